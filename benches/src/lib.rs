@@ -12,7 +12,7 @@
 //! Must not: be published, or be linked into anything that is.
 
 pub mod bytes;
-pub mod hex;
+pub mod key_files;
 pub mod machine;
 pub mod postgres;
 pub mod report;

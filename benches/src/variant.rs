@@ -115,7 +115,7 @@ mod tests {
     fn stock_leaves_the_guard_out_of_the_process_and_a_sealed_peer_brings_it_in() {
         let directory = tempfile::tempdir().unwrap();
         let key = directory.path().join("key");
-        crate::hex::new_key_file(&key).unwrap();
+        crate::key_files::new_key_file(&key).unwrap();
         let open = |variant: Variant| {
             variant
                 .open(

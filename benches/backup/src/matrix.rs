@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use strongroom_benches::hex::new_key_file;
+use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::postgres::failed;
 use strongroom_benches::report::{duration, mebibytes};

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strongroom_benches::hex::new_key_file;
+use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::postgres::{Account, Cluster, Place, Server, Tools, failed};
 use strongroom_benches::stats::Samples;

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use strongroom_benches::bytes::entropy;
-use strongroom_benches::hex::new_key_file;
+use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::postgres::{Account, Place, Tools};
 use strongroom_benches::{Failure, note};
 use tempfile::TempDir;

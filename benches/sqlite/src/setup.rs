@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use strongroom_benches::Failure;
 use strongroom_benches::bytes::{entropy, occurrences};
-use strongroom_benches::hex::new_key_file;
+use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::tpch;
 use strongroom_benches::variant::stock;
 use strongroom_keyring::{Keyring, Provider};

@@ -6,9 +6,9 @@
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
+use strongroom_format::hex::hex;
 
 use crate::Failure;
-use crate::hex::hex;
 
 /// One query.
 pub struct Query {

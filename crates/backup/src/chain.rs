@@ -2,11 +2,12 @@
 //! by PostgreSQL's `pg_combinebackup`.
 //!
 //! Invariants:
-//! - B12: an incremental set is published while its base is there, and a base is not removed while
-//!   a set that stays names it.
-//! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories
-//!   that could be clusters are open to everyone, which PostgreSQL refuses, below one that is open
-//!   to nobody else, until the one that is wanted is whole and durable and only needs its name.
+//! - B12: an incremental set is published only while its base exists, and a base is not removed
+//!   while a remaining set names it.
+//! - B13: no server starts on what a killed restore of a chain leaves behind. The directories that
+//!   could be clusters have a mode that is open to everyone, which PostgreSQL refuses; they lie in
+//!   a directory that only the restoring user can enter. The wanted cluster gets its own mode when
+//!   it is complete and durable and only needs its name.
 //!
 //! Must not: combine sets itself; trust a listing, which is not authenticated, about the base of a
 //! set.
@@ -61,12 +62,13 @@ impl Base {
     }
 }
 
-/// The set at `position`, or the newest one of the cluster `system_identifier`, to build on. With
-/// `signers` it and all that it builds on have to be signed by one of them.
+/// The set at `position`, or the newest one of the cluster `system_identifier`, to build an
+/// incremental set on. With `signers`, that set and all that it builds on have to be signed by one
+/// of them.
 ///
 /// # Errors
-/// Those of [`open_chain`] and [`Chain::check_signed_by`] with `signers`; SR-7160 when there is
-/// none, or the one that was named is none; SR-2001 and others when it cannot be opened.
+/// Those of [`open_set`]; with `signers` those of [`open_chain`] and [`Chain::check_signed_by`];
+/// SR-7160 when there is no such set, or when nothing can build on it.
 pub fn open_base(
     store: &dyn Store,
     position: Option<u32>,
@@ -96,7 +98,7 @@ pub fn open_base(
         return Err(unfit(format!("set {position} keeps no manifest")));
     }
     let set_id = &set.description().set_id;
-    // Told before anything is written; looked at again when the set is published.
+    // Refused here, before anything is written; checked again when the set is published.
     if !is_kept(store, set_id)? {
         return Err(unfit(format!(
             "set {position}, or one that it builds on, is missing or about to be removed"
@@ -109,6 +111,7 @@ pub fn open_base(
     })
 }
 
+/// The position of the newest set of this cluster. SR-7160 when there is none.
 fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
     let found = list(store)?.sets.into_iter().rev().find(|set| {
         set.description
@@ -128,7 +131,7 @@ fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
 /// A set and its bases. Every head is authenticated.
 #[derive(Debug)]
 pub struct Chain<'a> {
-    /// The full one first.
+    /// The full set first.
     sets: Vec<SetReader<'a>>,
 }
 
@@ -155,7 +158,7 @@ pub fn open_chain<'a>(
             .sets
             .iter()
             .find(|set| set.description.set_id == base);
-        // Downwards only, so it ends.
+        // A base has a lower position, so that the loop ends.
         let below = found.filter(|set| set.position < last.position());
         let below = below.map(|set| set.position);
         let missing = || {
@@ -224,12 +227,12 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Restores a chain as a sealed instance: each set is written over the one before, sealed, so
-/// nothing of any of them is in clear, and no program of PostgreSQL's is needed. `progress` gets
-/// the bytes of files so far, of all sets.
+/// Restores a chain as a sealed instance. Each set is written over the previous one in sealed form,
+/// so that nothing is ever in clear and no program of PostgreSQL's is needed. `progress` gets the
+/// bytes of files so far, of all sets.
 ///
 /// # Errors
-/// As [`restore::restore`]; SR-7161 when a set has changes of a file that those before it do not
+/// As [`restore::restore`]; SR-7161 when a set has changes of a file that the sets before it do not
 /// have. Nothing is at the target then.
 pub fn restore_chain_sealed(
     chain: &Chain<'_>,
@@ -259,7 +262,7 @@ pub fn restore_chain(
 ) -> Result<Restored> {
     let to = absolute(&options.to)?;
     if options.delta.is_some() {
-        let detail = "an incremental set is put together anew; restore it to a new directory";
+        let detail = "an incremental set can only be restored to a new directory";
         return Err(Error::new(&code::DELTA_REFUSED, detail));
     }
     restore_paths::check_target(&to)?;
@@ -275,7 +278,7 @@ pub fn restore_chain(
     };
     let scratch = partial_beside(&to)?;
     make_private(&scratch)?;
-    // So that it is not taken for what a killed restore has left.
+    // Locked, so that another restore does not take it for the remains of a killed one.
     let held = fs::File::open(&scratch).map_err(|error| failed(&scratch, error))?;
     let _free = lock_directory(&held);
     let mut work = ChainRestore {
@@ -286,13 +289,13 @@ pub fn restore_chain(
     let done = work
         .fill(chain, options, combine, progress)
         .and_then(|()| restore_paths::move_into_place(&work.out(), &to));
-    // Readable to nobody else, and of no use to anyone.
+    // What cannot be removed does no harm: only this user can read it.
     drop(fs::remove_dir_all(&work.scratch));
     if let Err(error) = done {
         work.undo();
         return Err(error);
     }
-    // The name is given: what fails now must not take anything away again.
+    // The target has its name by now: a failure from here on removes nothing.
     durable::sync_dir_of(&to).map_err(|error| failed(&to, error))?;
     let description = chain.newest()?.description().clone();
     let facts = description.postgres.as_ref();
@@ -310,7 +313,7 @@ pub fn restore_chain(
 
 /// The directories of a restore of a chain.
 struct ChainRestore {
-    /// Holds the sets and, until it is whole, what they become.
+    /// Holds the restored sets and, until it is complete, the combined cluster.
     scratch: PathBuf,
     /// Where tablespaces go.
     spaces: PathBuf,
@@ -319,10 +322,13 @@ struct ChainRestore {
 }
 
 impl ChainRestore {
+    /// Where the cluster is combined, before it gets its name.
     fn out(&self) -> PathBuf {
         self.scratch.join("out")
     }
 
+    /// Restores each set into a directory of its own, combines them, and makes the result ready to
+    /// get its name.
     fn fill(
         &mut self,
         chain: &Chain<'_>,
@@ -344,7 +350,8 @@ impl ChainRestore {
                 delta: None,
                 stop: options.stop,
             };
-            // The first is a cluster that is whole, and older than the one that is wanted (B13).
+            // The first set is a complete cluster, but older than the wanted one: no server may
+            // start on it (B13).
             let one = std::slice::from_ref(set);
             restore::restore_part(one, &each, inputs.is_empty(), &mut |bytes| {
                 progress(before.saturating_add(bytes));
@@ -364,8 +371,9 @@ impl ChainRestore {
         self.settle(&about, options)
     }
 
-    /// Where each tablespace of the last set goes. The directories are made here, so that what is
-    /// removed after a failure is ours.
+    /// Makes a directory for each tablespace of the last set, and returns `pg_combinebackup`'s
+    /// mappings to them. The directories are noted, so that exactly these are removed after a
+    /// failure. SR-7113 when one is there already.
     fn mappings(&mut self, last: &Path, facts: &PostgresFacts) -> Result<Vec<OsString>> {
         if facts.tablespaces.is_empty() {
             return Ok(Vec::new());
@@ -400,6 +408,7 @@ impl ChainRestore {
         Ok(out)
     }
 
+    /// Runs `pg_combinebackup` on the restored sets, whose directories are `inputs`.
     fn combine(
         &self,
         program: &Path,
@@ -409,14 +418,14 @@ impl ChainRestore {
         options: &RestoreOptions,
     ) -> Result<()> {
         let mut command = Command::new(program);
-        // Credentials of object stores and servers are not for it.
+        // The program must not get the credentials of object stores and servers.
         let kept = ["PATH", "LD_LIBRARY_PATH"].into_iter();
         let kept = kept.filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.env_clear().envs(kept).env("LC_ALL", "C");
         command.stdin(Stdio::null()).current_dir(&self.scratch);
         command.args(["--no-sync", "--manifest-checksums=SHA256"]);
-        // The sets are removed afterwards: their files need not be copied. Since 18, and never from
-        // one file system to another.
+        // The sets are removed afterwards, so that their files can be linked instead of copied:
+        // since PostgreSQL 18, and within one file system only.
         if facts.server_version >= 180_000 && self.is_on_one_device()? {
             command.arg("--link");
         }
@@ -427,7 +436,7 @@ impl ChainRestore {
         combine::run(command, program, &self.scratch.join("said"), options)
     }
 
-    /// Whether the sets and all that is made of them lie in one file system.
+    /// Whether the scratch directory and the directories of tablespaces are in one file system.
     fn is_on_one_device(&self) -> Result<bool> {
         let device = |path: &PathBuf| {
             let about = fs::metadata(path).map_err(|error| failed(path, error));
@@ -442,8 +451,9 @@ impl ChainRestore {
         Ok(true)
     }
 
-    /// Gives what was combined its owner, the settings of a recovery and its mode, and makes it
-    /// durable.
+    /// Adds the settings of a recovery to the combined cluster, gives it the owner and group of
+    /// `like`, and makes it durable. It gets the mode of `like`, with which a server may start on
+    /// it, last (B13). SR-5001 when the restore is to stop.
     fn settle(&self, like: &fs::Metadata, options: &RestoreOptions) -> Result<()> {
         let out = self.out();
         let files = Files::new(&out, &self.spaces, true, options.kept)?;
@@ -464,7 +474,7 @@ impl ChainRestore {
         sync_all_of(&out)
     }
 
-    /// Removes what was made outside of the scratch directory.
+    /// Removes what was made outside of the scratch directory, as far as that is possible.
     fn undo(&self) {
         for directory in self.made.iter().rev() {
             drop(fs::remove_dir_all(directory));
@@ -472,7 +482,7 @@ impl ChainRestore {
     }
 }
 
-/// Files and their bytes below directories.
+/// Counts the regular files below these directories, and their bytes.
 fn count_files(root: &Path, spaces: &[PathBuf]) -> Result<(u64, u64)> {
     let (mut files, mut bytes) = (0_u64, 0_u64);
     // The first of `spaces` may hold the others.
@@ -509,7 +519,8 @@ fn walk(directory: &Path, each: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(
     Ok(())
 }
 
-/// Gives everything below a directory, which nobody else can reach, to an owner.
+/// Changes the owner and group of everything below a directory, and of itself. Nobody else can
+/// reach it, so that no file is exchanged meanwhile.
 fn change_owner_below(directory: &Path, owner: u32, group: u32) -> Result<()> {
     walk(directory, &mut |path, _| {
         std::os::unix::fs::lchown(path, Some(owner), Some(group))
@@ -517,6 +528,7 @@ fn change_owner_below(directory: &Path, owner: u32, group: u32) -> Result<()> {
     })
 }
 
+/// Makes a directory that only its owner can use. An error when something is there.
 fn make_private(path: &Path) -> Result<()> {
     let made = DirBuilder::new().mode(0o700).create(path);
     made.map_err(|error| failed(path, error))

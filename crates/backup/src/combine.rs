@@ -19,11 +19,16 @@ use crate::{Error, Result};
 const LOOK: Duration = Duration::from_millis(20);
 /// Most characters of a program's messages that stand in an error.
 const WORDS_MAX: usize = 2000;
-/// Most bytes of them that are looked at.
+/// Most bytes of its messages that are read.
 const SAID_MAX: u64 = 64 * 1024;
 
-/// Runs `command`, which is `program`, to its end, or until the restore is to end. What it says
-/// goes to the new file `said`.
+/// Runs `command`, which is `program`, to its end; kills it when the restore is to stop, and
+/// returns the error of the stop. Its messages go to a new file `said`, which is removed at the
+/// end, but stays after a stop or an error of the system.
+///
+/// # Errors
+/// SR-7162 when it cannot be run, or does not end with 0; the error has the beginning of its
+/// messages. SR-5001.
 pub(crate) fn run(
     mut command: Command,
     program: &Path,
@@ -59,7 +64,7 @@ pub(crate) fn run(
     Err(Error::new(&code::COMBINE, detail))
 }
 
-/// What a program has said, short and without control characters.
+/// A program's messages in one line, cut short, without control characters.
 pub(crate) fn printable(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -68,7 +73,8 @@ pub(crate) fn printable(said: &[u8]) -> String {
     plain.take(WORDS_MAX).collect()
 }
 
-/// A path in a mapping of tablespaces: `=` ends the first one unless a backslash is before it.
+/// A path as `pg_combinebackup` takes it in a mapping of tablespaces: with a backslash before each
+/// `=`, which would otherwise end the path.
 pub(crate) fn escape_mapping(path: &Path) -> Vec<u8> {
     let escaped = path.as_os_str().as_bytes().iter().flat_map(|byte| {
         let escape = (*byte == b'=').then_some(b'\\');

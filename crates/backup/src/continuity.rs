@@ -18,27 +18,27 @@ use crate::timeline_history::parse_history;
 use crate::wal::wal_fetch;
 use crate::{Error, Result};
 
-/// Names that are listed at the most; the rest is counted.
+/// The most names that are listed; further ones are only counted.
 const LISTED_MAX: u64 = 20;
 
-/// What the archive has of the log behind a set.
+/// What the archive has of the log after a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogCheck {
     /// Whole segments that follow the set.
     pub segments: u64,
     /// The newest one.
     pub newest: Option<String>,
-    /// Names of segments that are missing before it, the first of them.
+    /// The names of the first segments that are missing before the newest one.
     pub missing: Vec<String>,
-    /// How many are missing.
+    /// How many segments are missing.
     pub missing_count: u64,
     /// Segments whose pages were compared with their names.
     pub looked_into: u64,
-    /// Segments that are not what their names say, and why, the first of them.
+    /// The first segments that do not match their names, and why.
     pub wrong: Vec<String>,
-    /// How many are not.
+    /// How many segments do not match their names.
     pub wrong_count: u64,
-    /// What could not be looked at.
+    /// What could not be checked.
     pub not_checked: Vec<String>,
     /// The archived segments that recovery asks for, in order.
     pub(crate) wanted: Vec<String>,
@@ -56,12 +56,13 @@ impl LogCheck {
 /// Numbers of the whole segments of each timeline.
 type Timelines = BTreeMap<u64, BTreeSet<u64>>;
 
-/// Looks for segments that are missing between the end of a set of a PostgreSQL cluster, which
-/// brings its own log, and the newest archived one on the way to the newest timeline, to which
-/// recovery goes. `None` for other sets, and where nothing is archived that follows it.
+/// Checks the log between the end of a set of a PostgreSQL cluster, which brings its own log, and
+/// the newest archived segment on the way to the newest timeline, to which recovery goes: which
+/// segments are missing, and whether those that are there match their names. `None` for other sets,
+/// and when there is nothing to report.
 ///
 /// # Errors
-/// SR-7106 when the set's range of the log is none; SR-5001.
+/// SR-7106 when the set's range of the log is not valid; SR-5001 and others when the store fails.
 pub fn check_log(
     store: &dyn Store,
     description: &Description,
@@ -74,7 +75,7 @@ pub fn check_log(
     let end = end.filter(|end| is_segment_size(facts.segment_size_bytes) && end.0 > 0);
     let end = end.ok_or_else(|| Error::new(&code::SET_HEAD, "a set's log range"))?;
     let timelines = list_archived(store, facts)?;
-    // The end is behind the set's last byte of log.
+    // The end is the position after the set's last byte of log.
     let last = (end.0 - 1) / facts.segment_size_bytes;
     let of = u64::from(facts.end_timeline);
     let newest = timelines.keys().next_back().copied().unwrap_or(of);
@@ -108,7 +109,7 @@ pub fn check_log(
     }
     let mut check = follow_timelines(&timelines, &way, last, facts);
     check.not_checked.extend(not_checked);
-    // A server takes from the archive what the set has brought, too.
+    // A server also takes segments from the archive that the set itself holds.
     let start: Option<Lsn> = facts.start_lsn.parse().ok();
     let first = start.map_or(last, |start| start.0 / facts.segment_size_bytes);
     let before = timelines.get(&of).into_iter().flat_map(|numbers| {
@@ -116,7 +117,7 @@ pub fn check_log(
         brought.map(|number| segment_name(of, *number, facts))
     });
     let followed = std::mem::take(&mut check.wanted);
-    // A segment that the next timeline has anew is not taken of the older one.
+    // A segment that the next timeline has as well is not taken from the older one.
     let is_newer = |of: &String| followed.iter().any(|name| name.get(8..) == of.get(8..));
     let mut wanted: Vec<String> = before.filter(|name| !is_newer(name)).collect();
     wanted.extend_from_slice(&followed);
@@ -129,7 +130,9 @@ pub fn check_log(
     Ok(any.then_some(check))
 }
 
-/// Compares the pages of each segment with its name and with the set's cluster.
+/// Compares the pages of each segment in `wanted` with its name and with the set's cluster, and
+/// adds the result to `check`. A segment that the key does not open counts as not checked, one that
+/// is damaged as wrong. An error only when the store fails.
 fn check_pages(
     store: &dyn Store,
     wanted: &[String],
@@ -171,8 +174,8 @@ fn check_pages(
     Ok(())
 }
 
-/// Why a segment is not what its name says. Only the last one may have something else behind its
-/// end.
+/// Why a segment does not match its name, if it does not. Only the last segment may have something
+/// else after its end.
 fn mismatch_of(
     name: &str,
     content: &[u8],
@@ -189,7 +192,7 @@ fn mismatch_of(
     }
 }
 
-/// The whole segments that the archive lists.
+/// The numbers of all whole segments that the archive lists, for each timeline.
 fn list_archived(store: &dyn Store, facts: &PostgresFacts) -> Result<Timelines> {
     let listed = store.list("wal");
     let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
@@ -206,8 +209,8 @@ fn list_archived(store: &dyn Store, facts: &PostgresFacts) -> Result<Timelines> 
     Ok(timelines)
 }
 
-/// The timelines that `timeline` comes from, each with where it was left, the first one first; or
-/// why that is not known.
+/// The timelines that `timeline` comes from, the oldest first, each with the position at which it
+/// was left. The inner error says why they are not known; an outer error when the store fails.
 fn read_history(
     store: &dyn Store,
     timeline: u64,
@@ -225,8 +228,8 @@ fn read_history(
     Ok(parsed.ok_or_else(|| String::from("not a timeline's history")))
 }
 
-/// The way from the timeline `of` to `newest`: each with the number of the segment in which the
-/// next one begins.
+/// The timelines from `of` to `newest`, in order, each with the number of the segment in which the
+/// next one begins. `None` when `newest` does not come from `of`.
 fn timelines_between(
     branches: &[(u64, Lsn)],
     of: u64,
@@ -243,9 +246,10 @@ fn timelines_between(
     Some(way)
 }
 
-/// From the segment `last` of the first timeline of the way on to the newest one. A segment in
-/// which a timeline was left is the next one's: recovery takes the newest timeline's that begins
-/// before its end.
+/// Follows `way` from the segment `last` of its first timeline to the newest one, and lists the
+/// segments that are there and those that are missing. The segment in which a timeline was left
+/// counts for the next timeline: recovery takes it from the newest timeline that begins before its
+/// end.
 fn follow_timelines(
     timelines: &Timelines,
     way: &[(u64, Option<u64>)],
@@ -256,7 +260,8 @@ fn follow_timelines(
     let none = BTreeSet::new();
     let mut next = last.saturating_add(1);
     if way.first().is_some_and(|(_, end)| *end == Some(last)) {
-        // The set ends where the next timeline begins, which has that segment anew.
+        // The set ends in the segment in which the next timeline begins: that timeline has the
+        // segment too.
         next = last;
     } else if let Some((timeline, _)) = way.first() {
         let numbers = timelines.get(timeline).unwrap_or(&none);
@@ -296,6 +301,7 @@ fn follow_timelines(
     check
 }
 
+/// Adds segments to the missing ones: all to the count, and names only up to the limit.
 fn add_missing(
     check: &mut LogCheck,
     timeline: u64,
@@ -311,6 +317,7 @@ fn add_missing(
     check.missing_count = check.missing_count.saturating_add(count);
 }
 
+/// The file name of a segment, by its number from the beginning of the log.
 fn segment_name(timeline: u64, number: u64, facts: &PostgresFacts) -> String {
     let per_file = ((1_u64 << 32) / facts.segment_size_bytes.max(1)).max(1);
     let (file, within) = (number / per_file, number % per_file);

@@ -24,8 +24,9 @@ use crate::{Error, Result};
 /// Backs `source` up to `store`. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is done; SR-7131; of the source; SR-5001.
-/// The medium is then unchanged, except for orphans.
+/// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is written; SR-7131; those of the source;
+/// SR-5001. The medium is then unchanged, except for orphans. After SR-7147 it is not known whether
+/// a set was added.
 pub fn create(
     store: &dyn Store,
     source: &mut dyn Source,
@@ -41,7 +42,7 @@ pub fn create(
 /// the result for each, in order.
 ///
 /// # Errors
-/// As [`create`]; SR-7145 when some media have the set and others have not.
+/// As [`create`]; SR-7145 when some media have the set and others do not.
 pub fn create_on(
     stores: &[&dyn Store],
     source: &mut dyn Source,
@@ -62,18 +63,18 @@ pub fn create_on(
     }
     let stripes = target_medium::common_stripes(&media)?;
     let began = StartTime::now();
-    let guard = options.new_set()?;
-    let written = write_families(&media, &guard, stripes, options, source, progress);
+    let set_keys = options.new_set_keys()?;
+    let written = write_families(&media, &set_keys, stripes, options, source, progress);
     let (end, left_out, families) = match written {
         Ok(written) => written,
         Err(error) => {
             for medium in &media {
-                remove_families(medium.store, &guard, stripes);
+                remove_families(medium.store, &set_keys, stripes);
             }
             return Err(error);
         }
     };
-    let mut description = options.describe(&guard, "", started_unix_s);
+    let mut description = options.describe(&set_keys, "", started_unix_s);
     description.kind = source.kind();
     description.source = source.shown();
     description.members = end.members;
@@ -83,7 +84,7 @@ pub fn create_on(
     description.families = families;
     source.describe(&mut description);
     let sealing = HeadInputs {
-        guard: &guard,
+        set_keys: &set_keys,
         options,
         source,
         began: &began,
@@ -101,18 +102,21 @@ type Written = (
     Vec<FamilyEnd>,
 );
 
+/// Writes the stream of `source`, cut into `stripes` families, to all media. Returns the end of the
+/// stream, what the source left out, and the end of each family. After an error the caller removes
+/// the families.
 fn write_families(
     media: &[TargetMedium<'_>],
-    guard: &SetKeys,
+    set_keys: &SetKeys,
     stripes: u16,
     options: &CreateOptions<'_>,
     source: &mut dyn Source,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Written> {
-    let set_id = hex::hex(&guard.set_id());
+    let set_id = hex::hex(&set_keys.set_id());
     let mut targets = Vec::new();
     for family in 0..stripes {
-        let key = guard.new_family(family, stripes)?;
+        let key = set_keys.new_family(family, stripes)?;
         let name = family_name(&set_id, family);
         let mut outs = Vec::new();
         for medium in media {

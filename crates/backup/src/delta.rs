@@ -1,7 +1,7 @@
 //! Restores over an existing directory. The new directory is made beside it, as in every restore;
-//! files of the old one that agree with the set are linked into it (`files/old.rs`); and when
-//! everything is authentic, whole and durable, the two exchange their names, and the old one is
-//! removed.
+//! files of the old one that agree with the set are linked into it (`files/old.rs`). When
+//! everything is authentic, complete and durable, the two directories exchange their names, and the
+//! old one is removed.
 //!
 //! Invariants: B26, at every moment the target is the old directory, unchanged, or the complete new
 //! one; nothing is removed before the exchange; a directory is replaced only if it is the source of
@@ -38,11 +38,12 @@ pub(crate) struct OldDirectory {
     pub(crate) bytes: u64,
 }
 
-/// Longest `postmaster.pid` that is looked at, in bytes.
+/// The most bytes of `postmaster.pid` that are read.
 const PID_FILE_MAX: u64 = 4096;
-/// What makes a directory a sealed instance.
+/// The file that every sealed instance has.
 const SEALED: &str = "strongroom.header";
 
+/// SR-7176 for the directory `to`.
 fn refusal(to: &Path, why: &str) -> Error {
     Error::new(&code::DELTA_REFUSED, format!("{}: {why}", to.display()))
 }
@@ -52,10 +53,11 @@ fn failed(path: &Path, error: io::Error) -> Error {
 }
 
 impl OldDirectory {
-    /// The directory at `to`, if there is one that is not empty, and it may be restored over.
+    /// Opens and locks the directory at `to`, and checks that it may be restored over. `None` when
+    /// there is none, or when it is empty.
     ///
     /// # Errors
-    /// SR-7176 when it may not; SR-5001.
+    /// SR-7176 when it may not be restored over; SR-5001.
     pub(crate) fn begin(
         to: &Path,
         delta: &Delta,
@@ -85,7 +87,7 @@ impl OldDirectory {
             }
         };
         if description.base_set_id().is_some() {
-            let why = "an incremental set is put together anew; restore it to a new directory";
+            let why = "an incremental set can only be restored to a new directory";
             return Err(refusal(&to, why));
         }
         check_place(&to, &about, delta)?;
@@ -99,7 +101,8 @@ impl OldDirectory {
             cluster,
             bytes: 0,
         };
-        // Another restore may have ended between the two: what is held is being removed then.
+        // Another restore may have exchanged the directory since it was opened, and is removing it
+        // then.
         if !lock_directory(&over.held) || !over.is_at(&over.to) {
             return Err(refusal(&over.to, "another restore is at work on it"));
         }
@@ -109,20 +112,21 @@ impl OldDirectory {
         Ok(Some(over))
     }
 
-    /// The directory, open.
+    /// The directory, as another open descriptor.
     pub(crate) fn held(&self) -> Result<File> {
         self.held
             .try_clone()
             .map_err(|error| failed(&self.to, error))
     }
 
-    /// Exchanges it for the new directory `files`, which is whole and durable and is at `new`, and
-    /// removes it. What could not be removed.
+    /// Exchanges the old directory for the new one, `files`, which is complete and durable at the
+    /// path `new`, and removes the old one. Returns the path of what could not be removed.
     ///
     /// # Errors
-    /// SR-7176 when a server was started on it meanwhile, something was mounted in it or a file of
-    /// it changed that was taken over; SR-7150 when it was exchanged, SR-5001: the old directory is
-    /// there then.
+    /// SR-7176 when a server was started on the old directory meanwhile, something was mounted in
+    /// it, or a file that was taken over from it has changed; SR-7150 when the directory itself was
+    /// exchanged; SR-5001. The old directory then keeps its name, unless only making the exchange
+    /// durable failed.
     pub(crate) fn exchange(self, new: &Path, files: &Files) -> Result<Option<PathBuf>> {
         check_no_server(&self.to)?;
         let device = self.held.metadata().map(|about| about.dev());
@@ -134,8 +138,8 @@ impl OldDirectory {
             return Err(Error::new(&code::RESTORE_EXCHANGED, shown));
         }
         exchange_directories(new, &self.to)?;
-        // A server may have begun between the look and the exchange; it runs on what `new` names
-        // now. A file may have changed as well.
+        // A server may have been started between the check and the exchange; it runs on the old
+        // directory, which is now at `new`. A file may have changed as well.
         if let Err(error) = check_no_server(new).and_then(|()| files.check_kept()) {
             exchange_directories(new, &self.to)?;
             return Err(error);
@@ -144,7 +148,7 @@ impl OldDirectory {
         if self.cluster {
             self.disable();
         }
-        // What has the name by now may be somebody's.
+        // Somebody else's directory may have the name by now.
         let removed = self.is_at(new) && remove_tree(new, &self.held);
         Ok((!removed).then(|| new.to_path_buf()))
     }
@@ -157,8 +161,8 @@ impl OldDirectory {
         matches!((named, held), (Ok(named), Ok(held)) if named == held)
     }
 
-    /// Removes the control file of what is about to be removed: no server starts on it if that is
-    /// interrupted, for it shares files with the new directory.
+    /// Removes the control file of the old cluster, as far as that is possible. It shares files
+    /// with the new directory: if its removal is interrupted, no server must start on it.
     fn disable(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if let Ok(global) = openat(&self.held, "global", flags, Mode::empty()) {
@@ -178,7 +182,7 @@ fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
         return Err(refusal(to, "a mount point; name a directory below it"));
     }
     for needed in &delta.apart {
-        // What is not there yet would be made in what is there.
+        // A path that does not exist yet would be made in the nearest directory that does.
         let needed = absolute(needed)?;
         let there = needed.ancestors().find_map(|at| fs::canonicalize(at).ok());
         if there.is_some_and(|there| there.starts_with(&real)) {
@@ -189,8 +193,8 @@ fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
     Ok(())
 }
 
-/// Checks the owner of the directory: the user who restores, or the one whom the files are given
-/// to.
+/// Checks that the directory belongs to the user who restores, or to the user who gets the restored
+/// files. SR-7176 otherwise, with the option that helps.
 fn check_owner(
     to: &Path,
     about: &fs::Metadata,
@@ -202,7 +206,7 @@ fn check_owner(
         _ if !me.is_root() => None,
         Owners::Mine => None,
         Owners::Given { user, .. } => Some(user),
-        // The owner of each member is compared when it comes.
+        // The owner of each file is compared when the stream has it.
         Owners::OfSet => Some(about.uid()),
     };
     if about.uid() == me.as_raw() || Some(about.uid()) == becomes {
@@ -220,7 +224,8 @@ fn check_owner(
     Err(refusal(to, &why))
 }
 
-/// Checks that the directory is the source of the set.
+/// Checks that the directory is the source of the set, unless forced. SR-7176 otherwise, and always
+/// for a sealed instance.
 fn check_what_it_is(
     to: &Path,
     held: &File,
@@ -228,7 +233,7 @@ fn check_what_it_is(
     description: &Description,
 ) -> Result<()> {
     if fs::symlink_metadata(to.join(SEALED)).is_ok() {
-        let why = "a sealed instance; restore with --sealed to a new directory";
+        let why = "it is a sealed instance; use --sealed and a new directory";
         return Err(refusal(to, why));
     }
     if delta.force {
@@ -236,14 +241,15 @@ fn check_what_it_is(
     }
     let Some(facts) = &description.postgres else {
         let real = fs::canonicalize(to).map_err(|error| failed(to, error))?;
-        // The set may name it by a link. A relative path says nothing: it is of another moment.
+        // The set may name its source by a link. A relative path proves nothing: it was relative to
+        // another directory.
         let source = Path::new(&description.source);
         let named = source.is_absolute().then(|| fs::canonicalize(source));
         if source == real || matches!(named, Some(Ok(named)) if named == real) {
             return Ok(());
         }
         let why = format!(
-            "the set was made of {}; everything here that the set does not have would be removed; --force insists",
+            "the set was made of {}; the restore would remove everything here that the set does not have; --force does so",
             description.source
         );
         return Err(refusal(to, &why));
@@ -254,16 +260,20 @@ fn check_what_it_is(
         return Ok(());
     }
     let what = match system {
-        Some(other) => format!("it is the cluster {other}, and the set is of {shown}"),
+        Some(other) => format!("it belongs to the cluster {other}, and the set to {shown}"),
         None => String::from(
             "it is not known to be the set's cluster: it has no PG_VERSION or no control file",
         ),
     };
-    Err(refusal(to, &format!("{what}; --force insists")))
+    Err(refusal(
+        to,
+        &format!("{what}; --force restores nevertheless"),
+    ))
 }
 
-/// The number of the cluster, by its control file (`ControlFileData`,
-/// `src/include/catalog/pg_control.h`).
+/// The number of the cluster, from its control file (`ControlFileData`,
+/// `src/include/catalog/pg_control.h`). `None` when `PG_VERSION` or the control file is missing, or
+/// cannot be read without following a link.
 fn system_identifier(held: &File) -> Option<String> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -281,8 +291,8 @@ fn system_identifier(held: &File) -> Option<String> {
     Some(u64::from_le_bytes(number).to_string())
 }
 
-/// Refuses while a server has the directory: the process that its `postmaster.pid` names is there,
-/// or it names none.
+/// Checks that no server uses the directory. SR-7176 when `postmaster.pid` names a process that
+/// exists, or names none.
 fn check_no_server(directory: &Path) -> Result<()> {
     let path = directory.join("postmaster.pid");
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -312,8 +322,9 @@ fn mount_at(path: &Path) -> Result<u64> {
     mount_of(path).map_err(|error| failed(path, error.into()))
 }
 
-/// Looks at everything in it: nothing is in another mount, and a cluster has no link but
-/// those to tablespaces. The bytes of its files.
+/// Checks everything in the directory, and returns the bytes of its files. SR-7176 when something
+/// is in another file system or mounted there, and when a cluster has a link other than those to
+/// tablespaces.
 fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
     let mut bytes = 0_u64;
     let mount = mount_at(to)?;
@@ -347,8 +358,8 @@ fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Makes sure that the file system can exchange two directories, before anything is written into
-/// `partial`, which is empty.
+/// Checks that the file system can exchange two directories, before anything is written into
+/// `partial`, which is empty. SR-7176 when it cannot.
 pub(crate) fn check_exchange(partial: &Path, to: &Path) -> Result<()> {
     let other = partial_beside(to)?;
     let made = DirBuilder::new().mode(0o700).create(&other);
@@ -364,13 +375,15 @@ pub(crate) fn check_exchange(partial: &Path, to: &Path) -> Result<()> {
     })
 }
 
+/// Exchanges the names of two directories in one step.
 fn exchange_directories(one: &Path, other: &Path) -> Result<()> {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
         .map_err(|error| failed(other, error.into()))
 }
 
-/// Removes what restores to the same target have left that were killed: hidden directories beside
-/// it that nobody has locked.
+/// Removes what killed restores to the same target have left: hidden directories beside it that
+/// belong to this user and that nobody has locked. SR-7176 when one cannot be removed completely; a
+/// parent directory that cannot be read is no error.
 pub(crate) fn remove_old_partials(to: &Path) -> Result<()> {
     let to = absolute(to)?;
     let above = parent_of(&to);
@@ -397,7 +410,7 @@ pub(crate) fn remove_old_partials(to: &Path) -> Result<()> {
             .metadata()
             .is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw());
         if is_ours && mine && lock_directory(&held) && !remove_tree(&path, &held) {
-            let why = "left by a restore that was killed, and cannot be removed whole: something may be mounted in it; remove it";
+            let why = "a restore that was killed left it, and it cannot be removed completely: something may be mounted in it; remove it";
             return Err(refusal(&path, why));
         }
     }

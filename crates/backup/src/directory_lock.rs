@@ -5,20 +5,22 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// How often, and after what time each, a lock is asked for that another holds.
+/// How often a lock that another holder has is asked for, and the time between.
 const LOCK_TRIES: u32 = 10;
 const LOCK_WAIT: Duration = Duration::from_millis(50);
 
-/// Takes the lock of a directory that is held open; whether nobody else has it. It ends with the
-/// process.
+/// Takes the lock of a directory that is held open. False when somebody else still has it after
+/// half a second. The lock ends with the process. On a file system without locks it is taken to be
+/// free.
 pub(crate) fn lock_directory(held: &File) -> bool {
     for _ in 0..LOCK_TRIES {
-        // A file system without locks has no other holder either.
+        // On a file system without locks nobody else can hold one either.
         let got = flock(held, FlockOperation::NonBlockingLockExclusive);
         if got != Err(rustix::io::Errno::WOULDBLOCK) {
             return true;
         }
-        // A program that another thread begins may hold it until it runs.
+        // A program that another thread is starting may hold a copy of the descriptor until it
+        // runs.
         std::thread::sleep(LOCK_WAIT);
     }
     false

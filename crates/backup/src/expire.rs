@@ -4,7 +4,7 @@
 //! oldest remaining set begins; a set that has not expired stays, and so do the bases of sets that
 //! stay.
 //!
-//! Must not: remove anything on a medium of which a head cannot be read.
+//! Must not: remove anything from a medium that has a head which cannot be read.
 
 use std::collections::BTreeSet;
 
@@ -29,12 +29,13 @@ pub struct Expired {
     pub log: Vec<String>,
 }
 
-/// Keeps the newest `keep` sets, and those that have not expired. With `pretend` nothing is
-/// removed.
+/// Removes expired sets, except for the newest `keep` and for those that a remaining set builds on,
+/// and then the log that no remaining set can use. With `pretend` nothing is removed, and the
+/// result lists what would be.
 ///
 /// # Errors
-/// SR-7102 when the medium's own head is damaged or missing; SR-7106 and others when that of a set
-/// cannot be read; SR-5001.
+/// SR-7102 when the medium's own head is damaged or missing; SR-7106 and others when the head of a
+/// set cannot be read; SR-5001.
 pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> {
     let listing = list(store)?;
     if let Some(bad) = listing.unreadable.into_iter().next() {
@@ -94,7 +95,8 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
     Ok(Expired { sets, log })
 }
 
-/// By the sets that are there: one that was to go may have become a base, and stayed.
+/// The files of [`unneeded_log`] by the sets that are on the medium now: a set that was to be
+/// removed may have become a base, and stayed.
 fn unneeded_log_now(store: &dyn Store) -> Result<Vec<String>> {
     let listing = list(store)?;
     if let Some(bad) = listing.unreadable.into_iter().next() {
@@ -104,8 +106,8 @@ fn unneeded_log_now(store: &dyn Store) -> Result<Vec<String>> {
     unneeded_log(store, &left)
 }
 
-/// Of `gone` those that no set which stays builds on, and the others. Sets lie behind those that
-/// they build on.
+/// Splits `gone` into the sets that no remaining set builds on, and those that must stay as bases.
+/// A set has a higher position than those that it builds on.
 fn split_off_bases<'a>(
     gone: Vec<&'a ListedSet>,
     stay: impl Iterator<Item = &'a ListedSet>,
@@ -126,6 +128,7 @@ fn split_off_bases<'a>(
     (out, bases)
 }
 
+/// Removes these files of the log archive, each under the archive's lock.
 fn remove_log(store: &dyn Store, names: &[String]) -> std::io::Result<()> {
     for name in names {
         let _changing = store.lock_changes("wal")?;
@@ -134,8 +137,9 @@ fn remove_log(store: &dyn Store, names: &[String]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Archived segments before the one in which the oldest of `left` begins. None when no cluster's
-/// set is left: the log may be all that there is.
+/// The archived segments before the one in which the oldest of `left` begins. Empty when no set of
+/// a cluster is left, because the log may then be all that there is. SR-7106 when a set's range of
+/// the log is not valid.
 fn unneeded_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> {
     let mut first: Option<u64> = None;
     for facts in left.iter().filter_map(|set| set.postgres.as_ref()) {
@@ -143,7 +147,7 @@ fn unneeded_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>>
         let start = start.filter(|_| is_segment_size(facts.segment_size_bytes));
         let start = start.ok_or_else(|| Error::new(&code::SET_HEAD, "a set's log range"))?;
         let segment = start.0 / facts.segment_size_bytes;
-        // As the name has it: 32 bits of which file of 4 GiB, 32 bits of which segment in it.
+        // As in the name: 32 bits for the number of the 4 GiB, 32 bits for the segment within them.
         let per_file = (1_u64 << 32) / facts.segment_size_bytes;
         let number = ((segment / per_file) << 32) | (segment % per_file);
         first = Some(first.map_or(number, |first| first.min(number)));
@@ -159,8 +163,8 @@ fn unneeded_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>>
         .collect())
 }
 
-/// The number in a segment's name, without its timeline; `None` of a history file, which is always
-/// kept.
+/// The number in a segment's name, without its timeline, also in the names of partial segments and
+/// backup histories. `None` for timeline histories, which are always kept.
 fn segment_number(name: &str) -> Option<u64> {
     let digits = name
         .get(..24)

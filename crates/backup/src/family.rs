@@ -1,4 +1,5 @@
-//! Writes and reads the framing of families, and computes the digest that the head names.
+//! Writes and reads the framing of families, and computes the digests that the head of a set
+//! states.
 //!
 //! Must not: seal, open or compress; use a length before [`SegmentHead::parse`] has bounded it.
 
@@ -6,7 +7,8 @@ use std::io::{self, Read, Write as _};
 
 use strongroom_crypto::Sha256;
 use strongroom_format::backup::{SegmentHead, family_layout, segment_layout};
-use strongroom_format::{code, hex};
+use strongroom_format::code;
+use strongroom_format::hex::hex;
 
 use crate::head::FamilyEnd;
 use crate::set::{FamilyKey, Trailer};
@@ -16,17 +18,19 @@ use crate::{Error, Result};
 /// Bytes gathered before they are written.
 const WRITE_BUFFER: usize = 256 * 1024;
 
-/// The lengths and digests of a family that the head of a set states, while it is written or read.
+/// Computes the length and the digests of a family, which the head of a set states, while the
+/// family is written or read.
 struct Tally {
-    /// Of the header and of the segments' heads and trailers.
+    /// Digest of the header and of the segments' heads and trailers.
     digest: Sha256,
-    /// Of all bytes, in a set that is signed.
+    /// Digest of all bytes, in a signed set.
     whole: Option<Sha256>,
     /// In bytes.
     length: u64,
 }
 
 impl Tally {
+    /// Starts with the family's header; with `signed`, all bytes get a digest too.
     fn begin(header: &[u8], signed: bool) -> Self {
         let mut tally = Self {
             digest: Sha256::new(),
@@ -37,17 +41,20 @@ impl Tally {
         tally
     }
 
+    /// Adds one segment; its data goes only into the digest of all bytes.
     fn segment(&mut self, head: &[u8], data: &[u8], trailer: &[u8]) {
         self.framing(head);
         self.bytes(data);
         self.framing(trailer);
     }
 
+    /// Adds bytes of the framing, which both digests cover.
     fn framing(&mut self, bytes: &[u8]) {
         self.digest.update(bytes);
         self.bytes(bytes);
     }
 
+    /// Adds bytes to the length and to the digest of all bytes.
     fn bytes(&mut self, bytes: &[u8]) {
         if let Some(whole) = &mut self.whole {
             whole.update(bytes);
@@ -55,19 +62,20 @@ impl Tally {
         self.length = self.length.saturating_add(bytes.len() as u64);
     }
 
+    /// What the head of a set states about the family.
     fn end(self, segments: u32) -> FamilyEnd {
         FamilyEnd {
             length_bytes: self.length,
             segments,
-            digest: hex_of(&self.digest.finish()),
-            bytes_digest: self.whole.map(|whole| hex_of(&whole.finish())),
+            digest: hex(&self.digest.finish()),
+            bytes_digest: self.whole.map(|whole| hex(&whole.finish())),
         }
     }
 }
 
 /// A family that is being written.
 pub(crate) struct FamilyWriter {
-    /// Each with what it is called in errors.
+    /// Each with its name for errors.
     outs: Vec<(String, io::BufWriter<Box<dyn Upload>>)>,
     tally: Tally,
     segments: u32,
@@ -113,7 +121,8 @@ impl FamilyWriter {
         Ok(())
     }
 
-    /// Makes the family durable.
+    /// Writes what is buffered, makes the family durable on each medium, and returns what the head
+    /// states about it.
     pub(crate) fn finish(self) -> Result<FamilyEnd> {
         for (shown, out) in self.outs {
             let out = out.into_inner().map_err(io::IntoInnerError::into_error);
@@ -123,6 +132,7 @@ impl FamilyWriter {
         Ok(self.tally.end(self.segments))
     }
 
+    /// Writes the bytes to the medium and to each mirror.
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         for (shown, out) in &mut self.outs {
             out.write_all(bytes)
@@ -148,7 +158,7 @@ pub(crate) struct FamilyPrefix {
 }
 
 impl FamilyPrefix {
-    /// Reads the header of family `family`.
+    /// Reads the header of family `family`. SR-7110 when the file is shorter.
     pub(crate) fn read(input: Box<dyn Read + Send>, family: u16) -> Result<Self> {
         let mut input = io::BufReader::with_capacity(WRITE_BUFFER, input);
         let mut header = [0; family_layout::SIZE];
@@ -156,7 +166,7 @@ impl FamilyPrefix {
         Ok(Self { input, header })
     }
 
-    /// Goes on to the segments. With `signed` the family's end has a digest of all its bytes.
+    /// The reader of the segments. With `signed` the family's end has a digest of all its bytes.
     pub(crate) fn with_key(self, key: &FamilyKey, signed: bool) -> FamilyReader {
         FamilyReader {
             input: self.input,
@@ -169,8 +179,9 @@ impl FamilyPrefix {
 }
 
 impl FamilyReader {
-    /// The next segment: its number, head and trailer; its data goes to `data`, which takes no more
-    /// memory than a segment has.
+    /// Reads the next segment: returns its number, head and trailer, and puts its data, which is
+    /// not opened, into `data`. SR-7109 for a malformed head; SR-7110 when the file ends within the
+    /// segment.
     pub(crate) fn segment(&mut self, data: &mut Vec<u8>) -> Result<(u32, SegmentHead, Trailer)> {
         let number = self.segments;
         let mut head_bytes = [0; segment_layout::SIZE];
@@ -178,8 +189,8 @@ impl FamilyReader {
         let head =
             SegmentHead::parse(&head_bytes).ok_or_else(|| bad_segment(self.family, number))?;
         let length = usize::try_from(head.length).unwrap_or(usize::MAX);
-        // What is there of an earlier segment is overwritten: only what is longer is filled with
-        // zeros first.
+        // The data of an earlier segment is overwritten; only what exceeds its length is filled
+        // with zeros first.
         data.resize(length, 0);
         exactly(&mut self.input, data, self.family)?;
         let mut trailer_bytes = [0; crate::set::TRAILER_MAX];
@@ -193,7 +204,8 @@ impl FamilyReader {
         Ok((number, head, Trailer::from_slice(trailer_bytes)))
     }
 
-    /// Nothing may follow the last segment.
+    /// Checks that nothing follows the last segment (SR-7110), and returns what the head should
+    /// state about the family.
     pub(crate) fn end(mut self) -> Result<FamilyEnd> {
         let mut beyond = [0];
         match self.input.read(&mut beyond) {
@@ -212,6 +224,7 @@ pub(crate) fn bad_segment(family: u16, number: u32) -> Error {
     Error::new(&code::SEGMENT, format!("family {family}, segment {number}"))
 }
 
+/// Fills `bytes`. SR-7110 when the file ends before.
 fn exactly(input: &mut impl Read, bytes: &mut [u8], family: u16) -> Result<()> {
     input.read_exact(bytes).map_err(|error| {
         if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -223,9 +236,4 @@ fn exactly(input: &mut impl Read, bytes: &mut [u8], family: u16) -> Result<()> {
             Error::io(format!("family {family}"), error)
         }
     })
-}
-
-/// Hexadecimal digits in lower case.
-pub(crate) fn hex_of(bytes: &[u8]) -> String {
-    hex::hex(bytes)
 }

@@ -1,10 +1,10 @@
 //! Writes the members of a stream into a new directory.
 //!
-//! Invariants: B8 (`stream::reader`), every parent is a directory that this made; every file is
-//! created anew, so nothing is ever written through a link or over anything. The control file of a
-//! PostgreSQL cluster is kept back until the end. B11: everything is written below directories that
-//! are held open, so that exchanging their names does not change where files are written; at the
-//! end their names are compared.
+//! Invariants: B8 (`stream::reader`): every parent is a directory that was made here, and every
+//! file is created anew, so that nothing is written through a link or over an existing file. The
+//! control file of a PostgreSQL cluster is kept back until the end. B11: everything is written
+//! below directories that are held open, so that exchanging their names does not change where files
+//! are written; at the end their names are compared.
 //!
 //! While they are filled, the directory and those of tablespaces are accessible only to the user
 //! who restores; their owner and mode are set last, so that nobody can exchange files below them.
@@ -48,7 +48,7 @@ use crate::{Error, Result};
 const CONTROL: &[u8] = b"global/pg_control";
 /// Its name, in the root, while it is written.
 const CONTROL_BEFORE: &[u8] = b".pg_control.partial";
-/// Its longest form that is kept back, in bytes (PostgreSQL: `PG_CONTROL_FILE_SIZE`, 8192).
+/// The longest control file that is kept back, in bytes (PostgreSQL: `PG_CONTROL_FILE_SIZE`, 8192).
 const CONTROL_MAX: usize = 64 * 1024;
 /// Where tablespaces are linked.
 const SPACES: &str = "pg_tblspc/";
@@ -56,30 +56,30 @@ const SPACES: &str = "pg_tblspc/";
 /// A directory that is being filled.
 pub(crate) struct Files {
     root: HeldDirectory,
-    /// Where tablespaces go, each in a directory of its number, once it is open.
+    /// The directory of tablespaces, each of which gets a directory named by its number.
     spaces: PathBuf,
     place: Option<OwnedFd>,
     made_spaces: Vec<Tablespace>,
-    /// Whether the directory that they are in was made here. One that was there is its owner's.
+    /// Whether that directory was made here. One that existed before keeps its owner.
     made_place: bool,
-    /// What the root becomes.
+    /// The owner, mode and times that the root gets at the end.
     root_member: Option<Member>,
     as_root: bool,
     kept: Kept,
-    /// The file that is written, unless it is left out.
+    /// The file that is being written, unless it is left out.
     file: Option<Open>,
     left_out: bool,
     control: Option<(Member, Vec<u8>)>,
     in_control: bool,
     sealing: Option<Arc<dyn Sealing>>,
-    /// What earlier sets of a chain have left, while one is written over another.
+    /// What the earlier sets of a chain wrote, while one set is written over another.
     over: Option<Over>,
     keep_back: bool,
-    /// Whether the root becomes open to everyone.
+    /// Whether the root gets a mode that is open to everyone.
     open: bool,
-    /// The directory that this one takes the place of.
+    /// The directory that this one replaces.
     old: Option<Old>,
-    /// The file of it that is compared with the stream's.
+    /// The file of the old directory that is being compared with the stream's.
     compared: Option<Candidate>,
 }
 
@@ -112,18 +112,19 @@ impl Files {
         })
     }
 
-    /// The root becomes open to everyone, whatever it was: no server starts on it.
+    /// Gives the root, at the end, a mode that is open to everyone: no server starts on it.
     pub(crate) fn keep_open(&mut self) {
         self.open = true;
     }
 
-    /// Every file is written as `sealing` says.
+    /// Has every file written in the form that `sealing` decides: sealed, in clear, or not at all.
     pub(crate) fn seal(&mut self, sealing: Arc<dyn Sealing>) {
         self.sealing = Some(sealing);
     }
 
-    /// Makes a member; [`Self::data`] then gives a file's bytes. `again`: a directory that was
-    /// named before, which now gets its owner, mode and times.
+    /// Makes a member: a directory, a link, a tablespace or a file, whose bytes then come by
+    /// [`Self::data`]. `again`: a directory that was named before, and now gets its owner, mode and
+    /// times. A path that is named twice is SR-7111.
     pub(crate) fn member(&mut self, member: Member, again: bool) -> Result<()> {
         if !again && !member.is_root() && !self.make_way(&member)? {
             return Ok(());
@@ -134,7 +135,7 @@ impl Files {
                 Ok(())
             }
             MemberKind::Directory if again => {
-                // The path of a tablespace is a link.
+                // In the directory itself, the path of a tablespace is a link.
                 let mut made = self.made_spaces.iter_mut();
                 match made.find(|space| space.stored == member.path) {
                     Some(space) => {
@@ -150,10 +151,10 @@ impl Files {
                 let target = OsStr::from_bytes(&member.target);
                 let made = symlinkat(target, spot.held, spot.below);
                 made.map_err(|error| create_error(&spot, error))?;
-                self.own(&spot, &member)?;
+                self.set_owner(&spot, &member)?;
                 set_times(&spot, &member)
             }
-            MemberKind::Tablespace => self.make_space(&member),
+            MemberKind::Tablespace => self.make_tablespace(&member),
             MemberKind::File => {
                 self.in_control = self.keep_back && member.path == CONTROL;
                 if self.in_control {
@@ -169,7 +170,8 @@ impl Files {
         }
     }
 
-    /// The next bytes of the open file.
+    /// Takes the next bytes of the open file: they are written, compared with the old directory's
+    /// file, or dropped if the file is left out.
     pub(crate) fn data(&mut self, bytes: &[u8]) -> Result<()> {
         if self.in_control {
             let Some((_, content)) = &mut self.control else {
@@ -194,7 +196,7 @@ impl Files {
         }
     }
 
-    /// Ends the open file.
+    /// Ends the open file, which gets its owner, mode and times.
     pub(crate) fn end_file(&mut self) -> Result<()> {
         if self.in_control {
             self.in_control = false;
@@ -211,7 +213,8 @@ impl Files {
         self.settle_file(&file, &member)
     }
 
-    /// Opens a file of the stream: a new one, or the one that it changes.
+    /// Opens a file for the stream's bytes: a new one, or the one that an incremental set changes.
+    /// A file that is left out, or compared with the old directory's, is not opened.
     fn begin_file(&mut self, member: Member) -> Result<()> {
         let changed = self
             .over
@@ -239,11 +242,12 @@ impl Files {
         Ok(())
     }
 
-    /// Whether the file at this path is not written.
+    /// Whether the file at this path is not restored.
     fn is_left_out(&self, path: &[u8]) -> Result<bool> {
         Ok(matches!(self.sealing_of(path)?, Becomes::LeftOut))
     }
 
+    /// What a file becomes: always in clear without sealing.
     fn sealing_of(&self, path: &[u8]) -> Result<Becomes> {
         match &self.sealing {
             Some(sealing) => sealing.becomes(path),
@@ -251,9 +255,10 @@ impl Files {
         }
     }
 
-    /// Adds to a file of the root, or makes it: not of the stream. Its owner is that of `like`.
-    /// Neither is followed.
-    pub(crate) fn extra(&self, like: &str, name: &str, content: &[u8]) -> Result<()> {
+    /// Appends to a file of the root, or makes it, which the stream does not have. It gets the
+    /// owner and group of the file `like` if root restores. No link is followed; SR-7111 when one
+    /// of the two is no regular file.
+    pub(crate) fn append_to_root_file(&self, like: &str, name: &str, content: &[u8]) -> Result<()> {
         let unfit = |name: &str| Error::new(&code::STREAM, format!("{name} is no regular file"));
         let opened = |name: &str, flags: OFlags| {
             // Never through a link, never waiting for a pipe.
@@ -284,21 +289,25 @@ impl Files {
         Ok(())
     }
 
-    /// Removes a file of the root, if it is there.
-    pub(crate) fn without(&self, name: &str) -> Result<()> {
+    /// Removes a file of the root, if there is one.
+    pub(crate) fn remove_root_file(&self, name: &str) -> Result<()> {
         match unlinkat(&self.root.held, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(Error::io(name, error.into())),
         }
     }
 
-    /// Ends the restore: times, owners and modes that were held back, the control file last, sync.
-    /// SR-7150, and no control file, when the directory of a tablespace was exchanged.
+    /// Ends the restore: sets the times, owners and modes that were held back, writes the control
+    /// file last, and makes everything durable.
+    ///
+    /// # Errors
+    /// SR-7150 when the directory of a tablespace was exchanged: there is no control file then.
+    /// SR-7176 when a file that was taken over has changed. SR-5001.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.set_times_of_kept()?;
         self.sync()?;
-        // The links to tablespaces lead to names. Who exchanged one gets no control file: nothing
-        // starts.
+        // The links to tablespaces lead to names. If one of these directories was exchanged, there
+        // is no control file, and no server starts.
         if let Some(lost) = self.made_spaces.iter().find(|space| !space.is_in_place()) {
             return Err(directory_exchanged_error(&lost.base.path));
         }
@@ -307,7 +316,7 @@ impl Files {
         }
         if let Some((member, content)) = self.control.take() {
             let sealed = self.control_of(&member, &content)?;
-            // It has its name when it is whole.
+            // The control file gets its name when it is complete.
             let (spot, last) = (
                 self.root.below(CONTROL_BEFORE),
                 self.entry_path(&member.path),
@@ -345,14 +354,15 @@ impl Files {
         self.sync()
     }
 
-    /// How the control file is sealed, once everything else of the instance is there.
+    /// How the control file is written, `None` for in clear. It is the last file: with sealing, its
+    /// content is checked, and the sealed instance's own files are added here.
     fn control_of(&self, member: &Member, content: &[u8]) -> Result<Option<Box<dyn SealedFile>>> {
         let Some(sealing) = &self.sealing else {
             return Ok(None);
         };
         sealing.check_control(content)?;
         for (name, content) in sealing.own_files() {
-            self.extra("PG_VERSION", name, &content)?;
+            self.append_to_root_file("PG_VERSION", name, &content)?;
         }
         match sealing.becomes(&member.path)? {
             Becomes::Sealed(sealed) => Ok(Some(sealed)),
@@ -371,6 +381,7 @@ impl Files {
         Err(directory_exchanged_error(path))
     }
 
+    /// Makes the file systems of the root and of the tablespaces durable.
     fn sync(&self) -> Result<()> {
         let spaces = self.made_spaces.iter().map(|space| &space.base);
         spaces.chain([&self.root]).try_for_each(|base| {
@@ -379,12 +390,12 @@ impl Files {
         })
     }
 
-    /// Removes all that was made. Half a restore has no control file: what cannot be removed is at
-    /// least not started.
+    /// Removes all that was made, as far as that is possible. A directory that is half restored has
+    /// no control file, so that no server starts on what remains.
     pub(crate) fn undo(self) {
         let spaces = self.made_spaces.iter().map(|space| &space.base);
         for base in spaces.chain([&self.root]) {
-            // What has the name by now may be somebody's.
+            // Somebody else's directory may have the name by now.
             if base.is_at(&base.path) {
                 let _left = crate::mounts::remove_tree(&base.path, &base.held);
             }
@@ -394,7 +405,8 @@ impl Files {
         }
     }
 
-    /// Where a path of the stream is. Those below a tablespace are not reached by its link.
+    /// Where a path of the stream is: the open directory, and the path below it. Paths in a
+    /// tablespace are below its own directory, and are not reached through its link.
     fn entry_path<'a>(&'a self, stored: &'a [u8]) -> EntryPath<'a> {
         for space in &self.made_spaces {
             match stored.strip_prefix(space.stored.as_slice()) {
@@ -409,36 +421,42 @@ impl Files {
         self.root.below(stored)
     }
 
+    /// Makes a directory; it gets its owner and mode at once, unless its owner could not write to
+    /// it then.
     fn make_directory(&self, member: &Member) -> Result<()> {
         let spot = self.entry_path(&member.path);
         let made = mkdirat(spot.held, spot.below, Mode::from_raw_mode(0o700));
         made.map_err(|error| create_error(&spot, error))?;
-        // One that its owner cannot write to gets its mode when it is named again.
+        // A directory to which its owner cannot write gets its mode when the stream names it again.
         if member.mode & 0o700 == 0o700 {
-            self.own(&spot, member)?;
+            self.set_owner(&spot, member)?;
             self.set_mode(&spot, member.mode)?;
         }
         Ok(())
     }
 
+    /// Gives a directory its owner, mode and times.
     fn settle_directory(&self, spot: &EntryPath<'_>, member: &Member) -> Result<()> {
-        self.own(spot, member)?;
+        self.set_owner(spot, member)?;
         self.set_mode(spot, member.mode)?;
         set_times(spot, member)
     }
 
-    fn space_number(&self, member: &Member) -> Option<u32> {
+    /// The number of a tablespace, by its path; `None` when it is not one of a cluster's.
+    fn tablespace_number(&self, member: &Member) -> Option<u32> {
         let path = std::str::from_utf8(&member.path).ok()?;
         let number = path.strip_prefix(SPACES)?.parse().ok()?;
         self.keep_back.then_some(number)
     }
 
-    fn make_space(&mut self, member: &Member) -> Result<()> {
-        let number = self.space_number(member);
+    /// Makes the directory of a tablespace, and the link to it. SR-7113 when the directory exists;
+    /// SR-7111 when the path is not that of a tablespace.
+    fn make_tablespace(&mut self, member: &Member) -> Result<()> {
+        let number = self.tablespace_number(member);
         let number = number.ok_or_else(|| Error::new(&code::STREAM, "a tablespace's path"))?;
         let name = number.to_string();
         let path = self.spaces.join(&name);
-        let place = self.open_place()?;
+        let place = self.open_tablespace_directory()?;
         let made = mkdirat(place, name.as_str(), Mode::from_raw_mode(0o700));
         made.map_err(|error| match error {
             Errno::EXIST => Error::new(&code::TARGET_NOT_EMPTY, path.display().to_string()),
@@ -453,11 +471,11 @@ impl Files {
         let link = self.root.below(&member.path);
         let made = symlinkat(&path, link.held, link.below);
         made.map_err(|error| create_error(&link, error))?;
-        self.own(&link, member)
+        self.set_owner(&link, member)
     }
 
-    /// The directory of tablespaces, open; it is made, with those above it, unless it is there.
-    fn open_place(&mut self) -> Result<&OwnedFd> {
+    /// The directory of tablespaces, open. It is made, with its parents, unless it exists.
+    fn open_tablespace_directory(&mut self) -> Result<&OwnedFd> {
         let failed = |error| Error::io(self.spaces.display().to_string(), error);
         let opened = match self.place.take() {
             Some(opened) => opened,
@@ -480,6 +498,7 @@ impl Files {
         Ok(self.place.insert(opened))
     }
 
+    /// Gives an open file its owner, mode and times.
     fn settle_file(&self, file: &File, member: &Member) -> Result<()> {
         let failed = |error| Error::io(String::from_utf8_lossy(&member.path), error);
         if let Some((owner, group)) = self.owner_of(member) {
@@ -491,8 +510,9 @@ impl Files {
         rustix::fs::futimens(file, &times).map_err(|error| failed(error.into()))
     }
 
-    /// Links are owned, not followed.
-    fn own(&self, spot: &EntryPath<'_>, member: &Member) -> Result<()> {
+    /// Gives an entry its owner and group, if it gets others than it has. A link itself is changed,
+    /// not its target.
+    fn set_owner(&self, spot: &EntryPath<'_>, member: &Member) -> Result<()> {
         let Some((owner, group)) = self.owner_of(member) else {
             return Ok(());
         };
@@ -501,23 +521,24 @@ impl Files {
         chownat(spot.held, spot.below, owner, group, flags).map_err(|error| spot.failed(error))
     }
 
-    /// Of a directory.
+    /// Sets the mode of a directory.
     fn set_mode(&self, spot: &EntryPath<'_>, mode: u32) -> Result<()> {
         let mode = Mode::from_raw_mode(self.kept_mode(mode));
         let set = chmodat(spot.held, spot.below, mode, AtFlags::empty());
         set.map_err(|error| spot.failed(error))
     }
 
-    /// Set-user-ID means something only with the owner that it was given for, and is a way in for
-    /// who made the set.
+    /// The mode as it is restored. Set-user-ID, set-group-ID and sticky bits are kept only for root
+    /// and on request: they mean something only with the original owner, and whoever made the set
+    /// could use them to gain rights.
     fn kept_mode(&self, mode: u32) -> u32 {
         let special = self.as_root && self.kept.special_bits;
         if special { mode } else { mode & 0o777 }
     }
 
-    /// User and group that a member is given to, if it is given away at all.
+    /// The user and group that a member gets; `None` when it keeps those of the restoring user.
     fn owner_of(&self, member: &Member) -> Option<(Option<u32>, Option<u32>)> {
-        // The last number stands for "as it is" (chown(2)).
+        // The highest number means "unchanged" to chown(2).
         let number = |number: u32| (number != u32::MAX).then_some(number);
         match self.kept.owners {
             _ if !self.as_root => None,
@@ -528,6 +549,7 @@ impl Files {
     }
 }
 
+/// Sets both times of an entry to that of the stream; of a link itself, not of its target.
 fn set_times(spot: &EntryPath<'_>, member: &Member) -> Result<()> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     utimensat(spot.held, spot.below, &timestamps(member), flags).map_err(|error| spot.failed(error))
@@ -544,6 +566,7 @@ fn timestamps(member: &Member) -> Timestamps {
     }
 }
 
+/// Makes the whole file system of a directory durable.
 pub(crate) fn sync_all_of(directory: &Path) -> Result<()> {
     let failed = |error| Error::io(directory.display().to_string(), error);
     let opened = File::open(directory).map_err(failed)?;

@@ -1,12 +1,12 @@
-//! What the first page of a segment of a PostgreSQL server's log says.
+//! Reads the first page of a segment of a PostgreSQL server's log.
 //!
 //! Must not: read records.
 
 use crate::head::PostgresFacts;
 use crate::log_names::{Piece, parse_segment_name};
 
-/// Whether `start`, the beginning of a file in `pg_wal`, is that of the segment `name` and not of
-/// an older one whose file was given a new name to be used again (PostgreSQL: `xlp_pageaddr` of
+/// Whether `start`, the beginning of a file in `pg_wal`, belongs to the segment `name`, and not to
+/// an older segment whose file was renamed to be used again (PostgreSQL: `xlp_pageaddr` of
 /// `XLogPageHeaderData`).
 #[must_use]
 pub fn begins_segment(name: &str, start: &[u8]) -> bool {
@@ -22,8 +22,9 @@ pub fn begins_segment(name: &str, start: &[u8]) -> bool {
     facts.segment_size_bytes > 0 && address.is_some() && address == begins
 }
 
-/// What a segment's first page says (PostgreSQL: `XLogLongPageHeaderData`,
-/// `src/include/access/xlog_internal.h`).
+/// What a segment's first page says about its cluster (PostgreSQL: `XLogLongPageHeaderData`,
+/// `src/include/access/xlog_internal.h`). For other files, and without that header, only the file
+/// name is set.
 pub(crate) fn segment_facts(name: &str, content: &[u8]) -> PostgresFacts {
     const LONG_HEADER: u16 = 2;
     let mut facts = PostgresFacts {

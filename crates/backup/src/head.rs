@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// Whether its sets may have symbolic links. A restore makes those of a cluster itself.
+    /// Whether its sets may have symbolic links. Those of a cluster are made by the restore itself.
     pub(crate) const fn has_links(self) -> bool {
         matches!(self, Self::Files)
     }
@@ -106,7 +106,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// What is known of the PostgreSQL cluster that the set was made of. `None` for other kinds.
+    /// The facts of the PostgreSQL cluster that the set was made of. `None` for other kinds.
     pub(crate) fn cluster_facts(&self) -> Option<&PostgresFacts> {
         let facts = self.postgres.as_ref();
         facts.filter(|_| self.kind == Kind::Postgres)
@@ -212,8 +212,8 @@ pub(crate) struct UnopenedHead {
     pub(crate) length: usize,
 }
 
-/// Makes the bytes of a head.
-pub(crate) fn to_bytes(guard: &SetKeys, description: &Description) -> Result<Vec<u8>> {
+/// The bytes of a head, with its seal. SR-7114 when the description is too long.
+pub(crate) fn to_bytes(set_keys: &SetKeys, description: &Description) -> Result<Vec<u8>> {
     let bug = |_| Error::new(&code::BUG, "a description that cannot be written");
     let text = serde_json::to_vec(description).map_err(|error| bug(error.to_string()))?;
     let length = u32::try_from(text.len()).map_err(|error| bug(error.to_string()))?;
@@ -222,14 +222,14 @@ pub(crate) fn to_bytes(guard: &SetKeys, description: &Description) -> Result<Vec
         return Err(Error::new(&code::BACKUP_SOURCE, detail));
     }
     let mut record = SetRecord {
-        cipher: guard.number(),
+        cipher: set_keys.number(),
         length,
-        set_id: guard.set_id(),
+        set_id: set_keys.set_id(),
         seal: [0; 32],
     };
     let unsealed = record.to_bytes();
-    record.seal = guard.seal(SetRecord::covered(&unsealed), &text)?;
-    let mut out = match guard {
+    record.seal = set_keys.seal(SetRecord::covered(&unsealed), &text)?;
+    let mut out = match set_keys {
         SetKeys::Sealed { object, .. } => object.initial_bytes(),
         SetKeys::Plain { .. } => Vec::new(),
     };
@@ -276,7 +276,7 @@ impl UnopenedHead {
         })
     }
 
-    /// Whether anything follows the description.
+    /// Whether nothing follows the description.
     pub(crate) fn is_alone(&self) -> bool {
         self.length == self.bytes.len()
     }
@@ -291,6 +291,7 @@ impl UnopenedHead {
         self.bytes.get(self.length..).unwrap_or_default()
     }
 
+    /// Whether the head has an object header, so that a key is needed.
     pub(crate) fn is_sealed(&self) -> bool {
         self.header_len > 0
     }
@@ -314,32 +315,32 @@ impl UnopenedHead {
         Ok(Some(header))
     }
 
-    /// Opens the head of what lies in `store`, and verifies its seal. A caller that gives a key
-    /// expects a seal. Without a key, the medium's head says whether one is expected, if it can be
-    /// read; it is not authenticated, so it can only cause a refusal.
+    /// Opens a head that was read from `store`, and verifies its seal. Without a key, a head that
+    /// is not sealed is refused if the medium's head says that its sets are sealed; the medium's
+    /// head is not authenticated, so that it can only cause a refusal.
     ///
     /// # Errors
-    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when it is not sealed but
-    /// must be; SR-7106.
+    /// Those of [`Self::open`]; SR-7126 when the head is not sealed but the medium is.
     pub(crate) fn open_in(&self, store: &dyn Store, opener: Option<&Opener>) -> Result<SetKeys> {
-        let guard = self.open(opener)?;
-        if matches!(guard, SetKeys::Plain { .. })
+        let set_keys = self.open(opener)?;
+        if matches!(set_keys, SetKeys::Plain { .. })
             && let Ok(Some(medium)) = MediumHead::read(store)
             && medium.protection == Protection::Sealed
         {
             let detail = format!("{}: the medium is sealed", self.description.set_id);
             return Err(Error::new(&code::SET_NOT_SEALED, detail));
         }
-        Ok(guard)
+        Ok(set_keys)
     }
 
-    /// Opens the head and verifies its seal. A key never opens what is not sealed.
+    /// Opens the head and verifies its seal. A caller that gives a key never accepts a head without
+    /// a seal.
     ///
     /// # Errors
-    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when one was given in vain;
-    /// SR-7106.
+    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when a key was given and
+    /// the head is not sealed; SR-7106 when the seal does not hold.
     pub(crate) fn open(&self, opener: Option<&Opener>) -> Result<SetKeys> {
-        let guard = if self.is_sealed() {
+        let set_keys = if self.is_sealed() {
             let opener = opener.ok_or_else(|| Error::new(&code::NO_KEY, "backup set"))?;
             let object = Object::open(&self.bytes, ObjectKind::Backup, opener)?;
             let cipher = cipher_of(object.header().cipher)?;
@@ -353,18 +354,19 @@ impl UnopenedHead {
             SetKeys::Plain { set_id }
         };
         let text = self.bytes.get(self.text_at()..self.length);
-        let agrees = guard.set_id() == self.record.set_id
-            && guard.number() == self.record.cipher
-            && guard.algorithm() == self.description.key_algorithm;
-        if !agrees || !guard.seal_holds(&self.record, text.unwrap_or_default())? {
+        let agrees = set_keys.set_id() == self.record.set_id
+            && set_keys.number() == self.record.cipher
+            && set_keys.algorithm() == self.description.key_algorithm;
+        if !agrees || !set_keys.seal_holds(&self.record, text.unwrap_or_default())? {
             return Err(Error::new(
                 &code::SET_HEAD,
                 self.description.set_id.as_str(),
             ));
         }
-        Ok(guard)
+        Ok(set_keys)
     }
 
+    /// Where the description begins.
     fn text_at(&self) -> usize {
         self.header_len.saturating_add(set_layout::SIZE)
     }

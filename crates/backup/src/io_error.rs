@@ -1,4 +1,4 @@
-//! SR-5001 for what the operating system says of a path.
+//! SR-5001 for an error of the operating system about a path.
 //!
 //! Must not: be used for a medium, whose name may be a URL.
 

@@ -1,18 +1,18 @@
 //! Removes temporary files of runs that were killed, by their names and age.
 //!
-//! Must not: remove a file that was changed within a day, or one whose name the caller did not
-//! claim.
+//! Must not: remove a file that was changed within a day, or one that the caller does not recognize
+//! by its name.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// No run writes to a file for so long without changing it.
+/// No run leaves a file that it is writing unchanged for so long.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes the regular files of `directory` whose names `is_ours` claims and that are older than a
-/// day. No error when there is no such directory, or somebody else was faster.
+/// Removes the regular files of `directory` whose names `is_ours` accepts and that were not changed
+/// for a day. A missing directory, or a file that somebody else removes meanwhile, is no error.
 ///
 /// # Errors
 /// The system's.
@@ -34,7 +34,8 @@ pub(crate) fn collect(directory: &Path, is_ours: impl Fn(&str) -> bool) -> io::R
     Ok(())
 }
 
-/// A time in the future, after the clock was set, is not old.
+/// Whether this is a regular file that was not changed for a day. A time in the future, after the
+/// clock was set, is not old.
 fn is_old(entry: &fs::DirEntry) -> io::Result<bool> {
     let about = entry.metadata()?;
     let age = SystemTime::now().duration_since(about.modified()?);

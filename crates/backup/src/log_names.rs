@@ -2,8 +2,9 @@
 //!
 //! Must not: read a file.
 
-/// Timeline of a segment, and what its name has after that: 32 bits of which 4 GiB, 32 bits of
-/// which segment in it.
+/// The timeline of a segment, and its number as the rest of the name has it: 32 bits for the number
+/// of the 4 GiB, 32 bits for the segment within them. `None` when it is not the name of a whole
+/// segment.
 pub(crate) fn parse_segment_name(name: &str) -> Option<(u64, u64)> {
     let digits = |byte: u8| byte.is_ascii_hexdigit();
     if name.len() != 24 || !name.bytes().all(digits) {
@@ -13,8 +14,8 @@ pub(crate) fn parse_segment_name(name: &str) -> Option<(u64, u64)> {
     Some((number(name.get(..8)?)?, number(name.get(8..)?)?))
 }
 
-/// A power of two from 1 MiB to 1 GiB (PostgreSQL: `IsValidWalSegSize`,
-/// `src/include/access/xlog_internal.h`).
+/// Whether PostgreSQL allows this size of a segment: a power of two from 1 MiB to 1 GiB
+/// (`IsValidWalSegSize`, `src/include/access/xlog_internal.h`).
 pub(crate) fn is_segment_size(bytes: u64) -> bool {
     bytes.is_power_of_two() && (1 << 20..=1 << 30).contains(&bytes)
 }
@@ -24,7 +25,7 @@ pub(crate) fn object_name(name: &str) -> String {
     format!("wal/{name}")
 }
 
-/// A piece's name: of the segment, and which bytes.
+/// What a piece's name says: the segment, and which bytes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) segment: String,
@@ -33,7 +34,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// `NAME.SSSSSSSS.EEEEEEEE.piece`; one spelling of each.
+    /// Parses `NAME.SSSSSSSS.EEEEEEEE.piece`, in the one spelling that [`Self::name`] writes.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let mut parts = name.strip_suffix(".piece")?.split('.');
         let (name_of, start, end) = (parts.next()?, parts.next()?, parts.next()?);
@@ -49,6 +50,7 @@ impl Piece {
         (sound && parts.next().is_none() && piece.name() == name).then_some(piece)
     }
 
+    /// The piece's name in the archive.
     pub(crate) fn name(&self) -> String {
         let (segment, start, end) = (&self.segment, self.start, self.end);
         format!("{segment}.{start:08X}.{end:08X}.piece")

@@ -10,17 +10,19 @@ use crate::single_family::{open_family_bytes, seal_family};
 use crate::store::Store;
 use crate::{Error, Result};
 
-/// Longest object of a manifest, in bytes.
+/// The longest manifest that is read, in bytes.
 const MANIFEST_MAX: u64 = 512 << 20;
 
+/// The name of the object that has a set's manifest.
 pub(crate) fn manifest_name(set_id: &str) -> String {
     format!("data/{set_id}.manifest")
 }
 
-/// Stores the manifest of a source as an object of its own, if the source has one.
+/// Stores the manifest of a source as an object of its own, if the source has one, and notes its
+/// end in the description.
 pub(crate) fn store_manifest(
     store: &dyn Store,
-    guard: &SetKeys,
+    set_keys: &SetKeys,
     options: &CreateOptions<'_>,
     manifest: Option<&[u8]>,
     description: &mut Description,
@@ -28,7 +30,7 @@ pub(crate) fn store_manifest(
     let (Some(manifest), Some(facts)) = (manifest, &mut description.postgres) else {
         return Ok(());
     };
-    let (bytes, end) = seal_family(guard, manifest, options)?;
+    let (bytes, end) = seal_family(set_keys, manifest, options)?;
     let name = manifest_name(&description.set_id);
     let created = store.create_new(&name, &bytes);
     let shown = format!("{}/{name}", store.shown());
@@ -39,10 +41,14 @@ pub(crate) fn store_manifest(
     Ok(())
 }
 
-/// The server's manifest of a set, authentic if the set is sealed.
+/// The server's manifest of a set, authenticated if the set is sealed.
+///
+/// # Errors
+/// SR-7108 when it is missing; SR-7110 when it is not the one that the head names; SR-7109 and
+/// others when it is damaged.
 pub(crate) fn read_manifest(
     store: &dyn Store,
-    guard: &SetKeys,
+    set_keys: &SetKeys,
     description: &Description,
 ) -> Result<Vec<u8>> {
     let name = manifest_name(&description.set_id);
@@ -54,7 +60,7 @@ pub(crate) fn read_manifest(
         .cluster_facts()
         .and_then(|facts| facts.manifest_object.as_ref());
     let signed = stated.is_some_and(|end| end.bytes_digest.is_some());
-    let (manifest, ends) = open_family_bytes(guard, bytes, MANIFEST_MAX, signed)?;
+    let (manifest, ends) = open_family_bytes(set_keys, bytes, MANIFEST_MAX, signed)?;
     if stated.is_none() || ends.first() != stated {
         return Err(Error::new(&code::FAMILY_SHORT, shown));
     }

@@ -1,6 +1,6 @@
 //! A medium: lists its sets, publishes heads, and removes sets and orphans.
 //!
-//! Invariants: B9, a set exists if and only if its head does, and the head is created last and
+//! Invariants: B9: a set exists if and only if its head does, and the head is created last and
 //! never replaces another; every set of a medium has the medium's protection.
 //!
 //! Must not: trust the medium's head in a restore, except to refuse one.
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// The last position that a set can have; eight digits.
 const POSITION_MAX: u32 = 99_999_999;
 
-/// A set that a medium holds. Nothing of it is authenticated.
+/// A set on a medium. Nothing of it is authenticated.
 #[derive(Clone, Debug)]
 pub struct ListedSet {
     /// From 1; grows with every set.
@@ -51,15 +51,15 @@ pub struct Listing {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// What a medium holds, without a key.
+/// Lists a medium, without a key. Sets of other media are left out.
 ///
 /// # Errors
-/// SR-7101 when there is no medium; SR-5001.
+/// SR-7101 when there is neither a medium's head nor a set; SR-5001. A damaged head is no error.
 pub fn list(store: &dyn Store) -> Result<Listing> {
     let head = MediumHead::read(store);
     let head = match head {
         Err(error) if error.code().class == Class::Io => return Err(error),
-        // Its sets can be listed all the same.
+        // The sets can be listed although the medium's head is damaged.
         other => other.ok().flatten(),
     };
     let mut listing = Listing {
@@ -89,7 +89,7 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
     Ok(listing)
 }
 
-/// The set at `position`, as a listing has it.
+/// The set at `position`, as in a listing; also a set of another medium.
 ///
 /// # Errors
 /// SR-7107; SR-7106 and others when its head cannot be read.
@@ -116,13 +116,14 @@ pub(crate) fn next_position(store: &dyn Store) -> Result<u32> {
     following_position(store, removal::last_position(store)?)
 }
 
+/// The position after this one. SR-7103 when there is no more.
 fn following_position(store: &dyn Store, position: u32) -> Result<u32> {
     match position.checked_add(1) {
         Some(next) if next <= POSITION_MAX => Ok(next),
         _ => {
             let name = head_name(position);
             let detail = format!(
-                "{}/{name} has the last position that there is: if it is no set, remove it",
+                "{}/{name} has the last possible position: if it is not a set, remove it",
                 store.shown()
             );
             Err(Error::new(&code::MEDIUM_FOREIGN, detail))
@@ -130,8 +131,8 @@ fn following_position(store: &dyn Store, position: u32) -> Result<u32> {
     }
 }
 
-/// Publishes a head at the first free position; returns it. `head_at` makes the head, which names
-/// its position.
+/// Publishes a head at the first free position, and returns that. `head_at` makes the head for a
+/// position, and may be called several times.
 pub(crate) fn publish(
     store: &dyn Store,
     mut head_at: impl FnMut(u32) -> Result<Vec<u8>>,
@@ -148,13 +149,14 @@ pub(crate) fn publish(
     }
 }
 
-/// Removes the heads of `superseded`, which are in order of position and of which none that a head
-/// which stays builds on, then families that no head names, if no other writer is at work. `alone`:
-/// the lock, when the caller has it. Then also temporary files of writers that were killed.
+/// Removes the heads of `superseded`, which are in order of position and none of which a remaining
+/// set builds on. Then, if no other writer is at work, removes families that no head names, and
+/// temporary files of writers that were killed. `alone`: the lock of the writers, if the caller has
+/// it.
 ///
-/// A set of another medium keeps its head and its families: what makes it one is `medium.json`,
-/// which nobody has authenticated. Returns the positions of the heads that were removed; the others
-/// have become bases meanwhile, or others removed them.
+/// Sets of other media keep their heads and families, because only `medium.json`, which is not
+/// authenticated, tells them apart. Returns the positions of the removed heads; the others have
+/// become bases meanwhile, or somebody else removed them.
 pub(crate) fn remove_sets(
     store: &dyn Store,
     superseded: &[Superseded],
@@ -163,8 +165,8 @@ pub(crate) fn remove_sets(
     let failed = |error| Error::io(store.shown(), error);
     let mut bases = removal::Bases::default();
     let mut removed = Vec::new();
-    // A set goes before the one that it builds on: whatever ends this, the chains that are left are
-    // whole.
+    // A set is removed before the one that it builds on, so that the remaining chains are whole
+    // even if this is interrupted.
     for gone in superseded.iter().rev() {
         if removal::remove_head(store, gone, &mut bases)? {
             removed.push(gone.position);
@@ -181,12 +183,14 @@ pub(crate) fn remove_sets(
     Ok(removed)
 }
 
-/// The caller has the lock.
+/// Removes temporary files, and families that no head names. The caller has the lock of the
+/// writers. When a head cannot be read, no family is removed.
 fn remove_orphans(store: &dyn Store) -> Result<()> {
     let failed = |error| Error::io(store.shown(), error);
     store.collect().map_err(failed)?;
     removal::remove_old_marks(store)?;
-    // Before the heads: a family whose head comes later is not among them (B19).
+    // Families are listed before heads, so that a family whose head is written later is not among
+    // them (B19).
     let families = store.orphan_candidates().map_err(failed)?;
     let mut named = BTreeSet::new();
     for position in positions(store)? {
@@ -194,7 +198,7 @@ fn remove_orphans(store: &dyn Store) -> Result<()> {
             Ok(found) => {
                 named.insert(found.description.set_id);
             }
-            // Whose families these are cannot be told: nothing is removed.
+            // It is unknown which families this head names: nothing is removed.
             Err(_) => return Ok(()),
         }
     }

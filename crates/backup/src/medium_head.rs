@@ -21,7 +21,7 @@ const HEAD_MAX: u64 = 64 * 1024;
 pub enum Protection {
     /// Every set has a key.
     Sealed,
-    /// No set has.
+    /// No set has a key.
     Plain,
 }
 
@@ -43,7 +43,7 @@ pub struct MediumHead {
     version: u32,
     /// 32 hexadecimal digits.
     pub medium_id: String,
-    /// Of every set.
+    /// Whether the medium's sets are sealed.
     pub protection: Protection,
     /// Families of every set.
     pub stripes: u16,
@@ -64,6 +64,7 @@ impl MediumHead {
         })
     }
 
+    /// The content of `medium.json`.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::new(&code::BUG, error.to_string()))?;
@@ -79,7 +80,7 @@ impl MediumHead {
         Ok(Self::read_version(store)?.map(|(head, _)| head))
     }
 
-    /// As [`Self::read`], with what it takes to replace it.
+    /// As [`Self::read`], with the version that replacing it requires.
     ///
     /// # Errors
     /// SR-7102, SR-3002, SR-5001.

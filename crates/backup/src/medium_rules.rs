@@ -1,5 +1,5 @@
-//! What a writer may do on a medium: whether the options agree with the medium's head, which sets a
-//! new one replaces, and the lock of a writer that must be alone.
+//! What a writer may do on a medium: whether its options agree with the medium's head, which sets a
+//! new one replaces, and the exclusive lock.
 //!
 //! Invariant B9: nothing is read from the source or written before these rules were checked.
 //!
@@ -15,7 +15,8 @@ use crate::set_heads::{Superseded, positions, read_head};
 use crate::store::{Store, Version};
 use crate::{Error, Result};
 
-/// The head of an existing medium. `None` when the directory does not exist or is empty.
+/// The head of an existing medium. `None` when the directory does not exist or is empty; SR-7103
+/// when it holds something else.
 pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Version)>> {
     if let Some(head) = MediumHead::read_version(store)? {
         return Ok(Some(head));
@@ -31,7 +32,12 @@ pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Vers
     }
 }
 
-/// Checks the options against this medium. Returns the sets that the new one replaces.
+/// Checks the options against this medium, before anything is written. Returns the sets that the
+/// new one replaces.
+///
+/// # Errors
+/// SR-7104, SR-7105 when the protection differs; SR-7117 when the number of stripes does; SR-7123
+/// when a set to be replaced has not expired; SR-5001.
 pub(crate) fn check_allowed(
     store: &dyn Store,
     present: Option<&MediumHead>,
@@ -70,8 +76,8 @@ pub(crate) fn check_allowed(
     sets_to_replace(store, head, options, now_unix_s)
 }
 
-/// The sets that the new one replaces. Those of another medium stay, unless this one is initialised
-/// again.
+/// The sets that the new one replaces; SR-7123 when one of them has not expired. Sets of another
+/// medium stay, unless this one is begun anew.
 fn sets_to_replace(
     store: &dyn Store,
     head: &MediumHead,
@@ -108,13 +114,15 @@ fn sets_to_replace(
     Ok(superseded)
 }
 
-/// Whether a head is damaged. One that cannot be read for another reason may not have expired.
+/// Whether the error means a damaged head. A head that cannot be read for another reason may belong
+/// to a set that has not expired.
 fn is_damage(error: &Error) -> bool {
     [&code::SET_HEAD, &code::HEADER_DAMAGED].contains(&error.code())
 }
 
-/// The head of the medium for the set. A new medium's is written here; that of a medium that is
-/// initialised again is written last.
+/// The head of the medium for the set. That of a new medium is written here; if another writer was
+/// first, its head applies, and its rules are checked. When a medium is begun anew, the caller
+/// writes the new head at the end.
 pub(crate) fn medium_head(
     store: &dyn Store,
     present: Option<MediumHead>,
@@ -145,15 +153,16 @@ pub(crate) fn medium_head(
     }
 }
 
-/// Takes the exclusive lock of the writers: a medium is initialised again only when no writer is
-/// active.
+/// Takes the exclusive lock of the writers, which is needed to begin a medium anew. SR-7131 when
+/// another writer is active.
 pub(crate) fn lock_exclusively(store: &dyn Store) -> Result<Box<dyn Send>> {
     let taken = store.lock_writers(true);
     let taken = taken.map_err(|error| Error::io(store.shown(), error))?;
     taken.ok_or_else(|| Error::new(&code::MEDIUM_CHANGED, store.shown()))
 }
 
-/// Checks that the medium still has this id. A set with another id would not belong to it.
+/// Checks that the medium still has this id; a set with another id would not belong to it. SR-7131
+/// otherwise.
 pub(crate) fn check_medium_id(store: &dyn Store, medium_id: &str) -> Result<()> {
     match MediumHead::read(store)? {
         Some(head) if head.medium_id == medium_id => Ok(()),
@@ -161,9 +170,9 @@ pub(crate) fn check_medium_id(store: &dyn Store, medium_id: &str) -> Result<()> 
     }
 }
 
-/// The medium that an archive is on. Its rules are those of sets. It is never made here: a server
-/// archives also while the medium is not mounted, and files that it then archived in the mount
-/// point would be lost.
+/// The head of the medium that an archive is on, whose rules are those of sets. SR-7101 when there
+/// is none. It is never made here: a server also archives while the medium is not mounted, and
+/// files that it then put into the mount point would be lost.
 pub(crate) fn medium_for_archive(
     store: &dyn Store,
     options: &CreateOptions<'_>,

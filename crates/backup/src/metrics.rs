@@ -1,8 +1,8 @@
 //! Metrics of the last runs, as text that Prometheus reads (exposition format 0.0.4), for the
 //! textfile collector of `node_exporter`.
 //!
-//! Invariants: the file is replaced whole; samples of other operations and media stay; counters
-//! continue from the values in the file.
+//! Invariants: the file is replaced as a whole; samples of other operations and media stay;
+//! counters continue from the values in the file.
 //!
 //! Must not: contain anything but sizes, times, outcomes and the medium's place: everybody may read
 //! the file.
@@ -25,7 +25,7 @@ use crate::{Error, Result};
 /// How long a run waits for others that write metrics, and how often it tries.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest file that is read back, in bytes.
+/// The longest file that is read back, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
 /// Name without its prefix, type, meaning.
@@ -66,13 +66,14 @@ const METRICS: [(&str, &str, &str); 9] = [
 ];
 const PREFIX: &str = "strongroom_backup_";
 
-/// Labels, and the values by metric.
+/// For each set of labels, the value of each metric.
 type Samples = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// Adds a run to the metrics in the file `path`, which is made if it is absent.
+/// Adds a run to the metrics in the file `path`, which is made if it is absent. Lines that are not
+/// metrics of backups are dropped.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001, also when the path is not that of a regular file of at most 1 MiB.
 pub fn write_metrics(path: &Path, record: &RunRecord) -> Result<()> {
     let failed = |error: io::Error| io_error(path, error);
     let directory = match path.parent() {
@@ -85,7 +86,7 @@ pub fn write_metrics(path: &Path, record: &RunRecord) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Samples::new(),
         Err(error) => return Err(failed(error)),
         Ok(about) if !about.is_file() || about.len() > FILE_MAX => {
-            let detail = format!("{}: not a file of metrics", path.display());
+            let detail = format!("{}: not a metrics file", path.display());
             return Err(Error::new(&code::IO, detail));
         }
         Ok(_) => parse(&std::fs::read_to_string(path).map_err(failed)?),
@@ -95,7 +96,8 @@ pub fn write_metrics(path: &Path, record: &RunRecord) -> Result<()> {
 }
 
 /// Locks the directory, so that runs that end at the same time write one after the other. Any user
-/// who can open the directory can hold its lock for ever, so a run waits for `patience` at most.
+/// who can open the directory can hold its lock for ever, so that a run waits for `patience` at
+/// most, and fails then.
 fn lock_directory(directory: &Path, patience: Duration) -> io::Result<Locked> {
     let held = File::open(directory)?;
     let begun = Instant::now();
@@ -113,6 +115,7 @@ fn lock_directory(directory: &Path, patience: Duration) -> io::Result<Locked> {
     }
 }
 
+/// The labels of a run's samples.
 fn labels(record: &RunRecord) -> String {
     format!(
         "operation=\"{}\",medium=\"{}\"",
@@ -121,12 +124,14 @@ fn labels(record: &RunRecord) -> String {
     )
 }
 
+/// A value of a label, with the characters escaped that Prometheus requires.
 fn escape(text: &str) -> String {
     text.replace('\\', r"\\")
         .replace('"', "\\\"")
         .replace('\n', r"\n")
 }
 
+/// Adds a run to the samples of its labels: counts it, and replaces the values of the last run.
 fn update(samples: &mut BTreeMap<String, u64>, record: &RunRecord) {
     let (ended, took) = record.times();
     let done = record.is_done();
@@ -178,6 +183,7 @@ fn parse(text: &str) -> Samples {
     samples
 }
 
+/// The file's text: each metric with its help and type, if it has samples.
 fn render(samples: &Samples) -> String {
     let mut out = String::new();
     for (name, sort, help) in METRICS {

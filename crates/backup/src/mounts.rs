@@ -1,5 +1,5 @@
-//! The mount of a file, and the removal of a directory without entering another mount. The device
-//! number is not enough: a directory of the same file system may be bind-mounted.
+//! Tells which mount a file is in, and removes a directory without entering another mount. The
+//! device number is not enough for that: a directory of the same file system may be bind-mounted.
 //!
 //! Must not: follow a link.
 
@@ -11,19 +11,19 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, StatxFlags, openat, statx, unlinkat};
 use rustix::io::{Errno, Result};
 
-/// A directory that is being removed: its name in the one above it, and the directories in it that
-/// are not removed yet.
+/// A directory that is being removed: its name in its parent, and the subdirectories that are not
+/// removed yet.
 struct Level {
     held: File,
     name: CString,
     below: Vec<CString>,
 }
 
-/// The number of the mount that the file is in at `path`; of what is mounted there, if something
-/// is.
+/// The number of the mount at `path`; if something is mounted there, that of the mounted file
+/// system. A link is not followed.
 ///
 /// # Errors
-/// Those of `statx` and `openat`.
+/// Those of `statx` and `openat`; ENOSYS when the kernel does not tell.
 pub(crate) fn mount_of(path: &Path) -> Result<u64> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     match statx(CWD, path, flags, StatxFlags::MNT_ID) {
@@ -50,11 +50,11 @@ pub(crate) fn mount_of_open(held: impl AsFd) -> Result<u64> {
 }
 
 /// Removes the directory `held`, which is at `path`, and everything below it that is in the same
-/// mount. Whether nothing is left; what cannot be removed does not keep the rest from it.
+/// mount, as far as that is possible. True when nothing is left.
 pub(crate) fn remove_tree(path: &Path, held: &File) -> bool {
     let same = |mount: u64| path.parent().map(mount_of) == Some(Ok(mount));
     match mount_of_open(held) {
-        // Else `held` itself is what is mounted.
+        // In another mount, `held` itself is what is mounted.
         Ok(mount) if same(mount) => {
             remove_below(held, mount) && unlinkat(CWD, path, AtFlags::REMOVEDIR).is_ok()
         }
@@ -62,6 +62,7 @@ pub(crate) fn remove_tree(path: &Path, held: &File) -> bool {
     }
 }
 
+/// Empties a directory. True when nothing is left in it.
 fn remove_below(top: &File, mount: u64) -> bool {
     let mut whole = true;
     let Ok(top) = top
@@ -81,7 +82,7 @@ fn remove_below(top: &File, mount: u64) -> bool {
         } else if let Some(done) = levels.pop()
             && let Some(above) = levels.last()
         {
-            // Not empty, if something was left in it.
+            // This fails when something was left in the directory.
             let removed = unlinkat(&above.held, done.name.as_c_str(), AtFlags::REMOVEDIR);
             whole &= removed.is_ok();
         }
@@ -90,7 +91,8 @@ fn remove_below(top: &File, mount: u64) -> bool {
 }
 
 impl Level {
-    /// Removes what is no directory.
+    /// Removes the files and links of a directory, and notes its subdirectories. Sets `whole` to
+    /// false when something cannot be removed.
     fn remove_files(held: File, name: CString, whole: &mut bool) -> Result<Self> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&held)? {
@@ -111,7 +113,8 @@ impl Level {
         Ok(Self { held, name, below })
     }
 
-    /// The directory `name` in this one; `None` when something else is mounted there.
+    /// Opens the subdirectory `name`, and removes its files. `None` when something else is mounted
+    /// there.
     fn open_below(&self, name: CString, mount: u64, whole: &mut bool) -> Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&self.held, name.as_c_str(), flags, Mode::empty())?;

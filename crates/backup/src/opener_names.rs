@@ -1,6 +1,6 @@
 //! Names of the keys, certificates and passphrases that open a set.
 //!
-//! Must not: say that one of them was tried.
+//! Must not: claim that one of them was tried.
 
 use strongroom_format::header::Header;
 use strongroom_format::hex;

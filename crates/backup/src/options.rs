@@ -2,7 +2,7 @@
 
 use strongroom_crypto::SigningKey;
 use strongroom_format::hex;
-use strongroom_keyring::Opener;
+use strongroom_keyring::Recipient;
 
 use crate::clock::now_unix_s;
 use crate::head::{Description, Kind};
@@ -15,7 +15,7 @@ pub enum Mode {
     /// They stay.
     #[default]
     Append,
-    /// They are removed once the new one is whole; the medium's protection and stripes stay.
+    /// They are removed once the new one is complete; the medium's protection and stripes stay.
     Init,
     /// As `Init`, and the medium gets a new id.
     Format,
@@ -51,6 +51,7 @@ impl Compression {
         }
     }
 
+    /// As the description of a set has it.
     fn description(self) -> String {
         match self {
             Self::None => String::from("none"),
@@ -58,6 +59,7 @@ impl Compression {
         }
     }
 
+    /// The level of zstd; `None` without compression.
     pub(crate) fn level(self) -> Option<i32> {
         match self {
             Self::None => None,
@@ -68,8 +70,8 @@ impl Compression {
 
 /// How a set is made.
 pub struct CreateOptions<'a> {
-    /// Openers of the set. Empty: it is not sealed.
-    pub openers: Vec<&'a Opener>,
+    /// Whom the set is sealed for. Empty: it is not sealed.
+    pub recipients: Vec<Recipient>,
     /// What it is sealed with.
     pub cipher: Cipher,
     /// How it is compressed.
@@ -97,30 +99,31 @@ pub struct CreateOptions<'a> {
 impl CreateOptions<'_> {
     /// Whether the set is sealed.
     pub(crate) fn protection(&self) -> Protection {
-        if self.openers.is_empty() {
+        if self.recipients.is_empty() {
             Protection::Plain
         } else {
             Protection::Sealed
         }
     }
 
-    /// The keys of a new set.
-    pub(crate) fn new_set(&self) -> crate::Result<SetKeys> {
+    /// Draws the keys of a new set: a new data key and a key slot for each recipient, or a random
+    /// id when the set is not sealed. Two calls give two sets.
+    pub(crate) fn new_set_keys(&self) -> crate::Result<SetKeys> {
         match self.protection() {
             Protection::Plain => SetKeys::plain(),
-            Protection::Sealed => SetKeys::sealed(self.cipher, &self.openers),
+            Protection::Sealed => SetKeys::sealed(self.cipher, &self.recipients),
         }
     }
 
     /// The description of a set, as far as it is known before its stream is read.
     pub(crate) fn describe(
         &self,
-        guard: &SetKeys,
+        set_keys: &SetKeys,
         medium_id: &str,
         started_unix_s: u64,
     ) -> Description {
         Description {
-            set_id: hex::hex(&guard.set_id()),
+            set_id: hex::hex(&set_keys.set_id()),
             medium_id: medium_id.to_owned(),
             name: self.name.clone(),
             kind: Kind::Files,
@@ -132,7 +135,7 @@ impl CreateOptions<'_> {
             finished_unix_s: now_unix_s(),
             expires_unix_s: self.expires_unix_s,
             compression: self.compression.description(),
-            key_algorithm: guard.algorithm().to_owned(),
+            key_algorithm: set_keys.algorithm().to_owned(),
             members: 0,
             files: 0,
             backup_size_bytes: 0,

@@ -4,8 +4,8 @@
 //! Invariants:
 //! - B14: a piece is removed only when a longer piece that contains it, or the whole segment, is
 //!   durable in the archive.
-//! - A segment is put together only where no later one of its timeline is in the archive: there it
-//!   would hide a gap.
+//! - A segment is put together from pieces only if the archive has no later one of its timeline:
+//!   otherwise it would hide a gap.
 //!
 //! Must not: put a segment together from pieces that do not begin with its first byte.
 
@@ -19,16 +19,17 @@ use crate::store::Store;
 use crate::wal::{has_later_segment, wal_fetch};
 use crate::{Error, Result};
 
-/// A segment as far as it was received.
+/// The part of a segment that was received.
 #[derive(Debug)]
 pub struct Partial {
-    /// A whole segment's length; zeros after what was received.
+    /// As long as a whole segment, with zeros after the received bytes.
     pub content: Vec<u8>,
-    /// Bytes that were received.
+    /// The number of received bytes.
     pub received: usize,
 }
 
-/// The pieces of a segment that follow each other from its first byte on, and how far they reach.
+/// The pieces of a segment that cover it without a gap from its first byte on, and how many bytes
+/// they cover.
 pub(crate) fn contiguous_pieces(pieces: &[Piece], segment: &str) -> (Vec<Piece>, u64) {
     let mut of: Vec<&Piece> = pieces
         .iter()
@@ -48,11 +49,12 @@ pub(crate) fn contiguous_pieces(pieces: &[Piece], segment: &str) -> (Vec<Piece>,
     }
 }
 
-/// What was received of the segment `name`, which the archive does not have whole. `None`: nothing.
+/// What was received of the segment `name`, which the archive does not have as a whole. `None` when
+/// it has no pieces from the first byte on.
 ///
 /// # Errors
-/// SR-7130 when later segments are there; as [`wal_fetch`], of every piece; SR-7106 when a piece is
-/// not of that segment.
+/// SR-7130 when the archive has later segments; SR-7106 when a piece does not belong to the
+/// segment; as [`wal_fetch`], for each piece.
 pub fn wal_partial(
     store: &dyn Store,
     name: &str,
@@ -98,7 +100,7 @@ pub fn wal_partial(
     Ok(Some(Partial { content, received }))
 }
 
-/// Removes pieces that something durable has taken the place of (B14).
+/// Removes pieces after something that contains them is durable (B14).
 pub(crate) fn remove_pieces(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
     if pieces.is_empty() {
         return Ok(());

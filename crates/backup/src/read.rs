@@ -23,10 +23,10 @@ use crate::{Error, Result};
 /// A set whose head is authentic.
 pub struct SetReader<'a> {
     store: &'a dyn Store,
-    guard: SetKeys,
+    set_keys: SetKeys,
     position: u32,
     head: UnopenedHead,
-    /// The id of the key that has signed the set, once that was checked.
+    /// The id of the key that signed the set, after the signature was checked.
     signer: Option<[u8; 32]>,
 }
 
@@ -54,11 +54,13 @@ pub struct Verified {
     pub not_checked: Vec<String>,
 }
 
-/// Opens the set at `position`, or the newest one. `opener` must be left out for a set that is not
-/// sealed.
+/// Opens the set at `position`, or the newest one of the medium. `opener` must be `None` for a set
+/// that is not sealed.
 ///
 /// # Errors
-/// SR-7107, SR-7106, SR-7126, SR-2001, SR-2002 and those of a header.
+/// SR-7107 when there is none; SR-7106 when its head is damaged, or was moved to this position;
+/// SR-7126, SR-2001, SR-2002 and those of a header. When the newest head cannot be read, its error
+/// is returned rather than an older set.
 pub fn open_set<'a>(
     store: &'a dyn Store,
     position: Option<u32>,
@@ -69,33 +71,34 @@ pub fn open_set<'a>(
         None => newest(store)?,
     };
     let head = read_head(store, position)?;
-    let guard = head.open_in(store, opener)?;
+    let set_keys = head.open_in(store, opener)?;
     // The seal is valid, but a writer to the medium could rename an older set to be the newest.
     if let Some(made_at) = head
         .description
         .set_position
         .filter(|made_at| *made_at != position)
     {
-        let detail = format!("set {made_at} at position {position}: it was moved there");
+        let detail = format!("position {position} has set {made_at}, which was moved there");
         return Err(Error::new(&code::SET_HEAD, detail));
     }
     Ok(SetReader {
         store,
-        guard,
+        set_keys,
         position,
         head,
         signer: None,
     })
 }
 
-/// The position of the newest set that belongs to the medium.
+/// The position of the newest set that belongs to the medium. An error when a newer head cannot be
+/// read.
 fn newest(store: &dyn Store) -> Result<u32> {
     let all = positions(store)?;
     let listed = crate::medium::list(store)?;
     let last = listed.sets.last().map(|set| set.position);
     let unreadable = listed.unreadable.last();
     match (last, unreadable) {
-        // Falling back to an older set silently would restore old data.
+        // An older set must not be restored instead without a word.
         (last, Some(bad)) if last.is_none_or(|last| last < bad.position) => {
             Err(Error::new(bad.error.code(), bad.error.detail()))
         }
@@ -108,9 +111,10 @@ fn newest(store: &dyn Store) -> Result<u32> {
 }
 
 /// Reads a set to its end and compares everything that can be compared without restoring it.
+/// `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7108 to SR-7112: the first thing that is wrong.
+/// SR-7108 to SR-7112 for the first thing that is wrong; SR-7172; SR-5001.
 pub fn verify(
     set: &SetReader<'_>,
     threads: usize,
@@ -132,8 +136,8 @@ pub fn verify(
     verified_set(set)
 }
 
-/// The result for a set whose stream was read to its end, which compared its counts with the
-/// head's. Reads the manifest too, which is not in the stream.
+/// The result for a set whose stream was read to its end and compared with the head. Also reads the
+/// manifest, which is not in the stream.
 pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
     let description = set.head.description.clone();
     let facts = description.postgres.as_ref();
@@ -142,7 +146,7 @@ pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
     }
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
     // A signed set was made by the signer and not changed.
-    let unproven = set.guard.unproven().filter(|_| set.signer.is_none());
+    let unproven = set.set_keys.unproven().filter(|_| set.signer.is_none());
     not_checked.extend(unproven.map(String::from));
     let segments = description.families.iter();
     Ok(Verified {
@@ -158,7 +162,7 @@ pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
 impl SetReader<'_> {
     /// The server's manifest of the set, authentic if the set is sealed.
     pub(crate) fn read_manifest(&self) -> Result<Vec<u8>> {
-        manifest::read_manifest(self.store, &self.guard, &self.head.description)
+        manifest::read_manifest(self.store, &self.set_keys, &self.head.description)
     }
 
     /// What the head says; authentic if the set is sealed.
@@ -167,15 +171,15 @@ impl SetReader<'_> {
         &self.head.description
     }
 
-    /// The id of the key that has signed the set: SHA-256 of its `SubjectPublicKeyInfo`. `None`
-    /// unless that was checked.
+    /// The id of the key that signed the set: SHA-256 of its `SubjectPublicKeyInfo`. `None` unless
+    /// [`Self::check_signed_by`] was called.
     #[must_use]
     pub fn signer(&self) -> Option<[u8; 32]> {
         self.signer
     }
 
-    /// Makes sure that the set is signed by one of `keys`. Its families are compared with what is
-    /// signed as they are read.
+    /// Checks that the set is signed by one of `keys`. Its families are compared with the signed
+    /// digests when they are read.
     ///
     /// # Errors
     /// SR-7177 when it is not signed; SR-7178 when the signature does not hold, is by another key,
@@ -193,7 +197,8 @@ impl SetReader<'_> {
         self.position
     }
 
-    /// Whether all families are there, with the lengths that the head names.
+    /// Checks that all families are there, with the lengths that the head states; their contents
+    /// are not read.
     ///
     /// # Errors
     /// SR-7108, SR-7110, SR-5001.
@@ -208,8 +213,8 @@ impl SetReader<'_> {
         Ok(())
     }
 
-    /// Reads the stream with `consume`, which must go on to its end, and compares the families with
-    /// the head.
+    /// Reads the stream with `consume`, which must read to its end, and compares the families and
+    /// the counts with the head.
     pub(crate) fn read(
         &self,
         threads: usize,
@@ -243,10 +248,10 @@ impl SetReader<'_> {
         Ok(end)
     }
 
-    /// Opens the file of one family, and returns its key with a reader that stands before the first
-    /// segment. `family` counts from 0; `families` is their number in the set, which the file's
-    /// header has to say too. With `digest_all` the reader computes a digest of all bytes, for a
-    /// set that is signed; nothing is compared here.
+    /// Opens the file of one family, and returns its key with a reader of its segments. `family`
+    /// counts from 0; `families` is their number in the set, which the file's header must state as
+    /// well. With `digest_all` the reader computes a digest of all bytes, as a signed set needs;
+    /// nothing is compared here.
     ///
     /// # Errors
     /// SR-7108, SR-7110; SR-7109 or SR-3002 for its header; SR-5001.
@@ -258,11 +263,12 @@ impl SetReader<'_> {
     ) -> Result<Origin> {
         let (input, _) = self.open_family(family)?;
         let unkeyed = FamilyPrefix::read(input, family)?;
-        let key = self.guard.family(&unkeyed.header, family, families)?;
+        let key = self.set_keys.family(&unkeyed.header, family, families)?;
         let reader = unkeyed.with_key(&key, digest_all);
         Ok(Origin { key, reader })
     }
 
+    /// The file of a family, and its length. SR-7108 when it is missing.
     fn open_family(&self, family: u16) -> Result<(Box<dyn std::io::Read + Send>, u64)> {
         let name = family_name(&self.head.description.set_id, family);
         let shown = format!("{}/{name}", self.store.shown());
@@ -276,6 +282,7 @@ impl SetReader<'_> {
     }
 }
 
+/// SR-7110 for the first family that is not as the head states.
 fn compare(ends: &[FamilyEnd], stated: &[FamilyEnd]) -> Result<()> {
     let differs = ends
         .iter()

@@ -2,14 +2,15 @@
 //! archives them, and pieces of the one that is being written.
 //!
 //! Invariants:
-//! - B15: the server hears of a position as flushed only when all log up to it is durable on the
-//!   medium. What is merely listed is made durable before it counts: a writer may have been killed
-//!   between giving it its name and making that last.
-//! - B16: a receiver that begins again begins with the first byte of the segment in which the
-//!   archive ends, so that no segment is left out, and none is archived that was not received from
-//!   its first byte to its last.
+//! - B15: a position is reported to the server as flushed only when all log up to it is durable on
+//!   the medium. Archived files that are only listed are made durable before they count: their
+//!   writer may have been killed before it did so.
+//! - B16: a receiver starts with the first byte of the segment in which the archive ends, so that
+//!   no segment is left out, and each archived segment was received from its first byte to its
+//!   last.
 //!
-//! Must not: write log anywhere but onto the medium; ignore log that the server no longer has.
+//! Must not: write log to any place but the medium; go on when the server no longer has log that is
+//! needed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,13 +33,13 @@ use crate::store::Store;
 use crate::wal::{archived_system, make_durable, wal_push};
 use crate::{Error, Result};
 
-/// Bytes that are received at the most before they are made durable, also while more come.
+/// The most bytes that are received before they are made durable, even while more arrive.
 const PENDING_MAX: usize = 4 << 20;
-/// Pieces of one segment before they become one.
+/// The most pieces of one segment; then they are replaced by one.
 const PIECES_MAX: usize = 64;
-/// How long the server may be silent.
+/// The interval of keepalive messages to the server.
 const ALIVE: Duration = Duration::from_secs(10);
-/// How often an idle receiver checks whether it is to stop.
+/// How often an idle receiver checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a stream may take to end.
 const ENDING: Duration = Duration::from_secs(10);
@@ -50,9 +51,9 @@ const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub struct ReceiveOptions {
     /// The replication slot to use.
     pub slot: Option<String>,
-    /// Make it if it is not there.
+    /// Make the slot if it does not exist.
     pub create_slot: bool,
-    /// End when the log is durable up to here.
+    /// End when the log up to this position is durable.
     pub until: Option<Lsn>,
     /// End with an error when the connection is lost, instead of trying again.
     pub once: bool,
@@ -67,10 +68,13 @@ pub enum Received {
     Lost(String, Duration),
 }
 
-/// Receives log until `stop` is set, or `options.until` is reached.
+/// Receives log until `stop` is set, or `options.until` is reached. A lost connection is made
+/// again, after a growing wait, unless `options.once`; `tell` gets the progress.
 ///
 /// # Errors
-/// SR-7101, SR-7104, SR-7105; SR-7165; SR-7166 of the server; SR-7120; SR-5001 of the medium.
+/// SR-7101, SR-7104, SR-7105 of the medium's rules; SR-7165 when the archive is another cluster's;
+/// SR-7166 when the server reports an error that a new attempt cannot help, or, with
+/// `options.once`, the connection is lost; SR-7120; SR-5001 and others of the medium.
 pub fn wal_receive(
     store: &dyn Store,
     config: &Config,
@@ -119,8 +123,8 @@ pub fn wal_receive(
     }
 }
 
-/// Whether trying again can help: the network, a server that starts, stops or is full, a slot that
-/// its last user still has.
+/// Whether trying again can help: the network failed, the server is starting, stopping or has too
+/// many connections, or another receiver still uses the slot.
 fn is_worth_retrying(error: &ServerError) -> bool {
     match error {
         ServerError::Connect { .. }
@@ -135,9 +139,9 @@ fn is_worth_retrying(error: &ServerError) -> bool {
     }
 }
 
-/// Where the newest set of the cluster ends: recovery of it needs the log from there on. A set of a
-/// standby has only the beginning of that segment. Not authenticated: log is received that is of no
-/// use, at the worst.
+/// The timeline and the end of the newest set of the cluster: its recovery needs the log from there
+/// on. A standby's set has only the beginning of that segment. Heads are not authenticated here: a
+/// forged one can only make the receiver start elsewhere.
 fn newest_set(store: &dyn Store, system: u64) -> Result<Option<(u32, Lsn)>> {
     let system = system.to_string();
     let mut ends = list(store)?.sets.into_iter().rev().filter_map(|set| {
@@ -167,7 +171,7 @@ impl From<Error> for Failed {
 }
 
 enum Ended {
-    /// Told to stop, or come to the wanted position.
+    /// The receiver was told to stop, or has reached the wanted position.
     Done,
     ShutDown,
 }
@@ -186,7 +190,7 @@ struct Segment {
     /// Bytes of a segment.
     size: usize,
     content: Vec<u8>,
-    /// So many of its bytes are durable in pieces, perhaps of an earlier run.
+    /// How many of its bytes are durable in pieces, perhaps from an earlier run.
     durable: usize,
     pieces: Vec<Piece>,
 }
@@ -200,7 +204,7 @@ impl Segment {
         format!("{:08X}{file:08X}{within:08X}", self.timeline)
     }
 
-    /// Goes to the segment that begins at `start`.
+    /// Begins the segment that starts at `start`, with nothing received.
     fn go_to(&mut self, timeline: u32, start: u64) {
         self.timeline = timeline;
         self.start = start;
@@ -209,7 +213,7 @@ impl Segment {
         self.pieces.clear();
     }
 
-    /// Up to where everything is durable, of what was received.
+    /// The position up to which everything that was received is durable.
     fn flushed(&self) -> Lsn {
         let durable = self.durable.min(self.content.len());
         Lsn(self.start.saturating_add(durable as u64))
@@ -226,6 +230,8 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
+    /// Connects, begins where the archive ends, and receives until the end, following the server to
+    /// new timelines.
     fn connect(
         &mut self,
         config: &Config,
@@ -240,15 +246,15 @@ impl Receiver<'_> {
             return Err(Error::new(&code::ARCHIVE_FOREIGN, detail).into());
         }
         let slot = self.options.slot.as_deref();
-        let reserved = self.slot(&mut connection)?;
+        let reserved = self.slot_position(&mut connection)?;
         self.segment.size = usize::try_from(size).unwrap_or(usize::MAX);
         let set = newest_set(self.store, identity.system)?;
         let fallback = set
             .or(reserved)
             .unwrap_or((identity.timeline, identity.position));
-        self.begin(fallback)?;
+        self.choose_start(fallback)?;
         loop {
-            self.history(&mut connection, self.segment.timeline)?;
+            self.archive_history(&mut connection, self.segment.timeline)?;
             let (from, timeline) = (Lsn(self.segment.start), self.segment.timeline);
             let next = match connection.start_replication(slot, from, timeline)? {
                 Started::TimelineEnded(next) => next,
@@ -271,8 +277,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// The slot's own position, if it has one.
-    fn slot(
+    /// The position from which the slot keeps log, if it has one. Makes the slot if that is wanted.
+    fn slot_position(
         &self,
         connection: &mut Connection,
     ) -> std::result::Result<Option<(u32, Lsn)>, ServerError> {
@@ -288,14 +294,15 @@ impl Receiver<'_> {
         Ok(found)
     }
 
-    /// Where to begin (B16): behind the last whole segment of the archive, or with the one of which
-    /// it has pieces; without either, with the segment of `fallback`.
-    fn begin(&mut self, fallback: (u32, Lsn)) -> Result<()> {
+    /// Chooses where to begin (B16): after the last whole segment of the archive, or with the
+    /// segment of which it has pieces; with an empty archive, with the segment of `fallback`. Makes
+    /// the files that count durable, and removes pieces of segments that are whole.
+    fn choose_start(&mut self, fallback: (u32, Lsn)) -> Result<()> {
         let failed = |error| Error::io(self.store.shown(), error);
         let listed = self.store.list("wal").map_err(failed)?;
         let size = self.segment.size.max(1) as u64;
         let mut pieces = Vec::new();
-        // Number, timeline, whether it is whole: the greatest is where the archive ends.
+        // Number, timeline, and whether it is whole. The archive ends with the greatest.
         let mut last: Option<(u64, u32, bool)> = None;
         for (name, _) in &listed {
             let piece = Piece::of(name);
@@ -315,7 +322,7 @@ impl Receiver<'_> {
         let start = (number & !0xffff_ffff).saturating_add(within.saturating_mul(size));
         self.segment.go_to(timeline, start);
         let name = self.segment.name();
-        // A receiver that was killed may not have come to removing them.
+        // Pieces of whole segments, which a killed receiver did not remove.
         let is_whole = |piece: &Piece| {
             let names = listed.binary_search_by(|(name, _)| name.as_str().cmp(&piece.segment));
             names.is_ok()
@@ -346,9 +353,9 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Archives the history of a timeline: recovery cannot find its way without. The first one has
-    /// none.
-    fn history(
+    /// Archives the history of a timeline, without which recovery does not find its way to it. The
+    /// first timeline has none.
+    fn archive_history(
         &self,
         connection: &mut Connection,
         timeline: u32,
@@ -360,6 +367,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
+    /// Receives one stream to its end: archives what arrives, confirms what is durable, and sends
+    /// keepalive messages.
     fn receive_stream(
         &mut self,
         stream: &mut WalStream<'_>,
@@ -378,7 +387,7 @@ impl Receiver<'_> {
                 WalEvent::TimelineEnd(next) => end = Some(StreamEnd::Timeline(next)),
                 WalEvent::ServerShutDown => end = Some(StreamEnd::Ended(Ended::ShutDown)),
             }
-            self.take(stream, &mut incoming)?;
+            self.add_received(stream, &mut incoming)?;
             let stopping = self.stop.load(Ordering::Relaxed);
             let pending = self
                 .segment
@@ -405,6 +414,7 @@ impl Receiver<'_> {
         }
     }
 
+    /// Reports the position up to which the log is durable.
     fn confirm(
         &self,
         stream: &mut WalStream<'_>,
@@ -417,8 +427,8 @@ impl Receiver<'_> {
         })
     }
 
-    /// Moves what came to its segment, and archives every segment that is whole.
-    fn take(
+    /// Adds the received bytes to the segment, and archives each segment that is complete.
+    fn add_received(
         &mut self,
         stream: &mut WalStream<'_>,
         incoming: &mut Vec<u8>,
@@ -432,7 +442,7 @@ impl Receiver<'_> {
                 continue;
             }
             let name = self.segment.name();
-            self.push(stream, &name, 0)?;
+            self.archive(stream, &name, 0)?;
             remove_pieces(self.store, &self.segment.pieces)?;
             let next = self.segment.start.saturating_add(self.segment.size as u64);
             self.segment.go_to(self.segment.timeline, next);
@@ -440,7 +450,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Makes what is not durable yet a piece of its own, or all of them one when there are many.
+    /// Archives what is not durable yet as a new piece; when there are many pieces, one piece
+    /// replaces them all.
     fn flush(&mut self, stream: &mut WalStream<'_>) -> std::result::Result<(), Failed> {
         let together = self.segment.pieces.len() >= PIECES_MAX;
         let start = if together { 0 } else { self.segment.durable };
@@ -450,7 +461,7 @@ impl Receiver<'_> {
             start: start as u64,
             end: end as u64,
         };
-        self.push(stream, &piece.name(), start)?;
+        self.archive(stream, &piece.name(), start)?;
         self.segment.durable = end;
         if together {
             remove_pieces(self.store, &self.segment.pieces)?;
@@ -460,9 +471,9 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Archives the segment's bytes from `from` on under `name`, while the server hears that the
-    /// receiver lives.
-    fn push(
+    /// Archives the segment's bytes from `from` on under `name`, and sends keepalive messages
+    /// meanwhile.
+    fn archive(
         &self,
         stream: &mut WalStream<'_>,
         name: &str,
@@ -474,7 +485,7 @@ impl Receiver<'_> {
             let (done, is_done) = channel();
             let job = scope.spawn(move || {
                 let pushed = wal_push(store, name, content, sealing);
-                // Nobody waits any more when the stream has failed.
+                // When the stream has failed, nobody waits for this.
                 let _sent: std::result::Result<(), _> = done.send(());
                 pushed
             });

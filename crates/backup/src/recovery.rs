@@ -4,8 +4,8 @@
 
 use strongroom_postgres_replication::Lsn;
 
-/// Every setting of a target of recovery (PostgreSQL documentation, "Recovery Target"). The server
-/// goes on when recovery ends.
+/// Resets every setting of a recovery target (PostgreSQL documentation, "Recovery Target"). The
+/// server goes on when recovery ends.
 const RESET: &str = "\
 recovery_target = ''
 recovery_target_name = ''
@@ -34,8 +34,9 @@ pub enum RecoveryTarget {
 pub fn recovery_settings(restore_command: &str, target: RecoveryTarget) -> String {
     let mut out = String::from("# Written by strongroom backup restore.\n");
     out.push_str(&format!("restore_command = {}\n", quoted(restore_command)));
-    // A cluster that was recovered before has the settings of that recovery still. PostgreSQL takes
-    // the last of a name, but refuses a second target: the target comes after all that are reset.
+    // A cluster that was recovered before still has the settings of that recovery. PostgreSQL takes
+    // the last setting of a name, but refuses two targets: the target comes after all others are
+    // reset.
     out.push_str(RESET);
     let target = match target {
         RecoveryTarget::Time(time) => Some(("recovery_target_time", time)),
@@ -48,8 +49,8 @@ pub fn recovery_settings(restore_command: &str, target: RecoveryTarget) -> Strin
     out
 }
 
-/// A string of postgresql.conf (src/backend/utils/misc/guc-file.l): quotes doubled, backslashes
-/// too.
+/// A string as postgresql.conf takes it (src/backend/utils/misc/guc-file.l), with quotes and
+/// backslashes doubled.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', r"\\").replace('\'', "''"))
 }

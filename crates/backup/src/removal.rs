@@ -1,8 +1,9 @@
-//! Removes heads of sets so that no set loses its base, on stores with locks and without.
+//! Removes heads of sets in such a way that no set loses its base, on stores with locks and
+//! without.
 //!
-//! Invariant B12. Without locks, a writer that removes a head first creates a mark
-//! (`sets/POSITION.SET_ID.RANDOM.gone`, a name of its own), then lists the heads that name it as
-//! base, and removes it only if there is none. A writer that builds on a set lists marks and heads
+//! Invariant B12. Without locks, a writer that removes a head first creates a mark with a unique
+//! name (`sets/POSITION.SET_ID.RANDOM.gone`), then lists the heads that name the set as base, and
+//! removes the head only if there is none. A writer that builds on a set lists marks and heads
 //! after it created its own head. Whichever lists later finds the other, and no head that was
 //! removed comes back. A mark is removed by its writer, or by any writer once the head is gone,
 //! never while the head may still be removed.
@@ -27,11 +28,12 @@ const GONE: &str = "gone";
 struct Mark {
     position: u32,
     set_id: String,
-    /// The object's.
+    /// The name of the mark's object.
     name: String,
 }
 
 impl Mark {
+    /// A mark by its name; `None` for other names.
     fn parse(name: &str) -> Option<Self> {
         let mut parts = name.split('.');
         let (position, set_id) = (parts.next()?, parts.next()?);
@@ -45,6 +47,7 @@ impl Mark {
         })
     }
 
+    /// Creates a mark for this head.
     fn create(store: &dyn Store, position: u32, set_id: &str) -> Result<Self> {
         let random = hex::hex(&random16()?);
         let name = format!("sets/{position:08}.{set_id}.{random}.{GONE}");
@@ -76,21 +79,22 @@ fn list_heads_and_marks(store: &dyn Store) -> Result<(Vec<u32>, Vec<Mark>)> {
     ))
 }
 
-/// The last position that has or had a head: of one whose removal may come a second time, a
-/// repeated request, the position is not given again.
+/// The last position that has or had a head. A position whose head is marked counts too: a removal
+/// may be repeated by the network, and must not hit a new head.
 pub(crate) fn last_position(store: &dyn Store) -> Result<u32> {
     let (positions, marks) = list_heads_and_marks(store)?;
     let marked = marks.iter().map(|mark| mark.position);
     Ok(positions.into_iter().chain(marked).max().unwrap_or(0))
 }
 
-/// Whether the set `set_id` and its bases exist and none of them is about to be removed. Uses heads
-/// that are not authenticated: a forged one can only prevent a set.
+/// Whether the set `set_id` and its bases exist, and none of them is about to be removed. Heads are
+/// not authenticated here: a forged one can only prevent a set.
 pub(crate) fn is_kept(store: &dyn Store, set_id: &str) -> Result<bool> {
-    // The marks before the heads: a writer removes its mark after the head.
+    // Marks and names are listed before heads are read, because a writer removes its mark after the
+    // head.
     let (positions, marks) = list_heads_and_marks(store)?;
     let mut wanted = Some(set_id.to_owned());
-    // Each lies below the one that names it.
+    // A base has a lower position than the set that names it.
     for position in positions.into_iter().rev() {
         let Some(set_id) = &wanted else {
             return Ok(true);
@@ -102,7 +106,7 @@ pub(crate) fn is_kept(store: &dyn Store, set_id: &str) -> Result<bool> {
             Ok(head) if head.description.set_id == *set_id => {
                 wanted = head.description.base_set_id().map(str::to_owned);
             }
-            // It may be the one.
+            // This head may be the one that is wanted.
             Err(error) if error.code().class == Class::Io => return Err(error),
             _ => {}
         }
@@ -119,7 +123,7 @@ impl Bases {
     fn has(&mut self, store: &dyn Store, set_id: &str) -> Result<bool> {
         let (there, _) = list_heads_and_marks(store)?;
         let last = there.last().copied();
-        // The last position may be another set's since.
+        // The last position may belong to another set by now.
         self.0
             .retain(|position, _| there.contains(position) && Some(*position) != last);
         for position in there {
@@ -135,20 +139,20 @@ impl Bases {
     }
 }
 
-/// Removes a head that no other one names as its base. False when it stays, or was not there any
+/// Removes a head that no other one names as its base. False when it stays, or did not exist any
 /// more.
 ///
 /// # Errors
-/// SR-5001 and the store's; whether the head is there is then not known.
+/// SR-5001 and others of the store; it is then not known whether the head exists.
 pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Bases) -> Result<bool> {
     let changing = store.lock_changes("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
-    // The position may be another set's by now.
+    // The position may belong to another set by now.
     match (read_head(store, gone.position), &gone.set_id) {
         (Ok(head), Some(set_id)) if head.description.set_id == *set_id => {}
         (Err(error), _) if error.code() == &code::SET_ABSENT => return Ok(false),
         (Err(error), _) if error.code().class == Class::Io => return Err(error),
-        // It could not be read, and still cannot: nobody builds on it.
+        // The head could not be read, and still cannot: no set can build on it.
         (Err(_), None) => {
             remove_head_object(store, gone.position)?;
             return Ok(true);
@@ -159,34 +163,34 @@ pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Base
         return Ok(false);
     };
     let removed = mark_and_remove(store, gone.position, set_id, bases)?;
-    // The head is gone; if this fails, the next cleanup finds the mark.
+    // The head is gone. If this fails, the next cleanup removes the mark.
     if let Removed::Gone(Some(mark)) = &removed {
         drop(mark.remove(store));
     }
     Ok(removed != Removed::Stays)
 }
 
-/// Removes a head that was published and is not to stay, unless another one names it by now. True
-/// when it is gone. The caller has the lock of changes. On a store without locks the mark stays, so
-/// that the position is not given again before a later one has a head.
+/// Removes a head that was published but must not stay, unless another head names its set by now.
+/// True when it is gone. The caller has the lock of changes. On a store without locks the mark
+/// stays, so that the position is not used again before a later one has a head.
 ///
 /// # Errors
-/// As of [`remove_head`].
+/// As [`remove_head`].
 pub(crate) fn withdraw(store: &dyn Store, position: u32, set_id: &str) -> Result<bool> {
     let removed = mark_and_remove(store, position, set_id, &mut Bases::default())?;
     Ok(removed != Removed::Stays)
 }
 
-/// What became of a head.
+/// The result of removing a head.
 #[derive(Debug, PartialEq, Eq)]
 enum Removed {
-    /// Another one names its set.
+    /// It was not removed, because another head names its set.
     Stays,
-    /// It is gone, and the mark is left; there is none where locks keep others away.
+    /// It was removed. The mark, which exists only without locks, is still there.
     Gone(Option<Mark>),
 }
 
-/// Removes a head, under a mark where there are no locks, unless another one names its set.
+/// Removes a head unless another one names its set; without locks, under a mark.
 fn mark_and_remove(
     store: &dyn Store,
     position: u32,
@@ -199,25 +203,26 @@ fn mark_and_remove(
     }
     let named = bases.has(store, set_id);
     if !matches!(named, Ok(false)) {
-        // Nothing was removed, and nothing will be.
+        // Nothing is removed.
         if let Some(mark) = mark {
             mark.remove(store)?;
         }
         return named.map(|_| Removed::Stays);
     }
-    // If this fails the mark stays: the request may still be carried out.
+    // If this fails, the mark stays, because the store may still carry out the request.
     remove_head_object(store, position)?;
     Ok(Removed::Gone(mark))
 }
 
+/// Removes the head itself, without which the set is gone.
 fn remove_head_object(store: &dyn Store, position: u32) -> Result<()> {
     let name = head_name(position);
     let removed = store.remove(&name);
     removed.map_err(|error| Error::io(format!("{}/{name}", store.shown()), error))
 }
 
-/// Takes marks away whose heads are gone and below a head that is there. What a killed run left of
-/// others stays with the head: it is removed with it, and until then nobody builds on that set.
+/// Removes marks whose heads are gone, if a later head exists. A mark that a killed run left for an
+/// existing head stays until that head is removed; meanwhile no set can build on it.
 pub(crate) fn remove_old_marks(store: &dyn Store) -> Result<()> {
     let (positions, marks) = list_heads_and_marks(store)?;
     let last = positions.last().copied().unwrap_or(0);

@@ -2,8 +2,8 @@
 //! replayed all of it.
 //!
 //! Invariants: a file that cannot be opened, and a segment that was lost, are errors and never the
-//! end of the log. What the server says of its recovery is compared with what the archive has:
-//! PostgreSQL takes a record that is damaged for the end of the log, and starts all the same.
+//! end of the log. How far the server has recovered, by its own log, is compared with the archive:
+//! PostgreSQL takes a damaged record for the end of the log, and starts nevertheless.
 //!
 //! Must not: return files under names that PostgreSQL does not archive.
 
@@ -20,7 +20,7 @@ use crate::store::Store;
 use crate::wal::wal_fetch;
 use crate::{Error, Result};
 
-/// The line of a server's log that says where it has replayed to (`PerformWalRecovery`,
+/// The line of a server's log that says how far it has replayed (`PerformWalRecovery`,
 /// `src/backend/access/transam/xlogrecovery.c`; the same in PostgreSQL 15 to 18).
 const REDO_DONE: &str = "redo done at ";
 /// The line after it: when the last transaction ended, by the server's clock.
@@ -53,9 +53,9 @@ pub struct Replayed {
 }
 
 impl<'a> ArchivedLog<'a> {
-    /// The archive on `store` for the set that `description` is of; `check` is what
-    /// [`crate::check_log`] has found. `None` when the set is of no PostgreSQL server, or nothing
-    /// is archived.
+    /// The archive on `store` for the set of `description`; `check` is the result of
+    /// [`crate::check_log`]. `None` when the set is not of a PostgreSQL server, or when nothing is
+    /// archived.
     ///
     /// # Errors
     /// SR-5001.
@@ -82,22 +82,23 @@ impl<'a> ArchivedLog<'a> {
         }))
     }
 
-    /// What `recovery_target_timeline` has to be. A server refuses `latest` where the newest
-    /// timeline of the archive does not come from that of the set.
+    /// The value of `recovery_target_timeline`. A server refuses `latest` if the newest timeline of
+    /// the archive does not come from that of the set.
     #[must_use]
     pub fn target_timeline(&self) -> &'static str {
         if self.latest { "latest" } else { "current" }
     }
 
-    /// The file that recovery asks for. `None`: the archive does not have it, and recovery ends
-    /// there or uses the set's own.
+    /// The file that recovery asks for. `None` when the archive does not have it: recovery then
+    /// ends, or uses the set's own file.
     ///
     /// # Errors
-    /// As [`wal_fetch`] and [`wal_partial`], but SR-7121: SR-7130 when later segments are there.
+    /// As [`wal_fetch`] and [`wal_partial`], except SR-7121. SR-7130 when the archive has later
+    /// segments and the set does not have this one.
     pub fn fetch(&self, name: &str) -> Result<Option<Vec<u8>>> {
         match wal_fetch(self.store, name, self.opener) {
             Ok(content) => return Ok(Some(content)),
-            // The set has brought it; the archive need not have it.
+            // The set itself has this segment; the archive need not have it.
             Err(error) if error.code() == &code::WAL_GAP && self.end_within(name).is_some() => {
                 return Ok(None);
             }
@@ -106,14 +107,15 @@ impl<'a> ArchivedLog<'a> {
         }
         let partial = wal_partial(self.store, name, self.opener)?;
         let partial = partial.filter(|partial| {
-            // The set may have more of its last segment than a receiver has got.
+            // The set may have more of its last segment than a receiver has archived.
             let needed = self.end_within(name).unwrap_or(0);
             partial.received as u64 >= needed
         });
         Ok(partial.map(|partial| partial.content))
     }
 
-    /// How many bytes the set has brought of the segment `name`; `None`: nothing.
+    /// How many bytes of the segment `name`, from its beginning, the set has; `None` when it has
+    /// none of them.
     fn end_within(&self, name: &str) -> Option<u64> {
         let (timeline, number) = parse_segment_name(name)?;
         let size = self.facts.segment_size_bytes;
@@ -127,10 +129,12 @@ impl<'a> ArchivedLog<'a> {
         brought.then(|| end.0.saturating_sub(begins).min(size))
     }
 
-    /// Compares how far a server has come, by its log `said`, with the last record of the archive.
+    /// Compares how far a server has recovered, by its log `said`, with the last record of the
+    /// archive.
     ///
     /// # Errors
-    /// SR-7175 when it has stopped before that; as [`wal_fetch`].
+    /// SR-7175 when it stopped before that, or its log does not say how far it came; as
+    /// [`wal_fetch`].
     pub fn check_replayed(&self, said: &str) -> Result<Replayed> {
         let short = |detail: String| Error::new(&code::LOG_NOT_REPLAYED, detail);
         let replayed = parse_replayed(said);
@@ -147,7 +151,7 @@ impl<'a> ArchivedLog<'a> {
                 .map(|why| format!(" ({why})"))
                 .unwrap_or_default();
             let detail = format!(
-                "the server stopped behind {}{why}; the last record of the archive, in {name}, is at {last}",
+                "the server stopped after {}{why}; the last record of the archive, in {name}, is at {last}",
                 replayed.lsn
             );
             return Err(short(detail));
@@ -155,7 +159,8 @@ impl<'a> ArchivedLog<'a> {
         Ok(replayed)
     }
 
-    /// The last record that is whole in an archived segment that recovery asks for, and in which.
+    /// The position of the last complete record in the archived segments that recovery asks for,
+    /// and the name of its segment.
     fn last_record(&self) -> Result<Option<(&str, Lsn)>> {
         // The last segment may hold nothing but the middle of one record.
         for name in self.wanted.iter().rev() {
@@ -168,7 +173,7 @@ impl<'a> ArchivedLog<'a> {
     }
 }
 
-/// Parses the end of recovery from a server's log.
+/// How far the server has replayed, from its log; `None` when the log does not say so.
 fn parse_replayed(said: &str) -> Option<Replayed> {
     let after = |words: &str| {
         let mut lines = said.lines().rev();
@@ -184,7 +189,8 @@ fn parse_replayed(said: &str) -> Option<Replayed> {
     })
 }
 
-/// The message before the end of recovery: why the server took the log to end there.
+/// The last message before the end of recovery, which says why the server took the log to end
+/// there.
 fn parse_reason(said: &str) -> Option<&str> {
     let before = said.rsplit_once(REDO_DONE)?.0;
     let mut lines = before.lines().rev().skip(1);

@@ -1,10 +1,10 @@
 //! Restores a set into a directory that does not exist or is empty, or over an existing one
 //! (`delta.rs`).
 //!
-//! Invariant: everything is written to a directory beside the target, which takes the target's name
-//! when it is whole and durable. A restore that fails removes what it wrote; one that is killed
-//! leaves a directory with another name, and one of PostgreSQL's without its control file, on which
-//! no server starts.
+//! Invariant: everything is written to a directory beside the target, which gets the target's name
+//! when it is complete and durable. A restore that fails removes what it wrote. One that is killed
+//! leaves a directory with another name; a cluster in it has no control file, so that no server
+//! starts on it.
 //!
 //! Must not: change the target before every family of the set was found.
 
@@ -32,7 +32,7 @@ use crate::{Error, Result};
 /// What was restored.
 #[derive(Debug)]
 pub struct Restored {
-    /// What the set's head says.
+    /// The description in the set's head.
     pub description: Description,
     /// Files.
     pub files: u64,
@@ -40,7 +40,7 @@ pub struct Restored {
     pub bytes: u64,
     /// Where tablespaces were put, if there are any.
     pub tablespaces: Option<PathBuf>,
-    /// Files that were taken over from the directory that was there.
+    /// Files that were taken over from the former directory.
     pub kept: u64,
     /// The former directory, if it could not be removed.
     pub left: Option<PathBuf>,
@@ -49,8 +49,9 @@ pub struct Restored {
 /// Restores `set`. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7113, SR-7176, SR-1001 before anything is read; SR-7108 to SR-7112; SR-5001. Nothing is at
-/// the target then.
+/// SR-7113, SR-7176, SR-1001 before anything is read; SR-7108 to SR-7112; SR-7150; SR-5001. The
+/// target is then as it was, unless its name could not be made durable (SR-5001). SR-9001 for an
+/// incremental set, which is restored with its chain.
 pub fn restore(
     set: &SetReader<'_>,
     options: &RestoreOptions,
@@ -63,9 +64,9 @@ pub fn restore(
     restore_part(std::slice::from_ref(set), options, false, progress)
 }
 
-/// As [`restore`], also of an incremental set, which is no cluster then, or of all sets of a chain,
-/// the full one first, each written over the one before. With `open` the directory gets mode 0777,
-/// before it has a control file, so that no server starts on it.
+/// As [`restore`], but also of an incremental set alone, which makes no complete cluster, or of all
+/// sets of a chain, the full one first, each written over the previous one. With `open` the
+/// directory gets mode 0777 before it has a control file, so that no server starts on it.
 pub(crate) fn restore_part(
     sets: &[SetReader<'_>],
     options: &RestoreOptions,
@@ -106,7 +107,8 @@ pub(crate) fn restore_part(
         has_spaces.then(|| spaces.clone()),
     ];
     let sizes = sets.iter().map(|set| set.description().backup_size_bytes);
-    // What is taken over needs none; how much that is is not known yet.
+    // Files that are taken over need no space; their size is not known yet, so that the old
+    // directory's is assumed.
     let taken_over = over.as_ref().map_or(0, |over| over.bytes);
     let needed = sizes.fold(0, u64::saturating_add);
     check_space(
@@ -146,7 +148,7 @@ pub(crate) fn restore_part(
     })
 }
 
-/// Makes the directory that is filled, beside the target.
+/// Makes and locks the directory that is filled, beside the target.
 fn create_partial(
     options: &RestoreOptions,
     over: Option<&OldDirectory>,
@@ -173,14 +175,16 @@ fn create_partial(
     Ok((partial, files))
 }
 
-/// Examines the existing directory at the target. `None`: there is none, or it is empty.
+/// Checks the target. Returns the directory that is to be restored over; `None` when there is none,
+/// or it is empty. Then removes what killed restores to it have left, if there may be an old
+/// directory.
 fn examine_old_directory(
     options: &RestoreOptions,
     description: &Description,
 ) -> Result<Option<OldDirectory>> {
     let over = match &options.delta {
         Some(_) if options.sealing.is_some() => {
-            let detail = "nothing of an instance that is sealed anew is what it was";
+            let detail = "--delta cannot be used with --sealed, which seals every file anew";
             return Err(Error::new(&code::USAGE, detail));
         }
         Some(wanted) => {
@@ -199,6 +203,7 @@ fn examine_old_directory(
     Ok(over)
 }
 
+/// Writes all sets, and what a recovery needs, and ends the files.
 fn fill(
     sets: &[SetReader<'_>],
     options: &RestoreOptions,
@@ -227,7 +232,7 @@ fn fill(
     last.ok_or_else(|| Error::new(&code::BUG, "a restore of no set"))
 }
 
-/// Writes what one set has. `progress` gets the bytes of each piece.
+/// Writes the members of one set. `progress` gets the number of bytes of each piece.
 fn fill_from(
     set: &SetReader<'_>,
     options: &RestoreOptions,
@@ -250,10 +255,11 @@ fn fill_from(
     })
 }
 
-/// Recovery from an archive, for a cluster whose files are there.
+/// Prepares a restored cluster to recover from an archive: appends the settings, makes
+/// `recovery.signal` and removes `standby.signal`.
 pub(crate) fn add_recovery(files: &Files, settings: &str) -> Result<()> {
-    files.extra("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
-    files.extra("PG_VERSION", "recovery.signal", b"")?;
-    // Of a standby: the server would look at it first, and never end recovery.
-    files.without("standby.signal")
+    files.append_to_root_file("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
+    files.append_to_root_file("PG_VERSION", "recovery.signal", b"")?;
+    // With this file, the server would start as a standby and never end recovery.
+    files.remove_root_file("standby.signal")
 }

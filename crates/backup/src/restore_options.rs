@@ -14,8 +14,8 @@ use crate::{Error, Result};
 pub struct RestoreOptions {
     /// The directory to make.
     pub to: PathBuf,
-    /// Where tablespaces go, each in a directory of its number; `None`: the target's name and
-    /// `.tablespaces`.
+    /// The directory of tablespaces, each of which gets a directory named by its number; `None`:
+    /// the target's name with `.tablespaces`.
     pub tablespaces: Option<PathBuf>,
     /// Threads that open and decompress.
     pub threads: usize,
@@ -28,12 +28,12 @@ pub struct RestoreOptions {
     pub sealing: Option<Arc<dyn Sealing>>,
     /// How an existing directory is treated. `None`: it must be empty.
     pub delta: Option<Delta>,
-    /// Once this is set the restore ends as if it had failed.
+    /// Once this is set, the restore fails.
     pub stop: Option<&'static AtomicBool>,
 }
 
 impl RestoreOptions {
-    /// Fails with SR-5001 once the restore is to stop.
+    /// SR-5001 once the restore must stop.
     pub(crate) fn go_on(&self) -> Result<()> {
         if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             return Err(Error::new(&code::IO, "ended by a signal"));
@@ -51,9 +51,9 @@ pub struct Delta {
     pub apart: Vec<PathBuf>,
 }
 
-/// Which owners and modes of a set a restore by root keeps. By default none that could harm the
-/// user who restores: everyone who has the public certificate can make a set for it. A user other
-/// than root keeps neither.
+/// Which owners and modes of a set a restore by root keeps. The default keeps none of those that
+/// could harm the user who restores, because anyone who has the public certificate can make a set.
+/// Other users than root keep neither owners nor special bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// The owners of the restored files.

@@ -16,7 +16,8 @@ use strongroom_format::{code, hex};
 use crate::mounts::mount_of;
 use crate::{Error, Result};
 
-/// The target is absent, or an empty directory that can be replaced.
+/// Checks that the target is absent, or an empty directory that can be replaced. SR-7113 otherwise,
+/// also for a mount point.
 pub(crate) fn check_target(to: &Path) -> Result<()> {
     let shown = || to.display().to_string();
     let about = match fs::symlink_metadata(to) {
@@ -43,8 +44,8 @@ pub(crate) fn check_target(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether `needed` bytes are free in the file systems of `places` together. How much of it each of
-/// them gets is not known before everything is read; more than there is in all of them never fits.
+/// Checks that `needed` bytes are free in the file systems of `places` together (SR-5001). It is
+/// not known beforehand how the bytes are distributed, but more than all have together never fits.
 pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) -> Result<()> {
     let mut free_of: BTreeMap<u64, (String, u64)> = BTreeMap::new();
     for place in places {
@@ -70,12 +71,13 @@ pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) ->
     Ok(())
 }
 
-/// The place itself, or the directory above it that is there.
+/// The place itself, or the nearest parent directory that exists.
 fn nearest(place: &Path) -> PathBuf {
     let there = place.ancestors().find(|path| path.is_dir());
     there.unwrap_or_else(|| Path::new("/")).to_path_buf()
 }
 
+/// A hidden path with a random name beside the target.
 pub(crate) fn partial_beside(to: &Path) -> Result<PathBuf> {
     let random = hex::hex(&random16()?);
     beside(&absolute(to)?, |name| {
@@ -84,6 +86,8 @@ pub(crate) fn partial_beside(to: &Path) -> Result<PathBuf> {
     })
 }
 
+/// The path beside `to` whose name `rename` makes from its name. SR-7113 when `to` has no name,
+/// such as `/`.
 pub(crate) fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
     let name = to.file_name();
     let name = name.ok_or_else(|| Error::new(&code::TARGET_NOT_EMPTY, to.display().to_string()))?;
@@ -92,11 +96,12 @@ pub(crate) fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<Pa
     Ok(to.with_file_name(name))
 }
 
+/// The absolute path, without following links or removing `..`.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
 }
 
-/// As [`absolute`], with `.` and `..` at the end resolved. A link that the path names itself stays.
+/// As [`absolute`], but with `.` and `..` at the end resolved. A link at the end stays as it is.
 pub(crate) fn resolve_end(path: &Path) -> Result<PathBuf> {
     let path = absolute(path)?;
     if path.file_name().is_some() {
@@ -105,14 +110,15 @@ pub(crate) fn resolve_end(path: &Path) -> Result<PathBuf> {
     fs::canonicalize(&path).map_err(|error| Error::io(path.display().to_string(), error))
 }
 
+/// The directory that a path is in; that of `/` is `/`.
 pub(crate) fn parent_of(path: &Path) -> PathBuf {
     path.parent()
         .unwrap_or_else(|| Path::new("/"))
         .to_path_buf()
 }
 
-/// Gives the whole directory its name. An empty directory is replaced; anything else in the way is
-/// not.
+/// Gives the complete directory its name. An empty directory there is replaced; anything else is an
+/// error.
 pub(crate) fn move_into_place(partial: &Path, to: &Path) -> Result<()> {
     // A directory never replaces a directory that is not empty, nor anything else (rename(2)).
     rustix::fs::rename(partial, to)

@@ -1,11 +1,12 @@
 //! Replaces the key slots of a set or an archived file: only its object header is rewritten.
 //!
-//! Invariant: an object that was removed stays removed: removing and replacing exclude each other.
+//! Invariant: an object that was removed does not come back: removing and replacing exclude each
+//! other.
 //!
 //! Must not: change a family, or leave an object that neither the old nor the new keys open.
 
 use strongroom_format::code;
-use strongroom_keyring::Opener;
+use strongroom_keyring::{Opener, Recipient};
 
 use crate::head::UnopenedHead;
 use crate::log_names::object_name;
@@ -15,7 +16,7 @@ use crate::store::Store;
 use crate::wal::OBJECT_MAX;
 use crate::{Error, Result};
 
-/// What is done with the other key slots of an object: those of other keys, and of certificates.
+/// What is done with an object's key slots for other keys and certificates than the given one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
     /// An object that has such slots is an error and stays unchanged: the slots cannot be made
@@ -23,37 +24,36 @@ pub enum Others {
     Refuse,
     /// The slots are removed.
     Drop,
-    /// The slots stay, and so does that of the old key; the new ones are added.
+    /// All slots stay, also that of the old key, and the new ones are added.
     Keep,
 }
 
-/// Gives the set at `position` key slots for `new`, and for nobody else unless `others` says so.
+/// Gives the set at `position` key slots for `new`. Other slots are treated as `others` says.
 ///
 /// # Errors
-/// SR-7107; SR-7146 when another has replaced it meanwhile; SR-7132 when it has other recipients;
-/// SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed;
-/// SR-3009.
+/// SR-7107; SR-7146 when another writer has changed it meanwhile; SR-7132 when it has other slots
+/// and `others` refuses; SR-2002 when `old` does not open it; SR-7126 when it is not sealed;
+/// SR-2019 without new keys; SR-3009.
 pub fn rewrap_set(
     store: &dyn Store,
     position: u32,
     old: &Opener,
-    new: &[&Opener],
+    new: &[&Recipient],
     others: Others,
 ) -> Result<()> {
     let object = (head_name(position), SET_HEAD_MAX);
     rewrap(store, &object, old, new, others)
 }
 
-/// Gives every file of the log archive key slots as [`rewrap_set`] does; returns how many there
-/// are.
+/// Gives every file of the log archive key slots as [`rewrap_set`] does; returns how many were
+/// changed. An error of one file goes to `each`, which decides whether the others follow.
 ///
 /// # Errors
-/// As [`rewrap_set`], at the first file; those before it have the new slots, and running it again
-/// with either key that is needed goes on.
+/// SR-5001; what `each` returns. The files before it have the new slots then.
 pub fn rewrap_archive(
     store: &dyn Store,
     old: &Opener,
-    new: &[&Opener],
+    new: &[&Recipient],
     others: Others,
     each: &mut dyn FnMut(&str, Error) -> Result<()>,
 ) -> Result<u64> {
@@ -70,17 +70,17 @@ pub fn rewrap_archive(
     Ok(done)
 }
 
-/// `object`: its name, and its greatest length in bytes.
+/// Replaces the key slots of one object. `object`: its name, and its greatest length in bytes.
 fn rewrap(
     store: &dyn Store,
     object: &(String, u64),
     old: &Opener,
-    new: &[&Opener],
+    new: &[&Recipient],
     others: Others,
 ) -> Result<()> {
     let (name, most) = (object.0.as_str(), object.1);
     let shown = || format!("{}/{name}", store.shown());
-    // What another removes meanwhile must not come back.
+    // An object that another writer removes meanwhile must not come back.
     let directory = name.split_once('/').map_or("", |(directory, _)| directory);
     let changing = store.lock_changes(directory);
     let _changing = changing.map_err(|error| match error.kind() {
@@ -91,13 +91,13 @@ fn rewrap(
     let read = read.map_err(|error| Error::io(shown(), error))?;
     let (bytes, seen) = read.ok_or_else(|| Error::new(&code::SET_ABSENT, shown()))?;
     let head = UnopenedHead::parse(bytes)?;
-    // The seal is verified before the header is carried over to other keys.
+    // The seal is verified before other keys are given access.
     let SetKeys::Sealed { object, .. } = head.open(Some(old))? else {
         return Err(Error::new(&code::KEY_OPTION, "the set is not sealed"));
     };
-    let openers = object.header().slots.len();
-    if others == Others::Refuse && openers > 1 {
-        let detail = format!("{}: {openers} keys and certificates", shown());
+    let slots = object.header().slots.len();
+    if others == Others::Refuse && slots > 1 {
+        let detail = format!("{}: {slots} keys and certificates", shown());
         return Err(Error::new(&code::OTHER_RECIPIENTS, detail));
     }
     let rewrapped = match others {

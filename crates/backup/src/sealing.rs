@@ -22,19 +22,19 @@ pub enum Becomes {
 
 /// The sealed instance that a cluster is restored to.
 pub trait Sealing: Debug + Send + Sync {
-    /// What is done with the file at `path`, which is relative to the data directory.
+    /// Decides what becomes of the file at `path`, which is relative to the data directory.
     ///
     /// # Errors
     /// SR-7002 for a file that cannot be sealed.
     fn becomes(&self, path: &[u8]) -> Result<Becomes>;
 
-    /// Whether an instance can be made of the cluster with this control file.
+    /// Checks that an instance can be made of the cluster with this control file.
     ///
     /// # Errors
     /// SR-7010, SR-7011.
     fn check_control(&self, content: &[u8]) -> Result<()>;
 
-    /// Files that the directory has beside those of the cluster, with their contents.
+    /// The files of the sealed instance that the cluster does not have, with their contents.
     fn own_files(&self) -> Vec<(&'static str, Vec<u8>)>;
 }
 

@@ -1,8 +1,8 @@
 //! Compares the contents of a file of a PostgreSQL server's log with its name.
 //!
-//! Invariants: a segment's first page says which segment it is, of which cluster, and how long it
-//! is; every later page says its address. So a file that is sealed, of another place in the log, or
-//! damaged at a page's beginning is known without a server.
+//! A segment's first page states which segment it is, of which cluster, and how long; every later
+//! page states its address. A file that is sealed, belongs to another place in the log, or is
+//! damaged at a page's beginning is therefore recognized without a server.
 //!
 //! Must not: interpret records. Only their lengths are read, to find the last one.
 
@@ -30,18 +30,17 @@ const MAGIC_KIND: u8 = 0xd1;
 /// `WalSegMinSize`, `WalSegMaxSize`.
 const SIZES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 
-/// What the pages of a segment say.
+/// The result of examining the pages of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pages {
     /// The cluster's number (`Database system identifier`).
     pub(crate) system: u64,
-    /// Whether every page is the segment's, or behind its end and zero. The last segment of a
-    /// timeline may have older pages at its end.
+    /// Whether every page either belongs to the segment, or is zero after the last one that does.
+    /// The last segment of a timeline may have older pages at its end.
     pub(crate) whole: bool,
 }
 
-/// What is looked at of a page's header (`XLogPageHeaderData`,
-/// `src/include/access/xlog_internal.h`).
+/// The used fields of a page's header (`XLogPageHeaderData`, `src/include/access/xlog_internal.h`).
 struct Header {
     magic: [u8; 2],
     info: u16,
@@ -50,6 +49,7 @@ struct Header {
 }
 
 impl Header {
+    /// Reads a page's header; `None` when there are too few bytes.
     fn of(page: &[u8]) -> Option<Self> {
         Some(Self {
             magic: array(page, 0)?,
@@ -60,15 +60,16 @@ impl Header {
     }
 }
 
+/// The bytes at this position; `None` when there are too few.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// Compares a file with its name, before it is archived. The cluster's number for a segment, whole
-/// or partial; nothing for a timeline's history and a backup's.
+/// Compares a file with its name before it is archived. Returns the cluster's number for a segment,
+/// whole or partial, and nothing for a timeline's or a backup's history.
 ///
 /// # Errors
-/// SR-7173 when it is nothing that PostgreSQL archives, or not what its name says.
+/// SR-7173 when PostgreSQL does not archive such a file, or its content does not match its name.
 pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
     let refused = |why: &str| Error::new(&code::NOT_LOG, format!("{name}: {why}"));
     let whole = name.strip_suffix(".partial").unwrap_or(name);
@@ -99,7 +100,7 @@ pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
     Err(refused("not a name of a server's log"))
 }
 
-/// What the pages of the segment `name` say, or why it is not that segment.
+/// Examines the pages of the segment `name`. The error says why the content is not that segment.
 pub(crate) fn examine_pages(
     name: &str,
     content: &[u8],
@@ -130,8 +131,8 @@ pub(crate) fn examine_pages(
     Ok(Pages { system, whole })
 }
 
-/// Whether each page has its own address and the segment's version, and whatever is behind the last
-/// such page is zero: a segment that was switched from early ends so.
+/// Whether each page has the segment's version and its own address, and everything after the last
+/// such page is zero, as in a segment that the server left early.
 fn are_pages_in_order(first: &Header, timeline: u64, content: &[u8]) -> bool {
     let mut address = first.address;
     let mut before = first.timeline;
@@ -157,15 +158,15 @@ fn are_pages_in_order(first: &Header, timeline: u64, content: &[u8]) -> bool {
     true
 }
 
-/// Where the bytes of a record end.
+/// The end of a record's bytes.
 enum End {
     At(usize),
     /// The record was given up, and another one begins here.
     GivenUp(usize),
 }
 
-/// The position of the last record that is whole in a segment, by the lengths that records have.
-/// `None`: there is none, or this is no segment.
+/// The position of the last complete record in a segment, found by the lengths of the records.
+/// `None` when there is none, or this is not a segment.
 pub(crate) fn last_record(content: &[u8]) -> Option<u64> {
     let first = Header::of(content).filter(|first| first.info & LONG_HEADER != 0)?;
     let mut at = LONG_HEADER_LEN;
@@ -182,8 +183,8 @@ pub(crate) fn last_record(content: &[u8]) -> Option<u64> {
         let Some(length) = length.filter(|length| *length >= RECORD_MIN) else {
             break;
         };
-        // `xl_prev`. What an older use of the file has left does not fit; a header that goes over
-        // to the next page is not looked at.
+        // `xl_prev` of records that an older use of the file has left does not match. It is not
+        // checked for a header that continues on the next page.
         let previous = array(content, begins.saturating_add(8)).map(u64::from_le_bytes);
         let in_page = begins % PAGE <= PAGE - 16;
         let before = last.map(|last| first.address.saturating_add(last as u64));
@@ -202,8 +203,8 @@ pub(crate) fn last_record(content: &[u8]) -> Option<u64> {
     last.map(|last| first.address.saturating_add(last as u64))
 }
 
-/// Where the record begins that follows what ends at `at`: records are aligned to 8 bytes, and
-/// never lie in a page's header.
+/// The start of the record after one that ends at `at`. Records are aligned to 8 bytes, and never
+/// start within a page's header. `None` outside of this segment.
 fn record_at(first: &Header, content: &[u8], at: usize) -> Option<usize> {
     let aligned = at.next_multiple_of(8);
     if !aligned.is_multiple_of(PAGE) {
@@ -213,8 +214,8 @@ fn record_at(first: &Header, content: &[u8], at: usize) -> Option<usize> {
     Some(aligned.saturating_add(HEADER_LEN))
 }
 
-/// Where `left` bytes of a record end that go on at `at`, over the headers of pages. `None`: not in
-/// this segment.
+/// The end of a record of which `left` bytes follow from `at` on, across the headers of pages.
+/// `None` when it is not in this segment.
 fn record_end(first: &Header, content: &[u8], mut at: usize, mut left: usize) -> Option<End> {
     loop {
         let page_end = at.saturating_add(1).next_multiple_of(PAGE);

@@ -1,7 +1,8 @@
-//! The keys of one set: those of its families and of the seal of its head. In a plain set, digests.
+//! The keys of one set: those of its families and that of its head's seal. A plain set has digests
+//! instead.
 //!
-//! Invariants: B3, a family's key is drawn for one writing of one family; B4, the description is
-//! not acted upon before its seal has been verified, when there is a key.
+//! Invariants: B3: a family's key is made for writing one family once; B4: with a key, the
+//! description is used only after its seal was verified.
 //!
 //! Must not: do I/O.
 
@@ -13,15 +14,15 @@ use strongroom_format::backup::{FamilyHeader, RecordError, SegmentHead, SetRecor
 use strongroom_format::code;
 use strongroom_format::header;
 use strongroom_format::slot::SlotKind;
-use strongroom_keyring::{NewObject, Object, Opener, Purpose};
+use strongroom_keyring::{NewObject, Object, Purpose, Recipient};
 
 use crate::{Error, Result};
 
 /// The epoch of a set's only data key.
 const EPOCH: u32 = 1;
-/// Bytes of the trailer of a segment at most: Triple DES's.
+/// The most bytes of a segment's trailer: those of Triple DES.
 pub(crate) const TRAILER_MAX: usize = TripleDes::TRAILER_LEN;
-/// Bytes of the trailer of a plain set's segment, a SHA-256, and of one under GCM.
+/// Bytes of a segment's trailer in a plain set, a SHA-256, and of one under GCM.
 const DIGEST: usize = 32;
 const TAG: usize = 16;
 
@@ -60,6 +61,7 @@ impl Cipher {
         }
     }
 
+    /// The number that headers and records have.
     const fn in_header(self) -> header::Cipher {
         match self {
             Self::Aes256 => header::Cipher::Aes256Gcm,
@@ -69,7 +71,7 @@ impl Cipher {
         }
     }
 
-    /// Length of the key of AES; `None`: it is another cipher.
+    /// The length of the AES key; `None` for Triple DES.
     const fn length(self) -> Option<AesLength> {
         match self {
             Self::Aes256 => Some(AesLength::Aes256),
@@ -95,20 +97,21 @@ pub(crate) enum SetKeys {
 }
 
 impl SetKeys {
-    /// A new sealed set that each of `openers` can open.
-    pub(crate) fn sealed(cipher: Cipher, openers: &[&Opener]) -> Result<Self> {
-        let Some((first, more)) = openers.split_first() else {
+    /// The keys of a new sealed set that each of `recipients` can open. SR-2001 without a
+    /// recipient.
+    pub(crate) fn sealed(cipher: Cipher, recipients: &[Recipient]) -> Result<Self> {
+        let Some((first, more)) = recipients.split_first() else {
             return Err(Error::new(&code::NO_KEY, "a sealed set needs a key"));
         };
         let mut object = Object::create(&NewObject::backup(cipher.in_header()), first)?;
         if !more.is_empty() {
-            object = object.rewrapped(openers)?;
+            object = object.rewrapped(&recipients.iter().collect::<Vec<_>>())?;
         }
         let object = Box::new(object);
         Ok(Self::Sealed { object, cipher })
     }
 
-    /// A new set that is not sealed.
+    /// The id of a new set that is not sealed.
     pub(crate) fn plain() -> Result<Self> {
         let set_id = random16()?;
         Ok(Self::Plain { set_id })
@@ -129,6 +132,7 @@ impl SetKeys {
         }
     }
 
+    /// The id of the set: that of its object header, or a random one.
     pub(crate) fn set_id(&self) -> [u8; 16] {
         match self {
             Self::Sealed { object, .. } => object.object_id(),
@@ -144,6 +148,7 @@ impl SetKeys {
         }
     }
 
+    /// The name of the cipher in descriptions; `none` for a plain set.
     pub(crate) fn algorithm(&self) -> &'static str {
         match self {
             Self::Sealed { cipher, .. } => cipher.name(),
@@ -175,7 +180,7 @@ impl SetKeys {
         }
     }
 
-    /// A key for one new family. Salt and prefix are drawn here, so each call gives another key
+    /// The key of a new family. Salt and prefix are random, so that each call gives another key
     /// (B3).
     pub(crate) fn new_family(&self, family: u16, families: u16) -> Result<FamilyKey> {
         let mut header = FamilyHeader {
@@ -193,7 +198,8 @@ impl SetKeys {
         self.family_key(header)
     }
 
-    /// The key of a family that was read: structure, then whether it is the one that is expected.
+    /// The key of the family whose header is `bytes`. SR-7109 when the header is malformed or
+    /// belongs to another set or family; SR-3002 when it is newer.
     pub(crate) fn family(&self, bytes: &[u8], family: u16, families: u16) -> Result<FamilyKey> {
         let bad = |why: &str| Error::new(&code::SEGMENT, format!("family {family}: {why}"));
         let header = FamilyHeader::parse(bytes).map_err(|error| match error {
@@ -212,6 +218,7 @@ impl SetKeys {
         self.family_key(header)
     }
 
+    /// Derives the key that belongs to this header.
     fn family_key(&self, header: FamilyHeader) -> Result<FamilyKey> {
         let bytes = header.to_bytes();
         let key = match self {
@@ -239,7 +246,7 @@ pub(crate) struct FamilyKey {
 enum Segments {
     Plain,
     Gcm(AnyGcmKey),
-    /// What the keys of each segment are derived from.
+    /// The key from which the keys of each segment are derived.
     TripleDes(SecretKey),
 }
 
@@ -255,7 +262,7 @@ impl Trailer {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
-    /// A trailer as it was read. Longer than any: cut.
+    /// A trailer with these bytes, cut at the length that the longest can have.
     pub(crate) fn from_slice(found: &[u8]) -> Self {
         let mut bytes = [0; TRAILER_MAX];
         let length = found.len().min(TRAILER_MAX);
@@ -285,8 +292,8 @@ impl FamilyKey {
         }
     }
 
-    /// Seals `data` in place as segment `number`. **The caller's duty**: a number is used once in a
-    /// family, the last one with `head.last` and no other.
+    /// Seals `data` in place as segment `number`. **The caller's duty**: each number is used once
+    /// in a family, and `head.last` is set for the last number only.
     pub(crate) fn seal(&self, number: u32, head: SegmentHead, data: &mut [u8]) -> Result<Trailer> {
         let head_bytes = head.to_bytes();
         let nonce = self.nonce(number, head.last);
@@ -303,11 +310,12 @@ impl FamilyKey {
         }
     }
 
-    /// Opens `data` in place. False when anything is not as it was sealed; the data is then of no
-    /// use.
+    /// Authenticates and decrypts `data` in place. False when it does not authenticate; `data` must
+    /// not be used then.
     ///
     /// # Errors
-    /// SR-7172 when libcrypto has no Triple DES; of its memory. Nothing is then known of the data.
+    /// SR-7172 when libcrypto has no Triple DES, and others when memory or libcrypto fails. It is
+    /// then not known whether the data is authentic.
     pub(crate) fn open(
         &self,
         number: u32,
@@ -340,10 +348,12 @@ impl FamilyKey {
         }
     }
 
+    /// The digest of a plain set's segment.
     fn digest(&self, number: u32, head: &[u8], data: &[u8]) -> Trailer {
         Trailer::from_slice(&sha256(&[&self.bytes, &to_big_endian(number), head, data]))
     }
 
+    /// The nonce of a segment: the family's prefix, the number, and whether it is the last one.
     fn nonce(&self, number: u32, last: bool) -> [u8; 12] {
         let mut nonce = [0; 12];
         let parts = [
@@ -358,7 +368,7 @@ impl FamilyKey {
     }
 }
 
-/// A segment's number in a nonce.
+/// A segment's number as it is in a nonce.
 #[expect(
     clippy::big_endian_bytes,
     reason = "the order of AES-GCM-HKDF streaming, which docs/spec/backup.md follows"

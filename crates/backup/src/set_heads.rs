@@ -1,4 +1,4 @@
-//! The heads of sets on a medium: their names, and reading them.
+//! Names the heads of sets on a medium, and reads them.
 //!
 //! Must not: write anything.
 
@@ -32,21 +32,25 @@ pub(crate) fn positions(store: &dyn Store) -> Result<Vec<u32>> {
         .collect())
 }
 
+/// The position of a head by its name; `None` for other names.
 pub(crate) fn position_of(name: &str) -> Option<u32> {
     let position: u32 = name.parse().ok()?;
     // One spelling of each position.
     (position > 0 && name == format!("{position:08}")).then_some(position)
 }
 
+/// The name of the head at this position.
 pub(crate) fn head_name(position: u32) -> String {
     format!("sets/{position:08}")
 }
 
+/// The name of a family's object.
 pub(crate) fn family_name(set_id: &str, family: u16) -> String {
     format!("data/{set_id}.{family}")
 }
 
-/// The head of the set at `position`.
+/// Reads the head of the set at `position`; its seal is not verified. SR-7107 when there is none;
+/// SR-7106 when it is damaged, too long or no regular file.
 pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<UnopenedHead> {
     let name = head_name(position);
     let shown = || format!("{}/{name}", store.shown());

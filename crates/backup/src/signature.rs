@@ -1,9 +1,9 @@
-//! The signature of a set: it proves who made the set, which the seal does not. An object beside
-//! the set's families.
+//! The signature of a set: it proves who made the set, which the seal does not. It is an object
+//! beside the set's families.
 //!
-//! Invariants: B27, a set whose signature was checked is the one that the holder of the key has
-//! made, at this position of this medium, every byte of its families included; a signed set has its
-//! signature before it has its head.
+//! Invariants: B27: a set whose signature was checked was made by the holder of the key, at this
+//! position of this medium, with every byte of its families; a signed set has its signature before
+//! it has its head.
 //!
 //! Must not: decide whose key is trusted; take a set without a signature for a signed one.
 
@@ -18,13 +18,14 @@ use crate::medium_head::MediumHead;
 use crate::store::{Store, is_misfit};
 use crate::{Error, Result};
 
+/// The name of the object with a set's signature.
 pub(crate) fn signature_name(set_id: &str) -> String {
     format!("data/{set_id}.signature")
 }
 
 /// Signs `head`, the record and the description of the set `set_id`, and puts the signature beside
-/// its families. The set has no head yet; a signature of a position that turned out to be taken is
-/// replaced.
+/// its families, before the set has a head. A signature for a position that turned out to be taken
+/// is replaced.
 pub(crate) fn store_signature(
     store: &dyn Store,
     key: &SigningKey,
@@ -100,7 +101,7 @@ pub(crate) fn check_signature(
     })?;
     let verified = key.verify(&record.message(head.after_header()), &record.signature);
     verified.map_err(|_| bad("it does not hold for this set and that key"))?;
-    // The same host may sign the sets of several media.
+    // One host may sign the sets of several media, so that the medium is compared too.
     let medium = MediumHead::read(store)?;
     let medium = medium.ok_or_else(|| bad("the medium does not say which one it is"))?;
     if is_foreign(Some(&medium), description) {
@@ -109,8 +110,8 @@ pub(crate) fn check_signature(
             "the set was made on another medium, {made_on}"
         )));
     }
-    // The digests of heads and tags alone hold for other data too, where somebody has the set's
-    // key.
+    // Digests of heads and tags alone do not suffice: with the set's key, somebody could make other
+    // data that has them.
     let facts = description.postgres.as_ref();
     let manifest = facts.and_then(|facts| facts.manifest_object.as_ref());
     let mut ends = description.families.iter().chain(manifest);

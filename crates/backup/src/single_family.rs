@@ -1,4 +1,4 @@
-//! A family by itself, in memory: an archived file, or a manifest.
+//! Seals and opens a single family in memory: an archived file, or a manifest.
 //!
 //! Must not: read or write a medium.
 
@@ -16,13 +16,13 @@ use crate::set::SetKeys;
 use crate::store::Upload;
 use crate::{Error, Result};
 
-/// One family that has `content` by itself.
+/// Seals `content` as the only family of a set. Returns its bytes, and its length and digests.
 pub(crate) fn seal_family(
-    guard: &SetKeys,
+    set_keys: &SetKeys,
     content: &[u8],
     options: &CreateOptions<'_>,
 ) -> Result<(Vec<u8>, FamilyEnd)> {
-    let key = guard.new_family(0, 1)?;
+    let key = set_keys.new_family(0, 1)?;
     let memory = Memory::default();
     let out: Box<dyn Upload> = Box::new(memory.clone());
     let writer = FamilyWriter::begin(
@@ -43,16 +43,17 @@ pub(crate) fn seal_family(
     Ok((std::mem::take(&mut *bytes), end))
 }
 
-/// What a family has that is alone, at most `most` bytes, and how it ends. `signed`: with a digest
-/// of all its bytes.
+/// Opens the only family of a set. Returns its content, which may have at most `most` bytes, and
+/// its length and digests; with `signed`, also the digest of all bytes. SR-7111 when it is longer;
+/// SR-7109 or SR-7110 when it is damaged.
 pub(crate) fn open_family_bytes(
-    guard: &SetKeys,
+    set_keys: &SetKeys,
     bytes: Vec<u8>,
     most: u64,
     signed: bool,
 ) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
     let unkeyed = FamilyPrefix::read(Box::new(io::Cursor::new(bytes)), 0)?;
-    let key = guard.family(&unkeyed.header, 0, 1)?;
+    let key = set_keys.family(&unkeyed.header, 0, 1)?;
     let reader = unkeyed.with_key(&key, signed);
     reading::run(vec![Origin { key, reader }], 1, |opened| {
         let mut content = Vec::new();
@@ -66,11 +67,12 @@ pub(crate) fn open_family_bytes(
     })
 }
 
+/// SR-7111 for content of another length than the head states.
 pub(crate) fn not_as_long() -> Error {
     Error::new(&code::STREAM, "not as long as its head says")
 }
 
-/// An object of one piece, before it is stored.
+/// An upload into memory.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 

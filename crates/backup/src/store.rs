@@ -1,7 +1,7 @@
 //! The store of a medium's objects: create, read, list, replace and remove them by name.
 //!
-//! Invariants: B1, an object that was reported as written is durable and whole; B2, `create_new`
-//! and the end of a stream of bytes never replace an object; B18, `replace` replaces what was read.
+//! Invariants: B1: an object that was reported as written is complete and durable; B2: `create_new`
+//! and `begin` never replace an object; B18: `replace` replaces only the version that was read.
 //!
 //! Must not: interpret an object.
 
@@ -17,49 +17,49 @@ use strongroom_keyring::{Link, Locked, durable, is_not_regular, open_regular};
 use crate::leftovers;
 use crate::writeback::Writeback;
 
-/// The version of an object that was read, as the store names it. Empty where a lock prevents
-/// others from replacing it.
+/// The version of an object that was read, as the store names it. It is empty if a lock prevents
+/// others from replacing the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     /// Its entity tag.
     pub(crate) tag: Option<String>,
-    /// Its generation, where a store goes by that (Google Cloud Storage).
+    /// Its generation, if the store uses that (Google Cloud Storage).
     pub(crate) generation: Option<String>,
 }
 
-/// Objects by name. Names are relative, with `/` between directory and name, and are never a
-/// user's.
+/// Objects by name. Names are relative, with `/` between directory and name, and are never chosen
+/// by users.
 pub trait Store: Send + Sync {
-    /// An object's bytes, at most `limit` of them; `None` when there is no such object.
+    /// An object's bytes; `None` when there is no such object.
     ///
     /// # Errors
-    /// The system's; `FileTooLarge` above the limit.
+    /// The system's; `FileTooLarge` when it has more than `limit` bytes.
     fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>>;
 
-    /// As [`Self::read`], with what [`Self::replace`] needs.
+    /// As [`Self::read`], with the version that [`Self::replace`] requires.
     ///
     /// # Errors
-    /// As of [`Self::read`].
+    /// Those of [`Self::read`].
     fn read_version(&self, name: &str, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
         let read = self.read(name, limit)?;
         Ok(read.map(|bytes| (bytes, Version::default())))
     }
 
-    /// Opens an object for reading from its start, and its length in bytes.
+    /// Opens an object for reading from its start; returns its length in bytes too.
     ///
     /// # Errors
     /// The system's; `NotFound`.
     fn open(&self, name: &str) -> io::Result<(Box<dyn Read + Send>, u64)>;
 
-    /// Creates an object whole. False when the name is taken; nothing is changed then.
+    /// Creates an object in one step. False when the name is taken; nothing is changed then.
     ///
     /// # Errors
     /// The system's.
     fn create_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool>;
 
-    /// Replaces the object that was read as `seen`. False when it is another one by now, or gone;
-    /// nothing is changed then. A store whose guards keep others away need not look: the caller
-    /// holds the one of [`Self::lock_changes`] or [`Self::lock_writers`].
+    /// Replaces the object that was read as `seen`. False when it was changed or removed since;
+    /// nothing is changed then. A store with locks need not check that, because the caller holds
+    /// [`Self::lock_changes`] or [`Self::lock_writers`].
     ///
     /// # Errors
     /// The system's; the old object is then still there.
@@ -71,23 +71,23 @@ pub trait Store: Send + Sync {
     /// The system's; `AlreadyExists`.
     fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>>;
 
-    /// Makes an object durable that another writer has created, and may have been killed or cut off
-    /// before it was.
+    /// Makes an object durable that another writer has created, who may have been killed before it
+    /// did so.
     ///
     /// # Errors
     /// The system's; `NotFound`.
     fn sync(&self, name: &str) -> io::Result<()>;
 
-    /// Names and lengths in bytes of the objects of a directory (empty: the medium's own), sorted
-    /// by name. None when it is absent. What is no regular file is listed with length 0: it is in
-    /// the place of an object, and reading it is an error.
+    /// Names and lengths in bytes of the objects of a directory (the empty name is the medium's
+    /// own), sorted by name. Empty when the directory is absent. Anything but a regular file is
+    /// listed with length 0: reading it is an error.
     ///
     /// # Errors
     /// The system's.
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>>;
 
-    /// Names of the objects of `data` of which no writer at work can be about to create the head.
-    /// The caller holds the guard of [`Self::lock_writers`], alone, and reads the heads afterwards.
+    /// Names of the objects of `data` whose head no active writer can still create. The caller
+    /// holds [`Self::lock_writers`] alone, and reads the heads afterwards.
     ///
     /// # Errors
     /// The system's.
@@ -99,14 +99,14 @@ pub trait Store: Send + Sync {
             .collect())
     }
 
-    /// How long a writer may take from its first family to its head. None where guards count.
+    /// How long a writer may take from its first family to its head. `None` for a store with locks.
     fn writing_limit(&self) -> Option<Duration> {
         None
     }
 
-    /// Makes sure that creating and replacing refuse what they must, by the object `name`, which is
-    /// there and is not changed. Where the system's calls do that by themselves there is nothing to
-    /// ask.
+    /// Checks that the store refuses to create an object that exists, and to replace one that was
+    /// changed. The existing object `name` is used for it, and not changed. Nothing has to be
+    /// checked if the operating system guarantees it.
     ///
     /// # Errors
     /// The store's; SR-7143 when it does not refuse.
@@ -120,9 +120,9 @@ pub trait Store: Send + Sync {
     /// The system's.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Removes temporary files that a writer left which was killed, if they are older than a day:
-    /// the lock that the caller has is not held by every writer. A place that has no such files
-    /// does nothing.
+    /// Removes temporary files of killed writers that are older than a day; younger ones may belong
+    /// to a writer that does not take the caller's lock. Does nothing in a store without such
+    /// files.
     ///
     /// # Errors
     /// The system's.
@@ -130,28 +130,28 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Keeps others from removing orphans while the guard lives. With `alone`, `None` when another
-    /// writer is at work.
+    /// Keeps others from removing orphans until the result is dropped. With `alone` the lock is
+    /// exclusive, and `None` when another writer is at work.
     ///
     /// # Errors
     /// The system's.
     fn lock_writers(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>>;
 
     /// Waits until nobody else replaces or removes objects of `directory`, and keeps others from it
-    /// while the guard lives. Who creates objects needs no such guard.
+    /// until the result is dropped. Creating objects does not need this lock.
     ///
     /// # Errors
     /// The system's; `NotFound` when the directory is absent.
     fn lock_changes(&self, directory: &str) -> io::Result<Box<dyn Send>>;
 
-    /// Whether the place is absent or has nothing in it, but for what a writer leaves that was
-    /// killed while it made the medium.
+    /// Whether the place is absent or empty, apart from what a writer leaves that is killed while
+    /// it makes the medium.
     ///
     /// # Errors
     /// The system's.
     fn is_empty(&self) -> io::Result<bool>;
 
-    /// Makes the place, if it is not there.
+    /// Makes the place, if it does not exist.
     ///
     /// # Errors
     /// The system's.
@@ -163,7 +163,8 @@ pub trait Store: Send + Sync {
 
 /// An object that is being written.
 pub trait Upload: Write + Send {
-    /// Makes it durable. Dropped without, it is of no use, and is removed if that is possible.
+    /// Makes the object durable. If it is dropped without this call, it is removed as far as that
+    /// is possible.
     ///
     /// # Errors
     /// The system's.
@@ -187,12 +188,13 @@ impl LocalStore {
         }
     }
 
+    /// The path of an object.
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// What lies in `directory`, by name. Temporary files of writers, which begin with a dot, are
-    /// left out: they come and go while this is read.
+    /// The entries of `directory`, by name. Temporary files of writers, whose names begin with a
+    /// dot, are left out, because they come and go meanwhile.
     fn entries(&self, directory: &str) -> io::Result<Vec<(String, fs::Metadata)>> {
         let entries = match fs::read_dir(self.path(directory)) {
             Err(error) if is_absent(&error) => return Ok(Vec::new()),
@@ -361,15 +363,15 @@ impl Store for LocalStore {
     }
 }
 
-/// Opens a directory, and does not wait where a named pipe is in its place.
+/// Opens a directory. It does not wait if a named pipe is in its place.
 fn open_directory(path: &Path) -> io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, rustix::fs::Mode::empty());
     Ok(File::from(opened?))
 }
 
-/// Whether an error of [`Store::read`] says that what was found there cannot be an object of a
-/// medium: it is longer than one, or no regular file.
+/// Whether an error of [`Store::read`] means that what was found cannot be an object of a medium:
+/// it is too long, or no regular file.
 pub(crate) fn is_misfit(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::FileTooLarge || is_not_regular(error)
 }
@@ -409,7 +411,7 @@ impl Upload for LocalUpload {
 impl Drop for LocalUpload {
     fn drop(&mut self) {
         if !self.finished {
-            // An orphan otherwise, which the next writer removes.
+            // If it cannot be removed, it is an orphan, which the next writer removes.
             drop(fs::remove_file(&self.path));
         }
     }

@@ -1,8 +1,9 @@
-//! A medium during one backup: the check of its rules, its locks, and the head of the set.
+//! A medium during one backup: checks its rules, holds its locks, and publishes the head of the
+//! set.
 //!
-//! Invariants: B9 and B17; the rules of every medium are checked before anything is read; heads are
-//! created when the families are durable everywhere; older sets are removed only when all media
-//! have the new one.
+//! Invariants: B9 and B17; the rules of every medium are checked before the source is read; heads
+//! are created when the families are durable on all media; older sets are removed only when all
+//! media have the new one.
 //!
 //! Must not: write a family.
 
@@ -35,7 +36,8 @@ pub struct Created {
     pub description: Description,
     /// What the source left out.
     pub left_out: Vec<String>,
-    /// Why a replaced set could not be removed, if so. The new set is complete all the same.
+    /// Why a replaced set could not be removed, if that failed. The new set is complete
+    /// nevertheless.
     pub not_cleared: Option<Error>,
 }
 
@@ -76,7 +78,7 @@ impl<'a> ExaminedMedium<'a> {
         let head = present.as_ref().map(|(head, _)| head);
         let superseded = check_allowed(store, head, options, now_unix_s)?;
         if present.is_some() {
-            // Before anything is written that would then have no place.
+            // Checked here, before families are written for which there would be no position.
             medium::next_position(store)?;
         }
         Ok(Self {
@@ -101,10 +103,10 @@ impl<'a> ExaminedMedium<'a> {
         let replaced = replaced.filter(|_| self.alone.is_some());
         let replaced = replaced.map(|(head, version)| (head.medium_id.clone(), version));
         let medium = medium_head(store, present, options, stripes, now_unix_s)?;
-        // Mutual exclusion of writers depends on it.
+        // The mutual exclusion of writers depends on this.
         let refuses = store.check_exclusive_create(MEDIUM_FILE);
         refuses.map_err(|error| Error::io(format!("{}/{MEDIUM_FILE}", store.shown()), error))?;
-        // Waits for a writer that initialises the medium.
+        // Waits for a writer that is beginning the medium anew.
         let at_work = match self.alone {
             Some(_) => None,
             None => store
@@ -124,7 +126,8 @@ impl<'a> ExaminedMedium<'a> {
     }
 }
 
-/// The number of families: that of the options or of the existing media, which must agree.
+/// The number of families: that of the options or of the existing media. SR-7117 when they do not
+/// agree.
 pub(crate) fn choose_stripes(
     found: &[ExaminedMedium<'_>],
     options: &CreateOptions<'_>,
@@ -149,7 +152,7 @@ pub(crate) fn choose_stripes(
     }
 }
 
-/// Refuses the same medium twice.
+/// Checks that no medium is named twice (SR-1001).
 pub(crate) fn check_all_different(found: &[ExaminedMedium<'_>]) -> Result<()> {
     let known = found.iter().filter_map(|found| {
         let (head, _) = found.present.as_ref()?;
@@ -158,7 +161,8 @@ pub(crate) fn check_all_different(found: &[ExaminedMedium<'_>]) -> Result<()> {
     check_ids_differ(known)
 }
 
-/// Checks the same for media that were made, and returns their number of families.
+/// Checks the same after all media were made, and returns their number of families (SR-7117 when
+/// they differ).
 pub(crate) fn common_stripes(targets: &[TargetMedium<'_>]) -> Result<u16> {
     check_ids_differ(targets.iter().map(|target| (target.store, &target.medium)))?;
     let mut stripes = targets.iter().map(|target| target.medium.stripes);
@@ -172,6 +176,7 @@ pub(crate) fn common_stripes(targets: &[TargetMedium<'_>]) -> Result<u16> {
     }
 }
 
+/// SR-1001 when two media have the same id.
 fn check_ids_differ<'a>(
     media: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>,
 ) -> Result<()> {
@@ -188,7 +193,7 @@ fn check_ids_differ<'a>(
 /// The time at which a writer began.
 pub(crate) struct StartTime {
     wall: SystemTime,
-    /// Not affected when the clock is set back.
+    /// The monotonic clock, which nobody can set back.
     steady: Instant,
 }
 
@@ -200,9 +205,9 @@ impl StartTime {
         }
     }
 
-    /// Whether the writer may still create the head.
+    /// Whether less time than `limit` has passed, by both clocks; always without a limit.
     fn is_within(&self, limit: Option<Duration>) -> bool {
-        // The steady clock does not run while the machine sleeps.
+        // The monotonic clock stands still while the machine sleeps.
         let wall = self.wall.elapsed().unwrap_or_default();
         limit.is_none_or(|limit| wall.max(self.steady.elapsed()) < limit)
     }
@@ -210,7 +215,7 @@ impl StartTime {
 
 /// The data from which the heads are made.
 pub(crate) struct HeadInputs<'a> {
-    pub(crate) guard: &'a SetKeys,
+    pub(crate) set_keys: &'a SetKeys,
     pub(crate) options: &'a CreateOptions<'a>,
     pub(crate) source: &'a dyn Source,
     pub(crate) began: &'a StartTime,
@@ -219,8 +224,8 @@ pub(crate) struct HeadInputs<'a> {
 /// Creates the heads, then removes the sets that the new one replaces.
 ///
 /// # Errors
-/// SR-7145 when some media have the set and others have not; of the only medium, or the first one,
-/// when none has it.
+/// SR-7145 when some media have the set and others do not; when none has it, the error of the first
+/// one.
 pub(crate) fn publish_to_all(
     targets: Vec<TargetMedium<'_>>,
     sealing: &HeadInputs<'_>,
@@ -236,11 +241,11 @@ pub(crate) fn publish_to_all(
     let anew = targets.iter().any(|target| target.replaced.is_some());
     if anew && !failed.is_empty() {
         let (_, first) = failed.swap_remove(0);
-        return Err(withdraw_everywhere(there, sealing.guard, first));
+        return Err(withdraw_everywhere(there, sealing.set_keys, first));
     }
     let mut made = Vec::new();
     for (target, created) in there {
-        match target.replace_medium_file(sealing.guard, created.position) {
+        match target.replace_medium_file(sealing.set_keys, created.position) {
             Ok(()) => made.push((target.store.shown(), created)),
             Err(error) => failed.push((target.store.shown(), error)),
         }
@@ -266,12 +271,12 @@ pub(crate) fn publish_to_all(
 /// older sets of the others would no longer be listed. Returns the error to report.
 fn withdraw_everywhere(
     there: Vec<(&TargetMedium<'_>, Created)>,
-    guard: &SetKeys,
+    set_keys: &SetKeys,
     mut first: Error,
 ) -> Error {
     for (target, created) in there {
         let why = Error::new(first.code(), first.detail());
-        let told = target.withdraw_set(created.position, guard, why);
+        let told = target.withdraw_set(created.position, set_keys, why);
         if told.code() == &code::UNSETTLED {
             first = told;
         }
@@ -279,6 +284,7 @@ fn withdraw_everywhere(
     first
 }
 
+/// Names the media that have the set, and those that do not, with their errors.
 fn describe_outcome(made: &[(String, Created)], failed: &[(String, Error)]) -> String {
     let have: Vec<String> = made
         .iter()
@@ -292,37 +298,45 @@ fn describe_outcome(made: &[(String, Created)], failed: &[(String, Error)]) -> S
 }
 
 impl TargetMedium<'_> {
-    /// The id in `medium.json` until the set is published.
+    /// The id that `medium.json` has until the set is published.
     fn expected_medium_id(&self) -> &str {
         let replaced = self.replaced.as_ref().map(|(id, _)| id.as_str());
         replaced.unwrap_or(&self.medium.medium_id)
     }
 
+    /// Stores the manifest and publishes the head, unless the writer took too long (SR-7144) or the
+    /// medium was begun anew meanwhile (SR-7131). After an error without a head, the families are
+    /// removed or become orphans.
     fn publish(&self, sealing: &HeadInputs<'_>, mut description: Description) -> Result<Created> {
-        let (store, guard) = (self.store, sealing.guard);
+        let (store, set_keys) = (self.store, sealing.set_keys);
         description.medium_id.clone_from(&self.medium.medium_id);
         if !sealing.began.is_within(store.writing_limit()) {
-            remove_families(store, guard, self.medium.stripes);
+            remove_families(store, set_keys, self.medium.stripes);
             return Err(Error::new(&code::SET_LATE, store.shown()));
         }
         let (options, source) = (sealing.options, sealing.source);
-        let kept =
-            manifest::store_manifest(store, guard, options, source.manifest(), &mut description);
+        let kept = manifest::store_manifest(
+            store,
+            set_keys,
+            options,
+            source.manifest(),
+            &mut description,
+        );
         if let Err(error) = kept {
-            remove_families(store, guard, self.medium.stripes);
+            remove_families(store, set_keys, self.medium.stripes);
             return Err(error);
         }
         let position = match publish_head(store, sealing, &mut description) {
             // An incremental set is of no use without its base.
             Err(error) if error.code() == &code::CHAIN => {
-                remove_families(store, guard, self.medium.stripes);
+                remove_families(store, set_keys, self.medium.stripes);
                 return Err(error);
             }
             other => other?,
         };
         // A lock on a shared medium may exclude processes of one host only.
         if let Err(error) = check_medium_id(store, self.expected_medium_id()) {
-            return Err(self.withdraw_set(position, guard, error));
+            return Err(self.withdraw_set(position, set_keys, error));
         }
         Ok(Created {
             position,
@@ -332,9 +346,9 @@ impl TargetMedium<'_> {
         })
     }
 
-    /// The last step of initialising a medium again: from then on older sets belong to another
-    /// medium.
-    fn replace_medium_file(&self, guard: &SetKeys, position: u32) -> Result<()> {
+    /// The last step of beginning a medium anew: replaces `medium.json`, so that older sets belong
+    /// to another medium. The set is withdrawn when that fails.
+    fn replace_medium_file(&self, set_keys: &SetKeys, position: u32) -> Result<()> {
         let store = self.store;
         let Some((_, seen)) = &self.replaced else {
             return Ok(());
@@ -346,11 +360,12 @@ impl TargetMedium<'_> {
             Ok(false) => Error::new(&code::MEDIUM_CHANGED, store.shown()),
             Err(error) => self.replacement_error(position, error)?,
         };
-        Err(self.withdraw_set(position, guard, why))
+        Err(self.withdraw_set(position, set_keys, why))
     }
 
-    /// The error for a `medium.json` that could not be replaced: `error`, if the old one is still
-    /// there. The set would then belong to no medium, and never be listed.
+    /// The error for a `medium.json` that could not be replaced: `error` if the old one is
+    /// certainly still there. Otherwise it is not known to which medium the set belongs, and
+    /// SR-7147 is returned as an error itself.
     fn replacement_error(&self, position: u32, error: Error) -> Result<Error> {
         let store = self.store;
         if error.code() != &code::UNSETTLED
@@ -359,21 +374,21 @@ impl TargetMedium<'_> {
             return Ok(error);
         }
         let detail = format!(
-            "{}: set {position}, and whether the medium was begun anew; {error}",
+            "{}: set {position}; nor is it known whether the medium was begun anew; {error}",
             store.shown()
         );
         Err(Error::new(&code::UNSETTLED, detail))
     }
 
-    /// Removes the set again and returns `why`. If its head may still exist, its families stay, and
-    /// the error says so.
-    fn withdraw_set(&self, position: u32, guard: &SetKeys, why: Error) -> Error {
-        let (store, set_id) = (self.store, hex::hex(&guard.set_id()));
+    /// Removes the set again and returns `why`. SR-7147 instead, and the families stay, if its head
+    /// may still exist.
+    fn withdraw_set(&self, position: u32, set_keys: &SetKeys, why: Error) -> Error {
+        let (store, set_id) = (self.store, hex::hex(&set_keys.set_id()));
         let changing = store.lock_changes("sets");
         let changing = changing.map_err(|error| Error::io(store.shown(), error));
         match changing.and_then(|_changing| removal::withdraw(store, position, &set_id)) {
             Ok(true) => {
-                remove_families(store, guard, self.medium.stripes);
+                remove_families(store, set_keys, self.medium.stripes);
                 why
             }
             Ok(false) | Err(_) => {
@@ -384,21 +399,21 @@ impl TargetMedium<'_> {
     }
 }
 
-/// Publishes a head. An incremental set is published only while its base exists (B12); otherwise
-/// SR-7161.
+/// Publishes a head, with a signature if the options have a key, and returns its position. An
+/// incremental set is published only while its base exists (B12); otherwise SR-7161.
 fn publish_head(
     store: &dyn Store,
     sealing: &HeadInputs<'_>,
     description: &mut Description,
 ) -> Result<u32> {
-    let guard = sealing.guard;
+    let set_keys = sealing.set_keys;
     let base = description.base_set_id().map(str::to_owned);
     let mut head_at = |position| {
         description.set_position = Some(position);
-        let bytes = head::to_bytes(guard, description)?;
+        let bytes = head::to_bytes(set_keys, description)?;
         if let Some(key) = sealing.options.sign_key {
             let signed = head::signed_part(&bytes);
-            store_signature(store, key, guard.set_id(), signed)?;
+            store_signature(store, key, set_keys.set_id(), signed)?;
         }
         Ok(bytes)
     };
@@ -409,7 +424,7 @@ fn publish_head(
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
     if removal::is_kept(store, &base)? {
         let position = medium::publish(store, &mut head_at)?;
-        // Where no lock keeps others from removing the base, it may be gone by now.
+        // Without locks, others may have removed the base meanwhile.
         if store.writing_limit().is_none() {
             return Ok(position);
         }
@@ -420,7 +435,7 @@ fn publish_head(
         let withdrawn = removal::withdraw(store, position, &description.set_id);
         if !matches!(withdrawn, Ok(true)) {
             let detail = format!(
-                "{}: set {position}, and what it builds on may be gone",
+                "{}: set {position}; the set that it builds on may be gone",
                 store.shown()
             );
             return Err(Error::new(&code::UNSETTLED, detail));
@@ -433,10 +448,10 @@ fn publish_head(
     Err(Error::new(&code::CHAIN, detail))
 }
 
-/// Removes the families of a set after a failure. Those that cannot be removed are orphans, which
-/// the next writer removes.
-pub(crate) fn remove_families(store: &dyn Store, guard: &SetKeys, stripes: u16) {
-    let set_id = hex::hex(&guard.set_id());
+/// Removes the families, the manifest and the signature of a set after a failure. Those that cannot
+/// be removed are orphans, which the next writer removes.
+pub(crate) fn remove_families(store: &dyn Store, set_keys: &SetKeys, stripes: u16) {
+    let set_id = hex::hex(&set_keys.set_id());
     for family in 0..stripes {
         drop(store.remove(&family_name(&set_id, family)));
     }

@@ -1,9 +1,10 @@
-//! The history of a timeline, as PostgreSQL writes it.
+//! Parses the history of a timeline, as PostgreSQL writes it.
 
 use strongroom_postgres_replication::Lsn;
 
-/// Timeline, position, reason on each line (PostgreSQL: `readTimeLineHistory`,
-/// `src/backend/access/transam/timeline.c`).
+/// The earlier timelines, each with the position at which it was left, from lines with timeline,
+/// position and reason (PostgreSQL: `readTimeLineHistory`,
+/// `src/backend/access/transam/timeline.c`). `None` when it is malformed or not in rising order.
 pub(crate) fn parse_history(content: &[u8]) -> Option<Vec<(u64, Lsn)>> {
     let text = std::str::from_utf8(content).ok()?;
     let mut found: Vec<(u64, Lsn)> = Vec::new();

@@ -1,8 +1,8 @@
 //! Verifies a set and its bases, and names the damaged segments.
 //!
-//! A set with one damaged segment cannot be restored. Which segments are damaged tells whether a
-//! second copy of the medium could fill in, and whether a disk has one bad place or is failing, so
-//! every segment is looked at, whatever is wrong with others.
+//! A set with one damaged segment cannot be restored. Every segment is checked nevertheless: which
+//! ones are damaged tells whether a second copy of the medium can help, and whether a disk has one
+//! bad place or is failing.
 //!
 //! Must not: write anything.
 
@@ -15,15 +15,16 @@ use crate::pipeline::read::Origin;
 use crate::read::{SetReader, Verified, verified_set, verify};
 use crate::{Error, Result};
 
-/// Most damaged segments of a family that are named one by one.
+/// The most damaged segments of a family that are named one by one.
 const NAMED_MAX: usize = 20;
 
-/// Verifies every set of a chain: the one that was asked for, and those that it builds on, the full
-/// one first. `progress` gets the bytes of files so far, of all of them.
+/// Verifies every set of a chain: the requested one, and those that it builds on. Returns the
+/// result of the requested set, and those of the others, the full one first. `progress` gets the
+/// bytes of files so far, of all of them.
 ///
 /// # Errors
-/// As [`verify`]. Every set is read, and of a damaged one every segment: the code is that of the
-/// first thing that is wrong, the detail names all damaged segments.
+/// As [`verify`]: the code of the first thing that is wrong. All sets are read nevertheless, and
+/// the detail names all damaged segments; only an error of the operating system ends it at once.
 pub fn verify_chain(
     chain: &Chain<'_>,
     threads: usize,
@@ -65,8 +66,8 @@ pub fn verify_chain(
     Ok((newest, all))
 }
 
-/// As [`verify_chain`], of a chain that was restored just now: that has read every set to its end,
-/// with the digest of every file, so none of it is read again but the manifests.
+/// The results of [`verify_chain`] for a chain that was just restored. The restore has read every
+/// set to its end, with the digest of every file, so that only the manifests are read here.
 ///
 /// # Errors
 /// SR-7108 to SR-7110 when a manifest is damaged.
@@ -78,12 +79,12 @@ pub fn verified_by_restore(chain: &Chain<'_>) -> Result<(Verified, Vec<Verified>
     Ok((newest, all))
 }
 
-/// What is damaged of one family.
+/// The damage of one family.
 struct FamilyDamage {
     /// Numbers of the segments that do not open.
     segments: Vec<u32>,
-    /// The first segment of those that cannot be found because what stands before them is cut off
-    /// or has no structure, and why.
+    /// The first segment that cannot be found, because the file is cut off or malformed before it,
+    /// and the reason.
     lost_from: Option<(u32, String)>,
 }
 
@@ -111,13 +112,14 @@ fn describe_damage(set: &SetReader<'_>) -> Option<String> {
 }
 
 impl FamilyDamage {
-    /// Segments that are damaged or lost, of `all`.
+    /// How many segments, of `all`, are damaged or lost.
     fn count(&self, all: u32) -> u64 {
         let lost = self.lost_from.as_ref();
         let lost = lost.map_or(0, |(from, _)| all.saturating_sub(*from));
         (self.segments.len() as u64).saturating_add(u64::from(lost))
     }
 
+    /// Appends the damage to `text`, if there is any.
     fn describe(&self, family: u16, all: u32, text: &mut String) {
         if self.segments.is_empty() && self.lost_from.is_none() {
             return;
@@ -138,8 +140,7 @@ impl FamilyDamage {
     }
 }
 
-/// # Errors
-/// When the family cannot be read at all.
+/// Finds the damaged segments of one family. An error when the family cannot be read at all.
 fn of_family(set: &SetReader<'_>, family: u16, count: u16, segments: u32) -> Result<FamilyDamage> {
     let Origin { key, mut reader } = set.open_origin(family, count, false)?;
     let mut found = FamilyDamage {

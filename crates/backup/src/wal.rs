@@ -1,8 +1,8 @@
 //! The archive of a PostgreSQL server's log: one object for each file that the server archives.
 //!
-//! Invariants: B2, an archived file is never replaced, but for a sealed piece by the same piece; a
-//! file that is archived twice with the same content is archived once; a file that cannot be opened
-//! is never reported as absent, nor is a segment that has later ones.
+//! Invariants: B2: an archived file is never replaced, except a sealed piece by the same piece;
+//! archiving a file twice with the same content changes nothing; neither a file that cannot be
+//! opened nor a missing segment that has later ones is reported as absent.
 //!
 //! Must not: return a file under another name than it was archived under.
 
@@ -35,18 +35,18 @@ const REPLACE_TRIES: u32 = 8;
 /// What the archive holds under a name.
 enum Archived {
     Nothing,
-    /// This file, whole and durable.
+    /// This file, complete and durable.
     This,
-    /// A sealed piece: only its key tells what is in it.
+    /// A sealed piece, whose content can only be compared with its key.
     SealedPiece,
 }
 
-/// Archives `content` under `name`. False when it was there already.
+/// Archives `content` under `name`. False when it was archived already.
 ///
 /// # Errors
-/// SR-7120 when another content is there; SR-7106, SR-7110 when what is there is damaged; SR-7101
-/// when the medium is not; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not archive
-/// under.
+/// SR-7120 when another content has the name; SR-7106, SR-7110 when the archived file is damaged;
+/// SR-7101 when there is no medium; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not
+/// use; SR-5001.
 pub fn wal_push(
     store: &dyn Store,
     name: &str,
@@ -59,10 +59,10 @@ pub fn wal_push(
     if let Archived::This = find_archived(store, &object, name, content)? {
         return Ok(false);
     }
-    let guard = options.new_set()?;
+    let set_keys = options.new_set_keys()?;
     let started_unix_s = now_unix_s();
-    let (family, _) = seal_family(&guard, content, options)?;
-    let mut described = options.describe(&guard, &medium.medium_id, started_unix_s);
+    let (family, _) = seal_family(&set_keys, content, options)?;
+    let mut described = options.describe(&set_keys, &medium.medium_id, started_unix_s);
     described.kind = Kind::Wal;
     described.source = name.to_owned();
     described.backup_size_bytes = content.len() as u64;
@@ -70,31 +70,31 @@ pub fn wal_push(
     described.compressed_size_bytes = family.len() as u64;
     // A piece may be one small transaction: a digest would let a reader of the medium guess its
     // contents.
-    let hidden = Piece::of(name).is_some() && matches!(guard, SetKeys::Sealed { .. });
+    let hidden = Piece::of(name).is_some() && matches!(set_keys, SetKeys::Sealed { .. });
     if !hidden {
         described.content_digest = Some(content_digest(&described.set_id, content)?);
     }
     described.postgres = Some(segment_facts(name, content));
-    let mut bytes = head::to_bytes(&guard, &described)?;
+    let mut bytes = head::to_bytes(&set_keys, &described)?;
     bytes.extend_from_slice(&family);
     let created = store.create_new(&object, &bytes);
     if created.map_err(|error| failed(store, &object, error))? {
         return Ok(true);
     }
     match find_archived(store, &object, name, content)? {
-        // Someone else archived it meanwhile.
+        // Another writer archived it meanwhile.
         Archived::This => Ok(false),
-        // Of this name and with these ends there is one piece of a cluster's log. The one that is
-        // there may be what a receiver has left that was killed.
+        // A cluster's log has only one piece with this name. The archived one may have been left
+        // incomplete by a killed receiver.
         Archived::SealedPiece if hidden => replace_piece(store, &object, &bytes),
         _ => Err(Error::new(&code::WAL_DIFFERS, name)),
     }
 }
 
-/// Puts a piece in the place of the one that is there.
+/// Replaces an archived piece. SR-5001 when other writers replace it each time.
 fn replace_piece(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> {
-    let guard = store.lock_changes("wal");
-    let _guard = guard.map_err(|error| failed(store, object, error))?;
+    let changing = store.lock_changes("wal");
+    let _changing = changing.map_err(|error| failed(store, object, error))?;
     for _ in 0..REPLACE_TRIES {
         let read = store.read_version(object, OBJECT_MAX);
         let done = match read.map_err(|error| failed(store, object, error))? {
@@ -112,15 +112,16 @@ fn replace_piece(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> 
 /// The file that was archived under `name`.
 ///
 /// # Errors
-/// SR-7121 when there is none, and only then; SR-7130 when there is none, but later segments of its
-/// timeline; SR-2001, SR-2002; SR-7126; SR-7106, SR-7109 to SR-7112 when it is damaged.
+/// SR-7121 only when there is no such file on an existing medium; SR-7130 when it is a segment and
+/// later ones of its timeline exist; SR-7101 without a medium; SR-2001, SR-2002; SR-7126; SR-7106,
+/// SR-7109 to SR-7112 when it is damaged.
 pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
     check_name(name)?;
     let object = object_name(name);
     let read = store.read(&object, OBJECT_MAX);
     let bytes = read.map_err(|error| failed(store, &object, error))?;
     let Some(bytes) = bytes else {
-        // A medium that is not mounted has no file of any name, and is not the end of the archive.
+        // On a medium that is not mounted every file is missing, which must not end recovery.
         return Err(match MediumHead::read(store)? {
             Some(_) if has_later_segment(store, name)? => Error::new(&code::WAL_GAP, name),
             Some(_) => Error::new(&code::WAL_ABSENT, name),
@@ -128,22 +129,23 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
         });
     };
     let head = UnopenedHead::parse(bytes)?;
-    let guard = head.open_in(store, opener)?;
+    let set_keys = head.open_in(store, opener)?;
     let described = &head.description;
     if !is_archived_as(described, name) {
         return Err(Error::new(
             &code::SET_HEAD,
-            format!("{name}: another file's"),
+            format!("{name}: the head belongs to another file"),
         ));
     }
-    // A few bytes can stand for a thousand times as many.
+    // The stated length bounds the content, because a few compressed bytes can expand a thousand
+    // times.
     let stated = described.backup_size_bytes;
     let (content, _) =
-        open_family_bytes(&guard, head.rest().to_vec(), stated.min(FILE_MAX), false)?;
+        open_family_bytes(&set_keys, head.rest().to_vec(), stated.min(FILE_MAX), false)?;
     if content.len() as u64 != stated {
         return Err(not_as_long());
     }
-    // Without one it is authentic by its key alone.
+    // A sealed piece has no digest; its key authenticates it.
     let undigested = described.content_digest.is_none() && is_sealed_piece(&head, name);
     if !undigested && described.content_digest != Some(content_digest(&described.set_id, &content)?)
     {
@@ -153,8 +155,8 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
 }
 
 /// Whether the archive has a later segment of the same timeline, whole or partial. A server
-/// archives in order, and what expires is the beginning: a segment is missing in between only if it
-/// was lost.
+/// archives in order, and only the beginning expires, so that a segment is missing in between only
+/// if it was lost.
 pub(crate) fn has_later_segment(store: &dyn Store, name: &str) -> Result<bool> {
     let Some(wanted) = parse_segment_name(name) else {
         return Ok(false);
@@ -174,7 +176,8 @@ fn is_sealed_piece(head: &UnopenedHead, name: &str) -> bool {
     Piece::of(name).is_some() && head.is_sealed()
 }
 
-/// Whether the archive has exactly this file, whole and durable. No key is needed.
+/// Whether the archive has exactly this file, complete and durable; it is made durable here. No key
+/// is needed.
 fn find_archived(store: &dyn Store, object: &str, name: &str, content: &[u8]) -> Result<Archived> {
     let read = store.read(object, OBJECT_MAX);
     let Some(bytes) = read.map_err(|error| failed(store, object, error))? else {
@@ -185,7 +188,7 @@ fn find_archived(store: &dyn Store, object: &str, name: &str, content: &[u8]) ->
     if !is_archived_as(described, name) {
         return Err(Error::new(
             &code::SET_HEAD,
-            format!("{name}: another file's"),
+            format!("{name}: the head belongs to another file"),
         ));
     }
     if described.content_digest.is_none() && is_sealed_piece(&head, name) {
@@ -198,10 +201,10 @@ fn find_archived(store: &dyn Store, object: &str, name: &str, content: &[u8]) ->
     Ok(Archived::This)
 }
 
-/// Makes a listed archived file durable: its writer may have been killed before it did so.
+/// Makes an archived file durable: its writer may have been killed before it did so.
 ///
 /// # Errors
-/// SR-7106, SR-7110 when it is damaged; SR-5001, also when it is gone.
+/// SR-7106, SR-7110 when it is damaged; SR-5001, also when it does not exist any more.
 pub(crate) fn make_durable(store: &dyn Store, name: &str) -> Result<()> {
     let object = object_name(name);
     let read = store.read(&object, OBJECT_MAX);
@@ -211,19 +214,20 @@ pub(crate) fn make_durable(store: &dyn Store, name: &str) -> Result<()> {
     if !is_archived_as(&head.description, name) {
         return Err(Error::new(
             &code::SET_HEAD,
-            format!("{name}: another file's"),
+            format!("{name}: the head belongs to another file"),
         ));
     }
     make_head_durable(store, &object, name, &head)
 }
 
+/// Makes an archived file durable, if it is complete (SR-7110).
 fn make_head_durable(
     store: &dyn Store,
     object: &str,
     name: &str,
     head: &UnopenedHead,
 ) -> Result<()> {
-    // Its digest says what it was made of, and not that all of it is there.
+    // The digest in the head does not prove that all bytes are there.
     if head.rest().len() as u64 != head.description.compressed_size_bytes {
         return Err(Error::new(&code::FAMILY_SHORT, name));
     }
@@ -231,13 +235,14 @@ fn make_head_durable(
     synced.map_err(|error| failed(store, object, error))
 }
 
+/// Whether the description is that of an archived file with this name.
 fn is_archived_as(described: &Description, name: &str) -> bool {
     let facts = described.postgres.as_ref();
     described.kind == Kind::Wal && facts.is_some_and(|facts| facts.file_name == name)
 }
 
-/// The cluster whose log the archive has, by its newest segment. Not authenticated: this only ever
-/// refuses.
+/// The system identifier of the cluster whose log the archive has, by its newest segment. It is not
+/// authenticated, and may only be used to refuse something.
 pub(crate) fn archived_system(store: &dyn Store) -> Result<Option<String>> {
     let listed = store.list("wal");
     let listed = listed.map_err(|error| failed(store, "wal", error))?;
@@ -258,13 +263,13 @@ pub(crate) fn archived_system(store: &dyn Store) -> Result<Option<String>> {
     Ok(None)
 }
 
+/// The digest of an archived file's content, bound to its set.
 fn content_digest(set_id: &str, content: &[u8]) -> Result<String> {
     let id = hex::from_hex(set_id).ok_or_else(|| Error::new(&code::SET_HEAD, "its id"))?;
     Ok(hex::hex(&sha256(&[&id, content])))
 }
 
-/// Segments, history files and backup history files: digits and capitals, and `.history`,
-/// `.backup`, `.partial`.
+/// SR-1001 for a name that cannot be that of a segment or a history file.
 fn check_name(name: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
     let sound = (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.');

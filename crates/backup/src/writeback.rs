@@ -8,8 +8,8 @@ use std::num::NonZeroU64;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Bytes after which writing begins. Less would be many small writes, more would leave the disk
-/// idle at first.
+/// The number of bytes after which writeback begins. A smaller one would cause many small writes, a
+/// larger one would leave the disk idle at first.
 const WINDOW: u64 = 8 << 20;
 
 /// How far a file that is written from its start has come.
@@ -20,16 +20,17 @@ pub(crate) struct Writeback {
 }
 
 impl Writeback {
-    /// `length` more bytes were written to `file`.
+    /// Notes that `length` more bytes were written to `file`, and starts writeback when there are
+    /// enough.
     pub(crate) fn wrote(&mut self, file: &File, length: usize) {
         self.written = self.written.saturating_add(length as u64);
         let waiting = self.written.saturating_sub(self.begun);
         let Some(window) = NonZeroU64::new(waiting).filter(|_| waiting >= WINDOW) else {
             return;
         };
-        // Linux begins to write dirty pages that it is told will not be needed, and keeps them
-        // while it does (posix_fadvise(2), mm/fadvise.c). A system that does not know the advice is
-        // none the worse: it is asked again later.
+        // With this advice, Linux begins to write dirty pages, and keeps them until they are
+        // written (posix_fadvise(2), mm/fadvise.c). An error does no harm: the advice is given
+        // again later.
         if fadvise(file, self.begun, Some(window), Advice::DontNeed).is_ok() {
             self.begun = self.written;
         }

@@ -12,6 +12,8 @@ use strongroom_format::code;
 
 use crate::failure::Failure;
 
+pub(crate) use strongroom_format::hex::hex;
+
 /// Buffered standard output.
 pub(crate) struct Output {
     to: BufWriter<Stdout>,
@@ -72,18 +74,6 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
         let line: Vec<String> = cells.map(|(cell, &w)| format!("{cell:<w$}")).collect();
         out.push_str(line.join("  ").trim_end());
         out.push('\n');
-    }
-    out
-}
-
-/// Bytes as hexadecimal digits in lower case.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for &byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            out.push(char::from(DIGITS[usize::from(digit)]));
-        }
     }
     out
 }

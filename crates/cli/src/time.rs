@@ -2,35 +2,18 @@
 //!
 //! Must not: read a clock.
 
-/// Seconds since the Unix epoch as `YYYY-MM-DDThh:mm:ssZ`. Years beyond 9999 are given as seconds.
-pub(crate) fn rfc3339(unix_s: u64) -> String {
-    const YEAR_10000_UNIX_S: u64 = 253_402_300_800;
-    if unix_s >= YEAR_10000_UNIX_S {
-        return format!("{unix_s} s");
-    }
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 
-/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-compatible low-level
-/// date algorithms").
-fn date(days: u64) -> (u64, u64, u64) {
-    let from_march_0 = days + 719_468;
-    let (era, day_of_era) = (from_march_0 / 146_097, from_march_0 % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
+/// Seconds since the Unix epoch as `YYYY-MM-DDThh:mm:ssZ`. Times after the year 9999 are given as
+/// seconds.
+pub(crate) fn rfc3339(unix_s: u64) -> String {
+    let since = i64::try_from(unix_s).map(SignedDuration::from_secs).ok();
+    let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+    match since.and_then(|since| epoch.checked_add(since).ok()) {
+        Some(time) => format!("{time}Z"),
+        None => format!("{unix_s} s"),
+    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(crate) trait RekeyStorage: Sync {
     fn database(&self) -> &dyn Disk;
     /// Creates the rekey's file, empty and durable, in place of an older one.
     fn create_undo(&self) -> io::Result<Box<dyn Disk>>;
-    /// The rekey's file, if there is one.
+    /// Opens the rekey's file, if there is one.
     fn open_undo(&self) -> io::Result<Option<Box<dyn Disk>>>;
     /// Removes the rekey's file, durably.
     fn remove_undo(&self) -> io::Result<()>;

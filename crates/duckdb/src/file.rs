@@ -45,6 +45,8 @@ pub(crate) struct DatabaseFile {
 }
 
 impl DatabaseFile {
+    /// Opens a regular file under DuckDB's lock, without waiting for it. SR-2209 when another
+    /// process has the lock; an error as well when there is no file.
     pub(crate) fn open(named: &Path, access: Access) -> Result<Self, Error> {
         let path = named
             .canonicalize()
@@ -77,6 +79,7 @@ impl DatabaseFile {
         wal_beside(&self.named).or_else(|| wal_beside(&self.path))
     }
 
+    /// The path of the rekey's file, beside the database.
     fn undo_path(&self) -> PathBuf {
         with_suffix(&self.path, REKEY_SUFFIX)
     }
@@ -90,7 +93,7 @@ impl RekeyStorage for DatabaseFile {
     fn create_undo(&self) -> io::Result<Box<dyn Disk>> {
         let path = self.undo_path();
         if !is_ours(&path)? {
-            let text = format!("{} is no file of a rekey, and in the way", path.display());
+            let text = format!("{} is in the way: no rekey made it", path.display());
             return Err(io::Error::other(text));
         }
         match std::fs::remove_file(&path) {
@@ -152,6 +155,7 @@ pub(crate) fn wal_beside(path: &Path) -> Option<PathBuf> {
     there.next()
 }
 
+/// The error for a database that cannot be opened: a code of its own when there is no such file.
 fn open_error(path: &Path, error: io::Error) -> Error {
     let shown = path.display().to_string();
     if error.kind() == io::ErrorKind::NotFound {
@@ -160,7 +164,8 @@ fn open_error(path: &Path, error: io::Error) -> Error {
     Error::io(shown, error)
 }
 
-/// DuckDB locks the whole file with `F_SETLK`: to read when it opens for reading, else to write.
+/// Locks the whole file as DuckDB does with `F_SETLK`: to read when it is opened for reading, else
+/// to write. The error names the process that has the lock, if the system tells it.
 fn lock(file: &File, access: Access, named: &Path) -> Result<(), Error> {
     let mut wanted = nix::libc::flock {
         l_type: lock_type(match access {
@@ -176,11 +181,11 @@ fn lock(file: &File, access: Access, named: &Path) -> Result<(), Error> {
         Ok(_) => Ok(()),
         Err(Errno::EAGAIN | Errno::EACCES) => {
             let asked = fcntl(file, FcntlArg::F_OFD_GETLK(&mut wanted));
-            let who = match (asked, wanted.l_pid) {
+            let holder = match (asked, wanted.l_pid) {
                 (Ok(_), pid @ 1..) => format!(", process {pid}"),
                 _ => String::new(),
             };
-            let detail = format!("{}{who}", named.display());
+            let detail = format!("{}{holder}", named.display());
             Err(Error::new(&code::DUCKDB_IN_USE, detail))
         }
         Err(error) => Err(Error::io(
@@ -195,7 +200,8 @@ fn lock_type(constant: i32) -> i16 {
     i16::try_from(constant).unwrap_or_default()
 }
 
-/// Reads the main header of a database, whether or not its checksum is right.
+/// Reads the main header of a database, whether or not its checksum is right. SR-2200 when the file
+/// is not of DuckDB; SR-2208 when it is too short.
 pub(crate) fn main_header(disk: &dyn Disk, shown: &str) -> Result<MainHeader, Error> {
     let len = disk.len().map_err(io_error(shown))?;
     let mut head = vec![0; DUCKDB_HEADER_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
@@ -209,9 +215,10 @@ pub(crate) fn main_header(disk: &dyn Disk, shown: &str) -> Result<MainHeader, Er
         .ok_or_else(|| Error::new(&code::DUCKDB_TRUNCATED, format!("{shown}: {len} bytes")))
 }
 
-/// The format that a header describes, if all its fields are known.
+/// The format that a header describes. An error when the database is not encrypted, or a field has
+/// an unknown value.
 pub(crate) fn parse_format(header: &MainHeader, shown: &str) -> Result<Format, Error> {
-    header.gate().map_err(|refusal| match refusal {
+    header.supported_format().map_err(|refusal| match refusal {
         Refusal::Plain => Error::new(&code::DUCKDB_PLAIN, shown),
         Refusal::Unknown(field, value) => {
             Error::new(&code::DUCKDB_FORMAT, format!("{shown}: {field} {value}"))
@@ -281,6 +288,8 @@ impl Geometry {
     }
 }
 
+/// Reads database header `number`, and opens it with the first of the keys that does so. The outer
+/// error is that of the disk.
 fn database_header(disk: &dyn Disk, keys: &[&Sealer], number: u64) -> io::Result<FoundHeader> {
     let mut sealed = [0; DUCKDB_HEADER_LEN];
     disk.read_at(&mut sealed, Units::headers().offset(number))?;
@@ -309,7 +318,8 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens a database with the first of `keys` under which its canary was sealed.
+    /// Opens a database with the first of `keys` under which its canary was sealed. SR-2204 when
+    /// there is none.
     pub(crate) fn open(path: &Path, access: Access, keys: &[KeyText]) -> Result<Self, Error> {
         let file = DatabaseFile::open(path, access)?;
         let shown = file.shown();

@@ -77,8 +77,10 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
     written.map_err(io_error(&shown))
 }
 
+/// Whether the header has only known values and one of `keys` opens its canary.
 fn is_fine(header: Option<&MainHeader>, keys: &[KeyText]) -> Result<bool, Error> {
-    let Some((header, format)) = header.and_then(|header| Some((header, header.gate().ok()?)))
+    let Some((header, format)) =
+        header.and_then(|header| Some((header, header.supported_format().ok()?)))
     else {
         return Ok(false);
     };

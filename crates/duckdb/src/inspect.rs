@@ -61,7 +61,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let shown = path.display().to_string();
     let file = File::open(path).map_err(io_error(&shown))?;
     let header = main_header(&file, &shown)?;
-    let gate = header.gate();
+    let gate = header.supported_format();
     let (mut units, mut unused_set) = (0, 0);
     let len = Disk::len(&file).map_err(io_error(&shown))?;
     let body = len.saturating_sub(DUCKDB_BLOCKS_AT);
@@ -87,6 +87,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     })
 }
 
+/// Counts the units whose unused bytes, in the range `unused`, are not all zero.
 fn count_nonzero(file: &File, units: Units, unused: std::ops::Range<usize>) -> io::Result<u64> {
     let mut bytes = vec![0; unused.len()];
     let mut found = 0;
@@ -98,6 +99,8 @@ fn count_nonzero(file: &File, units: Units, unused: std::ops::Range<usize>) -> i
     Ok(found)
 }
 
+/// Reads the first record of the write-ahead log beside `path`. `None` when there is no log, or it
+/// is empty.
 fn wal(path: &Path, header: &MainHeader) -> io::Result<Option<WalInspection>> {
     /// Longer than any first record.
     const RECORD_MAX: u64 = 128;

@@ -8,8 +8,10 @@
 //! Must not: guess. A text that DuckDB refuses, or that it treats differently by version, is
 //! refused.
 
+use base64ct::{Base64, Base64Unpadded, Encoding as _};
 use strongroom_crypto::{SecretBytes, SecretKey, hkdf, sha256_key};
 use strongroom_format::code;
+use strongroom_format::hex::hex_digit;
 use strongroom_keyring::Error;
 
 /// Longest key text in bytes: the limit of the command's key sources.
@@ -18,8 +20,6 @@ const TEXT_MAX: usize = 65_536;
 const KEYRING_INFO: &[u8] = b"strongroom/v1/duckdb-key";
 /// Key material of this length cannot be guessed.
 const STRONG: usize = 32;
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The bytes that DuckDB hashes: the text of a key, with its escapes resolved, and decoded.
 pub struct KeyText {
@@ -37,10 +37,7 @@ impl KeyText {
             return Err(refused("it is empty or too long"));
         }
         let resolved = resolve(text.as_slice())?;
-        let material = match decoded_len(resolved.as_slice()) {
-            Some(len) => decode(resolved.as_slice(), len)?,
-            None => resolved,
-        };
+        let material = decoded(resolved.as_slice())?.unwrap_or(resolved);
         Ok(Self { material })
     }
 
@@ -74,11 +71,13 @@ impl KeyText {
     }
 }
 
+/// The error SR-2205 for a key text that is not accepted.
 fn refused(why: &str) -> Error {
     Error::new(&code::DUCKDB_KEY_TEXT, why)
 }
 
-/// DuckDB's cast of a VARCHAR to a BLOB.
+/// Does what DuckDB's cast of a VARCHAR to a BLOB does: replaces each `\xHH` by its byte. SR-2205
+/// for a text that the cast refuses.
 fn resolve(text: &[u8]) -> Result<SecretBytes, Error> {
     let mut resolved = SecretBytes::with_capacity(text.len())?;
     let mut len = 0;
@@ -111,83 +110,45 @@ fn resolve(text: &[u8]) -> Result<SecretBytes, Error> {
 
 const ESCAPE: &str = "a backslash in it does not begin \\xHH with two hexadecimal digits";
 
-fn hex_digit(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
-}
-
-/// The number of bytes that DuckDB's decoder makes of the text. `None` when the decoder refuses it,
-/// and the bytes are used as they are.
+/// What DuckDB's decoder makes of a text. `None` when the decoder refuses it, and the bytes are
+/// used as they are.
 ///
 /// The decoder is laxer than RFC 4648: `=` may be in the last two positions whatever the other one
-/// is, and bits after the last byte may have any value.
-fn decoded_len(text: &[u8]) -> Option<usize> {
-    let (groups, rest) = text.as_chunks::<4>();
-    let (last, before) = groups.split_last()?;
-    let is_digit = |digit: &u8| sextet(*digit).is_some();
-    let [first, second, third, fourth] = last;
-    let fits = rest.is_empty()
-        && before.as_flattened().iter().all(is_digit)
-        && is_digit(first)
-        && is_digit(second)
-        && [third, fourth]
-            .iter()
-            .all(|&digit| *digit == b'=' || is_digit(digit));
-    let dropped = match (third, fourth) {
+/// is, and bits after the last byte may have any value. So `=` is read as the digit of zero here,
+/// and what it would have decoded to is cut off.
+fn decoded(text: &[u8]) -> Result<Option<SecretBytes>, Error> {
+    let Some((_, [third, fourth])) = text.split_last_chunk::<2>() else {
+        return Ok(None);
+    };
+    if !text.len().is_multiple_of(4) {
+        return Ok(None);
+    }
+    let cut_off = match (third, fourth) {
         (b'=', _) => 2,
         (_, b'=') => 1,
         _ => 0,
     };
-    fits.then(|| groups.len() * 3 - dropped)
-}
-
-fn decode(text: &[u8], len: usize) -> Result<SecretBytes, Error> {
-    let mut decoded = SecretBytes::with_capacity(text.len() / 4 * 3)?;
-    let groups = text.as_chunks::<4>().0.iter();
-    for (place, group) in decoded.as_mut_slice().chunks_exact_mut(3).zip(groups) {
-        let word = group.iter().fold(0_u32, |word, &digit| {
-            // `=` counts as zero; what is not a digit was refused before.
-            (word << 6) | u32::from(sextet(digit).unwrap_or(0))
-        });
-        let [low, middle, high, _] = word.to_le_bytes();
-        place.copy_from_slice(&[high, middle, low]);
-    }
-    decoded.truncate(len);
-    Ok(decoded)
-}
-
-fn encode(bytes: &[u8; 32]) -> Result<SecretBytes, Error> {
-    let mut text = SecretBytes::with_capacity(44)?;
-    let groups = bytes.chunks(3);
-    for (place, group) in text.as_mut_slice().chunks_exact_mut(4).zip(groups) {
-        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
-        let word = (byte(0) << 16) | (byte(1) << 8) | byte(2);
-        for (at, digit) in place.iter_mut().enumerate() {
-            let sextet = usize::try_from((word >> (18 - 6 * at)) & 63).unwrap_or(0);
-            *digit = if at <= group.len() {
-                ALPHABET[sextet]
-            } else {
-                b'='
-            };
+    let mut digits = SecretBytes::with_capacity(text.len())?;
+    digits.as_mut_slice().copy_from_slice(text);
+    for digit in digits.as_mut_slice().iter_mut().rev().take(2) {
+        if *digit == b'=' {
+            *digit = b'A';
         }
     }
-    Ok(text)
+    let mut decoded = SecretBytes::with_capacity(text.len() / 4 * 3)?;
+    if Base64Unpadded::decode(digits.as_slice(), decoded.as_mut_slice()).is_err() {
+        return Ok(None);
+    }
+    decoded.truncate(text.len() / 4 * 3 - cut_off);
+    Ok(Some(decoded))
 }
 
-/// Uses no table in memory, since the cache lines that are read would reveal the key.
-fn sextet(digit: u8) -> Option<u8> {
-    match digit {
-        b'A'..=b'Z' => Some(digit - b'A'),
-        b'a'..=b'z' => Some(digit - b'a' + 26),
-        b'0'..=b'9' => Some(digit - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    }
+/// A key in Base64, in locked memory.
+fn encode(key: &[u8; 32]) -> Result<SecretBytes, Error> {
+    let mut text = SecretBytes::with_capacity(44)?;
+    Base64::encode(key, text.as_mut_slice())
+        .map_err(|_| Error::new(&code::BUG, "the length of a key in Base64"))?;
+    Ok(text)
 }
 
 #[cfg(test)]

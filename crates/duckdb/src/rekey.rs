@@ -37,7 +37,7 @@ use crate::undo::Undo;
 use crate::units::{Units, for_each, io_error, threads};
 use crate::verify::VerifyCounts;
 
-/// Most bytes whose old state is kept at a time, between two syncs.
+/// The most bytes whose old state is kept at a time, between two syncs.
 const BATCH: usize = 64 << 20;
 
 /// Options of a rekey.
@@ -64,11 +64,12 @@ pub struct RekeyReport {
     pub resumed: bool,
 }
 
-/// Seals a database under another key. `old` and `new` are each tried in order; the first of `new`
-/// is what a fresh rekey seals for. `progress` is told bytes: done, and all of them.
+/// Seals a database under another key. The keys of `old` and of `new` are each tried in order; a
+/// rekey that begins now seals for the first of `new`. `progress` gets the bytes done and the bytes
+/// in all.
 ///
 /// # Errors
-/// SR-2200 to SR-2216; SR-5001. A rekey that was begun is finished by the same call.
+/// SR-2200 to SR-2216; SR-5001. After an error in the middle, the same call finishes the rekey.
 pub fn rekey(
     path: &Path,
     old: &[KeyText],
@@ -124,13 +125,15 @@ struct Counts {
 type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 impl Work<'_> {
+    /// Begins a rekey or finishes one that was begun, and seals every unit for the new key. The
+    /// same errors as [`rekey`].
     pub(crate) fn run(
         &self,
         old: &[KeyText],
         new: &[KeyText],
         progress: Progress<'_>,
     ) -> Result<RekeyReport, Error> {
-        let mut header = main_header(self.disk(), self.shown)?;
+        let mut header = main_header(self.database(), self.shown)?;
         let state = header.state();
         if state == HeaderState::Damaged {
             header = self.restore_half_written_header(&header)?;
@@ -154,11 +157,12 @@ impl Work<'_> {
     }
 
     /// The open database file.
-    fn disk(&self) -> &dyn Disk {
+    fn database(&self) -> &dyn Disk {
         self.site.database()
     }
 
-    /// Steps 1 and 2, after every unit was found good.
+    /// Carries out steps 1 and 2, after every unit was found good. SR-2204 when no key of `old`
+    /// opens the database, or `new` is empty; an error as well when the new key is the old one.
     fn begin(
         &self,
         header: &MainHeader,
@@ -173,7 +177,7 @@ impl Work<'_> {
         if from.is_same_key(&to) {
             return Err(Error::new(&code::DUCKDB_SAME_KEY, self.shown));
         }
-        let geometry = Geometry::read(self.disk(), &[&from], self.shown)?;
+        let geometry = Geometry::read(self.database(), &[&from], self.shown)?;
         self.check(&from, format, &geometry, progress)?;
         let plan = RekeyPlan {
             block_size: geometry.block_size,
@@ -206,9 +210,9 @@ impl Work<'_> {
         let (units, in_use) = (geometry.blocks, geometry.active.block_count);
         let tally = VerifyCounts::of(key, unused(format), units, in_use);
         let all = total(units);
-        tally.headers(self.disk(), self.shown)?;
+        tally.headers(self.database(), self.shown)?;
         let mut half = |done: u64, _: u64| progress(done.saturating_mul(units.len as u64) / 2, all);
-        tally.blocks(self.disk(), self.shown, self.threads, &mut half)?;
+        tally.blocks(self.database(), self.shown, self.threads, &mut half)?;
         let found = tally.report("", Vec::new());
         let Some(bad) = found.bad.first() else {
             if geometry.missing() == 0 || self.options.allow_damaged {
@@ -229,7 +233,8 @@ impl Work<'_> {
         Err(Error::new(code, detail))
     }
 
-    /// Determines which of the keys is which, and restores what was half written.
+    /// Finds out which keys open the old and the new header of an unfinished rekey, and restores
+    /// the units that were half written.
     fn resume(
         &self,
         header: &MainHeader,
@@ -243,13 +248,17 @@ impl Work<'_> {
             return self.resume_without_undo(&before, format, keys, progress);
         };
         if undo.plan.old_header != before {
-            let detail = format!("{}: it is about another state or database", self.shown);
+            let detail = format!(
+                "{}: it belongs to another state or another database",
+                self.shown
+            );
             return Err(Error::new(&code::DUCKDB_REKEY_FILE, detail));
         }
         let plan = &undo.plan;
         parse_format(&plan.new_header, self.shown)?;
         let [old, new] = keys;
-        // In the direction in which it was begun, or back, with the keys exchanged.
+        // The rekey continues in the direction in which it was begun, or, when the caller exchanged
+        // the keys, back.
         let ways = [
             (&plan.old_header, &plan.new_header),
             (&plan.new_header, &plan.old_header),
@@ -263,7 +272,7 @@ impl Work<'_> {
             }
         }
         let (from, to, header) = found.ok_or_else(|| wrong_keys(self.shown))?;
-        report.put_back = undo.restore(self.disk(), &[&from, &to])?;
+        report.put_back = undo.restore(self.database(), &[&from, &to])?;
         Ok(RekeyInProgress {
             from,
             to,
@@ -273,7 +282,7 @@ impl Work<'_> {
         })
     }
 
-    /// Resumes without the rekey's file: every unit must be intact.
+    /// Resumes a rekey whose file is lost: every unit must be intact. Writes a new plan.
     fn resume_without_undo(
         &self,
         before: &MainHeader,
@@ -297,7 +306,7 @@ impl Work<'_> {
             }
             (None, None) => return Err(wrong_keys(self.shown)),
         };
-        let geometry = Geometry::read(self.disk(), &[&from, &to], self.shown)?;
+        let geometry = Geometry::read(self.database(), &[&from, &to], self.shown)?;
         if !self.options.allow_damaged {
             self.check_all_units(&[&from, &to], &geometry, progress)?;
         }
@@ -321,6 +330,8 @@ impl Work<'_> {
         })
     }
 
+    /// Checks that every unit in use opens under one of the keys, or consists of zeros. SR-2206 for
+    /// the first that does not.
     fn check_all_units(
         &self,
         keys: &[&Sealer],
@@ -338,7 +349,7 @@ impl Work<'_> {
                 self.threads,
                 || vec![0_u8; units.len],
                 |unit, number| {
-                    let read = self.disk().read_at(unit, units.offset(number));
+                    let read = self.database().read_at(unit, units.offset(number));
                     read.map_err(io_error(self.shown))?;
                     match is_zero(unit) || crate::undo::opens(keys, unit) {
                         true => Ok(()),
@@ -351,8 +362,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Handles a main header that is neither marked nor intact: the plan's one, half replaced by
-    /// the final one.
+    /// Returns the marked header of the plan for a main header that is neither marked nor intact,
+    /// if that header is the plan's one, half replaced by the final one. SR-2202 otherwise.
     fn restore_half_written_header(&self, header: &MainHeader) -> Result<MainHeader, Error> {
         let damaged = || Error::new(&code::DUCKDB_HEADER, self.shown);
         let undo = Undo::open(self.site)?.ok_or_else(damaged)?;
@@ -369,17 +380,18 @@ impl Work<'_> {
         mixed.then_some(marked).ok_or_else(damaged)
     }
 
-    /// Step 2. Eight bytes, within one sector.
+    /// Step 2: inverts the checksum of the main header, durably. These 8 bytes are within one
+    /// sector.
     fn mark(&self, header: &MainHeader) -> Result<(), Error> {
         let marked = header.in_state(true);
         let checksum = strongroom_format::duckdb::duckdb_main_layout::CHECKSUM;
         let bytes = marked.as_bytes().get(..checksum.len).unwrap_or_default();
-        let disk = self.disk();
+        let disk = self.database();
         let written = disk.write_at(bytes, 0).and_then(|()| disk.sync());
         written.map_err(io_error(self.shown))
     }
 
-    /// Steps 3 and 4.
+    /// Carries out steps 3 and 4.
     fn reseal_all(
         &self,
         begun: &RekeyInProgress,
@@ -420,7 +432,7 @@ impl Work<'_> {
             self.threads,
             || vec![0_u8; units.len],
             |unit, number| {
-                let read = self.disk().read_at(unit, units.offset(number));
+                let read = self.database().read_at(unit, units.offset(number));
                 read.map_err(io_error(self.shown))?;
                 if !is_zero(unit) && begun.to.open(unit).is_err() {
                     left.store(true, Ordering::Relaxed);
@@ -432,6 +444,8 @@ impl Work<'_> {
         Ok(left.into_inner())
     }
 
+    /// Saves the old bytes of these units in the rekey's file, then seals the units for the new
+    /// key, both durably. A unit that opens under no key is left or refused by [`Work::leave`].
     fn reseal(
         &self,
         begun: &RekeyInProgress,
@@ -440,7 +454,7 @@ impl Work<'_> {
         first: u64,
         count: usize,
     ) -> Result<(), Error> {
-        let kept = begun.undo.save(self.disk(), units, first, count);
+        let kept = begun.undo.save(self.database(), units, first, count);
         kept.map_err(io_error("the rekey's file"))?;
         for_each(
             first..first.saturating_add(count as u64),
@@ -448,7 +462,7 @@ impl Work<'_> {
             || [vec![0_u8; units.len], vec![0_u8; units.len]],
             |[sealed, unit], number| {
                 let offset = units.offset(number);
-                let read = self.disk().read_at(sealed, offset);
+                let read = self.database().read_at(sealed, offset);
                 read.map_err(io_error(self.shown))?;
                 if is_zero(sealed) {
                     return count_one(&counts.zero);
@@ -456,7 +470,7 @@ impl Work<'_> {
                 unit.copy_from_slice(sealed);
                 if begun.from.open(unit).is_ok() {
                     begun.to.seal(unit)?;
-                    let written = self.disk().write_at(unit, offset);
+                    let written = self.database().write_at(unit, offset);
                     written.map_err(io_error(self.shown))?;
                     return count_one(&counts.sealed);
                 }
@@ -468,16 +482,16 @@ impl Work<'_> {
             },
             &mut |_| {},
         )?;
-        self.disk().sync().map_err(io_error(self.shown))
+        self.database().sync().map_err(io_error(self.shown))
     }
 
-    /// Leaves a unit unchanged that opens under no key. An error unless that was allowed, or the
-    /// database has no such block.
+    /// Allows that a unit which opens under no key stays as it is, if the caller allowed damage, or
+    /// the database has no such block. SR-2206 otherwise.
     fn leave(&self, begun: &RekeyInProgress, units: Units, number: u64) -> Result<(), Error> {
         if self.options.allow_damaged {
             return Ok(());
         }
-        let geometry = Geometry::read(self.disk(), &[&begun.from, &begun.to], self.shown)?;
+        let geometry = Geometry::read(self.database(), &[&begun.from, &begun.to], self.shown)?;
         let beyond = units.kind == UndoKind::Blocks && number >= geometry.active.block_count;
         if beyond {
             return Ok(());
@@ -485,6 +499,7 @@ impl Work<'_> {
         Err(self.lost(units, number))
     }
 
+    /// The error SR-2206 for a unit that opens under neither key.
     fn lost(&self, units: Units, number: u64) -> Error {
         let what = match units.kind {
             UndoKind::Blocks => "block",
@@ -494,9 +509,9 @@ impl Work<'_> {
         Error::new(&code::DUCKDB_UNIT, detail)
     }
 
-    /// Steps 5 and 6.
+    /// Carries out steps 5 and 6.
     fn finish(&self, begun: &RekeyInProgress) -> Result<(), Error> {
-        let disk = self.disk();
+        let disk = self.database();
         let written = disk
             .write_at(begun.header.as_bytes(), 0)
             .and_then(|()| disk.sync());
@@ -507,15 +522,18 @@ impl Work<'_> {
     }
 }
 
+/// The length of all blocks, in bytes.
 fn total(blocks: Units) -> u64 {
     blocks.count.saturating_mul(blocks.len as u64)
 }
 
+/// Adds one to a counter. Returns a result so that it can be the last expression of a unit's work.
 fn count_one(counter: &AtomicU64) -> Result<(), Error> {
     counter.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
+/// The error SR-2204 for keys of which one does not belong to the database.
 fn wrong_keys(shown: &str) -> Error {
     let detail = format!("{shown}: a rekey needs the key that the database has, and the new one");
     Error::new(&code::DUCKDB_KEY, detail)

@@ -57,6 +57,7 @@ pub fn scrub(path: &Path, keys: &[KeyText]) -> Result<ScrubReport, Error> {
     Ok(report)
 }
 
+/// Zeroes the unused bytes of these units where they are not zero yet, and counts in the report.
 fn zero(
     disk: &dyn Disk,
     units: Units,

@@ -32,6 +32,7 @@ enum Mode {
 }
 
 impl Sealer {
+    /// Derives the database's key from the text and the identifier in the header.
     pub(crate) fn new(key: &KeyText, format: Format) -> Result<Self, Error> {
         let derived = key.derive(&format.identifier)?;
         let mode = match (format.cipher, format.version) {
@@ -81,7 +82,8 @@ impl Sealer {
         }
     }
 
-    /// Version 0 seals the canary, and nothing else, under a nonce of zeros and keeps no tag.
+    /// Seals a canary as version 0 does: under a nonce of zeros, without a tag. Nothing else is
+    /// sealed under that nonce.
     fn zero_nonce(&self, canary: &[u8; 8]) -> Result<[u8; 8], Error> {
         let mut canary = *canary;
         match &self.mode {
@@ -94,8 +96,8 @@ impl Sealer {
         Ok(canary)
     }
 
-    /// Decrypts a unit in place: inner checksum and data; what is before them stays. After a
-    /// failure of the tag they are zero.
+    /// Decrypts the inner checksum and the data of a unit in place; the bytes before them stay.
+    /// After a failure of the tag, the decrypted part is zero.
     pub(crate) fn open(&self, unit: &mut [u8]) -> Result<(), UnitFault> {
         let (clear, sealed) = split(unit).ok_or(UnitFault::Tag)?;
         let nonce16 = first(clear).ok_or(UnitFault::Tag)?;
@@ -171,21 +173,24 @@ pub(crate) fn unused(format: Format) -> std::ops::Range<usize> {
     }
 }
 
+/// Divides a unit into its clear header, and its sealed rest. `None` when it is too short.
 fn split(unit: &mut [u8]) -> Option<(&mut [u8], &mut [u8])> {
     (unit.len() >= DUCKDB_UNIT_OVERHEAD).then(|| unit.split_at_mut(DUCKDB_UNIT_CLEAR))
 }
 
+/// Copies the first `N` bytes. `None` when there are fewer.
 fn first<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.first_chunk().copied()
 }
 
-/// Nonce and tag, one after the other.
+/// Writes the nonce and the tag one after the other, at the beginning of `clear`.
 fn put(clear: &mut [u8], nonce: &[u8], tag: &[u8]) {
     for (place, byte) in clear.iter_mut().zip(nonce.iter().chain(tag)) {
         *place = *byte;
     }
 }
 
+/// The error for a state that only a defect of Strongroom can cause.
 fn bug(what: &str) -> Error {
     Error::new(&code::BUG, what)
 }

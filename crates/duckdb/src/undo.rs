@@ -45,8 +45,8 @@ impl Undo {
         Ok(Self { disk, plan })
     }
 
-    /// Opens the file of an unfinished rekey. `None` when there is no file, or its plan was never
-    /// finished.
+    /// Opens the file of an unfinished rekey. `None` when there is no file. An error when its plan
+    /// is not whole.
     pub(crate) fn open(site: &dyn RekeyStorage) -> Result<Option<Self>, Error> {
         let failed = io_error("the rekey's file");
         let Some(disk) = site.open_undo().map_err(&failed)? else {
@@ -149,6 +149,7 @@ impl Undo {
     }
 }
 
+/// The digest of a plan: SHA-256 over its bytes before the field for the digest.
 fn digest_of(plan: &RekeyPlan) -> [u8; 32] {
     let bytes = plan.to_bytes();
     sha256(&[bytes
@@ -156,6 +157,7 @@ fn digest_of(plan: &RekeyPlan) -> [u8; 32] {
         .unwrap_or_default()])
 }
 
+/// The digest of a copy's head: SHA-256 over its bytes after the field for the digest.
 fn digest_of_head(head: &UndoHead) -> [u8; 32] {
     let bytes = head.to_bytes();
     sha256(&[bytes
@@ -163,11 +165,12 @@ fn digest_of_head(head: &UndoHead) -> [u8; 32] {
         .unwrap_or_default()])
 }
 
-/// Whether one of the keys opens a unit, of which a copy is decrypted.
+/// Whether one of the keys opens the unit. Decrypts a copy; `unit` stays.
 pub(crate) fn opens(keys: &[&Sealer], unit: &[u8]) -> bool {
     keys.iter().any(|key| key.open(&mut unit.to_vec()).is_ok())
 }
 
+/// The error for a rekey's file that cannot be used.
 fn damaged(why: &str) -> Error {
     Error::new(&code::DUCKDB_REKEY_FILE, why)
 }

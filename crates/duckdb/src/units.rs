@@ -85,13 +85,13 @@ impl Units {
     }
 }
 
-/// Number of threads for work on units: the number of processors, limited by the memory for
-/// buffers.
+/// The number of threads for work on units: the number of processors, at most 8 because each thread
+/// has buffers of its own.
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, |count| count.get().min(8))
 }
 
-/// Number of units that a thread takes at a time.
+/// The number of units that a thread takes at a time.
 const STRIDE: u64 = 8;
 
 /// Calls `work` for each number in `range`, in any order, on `threads` threads, each with a state

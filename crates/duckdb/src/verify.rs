@@ -70,7 +70,7 @@ pub struct VerifyReport {
     pub blocks_beyond: u64,
     /// The first bad units, in order, at most [`BAD_MAX`].
     pub bad: Vec<BadUnit>,
-    /// Bad units in all.
+    /// The number of bad units, at most [`BAD_MAX`] missing blocks among them.
     pub bad_count: u64,
     /// Units whose unused bytes are not zero.
     pub unused_set: u64,
@@ -78,7 +78,7 @@ pub struct VerifyReport {
     pub not_checked: Vec<String>,
 }
 
-/// Most bad units that a report names.
+/// The most bad units that a report names.
 pub const BAD_MAX: usize = 1000;
 
 impl VerifyReport {
@@ -89,8 +89,8 @@ impl VerifyReport {
     }
 }
 
-/// Verifies a database that the first fitting one of `keys` opens. `progress` is told blocks: done,
-/// and all of them.
+/// Verifies a database that the first fitting one of `keys` opens. `progress` gets the blocks done
+/// and the blocks in all.
 ///
 /// # Errors
 /// SR-2200 to SR-2211 and SR-2216 when there is nothing to verify; SR-5001.
@@ -152,6 +152,7 @@ pub(crate) struct VerifyCounts<'a> {
 }
 
 impl<'a> VerifyCounts<'a> {
+    /// Starts the counts of a database, all zero.
     pub(crate) fn new(opened: &'a Opened) -> Self {
         Self::of(
             &opened.key,
@@ -161,6 +162,8 @@ impl<'a> VerifyCounts<'a> {
         )
     }
 
+    /// Starts counts for `units` blocks, of which the database has `in_use`. `unused` is the range
+    /// of unused bytes of a unit.
     pub(crate) fn of(
         key: &'a Sealer,
         unused: std::ops::Range<usize>,
@@ -183,7 +186,7 @@ impl<'a> VerifyCounts<'a> {
         }
     }
 
-    /// Both database headers.
+    /// Checks both database headers.
     pub(crate) fn headers(&self, disk: &dyn Disk, shown: &str) -> Result<(), Error> {
         let units = Units::headers();
         for number in 0..units.count {
@@ -201,7 +204,7 @@ impl<'a> VerifyCounts<'a> {
         Ok(())
     }
 
-    /// Every block that is completely in the file.
+    /// Checks every block that is completely in the file.
     pub(crate) fn blocks(
         &self,
         disk: &dyn Disk,
@@ -224,6 +227,7 @@ impl<'a> VerifyCounts<'a> {
         )
     }
 
+    /// Checks and counts one block. Decrypts it in place.
     fn block(&self, unit: &mut [u8], number: u64, offset: u64) {
         if is_zero(unit) {
             return count(&self.zero);
@@ -236,6 +240,7 @@ impl<'a> VerifyCounts<'a> {
         }
     }
 
+    /// Reports blocks that the database has and the file does not, at most [`BAD_MAX`] of them.
     fn missing(&self, blocks: u64) {
         for number in 0..blocks.min(BAD_MAX as u64) {
             let number = self.units.count.saturating_add(number);
@@ -244,6 +249,7 @@ impl<'a> VerifyCounts<'a> {
         }
     }
 
+    /// Counts the unit if its unused bytes are not zero.
     fn check_unused(&self, unit: &[u8]) {
         let unused = unit.get(self.unused.clone());
         if !unused.is_none_or(is_zero) {
@@ -251,6 +257,7 @@ impl<'a> VerifyCounts<'a> {
         }
     }
 
+    /// Counts a bad unit, and keeps it for the report unless that names [`BAD_MAX`] already.
     fn report_bad(&self, kind: UnitKind, index: u64, offset: u64, code: &Code) {
         count(&self.bad_count);
         let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
@@ -264,6 +271,7 @@ impl<'a> VerifyCounts<'a> {
         }
     }
 
+    /// Makes the report, with the bad units in order.
     pub(crate) fn report(self, cipher: &'static str, not_checked: Vec<String>) -> VerifyReport {
         let mut bad = self
             .bad
@@ -285,6 +293,7 @@ impl<'a> VerifyCounts<'a> {
     }
 }
 
+/// Adds one to a counter.
 fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

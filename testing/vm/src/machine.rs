@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::kernel::Kernel;
 use crate::nbd::Served;
 use crate::programs;
@@ -210,7 +213,7 @@ impl Machine {
     /// When the port is closed.
     pub fn send(&mut self, script: &str) -> u64 {
         self.sent += 1;
-        let line = format!("{} {}\n", self.sent, encoded(script.as_bytes()));
+        let line = format!("{} {}\n", self.sent, STANDARD.encode(script));
         self.port
             .write_all(line.as_bytes())
             .expect("the port takes a line");
@@ -466,39 +469,11 @@ fn listen(port: &UnixStream) -> Receiver<String> {
     take
 }
 
-const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn encoded(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let value = (0..3).fold(0_u32, |value, at| {
-            value << 8 | u32::from(group.get(at).copied().unwrap_or(0))
-        });
-        for at in 0..4 {
-            let letter = usize::try_from(value >> (18 - 6 * at) & 63).unwrap_or(0);
-            text.push(if at <= group.len() {
-                char::from(LETTERS[letter])
-            } else {
-                '='
-            });
-        }
-    }
-    text
-}
-
+/// The text that the machine sent in base64. What is not base64, because the kernel wrote a message
+/// into it, is returned as it came.
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let (mut value, mut bits) = (0_u32, 0);
-    for letter in text.bytes() {
-        let Some(at) = LETTERS.iter().position(|known| *known == letter) else {
-            continue;
-        };
-        value = (value << 6 | u32::try_from(at).unwrap_or(0)) & 0xffff;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push(u8::try_from(value >> bits & 0xff).unwrap_or(0));
-        }
+    match STANDARD.decode(text) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => text.to_owned(),
     }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

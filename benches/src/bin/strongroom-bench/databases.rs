@@ -2,7 +2,7 @@
 //!
 //! Must not: measure.
 
-use strongroom_benches::hex::new_key_file;
+use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::variant::Variant;
 use strongroom_benches::{Failure, note};
 use strongroom_keyring::{Keyring, Provider};

@@ -3,7 +3,7 @@
 //! Must not: show a key.
 
 use strongroom_benches::Failure;
-use strongroom_benches::hex::new_key_file;
+use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::stats::timed;
 
 use crate::checks::found;

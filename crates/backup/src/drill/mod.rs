@@ -12,7 +12,7 @@
 //!   process is killed.
 //! - The report lists what was not checked; a check that fails is an error.
 //!
-//! Must not: use a setting of the restored cluster, which are for the original server.
+//! Must not: use the settings of the restored cluster, which are for the original server.
 
 mod options;
 mod private_directory;
@@ -59,12 +59,12 @@ pub struct RestoredCluster {
 }
 
 impl RestoredCluster {
-    /// Restores the chain, every set of which is read to its end. `progress` gets the bytes of
-    /// files so far.
+    /// Restores the chain, every set of which is read to its end, into a private directory.
+    /// `progress` gets the bytes of files so far.
     ///
     /// # Errors
-    /// SR-1001 when the path of the private directory is too long; those of the restore;
-    /// SR-5001.
+    /// SR-1001 when the path of the private directory is too long for a socket; those of the
+    /// restore; SR-5001.
     pub fn restore(
         chain: &Chain<'_>,
         options: &DrillOptions,
@@ -94,11 +94,12 @@ impl RestoredCluster {
     }
 
     /// Starts a server on the cluster, with the log in `archive` if there is any, and lets
-    /// PostgreSQL's programs check it.
+    /// PostgreSQL's programs check it. Programs that are not installed are listed as checks that
+    /// were not made, except psql when there is a query.
     ///
     /// # Errors
-    /// SR-7163 when a check fails; SR-7164 when a program cannot be run; SR-5001; those of the
-    /// archive.
+    /// SR-7163 when a check fails; SR-7175 when the archived log is not replayed to its end;
+    /// SR-7164 when a program cannot be run; SR-5001; those of the archive.
     pub fn check(
         self,
         options: &DrillOptions,
@@ -157,7 +158,8 @@ impl RestoredCluster {
     }
 }
 
-/// Tables and indexes, by `pg_amcheck`.
+/// Checks tables and indexes with `pg_amcheck`; without it, psql or the extension amcheck, it notes
+/// that they were not checked.
 fn check_structures(
     server: &Server,
     questions: &DrillQuestions,
@@ -198,7 +200,7 @@ fn check_structures(
     Ok(())
 }
 
-/// What psql prints; `None` when there is no psql.
+/// Runs a statement with psql, and returns what it prints; `None` when psql is not installed.
 fn sql(
     server: &Server,
     questions: &DrillQuestions,
@@ -209,17 +211,18 @@ fn sql(
         return Ok(None);
     };
     server.connect_as(&mut psql, &questions.superuser);
-    // Terse: an error must not hold the content of a row.
+    // Terse, because an error must not contain a row's values.
     psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]);
     psql.args(["-v", "VERBOSITY=terse"]);
     psql.arg("-d").arg(database).arg("-c").arg(statement);
     let output = server.run("psql", psql)?;
-    // Nor have the rows that came before it.
+    // The rows that were printed before the error are left out too.
     check_status("psql", output.status, &output.stderr)?;
     Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// The checksum of every page, by `pg_checksums`.
+/// Checks the checksum of every page with `pg_checksums`; without it, or without checksums, it
+/// notes that they were not checked.
 fn check_checksums(server: &Server, out: &mut DrillReport) -> Result<()> {
     let Some(mut program) = server.program("pg_checksums") else {
         let text = "page checksums: pg_checksums is not installed";

@@ -19,13 +19,14 @@ const SOCKET_MAX: usize = 107;
 /// The server's port, which is only a part of the name of its socket.
 pub(super) const PORT: &str = "5432";
 
-/// A directory that is removed when it is dropped.
+/// A directory that only this user can enter, and that is removed when this is dropped.
 pub(super) struct PrivateDirectory {
     root: PathBuf,
 }
 
 impl PrivateDirectory {
-    /// Makes one in `scratch`.
+    /// Makes a directory with a random name in `scratch`. SR-1001 when its path is too long for a
+    /// socket.
     pub(super) fn create(scratch: &Path) -> Result<Self> {
         let absolute = std::path::absolute(scratch).map_err(|error| io_error(scratch, error))?;
         let random: String = hex::hex(&random16()?).chars().take(12).collect();
@@ -43,11 +44,12 @@ impl PrivateDirectory {
         Ok(Self { root })
     }
 
+    /// The private directory itself.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where the cluster is restored.
+    /// The path of the cluster's data directory, which the restore makes.
     pub(super) fn data(&self) -> PathBuf {
         self.root.join("data")
     }

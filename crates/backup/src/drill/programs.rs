@@ -1,4 +1,4 @@
-//! How the programs of a restore test are run: what they say goes to files without names, and a
+//! How the programs of a restore test are run: their output goes to files without names, and a
 //! signal ends them.
 //!
 //! Must not: put what a program prints where another user can read it.
@@ -17,11 +17,15 @@ use crate::{Error, Result};
 
 /// Longest output of a program or server that an error shows, in characters.
 const WORDS_MAX: usize = 2000;
-/// How often a program that runs is looked at.
+/// How often a running program is polled.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs a program to its end, or until `stop` is set. Its output goes to memory, so that no reader
-/// is needed, and no name leads to it.
+/// Runs a program to its end, or kills it when `stop` is set. Its output goes to memory, so that it
+/// needs no reader and no name leads to it.
+///
+/// # Errors
+/// SR-7164 when it cannot be run; SR-5001, also when it was stopped. Its exit status is not
+/// checked.
 pub(super) fn run(name: &str, mut command: Command, stop: &AtomicBool) -> Result<Output> {
     let (out, err) = (unnamed_file()?, unnamed_file()?);
     command.stdout(duplicate(&out)?).stderr(duplicate(&err)?);
@@ -33,7 +37,7 @@ pub(super) fn run(name: &str, mut command: Command, stop: &AtomicBool) -> Result
     })
 }
 
-/// A file without a name.
+/// A file in memory without a name.
 pub(super) fn unnamed_file() -> Result<File> {
     let made = memfd_create("strongroom", MemfdFlags::CLOEXEC);
     let made = made.map_err(|error| Error::new(&code::IO, error.to_string()))?;
@@ -46,7 +50,7 @@ pub(super) fn duplicate(file: &File) -> Result<File> {
     copy.map_err(|error| Error::new(&code::IO, error.to_string()))
 }
 
-/// All of a file from its beginning, whatever its writer's offset.
+/// All of a file from its beginning; neither its own nor its writer's offset matters.
 pub(super) fn read_all(file: &File) -> Result<Vec<u8>> {
     let failed = |error: std::io::Error| Error::new(&code::IO, error.to_string());
     let length = usize::try_from(file.metadata().map_err(failed)?.len()).unwrap_or(usize::MAX);
@@ -55,6 +59,7 @@ pub(super) fn read_all(file: &File) -> Result<Vec<u8>> {
     Ok(said)
 }
 
+/// Starts a program and waits for its end, or kills it when `stop` is set.
 fn wait_for(name: &str, command: &mut Command, stop: &AtomicBool) -> Result<ExitStatus> {
     let lost = |error| Error::new(&code::TEST_PROGRAM, format!("{name}: {error}"));
     check_stop(stop)?;
@@ -72,7 +77,7 @@ fn wait_for(name: &str, command: &mut Command, stop: &AtomicBool) -> Result<Exit
     }
 }
 
-/// SR-7163 unless the program ended with 0, with the end of its output.
+/// SR-7163, with the end of its output, unless the program ended with 0.
 pub(super) fn check_status(name: &str, status: ExitStatus, said: &[u8]) -> Result<()> {
     if status.success() {
         return Ok(());
@@ -81,7 +86,7 @@ pub(super) fn check_status(name: &str, status: ExitStatus, said: &[u8]) -> Resul
     Err(Error::new(&code::RESTORE_TEST, detail))
 }
 
-/// SR-5001 once the test is to end.
+/// SR-5001 once the test has to stop.
 pub(super) fn check_stop(stop: &AtomicBool) -> Result<()> {
     if stop.load(Ordering::Relaxed) {
         return Err(Error::new(&code::IO, "ended by a signal"));
@@ -89,7 +94,7 @@ pub(super) fn check_stop(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// The last words, in one line.
+/// The end of a program's output, in one line, without control characters.
 pub(super) fn last_words(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let lines: Vec<&str> = text.trim().lines().map(str::trim).collect();

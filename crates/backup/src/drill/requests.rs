@@ -1,15 +1,16 @@
-//! How the server of a restore test gets the archived log. Its `restore_command` leaves a file with
-//! the name that it asks for, and waits until this process has put the file itself, or the word
-//! that there is none, into another directory. So the server, which runs what the set holds, gets
-//! neither a key nor a way to the medium, and few archived files at a time take space.
+//! How the server of a restore test gets the archived log. Its `restore_command` makes an empty
+//! file whose name is the request, and waits until this process has put the archived file, or a
+//! note that there is none, into another directory. The server runs code that the set contains;
+//! this way it gets neither a key nor access to the medium, and only a few archived files take
+//! space at a time.
 //!
 //! PostgreSQL may ask for the same file several times. Each run of the command is therefore a
 //! request of its own, whose name ends with the number of its process. The command removes its
 //! request when it has taken the answer, and only then is the answer removed.
 //!
-//! Invariants: what the server's user can write to is read here as names only, below a directory
-//! that was opened before that user could reach it. A file appears under its name when it is whole.
-//! An answer stays until its request is gone.
+//! Invariants: from the directory that the server's user can write to, only names are read here,
+//! and it was opened before that user could reach it. A file appears under its name only when it is
+//! complete. An answer stays until its request is gone.
 //!
 //! Must not: report an archived file that cannot be opened as absent: recovery would
 //! end as if the log did.
@@ -27,11 +28,11 @@ use super::server_user::{ServerUser, set_mode};
 use crate::io_error::io_error;
 use crate::{ArchivedLog, Error, Result};
 
-/// What `restore_command` runs; the server's working directory is the data directory, which lies
-/// beside the others.
+/// The `restore_command`. The server's working directory is the data directory, which lies beside
+/// the directories of requests and answers.
 pub(super) const COMMAND: &str = "/bin/sh ../settings/fetch \"%f\" \"%p\"";
-/// The script. Every exit code above 125 stops the server, 1 ends recovery. It ends when the place
-/// of the test is gone.
+/// The script that it runs. An exit code above 125 stops the server, 1 ends recovery. The script
+/// ends when the directory of the test is gone.
 const SCRIPT: &str = "\
 request=$1.$$ to=$2
 : > \"../asked/$request\" || exit 255
@@ -49,13 +50,13 @@ while :; do
     sleep 0.02 || exit 255
 done
 ";
-/// Longest name of a request that is looked at: PostgreSQL's files have 40 characters at most.
+/// The longest name of a request that is accepted: PostgreSQL's files have 40 characters at most.
 const NAME_MAX: usize = 64;
-/// Answers that lie in the directory at once. PostgreSQL asks for one file after the other; this
-/// bounds the space that a server takes which does anything else.
+/// The most answers that are in the directory at once. PostgreSQL asks for one file at a time; the
+/// limit bounds the space that a server can make us use if it does anything else.
 const ANSWERS_MAX: usize = 8;
 
-/// The two directories.
+/// The directories of requests and of answers.
 pub(super) struct Requests {
     asked: File,
     given: PathBuf,
@@ -88,10 +89,14 @@ impl Requests {
         })
     }
 
-    /// Gives the server what it has asked for by now.
+    /// Removes answers that were taken, and answers the requests that are there, as far as the
+    /// limit allows.
+    ///
+    /// # Errors
+    /// Those of [`ArchivedLog::fetch`]; SR-5001.
     pub(super) fn serve(&mut self, user: ServerUser, archive: &ArchivedLog<'_>) -> Result<()> {
         let asked = self.asked()?;
-        // The command has taken these, or has been killed.
+        // The command has taken these answers, or was killed.
         let taken = |request: &String| !asked.contains(request);
         let gone: Vec<String> = self
             .answers
@@ -117,7 +122,7 @@ impl Requests {
         self.answered
     }
 
-    /// The requests that are there.
+    /// The requests that are in the directory now; other names are ignored.
     fn asked(&self) -> Result<BTreeSet<String>> {
         let failed = |error: rustix::io::Errno| io_error(&self.given, error.into());
         let mut requests = BTreeSet::new();
@@ -127,6 +132,8 @@ impl Requests {
         Ok(requests)
     }
 
+    /// Fetches the file of a request from the archive, and puts it, or the note that there is none,
+    /// into the directory of answers.
     fn answer(
         &mut self,
         user: ServerUser,
@@ -154,8 +161,8 @@ impl Requests {
     }
 }
 
-/// A request that the command could make: the name of a file, of letters, digits and dots, and the
-/// number of a process after a dot.
+/// The name, if the command could have made it: a file name of letters, digits and dots, then a dot
+/// and the number of a process.
 fn request_of(name: &CStr) -> Option<String> {
     let name = name.to_str().ok().filter(|name| name.len() <= NAME_MAX)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
@@ -170,7 +177,7 @@ fn file_of(request: &str) -> Option<&str> {
     (is_number && !name.is_empty() && !name.starts_with('.')).then_some(name)
 }
 
-/// Makes a file that the server's group can read.
+/// Makes a new file that its group can read. An error when there is one.
 fn write(path: &Path, content: &[u8]) -> Result<()> {
     let failed = |error: std::io::Error| io_error(path, error);
     let mut options = OpenOptions::new();

@@ -2,7 +2,7 @@
 //!
 //! Invariants: those of the module `drill` that concern the server.
 //!
-//! Must not: use a setting of the restored cluster, which are for the original server.
+//! Must not: use the settings of the restored cluster, which are for the original server.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -35,10 +35,10 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 /// Since this version (`server_version_num`) a server that recovers writes every 10 seconds to its
 /// log how far it has come (`log_startup_progress_interval`).
 const TELLS_PROGRESS: u32 = 150_000;
-/// How long a recovery may take without a sign of life: a line of the server's log, or a request
+/// How long a recovery may go on without a sign of life: a line in the server's log, or a request
 /// for a file of the archive. Older servers give no such sign where nothing is archived.
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
-/// Longest `postmaster.pid` that is looked at, in bytes.
+/// The most bytes of `postmaster.pid` that are read.
 const PID_FILE_MAX: u64 = 4096;
 /// Since this version (`server_version_num`) event triggers can be switched off, and fire at a
 /// login.
@@ -61,15 +61,16 @@ pub(super) struct Server {
     user: ServerUser,
     /// The server, until it has ended.
     child: Option<Child>,
-    /// What it says.
+    /// Its standard output and standard error.
     log: File,
     /// How it gets the archived log, if it recovers from it.
     requests: Option<Requests>,
 }
 
 impl Server {
-    /// Prepares a server for the restored files, with settings that its user may read. With an
-    /// archive, the server recovers from it.
+    /// Prepares a server for the restored files: removes the settings and signal files that the set
+    /// brought, and writes its own, which the server's user may read. With an archive, the server
+    /// recovers from it.
     pub(super) fn new(
         directory: PrivateDirectory,
         options: &DrillOptions,
@@ -107,13 +108,16 @@ impl Server {
         Ok(server)
     }
 
+    /// Writes the server's settings and gives its user access to the directory. SR-1001 for a path
+    /// that a setting cannot hold.
     fn configure(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<()> {
         let text = |path: &Path| {
             let text = path
                 .to_str()
                 .filter(|text| !text.chars().any(char::is_control));
-            text.map(quoted)
-                .ok_or_else(|| Error::new(&code::USAGE, "a path that cannot stand in a setting"))
+            text.map(quoted).ok_or_else(|| {
+                Error::new(&code::USAGE, "a path that a PostgreSQL setting cannot hold")
+            })
         };
         let mut settings = format!(
             "data_directory = {}\nunix_socket_directories = {}\nlisten_addresses = ''\nport = {PORT}\n\
@@ -134,7 +138,7 @@ impl Server {
             ("pg_hba.conf", "local all all trust\n"),
             ("pg_ident.conf", ""),
         ];
-        // No other user can reach any of this until the last line.
+        // No other user can reach any of this until the mode of the root is set, at the end.
         create_private(&self.settings)?;
         for (name, content) in files {
             let path = self.settings.join(name);
@@ -157,7 +161,7 @@ impl Server {
         set_mode(&self.settings, 0o750)?;
         create_private(&self.socket)?;
         self.user.give_to_server(&self.socket)?;
-        // A set of a directory that its group could read keeps that.
+        // The restored directory may have a mode that its group can read.
         set_mode(&self.data, 0o700)?;
         if self.user.is_other() {
             self.user.give_to_group(self.directory.root())?;
@@ -166,8 +170,8 @@ impl Server {
         Ok(())
     }
 
-    /// A program of the server's version, with nothing of our environment that could lead it
-    /// elsewhere.
+    /// A command for a program of the server's version, which runs as the server's user without our
+    /// environment. `None` when it is not installed.
     pub(super) fn program(&self, name: &str) -> Option<Command> {
         let path = self.programs.join(name);
         if !path.is_file() {
@@ -183,11 +187,13 @@ impl Server {
         Some(command)
     }
 
+    /// Gives a client program the arguments to connect to this server as `user`, and options that
+    /// keep what the set defines for its sessions from running.
     pub(super) fn connect_as(&self, command: &mut Command, user: &str) {
         command.arg("-h").arg(&self.socket);
         command.args(["-p", PORT, "-w", "-U", user]);
-        // A client's word counts more than what a database or a role of the set has, a file's does
-        // not.
+        // These options take precedence over settings of a database or a role in the set; settings
+        // in a file would not.
         let mut options = String::from("-c session_preload_libraries= -c local_preload_libraries=");
         if self.version >= EVENT_TRIGGERS {
             options.push_str(" -c event_triggers=off");
@@ -195,14 +201,18 @@ impl Server {
         command.env("PGOPTIONS", options);
     }
 
-    /// Runs a program of the test to its end; `name` is for messages.
+    /// Runs a program of the test as [`run`] does; `name` is for messages.
     pub(super) fn run(&self, name: &str, command: Command) -> Result<Output> {
         run(name, command, self.stop)
     }
 
-    /// Starts the server, and waits until it has recovered; with an archive, gives it the log from
-    /// there meanwhile. Gives up after 30 minutes without a sign of life; before PostgreSQL 15,
-    /// without an archive, there is no such sign, and it waits without limit.
+    /// Starts the server, and waits until it has recovered and accepts connections; with an
+    /// archive, it gives the server the log meanwhile. Before PostgreSQL 15, and without an
+    /// archive, a recovery gives no sign of life, and the wait has no limit.
+    ///
+    /// # Errors
+    /// SR-7163 when the server ends, or gives no sign of life for 30 minutes; SR-7164 when it
+    /// cannot be run; SR-5001 when the test is to stop; those of the archive.
     pub(super) fn start(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<()> {
         check_stop(self.stop)?;
         let lost =
@@ -211,7 +221,7 @@ impl Server {
         let mut program =
             program.ok_or_else(|| Error::new(&code::TEST_PROGRAM, "postgres: not found"))?;
         program.arg("-D").arg(&self.settings);
-        // What a terminal sends is for us.
+        // Signals of a terminal are meant for this process only.
         program.process_group(0);
         program.stdout(duplicate(&self.log)?);
         program.stderr(duplicate(&self.log)?);
@@ -238,22 +248,24 @@ impl Server {
         }
     }
 
-    /// What changes while a recovery goes on: the length of the log, and how many files it got.
+    /// Two numbers that grow while a recovery goes on: the length of the server's log, and how many
+    /// requests were answered.
     fn signs_of_life(&self) -> (u64, u64) {
         let log = self.log.metadata().map_or(0, |about| about.len());
         (log, self.requests.as_ref().map_or(0, Requests::answered))
     }
 
+    /// SR-7163 for a server that has given no sign of life, with the end of its log.
     fn stall_error(&self) -> Error {
         let said = last_words(&read_all(&self.log).unwrap_or_default());
         let minutes = SILENCE_MAX.as_secs() / 60;
         let detail = format!(
-            "the server neither ends its recovery, nor says anything, nor asks for a file since {minutes} minutes: {said}"
+            "for {minutes} minutes the server has neither ended its recovery, nor logged anything, nor asked for a file: {said}"
         );
         Error::new(&code::RESTORE_TEST, detail)
     }
 
-    /// Whether the server runs no more.
+    /// Whether the server is no longer running.
     fn has_ended(&mut self) -> std::io::Result<bool> {
         let ended = match &mut self.child {
             Some(child) => child.try_wait()?.is_some(),
@@ -265,11 +277,13 @@ impl Server {
         Ok(ended)
     }
 
-    /// What the server has said so far.
+    /// The server's log so far.
     pub(super) fn log_text(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&read_all(&self.log)?).into_owned())
     }
 
+    /// Shuts the server down (SIGINT), and waits for its end. SR-7163 when it does not end with 0;
+    /// SR-5001 when the test is to stop.
     pub(super) fn stop(&mut self) -> Result<()> {
         self.signal(Signal::INT);
         let lost =
@@ -285,6 +299,7 @@ impl Server {
         Ok(())
     }
 
+    /// Sends a signal to the server, if it runs.
     fn signal(&self, signal: Signal) {
         let pid = self.child.as_ref().map(|child| child.id().cast_signed());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
@@ -294,7 +309,7 @@ impl Server {
     }
 }
 
-/// Since when a server that recovers has given no sign of life.
+/// How long a recovering server has given no sign of life.
 struct Silence {
     since: Instant,
     signs: (u64, u64),
@@ -308,7 +323,7 @@ impl Silence {
         }
     }
 
-    /// How long the signs have been the same.
+    /// How long `signs` have been the same at `now`. Called at each poll.
     fn lasts(&mut self, signs: (u64, u64), now: Instant) -> Duration {
         if signs != self.signs {
             *self = Self { since: now, signs };
@@ -317,8 +332,9 @@ impl Silence {
     }
 }
 
-/// Settings by which a server recovers to the end of an archive. What it says of that is read, so
-/// it is in English; and it needs no sizes of the former server's while it accepts no connections.
+/// The settings with which a server recovers to the end of an archive. Its messages are in English,
+/// because they are parsed. Without hot standby it does not need limits as high as the original
+/// server's.
 fn recovery_settings(archive: &ArchivedLog<'_>) -> String {
     format!(
         "restore_command = {}\nrecovery_target_timeline = '{}'\nrecovery_target_action = 'promote'\n\
@@ -333,10 +349,9 @@ fn create_private(path: &Path) -> Result<()> {
     made.map_err(|error| io_error(path, error))
 }
 
-/// Whether the server has written that it takes connections (PostgreSQL:
-/// `LOCK_FILE_LINE_PM_STATUS`,
-/// `src/include/utils/pidfile.h`). The directory is another user's: neither a link nor a pipe is
-/// opened for him.
+/// Whether `postmaster.pid` says that this process, the server, accepts connections
+/// (`LOCK_FILE_LINE_PM_STATUS`, `src/include/utils/pidfile.h`). The directory belongs to another
+/// user, so that neither a link nor a pipe is opened.
 fn is_ready(data: &Path, pid: u32) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(opened) = rustix::fs::open(data.join("postmaster.pid"), flags, Mode::empty()) else {

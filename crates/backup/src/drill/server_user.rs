@@ -12,7 +12,7 @@ use std::process::Command;
 use crate::Result;
 use crate::io_error::io_error;
 
-/// The user and the group of the server, where they are not those of this process.
+/// The user and the group of the server, if they differ from those of this process.
 #[derive(Clone, Copy)]
 pub(super) struct ServerUser(Option<(u32, u32)>);
 
@@ -44,6 +44,8 @@ impl ServerUser {
         self.change_owner(path, None)
     }
 
+    /// Changes the owner, unless `user` is `None`, and the group. Nothing when the server runs as
+    /// this process's user; a link itself is changed, not its target.
     fn change_owner(self, path: &Path, user: Option<u32>) -> Result<()> {
         let Some((_, group)) = self.0 else {
             return Ok(());

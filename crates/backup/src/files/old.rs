@@ -1,9 +1,9 @@
-//! Files of the directory that a restore takes the place of: one that is what the set says gets a
-//! second name in the new directory and is not written again.
+//! Files of the old directory that a restore replaces: a file that equals the set's gets a second
+//! name in the new directory, and is not written again.
 //!
 //! Invariants: nothing is written into a file of the old directory. A file is taken over only if
 //! its owner and mode are those that it would get, it has no other name, each of its bytes was
-//! compared, and nobody has changed it since.
+//! compared, and it has not changed since.
 //!
 //! Must not: follow a link, neither of a file nor on the way to it.
 
@@ -22,24 +22,24 @@ use super::place::{EntryPath, create_error};
 use super::{Files, set_times};
 use crate::{Error, Result};
 
-/// Bytes that are compared or copied together.
+/// Bytes that are compared or copied at a time.
 const PIECE: usize = 256 * 1024;
 
 /// The old directory, and what was taken over from it.
 pub(super) struct Old {
     held: File,
-    /// Files that have a name in both directories; they get their times at the end.
+    /// Files that have a name in both directories. They get their times at the end.
     pub(super) kept: Vec<LinkedFile>,
 }
 
-/// A file that has a name in both directories, as it was when it was looked at last.
+/// A file that has a name in both directories, with its state when it was examined last.
 pub(super) struct LinkedFile {
     member: Member,
     state: State,
 }
 
-/// What changes with a file's content. A file has its state from before the first byte is compared
-/// until the exchange, but for what the restore itself does to it.
+/// What changes when a file's content does. From the first comparison until the exchange, only the
+/// restore itself may change a file's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
     device: u64,
@@ -47,7 +47,7 @@ struct State {
     size: u64,
     /// Seconds and nanoseconds.
     modified: (i64, i64),
-    /// As `modified`; changes with names, mode and times, too.
+    /// As `modified`; a new name, mode or time changes it too.
     changed: (i64, i64),
 }
 
@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// Of a file by its name in the new directory; never through a link.
+    /// The state of a file, by its name in the new directory; a link is not followed.
     fn at(spot: &EntryPath<'_>) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(spot.held, spot.below, flags, Mode::empty());
@@ -73,6 +73,7 @@ impl State {
     }
 }
 
+/// SR-7176 for a file that has changed during the restore.
 fn changed_error(path: &[u8]) -> Error {
     let path = String::from_utf8_lossy(path);
     let why = format!(
@@ -81,10 +82,11 @@ fn changed_error(path: &[u8]) -> Error {
     Error::new(&code::DELTA_REFUSED, why)
 }
 
-/// A file of the old directory that is like the set's as far as that has come.
+/// A file of the old directory that equals the set's in all bytes that the stream has delivered so
+/// far.
 pub(super) struct Candidate {
     file: File,
-    /// Before the first byte was compared.
+    /// Its state before the first byte was compared.
     state: State,
     pub(super) member: Member,
     compared: u64,
@@ -99,8 +101,9 @@ impl Old {
         }
     }
 
-    /// The file with the member's path, if it could be taken over: `owner` and `group` are what it
-    /// has to have, where that matters, and `mode`.
+    /// The old directory's file with the member's path, if it can be taken over: a regular file
+    /// with one name, with this mode and, unless they are `None`, this owner and group. `None` too
+    /// when it cannot be opened.
     pub(super) fn candidate(
         &self,
         member: &Member,
@@ -111,7 +114,7 @@ impl Old {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         let path = std::ffi::OsStr::from_bytes(&member.path);
-        // Where the kernel does not know the call every file is written anew.
+        // Where the kernel does not have this call, every file is written anew.
         let opened = openat2(&self.held, path, flags, Mode::empty(), resolve).ok()?;
         let file = File::from(opened);
         let about = file.metadata().ok()?;
@@ -131,7 +134,7 @@ impl Old {
 }
 
 impl Files {
-    /// Files of the directory `old` that are what the set says are taken over.
+    /// Takes over the files of the open directory `old` that equal the set's.
     pub(crate) fn replace(&mut self, old: File) {
         self.old = Some(Old::new(old));
     }
@@ -141,16 +144,17 @@ impl Files {
         self.old.as_ref().map_or(0, |old| old.kept.len() as u64)
     }
 
-    /// Locks the root against being taken for what a killed restore has left.
+    /// Locks the root, so that another restore does not take it for the remains of a killed one.
     pub(crate) fn lock(&self) {
-        // Nobody else knows the name.
+        // Nobody else knows the name, so that nobody else has the lock.
         let _free = crate::directory_lock::lock_directory(&self.root.held);
     }
 
-    /// The file of the old directory that the stream's may be.
+    /// The file of the old directory that the stream's file is compared with, if there is one.
     pub(super) fn candidate(&self, member: &Member) -> Option<Candidate> {
         let old = self.old.as_ref()?;
-        // What a recovery is told is added to these, which would change the old directory's.
+        // A recovery's settings are appended to these files, which would change the old directory's
+        // too.
         let added_to = [&b"postgresql.auto.conf"[..], b"recovery.signal"];
         if self.keep_back && added_to.contains(&member.path.as_slice()) {
             return None;
@@ -163,8 +167,8 @@ impl Files {
         old.candidate(member, owner, group, self.kept_mode(member.mode))
     }
 
-    /// The file of the old directory is another one: what was compared so far is written, and the
-    /// rest will be.
+    /// The compared file differs from the stream's: writes a new file with what was compared so
+    /// far, to which the rest is appended.
     pub(super) fn write_anew(&mut self) -> Result<()> {
         if let Some(compared) = self.compared.take() {
             let file = self.entry_path(&compared.member.path).create()?;
@@ -174,8 +178,8 @@ impl Files {
         Ok(())
     }
 
-    /// Ends a file that was compared to its end. Whether it was taken over: else what is left of it
-    /// is to be written.
+    /// Ends a file whose bytes were all compared. True when it was taken over; otherwise a new file
+    /// has its bytes, and the caller ends that.
     pub(super) fn is_taken_over(&mut self) -> Result<bool> {
         let Some(compared) = &self.compared else {
             return Ok(false);
@@ -193,7 +197,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Files that were taken over get the times of the set.
+    /// Gives the files that were taken over the times of the set.
     ///
     /// # Errors
     /// SR-7176 when one of them has changed.
@@ -204,7 +208,7 @@ impl Files {
         let set = old.kept.iter_mut().try_for_each(|taken| {
             let spot = self.entry_path(&taken.member.path);
             let wanted = (taken.member.seconds, i64::from(taken.member.nanoseconds));
-            // The time of the last change is left alone where it can be: a change shows in it.
+            // The time is left alone where it is right: a later change shows in it.
             if taken.state.modified == wanted {
                 return Ok(());
             }
@@ -227,7 +231,7 @@ impl Files {
         set
     }
 
-    /// Files that were taken over are as they were when they were compared.
+    /// Checks that the files that were taken over have not changed since they were compared.
     ///
     /// # Errors
     /// SR-7176 when one of them has changed.
@@ -238,6 +242,7 @@ impl Files {
 }
 
 impl LinkedFile {
+    /// SR-7176 when the file has changed.
     fn check(&self, spot: &EntryPath<'_>) -> Result<()> {
         if State::at(spot)? == self.state {
             return Ok(());
@@ -247,7 +252,8 @@ impl LinkedFile {
 }
 
 impl Candidate {
-    /// Whether the file goes on with these bytes.
+    /// Whether the file goes on with these bytes. False too when it cannot be read: it is then
+    /// written anew.
     pub(super) fn matches_next(&mut self, bytes: &[u8]) -> bool {
         let mut at = self.compared;
         for piece in bytes.chunks(PIECE) {
@@ -270,11 +276,12 @@ impl Candidate {
         Ok(State::of(&self.file.metadata().map_err(failed)?))
     }
 
-    /// Gives the file a name in the new directory. Its state with that name; `None` when it has to
-    /// be written anew: it is longer than the set's, or cannot have another name.
+    /// Gives the file a name in the new directory, and returns its state with that name. `None`
+    /// when it has to be written anew: it is longer than the set's, or cannot get another name.
     ///
     /// # Errors
-    /// SR-7176 when it has changed since its first byte was compared.
+    /// SR-7176 when it has changed since its first byte was compared; SR-7111 when the new
+    /// directory has the name already.
     fn link(&self, spot: &EntryPath<'_>) -> Result<Option<State>> {
         let about = self.file.metadata();
         let about = about.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
@@ -284,7 +291,7 @@ impl Candidate {
         if about.len() != self.compared || about.nlink() != 1 {
             return Ok(None);
         }
-        // By the descriptor: the name may lead to another file by now.
+        // By the descriptor, because the name may lead to another file by now.
         let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         match linkat(CWD, source, spot.held, spot.below, AtFlags::SYMLINK_FOLLOW) {
             Ok(()) => {}
@@ -303,10 +310,10 @@ impl Candidate {
         Ok(Some(now))
     }
 
-    /// Writes what was compared into a new file.
+    /// Writes the bytes that were compared into a new file.
     ///
     /// # Errors
-    /// SR-7176 when it has changed since: what is written is not what was compared.
+    /// SR-7176 when the file has changed since, so that it no longer holds what was compared.
     pub(super) fn copy_compared(mut self, mut into: Open) -> Result<Open> {
         let mut at = 0_u64;
         while at < self.compared {

@@ -13,19 +13,21 @@ use crate::sealing::SealedFile;
 use crate::writeback::Writeback;
 use crate::{Error, Result};
 
-/// Bytes that are sealed together.
+/// Bytes that are sealed at a time.
 const PIECE: usize = 256 * 1024;
-/// PostgreSQL's block, in bytes, and the blocks of a segment. Clusters with others are not sealed.
+/// PostgreSQL's block, in bytes, and the blocks of a segment. Clusters with other sizes are not
+/// sealed.
 const BLOCK: usize = 8192;
 const SEGMENT_BLOCKS: u32 = 131_072;
 /// `INCREMENTAL_MAGIC` in PostgreSQL's `backup/basebackup_incremental.h`.
 const MAGIC: u32 = 0xd3ae_1f0d;
-/// The head of an incremental file before the numbers of its blocks: magic, how many, and the
-/// length below which a block that is not in it is as it was.
+/// The head of an incremental file before the numbers of its blocks: magic, their count, and the
+/// length in blocks below which a block that is not in the file is unchanged.
 const HEAD: usize = 12;
 /// Longest label that is kept in memory. PostgreSQL writes less than one KiB.
 const LABEL_MAX: usize = 64 * 1024;
-/// Lines of a label by which a server refuses an incremental backup that was not put together.
+/// The beginning of lines in a label because of which a server refuses an incremental backup that
+/// was not combined.
 const INCREMENTAL_LINES: &str = "INCREMENTAL FROM ";
 
 /// An open file and how it is written.
@@ -42,11 +44,11 @@ struct Target {
     writeback: Writeback,
 }
 
-/// What the bytes of the stream are.
+/// What the bytes of the stream mean.
 enum Content {
-    /// The file's, from the first on.
+    /// The bytes of the file, from its beginning.
     Whole { written: u64, waiting: Vec<u8> },
-    /// Blocks of a file that is there.
+    /// Blocks of an existing file.
     Changes(Changes),
     /// A label, which is changed before it is written.
     Label(Vec<u8>),
@@ -67,12 +69,12 @@ impl Open {
         )
     }
 
-    /// A file that is there, and of which the stream has what changed.
+    /// An existing file, of which the stream has the changed blocks.
     pub(super) fn changes(file: File, member: Member, sealed: Option<Box<dyn SealedFile>>) -> Self {
         Self::new(file, member, sealed, Content::Changes(Changes::default()))
     }
 
-    /// The label of an incremental backup.
+    /// The label of an incremental backup, which is written without the lines that mark it as one.
     pub(super) fn label(file: File, member: Member) -> Self {
         Self::new(file, member, None, Content::Label(Vec::new()))
     }
@@ -110,12 +112,12 @@ impl Open {
                 if let Err(error) = target.write(waiting, *written) {
                     break Err(error);
                 }
-                *written = further(*written, waiting.len());
+                *written = advanced(*written, waiting.len());
                 waiting.clear();
             },
             Content::Whole { written, .. } => {
                 let done = target.write(bytes, *written);
-                *written = further(*written, bytes.len());
+                *written = advanced(*written, bytes.len());
                 done
             }
             Content::Changes(changes) => return changes.data(bytes, target, &self.member),
@@ -130,13 +132,14 @@ impl Open {
         done.map_err(|error| failed(&self.member, error))
     }
 
-    /// Writes what is left and gives the file back.
+    /// Writes what is left, and gives the file back. SR-7002 when a file of this length cannot be
+    /// sealed; SR-7111 when the changed blocks are not complete.
     pub(super) fn end(mut self) -> Result<(File, Member)> {
         let target = &mut self.target;
         let written = match self.content {
             Content::Whole { written, waiting } => {
                 let done = target.write(&waiting, written);
-                done.map(|()| further(written, waiting.len()))
+                done.map(|()| advanced(written, waiting.len()))
             }
             Content::Changes(changes) => Ok(changes.end()?),
             Content::Label(text) => {
@@ -160,6 +163,8 @@ impl Open {
 }
 
 impl Target {
+    /// Writes bytes at an offset of the logical file, and lets the kernel begin to write them to
+    /// disk.
     fn write(&mut self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         match &self.sealed {
             None => self.file.write_all_at(bytes, offset)?,
@@ -169,6 +174,7 @@ impl Target {
         Ok(())
     }
 
+    /// Sets the length of the logical file.
     fn set_length(&self, length: u64) -> std::io::Result<()> {
         match &self.sealed {
             None => self.file.set_len(length),
@@ -182,12 +188,12 @@ impl Target {
 #[derive(Default)]
 struct Changes {
     head: Vec<u8>,
-    /// The numbers, once the head is whole.
+    /// The numbers of the blocks, once the head is complete.
     numbers: Option<Vec<u32>>,
     /// How many of the blocks were written.
     written: usize,
     block: Vec<u8>,
-    /// Blocks of the file as far as it has come.
+    /// Blocks of the file so far.
     blocks: u32,
 }
 
@@ -222,9 +228,10 @@ impl Changes {
         Ok(())
     }
 
-    /// How long the head is, as far as that is known by now.
+    /// The length of the head, as far as it is known by now: at first that of its fixed part.
+    /// SR-7111 when it names too many blocks.
     fn head_length(&self) -> Result<usize> {
-        let Some(count) = self.word(1).filter(|_| self.head.len() >= HEAD) else {
+        let Some(count) = self.head_word(1).filter(|_| self.head.len() >= HEAD) else {
             return Ok(HEAD);
         };
         match usize::try_from(count) {
@@ -237,22 +244,22 @@ impl Changes {
         }
     }
 
-    /// The head is whole: the file gets the length from which its blocks are written.
+    /// Parses the complete head, and gives the file the length that unchanged blocks have.
     fn begin(&mut self, target: &Target, member: &Member) -> Result<()> {
-        let (magic, count, kept) = (self.word(0), self.word(1), self.word(2));
+        let (magic, count, kept) = (self.head_word(0), self.head_word(1), self.head_word(2));
         let (Some(MAGIC), Some(count), Some(kept)) = (magic, count, kept) else {
             return Err(malformed_incremental());
         };
         let count = usize::try_from(count).map_err(|_| malformed_incremental())?;
         let numbers: Option<Vec<u32>> = (0..count)
-            .map(|at| self.word(at.saturating_add(3)))
+            .map(|at| self.head_word(at.saturating_add(3)))
             .map(|number| number.filter(|&number| number < SEGMENT_BLOCKS))
             .collect();
         let numbers = numbers.ok_or_else(malformed_incremental)?;
         if kept > SEGMENT_BLOCKS {
             return Err(malformed_incremental());
         }
-        // Blocks from there on are in this set or nowhere.
+        // Blocks from this length on can only come from this set.
         let set = target.set_length(offset(kept));
         set.map_err(|error| failed(member, error))?;
         self.blocks = kept;
@@ -260,12 +267,14 @@ impl Changes {
         Ok(())
     }
 
-    fn word(&self, at: usize) -> Option<u32> {
+    /// The 32-bit number at this index of the head, if the head has it by now.
+    fn head_word(&self, at: usize) -> Option<u32> {
         let bytes = self.head.get(at.saturating_mul(4)..)?.first_chunk()?;
         Some(u32::from_le_bytes(*bytes))
     }
 
-    /// The length of the file, in bytes.
+    /// The length of the file, in bytes. SR-7111 when the stream does not have all blocks that the
+    /// head names.
     fn end(&self) -> Result<u64> {
         let numbers = self.numbers.as_ref().ok_or_else(malformed_incremental)?;
         if numbers.len() != self.written || !self.block.is_empty() {
@@ -275,21 +284,24 @@ impl Changes {
     }
 }
 
-/// The label of the cluster that a chain becomes, as `pg_combinebackup` writes it.
+/// The label of the combined cluster, as `pg_combinebackup` writes it: without the lines that name
+/// an incremental backup's base.
 fn without_incremental(text: &[u8]) -> Vec<u8> {
     let lines = text.split_inclusive(|&byte| byte == b'\n');
     let kept = lines.filter(|line| !line.starts_with(INCREMENTAL_LINES.as_bytes()));
     kept.flatten().copied().collect()
 }
 
+/// The position of a block in its file, in bytes.
 fn offset(block: u32) -> u64 {
     u64::from(block).saturating_mul(BLOCK as u64)
 }
 
-fn further(offset: u64, by: usize) -> u64 {
+fn advanced(offset: u64, by: usize) -> u64 {
     offset.saturating_add(by as u64)
 }
 
+/// SR-7111 for an incremental file that PostgreSQL would not write.
 fn malformed_incremental() -> Error {
     Error::new(&code::STREAM, "an incremental file that is none")
 }

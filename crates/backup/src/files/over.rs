@@ -1,9 +1,8 @@
-//! Writes the sets of a chain over each other, the full one first: which files of the earlier sets
-//! stay.
+//! Writes the sets of a chain over each other, the full one first, and decides which files of the
+//! earlier sets stay.
 //!
-//! A set that follows names every file of the cluster: those that are wholly in it take the place
-//! of what is there, an incremental file changes the file whose name it has, and what it does not
-//! name is removed.
+//! Each later set names every file of the cluster: a file that it holds completely replaces the
+//! earlier one, an incremental file changes the earlier one, and what it does not name is removed.
 //!
 //! Must not: change a file that this restore did not make.
 
@@ -17,22 +16,22 @@ use crate::{Error, Result};
 
 /// How PostgreSQL names the file that has the changed blocks of another one.
 const INCREMENTAL: &[u8] = b"INCREMENTAL.";
-/// What a server reads when it starts on a backup.
+/// The file that a server reads when it starts on a backup.
 const LABEL: &[u8] = b"backup_label";
 
-/// Paths of the sets that were written.
+/// The paths in the sets that were written.
 #[derive(Default)]
 pub(super) struct Over {
-    /// Of the sets before this one, as far as they are there and not named again yet.
+    /// Paths that the earlier sets have left and that this set has not named yet.
     before: BTreeMap<Vec<u8>, MemberKind>,
-    /// Of this set.
+    /// Paths that this set has named.
     names: BTreeMap<Vec<u8>, MemberKind>,
     /// Whether there is a set before this one.
     follows: bool,
 }
 
 impl Over {
-    /// The file that a file of the stream has changes of, if it is such a file.
+    /// The path of the file that an incremental file has changes of; `None` for any other file.
     pub(super) fn changed_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         let start = path
             .iter()
@@ -40,18 +39,18 @@ impl Over {
             .map_or(0, |slash| slash.saturating_add(1));
         let (above, name) = path.split_at_checked(start)?;
         let name = name.strip_prefix(INCREMENTAL)?;
-        // In the first set it is a file like any other.
+        // In the first set such a name has no meaning.
         self.follows.then(|| [above, name].concat())
     }
 }
 
 impl Files {
-    /// Sets of a chain will be written over each other.
+    /// Prepares for the sets of a chain, which are written over each other.
     pub(crate) fn expect_chain(&mut self) {
         self.over = Some(Over::default());
     }
 
-    /// The next set of a chain is written over what is there.
+    /// Ends the set that was written, and begins the next one.
     pub(crate) fn next_set(&mut self) -> Result<()> {
         self.end_set()?;
         if let Some(over) = &mut self.over {
@@ -62,21 +61,26 @@ impl Files {
         Ok(())
     }
 
-    /// Removes what the set that was written does not name.
+    /// Removes what the written set does not name.
     pub(crate) fn end_set(&mut self) -> Result<()> {
         let left = self
             .over
             .as_mut()
             .map(|over| std::mem::take(&mut over.before));
-        // What is in a directory comes behind it.
+        // In reverse order: what is in a directory comes after it.
         for (path, kind) in left.into_iter().flatten().rev() {
             self.remove_before(&path, kind)?;
         }
         Ok(())
     }
 
-    /// Notes a member and makes way for it. Whether it is still to be made: a directory or a
-    /// tablespace may be there.
+    /// Notes the path of a member, and removes what an earlier set left there if it is of another
+    /// kind or is replaced. False when nothing is to be made, because the directory or tablespace
+    /// exists.
+    ///
+    /// # Errors
+    /// SR-7111 for a path that is named twice; SR-7161 for changes of a file that the earlier sets
+    /// do not have.
     pub(super) fn make_way(&mut self, member: &Member) -> Result<bool> {
         let Some(over) = &mut self.over else {
             return Ok(true);
@@ -93,7 +97,7 @@ impl Files {
             (Some(MemberKind::File), MemberKind::File) if changes => Ok(true),
             (_, _) if changes => {
                 let path = String::from_utf8_lossy(&member.path);
-                let detail = format!("{path}: the sets before have no file that it changes");
+                let detail = format!("{path}: it changes a file that the earlier sets do not have");
                 Err(Error::new(&code::CHAIN, detail))
             }
             (None, _) => Ok(true),
@@ -128,15 +132,15 @@ impl Files {
         }
     }
 
-    /// Whether this is the label of an incremental backup.
+    /// Whether this is the label of an incremental backup, which is changed when it is written.
     pub(super) fn is_label_of_chain(&self, member: &Member) -> bool {
         self.over.as_ref().is_some_and(|over| over.follows) && member.path == LABEL
     }
 
-    /// Removes what an earlier set of the chain has left.
+    /// Removes an entry that an earlier set of the chain left.
     fn remove_before(&mut self, path: &[u8], kind: MemberKind) -> Result<()> {
         match kind {
-            // It is not written before the end.
+            // The control file is not written before the end.
             MemberKind::File if path == CONTROL => Ok(()),
             MemberKind::File if self.is_left_out(path)? => Ok(()),
             MemberKind::File | MemberKind::Link => self.entry_path(path).remove(false),
@@ -152,7 +156,7 @@ impl Files {
                 let space = self.made_spaces.remove(found);
                 self.root.below(path).remove(false)?;
                 let name = space.base.path.file_name().unwrap_or_default().to_owned();
-                let place = self.open_place()?;
+                let place = self.open_tablespace_directory()?;
                 let removed = rustix::fs::unlinkat(place, &name, rustix::fs::AtFlags::REMOVEDIR);
                 let shown = || space.base.path.display().to_string();
                 removed.map_err(|error| Error::io(shown(), error.into()))

@@ -23,14 +23,15 @@ pub(super) struct HeldDirectory {
     pub(super) held: File,
 }
 
-/// A tablespace: its path in the stream, where it is, and what its directory becomes.
+/// A tablespace: its path in the stream, its directory, and the owner, mode and times that the
+/// directory gets at the end.
 pub(super) struct Tablespace {
     pub(super) stored: Vec<u8>,
     pub(super) base: HeldDirectory,
     pub(super) member: Member,
 }
 
-/// Where a member goes: below a directory that is held, and as messages name it.
+/// The place of a member: a path below a directory that is held open, and the path for messages.
 pub(super) struct EntryPath<'a> {
     pub(super) held: &'a File,
     pub(super) below: &'a OsStr,
@@ -38,7 +39,8 @@ pub(super) struct EntryPath<'a> {
 }
 
 impl HeldDirectory {
-    /// The directory that has just been made as `path`; never through a link.
+    /// Opens a directory that was just made at `path`, not through a link. SR-7150 when it belongs
+    /// to another user.
     pub(super) fn open(
         within: impl std::os::fd::AsFd,
         name: &OsStr,
@@ -51,8 +53,8 @@ impl HeldDirectory {
         let about = held
             .metadata()
             .map_err(|error| Error::io(path.display().to_string(), error))?;
-        // Whoever owns the directory above may have put one of theirs in its place, to exchange
-        // what is made in it.
+        // The owner of the parent directory may have replaced it by one of theirs, in order to
+        // exchange its contents later.
         if about.uid() != rustix::process::geteuid().as_raw() {
             return Err(directory_exchanged_error(&path));
         }
@@ -69,6 +71,7 @@ impl HeldDirectory {
         }
     }
 
+    /// The directory itself.
     pub(super) fn entry_path(&self) -> EntryPath<'_> {
         EntryPath {
             held: &self.held,
@@ -77,6 +80,7 @@ impl HeldDirectory {
         }
     }
 
+    /// An entry below the directory.
     pub(super) fn below<'a>(&'a self, path: &'a [u8]) -> EntryPath<'a> {
         let below = OsStr::from_bytes(path);
         EntryPath {
@@ -88,17 +92,20 @@ impl HeldDirectory {
 }
 
 impl Tablespace {
+    /// Whether the directory is still at its path.
     pub(super) fn is_in_place(&self) -> bool {
         self.base.is_at(&self.base.path)
     }
 }
 
 impl EntryPath<'_> {
+    /// SR-5001 for this entry.
     pub(super) fn failed(&self, error: Errno) -> Error {
         Error::io(self.shown.display().to_string(), error.into())
     }
 
-    /// Makes the file, which must not be there. It can be read too: a file that is sealed is.
+    /// Makes a new file, open for writing, and for reading, which sealing needs. SR-7111 when the
+    /// stream has named it before.
     pub(super) fn create(&self) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let made = openat(self.held, self.below, flags, Mode::from_raw_mode(0o600));
@@ -124,7 +131,8 @@ impl EntryPath<'_> {
     }
 }
 
-/// What is there already was named by the stream before: the directory was empty.
+/// The error when an entry cannot be made. If it exists, the stream has named it before, because
+/// the directory was empty: SR-7111.
 pub(super) fn create_error(spot: &EntryPath<'_>, error: Errno) -> Error {
     match error {
         Errno::EXIST => named_twice_error(),
@@ -132,10 +140,12 @@ pub(super) fn create_error(spot: &EntryPath<'_>, error: Errno) -> Error {
     }
 }
 
+/// SR-7111 for a path that the stream names twice.
 pub(super) fn named_twice_error() -> Error {
     Error::new(&code::STREAM, "a path that is named twice")
 }
 
+/// SR-7150 for this directory.
 pub(super) fn directory_exchanged_error(path: &Path) -> Error {
     Error::new(&code::RESTORE_EXCHANGED, path.display().to_string())
 }

@@ -23,9 +23,9 @@ use super::run_record::{RunRecord, SetFacts};
 use crate::io_error::io_error;
 use crate::{Error, Result, Store, list};
 
-/// Kept as `user_version`.
+/// Stored as `user_version`.
 const VERSION: i64 = 1;
-/// Another run may be writing.
+/// How long a run waits while another one writes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const SCHEMA: &str = "
@@ -73,8 +73,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Makes one for the key `id` of the keyring. It is no error when another run has made it
-    /// meanwhile.
+    /// Makes a catalogue that is sealed for the key `id` of the keyring. When another run has made
+    /// one at `path` meanwhile, that one stays.
     ///
     /// # Errors
     /// What the keyring reports; SR-5001; errors of SQLite.
@@ -91,10 +91,11 @@ impl Catalogue {
         }
     }
 
-    /// Opens the one at `path` with the key that its header names.
+    /// Opens the catalogue at `path` with the key that its header names.
     ///
     /// # Errors
-    /// SR-7152 for another kind of file; what the keyring reports; SR-5001; errors of SQLite.
+    /// SR-1006 when there is no file; SR-7152 for another kind of database; SR-3001 to SR-3003 for
+    /// its header; what the keyring reports; SR-5001; errors of SQLite.
     pub fn open(path: &Path, keyring: &Path) -> Result<Self> {
         let id = key_of(path)?;
         let connection = open_database(path, keyring, &id, false)?;
@@ -162,12 +163,12 @@ impl Catalogue {
             .map_err(sql)
     }
 
-    /// Adds the sets of a medium that the catalogue does not have, from their heads; returns how
-    /// many there were. Nothing of the heads is authenticated.
+    /// Adds the sets of a medium that the catalogue does not have, from their heads, which are not
+    /// authenticated. Returns how many were added.
     ///
     /// # Errors
-    /// What the medium reports. Of a head that cannot be read the error comes after the
-    /// sets whose heads can were added.
+    /// What the medium reports. When a head cannot be read, the other sets are added first, and its
+    /// error is returned then.
     pub fn scan(&mut self, store: &dyn Store) -> Result<u64> {
         let listing = list(store)?;
         let records: Vec<RunRecord> = listing
@@ -182,7 +183,8 @@ impl Catalogue {
         }
     }
 
-    /// Adds the sets that the catalogue does not have yet; returns how many those were.
+    /// Adds the records whose sets the catalogue does not have yet, in one transaction; returns how
+    /// many those were.
     fn add_new(&mut self, records: &[RunRecord]) -> Result<u64> {
         self.connection
             .execute_batch("BEGIN IMMEDIATE")
@@ -208,8 +210,7 @@ impl Catalogue {
         Ok(added)
     }
 
-    /// The newest `last` runs, oldest first; without a number all. `medium`: only those on this
-    /// medium.
+    /// The newest `last` runs, or all, the oldest first. `medium`: only those on this medium.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -226,6 +227,7 @@ impl Catalogue {
     }
 }
 
+/// A row as a record.
 fn record_of(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
     let number = |at: usize| row.get::<_, i64>(at).map(natural);
     let mut record = RunRecord {
@@ -266,6 +268,7 @@ fn record_of(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
     Ok(record)
 }
 
+/// Opens or makes the database; it waits for other writers.
 fn open_database(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<Connection> {
     let options = OpenOptions {
         key: Some(KeySource::KeyId { id: id.to_owned() }),
@@ -278,7 +281,8 @@ fn open_database(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<
     Ok(connection)
 }
 
-/// The key of the keyring that a catalogue is sealed for.
+/// The name of the key that a catalogue is sealed for, from its header, which is not authenticated.
+/// SR-7152 when no key of a keyring opens it.
 fn key_of(path: &Path) -> Result<String> {
     let shown = || path.display().to_string();
     let file = FileOptions::new().read(true).open(path);
@@ -308,6 +312,7 @@ fn key_of(path: &Path) -> Result<String> {
 struct NewFile(PathBuf);
 
 impl NewFile {
+    /// Makes an empty file with a random name beside `path`.
     fn beside(path: &Path) -> Result<Self> {
         let random = strongroom_crypto::random16();
         let random = random.map_err(|error| Error::new(&code::IO, error.to_string()))?;
@@ -333,30 +338,34 @@ impl Drop for NewFile {
         for suffix in ["", "-journal", "-strongroom"] {
             let mut path = self.0.clone().into_os_string();
             path.push(suffix);
-            // It is absent when the catalogue got its name.
+            // The file is absent if the catalogue got its name.
             drop(std::fs::remove_file(path));
         }
     }
 }
 
+/// `?1, ?2, ...`
 fn placeholders(count: usize) -> String {
     let marks: Vec<String> = (1..=count).map(|at| format!("?{at}")).collect();
     marks.join(", ")
 }
 
+/// A number as SQLite stores it; one that is too large becomes the largest.
 fn integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
+/// The reverse of [`integer`]; a negative number becomes 0.
 fn natural(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
+/// An error of SQLite with a stable code.
 fn sql(error: rusqlite::Error) -> Error {
     explain(error)
 }
 
-/// SR-1006 for a file that is not there; SR-5001.
+/// SR-1006 for a missing file, SR-5001 otherwise.
 fn open_error(path: &Path, error: std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, path.display().to_string()),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use strongroom_keyring::Keyring;
 
-/// The catalogue that was named, else the one beside the keyring.
+/// The catalogue that was named, else KEYRING`.history` beside the keyring.
 #[must_use]
 pub fn catalogue_path(named: Option<&Path>, keyring: &Path) -> PathBuf {
     if let Some(named) = named {
@@ -18,7 +18,7 @@ pub fn catalogue_path(named: Option<&Path>, keyring: &Path) -> PathBuf {
     beside.into()
 }
 
-/// Whether there is a keyring whose root key nobody has to type.
+/// Whether there is a keyring whose root key does not have to be typed.
 pub(super) fn can_be_opened_unasked(keyring: &Path) -> bool {
     let status = Keyring::status(keyring);
     status.is_ok_and(|status| status.provider != "passphrase")

@@ -1,8 +1,8 @@
 //! The history of backups: a catalogue beside the keyring that notes which sets were made, verified
 //! and restored, when, and how each run ended.
 //!
-//! Invariant: what becomes of the catalogue changes no run's outcome: callers make an error of
-//! [`note_run`] a warning.
+//! Invariant: an error of the catalogue does not change a run's outcome; callers turn an error of
+//! [`note_run`] into a warning.
 //!
 //! Must not: ask for a passphrase, unless the catalogue was named.
 
@@ -23,12 +23,14 @@ pub use self::run_record::{RunRecord, SetFacts, absolute_name};
 use self::catalogue_path::can_be_opened_unasked;
 use crate::{Error, Result};
 
-/// Adds a run to the catalogue that was named, or to the one beside the keyring. Where there is
-/// none, a run that made a set with the key `key_id` of the keyring makes it, and other runs are
-/// not noted.
+/// Adds a run to the catalogue that was named, or to the one beside the keyring. If there is none,
+/// a run that made a set with the key `key_id` of the keyring makes it, and other runs are not
+/// noted. Nothing is noted either when no catalogue was named and the keyring would ask for its
+/// root key.
 ///
 /// # Errors
-/// SR-7152 when the catalogue that was named is absent; those of the catalogue.
+/// SR-7152 when the named catalogue does not exist and this run does not make it; those of the
+/// catalogue.
 pub fn note_run(
     named: Option<&Path>,
     keyring: &Path,

@@ -16,11 +16,11 @@ pub struct PastRuns {
     runs: Vec<RunRecord>,
 }
 
-/// Reads the catalogue. `None` where there is none, or where the keyring would ask for its root
-/// key.
+/// Reads the successful runs. `None` when no catalogue was named and there is none, or the keyring
+/// would ask for its root key.
 ///
 /// # Errors
-/// What opening it reports.
+/// Those of opening the catalogue.
 pub fn past_runs(named: Option<&Path>, keyring: &Path) -> Result<Option<PastRuns>> {
     let path = catalogue_path(named, keyring);
     if named.is_none() && (!path.exists() || !can_be_opened_unasked(keyring)) {
@@ -32,14 +32,15 @@ pub fn past_runs(named: Option<&Path>, keyring: &Path) -> Result<Option<PastRuns
 }
 
 impl PastRuns {
-    /// When the newest backup of a file or directory ended that has one of these names.
+    /// When the newest successful backup of a file or directory with one of these names ended.
     #[must_use]
     pub fn backed_up(&self, names: &[String]) -> Option<u64> {
         self.newest(|run| run.operation == "create" && names.contains(&run.source))
     }
 
-    /// When the newest backup of a PostgreSQL server ended, if the catalogue has backups of one
-    /// server only: without a key, a data directory does not say which server it is.
+    /// When the newest backup of a PostgreSQL server ended. `None` unless the catalogue has backups
+    /// of exactly one server: without a key, a data directory does not say which server it belongs
+    /// to.
     #[must_use]
     pub fn server_backed_up(&self) -> Option<u64> {
         let set = |run: &RunRecord| {
@@ -54,12 +55,13 @@ impl PastRuns {
         self.newest(|run| run.operation == "create" && set(run).is_some())
     }
 
-    /// When a medium that has one of these names was verified last.
+    /// When the last successful verification of a medium with one of these names ended.
     #[must_use]
     pub fn verified(&self, names: &[String]) -> Option<u64> {
         self.newest(|run| run.operation() == "verify" && names.contains(&run.medium))
     }
 
+    /// The latest end of the runs that `wanted` accepts.
     fn newest(&self, wanted: impl Fn(&RunRecord) -> bool) -> Option<u64> {
         let runs = self.runs.iter().filter(|run| wanted(run));
         runs.map(|run| run.ended_unix_s).max()

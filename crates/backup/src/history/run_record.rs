@@ -1,15 +1,14 @@
 //! One run of a verb of `strongroom backup`: a row of the catalogue.
 //!
-//! Must not: hold a text of the command line that may have a secret in it.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! Must not: hold a text of the command line that may contain a secret.
 
 use serde::Serialize;
 use strongroom_format::code::Code;
 
+use crate::clock::now_unix_s;
 use crate::{ListedSet, Store, listed, opener_names};
 
-/// The outcome of a run that did what it was to do.
+/// The outcome of a successful run.
 pub(super) const DONE: &str = "done";
 
 /// The operation of a `verify` that also restores the set and starts a server on it.
@@ -32,7 +31,7 @@ pub struct RunRecord {
     pub source: String,
     /// The target of a restore, what was removed, or the error's detail.
     pub detail: String,
-    /// The set that the run made or used; of a run that failed before, null.
+    /// The set that the run made or used; null if the run failed before.
     pub set: Option<SetFacts>,
     #[serde(skip)]
     pub(super) done: bool,
@@ -96,7 +95,7 @@ impl RunRecord {
     pub fn begin(operation: &str) -> Self {
         Self {
             operation: operation.to_owned(),
-            begun_unix_s: now(),
+            begun_unix_s: now_unix_s(),
             ..Self::default()
         }
     }
@@ -121,8 +120,8 @@ impl RunRecord {
         self.detail = detail;
     }
 
-    /// Notes the set that the run made or uses. A set that cannot be read is left out: the
-    /// catalogue is one of runs.
+    /// Notes the set that the run made or uses, and its source. If its head cannot be read, nothing
+    /// is noted and there is no error: the run itself still counts.
     pub fn set_backup_set(&mut self, store: &dyn Store, position: u32) {
         if let Ok(set) = listed(store, position) {
             self.source.clone_from(&set.description.source);
@@ -141,14 +140,15 @@ impl RunRecord {
         record
     }
 
-    /// Notes that the run has done its work: a failure to print the result changes nothing of that.
+    /// Notes that the run has done its work. A later failure, such as one to print the result, then
+    /// does not change the outcome.
     pub fn mark_done(&mut self) {
         self.done = true;
     }
 
-    /// The run is over; `failure` is the code and the detail of its error, if it failed.
+    /// Ends the run. `failure` is the code and the detail of its error, if it failed.
     pub fn end(&mut self, failure: Option<(&Code, &str)>) {
-        self.ended_unix_s = now();
+        self.ended_unix_s = now_unix_s();
         match failure {
             Some((code, detail)) if !self.done => {
                 self.outcome = format!("SR-{:04}", code.number);
@@ -165,7 +165,7 @@ impl RunRecord {
         self.outcome == DONE
     }
 
-    /// The verb that was run, for monitoring: a restore test is a `verify` too.
+    /// The verb for monitoring; a restore test counts as `verify`.
     #[must_use]
     pub fn operation(&self) -> &str {
         match self.operation.as_str() {
@@ -180,7 +180,7 @@ impl RunRecord {
         &self.medium
     }
 
-    /// The class of the error, 0 without one.
+    /// The exit code of the error's class; 0 without an error.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         self.exit_code
@@ -191,20 +191,20 @@ impl RunRecord {
         self.archived = Some(bytes);
     }
 
-    /// Bytes of the set's files or of what was archived.
+    /// Bytes of the set's files, or else the bytes that were archived.
     #[must_use]
     pub fn size_bytes(&self) -> Option<u64> {
         let of_set = self.set.as_ref().map(|set| set.backup_size_bytes);
         of_set.or(self.archived)
     }
 
-    /// Bytes of the set that the run made or used, compressed, on the medium; `None` without a set.
+    /// Bytes on the medium of the set that the run made or used; `None` without a set.
     #[must_use]
     pub fn stored_bytes(&self) -> Option<u64> {
         self.set.as_ref().map(|set| set.compressed_size_bytes)
     }
 
-    /// When the run ended, and how long it took; seconds.
+    /// When the run ended, in seconds since the Unix epoch, and how many seconds it took.
     #[must_use]
     pub fn times(&self) -> (u64, u64) {
         let took = self.ended_unix_s.saturating_sub(self.begun_unix_s);
@@ -213,6 +213,7 @@ impl RunRecord {
 }
 
 impl SetFacts {
+    /// The facts in a set's head, which is not authenticated.
     fn of(set: &ListedSet) -> Self {
         let d = &set.description;
         let postgres = d.postgres.as_ref();
@@ -247,7 +248,7 @@ impl SetFacts {
     }
 }
 
-/// A directory by its absolute path; a URL as it is.
+/// The absolute path of a directory; a URL is returned unchanged.
 #[must_use]
 pub fn absolute_name(shown: &str) -> String {
     if shown.contains("://") {
@@ -255,9 +256,4 @@ pub fn absolute_name(shown: &str) -> String {
     }
     let absolute = std::path::absolute(shown);
     absolute.map_or_else(|_| shown.to_owned(), |path| path.display().to_string())
-}
-
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

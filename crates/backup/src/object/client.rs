@@ -1,6 +1,6 @@
-//! The client of one object store: from URL and settings to requests that are waited for.
+//! The client of one object store: makes it from a URL and settings, and waits for its requests.
 //!
-//! Must not: repeat a URL in which someone has written a password.
+//! Must not: repeat a URL that may contain a password.
 
 use std::future::Future;
 use std::io;
@@ -20,36 +20,36 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use url::Url;
 
-use super::fault::{is_lost, lost, told};
+use super::fault::{is_lost, timeout_error, to_io_error};
 use super::upload::IN_FLIGHT_MIB;
 use crate::{Error, Result};
 
-/// For the first request: a wrong endpoint is told at once.
+/// Time limit of the first request, so that a wrong endpoint is reported soon.
 const FIRST: Duration = Duration::from_secs(15);
-/// For each request once the store was lost: what is left is to clear away.
+/// Time limit of each request after the store was lost: only clearing up is left then.
 const AFTER_LOSS: Duration = Duration::from_secs(5);
-/// For one request with its answer: 2 GiB at 7 MB/s.
+/// Time limit of one request with its response: 2 GiB at 7 MB/s.
 const REQUEST: Duration = Duration::from_secs(300);
 const RETRIES: usize = 30;
-/// Objects of one list. An archive of 16 MiB segments has so many after 64 TiB of log.
+/// The most objects of one list. An archive of 16 MiB segments has so many after 64 TiB of log.
 const NAMES_MAX: usize = 4 << 20;
 
 const UNKNOWN: u8 = 0;
 const REACHED: u8 = 1;
 const LOST: u8 = 2;
 
-/// One store, the prefix, and what all that is under way shares.
+/// One store and the prefix, with what all requests share.
 pub(super) struct Client {
     pub(super) runtime: Runtime,
     pub(super) store: Arc<dyn ObjectStore>,
     prefix: Path,
     /// The URL, for messages.
     pub(super) shown: String,
-    /// Whether the store was heard of.
+    /// Whether the store has answered: one of the three constants above.
     reach: AtomicU8,
-    /// MiB of parts under way.
+    /// Permits, in MiB, for parts that are being uploaded.
     pub(super) in_flight: Arc<Semaphore>,
-    /// One more for each family that is being read.
+    /// Cloned by each family that is being read, which counts the readers.
     pub(super) readers: Arc<()>,
 }
 
@@ -61,8 +61,8 @@ impl Client {
     ) -> Result<Self> {
         let place = parse_url(url)?;
         let prefix = prefix(&place)?;
-        // One supplier of primitives for TLS, the product's. Taken already: by an application that
-        // has chosen.
+        // The product's provider of TLS primitives. It fails when an application has chosen one
+        // already.
         drop(rustls::crypto::ring::default_provider().install_default());
         let built = build(&place, settings, patience);
         let runtime = Builder::new_multi_thread()
@@ -72,7 +72,7 @@ impl Client {
             .build();
         Ok(Self {
             runtime: runtime.map_err(|error| Error::io("threads", error))?,
-            // The crate's message may repeat a setting.
+            // The crate's message is not shown: it may repeat a setting.
             store: built
                 .map_err(|_| unusable("its settings in the environment are not complete"))?,
             prefix,
@@ -83,6 +83,7 @@ impl Client {
         })
     }
 
+    /// The path of an object, by its name on the medium.
     pub(super) fn path(&self, name: &str) -> io::Result<Path> {
         let mut path = self.prefix.clone();
         for part in name.split('/') {
@@ -91,7 +92,7 @@ impl Client {
         Ok(path)
     }
 
-    /// Waits for a request, no longer than it makes sense.
+    /// Waits for a request. The first one, and those after the store was lost, have a short limit.
     pub(super) fn send<T>(
         &self,
         work: impl Future<Output = object_store::Result<T>>,
@@ -105,7 +106,7 @@ impl Client {
             match limit {
                 Some(limit) => tokio::time::timeout(limit, work)
                     .await
-                    .unwrap_or_else(|_| Err(lost())),
+                    .unwrap_or_else(|_| Err(timeout_error())),
                 None => work.await,
             }
         });
@@ -113,7 +114,7 @@ impl Client {
         done
     }
 
-    /// Remembers whether the store answers.
+    /// Notes whether the store answers.
     pub(super) fn note_outcome<T>(&self, done: &object_store::Result<T>) {
         let reach = match done {
             Err(error) if is_lost(error) => LOST,
@@ -122,11 +123,11 @@ impl Client {
         self.reach.store(reach, Ordering::Relaxed);
     }
 
-    /// What lies below `below`, however deep; no more than `NAMES_MAX`.
+    /// All objects below `below`, at any depth. SR-7143 when there are more than `NAMES_MAX`.
     pub(super) fn all_below(&self, below: &Path) -> io::Result<Vec<ObjectMeta>> {
         let found = self.store.list(Some(below)).take(NAMES_MAX + 1);
         let found: object_store::Result<Vec<ObjectMeta>> = self.send(found.try_collect());
-        let found = found.map_err(|error| told(&error))?;
+        let found = found.map_err(|error| to_io_error(&error))?;
         if found.len() > NAMES_MAX {
             let text = format!("it lists more than {NAMES_MAX} objects");
             return Err(Fault::io(io::ErrorKind::Other, &code::STORE_FAILED, text));
@@ -134,7 +135,7 @@ impl Client {
         Ok(found)
     }
 
-    /// How long what is left may take to be cleared away, `usually` while the store is there.
+    /// How long clearing up may take: `usually`, or a short time when the store does not answer.
     pub(super) fn clearing(&self, usually: Duration) -> Duration {
         match self.reach.load(Ordering::Relaxed) {
             LOST => AFTER_LOSS,
@@ -142,18 +143,21 @@ impl Client {
         }
     }
 
-    /// Whether nothing lies below the prefix.
+    /// Whether there is no object below the prefix.
     pub(super) fn is_empty(&self) -> io::Result<bool> {
         let mut found = self.store.list(Some(&self.prefix));
         let first = self.send(found.try_next());
-        Ok(first.map_err(|error| told(&error))?.is_none())
+        Ok(first.map_err(|error| to_io_error(&error))?.is_none())
     }
 }
 
+/// SR-7140.
 fn unusable(why: &str) -> Error {
     Error::new(&code::STORE_URL, why)
 }
 
+/// Parses the URL of a medium. SR-7140 when it names no bucket, or has a user, a port, a query or a
+/// fragment.
 fn parse_url(text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|_| unusable("it is not a URL"))?;
     if !["s3", "gs", "az"].contains(&url.scheme()) {
@@ -172,6 +176,7 @@ fn parse_url(text: &str) -> Result<Url> {
     Ok(url)
 }
 
+/// The path in the URL, below which all objects are.
 fn prefix(url: &Url) -> Result<Path> {
     let path = Path::from_url_path(url.path());
     path.map_err(|_| {
@@ -179,6 +184,7 @@ fn prefix(url: &Url) -> Result<Path> {
     })
 }
 
+/// Makes the client of the URL's scheme, with the settings that it knows.
 fn build(
     url: &Url,
     settings: impl Iterator<Item = (String, String)>,
@@ -194,7 +200,8 @@ fn build(
         retry_timeout: patience,
     };
     let options = ClientOptions::new().with_timeout(REQUEST);
-    // What a builder of the crate takes from the environment, of the settings instead.
+    // The crate's builders read these settings from the environment; here they come from
+    // `settings`.
     macro_rules! configured {
         ($builder:ty, $prefix:literal, $($name:literal => $key:literal),*) => {{
             let builder = <$builder>::new().with_client_options(options).with_retry(retry);
@@ -213,7 +220,7 @@ fn build(
         }};
     }
     Ok(match url.scheme() {
-        // One object is removed at a time, which every store can do.
+        // Objects are removed one at a time, which every store supports.
         "s3" => Arc::new(
             configured!(AmazonS3Builder, "AWS_",)
                 .with_disable_bulk_delete(true)

@@ -1,9 +1,9 @@
-//! What an object store's errors mean, in words of our own.
+//! Turns an object store's errors into errors of our own.
 //!
-//! Invariant B21: a store's answer may repeat the name of a key and what was signed, so nothing of
-//! it is told but the status and a code word.
+//! Invariant B21: a store's answer may repeat the name of a key and what was signed, so that only
+//! the status and a code word are passed on.
 //!
-//! Must not: show an error of the client library.
+//! Must not: show an error message of the client library.
 
 use std::error::Error as StdError;
 use std::io;
@@ -13,25 +13,26 @@ use object_store::client::{HttpError, HttpErrorKind};
 use strongroom_format::code;
 use strongroom_keyring::Fault;
 
-/// Longest code word of a store.
+/// The longest code word of a store that is shown.
 const WORD_MAX: usize = 48;
 
 /// What is known after a put under a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The condition did not hold when the store looked.
+    /// The condition did not hold.
     Refused,
-    /// It was not written, and will not be by trying again.
+    /// It was not written, and trying again does not help.
     Failed,
     /// It may have been written.
     Unknown,
 }
 
-pub(super) fn outcome(error: &Error) -> Outcome {
+/// What is known about the object after this error of a put.
+pub(super) fn put_outcome(error: &Error) -> Outcome {
     match error {
         Error::AlreadyExists { .. } | Error::Precondition { .. } => Outcome::Refused,
         Error::Generic { .. } if is_lost(error) => Outcome::Unknown,
-        // A server's own failure may come after the deed.
+        // A server may fail after it has written the object.
         Error::Generic { .. } if status(error).is_none_or(|status| status >= 500) => {
             Outcome::Unknown
         }
@@ -39,8 +40,8 @@ pub(super) fn outcome(error: &Error) -> Outcome {
     }
 }
 
-/// Nothing came back in time.
-pub(super) fn lost() -> Error {
+/// The error when no response came in time.
+pub(super) fn timeout_error() -> Error {
     Error::Generic {
         store: "object store",
         source: Box::new(HttpError::new(
@@ -50,13 +51,13 @@ pub(super) fn lost() -> Error {
     }
 }
 
-/// Whether the store was not heard of at all.
+/// Whether the error means that no response came.
 pub(super) fn is_lost(error: &Error) -> bool {
     chain(error).any(|cause| cause.is::<HttpError>())
 }
 
-/// As the error kind that a file system would report.
-pub(super) fn told(error: &Error) -> io::Error {
+/// An error of the kind that a file system would report, with SR-7141, SR-7142 or SR-7143.
+pub(super) fn to_io_error(error: &Error) -> io::Error {
     if is_lost(error) {
         let text = "no answer";
         return Fault::io(io::ErrorKind::NotConnected, &code::STORE_LOST, text);
@@ -71,7 +72,7 @@ pub(super) fn told(error: &Error) -> io::Error {
     }
 }
 
-/// Status and code word, as far as there are any.
+/// The status and the code word of a response, as far as it has them.
 fn describe_response(error: &Error) -> String {
     let text = full(error);
     let status = status(error).map(|status| format!("status {status}"));
@@ -88,27 +89,32 @@ fn describe_response(error: &Error) -> String {
     }
 }
 
-/// The status of the answer (`object_store`: `RequestError::Status`, which it does not give out).
+/// The status of the response. The crate has it in a private type (`RequestError::Status`), so that
+/// it is taken from the message.
 fn status(error: &Error) -> Option<u16> {
     let text = full(error);
     let digits = text.split_once("status code: ")?.1.get(..3)?;
     digits.parse().ok()
 }
 
+/// The messages of an error and its causes, one per line.
 fn full(error: &Error) -> String {
     let texts: Vec<String> = chain(error).map(ToString::to_string).collect();
     texts.join("\n")
 }
 
+/// The text between the first `before` and the next `after`.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     let rest = text.split_once(before)?.1;
     Some(rest.split_once(after)?.0)
 }
 
+/// Whether this is a short word of letters and digits, which may be shown.
 fn is_word(text: &str) -> bool {
     (1..=WORD_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
+/// The error and its causes.
 fn chain(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
     let mut next: Option<&(dyn StdError + 'static)> = Some(error);
     std::iter::from_fn(move || {
@@ -133,26 +139,26 @@ mod tests {
     fn nothing_of_an_answer_is_repeated_but_status_and_word() {
         let answer = "Error performing PUT http://h/b/k in 1ms - Server returned non-2xx status code: 400 Bad Request: \
             <Error><Code>SignatureWrong</Code><AWSAccessKeyId>CANARY</AWSAccessKeyId></Error>";
-        let error = told(&generic(answer));
+        let error = to_io_error(&generic(answer));
         assert_eq!(error.to_string(), "status 400, SignatureWrong");
         let shown = strongroom_keyring::Error::io("s3://b", error);
         assert_eq!(shown.code(), &code::STORE_FAILED);
         for forged in ["<Code>CANARY key</Code>", "<Code></Code>", "<Code>CANARY"] {
-            let error = told(&generic(forged));
+            let error = to_io_error(&generic(forged));
             assert_eq!(error.to_string(), "an answer that cannot be used");
         }
     }
 
     #[test]
     fn a_lost_store_leaves_the_outcome_open() {
-        assert_eq!(outcome(&lost()), Outcome::Unknown);
-        assert!(is_lost(&lost()));
-        let shown = strongroom_keyring::Error::io("s3://b", told(&lost()));
+        assert_eq!(put_outcome(&timeout_error()), Outcome::Unknown);
+        assert!(is_lost(&timeout_error()));
+        let shown = strongroom_keyring::Error::io("s3://b", to_io_error(&timeout_error()));
         assert_eq!(shown.code(), &code::STORE_LOST);
         let failed = generic("Server returned non-2xx status code: 503 Slow Down: ");
-        assert_eq!(outcome(&failed), Outcome::Unknown);
+        assert_eq!(put_outcome(&failed), Outcome::Unknown);
         let refused = generic("Server returned non-2xx status code: 400 Bad Request: ");
-        assert_eq!(outcome(&refused), Outcome::Failed);
+        assert_eq!(put_outcome(&refused), Outcome::Failed);
         assert!(!is_lost(&refused));
     }
 }

@@ -1,9 +1,9 @@
 //! Objects by name below a prefix of an object store: S3 and what speaks like it, Google Cloud
 //! Storage, Azure Blob Storage.
 //!
-//! Invariants: B1, B2; B17, an outcome that is not known is settled by reading; B18, what is
-//! replaced is what was read, by its entity tag; B19, there are no locks, and orphans are told by
-//! their age; B21, nothing that a store says reaches an error.
+//! Invariants: B1, B2; B17: an unknown outcome is settled by reading; B18: an object is replaced
+//! only if it is still the one that was read, by its entity tag; B19: there are no locks, and
+//! orphans are recognized by their age; B21: no message of a store gets into an error.
 //!
 //! Must not: read the environment; take a credential from a URL.
 
@@ -25,18 +25,18 @@ use strongroom_format::code;
 use strongroom_keyring::Fault;
 
 use self::client::Client;
-use self::fault::{Outcome, outcome, told};
+use self::fault::{Outcome, put_outcome, to_io_error};
 use crate::Result;
 use crate::store::{Store, Upload, Version};
 
-/// An orphan is older than the newest object by this before anyone may remove it.
+/// An orphan may be removed when it is older than the newest object by this.
 const ORPHAN_AGE: Duration = Duration::from_secs(7 * 86_400);
-/// From a writer's first family to its head.
+/// The longest time from a writer's first family to its head.
 const WRITING_MAX: Duration = Duration::from_secs(6 * 86_400);
-/// Turns of a put whose outcome is not known: put, then look.
+/// How often a put whose outcome is unknown is tried; after each, the object is read.
 const TURNS: u32 = 3;
 
-/// Bytes of the object by which a store's conditions are tried, at most.
+/// The most bytes of the object with which a store's support of conditions is tested.
 const PROBE_MAX: u64 = 64 * 1024;
 /// An entity tag that no object has.
 const NO_TAG: &str = "\"00000000000000000000000000000000\"";
@@ -53,10 +53,9 @@ impl std::fmt::Debug for ObjectMedium {
 }
 
 impl ObjectMedium {
-    /// The medium that `url` names. Of `settings`, names and values as environments have them,
-    /// those are used that the kind of store knows: `AWS_...`, `GOOGLE_...` or `AZURE_...`.
-    /// Requests that fail for want of a connection are repeated for `patience`. Nothing is sent
-    /// yet.
+    /// The medium that `url` names. `settings` are names and values of environment variables; those
+    /// that the kind of store knows are used: `AWS_...`, `GOOGLE_...` or `AZURE_...`. Requests that
+    /// fail because there is no connection are repeated for `patience`. Nothing is sent yet.
     ///
     /// # Errors
     /// SR-7140.
@@ -69,16 +68,17 @@ impl ObjectMedium {
         Ok(Self { client })
     }
 
-    fn meta(&self, path: &Path) -> io::Result<Option<ObjectMeta>> {
+    /// The size, time and entity tag of an object; `None` when there is none.
+    fn read_metadata(&self, path: &Path) -> io::Result<Option<ObjectMeta>> {
         match self.client.send(self.client.store.head(path)) {
             Ok(meta) => Ok(Some(meta)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(to_io_error(&error)),
         }
     }
 
-    /// Puts `bytes` under a condition. Some(true): they are there. Some(false): the condition did
-    /// not hold.
+    /// Puts an object under a condition. True when it has these bytes now; false when the condition
+    /// did not hold and it has others. SR-7147 when it is not known whether it was written.
     fn put_if(&self, name: &str, bytes: &[u8], mode: &PutMode) -> io::Result<bool> {
         let path = self.client.path(name)?;
         let payload = PutPayload::from(bytes.to_vec());
@@ -91,13 +91,13 @@ impl ObjectMedium {
             let Err(error) = put else {
                 return Ok(true);
             };
-            match outcome(&error) {
-                // It may be ours, of a turn whose answer was lost.
+            match put_outcome(&error) {
+                // The object may be ours, from a try whose response was lost.
                 Outcome::Refused => return self.is_ours(&path, bytes),
-                Outcome::Failed => return Err(told(&error)),
+                Outcome::Failed => return Err(to_io_error(&error)),
                 Outcome::Unknown => {}
             }
-            // B17. A store that cannot be asked either leaves it open.
+            // B17. If the store cannot be read either, the outcome stays unknown.
             match self.is_ours(&path, bytes) {
                 Ok(true) => return Ok(true),
                 Ok(false) => last = Some(error),
@@ -106,26 +106,29 @@ impl ObjectMedium {
         }
         Err(last.map_or_else(
             || io::ErrorKind::Other.into(),
-            |error| unsettled_error(&told(&error)),
+            |error| unsettled_error(&to_io_error(&error)),
         ))
     }
 
+    /// Whether the object has exactly these bytes.
     fn is_ours(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
         let limit = bytes.len() as u64;
-        match self.bytes(path, limit) {
+        match self.read_object(path, limit) {
             Ok(found) => Ok(found.is_some_and(|(found, _)| found == bytes)),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    fn bytes(&self, path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
-        // Two requests to wait for: the first one of a command is waited for only shortly, however
-        // long the object is.
+    /// Reads an object, with the version that replacing it requires. `None` when there is none; an
+    /// error when it is longer than `limit`.
+    fn read_object(&self, path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
+        // The head and the body are waited for separately: the first request of a command has a
+        // short limit, which must not cover a long object.
         let options = GetOptions::default();
         let found = match self.client.send(self.client.store.get_opts(path, options)) {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            other => other.map_err(|error| told(&error))?,
+            other => other.map_err(|error| to_io_error(&error))?,
         };
         if found.meta.size > limit {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -134,21 +137,21 @@ impl ObjectMedium {
             tag: found.meta.e_tag.clone(),
             generation: found.meta.version.clone(),
         };
-        // What the store says of the length need not be so.
+        // The length that the store states need not be true.
         let bytes = self.client.send(read::collect_ranges(found, limit));
-        let bytes = bytes.map_err(|error| told(&error))?;
+        let bytes = bytes.map_err(|error| to_io_error(&error))?;
         let bytes = bytes.ok_or(io::ErrorKind::FileTooLarge)?;
         Ok(Some((bytes, seen)))
     }
 
-    /// Puts `bytes` where a store that honours `mode` must refuse it. They are what is there, so
-    /// one that does not changes nothing.
+    /// Puts an object again under a condition that does not hold. SR-7143 when the store accepts
+    /// it: it ignores the condition, and has written the bytes that were there.
     fn must_refuse(&self, path: &Path, bytes: &[u8], mode: PutMode, what: &str) -> io::Result<()> {
         let payload = PutPayload::from(bytes.to_vec());
         let put = self.client.store.put_opts(path, payload, mode.into());
         match self.client.send(put) {
-            Err(error) if outcome(&error) == Outcome::Refused => Ok(()),
-            Err(error) => Err(told(&error)),
+            Err(error) if put_outcome(&error) == Outcome::Refused => Ok(()),
+            Err(error) => Err(to_io_error(&error)),
             Ok(_) => {
                 let text = format!("it ignores the condition of a put ({what})");
                 Err(Fault::io(
@@ -160,7 +163,8 @@ impl ObjectMedium {
         }
     }
 
-    fn metas(&self, directory: &str) -> io::Result<Vec<(String, ObjectMeta)>> {
+    /// The objects directly below `directory`, by name, in order.
+    fn list_metadata(&self, directory: &str) -> io::Result<Vec<(String, ObjectMeta)>> {
         let below = self.client.path(directory)?;
         let found = self.client.all_below(&below)?;
         let mut named = Vec::new();
@@ -174,20 +178,20 @@ impl ObjectMedium {
     }
 }
 
-/// Neither written nor refused, as far as is known.
+/// SR-7147 when it is not known whether an object was written.
 fn unsettled_error(why: &io::Error) -> io::Error {
     Fault::io(why.kind(), &code::UNSETTLED, why.to_string())
 }
 
-/// The last name of `path`, if it lies directly below `directory`.
+/// The last name in `path`, if that is directly below `directory`.
 fn name_in(path: &Path, directory: &Path) -> Option<String> {
     let mut parts = path.prefix_match(directory)?;
     let name = parts.next()?;
     parts.next().is_none().then(|| name.as_ref().to_owned())
 }
 
-/// Those of `families` that are older than the newest of all by what makes an orphan. Both times
-/// are the store's.
+/// The families that are older than the newest object of the medium by [`ORPHAN_AGE`]. Both times
+/// come from the store's clock.
 fn orphan_candidates(
     families: Vec<(String, ObjectMeta)>,
     heads: &[(String, ObjectMeta)],
@@ -209,12 +213,12 @@ impl Store for ObjectMedium {
     }
 
     fn read_version(&self, name: &str, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
-        self.bytes(&self.client.path(name)?, limit)
+        self.read_object(&self.client.path(name)?, limit)
     }
 
     fn open(&self, name: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
         let path = self.client.path(name)?;
-        let meta = self.meta(&path)?.ok_or(io::ErrorKind::NotFound)?;
+        let meta = self.read_metadata(&path)?.ok_or(io::ErrorKind::NotFound)?;
         let length = meta.size;
         let reader = read::Ranges::new(Arc::clone(&self.client), meta);
         Ok((Box::new(reader), length))
@@ -246,22 +250,22 @@ impl Store for ObjectMedium {
         Ok(Box::new(upload))
     }
 
-    /// What a store has told as written is durable.
+    /// A store has made durable what it has confirmed; this only checks that the object exists.
     fn sync(&self, name: &str) -> io::Result<()> {
-        let there = self.meta(&self.client.path(name)?)?;
+        let there = self.read_metadata(&self.client.path(name)?)?;
         there
             .map(drop)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>> {
-        let metas = self.metas(directory)?.into_iter();
+        let metas = self.list_metadata(directory)?.into_iter();
         Ok(metas.map(|(name, meta)| (name, meta.size)).collect())
     }
 
     fn orphan_candidates(&self) -> io::Result<Vec<String>> {
-        let families = self.metas("data")?;
-        Ok(orphan_candidates(families, &self.metas("sets")?))
+        let families = self.list_metadata("data")?;
+        Ok(orphan_candidates(families, &self.list_metadata("sets")?))
     }
 
     fn writing_limit(&self) -> Option<Duration> {
@@ -270,7 +274,7 @@ impl Store for ObjectMedium {
 
     fn check_exclusive_create(&self, name: &str) -> io::Result<()> {
         let path = self.client.path(name)?;
-        let there = self.bytes(&path, PROBE_MAX)?;
+        let there = self.read_object(&path, PROBE_MAX)?;
         let (bytes, seen) = there.ok_or(io::ErrorKind::NotFound)?;
         self.must_refuse(&path, &bytes, PutMode::Create, "If-None-Match")?;
         let other = UpdateVersion {
@@ -284,7 +288,7 @@ impl Store for ObjectMedium {
         let path = self.client.path(name)?;
         match self.client.send(self.client.store.delete(&path)) {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(to_io_error(&error)),
         }
     }
 

@@ -1,5 +1,5 @@
-//! How long the parts of an upload are: 10 000 of them must suffice, and few bytes wait in memory
-//! while a family is short.
+//! The lengths of the parts of an upload: 10 000 of them must suffice, and a short family must take
+//! little memory.
 //!
 //! Must not: depend on anything but a part's number.
 
@@ -8,7 +8,7 @@ pub(super) const PART_MIN: u64 = 8 << 20;
 /// Parts that an upload may have (Amazon S3, "Multipart upload limits").
 pub(super) const PARTS_MAX: u64 = 10_000;
 
-/// Bytes of part `number`, from 0; `None` beyond the last.
+/// The length of part `number`, counted from 0; `None` after the last possible part.
 pub(super) fn part_bytes(number: u64) -> Option<u64> {
     (number < PARTS_MAX).then(|| PART_MIN << (number / 1000).saturating_sub(1))
 }

@@ -1,8 +1,8 @@
-//! A family on its way from an object store: range after range, one ahead of the reader.
+//! Reads a family from an object store, range by range; one range is requested ahead of the reader.
 //!
-//! Invariant B20: all families that are being read share a fixed number of bytes.
+//! Invariant B20: all families that are being read share a fixed amount of memory.
 //!
-//! Must not: put two states of an object together.
+//! Must not: mix two versions of an object.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 use tokio::task::JoinHandle;
 
 use super::client::Client;
-use super::fault::told;
+use super::fault::to_io_error;
 
-/// Bytes in memory of all families that are being read.
+/// The memory, in bytes, of all families that are being read.
 const MEMORY: u64 = 64 << 20;
 const RANGE_MAX: u64 = 8 << 20;
 const RANGE_MIN: u64 = 512 << 10;
 
-/// One object from its start to its end.
+/// A reader of one object, from its start to its end.
 pub(super) struct Ranges {
     client: Arc<Client>,
     path: Path,
@@ -31,7 +31,7 @@ pub(super) struct Ranges {
     next: u64,
     current: Bytes,
     ahead: Option<JoinHandle<object_store::Result<Bytes>>>,
-    /// Present from the first read.
+    /// The clone that counts this reader; present from the first read.
     counted: Option<Arc<()>>,
 }
 
@@ -49,15 +49,15 @@ impl Ranges {
         }
     }
 
-    /// Asks for the next range, if there is one.
-    fn ask(&mut self) {
+    /// Requests the next range, if there is one.
+    fn request_next(&mut self) {
         let readers = self
             .counted
             .get_or_insert_with(|| Arc::clone(&self.client.readers));
-        // The client has one of them.
+        // The client itself has one of them.
         let readers = Arc::strong_count(readers).saturating_sub(1) as u64;
         let left = self.length - self.next;
-        // Until the first two ranges were asked for, not all readers are counted.
+        // Until each reader has requested two ranges, not all readers are counted.
         let early = self.next < 2 * RANGE_MIN;
         let length = left.min(if early {
             RANGE_MIN
@@ -83,6 +83,7 @@ impl Ranges {
     }
 }
 
+/// Reads one range; an error unless the response has exactly its length.
 async fn request_range(
     store: Arc<dyn ObjectStore>,
     path: Path,
@@ -103,6 +104,7 @@ async fn request_range(
     }
 }
 
+/// The error for a response of another length than the requested one.
 fn not_requested_error() -> object_store::Error {
     object_store::Error::Generic {
         store: "object store",
@@ -110,7 +112,8 @@ fn not_requested_error() -> object_store::Error {
     }
 }
 
-/// The bytes of an answer; `None` as soon as there are more than `limit`, whatever its head says.
+/// Reads a response's body. `None` as soon as it has more than `limit` bytes, whatever length its
+/// head states.
 pub(super) async fn collect_ranges(
     found: GetResult,
     limit: u64,
@@ -126,7 +129,8 @@ pub(super) async fn collect_ranges(
     Ok(Some(bytes))
 }
 
-/// Two ranges of each reader fit: the one that is read and the one ahead.
+/// The length of a range with so many readers, each of which has two ranges in memory: the one that
+/// is being read, and the next one.
 fn range_bytes(readers: u64) -> u64 {
     (MEMORY / 2 / readers.max(1)).clamp(RANGE_MIN, RANGE_MAX)
 }
@@ -135,7 +139,7 @@ impl Read for Ranges {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.current.is_empty() {
             if self.ahead.is_none() {
-                self.ask();
+                self.request_next();
             }
             let Some(asked) = self.ahead.take() else {
                 return Ok(0);
@@ -143,8 +147,8 @@ impl Read for Ranges {
             let got = self.client.runtime.block_on(asked);
             let got = got.map_err(io::Error::other)?;
             self.client.note_outcome(&got);
-            self.current = got.map_err(|error| told(&error))?;
-            self.ask();
+            self.current = got.map_err(|error| to_io_error(&error))?;
+            self.request_next();
         }
         let length = bytes.len().min(self.current.len());
         let (to, _) = bytes.split_at_mut(length);

@@ -1,9 +1,9 @@
-//! A family on its way to an object store: in parts, or in one put while it is short.
+//! Uploads a family to an object store: in parts, or in one put if it is short.
 //!
-//! Invariants: B1; B20, one part is being filled, and no more than a fixed number of bytes of all
-//! families is under way.
+//! Invariants: B1; B20: one part is being filled, and all families together have at most a fixed
+//! number of bytes under way.
 //!
-//! Must not: complete an upload that was not finished; leave one behind without trying to abort it.
+//! Must not: complete an upload that was not finished; abandon one without trying to abort it.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -18,27 +18,27 @@ use strongroom_keyring::Fault;
 use tokio::task::JoinHandle;
 
 use super::client::Client;
-use super::fault::told;
+use super::fault::to_io_error;
 use super::parts::part_bytes;
 use crate::store::Upload;
 
-/// MiB under way of all families together; a longer part is under way alone.
+/// MiB that all families together may have under way. A part that is longer is sent alone.
 pub(super) const IN_FLIGHT_MIB: u32 = 32;
 const CHUNK: usize = 1 << 20;
-/// For aborting what has failed.
+/// Time limit for aborting a failed upload.
 const ABORT: Duration = Duration::from_secs(15);
 
 /// One object that is being uploaded.
 pub(super) struct ObjectUpload {
     client: Arc<Client>,
     path: Path,
-    /// Whole chunks of the part that is being filled, and the one that is not whole.
+    /// Complete chunks of the part that is being filled.
     chunks: Vec<Bytes>,
     chunk: Vec<u8>,
-    /// Bytes of both.
+    /// Bytes of the chunks and of the chunk that is being filled.
     held: u64,
     length: u64,
-    /// Parts that were begun.
+    /// Parts whose upload was started.
     parts: u64,
     upload: Option<Box<dyn MultipartUpload>>,
     under_way: VecDeque<JoinHandle<object_store::Result<()>>>,
@@ -61,7 +61,9 @@ impl ObjectUpload {
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Takes as many bytes as fit into the current chunk, and sends the part once it is full.
+    /// Returns how many were taken. SR-7143 when the object would have too many parts.
+    fn buffer_bytes(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let part = part_bytes(self.parts).ok_or_else(too_long)?;
         if self.chunk.capacity() == 0 {
             self.chunk.reserve_exact(CHUNK);
@@ -81,6 +83,7 @@ impl ObjectUpload {
         Ok(now.len())
     }
 
+    /// The bytes of the part that is being filled, which is then empty.
     fn payload(&mut self) -> PutPayload {
         let last = std::mem::take(&mut self.chunk);
         let chunks = std::mem::take(&mut self.chunks);
@@ -88,6 +91,8 @@ impl ObjectUpload {
         chunks.into_iter().chain(last).collect()
     }
 
+    /// Starts the upload of the current part, when enough other parts are done. The first part
+    /// begins the multipart upload.
     fn send_part(&mut self) -> io::Result<()> {
         let mib = u32::try_from(self.held.div_ceil(1 << 20)).unwrap_or(u32::MAX);
         let payload = self.payload();
@@ -97,12 +102,14 @@ impl ObjectUpload {
         let room = room.acquire_many_owned(mib.min(IN_FLIGHT_MIB));
         let room = self.client.runtime.block_on(room);
         let room = room.map_err(|_| io::ErrorKind::BrokenPipe)?;
-        self.reap(false)?;
+        self.collect_finished(false)?;
         let upload = match self.upload.take() {
             Some(upload) => upload,
             None => {
                 let begun = self.client.store.put_multipart(&self.path);
-                self.client.send(begun).map_err(|error| told(&error))?
+                self.client
+                    .send(begun)
+                    .map_err(|error| to_io_error(&error))?
             }
         };
         let upload = self.upload.insert(upload);
@@ -116,8 +123,8 @@ impl ObjectUpload {
         Ok(())
     }
 
-    /// Looks at parts that are done; with `all` it waits for the others.
-    fn reap(&mut self, all: bool) -> io::Result<()> {
+    /// Reports errors of parts that are done; with `all` it waits for the others.
+    fn collect_finished(&mut self, all: bool) -> io::Result<()> {
         while let Some(part) = self.under_way.pop_front() {
             if !all && !part.is_finished() {
                 self.under_way.push_front(part);
@@ -126,41 +133,43 @@ impl ObjectUpload {
             let done = self.client.runtime.block_on(part);
             let done = done.map_err(io::Error::other)?;
             self.client.note_outcome(&done);
-            done.map_err(|error| told(&error))?;
+            done.map_err(|error| to_io_error(&error))?;
         }
         Ok(())
     }
 
-    fn whole(&mut self) -> io::Result<()> {
+    /// Sends the rest and completes the object.
+    fn complete(&mut self) -> io::Result<()> {
         if self.parts == 0 {
             let payload = self.payload();
-            // The name is nobody else's: repeating it puts the same bytes.
+            // Nobody else uses this name, so that a repeated request puts the same bytes.
             let put = self.client.store.put(&self.path, payload);
             return self
                 .client
                 .send(put)
                 .map(drop)
-                .map_err(|error| told(&error));
+                .map_err(|error| to_io_error(&error));
         }
         if self.held > 0 {
             self.send_part()?;
         }
-        self.reap(true)?;
+        self.collect_finished(true)?;
         let Some(upload) = &mut self.upload else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let Err(error) = self.client.send(upload.complete()) else {
             return Ok(());
         };
-        // Its answer may have been lost (B17): the object appears only whole, and under a name of
-        // its own.
+        // The response may have been lost (B17). The object appears only when it is complete, and
+        // nobody else uses its name.
         match self.client.send(self.client.store.head(&self.path)) {
             Ok(there) if there.size == self.length => Ok(()),
-            _ => Err(told(&error)),
+            _ => Err(to_io_error(&error)),
         }
     }
 }
 
+/// SR-7143 for an object with more parts than a store allows.
 fn too_long() -> io::Error {
     let text = "longer than an upload can be: use more stripes";
     Fault::io(io::ErrorKind::FileTooLarge, &code::STORE_FAILED, text)
@@ -169,10 +178,10 @@ fn too_long() -> io::Error {
 impl Write for ObjectUpload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.failed {
-            // The buffer before this tries once more when it is dropped.
+            // The buffered writer in front of this tries once more when it is dropped.
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let taken = self.take(bytes);
+        let taken = self.buffer_bytes(bytes);
         self.failed = taken.is_err();
         taken
     }
@@ -184,7 +193,7 @@ impl Write for ObjectUpload {
 
 impl Upload for ObjectUpload {
     fn finish(mut self: Box<Self>) -> io::Result<()> {
-        self.whole()?;
+        self.complete()?;
         self.upload = None;
         Ok(())
     }
@@ -197,7 +206,8 @@ impl Drop for ObjectUpload {
         }
         if let Some(mut upload) = self.upload.take() {
             let under_way = std::mem::take(&mut self.under_way);
-            // What cannot be aborted is left to the bucket's rule.
+            // An upload that cannot be aborted is removed by the bucket's lifecycle rule, if it has
+            // one.
             let limit = self.client.clearing(ABORT);
             let aborted = self.client.runtime.block_on(async {
                 for part in under_way {

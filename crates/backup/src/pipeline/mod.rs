@@ -1,10 +1,10 @@
-//! From the stream to families and back, on several threads, in bounded memory.
+//! Turns the stream into families and back, on several threads, in bounded memory.
 //!
 //! Invariants:
 //! - B5: no more than `3 * threads + 2` pieces are anywhere in a pipeline, each with two buffers of
 //!   a segment's size, whatever the stream's length.
-//! - B6: segments are written and handed out in order; nothing of a segment is handed out before it
-//!   was authenticated, and the end only after every family's last segment was.
+//! - B6: segments are written and returned in order. Nothing of a segment is returned before it was
+//!   authenticated, and the end only after the last segment of every family was.
 //!
 //! Must not: interpret the stream.
 

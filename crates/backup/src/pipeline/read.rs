@@ -53,11 +53,12 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The next piece, which is not empty; `None` at the stream's end. The caller may take its
-    /// buffer and leave another one.
+    /// The next piece, which is not empty; `None` at the stream's end. The caller may swap its
+    /// buffer for another one.
     pub(crate) fn next_piece(&mut self) -> Result<Option<&mut Vec<u8>>> {
         if let Some(used) = self.current.take() {
-            // Has room: it came from there. The reader takes no more when it has ended.
+            // The channel has room for a buffer that came from it. The reader may have ended, and
+            // then takes no more.
             drop(self.free.send(used));
         }
         loop {
@@ -83,12 +84,12 @@ impl Opened {
     }
 }
 
-/// Runs `consume`, which must read the stream to its end, and returns what it returned and how the
+/// Runs `consume`, which must read the stream to its end, and returns its result and how the
 /// families ended.
 ///
 /// # Errors
-/// Of reading and opening, SR-7109 and SR-7110; of `consume`; SR-7111 when it left something of the
-/// stream.
+/// SR-7109 and SR-7110 of reading and opening; those of `consume`; SR-7111 when `consume` left a
+/// part of the stream unread.
 pub(crate) fn run<T>(
     origins: Vec<Origin>,
     threads: usize,
@@ -113,7 +114,7 @@ pub(crate) fn run<T>(
         scope.spawn(move || {
             let end = match read_all(keys, readers, &take, &jobs) {
                 Ok(Some((pieces, ends))) => Done::End(pieces, ends),
-                // The consumer has ended.
+                // The consumer has stopped reading.
                 Ok(None) => return,
                 Err(error) => Done::Failed(error),
             };
@@ -137,7 +138,7 @@ pub(crate) fn run<T>(
     })
 }
 
-/// One thread of those that open and decompress.
+/// Runs on each thread that opens and decompresses, until there are no more jobs or one fails.
 fn work(keys: &[FamilyKey], jobs: &Mutex<Receiver<Job>>, tell: &Sender<Done>) {
     let mut decompressor = match zstd::bulk::Decompressor::new() {
         Ok(decompressor) => decompressor,
@@ -158,6 +159,8 @@ fn work(keys: &[FamilyKey], jobs: &Mutex<Receiver<Job>>, tell: &Sender<Done>) {
     }
 }
 
+/// Authenticates, decrypts and decompresses one segment. SR-7109 when it is not authentic or
+/// malformed.
 fn open_one(
     keys: &[FamilyKey],
     decompressor: &mut zstd::bulk::Decompressor<'_>,
@@ -173,8 +176,8 @@ fn open_one(
     let length = usize::try_from(job.head.plain_length).map_err(|_| bad())?;
     if job.head.compressed {
         buffers.plain.clear();
-        // No more than a segment holds; its head was authenticated. The room is not filled with
-        // zeros first.
+        // The length is that of the authenticated head, and no more than a segment holds. The
+        // buffer is not filled with zeros first.
         buffers.plain.reserve_exact(length);
         let written = decompressor
             .decompress_to_buffer(&buffers.stored, &mut buffers.plain)
@@ -188,7 +191,8 @@ fn open_one(
     Ok((job.index, buffers))
 }
 
-/// The thread that reads. `None` when the others have stopped.
+/// Runs on the thread that reads: passes segments to the other threads, and returns the number of
+/// pieces and how the families ended. `None` when the other threads have stopped.
 fn read_all(
     keys: &[FamilyKey],
     mut readers: Vec<FamilyReader>,
@@ -234,8 +238,8 @@ fn read_all(
     }
 }
 
-/// Every family's last segment, beginning with the one that was just read, and that nothing follows
-/// it.
+/// Reads and authenticates every family's last segment, `first` being the one that was read
+/// already, and checks that nothing follows them.
 fn read_last_segments(
     keys: &[FamilyKey],
     mut readers: Vec<FamilyReader>,

@@ -46,10 +46,10 @@ impl Upload for Memory {
 
 fn sealed(cipher: Cipher) -> SetKeys {
     let opener = Opener::raw(SecretKey::generate().unwrap());
-    SetKeys::sealed(cipher, &[&opener]).unwrap()
+    SetKeys::sealed(cipher, &[opener.recipient().unwrap()]).unwrap()
 }
 
-fn guards() -> [SetKeys; 5] {
+fn all_set_keys() -> [SetKeys; 5] {
     [
         sealed(Cipher::Aes256),
         sealed(Cipher::Aes192),
@@ -77,7 +77,7 @@ fn content(length: usize) -> Vec<u8> {
 }
 
 fn written(
-    guard: &SetKeys,
+    set_keys: &SetKeys,
     families: u16,
     settings: Settings,
     stream: &[u8],
@@ -85,7 +85,7 @@ fn written(
     let places: Vec<Memory> = (0..families).map(|_| Memory::default()).collect();
     let mut targets = Vec::new();
     for (family, place) in (0..).zip(&places) {
-        let key = guard.new_family(family, families)?;
+        let key = set_keys.new_family(family, families)?;
         let out: Box<dyn Upload> = Box::new(place.clone());
         let writer = FamilyWriter::begin(vec![(String::new(), out)], &key, false)?;
         targets.push(Target { key, writer });
@@ -99,7 +99,7 @@ fn written(
 }
 
 fn opened(
-    guard: &SetKeys,
+    set_keys: &SetKeys,
     families: &[Vec<u8>],
     threads: usize,
 ) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
@@ -107,7 +107,7 @@ fn opened(
     let mut origins = Vec::new();
     for (family, bytes) in (0..).zip(families) {
         let unkeyed = FamilyPrefix::read(Box::new(io::Cursor::new(bytes.clone())), family)?;
-        let key = guard.family(&unkeyed.header, family, count)?;
+        let key = set_keys.family(&unkeyed.header, family, count)?;
         let reader = unkeyed.with_key(&key, false);
         origins.push(Origin { key, reader });
     }
@@ -126,8 +126,8 @@ const QUICK: Settings = Settings {
 };
 
 #[track_caller]
-fn refused(guard: &SetKeys, families: &[Vec<u8>], what: &str) -> Error {
-    let Err(error) = opened(guard, families, 2) else {
+fn refused(set_keys: &SetKeys, families: &[Vec<u8>], what: &str) -> Error {
+    let Err(error) = opened(set_keys, families, 2) else {
         panic!("accepted: {what}");
     };
     let damage = [&code::SEGMENT, &code::FAMILY_SHORT, &code::NEWER_FORMAT];
@@ -137,7 +137,7 @@ fn refused(guard: &SetKeys, families: &[Vec<u8>], what: &str) -> Error {
 
 #[test]
 fn what_went_in_comes_out() {
-    for guard in guards() {
+    for set_keys in all_set_keys() {
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 17] {
             let stream = content(length);
             for families in [1, 2, 7] {
@@ -148,8 +148,8 @@ fn what_went_in_comes_out() {
                         level: None,
                     },
                 ] {
-                    let (bytes, ends) = written(&guard, families, settings, &stream).unwrap();
-                    let (out, found) = opened(&guard, &bytes, settings.threads).unwrap();
+                    let (bytes, ends) = written(&set_keys, families, settings, &stream).unwrap();
+                    let (out, found) = opened(&set_keys, &bytes, settings.threads).unwrap();
                     assert!(out == stream, "{length} bytes in {families} families");
                     assert_eq!(found, ends);
                     let total: u32 = ends.iter().map(|end| end.segments).sum();
@@ -166,11 +166,11 @@ fn what_went_in_comes_out() {
 
 #[test]
 fn the_most_families_work_and_none_is_the_same_twice() {
-    let guard = sealed(Cipher::Aes256);
+    let set_keys = sealed(Cipher::Aes256);
     let stream = content(3 * PIECE);
-    let (bytes, _) = written(&guard, FAMILIES_MAX, QUICK, &stream).unwrap();
-    assert!(opened(&guard, &bytes, 1).unwrap().0 == stream);
-    let (again, _) = written(&guard, FAMILIES_MAX, QUICK, &stream).unwrap();
+    let (bytes, _) = written(&set_keys, FAMILIES_MAX, QUICK, &stream).unwrap();
+    assert!(opened(&set_keys, &bytes, 1).unwrap().0 == stream);
+    let (again, _) = written(&set_keys, FAMILIES_MAX, QUICK, &stream).unwrap();
     // Another key for each writing: not one segment is the same.
     for (one, other) in bytes.iter().zip(&again) {
         assert_ne!(one[family_layout::SIZE..], other[family_layout::SIZE..]);
@@ -179,32 +179,32 @@ fn the_most_families_work_and_none_is_the_same_twice() {
 
 #[test]
 fn every_truncation_is_refused() {
-    for guard in guards() {
-        let (bytes, _) = written(&guard, 2, QUICK, &content(5_000)).unwrap();
+    for set_keys in all_set_keys() {
+        let (bytes, _) = written(&set_keys, 2, QUICK, &content(5_000)).unwrap();
         for family in 0..bytes.len() {
             for length in 0..bytes[family].len() {
                 let mut cut = bytes.clone();
                 cut[family].truncate(length);
-                refused(&guard, &cut, &format!("family {family} cut to {length}"));
+                refused(&set_keys, &cut, &format!("family {family} cut to {length}"));
             }
             let mut longer = bytes.clone();
             longer[family].push(0);
-            refused(&guard, &longer, "a byte more");
+            refused(&set_keys, &longer, "a byte more");
         }
     }
 }
 
 #[test]
 fn every_flipped_bit_is_refused() {
-    for guard in guards() {
-        let (bytes, _) = written(&guard, 2, QUICK, &content(1_500)).unwrap();
+    for set_keys in all_set_keys() {
+        let (bytes, _) = written(&set_keys, 2, QUICK, &content(1_500)).unwrap();
         for family in 0..bytes.len() {
             for at in 0..bytes[family].len() {
                 for bit in [0, 3, 7] {
                     let mut changed = bytes.clone();
                     changed[family][at] ^= 1 << bit;
                     refused(
-                        &guard,
+                        &set_keys,
                         &changed,
                         &format!("family {family}, byte {at}, bit {bit}"),
                     );
@@ -234,15 +234,15 @@ fn joined(bytes: &[u8], segments: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn segments_do_not_move() {
-    for guard in guards() {
-        let trailer = match guard.number() {
+    for set_keys in all_set_keys() {
+        let trailer = match set_keys.number() {
             0 => 32,
             7 => 40,
             _ => 16,
         };
         // All pieces are equal, so a segment differs from another only by where it belongs.
         let stream = vec![7; 8 * PIECE];
-        let (bytes, _) = written(&guard, 2, QUICK, &stream).unwrap();
+        let (bytes, _) = written(&set_keys, 2, QUICK, &stream).unwrap();
         let parts: Vec<Vec<Vec<u8>>> = bytes.iter().map(|bytes| segments(bytes, trailer)).collect();
         assert_eq!(parts[0].len(), 5);
         let with_first = |first: Vec<Vec<u8>>| vec![joined(&bytes[0], &first), bytes[1].clone()];
@@ -250,26 +250,26 @@ fn segments_do_not_move() {
             for b in 0..a {
                 let mut swapped = parts[0].clone();
                 swapped.swap(a, b);
-                refused(&guard, &with_first(swapped), "exchanged in one family");
+                refused(&set_keys, &with_first(swapped), "exchanged in one family");
             }
             let mut missing = parts[0].clone();
             missing.remove(a);
-            refused(&guard, &with_first(missing), "left out");
+            refused(&set_keys, &with_first(missing), "left out");
             let mut twice = parts[0].clone();
             twice.insert(a, parts[0][a].clone());
-            refused(&guard, &with_first(twice), "repeated");
+            refused(&set_keys, &with_first(twice), "repeated");
             let mut other = parts[0].clone();
             other[a] = parts[1][a].clone();
-            refused(&guard, &with_first(other), "from the other family");
+            refused(&set_keys, &with_first(other), "from the other family");
         }
         let shorter = [parts[0][..3].to_vec(), parts[0][4..].to_vec()].concat();
         refused(
-            &guard,
+            &set_keys,
             &with_first(shorter),
             "cut before a whole segment, with the end",
         );
         refused(
-            &guard,
+            &set_keys,
             &with_first(parts[0][..4].to_vec()),
             "cut after a whole segment",
         );
@@ -277,30 +277,34 @@ fn segments_do_not_move() {
         early[0].remove(3);
         early[1].remove(3);
         let both = [joined(&bytes[0], &early[0]), joined(&bytes[1], &early[1])];
-        refused(&guard, &both, "the last piece of both families");
+        refused(&set_keys, &both, "the last piece of both families");
     }
 }
 
 #[test]
 fn families_are_of_one_set_and_in_their_places() {
-    for guard in guards() {
+    for set_keys in all_set_keys() {
         let stream = content(4 * PIECE);
-        let (bytes, _) = written(&guard, 2, QUICK, &stream).unwrap();
-        let (again, _) = written(&guard, 2, QUICK, &stream).unwrap();
-        refused(&guard, &[bytes[1].clone(), bytes[0].clone()], "exchanged");
+        let (bytes, _) = written(&set_keys, 2, QUICK, &stream).unwrap();
+        let (again, _) = written(&set_keys, 2, QUICK, &stream).unwrap();
         refused(
-            &guard,
+            &set_keys,
+            &[bytes[1].clone(), bytes[0].clone()],
+            "exchanged",
+        );
+        refused(
+            &set_keys,
             &[bytes[0].clone(), bytes[0].clone()],
             "the same twice",
         );
-        refused(&guard, &[bytes[0].clone()], "one of two");
+        refused(&set_keys, &[bytes[0].clone()], "one of two");
         let other = sealed(Cipher::Aes256);
         refused(&other, &bytes, "of another set");
-        if guard.number() != 0 {
+        if set_keys.number() != 0 {
             // The same set written again has other keys: its segments do not fit.
             let header = &bytes[0][..family_layout::SIZE];
             let spliced = [header, &again[0][family_layout::SIZE..]].concat();
-            refused(&guard, &[spliced, bytes[1].clone()], "another writing");
+            refused(&set_keys, &[spliced, bytes[1].clone()], "another writing");
         }
     }
 }
@@ -325,9 +329,9 @@ fn a_failing_source_or_medium_ends_the_pipeline_with_its_own_error() {
             Ok(())
         }
     }
-    let guard = sealed(Cipher::Aes256);
+    let set_keys = sealed(Cipher::Aes256);
     let target = |out: Box<dyn Upload>| {
-        let key = guard.new_family(0, 1).unwrap();
+        let key = set_keys.new_family(0, 1).unwrap();
         let writer = FamilyWriter::begin(vec![(String::from("here"), out)], &key, false).unwrap();
         vec![Target { key, writer }]
     };
@@ -354,19 +358,19 @@ fn a_failing_source_or_medium_ends_the_pipeline_with_its_own_error() {
         // What was written is not a whole family.
         let bytes = memory.0.lock().unwrap().clone();
         if bytes.len() >= family_layout::SIZE {
-            refused(&guard, &[bytes], "the family of a failed source");
+            refused(&set_keys, &[bytes], "the family of a failed source");
         }
     }
 }
 
 #[test]
 fn a_consumer_that_stops_ends_the_pipeline() {
-    let guard = sealed(Cipher::Aes256);
-    let (bytes, _) = written(&guard, 1, QUICK, &content(64 * PIECE)).unwrap();
+    let set_keys = sealed(Cipher::Aes256);
+    let (bytes, _) = written(&set_keys, 1, QUICK, &content(64 * PIECE)).unwrap();
     let unkeyed = || FamilyPrefix::read(Box::new(io::Cursor::new(bytes[0].clone())), 0).unwrap();
     let origin = || {
         let unkeyed = unkeyed();
-        let key = guard.family(&unkeyed.header, 0, 1).unwrap();
+        let key = set_keys.family(&unkeyed.header, 0, 1).unwrap();
         let reader = unkeyed.with_key(&key, false);
         vec![Origin { key, reader }]
     };

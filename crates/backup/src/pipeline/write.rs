@@ -48,7 +48,7 @@ struct Sealed {
     buffers: Buffers,
 }
 
-/// Where the stream is written to.
+/// The writer of the stream, which cuts it into pieces.
 pub(crate) struct Pieces {
     free: Receiver<Buffers>,
     jobs: SyncSender<Job>,
@@ -57,7 +57,8 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Takes the next bytes of the stream.
+    /// Takes the next bytes of the stream, and waits while all buffers are in use. An error when
+    /// another thread has failed.
     pub(crate) fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let room = PIECE - self.current.plain.len();
@@ -71,6 +72,7 @@ impl Pieces {
         Ok(())
     }
 
+    /// Passes the current piece to the other threads, and takes a free buffer for the next one.
     fn hand_over(&mut self) -> Result<()> {
         let mut next = self.free.recv().map_err(|_| stopped_error())?;
         next.plain.clear();
@@ -85,6 +87,7 @@ impl Pieces {
         self.jobs.send(job).map_err(|_| stopped_error())
     }
 
+    /// Passes on the last piece, which may be short.
     fn finish(mut self) -> Result<()> {
         if self.current.plain.is_empty() {
             return Ok(());
@@ -93,18 +96,17 @@ impl Pieces {
     }
 }
 
-/// The error that stands for the failure of another thread, which reports the reason.
+/// The producer's error when another thread has failed; that thread reports the reason.
 fn stopped_error() -> Error {
     Error::new(&code::BUG, STOPPED)
 }
 
 const STOPPED: &str = "the pipeline has stopped";
 
-/// Runs `produce`, which writes the stream, and returns what it returned and how the families
-/// ended.
+/// Runs `produce`, which writes the stream, and returns its result and how the families ended.
 ///
 /// # Errors
-/// Of `produce`, of sealing, of writing; the first one that explains the others.
+/// Those of `produce`, of sealing and of writing; if one failure caused others, the first one.
 pub(crate) fn run<T>(
     targets: Vec<Target>,
     settings: Settings,
@@ -136,13 +138,14 @@ pub(crate) fn run<T>(
         };
         match (produced, written) {
             (Ok(value), Ok(ends)) => Ok((value, ends)),
-            // The producer was only told that something else had failed.
+            // The producer failed only because another thread had.
             (Err(told), Err(reason)) if told.detail() == STOPPED => Err(reason),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     })
 }
 
+/// Runs `produce`, then passes on the last piece, and notes that the stream is complete.
 fn run_producer<T>(
     free: Receiver<Buffers>,
     jobs: SyncSender<Job>,
@@ -157,13 +160,13 @@ fn run_producer<T>(
         index: 0,
     };
     let value = produce(&mut pieces)?;
-    // Before the jobs end, which is what the writer waits for.
+    // This is set before the jobs end, which the writing thread waits for.
     whole.store(true, Ordering::Release);
     pieces.finish()?;
     Ok(value)
 }
 
-/// One thread of those that compress and seal.
+/// Runs on each thread that compresses and seals, until there are no more jobs or one fails.
 fn work(
     keys: &[FamilyKey],
     level: Option<i32>,
@@ -186,6 +189,8 @@ fn work(
     }
 }
 
+/// Compresses a piece, if that makes it smaller, and seals it as the segment that its place in the
+/// stream gives it.
 fn seal_one(
     keys: &[FamilyKey],
     compressor: Option<&mut zstd::bulk::Compressor<'_>>,
@@ -204,7 +209,7 @@ fn seal_one(
     let plain_length = buffers.plain.len();
     let smaller = compressor.is_some_and(|zstd| compress(zstd, &mut buffers));
     if !smaller {
-        // As it is, and without copying it.
+        // Stored as it is, without a copy.
         std::mem::swap(&mut buffers.plain, &mut buffers.stored);
     }
     let head = SegmentHead {
@@ -222,21 +227,22 @@ fn seal_one(
     })
 }
 
-/// Compresses a piece into `stored`. False when it does not get smaller; `stored` is then of no
-/// use.
+/// Compresses a piece into `stored`. False when it does not get smaller; the content of `stored` is
+/// then undefined.
 fn compress(zstd: &mut zstd::bulk::Compressor<'_>, buffers: &mut Buffers) -> bool {
     let Buffers { plain, stored } = buffers;
     stored.clear();
     if stored.capacity() == 0 {
         stored.reserve_exact(PIECE);
     }
-    // Into the buffer's free room, which is not filled with zeros first. An error is that of a
-    // piece that does not fit into it, which is as long as a piece at least.
+    // The free room of the buffer is used, which is not filled with zeros first. An error means
+    // that the result does not fit into it, and is thus not smaller than the piece.
     let length = zstd.compress_to_buffer(plain.as_slice(), stored).ok();
     length.is_some_and(|length| length > 0 && length < plain.len())
 }
 
-/// The thread that writes: in order, round-robin, then every family's last segment.
+/// Runs on the thread that writes: puts the segments into the families in order, round-robin, then
+/// every family's last segment, and makes the families durable.
 fn write_all(
     keys: &[FamilyKey],
     mut writers: Vec<FamilyWriter>,
@@ -257,7 +263,7 @@ fn write_all(
             let writer = family.and_then(|at| writers.get_mut(at));
             let writer = writer.ok_or_else(|| Error::new(&code::BUG, "no family"))?;
             writer.segment(piece.head, &piece.buffers.stored, &piece.trailer)?;
-            // Nobody takes buffers any more once the stream has ended.
+            // Once the stream has ended, nobody receives buffers any more.
             drop(free.send(piece.buffers));
             next = next.saturating_add(1);
         }

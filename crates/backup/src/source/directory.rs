@@ -1,12 +1,12 @@
-//! A directory with everything below it: regular files, directories, symbolic links.
+//! The source for a directory and everything below it: regular files, directories, symbolic links.
 //!
-//! Files are read while others may write to them: a file is what it was while it was read, piece by
-//! piece. Not kept: hard links (each name becomes a file of its own), holes, extended attributes,
-//! access control lists. Sockets, pipes and devices are left out and named, and so is what vanishes
-//! or is exchanged while the directory is read.
+//! Files are read while others may write to them, so that parts of a file may come from different
+//! times. Not kept: hard links (each name becomes a file of its own), holes, extended attributes,
+//! access control lists. Sockets, pipes and devices are left out and reported, and so are entries
+//! that vanish or are exchanged while the directory is read.
 //!
-//! Invariant B10: every directory is opened below the one that it was found in, by its name alone
-//! and never through a link, so a user who changes the tree during the backup cannot lead the
+//! Invariant B10: every directory is opened by its name below the directory that it was found in,
+//! and never through a link, so that a user who changes the tree during the backup cannot lead the
 //! reader out of it.
 //!
 //! Must not: follow a symbolic link below the root; leave anything out silently.
@@ -33,10 +33,10 @@ use crate::{Error, Result};
 /// Bytes read at a time.
 const READ: usize = 256 * 1024;
 
-/// Longest path that is stored, in bytes: a restore makes it below a directory that is open, and
-/// the system takes so many (`PATH_MAX` of limits.h, with its 0).
+/// The longest path that is stored, in bytes. A restore makes paths below an open directory, and
+/// the system accepts this length (`PATH_MAX` of limits.h counts the final zero).
 const STORED_MAX: usize = PATH_MAX as usize - 1;
-/// Descriptors that the rest of this process may need: families, libraries, connections.
+/// File descriptors that the rest of this process may need: for families, libraries, connections.
 const OTHERS: u64 = 256;
 
 /// A directory.
@@ -63,14 +63,14 @@ impl Source for DirectorySource {
     }
 
     fn shown(&self) -> String {
-        // A relative path would be useless in a restore: `--delta` compares it.
+        // A restore with `--delta` compares this path, for which a relative one would be useless.
         let real = std::fs::canonicalize(&self.root);
         let shown = real.as_ref().unwrap_or(&self.root);
         shown.display().to_string()
     }
 
     fn prepare(&mut self) -> Result<()> {
-        // The root itself may be a link: the caller chose it.
+        // The root itself may be a link, because the caller chose it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = openat(rustix::fs::CWD, &self.root, flags, Mode::empty());
         self.opened = Some(opened.map_err(|error| failed(&self.root, error.into()))?);
@@ -98,7 +98,7 @@ impl Source for DirectorySource {
     fn describe(&self, _: &mut Description) {}
 }
 
-/// An entry that is still what it was when its directory was read, or why it is not.
+/// A result, or why an entry is not what it was when its directory was read.
 type Still<T> = std::result::Result<T, Changed>;
 
 enum Changed {
@@ -113,7 +113,7 @@ impl From<Errno> for Changed {
     fn from(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::STALE => Self::Gone,
-            // A link where none was, no directory where one was, a socket.
+            // Something else has the name: a link, a socket, or a file in place of a directory.
             Errno::LOOP | Errno::NOTDIR | Errno::NXIO => Self::Exchanged,
             other => Self::Failed(other.into()),
         }
@@ -132,9 +132,10 @@ struct Level {
     shown: PathBuf,
     /// Its path in the stream.
     stored: Vec<u8>,
-    /// What is still to be read.
+    /// Names of entries that are still to be read.
     names: std::vec::IntoIter<Vec<u8>>,
-    /// Written again when everything is in it: a reader sets its time.
+    /// The directory's member, which is written again after its entries: a restore then sets its
+    /// time.
     member: Option<Member>,
 }
 
@@ -165,8 +166,8 @@ impl Level {
     }
 }
 
-/// How many directories may be open one below the other, after the limit of this process was raised
-/// as far as it goes.
+/// How many directories may be open below one another. Raises this process's limit of open files as
+/// far as allowed.
 fn levels_max() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -183,9 +184,9 @@ fn levels_max() -> usize {
 }
 
 impl Walk<'_, '_> {
-    /// Everything below the first level. Levels are on a list of ours and not on the stack: whoever
-    /// may write to the tree decides how many there are, as far as a path of the stream goes
-    /// (2048). What is below more of them than descriptors allow is left out.
+    /// Writes everything below the first level. Levels are kept in a list and not on the stack,
+    /// because whoever can write to the tree decides how deep it is, up to the longest path (2048
+    /// levels). Directories deeper than the limit of open files allows are left out.
     fn tree(&mut self, first: Level) -> Result<()> {
         let mut open = vec![first];
         loop {
@@ -208,7 +209,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// One entry; of a directory the level that it is.
+    /// Writes one entry. For a directory, returns the level to be read next.
     fn entry(
         &mut self,
         within: &OwnedFd,
@@ -218,9 +219,9 @@ impl Walk<'_, '_> {
         levels: usize,
     ) -> Result<Option<Level>> {
         if stored.len() > STORED_MAX {
-            return self.without(&path, "too long a path");
+            return self.leave_out(&path, "too long a path");
         }
-        let handle = match handle(within, name) {
+        let handle = match open_handle(within, name) {
             Ok(handle) => handle,
             Err(changed) => return self.changed(&path, changed),
         };
@@ -228,9 +229,9 @@ impl Walk<'_, '_> {
         let sort = about.file_type();
         if sort.is_dir() {
             if levels >= self.levels_max {
-                return self.without(&path, "deeper than files may be open");
+                return self.leave_out(&path, "deeper than files may be open");
             }
-            let opened = match directory(&handle) {
+            let opened = match open_directory(&handle) {
                 Ok(opened) => opened,
                 Err(changed) => return self.changed(&path, changed),
             };
@@ -239,7 +240,7 @@ impl Walk<'_, '_> {
             return Level::open(opened, path, stored, Some(directory)).map(Some);
         }
         if sort.is_symlink() {
-            // Of the link that the handle is, whatever has its name by now.
+            // The target of the link that the handle refers to, whatever has its name by now.
             let target = readlinkat(&handle, "", Vec::new());
             let target = target.map_err(|error| failed(&path, error.into()))?;
             let mut link = member(MemberKind::Link, &stored, &about);
@@ -247,7 +248,7 @@ impl Walk<'_, '_> {
             self.stream.member(&link)?;
         } else if sort.is_file() {
             drop(handle);
-            match regular(within, name) {
+            match open_regular(within, name) {
                 Ok((file, about)) => self.file(file, &about, &path, &stored)?,
                 Err(changed) => return self.changed(&path, changed),
             }
@@ -257,28 +258,32 @@ impl Walk<'_, '_> {
                 () if sort.is_fifo() => "pipe",
                 () => "device",
             };
-            return self.without(&path, what);
+            return self.leave_out(&path, what);
         }
         Ok(None)
     }
 
-    fn without(&mut self, path: &Path, why: &str) -> Result<Option<Level>> {
+    /// Reports an entry as left out.
+    fn leave_out(&mut self, path: &Path, why: &str) -> Result<Option<Level>> {
         self.stream.leave_out(format!("{}: {why}", path.display()));
         Ok(None)
     }
 
+    /// Reports an entry that has vanished or was exchanged as left out; other failures are errors.
     fn changed(&mut self, path: &Path, changed: Changed) -> Result<Option<Level>> {
         match changed {
-            Changed::Gone => self.without(path, "removed while the directory was read"),
-            Changed::Exchanged => self.without(path, "exchanged while the directory was read"),
+            Changed::Gone => self.leave_out(path, "removed while the directory was read"),
+            Changed::Exchanged => self.leave_out(path, "exchanged while the directory was read"),
             Changed::Failed(error) => Err(failed(path, error)),
         }
     }
 
+    /// Writes a file's member and its bytes, as many as it had when it was opened.
     fn file(&mut self, file: File, about: &Metadata, path: &Path, stored: &[u8]) -> Result<()> {
         self.stream
             .member(&member(MemberKind::File, stored, about))?;
-        // A file that grows as fast as it is read would never end. Those of /proc have no length.
+        // Without a limit, a file that grows as fast as it is read would never end. Files in /proc
+        // state no length, and are read to their end.
         let limit = if about.len() > 0 {
             about.len()
         } else {
@@ -299,20 +304,21 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Whatever has the name `name`, a link too, as a handle that says what it is and cannot be read.
-fn handle(within: &OwnedFd, name: &[u8]) -> Still<File> {
+/// Opens whatever has this name, even a link, as a handle that tells its kind but cannot be read.
+fn open_handle(within: &OwnedFd, name: &[u8]) -> Still<File> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(File::from(openat(within, name, flags, Mode::empty())?))
 }
 
-/// The directory that a handle is, for reading: no name is looked up any more.
-fn directory(handle: &File) -> Still<OwnedFd> {
+/// Opens the directory of a handle for reading, without looking up its name again.
+fn open_directory(handle: &File) -> Still<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(handle, ".", flags, Mode::empty())?)
 }
 
-/// The regular file `name`: never through a link, never waiting for a pipe that took its place.
-fn regular(within: &OwnedFd, name: &[u8]) -> Still<(File, Metadata)> {
+/// Opens the regular file `name`: not through a link, and without waiting if a pipe has taken its
+/// place.
+fn open_regular(within: &OwnedFd, name: &[u8]) -> Still<(File, Metadata)> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(within, name, flags, Mode::empty())?);
@@ -324,6 +330,7 @@ fn regular(within: &OwnedFd, name: &[u8]) -> Still<(File, Metadata)> {
     }
 }
 
+/// A member with the file's owner, mode and time.
 fn member(kind: MemberKind, path: &[u8], about: &Metadata) -> Member {
     Member {
         kind,
@@ -357,18 +364,19 @@ mod tests {
         std::os::unix::fs::symlink("inside", path("to_directory")).unwrap();
         std::os::unix::fs::symlink("file", path("to_file")).unwrap();
         let within: OwnedFd = File::open(place.path()).unwrap().into();
-        let opened = |name: &[u8]| handle(&within, name).and_then(|handle| directory(&handle));
+        let opened =
+            |name: &[u8]| open_handle(&within, name).and_then(|handle| open_directory(&handle));
         assert!(opened(b"inside").is_ok());
         for name in [&b"to_directory"[..], b"to_file", b"file"] {
             assert!(matches!(opened(name), Err(Changed::Exchanged)), "{name:?}");
         }
         assert!(matches!(opened(b"none"), Err(Changed::Gone)));
-        assert!(regular(&within, b"file").is_ok());
+        assert!(open_regular(&within, b"file").is_ok());
         for name in [&b"to_directory"[..], b"to_file", b"inside"] {
-            let exchanged = matches!(regular(&within, name), Err(Changed::Exchanged));
+            let exchanged = matches!(open_regular(&within, name), Err(Changed::Exchanged));
             assert!(exchanged, "{name:?}");
         }
-        assert!(matches!(regular(&within, b"none"), Err(Changed::Gone)));
+        assert!(matches!(open_regular(&within, b"none"), Err(Changed::Gone)));
     }
 
     #[test]
@@ -380,11 +388,11 @@ mod tests {
             drop(File::create(path(name).join(name)).unwrap());
         }
         let within: OwnedFd = File::open(place.path()).unwrap().into();
-        let found = handle(&within, b"inside").ok().unwrap();
+        let found = open_handle(&within, b"inside").ok().unwrap();
         rustix::fs::rename(path("inside"), path("moved")).unwrap();
         std::os::unix::fs::symlink("outside", path("inside")).unwrap();
-        let opened = directory(&found).ok().unwrap();
-        assert!(regular(&opened, b"inside").is_ok());
-        assert!(regular(&opened, b"outside").is_err());
+        let opened = open_directory(&found).ok().unwrap();
+        assert!(open_regular(&opened, b"inside").is_ok());
+        assert!(open_regular(&opened, b"outside").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What can be backed up: each source writes its members to a stream.
+//! What can be backed up. Each source writes its members to a stream.
 //!
 //! Must not: know a medium, or how the stream is sealed.
 
@@ -25,7 +25,7 @@ pub trait Source {
     /// The source, for the set's description. It must not contain secrets.
     fn shown(&self) -> String;
 
-    /// Opens the source, or tries that it opens with its key, before a medium is written to. What
+    /// Opens the source, or checks that its key opens it, before a medium is written to. What
     /// earlier runs left beside it may be removed.
     ///
     /// # Errors
@@ -38,8 +38,8 @@ pub trait Source {
     /// Of the source; what the stream's own calls return must be passed on.
     fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()>;
 
-    /// Sets where the total bytes of all files are stored once they are known, to show progress. A
-    /// source that never knows them ignores it.
+    /// Names the counter into which the source puts the total bytes of all files once it knows
+    /// them, to show progress. A source that never knows them ignores it.
     fn note_total(&mut self, _total: Arc<AtomicU64>) {}
 
     /// Adds what only this source knows. Called after [`Source::write`].

@@ -1,7 +1,6 @@
-//! A SQLite database, which may be in use: a consistent copy of it, made by SQLite, is what is
-//! stored. The copy of a sealed database is sealed for the same key, so it is restored as it was:
-//! sealed. A plain one is copied beside itself, where the same users can read the
-//! other.
+//! The source for a SQLite database, which may be in use. SQLite makes a consistent copy beside the
+//! database, and the copy is stored. The copy of a sealed database is sealed for the same key, and
+//! so is what is restored. A plain copy can be read by the same users as the database.
 //!
 //! Must not: write a plaintext page of a sealed database anywhere; leave a copy behind.
 
@@ -30,7 +29,7 @@ const READ: usize = 256 * 1024;
 
 /// How the names of copies end.
 const COPY: &str = ".backup";
-/// What SQLite puts beside a database.
+/// The endings of a database and of the files that SQLite puts beside it.
 const JOURNALS: [&str; 5] = ["", "-journal", "-wal", "-shm", "-strongroom"];
 
 /// A SQLite database.
@@ -64,14 +63,13 @@ impl Source for SqliteSource {
     }
 
     fn prepare(&mut self) -> Result<()> {
-        // The key is tried before the medium is touched.
+        // The key is tried before anything is written to the medium.
         strongroom_sqlite::open(&self.path, &self.options).map(drop)?;
         let beside = match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        // Copies of runs that were killed while SQLite made them. What cannot be removed is in
-        // nobody's way.
+        // Copies that killed runs have left. Those that cannot be removed do no harm.
         drop(leftovers::collect(beside, is_copy_name));
         Ok(())
     }
@@ -89,7 +87,7 @@ impl Source for SqliteSource {
         let failed =
             |error| Error::caused(&code::BACKUP_SOURCE, copy.0.display().to_string(), error);
         let mut file = File::open(&copy.0).map_err(failed)?;
-        // Its name is not needed any more: a run that is killed from here on leaves nothing.
+        // The name is no longer needed: a run that is killed from here on leaves nothing.
         std::fs::remove_file(&copy.0).map_err(failed)?;
         let about = file.metadata().map_err(failed)?;
         if let Some(total) = &self.total {
@@ -131,12 +129,13 @@ impl Source for SqliteSource {
     }
 }
 
+/// The name of a copy.
 fn copy_name(random: &[u8; 16]) -> String {
     format!(".{}{COPY}", hex::hex(random))
 }
 
-/// Whether a file is a copy, one under way (`strongroom_sqlite::ops` adds a dot, a tag and
-/// `.part`), or what SQLite put beside it.
+/// Whether this is the name of a copy, of a copy that is being made (`strongroom_sqlite::ops` adds
+/// a dot, a tag and `.part`), or of a file that SQLite put beside one.
 fn is_copy_name(name: &str) -> bool {
     let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let Some(name) = name.strip_prefix('.') else {
@@ -156,12 +155,12 @@ fn is_copy_name(name: &str) -> bool {
     JOURNALS.contains(&tagged.unwrap_or(rest))
 }
 
-/// A file that is removed when it is not needed any more.
+/// A file that is removed when this is dropped.
 struct Removed(PathBuf);
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // There is none when copying failed.
+        // If copying failed, there is no file.
         drop(std::fs::remove_file(&self.0));
     }
 }

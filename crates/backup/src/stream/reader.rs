@@ -1,12 +1,11 @@
-//! Reads a stream: members, their bytes, and proof at each file's end that these are the bytes that
-//! were read.
+//! Reads a stream: members, their bytes, and at each file's end the digest that proves that they
+//! are the bytes that were backed up.
 //!
-//! Invariants: B7, a file's digest and size are verified before its end is told; B8, a member's
-//! parent is a directory that was named before, so a restorer never writes through a link of the
-//! stream; only a set of files has symbolic links.
+//! Invariants: B7: a file's digest and size are verified before its end is reported; B8: a member's
+//! parent is a directory that was named before, so that a restore never writes through a link of
+//! the stream; only a set of files has symbolic links.
 //!
-//! Must not: believe a length before it was bounded; hand out more than the set's head says that
-//! there is.
+//! Must not: trust a length before it was bounded; return more than the set's head states.
 
 use std::collections::BTreeSet;
 
@@ -22,21 +21,21 @@ use crate::{Error, Result};
 
 const BEYOND: &str = "more than the head says";
 
-/// What comes out of a stream.
+/// What a stream consists of.
 pub(crate) enum Event<'a> {
     /// A member begins. `again`: a directory that was named before.
     Member { member: Member, again: bool },
     /// The next bytes of the file.
     Data(&'a [u8]),
-    /// The file ended, and is whole.
+    /// The file has ended, and is what was backed up.
     FileEnd,
-    /// The stream ended, and is whole.
+    /// The stream has ended, and is complete.
     End(StreamEnd),
 }
 
-/// The stream's bytes as they come.
+/// The origin of the stream's bytes.
 pub(crate) trait Input {
-    /// The next bytes, never none; `None` at the end. The caller may take the buffer and leave
+    /// The next bytes, which are never empty; `None` at the end. The caller may swap the buffer for
     /// another one.
     fn next_bytes(&mut self) -> Result<Option<&mut Vec<u8>>>;
 }
@@ -53,14 +52,14 @@ pub(crate) struct StreamReader<'a, I: Input> {
     piece: Vec<u8>,
     at: usize,
     file: Option<(Sha256, u64)>,
-    /// Bytes of the present data item that were not handed out yet.
+    /// Bytes of the current data item that were not returned yet.
     data_left: usize,
     counted: StreamEnd,
-    /// Of all other paths none is kept: a restorer that creates every file anew finds one that is
-    /// named twice.
+    /// The directories that were named. Other paths are not kept: a restore creates every file
+    /// anew, and so finds one that is named twice.
     directories: BTreeSet<Vec<u8>>,
     links: bool,
-    /// What the head says that there is: more is not handed out.
+    /// The counts in the head; more than that is not returned.
     most: StreamEnd,
     ended: bool,
 }
@@ -85,7 +84,8 @@ impl<'a, I: Input> StreamReader<'a, I> {
         }
     }
 
-    /// Refuses what a set of this kind never has, and more than its head says.
+    /// Adds checks for this set: refuses members that its kind never has, and more than its head
+    /// states.
     pub(crate) fn of(mut self, description: &Description) -> Self {
         self.links = description.kind.has_links();
         self.most = StreamEnd {
@@ -99,7 +99,7 @@ impl<'a, I: Input> StreamReader<'a, I> {
     /// The next event; after [`Event::End`] there is none.
     pub(crate) fn next(&mut self) -> Result<Event<'_>> {
         if self.data_left > 0 {
-            return self.data();
+            return self.next_data();
         }
         if self.ended {
             return Err(malformed("read beyond its end"));
@@ -113,7 +113,7 @@ impl<'a, I: Input> StreamReader<'a, I> {
                 return Err(malformed("data outside a file"));
             }
             self.data_left = length;
-            return self.data();
+            return self.next_data();
         }
         let mut bytes = vec![0; length];
         self.exactly(&mut bytes)?;
@@ -128,7 +128,7 @@ impl<'a, I: Input> StreamReader<'a, I> {
 
     /// The next bytes of the file that is being read, as many as are at hand; adds them to the
     /// file's digest and size. Fails if the set has more bytes than it says.
-    fn data(&mut self) -> Result<Event<'_>> {
+    fn next_data(&mut self) -> Result<Event<'_>> {
         self.refill()?;
         let available = self.piece.len() - self.at;
         let length = available.min(self.data_left);
@@ -146,13 +146,15 @@ impl<'a, I: Input> StreamReader<'a, I> {
         Ok(Event::Data(bytes))
     }
 
+    /// Parses and checks a member. SR-7111 when it is malformed, its parent was not named, or the
+    /// set has more than its head states. True for a directory that was named before.
     fn member(&mut self, bytes: &[u8]) -> Result<(Member, bool)> {
         if self.file.is_some() {
             return Err(malformed("a member within a file"));
         }
         let member = Member::parse(bytes).ok_or_else(|| malformed("a member"))?;
         let parent = parent_of(&member.path);
-        // The root is there before anything is named.
+        // Members of the root have no parent that is named.
         if parent.is_some_and(|parent| !self.directories.contains(parent)) {
             return Err(malformed("a member outside any directory"));
         }
@@ -180,6 +182,7 @@ impl<'a, I: Input> StreamReader<'a, I> {
         Ok((member, again))
     }
 
+    /// Ends a file. SR-7112 when its size or digest is not the stated one.
     fn file_end(&mut self, bytes: &[u8]) -> Result<()> {
         let stated = FileEnd::parse(bytes).ok_or_else(|| malformed("the end of a file"))?;
         let (digest, size) = self.file.take().ok_or_else(|| malformed("no file ends"))?;
@@ -191,6 +194,7 @@ impl<'a, I: Input> StreamReader<'a, I> {
         Err(Error::new(&code::FILE_DIGEST, ""))
     }
 
+    /// Ends the stream. SR-7111 when its counts are not the stated ones, or anything follows it.
     fn stream_end(&mut self, bytes: &[u8]) -> Result<StreamEnd> {
         let stated = StreamEnd::parse(bytes).ok_or_else(|| malformed("its end"))?;
         if self.file.is_some() || stated != self.counted {
@@ -203,19 +207,20 @@ impl<'a, I: Input> StreamReader<'a, I> {
         Ok(stated)
     }
 
-    /// Makes sure that there are bytes in the present piece.
+    /// Makes sure that the current piece has bytes left. SR-7111 when the stream has ended.
     fn refill(&mut self) -> Result<()> {
         if self.at < self.piece.len() {
             return Ok(());
         }
         let bytes = self.input.next_bytes()?;
         let bytes = bytes.ok_or_else(|| malformed("it ends too early"))?;
-        // What was read is left in its place: the pipeline uses the buffer again.
+        // The used buffer is given back for it, and the pipeline uses it again.
         std::mem::swap(&mut self.piece, bytes);
         self.at = 0;
         Ok(())
     }
 
+    /// Fills `out` with the next bytes. SR-7111 when the stream ends before.
     fn exactly(&mut self, out: &mut [u8]) -> Result<()> {
         let mut filled = 0;
         while filled < out.len() {
@@ -233,12 +238,13 @@ impl<'a, I: Input> StreamReader<'a, I> {
     }
 }
 
-/// The directory that a path lies in; `None` when that is the root.
+/// The directory that a path is in; `None` when that is the root.
 pub(crate) fn parent_of(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|&byte| byte == b'/')?;
     path.get(..slash)
 }
 
+/// SR-7111.
 fn malformed(why: &str) -> Error {
     Error::new(&code::STREAM, why)
 }

@@ -1,6 +1,6 @@
 //! Writes a stream: what a source calls for each member.
 //!
-//! Invariant B7: every file's digest is taken of the bytes that were written, and stands behind
+//! Invariant B7: every file's digest is computed from the bytes that were written, and follows
 //! them.
 //!
 //! Must not: let a caller write what a reader would refuse.
@@ -30,7 +30,8 @@ pub struct StreamWriter<'a> {
 }
 
 impl<'a> StreamWriter<'a> {
-    /// `progress` gets the bytes of all files so far. What a set of `kind` never has is refused.
+    /// `progress` gets the bytes of all files so far. Members that a set of `kind` never has are
+    /// refused.
     pub(crate) fn new(
         pieces: &'a mut Pieces,
         progress: &'a mut dyn FnMut(u64),
@@ -50,8 +51,8 @@ impl<'a> StreamWriter<'a> {
     /// [`StreamWriter::end_file`].
     ///
     /// # Errors
-    /// SR-7114 when its path or target cannot be stored, or a set of this kind never has such a
-    /// member; of the medium.
+    /// SR-7114 when its path or target cannot be stored, or when a set of this kind never has such
+    /// a member; those of the medium.
     pub fn member(&mut self, member: &Member) -> Result<()> {
         if self.file.is_some() {
             return Err(Error::new(&code::BUG, "a member within a file"));
@@ -112,7 +113,7 @@ impl<'a> StreamWriter<'a> {
         self.left_out.push(what);
     }
 
-    /// Ends the stream; what it held and what was left out.
+    /// Ends the stream. Returns its counts, and what was left out.
     pub(crate) fn finish(mut self) -> Result<(StreamEnd, Vec<String>)> {
         if self.file.is_some() {
             return Err(Error::new(&code::BUG, "a stream that ends within a file"));
@@ -121,6 +122,7 @@ impl<'a> StreamWriter<'a> {
         Ok((self.end, self.left_out))
     }
 
+    /// Writes one item of the stream.
     fn item(&mut self, kind: ItemKind, bytes: &[u8]) -> Result<()> {
         let length = u32::try_from(bytes.len()).map_err(|_| Error::new(&code::BUG, "item"))?;
         self.pieces.put(&ItemHead { kind, length }.to_bytes())?;

@@ -186,7 +186,7 @@ fn what_is_not_the_sets_or_is_in_use_is_refused() {
     let other = place.at("other");
     fs::create_dir(&other).unwrap();
     put(&other.join("thesis"), b"years of work");
-    refused(&other, false, "--force insists");
+    refused(&other, false, "--force does so");
     // One that has the medium in it, in any case.
     refused(&place.at(""), true, "would be removed");
     symlink(&tree, place.at("by-link")).unwrap();

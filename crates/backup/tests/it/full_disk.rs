@@ -66,7 +66,7 @@ fn a_set_or_archived_file_that_does_not_fit_is_not_there() {
         for mode in [Mode::Append, Mode::Init, Mode::Format] {
             let options = CreateOptions {
                 mode,
-                openers: options.openers.clone(),
+                recipients: vec![opener.recipient().unwrap()],
                 ..common::options(None)
             };
             let options = CreateOptions {
@@ -90,7 +90,7 @@ fn a_set_or_archived_file_that_does_not_fit_is_not_there() {
     disk.fill_but(0);
     let other = key();
     let others = strongroom_backup::Others::Refuse;
-    full(&rewrap_set(&medium, 1, &opener, &[&other], others).unwrap_err());
+    full(&rewrap_set(&medium, 1, &opener, &[&other.recipient().unwrap()], others).unwrap_err());
     assert_eq!(objects(&medium_at), before);
     verified(&medium, Some(1), Some(&opener)).unwrap();
     disk.clear();

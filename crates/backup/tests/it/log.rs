@@ -244,11 +244,22 @@ fn what_was_removed_does_not_come_back_under_another_key() {
         std::thread::scope(|scope| {
             let rewrapped = scope.spawn(|| {
                 if directory == "sets" {
-                    return rewrap_set(&medium, 1, &old, &[&new], Others::Refuse).map(|()| 1);
+                    return rewrap_set(
+                        &medium,
+                        1,
+                        &old,
+                        &[&new.recipient().unwrap()],
+                        Others::Refuse,
+                    )
+                    .map(|()| 1);
                 }
-                rewrap_archive(&medium, &old, &[&new], Others::Refuse, &mut |_, error| {
-                    Err(error)
-                })
+                rewrap_archive(
+                    &medium,
+                    &old,
+                    &[&new.recipient().unwrap()],
+                    Others::Refuse,
+                    &mut |_, error| Err(error),
+                )
             });
             std::thread::sleep(std::time::Duration::from_millis(500));
             fs::remove_file(&path).unwrap();
@@ -266,13 +277,19 @@ fn other_recipients_are_not_dropped_unasked() {
     let medium = place.medium();
     let (old, escrow, new) = (key(), key(), key());
     let mut options = options(Some(&old));
-    options.openers.push(&escrow);
+    options.recipients.push(escrow.recipient().unwrap());
     made(&medium, &place.tree(10), &options).unwrap();
     let name = "000000010000000000000001";
     assert!(wal_push(&medium, name, b"content", &options).unwrap());
     let rewrap = |others| {
-        let set = rewrap_set(&medium, 1, &old, &[&new], others);
-        let log = rewrap_archive(&medium, &old, &[&new], others, &mut |_, error| Err(error));
+        let set = rewrap_set(&medium, 1, &old, &[&new.recipient().unwrap()], others);
+        let log = rewrap_archive(
+            &medium,
+            &old,
+            &[&new.recipient().unwrap()],
+            others,
+            &mut |_, error| Err(error),
+        );
         (set, log)
     };
     let (set, log) = rewrap(Others::Refuse);
@@ -292,7 +309,14 @@ fn other_recipients_are_not_dropped_unasked() {
     verified(&medium, Some(1), Some(&new)).unwrap();
     wal_fetch(&medium, name, Some(&new)).unwrap();
     // One recipient for another needs no word.
-    rewrap_set(&medium, 1, &new, &[&old], Others::Refuse).unwrap();
+    rewrap_set(
+        &medium,
+        1,
+        &new,
+        &[&old.recipient().unwrap()],
+        Others::Refuse,
+    )
+    .unwrap();
 }
 
 /// And whoever removes waits for whoever has read what it will replace.

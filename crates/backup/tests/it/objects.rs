@@ -162,7 +162,14 @@ fn what_was_replaced_or_removed_since_it_was_read_is_not_written() {
     made(&store, &tree, &one, Mode::Append, 1).unwrap();
     let name = "sets/00000001";
     let (bytes, seen) = store.read_version(name, 1 << 20).unwrap().unwrap();
-    rewrap_set(&store, 1, &one, &[&other], Others::Refuse).unwrap();
+    rewrap_set(
+        &store,
+        1,
+        &one,
+        &[&other.recipient().unwrap()],
+        Others::Refuse,
+    )
+    .unwrap();
     assert!(!store.replace(name, &bytes, &seen).unwrap());
     checked(&store, Some(1), &other).unwrap();
     let refused = checked(&store, Some(1), &one).unwrap_err();
@@ -172,7 +179,13 @@ fn what_was_replaced_or_removed_since_it_was_read_is_not_written() {
     store.remove(name).unwrap();
     assert!(!store.replace(name, &bytes, &seen).unwrap());
     assert!(store.read(name, 1 << 20).unwrap().is_none());
-    let gone = rewrap_set(&store, 1, &other, &[&third], Others::Refuse);
+    let gone = rewrap_set(
+        &store,
+        1,
+        &other,
+        &[&third.recipient().unwrap()],
+        Others::Refuse,
+    );
     assert_eq!(gone.unwrap_err().code(), &code::SET_ABSENT);
 }
 
@@ -198,7 +211,13 @@ fn the_log_is_archived_once() {
     wal_push(&store, third, &content, &options(Some(&opener))).unwrap();
     assert_eq!(fetch(later).code(), &code::WAL_GAP);
     let each = &mut |_: &str, error: Error| Err(error);
-    let count = rewrap_archive(&store, &opener, &[&other], Others::Refuse, each);
+    let count = rewrap_archive(
+        &store,
+        &opener,
+        &[&other.recipient().unwrap()],
+        Others::Refuse,
+        each,
+    );
     assert_eq!(count.unwrap(), 2);
     assert_eq!(wal_fetch(&store, name, Some(&other)).unwrap(), content);
     assert_eq!(fetch(name).code(), &code::WRONG_KEY);
@@ -257,7 +276,14 @@ fn an_answer_lost_for_a_replacement_is_settled_by_reading() {
         }
     });
     let store = medium(relay.port, "m");
-    rewrap_set(&store, 1, &one, &[&other], Others::Refuse).unwrap();
+    rewrap_set(
+        &store,
+        1,
+        &one,
+        &[&other.recipient().unwrap()],
+        Others::Refuse,
+    )
+    .unwrap();
     checked(&store, None, &other).unwrap();
 }
 

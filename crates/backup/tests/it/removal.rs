@@ -1,6 +1,6 @@
 //! Goal: where there are no locks, no set that was told as made loses what it builds on, in
 //! whatever order writers, removers and sweepers come, and wherever one of them is killed (B12).
-//! Method: a directory whose guards guard nothing and whose families are all old, and which lets
+//! Method: a directory whose locks exclude nobody and whose families are all old, and which lets
 //! another command run, or ends the command, at each of its steps.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 

@@ -19,7 +19,7 @@ use strongroom_format::code::{self, Code};
 use strongroom_format::hex;
 use strongroom_keyring::Opener;
 
-fn signed<'a>(key: &'a SigningKey, opener: Option<&'a Opener>) -> CreateOptions<'a> {
+fn signed<'a>(key: &'a SigningKey, opener: Option<&Opener>) -> CreateOptions<'a> {
     CreateOptions {
         sign_key: Some(key),
         ..options(opener)
@@ -129,7 +129,7 @@ fn whoever_may_open_the_set_can_change_without_its_signature() {
     let wanted = signed(&ours, Some(&old));
     let store = place.medium();
     made(&store, &tree, &wanted).unwrap();
-    rewrap_set(&store, 1, &old, &[&new], Others::Drop).unwrap();
+    rewrap_set(&store, 1, &old, &[&new.recipient().unwrap()], Others::Drop).unwrap();
     read(&store, None, Some(&new), &[ours.public().clone()]).unwrap();
 }
 

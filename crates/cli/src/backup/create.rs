@@ -14,7 +14,7 @@ use strongroom_backup::{
 };
 use strongroom_crypto::SigningKey;
 use strongroom_format::{code, hex};
-use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
+use strongroom_keyring::{KeySource, Keyring, Recipient, SourceContext};
 use strongroom_postgres_replication::{Config, SslMode};
 
 use super::history::{self, HistoryOptions, Outlets};
@@ -153,10 +153,10 @@ impl CreateArgs {
         record.set_source(source.shown());
         let key = self.sealing.key("backup create")?;
         let keyring_path = context.keyring_path();
-        let openers = self.sealing.openers(key.as_ref(), &keyring_path)?;
+        let recipients = self.sealing.recipients(key.as_ref(), &keyring_path)?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
-        let mut options = set_options(openers.iter().collect());
+        let mut options = set_options(recipients);
         options.cipher = algorithm;
         options.compression = self.sealing.compression;
         options.mode = self.mode();
@@ -182,7 +182,9 @@ impl CreateArgs {
         progress.finish();
         self.report(context, created, sign_key.as_ref())?;
         match key {
-            None if openers.is_empty() => warn(&code::PLAIN_SET, &self.to.display().to_string()),
+            None if options.recipients.is_empty() => {
+                warn(&code::PLAIN_SET, &self.to.display().to_string())
+            }
             // A certificate's warning has been given.
             _ if self.sealing.has_certificates() => {}
             None => {}
@@ -354,9 +356,9 @@ fn mirrors_text<'a>(made: impl Iterator<Item = (&'a dyn Store, &'a Created)>) ->
 }
 
 /// What a set is made with unless the command line says otherwise.
-pub(super) fn set_options(openers: Vec<&Opener>) -> CreateOptions<'_> {
+pub(super) fn set_options(recipients: Vec<Recipient>) -> CreateOptions<'static> {
     CreateOptions {
-        openers,
+        recipients,
         cipher: Cipher::default(),
         compression: Compression::default(),
         mode: Mode::default(),

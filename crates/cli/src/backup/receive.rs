@@ -58,8 +58,8 @@ impl WalReceiveArgs {
         let config = connection(&self.source)?;
         let keyring = context.keyring_path();
         let key = self.sealing.key("backup wal-receive")?;
-        let openers = self.sealing.openers(key.as_ref(), &keyring)?;
-        let mut sealing = set_options(openers.iter().collect());
+        let recipients = self.sealing.recipients(key.as_ref(), &keyring)?;
+        let mut sealing = set_options(recipients);
         sealing.cipher = self.sealing.cipher(&self.to)?;
         sealing.compression = self.sealing.compression;
         let options = ReceiveOptions {

@@ -8,11 +8,11 @@ use clap::Args;
 use strongroom_backup::history::RunRecord;
 use strongroom_backup::{Others, list, rewrap_archive, rewrap_set};
 use strongroom_format::code;
-use strongroom_keyring::{Keyring, Opener};
+use strongroom_keyring::{Keyring, Opener, Recipient};
 
 use super::history::{self, HistoryOptions, Outlets};
 use super::medium_name::store;
-use super::set_keys::{opener, sealing_openers};
+use super::set_keys::{opener, set_recipients};
 use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
@@ -76,8 +76,8 @@ impl RewrapArgs {
             None => private_keys(&keyring)?,
         };
         let new_key = keys::source(self.new_key.into());
-        let new = sealing_openers(new_key.as_ref(), &self.new_certificate, &keyring)?;
-        let new: Vec<&Opener> = new.iter().collect();
+        let new = set_recipients(new_key.as_ref(), &self.new_certificate, &keyring)?;
+        let new: Vec<&Recipient> = new.iter().collect();
         if new.is_empty() {
             let text = "backup rewrap needs --new-certificate or one of --new-key-id, --new-key-env, --new-key-file, --new-key-command, --new-ask";
             return Err(Failure::usage(text));

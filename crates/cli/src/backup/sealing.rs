@@ -8,9 +8,9 @@ use std::path::Path;
 use clap::Args;
 use strongroom_backup::{Cipher, Compression};
 use strongroom_format::code;
-use strongroom_keyring::{KeySource, Opener};
+use strongroom_keyring::{KeySource, Recipient};
 
-use super::set_keys::sealing_openers;
+use super::set_keys::set_recipients;
 use crate::failure::{Failure, warn};
 use crate::key_options::KeyOptions;
 use crate::keys;
@@ -52,13 +52,13 @@ impl SealingOptions {
         !self.certificate.is_empty()
     }
 
-    /// The keys that a set is sealed for; none if it is not sealed.
-    pub(super) fn openers(
+    /// Whom a set is sealed for; empty if it is not sealed.
+    pub(super) fn recipients(
         &self,
         key: Option<&KeySource>,
         keyring: &Path,
-    ) -> Result<Vec<Opener>, Failure> {
-        sealing_openers(key, &self.certificate, keyring)
+    ) -> Result<Vec<Recipient>, Failure> {
+        set_recipients(key, &self.certificate, keyring)
     }
 
     /// The cipher, unless it is one of the past that was not asked for twice; then it is warned of,

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
-use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
+use strongroom_keyring::{KeySource, Keyring, Opener, Recipient, SourceContext};
 
 use crate::failure::{Failure, warn};
 use crate::key_options::KeyOptions;
@@ -25,18 +25,18 @@ pub(super) fn opener(
     Ok(source.opener(&about)?)
 }
 
-/// Who a set is sealed for: the certificates that are named, then the key. Warns of certificates
+/// Whom a set is sealed for: the certificates that are named, then the key. Warns of certificates
 /// whose private key was never exported, every time.
-pub(super) fn sealing_openers(
+pub(super) fn set_recipients(
     key: Option<&KeySource>,
     certificates: &[String],
     keyring: &Path,
-) -> Result<Vec<Opener>, Failure> {
-    let mut openers = Vec::new();
+) -> Result<Vec<Recipient>, Failure> {
+    let mut recipients = Vec::new();
     if !certificates.is_empty() {
         let keys = Keyring::open(keyring)?;
         for name in certificates {
-            openers.push(keys.recipient(name)?);
+            recipients.push(keys.recipient(name)?);
             let about = keys.certificate(name)?;
             if let Some((code, detail)) = about.export_warning() {
                 warn(code, &detail);
@@ -47,9 +47,10 @@ pub(super) fn sealing_openers(
         }
     }
     if let Some(key) = key {
-        openers.push(opener(key, Some(keyring.to_path_buf()), true)?);
+        let opener = opener(key, Some(keyring.to_path_buf()), true)?;
+        recipients.push(opener.recipient()?);
     }
-    Ok(openers)
+    Ok(recipients)
 }
 
 /// Does something that needs a set's key: with the key that is named, else without any, else with

@@ -103,7 +103,8 @@ fn word(path: &Path) -> Result<String, Failure> {
     let text = path
         .to_str()
         .filter(|text| !text.chars().any(char::is_control));
-    let text = text.ok_or_else(|| Failure::usage("a path that cannot stand in a setting"))?;
+    let text =
+        text.ok_or_else(|| Failure::usage("a path that a PostgreSQL setting cannot hold"))?;
     Ok(format!(
         "'{}'",
         text.replace('\'', r"'\''").replace('%', "%%")

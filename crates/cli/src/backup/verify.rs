@@ -234,7 +234,7 @@ fn note_unsigned_log(
     log: Option<&LogCheck>,
 ) -> Verified {
     if signer.is_some() && log.is_some() {
-        let what = "who has archived the log: only sets are signed";
+        let what = "the origin of the archived log: only sets are signed";
         verified.not_checked.push(String::from(what));
     }
     verified

@@ -124,8 +124,8 @@ impl WalPushArgs {
         let name = self.file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage("a file without a name"))?;
         let content = self.content(name, context)?;
-        let openers = self.sealing.openers(key.as_ref(), &keyring)?;
-        let mut options = set_options(openers.iter().collect());
+        let recipients = self.sealing.recipients(key.as_ref(), &keyring)?;
+        let mut options = set_options(recipients);
         options.cipher = self.sealing.cipher(&self.to)?;
         options.compression = self.sealing.compression;
         options.threads = 1;

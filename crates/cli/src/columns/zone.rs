@@ -138,7 +138,7 @@ impl ZoneArgs {
         })?;
         let directory = self.state.join("records");
         std::fs::create_dir_all(&directory).map_err(|error| Failure::io(&directory, &error))?;
-        Ok(zone.recording(directory, opener))
+        Ok(zone.recording(directory, opener.recipient()?))
     }
 
     /// Opened when something needs it: the sandbox lets nothing be opened later.
@@ -212,7 +212,7 @@ impl ZoneArgs {
         if !there {
             std::fs::create_dir_all(&self.state)
                 .map_err(|error| Failure::io(&self.state, &error))?;
-            store::create(&self.state, &opener)?;
+            store::create(&self.state, &opener.recipient()?)?;
             note("a new store: whoever loses its key has lost every value in it");
         }
         let options = Options {

@@ -8,10 +8,9 @@ use std::path::Path;
 
 use strongroom_format::text::printable;
 use strongroom_luks2::{
-    CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, Which,
-    online_version, read,
+    CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, TpmToken,
+    Which, online_version, read,
 };
-use strongroom_volume::tpm::TpmToken;
 
 use super::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
 use crate::failure::Failure;
@@ -58,14 +57,8 @@ fn report(found: &Found) -> LuksReport {
                     SegmentKind::Linear => "none".to_owned(),
                     SegmentKind::Unknown(name) => printable(name),
                 },
-                sector_size: match &segment.kind {
-                    SegmentKind::Crypt { sector_size, .. } => Some(*sector_size),
-                    _ => None,
-                },
-                integrity: match &segment.kind {
-                    SegmentKind::Crypt { integrity, .. } => integrity.as_deref().map(printable),
-                    _ => None,
-                },
+                sector_size: segment.sector_size(),
+                integrity: segment.integrity().map(printable),
             })
             .collect(),
         slots: metadata
@@ -125,19 +118,20 @@ fn kdf_text(kdf: &Kdf) -> String {
             format!("pbkdf2-{}, {iterations} iterations", printable(hash))
         }
         Kdf::Argon2 {
-            id,
             time,
             memory_kib,
             cpus,
+            ..
         } => {
-            let name = if *id { "argon2id" } else { "argon2i" };
+            let name = kdf.name();
             format!("{name}, {memory_kib} KiB, {time} passes, {cpus} lanes")
         }
+        Kdf::Unknown(name) => format!("not known: {}", printable(name)),
     }
 }
 
 fn token_report(number: u32, token: &Token) -> LuksTokenReport {
-    let ours = token.strongroom.as_ref();
+    let ours = token.strongroom();
     LuksTokenReport {
         token: number,
         kind: printable(&token.kind),
@@ -145,9 +139,9 @@ fn token_report(number: u32, token: &Token) -> LuksTokenReport {
         object_id: ours.map(|ours| hex(&ours.object_id)),
         key_id: ours.map(|ours| ours.key_id.clone()),
         key_version: ours.map(|ours| ours.key_version),
-        provider: ours.map(|ours| ours.provider.clone()),
+        provider: ours.map(|ours| ours.provider.name().to_owned()),
         servers: ours.map(|ours| ours.servers.clone()),
-        pcrs: TpmToken::of(token).map(|token| token.registers()),
+        pcrs: token.tpm().map(TpmToken::registers),
     }
 }
 

@@ -13,7 +13,7 @@ use strongroom_format::text::printable;
 use strongroom_keys_client::{Files, Method, Node};
 use strongroom_keys_server::archive::{self, VerifiedRange};
 use strongroom_keys_server::audit::{Chain, Row};
-use strongroom_keys_server::service::naming;
+use strongroom_keys_server::service::archive_row_detail;
 
 use super::admin::{PAGE, ServerOptions, malformed, plain};
 use crate::context::Context;
@@ -166,8 +166,8 @@ fn read_live_rows(
             let row: Row = serde_json::from_value(value).map_err(|_| malformed("row"))?;
             // Every hash depends on those before it: there is no checking without the beginning.
             chain.verify(&row)?;
-            let naming = naming(&live.archived_head, live.archived);
-            is_named |= row.action == "archive" && row.detail == naming;
+            let named = archive_row_detail(&live.archived_head, live.archived);
+            is_named |= row.action == "archive" && row.detail == named;
             each(&row)?;
         }
         if is_last {

@@ -14,7 +14,6 @@ mod init;
 mod join;
 mod keys;
 mod nodes;
-pub(crate) mod object_name;
 mod offline;
 mod renew;
 mod report;

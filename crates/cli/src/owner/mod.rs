@@ -63,7 +63,7 @@ pub(crate) fn become_owner_of(paths: &[PathBuf]) -> Result<(), Failure> {
         (Some((owner, path)), None) => Err(OwnerIdentity::of(owner, path)?.become_owner()),
         (Some((one, path)), Some((other, with))) => {
             let detail = format!(
-                "{} and {} are in the hands of several users, {one} and {other}",
+                "{} and {} belong to different users, {one} and {other}",
                 path.display(),
                 with.display()
             );

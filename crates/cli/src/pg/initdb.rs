@@ -136,7 +136,8 @@ impl InitdbArgs {
         let chosen = ChosenKey::for_new(key, context, directory)?;
         // What cannot be written there is refused before a key is fetched.
         chosen.configuration()?;
-        let object = Object::create(&NewObject::instance(self.cipher), &chosen.opener()?)?;
+        let recipient = chosen.opener()?.recipient()?;
+        let object = Object::create(&NewObject::instance(self.cipher), &recipient)?;
         let bytes = object.initial_bytes();
         Ok((chosen, bytes))
     }

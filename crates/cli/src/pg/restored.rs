@@ -58,7 +58,7 @@ impl NewInstance {
     ) -> Result<Self, Failure> {
         let chosen = ChosenKey::for_restored(options, context, &to.display().to_string())?;
         let configuration = chosen.configuration()?;
-        let (header, instance) = convert::new_instance(cipher, &chosen.opener()?)?;
+        let (header, instance) = convert::new_instance(cipher, &chosen.opener()?.recipient()?)?;
         Ok(Self {
             instance: Arc::new(instance),
             header,

@@ -59,7 +59,8 @@ impl RotateArgs {
             None => None,
         };
         if let (Some(text), Some(new_opener), false) = (&configuration, &new_opener, under_way) {
-            convert::rewrap(&directory.path, &opener, &[new_opener, &opener])?;
+            let (first, second) = (new_opener.recipient()?, opener.recipient()?);
+            convert::rewrap(&directory.path, &opener, &[&first, &second])?;
             configure(&directory.path, text)?;
         }
         let line = if self.slots_only {
@@ -85,7 +86,7 @@ impl RotateArgs {
 /// Slots for the new key alone, or for the same one anew.
 fn slots(directory: &Directory, opener: &Opener, new: Option<&Opener>) -> Result<String, Failure> {
     let one = new.unwrap_or(opener);
-    convert::rewrap(&directory.path, one, &[one])?;
+    convert::rewrap(&directory.path, one, &[&one.recipient()?])?;
     Ok(format!("rewrapped {}", directory.shown()))
 }
 

@@ -6,7 +6,7 @@ use strongroom_format::header::Cipher;
 
 /// The cipher of a name on the command line.
 pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
-    Cipher::from_name(name).ok_or_else(|| "use gcm or ctr".to_owned())
+    Cipher::for_database(name).ok_or_else(|| "use gcm or ctr".to_owned())
 }
 
 /// The page size, in bytes, of a number on the command line.

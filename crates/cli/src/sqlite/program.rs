@@ -71,7 +71,7 @@ fn check_file(path: &Path, scripts: u32) -> Result<(), Failure> {
         return Err(refusal(path, "neither a program nor a script"));
     }
     if about.permissions().mode() & OTHER_RIGHTS != 0 {
-        let why = "it runs with other rights than yours (set-user-ID), and such a program is not given libraries";
+        let why = "it runs with other rights than yours (set-user-ID), and no library can be preloaded into such a program";
         return Err(refusal(path, why));
     }
     check_elf(path, &bytes)

@@ -142,7 +142,7 @@ impl RunArgs {
         let mut text = String::new();
         for (name, value) in lines {
             if value.contains(['\n', '\r']) {
-                let detail = format!("{name}: of several lines");
+                let detail = format!("{name}: it has several lines");
                 return Err(Failure::new(&code::KEY_OPTION, detail));
             }
             text.push_str(&format!("{name} {value}\n"));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_format::code;
 use strongroom_volume::keys::Keys;
-use strongroom_volume::{Volume, escrow as sealed};
+use strongroom_volume::{Volume, escrow};
 
 use super::material::ProviderOptions;
 use crate::context::Context;
@@ -42,17 +42,17 @@ impl BackupArgs {
             let detail = "a keyring keeps no header backups: name a file with --out";
             return Err(Failure::usage(detail));
         }
-        Ok(sealed::leave(&mut volume, keys.as_mut())?)
+        Ok(escrow::store_at_server(&mut volume, keys.as_mut())?)
     }
 }
 
-/// Leaves the header at the key server, where there is one; a failure is a warning. Whether it is
-/// there.
+/// Stores a header backup at the key server, if the key is there; a failure is a warning. Returns
+/// whether it was stored.
 pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
     if !keys.keeps_headers() {
         return false;
     }
-    let left = Volume::open(path).and_then(|mut volume| sealed::leave(&mut volume, keys));
+    let left = Volume::open(path).and_then(|mut volume| escrow::store_at_server(&mut volume, keys));
     match left {
         Ok(()) => true,
         Err(error) => {
@@ -62,7 +62,7 @@ pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
     }
 }
 
-/// After a change of slots: the backup that the server has is an old one.
+/// Renews the header backup at the key server after a change of slots. Failures are messages.
 pub(super) fn update_backup_at_server(context: &Context, provider: &ProviderOptions, path: &Path) {
     let token = Volume::open(path).and_then(|mut volume| volume.token());
     let Ok(token) = token else { return };

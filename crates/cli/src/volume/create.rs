@@ -10,15 +10,15 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::hex::hex;
-use strongroom_volume::create::{New, Openers, check, create};
-use strongroom_volume::keys::Keys;
-use strongroom_volume::look::has_old_data;
+use strongroom_luks2::key_name_is_valid;
+use strongroom_volume::contents::has_old_data;
+use strongroom_volume::create::{NewVolume, Openers, check, create, new_token};
+use strongroom_volume::report::{Change, note_unreported, report};
 use strongroom_volume::secret::slot_secret;
-use strongroom_volume::token::{Token, name_is_valid};
 
 use super::backup::store_backup_at_server;
-use super::fleet::{self, VolumeChange};
 use super::material::ProviderOptions;
+use super::messages::StandardError;
 use super::recovery::{RecoveryOptions, Shown};
 use crate::context::Context;
 use crate::failure::{Failure, warn};
@@ -93,7 +93,7 @@ struct Created {
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        if !name_is_valid(&self.key_id) {
+        if !key_name_is_valid(&self.key_id) {
             return Err(Failure::new(&code::KEY_NAME, self.key_id.as_str()));
         }
         if !self.key_size.is_multiple_of(8) || !(128..=1024).contains(&self.key_size) {
@@ -102,9 +102,9 @@ impl CreateArgs {
             ));
         }
         let new = self.new_volume();
-        // All that can be refused is refused before a key is made.
+        // Everything that can be refused is refused before a key is made.
         check(&new)?;
-        // An authenticated volume writes every sector at once.
+        // The format of an authenticated volume overwrites every sector.
         let keeps = self.size.is_none() && !self.wipe && self.integrity.is_none();
         let old_data_left = keeps && has_old_data(&self.path)?;
         let shown = (!self.no_recovery)
@@ -112,7 +112,7 @@ impl CreateArgs {
             .transpose()?;
         let mut keys = self.provider.keys(context, None)?;
         let material = keys.fetch_or_create(&self.key_id)?;
-        let token = self.token(material.version, keys.as_ref())?;
+        let token = new_token(keys.as_ref(), &self.key_id, material.version)?;
         let secret = slot_secret(&material.key, &token.object_id)?;
         let recovery = shown.as_ref().map(|shown| shown.new_key(&self.path));
         let recovery = recovery.transpose()?;
@@ -145,12 +145,15 @@ impl CreateArgs {
             header_escrowed: store_backup_at_server(&self.path, keys.as_mut()),
             old_data_left,
         };
-        fleet::report_change(&self.path, keys.as_mut(), VolumeChange::Made);
+        note_unreported(
+            report(&self.path, keys.as_mut(), Change::Made),
+            &StandardError,
+        );
         self.print(context, &created)
     }
 
-    /// After a failure: a new file gets its name when it is whole, and if there is none, the
-    /// recovery key opens nothing. A device may hold something that it opens.
+    /// After a failure, removes the file with the recovery key when no new volume was made: then
+    /// the key opens nothing. A device may be partly written, and have a header that the key opens.
     fn take_back(&self, shown: Option<&Shown>) {
         let nothing_made = self.size.is_some() && self.path.symlink_metadata().is_err();
         if let Some(shown) = shown.filter(|_| nothing_made) {
@@ -158,8 +161,8 @@ impl CreateArgs {
         }
     }
 
-    fn new_volume(&self) -> New<'_> {
-        New {
+    fn new_volume(&self) -> NewVolume<'_> {
+        NewVolume {
             path: &self.path,
             size: self.size,
             cipher: &self.cipher,
@@ -170,18 +173,6 @@ impl CreateArgs {
             overwrite: self.overwrite,
             wipe: self.wipe,
         }
-    }
-
-    fn token(&self, key_version: u32, keys: &dyn Keys) -> Result<Token, Failure> {
-        Ok(Token {
-            slots: Vec::new(),
-            object_id: strongroom_crypto::random16()
-                .map_err(|error| Failure::new(&code::IO, error.to_string()))?,
-            key_id: self.key_id.clone(),
-            key_version,
-            provider: keys.provider(),
-            servers: keys.servers(),
-        })
     }
 
     fn print(&self, context: &mut Context, created: &Created) -> Result<(), Failure> {

@@ -8,9 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_volume::header::Kind;
-use strongroom_volume::secret::slot_secret;
-use strongroom_volume::token::{Provider, Token};
+use strongroom_luks2::Provider;
 use strongroom_volume::{Volume, openers};
 
 use super::backup::update_backup_at_server;
@@ -83,22 +81,25 @@ impl EnrollArgs {
         let place = wants_recovery.then(|| self.recovery.place()).transpose()?;
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;
         let by = self.secret.by(&mut volume)?;
-        volume.test_by(by, &secret)?;
+        volume.try_by(by, &secret)?;
         let slot = match (place, self.what) {
             (Some(place), _) => {
                 let key = place.new_key(&self.path)?;
                 openers::add_recovery(&mut volume, &secret, &key)?
             }
             (None, EnrolledOpener::Keyserver) => {
-                self.material(context, &mut volume, &secret, Provider::KeyServer)?
+                self.add_key(context, &mut volume, &secret, Provider::KeyServer)?
             }
             (None, EnrolledOpener::Keyring) => {
-                self.material(context, &mut volume, &secret, Provider::Keyring)?
+                self.add_key(context, &mut volume, &secret, Provider::Keyring)?
             }
             (None, EnrolledOpener::Tpm) => {
                 let registers = self.pcrs.as_deref();
                 let slot = self.secret.place.enroll(&mut volume, &secret, registers)?;
-                warn_without_recovery(&mut volume)?;
+                if openers::lacks_recovery_key(&mut volume)? {
+                    let path = self.path.display().to_string();
+                    warn(&code::VOLUME_NO_RECOVERY, &path);
+                }
                 slot
             }
             (None, EnrolledOpener::Passphrase | EnrolledOpener::Recovery) => {
@@ -115,7 +116,7 @@ impl EnrollArgs {
         context.output.line(&format!("key slot {slot}"))
     }
 
-    fn material(
+    fn add_key(
         &self,
         context: &Context,
         volume: &mut Volume,
@@ -127,42 +128,12 @@ impl EnrollArgs {
             node: self.provider.node.clone(),
         };
         let mut keys = options.keys(context, None)?;
-        let before = volume.metadata()?.token().ok().flatten();
-        let before = before.map(|(_, token)| token);
-        let named = before.as_ref().map(|token| token.key_id.clone());
-        let key_id = self.key_id.clone().or(named);
+        let named = || {
+            let token = volume.metadata().ok()?.strongroom_token().ok()??;
+            Some(token.1.key_id)
+        };
+        let key_id = self.key_id.clone().or_else(named);
         let key_id = key_id.ok_or_else(|| Failure::usage("name the key: --key-id NAME"))?;
-        let material = keys.fetch_or_create(&key_id)?;
-        let object_id = match before {
-            Some(token) => token.object_id,
-            None => strongroom_crypto::random16()
-                .map_err(|error| Failure::new(&code::IO, error.to_string()))?,
-        };
-        let token = Token {
-            slots: Vec::new(),
-            object_id,
-            key_id,
-            key_version: material.version,
-            provider,
-            servers: keys.servers(),
-        };
-        let new = slot_secret(&material.key, &object_id)?;
-        Ok(openers::add_material(volume, secret, &new, &token)?)
+        Ok(openers::add_key(volume, secret, keys.as_mut(), &key_id)?)
     }
-}
-
-/// A board breaks, and registers change.
-fn warn_without_recovery(volume: &mut Volume) -> Result<(), Failure> {
-    let metadata = volume.metadata()?;
-    let slots = metadata.bound_slots();
-    if !slots
-        .iter()
-        .any(|slot| metadata.kind(*slot) == Kind::Recovery)
-    {
-        warn(
-            &code::VOLUME_NO_RECOVERY,
-            &volume.path().display().to_string(),
-        );
-    }
-    Ok(())
 }

@@ -3,12 +3,14 @@
 //! Must not: need a key; fail because one device cannot be read.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_luks2::begins_as_luks;
+use strongroom_volume::probe::block_devices;
+use strongroom_volume::status::{State, state};
 
-use super::status::{State, state};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -38,8 +40,8 @@ impl ListArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut paths: BTreeSet<PathBuf> = self.paths.iter().cloned().collect();
         paths.extend(block_devices());
-        let is_luks = |path: &PathBuf| begins_as_luks(path);
-        let volumes = paths.iter().filter(|path| is_luks(path));
+        let is_luks = |path: &&PathBuf| begins_as_luks(path).unwrap_or_default();
+        let volumes = paths.iter().filter(is_luks);
         let volumes: Vec<State> = volumes
             .filter_map(|path| state(path).ok())
             .filter(|state| self.all || state.key_id.is_some())
@@ -65,21 +67,4 @@ impl ListArgs {
         }));
         context.output.text(&columns(&rows))
     }
-}
-
-/// Partitions and whole disks.
-fn block_devices() -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
-        return Vec::new();
-    };
-    let names = entries.flatten().map(|entry| entry.file_name());
-    names.map(|name| Path::new("/dev").join(name)).collect()
-}
-
-fn begins_as_luks(path: &Path) -> bool {
-    use std::io::Read as _;
-    let mut first = [0; 6];
-    std::fs::File::open(path)
-        .and_then(|mut file| file.read_exact(&mut first))
-        .is_ok_and(|()| &first == b"LUKS\xba\xbe")
 }

@@ -1,5 +1,4 @@
-//! Where key material comes from: the key server that the node's configuration names, or the
-//! keyring.
+//! The source of key material: the key server that the node's configuration names, or the keyring.
 //!
 //! Invariant V3: a volume's token never decides which server is called.
 //!
@@ -9,9 +8,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use strongroom_keys_client::Node;
-use strongroom_volume::keys::{Keys, OfKeyring};
-use strongroom_volume::server::OfServer;
-use strongroom_volume::token::Provider;
+use strongroom_luks2::Provider;
+use strongroom_volume::keys::{KeyringKeys, Keys};
+use strongroom_volume::server::ServerKeys;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -27,7 +26,7 @@ pub(super) struct ProviderOptions {
     pub(super) node: Option<PathBuf>,
 }
 
-/// As on the command line.
+/// The source, as on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ProviderChoice {
     /// The key server of the node's configuration
@@ -46,8 +45,9 @@ impl From<Provider> for ProviderChoice {
 }
 
 impl ProviderOptions {
-    /// Whoever was named, else `hint` of a token, else whoever is configured. A hint chooses
-    /// between what this node is configured for; it names nobody.
+    /// The source that was named, else the one that `hint` of a token names, else the one that is
+    /// configured. A hint chooses between what this node is configured for; no server's address
+    /// comes from it.
     pub(super) fn keys(
         &self,
         context: &Context,
@@ -55,12 +55,12 @@ impl ProviderOptions {
     ) -> Result<Box<dyn Keys>, Failure> {
         let hint = hint.map(ProviderChoice::from);
         match self.provider.or(hint).unwrap_or_else(|| self.configured()) {
-            ProviderChoice::Keyring => Ok(Box::new(OfKeyring::new(&context.keyring_path()))),
+            ProviderChoice::Keyring => Ok(Box::new(KeyringKeys::new(&context.keyring_path()))),
             ProviderChoice::Keyserver => Ok(Box::new(self.server()?)),
         }
     }
 
-    /// Who is configured: a key server when this node knows one.
+    /// The configured source: the key server when this node has a configuration for one.
     fn configured(&self) -> ProviderChoice {
         if self.node.is_some() || Node::path(None).exists() {
             ProviderChoice::Keyserver
@@ -70,7 +70,7 @@ impl ProviderOptions {
     }
 
     /// The key server of the node's configuration.
-    pub(super) fn server(&self) -> Result<OfServer, Failure> {
-        Ok(OfServer::new(&Node::path(self.node.as_deref()))?)
+    pub(super) fn server(&self) -> Result<ServerKeys, Failure> {
+        Ok(ServerKeys::new(&Node::path(self.node.as_deref()))?)
     }
 }

@@ -43,7 +43,7 @@ impl MigrateArgs {
         }
         if !self.quiet_source && !is_read_only(&self.from)? {
             let detail = format!(
-                "{} is mounted writable: mount it read-only (mount -o remount,ro), or give --quiet-source when nobody writes",
+                "{} is mounted writable: mount it read-only (mount -o remount,ro), or give --quiet-source if nothing writes to it",
                 self.from.display()
             );
             return Err(Failure::new(&code::VOLUME_IN_USE, detail));

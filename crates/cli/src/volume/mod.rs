@@ -1,18 +1,17 @@
 //! `strongroom volume`: one file per verb.
 //!
-//! Must not: know LUKS2 or libcryptsetup; those are strongroom-volume's.
+//! Must not: know LUKS2 or libcryptsetup; those are strongroom-volume's. Decide anything that a
+//! program without a command line would have to decide too.
 
 mod attach;
 mod backup;
-mod cache;
 mod close;
-mod console;
 mod create;
 mod detach;
 mod enroll;
-mod fleet;
 mod list;
 mod material;
+mod messages;
 mod migrate;
 mod open;
 mod recovery;

@@ -61,7 +61,7 @@ impl OpenArgs {
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;
         let by = self.secret.by(&mut volume)?;
         let slot = match &name {
-            None => volume.test_by(by, &secret)?,
+            None => volume.try_by(by, &secret)?,
             Some(name) => active::open(&mut volume, name, (by, &secret), self.read_only)?,
         };
         let mapping = name.map(|name| active::path_of(&name).display().to_string());

@@ -1,4 +1,4 @@
-//! A recovery key is shown once: on the terminal with a QR code, or in a file that only its owner
+//! Shows a new recovery key once: on the terminal with a QR code, or in a file that only its owner
 //! can read.
 //!
 //! Must not: write it to standard output or standard error, which may go into a log.
@@ -28,7 +28,7 @@ pub(super) struct RecoveryOptions {
     pub(super) recovery_out: Option<PathBuf>,
 }
 
-/// A place that was found fit to show a recovery key, before there is one.
+/// A place for a recovery key, which was checked before there is a key.
 pub(super) enum Shown {
     Terminal,
     File(PathBuf),
@@ -49,8 +49,8 @@ impl RecoveryOptions {
 }
 
 impl Shown {
-    /// Makes a key and shows it. It is shown before it is of any use, so that no volume has one
-    /// that nobody saw.
+    /// Makes a key and shows it, before a volume has it: so no volume has a recovery key that
+    /// nobody saw.
     pub(super) fn new_key(&self, of: &Path) -> Result<SecretBytes, Failure> {
         let key = new_recovery_key()?;
         match self {
@@ -64,7 +64,7 @@ impl Shown {
         Ok(key)
     }
 
-    /// Removes the file of a key of which nothing came: the next attempt may use its name.
+    /// Removes the file of a key that no volume has: the next attempt may use the file's name.
     pub(super) fn take_back(&self) {
         if let Self::File(path) = self {
             // The failure that led here is the one to report.

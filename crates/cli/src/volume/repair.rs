@@ -34,7 +34,7 @@ pub(super) struct RepairArgs {
 impl RepairArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open_to_change(&self.path)?;
-        repair::check(&volume.metadata()?)?;
+        repair::slots_of_new_key(&volume.metadata()?)?;
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;
         if let Some(backup) = &self.backup {
             volume.back_up_header(backup)?;

@@ -10,11 +10,8 @@ use serde::Serialize;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
-use strongroom_luks2::{Metadata, StrongroomToken};
-use strongroom_volume::escrow;
-use strongroom_volume::restore::{Allowed, Backup, restore};
-use strongroom_volume::secret::slot_secret;
-use strongroom_volume::token::Provider;
+use strongroom_volume::keys::secret_of_token;
+use strongroom_volume::restore::{Allowed, Backup, restore, token_on};
 
 use super::material::{ProviderChoice, ProviderOptions};
 use super::secret::SecretOptions;
@@ -111,8 +108,8 @@ impl RestoreArgs {
         ))
     }
 
-    /// What the backup is opened with before it is put back: what was given, else the key of its
-    /// token, if that is to be had.
+    /// The secret that the backup is opened with before it is written: the one of the options, else
+    /// that of its token's key; `None`, with a note, when that key cannot be had.
     fn proof_secret(
         &self,
         context: &Context,
@@ -123,25 +120,20 @@ impl RestoreArgs {
             return Ok(Some(place.secret_of(&self.path, backup.metadata())?.0));
         }
         let typed = self.secret.typed(&self.path)?;
-        let Some(token) = token_of(backup.metadata()).filter(|_| typed.is_none()) else {
+        let Some(token) = backup.token().filter(|_| typed.is_none()) else {
             return Ok(typed);
         };
-        let hint = match token.provider.as_str() {
-            "keyring" => Provider::Keyring,
-            _ => Provider::KeyServer,
-        };
-        let mut keys = match self.provider.keys(context, Some(hint)) {
+        let mut keys = match self.provider.keys(context, Some(token.provider)) {
             Ok(keys) => keys,
             Err(failure) => return Ok(not_tried(&failure)),
         };
-        match keys.fetch(&token.key_id, Some(token.key_version)) {
-            Ok(material) => Ok(Some(slot_secret(&material.key, &token.object_id)?)),
+        match secret_of_token(keys.as_mut(), token) {
+            Ok(secret) => Ok(Some(secret)),
             Err(error) => Ok(not_tried(&error.into())),
         }
     }
 
-    /// The header backup from the key server, opened with the key that sealed it, and that key's
-    /// slot passphrase.
+    /// The header backup from the key server, and the passphrase that its key makes.
     fn of_server(&self, context: &Context) -> Result<(Backup, SecretBytes), Failure> {
         let (object_id, key_id) = self.which()?;
         let who = self.provider.provider.unwrap_or(ProviderChoice::Keyserver);
@@ -150,35 +142,24 @@ impl RestoreArgs {
             node: self.provider.node.clone(),
         };
         let mut keys = options.keys(context, None)?;
-        let sealed = keys.escrowed(&object_id)?;
-        let version = escrow::key_version(&sealed)?;
-        let material = keys.fetch(&key_id, Some(version))?;
-        let bytes = escrow::open(&sealed, &object_id, &material)?;
-        let backup = Backup::of(bytes, "the key server's backup", &self.path)?;
-        Ok((backup, slot_secret(&material.key, &object_id)?))
+        Ok(Backup::at_server(
+            keys.as_mut(),
+            &object_id,
+            &key_id,
+            &self.path,
+        )?)
     }
 
-    /// Object id and key: as the options give them, else from what can be read of the header.
+    /// Object id and name of the key: from the options, else from what can be read of the header.
     fn which(&self) -> Result<([u8; 16], String), Failure> {
         if let (Some(id), Some(key)) = (&self.object_id, &self.key_id) {
             let id = from_hex(&id.to_ascii_lowercase()).and_then(|id| id.try_into().ok());
             let id = id.ok_or_else(|| Failure::usage("--object-id: 32 hexadecimal digits"))?;
             return Ok((id, key.clone()));
         }
-        let file = std::fs::File::open(&self.path);
-        let file = file.map_err(|error| Failure::open(&self.path, &error))?;
-        // Not by libcryptsetup, which would write to a header with one damaged copy.
-        let found = strongroom_luks2::read(&file).ok();
-        let token = found.and_then(|found| token_of(&found.header.metadata).cloned());
-        let token = token
-            .ok_or_else(|| Failure::new(&code::VOLUME_WHICH, self.path.display().to_string()))?;
+        let token = token_on(&self.path)?;
         Ok((token.object_id, token.key_id))
     }
-}
-
-fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
-    let mut tokens = metadata.tokens.values();
-    tokens.find_map(|token| token.strongroom.as_ref())
 }
 
 fn not_tried(failure: &Failure) -> Option<SecretBytes> {

@@ -10,20 +10,20 @@ use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, SourceContext};
-use strongroom_volume::device::Stretch;
-use strongroom_volume::header::Kind;
-use strongroom_volume::keys::Keys;
-use strongroom_volume::reencrypt::{Stays, begin, check_library, go_on, left_out};
+use strongroom_luks2::OpenedBy;
+use strongroom_volume::keys::{Keys, secret_of_token};
+use strongroom_volume::outage::forget;
+use strongroom_volume::reencrypt::{check_library, resume};
+use strongroom_volume::report::{Change, note_unreported, report};
 use strongroom_volume::secret::recovery_key;
+use strongroom_volume::status::device_of;
+use strongroom_volume::staying::{Given, GivenUp, begin_with};
 use strongroom_volume::{Volume, active, openers, rotate};
 
 use super::backup::store_backup_at_server;
-use super::cache;
-use super::fleet::{self, VolumeChange};
 use super::material::ProviderOptions;
+use super::messages::StandardError;
 use super::recovery::RecoveryOptions;
-use super::secret::of_token;
-use super::status::device_of;
 use super::tpm::TpmAddress;
 use crate::context::Context;
 use crate::failure::{Failure, note};
@@ -68,36 +68,21 @@ pub(super) struct RotateArgs {
     provider: ProviderOptions,
 }
 
-/// A passphrase that was given for some slot.
-struct Given {
-    secret: SecretBytes,
-    kind: Kind,
-}
-
-impl Given {
-    fn key_stretching(&self) -> Stretch {
-        match self.kind {
-            Kind::Tpm => Stretch::Machine,
-            _ => Stretch::Person,
-        }
-    }
-}
-
 impl RotateArgs {
-    /// New slots only, or a re-encryption, begun or gone on with; then the key server's header
-    /// backup.
+    /// Rotates the slots only, or begins or continues a re-encryption; then renews the key server's
+    /// header backup.
     pub(super) fn run(mut self, context: &mut Context) -> Result<(), Failure> {
         self.path = device_of(&self.path);
         let mut volume = Volume::open_to_change(&self.path)?;
         let token = volume.token()?;
         let mut keys = self.provider.keys(context, Some(token.provider))?;
-        cache::forget(&token);
+        forget(&token, &StandardError);
         if self.slots_only {
             return self.slots(context, &mut volume, keys.as_mut());
         }
         check_library()?;
-        let active = self.active_name()?;
-        let secret = of_token(&mut volume, keys.as_mut())?;
+        let active = active::name_of_open(&self.path, self.online)?;
+        let secret = secret_of_token(keys.as_mut(), &token)?;
         if volume.metadata()?.is_reencrypting() {
             note("a re-encryption was begun before; it goes on");
         } else {
@@ -105,7 +90,7 @@ impl RotateArgs {
             store_backup_at_server(&self.path, keys.as_mut());
         }
         let mut progress = crate::progress::Progress::new("re-encrypted");
-        let done = go_on(
+        let done = resume(
             &mut volume,
             &secret,
             active.as_deref(),
@@ -119,7 +104,10 @@ impl RotateArgs {
             return Err(Failure::new(&code::VOLUME_ROTATING, "it was stopped"));
         }
         store_backup_at_server(&self.path, keys.as_mut());
-        fleet::report_change(&self.path, keys.as_mut(), VolumeChange::Rotated);
+        note_unreported(
+            report(&self.path, keys.as_mut(), Change::Rotated),
+            &StandardError,
+        );
         context.output.line("all data are under a new volume key")
     }
 
@@ -129,9 +117,9 @@ impl RotateArgs {
         volume: &mut Volume,
         keys: &mut dyn Keys,
     ) -> Result<(), Failure> {
-        let rotated = rotate::slots(volume, keys)?;
+        let rotated = rotate::rotate_slots(volume, keys)?;
         store_backup_at_server(&self.path, keys);
-        fleet::report_change(&self.path, keys, VolumeChange::Rotated);
+        note_unreported(report(&self.path, keys, Change::Rotated), &StandardError);
         let what = if rotated.finished {
             "finished what was begun: "
         } else {
@@ -142,20 +130,6 @@ impl RotateArgs {
         context.output.line(&line)
     }
 
-    /// The mapping's name when it is open; whether it is must be as was said.
-    fn active_name(&self) -> Result<Option<String>, Failure> {
-        let mapping = active::mapping_of(&self.path);
-        match (mapping, self.online) {
-            (Some(mapping), true) => Ok(Some(mapping.name)),
-            (None, false) => Ok(None),
-            (Some(mapping), false) => {
-                let detail = format!("it is open as {}: close it, or give --online", mapping.name);
-                Err(Failure::new(&code::VOLUME_IN_USE, detail))
-            }
-            (None, true) => Err(Failure::usage("--online: the volume is not open")),
-        }
-    }
-
     fn begin(
         &self,
         volume: &mut Volume,
@@ -164,90 +138,49 @@ impl RotateArgs {
     ) -> Result<(), Failure> {
         let mut given = self.given_secrets(volume)?;
         if self.new_recovery {
-            // It gets a slot of the old key first, so that it opens the volume at every moment of
-            // what follows.
+            // The new recovery key gets a slot with the old volume key first, so that it opens the
+            // volume at every moment of the re-encryption.
             let place = self.recovery.place()?;
             let key = place.new_key(&self.path)?;
             openers::add_recovery(volume, secret, &key)?;
             given.push(Given {
                 secret: key,
-                kind: Kind::Recovery,
+                opener: OpenedBy::Recovery,
             });
         }
-        let metadata = volume.metadata()?;
-        let machine = metadata.machine_slots();
-        let mut stays = Vec::new();
-        let mut by_key = false;
-        // What is dropped goes with the old key, so it only is not taken along.
-        for slot in left_out(&metadata, &self.drop) {
-            let kind = metadata.kind(slot);
-            let opens = |given: &&Given| given.kind == kind;
-            // Not on slots of people, whose key derivation takes long.
-            let of_machine = kind == Kind::Strongroom || machine.contains(&slot);
-            if of_machine && volume.opens(&[slot], secret)?.is_some() {
-                stays.insert(0, unchanged_slot(slot, secret, Stretch::Machine));
-                by_key = true;
-                continue;
-            }
-            for given in given.iter().filter(opens) {
-                if let Some(slot) = volume.opens(&[slot], &given.secret)? {
-                    stays.push(unchanged_slot(slot, &given.secret, given.key_stretching()));
-                    break;
-                }
-            }
-        }
-        let staying: Vec<u32> = stays
-            .iter()
-            .map(|stay| stay.slot)
-            .chain(self.drop.iter().copied())
-            .collect();
-        let mut missing = left_out(&metadata, &staying);
-        // A new recovery key replaces all former ones.
-        missing.retain(|slot| !(self.new_recovery && metadata.kind(*slot) == Kind::Recovery));
-        if !missing.is_empty() {
-            let name = |slot: &u32| format!("slot {slot} ({})", metadata.kind(*slot).name());
-            let names: Vec<String> = missing.iter().map(name).collect();
-            return Err(Failure::new(&code::VOLUME_OPENERS, names.join(", ")));
-        }
-        if !by_key {
-            return Err(Failure::new(&code::WRONG_KEY, "the token's key"));
-        }
-        Ok(begin(volume, &stays, active)?)
+        let given_up = GivenUp {
+            slots: &self.drop,
+            recovery_keys: self.new_recovery,
+        };
+        Ok(begin_with(volume, secret, &given, &given_up, active)?)
     }
 
-    /// Passphrases and the recovery key that were given, and the TPM's part.
+    /// The passphrases and the recovery key of the options, and the passphrase that the TPM's key
+    /// makes.
     fn given_secrets(&self, volume: &mut Volume) -> Result<Vec<Given>, Failure> {
         let mut given = Vec::new();
         if self.tpm {
-            let secret = self.place.secret(volume, None)?;
+            let secret = self.place.secret(volume)?;
             given.push(Given {
                 secret,
-                kind: Kind::Tpm,
+                opener: OpenedBy::Tpm,
             });
         }
         for file in &self.passphrase_file {
             let secret = read_passphrase(file)?;
             given.push(Given {
                 secret,
-                kind: Kind::Passphrase,
+                opener: OpenedBy::Passphrase,
             });
         }
         if let Some(file) = &self.recovery_file {
             let secret = recovery_key(&read_passphrase(file)?)?;
             given.push(Given {
                 secret,
-                kind: Kind::Recovery,
+                opener: OpenedBy::Recovery,
             });
         }
         Ok(given)
-    }
-}
-
-fn unchanged_slot<'a>(slot: u32, secret: &'a SecretBytes, stretch: Stretch) -> Stays<'a> {
-    Stays {
-        slot,
-        secret,
-        stretch,
     }
 }
 

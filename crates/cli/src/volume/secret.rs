@@ -1,5 +1,5 @@
-//! The secret that opens a volume: from the key that its token names, typed by a person, or from
-//! the TPM.
+//! The secret that opens a volume: made of the key that its token names, typed by a person, or made
+//! of the key that the TPM unseals.
 //!
 //! Must not: take a secret from the command line.
 
@@ -10,8 +10,9 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, SourceContext};
 use strongroom_volume::device::By;
-use strongroom_volume::secret::{recovery_key, slot_secret};
-use strongroom_volume::{Volume, keys::Keys, tpm};
+use strongroom_volume::keys::secret_of_token;
+use strongroom_volume::secret::recovery_key;
+use strongroom_volume::{Volume, tpm};
 
 use super::material::ProviderOptions;
 use super::tpm::TpmAddress;
@@ -52,7 +53,8 @@ impl SecretOptions {
             && self.recovery_file.is_none()
     }
 
-    /// Whose it is: what a TPM sealed has slots of its own, which are not those of the key's token.
+    /// How the secret is tried: that of a TPM has slots of its own, which are not those of the
+    /// key's token.
     pub(super) fn by(&self, volume: &mut Volume) -> Result<By, Failure> {
         Ok(match self.is_token() && !self.is_tpm(volume)? {
             true => By::Token,
@@ -60,7 +62,8 @@ impl SecretOptions {
         })
     }
 
-    /// The passphrase of a slot.
+    /// The passphrase of a slot, from the source that the options name. Without options, the
+    /// token's key; without a Strongroom token, the TPM.
     pub(super) fn secret(
         &self,
         context: &Context,
@@ -68,27 +71,31 @@ impl SecretOptions {
         provider: &ProviderOptions,
     ) -> Result<SecretBytes, Failure> {
         if self.is_tpm(volume)? {
-            return self.place.secret(volume, None);
+            return self.place.secret(volume);
         }
         if self.is_token() {
             let token = volume.token()?;
             let mut keys = provider.keys(context, Some(token.provider))?;
-            return of_token(volume, keys.as_mut());
+            return Ok(secret_of_token(keys.as_mut(), &token)?);
         }
         self.typed(volume.path())?
             .ok_or_else(|| Failure::new(&code::NO_KEY, volume.path().display().to_string()))
     }
 
-    /// Whether the TPM opens it: that was asked for, or no key does.
+    /// Whether the TPM opens it: because the options say so, or because only the TPM has a token.
     fn is_tpm(&self, volume: &mut Volume) -> Result<bool, Failure> {
         if self.tpm || !self.is_token() {
             return Ok(self.tpm);
         }
         let metadata = volume.metadata()?;
-        Ok(metadata.token().is_ok_and(|token| token.is_none()) && tpm::opens(&metadata))
+        Ok(metadata
+            .strongroom_token()
+            .is_ok_and(|token| token.is_none())
+            && tpm::opens(&metadata))
     }
 
-    /// What a person has; `None` when the key of a token is wanted.
+    /// The passphrase or recovery key that the options name; `None` when the key of a token or the
+    /// TPM is wanted.
     pub(super) fn typed(&self, path: &Path) -> Result<Option<SecretBytes>, Failure> {
         if self.is_token() || self.tpm {
             return Ok(None);
@@ -112,13 +119,6 @@ impl SecretOptions {
         };
         Ok(Some(secret))
     }
-}
-
-/// The passphrase that the key of the volume's token makes.
-pub(super) fn of_token(volume: &mut Volume, keys: &mut dyn Keys) -> Result<SecretBytes, Failure> {
-    let token = volume.token()?;
-    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
-    Ok(slot_secret(&material.key, &token.object_id)?)
 }
 
 /// A new passphrase, typed twice.

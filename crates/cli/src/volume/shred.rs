@@ -7,12 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
-use strongroom_volume::Volume;
-use strongroom_volume::keys::Keys;
-use strongroom_volume::shred::{self, Record};
+use strongroom_volume::shred::{Record, Request, shred_and_report};
 
 use super::material::ProviderOptions;
-use super::{cache, fleet};
+use super::messages::StandardError;
 use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
@@ -44,36 +42,13 @@ pub(super) struct ShredArgs {
 
 impl ShredArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut volume = Volume::open_to_change(&self.path)?;
-        let uuid = volume.uuid()?;
-        if !uuid.eq_ignore_ascii_case(&self.confirm) {
-            let detail = format!("{}: its UUID is {uuid}", self.path.display());
-            return Err(Failure::new(&code::VOLUME_CONFIRM, detail));
-        }
-        let metadata = volume.metadata()?;
-        let token = metadata.token().ok().flatten();
-        let cipher = metadata
-            .segment()
-            .map(|segment| segment.encryption.clone())
-            .unwrap_or_default();
-        cache::forget_volume(&mut volume);
-        drop(volume);
-        let keys = token
-            .as_ref()
-            .map(|(_, token)| self.provider.keys(context, Some(token.provider)));
-        // A key that stays need not be in reach: then the fleet page is not told either.
-        let mut keys: Option<Box<dyn Keys>> = match self.keep_key {
-            true => keys.and_then(Result::ok),
-            false => keys.transpose()?,
+        let request = Request {
+            path: &self.path,
+            confirmed: &self.confirm,
+            keeps_key: self.keep_key,
         };
-        let (path, keep_key) = (&self.path, self.keep_key);
-        let record = match keys.as_mut() {
-            Some(keys) => shred::shred(path, &self.confirm, Some(keys.as_mut()), keep_key)?,
-            None => shred::shred(path, &self.confirm, None, keep_key)?,
-        };
-        if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
-            fleet::report_shredded(&self.path, keys.as_mut(), token, &cipher);
-        }
+        let keys = |provider| self.provider.keys(context, Some(provider));
+        let record = shred_and_report(request, keys, &StandardError)?;
         let failure = incomplete_failure(&record);
         if self.json {
             let error = failure.as_ref().map(Failure::json);

@@ -2,14 +2,11 @@
 //!
 //! Must not: keep the key anywhere.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_format::code;
 use strongroom_volume::active;
-use strongroom_volume::mapped::{self, Taken};
-use strongroom_volume::probe::Places;
+use strongroom_volume::swap::activate;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -45,41 +42,4 @@ impl SwapArgs {
         let mapped = active::path_of(&name);
         context.output.line(&mapped.display().to_string())
     }
-}
-
-/// Maps the device, and swaps to it. What was stopped after mapping goes on.
-pub(super) fn activate(path: &Path, name: &str, swapon: bool) -> Result<(), Failure> {
-    let places = Places::default();
-    match mapped::swap(&places, name, path) {
-        Taken::No => active::open_swap(path, name)?,
-        Taken::Wanted => {}
-        Taken::Other => return Err(name_taken(name)),
-    }
-    let mapped = active::path_of(name);
-    if !swapon || mapped::swaps_to(&places, name) {
-        return Ok(());
-    }
-    let done = run_program("mkswap", &mapped).and_then(|()| run_program("swapon", &mapped));
-    if done.is_err() {
-        // It is of no use to anybody then.
-        drop(active::close(name));
-    }
-    done
-}
-
-/// A mapping of this name is not the one that is wanted.
-pub(super) fn name_taken(name: &str) -> Failure {
-    let detail = format!("{name} is a mapping of something else");
-    Failure::new(&code::VOLUME_NAME, detail)
-}
-
-fn run_program(program: &str, path: &Path) -> Result<(), Failure> {
-    let output = Command::new(program).arg(path).output();
-    let output = output.map_err(|error| Failure::new(&code::IO, format!("{program}: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let detail = format!("{program} {}: {}", path.display(), said.trim());
-    Err(Failure::new(&code::IO, detail))
 }

@@ -1,4 +1,5 @@
-//! The machine's TPM as an opener of volumes: its address, sealing and unsealing.
+//! The machine's TPM as an opener of volumes: its address, and the client that the volume library
+//! calls.
 //!
 //! Invariant V3: the address of the TPM is on the command line or in the table of volumes, never in
 //! a token.
@@ -9,12 +10,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use strongroom_crypto::SecretBytes;
+use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
 use strongroom_keys_providers::tpm::sealer;
-use strongroom_keys_tpm::Registers;
+use strongroom_keys_tpm::{Registers, Sealer};
 use strongroom_luks2::Metadata;
-use strongroom_volume::tpm::{TpmToken, add, of_any, opening};
+use strongroom_volume::tpm::{Tpm, add, opening, secret_of_metadata};
 use strongroom_volume::{Error, Volume};
 
 use crate::failure::Failure;
@@ -29,13 +30,9 @@ pub(super) struct TpmAddress {
 }
 
 impl TpmAddress {
-    /// The passphrase that the TPM's part makes, in at most `time` or the time of providers.
-    pub(super) fn secret(
-        &self,
-        volume: &mut Volume,
-        time: Option<Duration>,
-    ) -> Result<SecretBytes, Failure> {
-        let sealer = sealer(self.tcti.as_deref(), time)?;
+    /// The passphrase that the key makes which the TPM unseals, in the usual time of providers.
+    pub(super) fn secret(&self, volume: &mut Volume) -> Result<SecretBytes, Failure> {
+        let sealer = self.open()?;
         Ok(opening(volume, &|sealed| Ok(sealer.unseal(None, sealed)?))?)
     }
 
@@ -46,17 +43,9 @@ impl TpmAddress {
         path: &Path,
         metadata: &Metadata,
     ) -> Result<(SecretBytes, Vec<u32>), Failure> {
-        let tokens = metadata.tokens.values();
-        let tokens: Vec<TpmToken> = tokens.filter_map(TpmToken::of).collect();
-        let sealer = sealer(self.tcti.as_deref(), None)?;
-        let what = path.display().to_string();
-        let mut slots = Vec::new();
+        let sealer = self.open()?;
         let unseal = |sealed: &[u8]| Ok(sealer.unseal(None, sealed)?);
-        let secret = of_any(&tokens, &what, &unseal, &mut |token, _| {
-            slots.clone_from(&token.slots);
-            Ok(true)
-        })?;
-        Ok((secret, slots))
+        Ok(secret_of_metadata(path, metadata, &unseal)?)
     }
 
     /// Adds a slot that the TPM opens while these registers are as they are. `secret` opens the
@@ -67,12 +56,42 @@ impl TpmAddress {
         secret: &SecretBytes,
         registers: Option<&str>,
     ) -> Result<u32, Failure> {
-        let sealer = sealer(self.tcti.as_deref(), None)?;
+        let sealer = self.open()?;
         let registers = registers.map(Registers::parse).transpose();
         let registers = registers.map_err(|why| Error::new(&code::KEY_OPTION, why))?;
         let registers = registers.unwrap_or_default();
         Ok(add(volume, secret, &mut |key| {
             Ok(sealer.seal(registers, None, key)?)
         })?)
+    }
+
+    fn open(&self) -> Result<Sealer, Error> {
+        sealer(self.tcti.as_deref(), None)
+    }
+}
+
+/// Opens the TPM at an address, for as long as `time` says.
+pub(super) fn open_tpm(tcti: Option<&str>, time: Option<Duration>) -> Result<Box<dyn Tpm>, Error> {
+    Ok(Box::new(Opened(sealer(tcti, time)?)))
+}
+
+struct Opened(Sealer);
+
+impl Tpm for Opened {
+    fn clock_ms(&self) -> Result<u64, Error> {
+        Ok(self.0.clock()?)
+    }
+
+    fn unseal(&self, sealed: &[u8]) -> Result<SecretKey, Error> {
+        Ok(self.0.unseal(None, sealed)?)
+    }
+
+    fn seal_until(self: Box<Self>, key: &SecretKey, end_ms: u64) -> Result<Vec<u8>, Error> {
+        let sealer = self.0.before(end_ms);
+        Ok(sealer.seal(Registers::default(), None, key)?)
+    }
+
+    fn unseal_until(self: Box<Self>, sealed: &[u8], end_ms: u64) -> Result<SecretKey, Error> {
+        Ok(self.0.before(end_ms).unseal(None, sealed)?)
     }
 }

@@ -5,13 +5,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use strongroom_luks2::OpenedBy;
 use strongroom_volume::Volume;
-use strongroom_volume::header::Kind;
 use strongroom_volume::openers::{Which, remove};
+use strongroom_volume::outage::forget_volume;
 
 use super::backup::update_backup_at_server;
-use super::cache;
 use super::material::ProviderOptions;
+use super::messages::StandardError;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -37,7 +38,7 @@ pub(super) struct UnenrollArgs {
 impl UnenrollArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open_to_change(&self.path)?;
-        cache::forget_volume(&mut volume);
+        forget_volume(&mut volume, &StandardError);
         let removed = remove(&mut volume, self.which, self.force)?;
         drop(volume);
         update_backup_at_server(context, &self.provider, &self.path);
@@ -52,13 +53,14 @@ fn parse_target(text: &str) -> Result<Which, String> {
     if let Ok(slot) = text.parse() {
         return Ok(Which::Slot(slot));
     }
-    let kinds = [
-        Kind::Passphrase,
-        Kind::Recovery,
-        Kind::Strongroom,
-        Kind::Tpm,
+    let openers = [
+        OpenedBy::Passphrase,
+        OpenedBy::Recovery,
+        OpenedBy::Strongroom,
+        OpenedBy::Tpm,
     ];
-    let kind = kinds.into_iter().find(|kind| kind.name() == text);
-    kind.map(Which::Kind)
+    let opener = openers.into_iter().find(|opener| opener.name() == text);
+    opener
+        .map(Which::OpenedBy)
         .ok_or_else(|| "a slot's number, or passphrase, recovery, strongroom, tpm".to_owned())
 }

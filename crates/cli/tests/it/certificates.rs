@@ -19,7 +19,7 @@ use strongroom_crypto::{GcmKey, MacKey, SecretKey, hkdf};
 use strongroom_format::header::{Cipher, Header, ObjectKind};
 use strongroom_format::hex::hex;
 use strongroom_format::slot::SlotKind;
-use strongroom_keyring::{Keyring, NewObject, Object, Opener};
+use strongroom_keyring::{Keyring, NewObject, Object, Recipient};
 
 const BACKUP: NewObject = NewObject {
     kind: ObjectKind::Backup,
@@ -249,7 +249,7 @@ fn openssl_opens_a_slot(place: &Place) {
     let keyring = opened_keyring(place);
     // A retired certificate seals nothing by name; its public half is public.
     let certificate = keyring.certificates()[0].certificate().unwrap();
-    let object = Object::create(&BACKUP, &Opener::certificate(certificate)).unwrap();
+    let object = Object::create(&BACKUP, &Recipient::certificate(certificate)).unwrap();
     place.write("object", object.initial_bytes());
     let inspected = place.run(&["inspect", "object", "--json"]).json();
     assert_eq!(inspected["kind"], "sealed-backup");

@@ -118,7 +118,7 @@ fn an_instance_and_its_files_are_recognised() {
     let place = Place::new();
     let opener = Opener::raw(strongroom_crypto::SecretKey::generate().unwrap());
     let new = NewObject::instance(Cipher::Aes128Xts);
-    let object = Object::create(&new, &opener).unwrap();
+    let object = Object::create(&new, &opener.recipient().unwrap()).unwrap();
     place.write("strongroom.header", object.initial_bytes());
     let seen = inspected(&place, "strongroom.header");
     assert_eq!(seen["kind"], "sealed-postgres");

@@ -328,7 +328,8 @@ fn a_key_file_counts_whole_or_is_refused() {
     assert!(!place.path("e").exists());
 }
 
-/// The guard asks the keyring while it opens a database, and the user does not see SQLite's log.
+/// The sealing VFS asks the keyring while it opens a database, and the user does not see SQLite's
+/// log.
 #[test]
 fn an_older_keyring_is_told_of_by_commands_that_open_databases() {
     let place = Place::new();

@@ -145,7 +145,7 @@ fn every_source_of_a_key_starts_the_server() {
     assert!(
         place
             .log()
-            .ends_with("set it for this process, and for no other\n"),
+            .ends_with("set the variable for this process only\n"),
         "{}",
         place.log()
     );

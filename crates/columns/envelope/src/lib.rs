@@ -133,6 +133,8 @@ impl ColumnKey {
         sealed.map(drop)
     }
 
+    /// Pads and encrypts a value in place. Returns the header and the tag. After a certain number
+    /// of envelopes a fresh salt is used.
     fn seal_in_place(
         &self,
         kind: Kind,
@@ -153,7 +155,9 @@ impl ColumnKey {
                     nonce,
                     lineage,
                 };
-                let tag = sealing.key.seal(&header.nonce, &header.bound(), value)?;
+                let tag = sealing
+                    .key
+                    .seal(&header.nonce, &header.associated_data(), value)?;
                 return Ok((header.to_bytes(), tag));
             }
             drop(sealing);
@@ -178,6 +182,7 @@ impl ColumnKey {
         Ok(())
     }
 
+    /// The key for envelopes with this salt.
     fn derive_key(&self, salt: &[u8; 16]) -> Result<GcmKey, CryptoError> {
         GcmKey::new(&hkdf(&self.key, salt, ENVELOPE_LABEL.as_bytes())?)
     }
@@ -200,6 +205,8 @@ impl ColumnKey {
         opened
     }
 
+    /// Decrypts an envelope to the end of `value`, which is empty. The key of the salt is kept if
+    /// the envelope is authentic.
     fn open_into(
         &self,
         kind: Kind,
@@ -216,7 +223,7 @@ impl ColumnKey {
             .ok_or(EnvelopeError::Malformed)?;
         value.extend_from_slice(body);
         let mut open = |key: &GcmKey| {
-            key.open(&header.nonce, &header.bound(), value, tag)
+            key.open(&header.nonce, &header.associated_data(), value, tag)
                 .map_err(|_| EnvelopeError::NotAuthentic)
         };
         let recent = self.opening.read().unwrap_or_else(PoisonError::into_inner);

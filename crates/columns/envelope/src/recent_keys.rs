@@ -25,6 +25,7 @@ impl RecentKeys {
         }
     }
 
+    /// The key of a salt, which counts as used just now.
     pub(crate) fn get(&self, salt: &[u8; 16]) -> Option<&GcmKey> {
         let (key, last) = self.keys.get(salt)?;
         last.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);

@@ -153,10 +153,12 @@ impl Site {
         self.asked() < 512 || self.used() * 24 >= self.asked()
     }
 
+    /// The number of answers that were asked for.
     const fn asked(self) -> usize {
         (self.0 >> 16) & Self::COUNT_MASK
     }
 
+    /// The number of answers that were used.
     const fn used(self) -> usize {
         self.0 >> 40
     }

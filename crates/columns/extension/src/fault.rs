@@ -69,6 +69,8 @@ impl Report {
         self.report(WARNING);
     }
 
+    /// Reports through PostgreSQL. With the level of an error this does not return: PostgreSQL
+    /// unwinds to the end of the statement.
     fn report(self, level: c_int) {
         let pointer =
             |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());

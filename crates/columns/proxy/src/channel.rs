@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use strongroom_crypto::{GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, random32, sha256};
 use strongroom_format::columns::channel::{
     Attestation, AttestationProvider, BINDING_LABEL, CLIENT_LABEL, Hello, MESSAGE_HELLO,
-    MESSAGE_SEALED, Request, Sealed, TICKET_LABEL, Ticket, ZONE_LABEL, bound,
+    MESSAGE_SEALED, Request, Sealed, TICKET_LABEL, Ticket, ZONE_LABEL, associated_data,
 };
 use strongroom_format::columns::tpm::ANSWER_SECONDS;
 use zeroize::Zeroize as _;
@@ -219,7 +219,7 @@ fn seal(
     body: &mut Vec<u8>,
 ) -> Result<Vec<u8>, ChannelError> {
     let head_bytes = head.to_bytes();
-    let associated = bound(hello, &head_bytes).ok_or(ChannelError::System)?;
+    let associated = associated_data(hello, &head_bytes).ok_or(ChannelError::System)?;
     let tag = key.seal(&head.nonce(), &associated, body);
     if tag.is_err() {
         body.zeroize();
@@ -307,7 +307,7 @@ impl OpenSession {
         if head.session != self.id || head.sequence != self.received {
             return Err(ChannelError::Message);
         }
-        let associated = bound(None, message).ok_or(ChannelError::Message)?;
+        let associated = associated_data(None, message).ok_or(ChannelError::Message)?;
         let (body, tag) = sealed
             .split_last_chunk::<TAG>()
             .ok_or(ChannelError::Message)?;

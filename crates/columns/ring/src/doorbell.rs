@@ -131,7 +131,7 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     let _ = futex::wait(word, futex::Flags::empty(), value, limit.as_ref());
 }
 
-/// Wakes the thread that sleeps on `word`.
+/// Wakes every thread that sleeps on `word`.
 pub(crate) fn wake(word: &AtomicU32) {
     // It fails for an address that is not mapped, which a reference cannot be.
     let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);

@@ -72,30 +72,30 @@ faults! {
     FieldPositionZero = 32, "22023", "field position must not be zero";
 
     // the zone's
-    StaleFid = 100, "SR001", "the identifier does not name a value any more (SR-8001)";
-    ForgedFid = 101, "SR001", "the identifier never named a value of this place (SR-8002)";
-    KindMismatch = 102, "42804", "the value is of another type than the operation (SR-8004)";
+    StaleFid = 100, "SR001", "the identifier no longer names a value (SR-8001)";
+    ForgedFid = 101, "SR001", "the identifier never named a value of this table or statement (SR-8002)";
+    KindMismatch = 102, "42804", "the value has another type than the operation needs (SR-8004)";
     ColumnMismatch = 103, "42804", "the value belongs to another column (SR-8005)";
     NotAllowed = 104, "42501", "the session has no ticket that allows this operation (SR-8006)";
     BudgetSpent = 105, "42501", "the ticket's budget is spent (SR-8007)";
-    NoColumnKey = 106, "SR002", "the zone holds no key of that column (SR-8008)";
-    BadEnvelope = 107, "22P03", "the envelope does not open: damaged, forged, or sealed for another column (SR-8009)";
-    Recovering = 108, "57P03", "the zone has not read the log to its end yet (SR-8013)";
-    OutOfMemory = 109, "53200", "the zone has no memory left for this (SR-8014)";
+    NoColumnKey = 106, "SR002", "the zone does not hold the key of this column (SR-8008)";
+    BadEnvelope = 107, "22P03", "the envelope does not open: it is damaged or forged, or was sealed for another column (SR-8009)";
+    Recovering = 108, "57P03", "the zone has not replayed the log to its end yet (SR-8013)";
+    OutOfMemory = 109, "53200", "the zone has no memory left (SR-8014)";
     DiskFull = 110, "53100", "the zone's disk is full (SR-8015)";
     StoreDamaged = 111, "XX001", "a block of the zone's store is damaged (SR-8011)";
     LogGap = 112, "XX001", "a redo record is missing from the log (SR-8012)";
     BadRecord = 113, "XX001", "a redo record does not open (SR-8016)";
-    PartitionUnknown = 114, "SR003", "the zone knows no such partition (SR-8017)";
+    PartitionUnknown = 114, "SR003", "the zone does not know the partition (SR-8017)";
     PartitionsExhausted = 115, "54000", "the zone has no partition number left (SR-8018)";
-    BadRequest = 116, "08P01", "the request is not one that the zone knows (SR-8019)";
-    ArenaFull = 117, "54000", "the statement has made more values than an arena can name (SR-8020)";
+    BadRequest = 116, "08P01", "the zone does not know the request (SR-8019)";
+    ArenaFull = 117, "54000", "the statement has made more values than an arena can address (SR-8020)";
     BadMessage = 118, "08P01", "the client's message does not open (SR-8021)";
-    NotAnAccumulator = 119, "42804", "the identifier is not an accumulator's (SR-8022)";
+    NotAnAccumulator = 119, "42804", "the identifier does not name an accumulator (SR-8022)";
     StoreIo = 120, "58030", "the zone's store could not be read or written (SR-8023)";
-    OtherHistory = 122, "55000", "the zone's store and the server's log are of different histories (SR-8030)";
-    NotRecorded = 140, "55000", "the zone makes no record of this (SR-8124)";
-    Departed = 141, "55000", "the statement departs from its record, or would change something (SR-8125)";
+    OtherHistory = 122, "55000", "the zone's store and the server's log belong to different histories (SR-8030)";
+    NotRecorded = 140, "55000", "the zone does not record this (SR-8124)";
+    Departed = 141, "55000", "the statement differs from its record, or would change something (SR-8125)";
 }
 
 impl Fault {

@@ -387,6 +387,8 @@ impl Host {
         Ok(Some(self.ring.read_answer(number)))
     }
 
+    /// Puts a descriptor into the ring. When the ring is full, publishes what is in it and waits
+    /// until a quarter is free.
     fn put(
         &mut self,
         descriptor: &Descriptor,
@@ -405,6 +407,7 @@ impl Host {
         Ok(())
     }
 
+    /// Makes all descriptors visible to the zone, and wakes it if it has parked this ring.
     fn publish(&mut self) {
         self.ring.publish_tail(self.next);
         self.published = self.next;
@@ -455,10 +458,13 @@ impl Host {
         self.is_done(target)
     }
 
+    /// Whether the zone has closed the ring, or has ended.
     fn is_over(&self) -> bool {
         self.ring.header.closed.0.load(SeqCst) != 0 || socket::is_over(&self.socket)
     }
 
+    /// Whether the zone has carried out all descriptors before `target`. A number that no zone can
+    /// have written is `Broken::Lost`, from then on always.
     fn is_done(&mut self, target: u32) -> Result<bool, Broken> {
         let done = self.ring.done();
         // The zone never executes more than was published: such a number was not written by a zone.

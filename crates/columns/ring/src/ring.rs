@@ -221,18 +221,22 @@ impl Ring {
         }
     }
 
+    /// The number after the last descriptor that the backend has published.
     pub(crate) fn tail(&self) -> u32 {
         self.header.tail.0.load(Acquire)
     }
 
+    /// Makes the descriptors before `tail` visible to the zone.
     pub(crate) fn publish_tail(&self, tail: u32) {
         self.header.tail.0.store(tail, Release);
     }
 
+    /// The number after the last descriptor that the zone has carried out.
     pub(crate) fn done(&self) -> u32 {
         self.header.done.0.load(Acquire)
     }
 
+    /// Makes the answers before `done` visible to the backend.
     pub(crate) fn publish_done(&self, done: u32) {
         self.header.done.0.store(done, Release);
     }
@@ -242,6 +246,7 @@ impl Ring {
     }
 }
 
+/// The place of a descriptor in the ring.
 const fn entry_index(number: u32) -> usize {
     (number % ENTRIES) as usize
 }
@@ -336,6 +341,8 @@ impl Area {
         Some(())
     }
 
+    /// The words that these bytes are in. `None` unless they begin at a multiple of 8 and are
+    /// completely in the area.
     fn range(&self, offset: usize, len: usize) -> Option<&[AtomicU64]> {
         if !offset.is_multiple_of(8) {
             return None;

@@ -50,6 +50,7 @@ impl Welcome {
         out
     }
 
+    /// Parses a welcome. `None` for one of another version.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<8>()?;
         let (version, rest) = rest.split_first_chunk::<4>()?;
@@ -98,6 +99,7 @@ pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Whether the path has a socket on which no process listens.
 fn is_deserted(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
     use std::os::unix::fs::FileTypeExt;
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
@@ -135,6 +137,7 @@ pub(crate) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
     }
 }
 
+/// A socket that keeps the bounds of messages and does not wait.
 fn new_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -219,6 +222,8 @@ pub(crate) fn wait_readable(socket: impl AsFd, limit: Duration) {
     wait(socket, PollFlags::IN, limit);
 }
 
+/// Waits until one of the events happens, or the limit is over. False when the limit is over or a
+/// signal came.
 fn wait(socket: impl AsFd, flags: PollFlags, limit: Duration) -> bool {
     let limit = Timespec::try_from(limit).ok();
     let mut polled = [PollFd::new(&socket, flags)];

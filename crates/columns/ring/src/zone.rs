@@ -188,6 +188,8 @@ impl Server {
         ended.map_err(|_| io::Error::other("the zone's watching thread has panicked"))
     }
 
+    /// Carries out descriptors of all rings in turn until it is to stop; sleeps when there is
+    /// nothing to do.
     fn serve(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
         let mut quiet = 0;
         let mut wait = AdaptiveWait::new();
@@ -271,6 +273,7 @@ impl Server {
         }
     }
 
+    /// Opens and closes rings as the watching thread has reported.
     fn handle_events(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
         while let Ok(event) = events.try_recv() {
             match event {
@@ -282,6 +285,7 @@ impl Server {
         }
     }
 
+    /// Opens a ring for a backend that has connected, unless the handler refuses it.
     fn open(&mut self, socket: OwnedFd, handler: &mut impl Handler) -> io::Result<()> {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let peer = socket::peer::credentials(socket.as_fd()).ok_or_else(denied)?;
@@ -317,6 +321,8 @@ impl Server {
         Ok(())
     }
 
+    /// Has the end of the connection, and that of the backend's process if it is known, reported
+    /// once.
     fn watch(&self, id: u64, socket: &OwnedFd, process: Option<&OwnedFd>) -> io::Result<()> {
         let data = epoll::EventData::new_u64(id);
         let end = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
@@ -328,6 +334,7 @@ impl Server {
         Ok(())
     }
 
+    /// Closes a ring. Does nothing when it is closed already: its end may be reported twice.
     fn close(&mut self, id: u64, handler: &mut impl Handler) {
         if let Some(served) = self.rings.remove(&id) {
             close(&served);
@@ -336,6 +343,7 @@ impl Server {
         self.active.retain(|active| *active != id);
     }
 
+    /// Starts the thread that waits for connections and their ends.
     fn start_watcher(&mut self, events: Sender<Event>) -> io::Result<JoinHandle<()>> {
         let listener = self.listener.take().ok_or(io::ErrorKind::NotConnected)?;
         let watcher = Watcher {
@@ -363,10 +371,13 @@ enum Turn {
 }
 
 impl ServedRing {
+    /// Whether the backend has published descriptors that are not carried out.
     fn has_work(&self) -> bool {
         self.ring.tail() != self.done
     }
 
+    /// Carries out some of the ring's descriptors, so that other rings have their turn. Parks the
+    /// ring after some rounds without work.
     fn turn(&mut self, handler: &mut impl Handler) -> Turn {
         let tail = self.ring.tail();
         let count = tail.wrapping_sub(self.done);
@@ -391,6 +402,8 @@ impl ServedRing {
         Turn::Worked
     }
 
+    /// Carries out `count` descriptors and tells the backend: after each that it waits for,
+    /// otherwise now and then.
     fn execute_batch(&mut self, count: u32, handler: &mut impl Handler) {
         let mut unreported = 0;
         for _ in 0..count {
@@ -422,11 +435,13 @@ impl ServedRing {
         }
     }
 
+    /// From now on the backend must wake the zone.
     fn park(&mut self) {
         self.quiet_rounds = 0;
         self.ring.header.parked.0.store(1, SeqCst);
     }
 
+    /// The zone looks at this ring by itself again.
     fn unpark(&mut self) {
         self.quiet_rounds = 0;
         self.ring.header.parked.0.store(0, SeqCst);
@@ -442,6 +457,7 @@ struct Watcher {
 }
 
 impl Watcher {
+    /// Waits for events and passes them on, until it is told to quit.
     fn run(&self) {
         let mut found = Vec::with_capacity(64);
         loop {

@@ -190,6 +190,7 @@ impl Accumulator {
     }
 }
 
+/// Puts the number, or 0 for none. False when there is none, which SQL gives as NULL.
 fn put_double(number: Option<f64>, out: &mut Out) -> bool {
     out.set_float8(number.unwrap_or(0.0));
     number.is_some()
@@ -206,6 +207,7 @@ fn keeps_earlier(aggregate: Aggregate, order: Ordering) -> bool {
         }
 }
 
+/// Combines a truth with those before it: `bool_and` or `bool_or`.
 fn combine_bools(aggregate: Aggregate, before: Option<bool>, value: bool) -> bool {
     match (before, aggregate) {
         (None, _) => value,
@@ -214,6 +216,7 @@ fn combine_bools(aggregate: Aggregate, before: Option<bool>, value: bool) -> boo
     }
 }
 
+/// Appends to the text of an aggregate. `Fault::StringTooLong` above the limit.
 fn append(text: &mut Buf, parts: &[&[u8]]) -> Result<(), Fault> {
     let more: usize = parts.iter().map(|part| part.len()).sum();
     if text.as_slice().len() + more > TEXT_MAX {
@@ -233,6 +236,8 @@ struct Moments {
 }
 
 impl Moments {
+    /// The moments with one more value, as PostgreSQL computes them. `Fault::FloatOverflow` when a
+    /// finite sum becomes infinite.
     fn with(self, value: f64) -> Result<Self, Fault> {
         let count = self.count + 1.0;
         let sum = self.sum + value;
@@ -279,6 +284,7 @@ impl Moments {
         })
     }
 
+    /// The result. `None` for too few values: fewer than two for those of a sample.
     fn finish(self, aggregate: Aggregate) -> Option<f64> {
         let sample = matches!(aggregate, Aggregate::StddevSamp | Aggregate::VarSamp);
         if self.count < if sample { 2.0 } else { 1.0 } {

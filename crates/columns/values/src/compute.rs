@@ -21,6 +21,7 @@ use crate::{Unreadable, like};
 struct Args<'a>(&'a [Operand<'a>]);
 
 impl<'a> Args<'a> {
+    /// The confidential argument at this place. `Fault::KindMismatch` for another kind of argument.
     fn value(self, at: usize) -> Result<Value<'a>, Fault> {
         match self.0.get(at) {
             Some(Operand::Value(value)) => Ok(*value),
@@ -28,6 +29,8 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// The plain argument at this place, such as a precision. `Fault::KindMismatch` for another
+    /// kind of argument.
     fn plain(self, at: usize) -> Result<i32, Fault> {
         match self.0.get(at) {
             Some(Operand::Plain(plain)) => Ok(*plain),
@@ -168,11 +171,13 @@ macro_rules! surely {
     }};
 }
 
+/// Puts the result. `Fault::Int4OutOfRange` when it does not exist as an integer.
 fn put_int4(result: Option<i32>, out: &mut Out) -> Result<(), Fault> {
     out.set_int4(result.ok_or(Fault::Int4OutOfRange)?);
     Ok(())
 }
 
+/// Puts the result. `Fault::Int8OutOfRange` when it does not exist as a bigint.
 fn put_int8(result: Option<i64>, out: &mut Out) -> Result<(), Fault> {
     out.set_int8(result.ok_or(Fault::Int8OutOfRange)?);
     Ok(())
@@ -207,6 +212,7 @@ fn divisor<T: PartialEq + Default>(b: T) -> Result<T, Fault> {
     }
 }
 
+/// The routines on integer and bigint, by their code.
 fn integer(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         100 => |a, _, out| put_int4(a.int4(0)?.checked_add(a.int4(1)?), out),
@@ -228,6 +234,7 @@ fn integer(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
+/// The routines on double precision, by their code.
 fn double(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         120 => |a, _, out| put_double(float::add(a.float8(0)?, a.float8(1)?)?, out),
@@ -247,6 +254,7 @@ fn double(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
+/// The routines on numeric, by their code.
 fn numeric(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         140 => |a, _, out| arithmetic::add(a.value(0)?, a.value(1)?, out),
@@ -269,6 +277,7 @@ fn numeric(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
+/// The routines on text and bytea, by their code.
 fn string(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         160 | 190 => |a, _, out| textual::concatenate(a.bytes(0)?, a.bytes(1)?, out),
@@ -302,6 +311,7 @@ fn string(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
+/// The routines on dates and times, by their code.
 fn instant(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         200 => |a, _, out| put_date(datetime::date_plus(a.int4(0)?, i64::from(a.int4(1)?))?, out),
@@ -356,6 +366,7 @@ fn instant(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
+/// The routines that read or cut a field of a date or time, by their code.
 fn instant_field(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         205 => |a, _, out| field::part_of_date(a.field()?, a.value(1)?, out),
@@ -396,6 +407,7 @@ fn instant_field(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
+/// The routines on intervals, by their code.
 fn span(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         230 => |a, _, out| put_interval(a.interval(0)?.plus(a.interval(1)?)?, out),
@@ -414,6 +426,7 @@ fn span(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
+/// The casts between types other than text, by their code.
 #[expect(
     clippy::cast_precision_loss,
     reason = "what the cast of a bigint to double precision is"
@@ -466,6 +479,7 @@ fn cast(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
+/// The casts to text and from text, by their code.
 fn textual_cast(code: u16) -> Option<Routine> {
     let routine: Routine =
         match code {

@@ -23,6 +23,7 @@ const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 const TIMESTAMP_END_DAY: i32 = 109_203_528;
 const DATE_END_DAY: i32 = 2_147_483_494;
 
+/// Whether a finite timestamp is in PostgreSQL's range.
 pub(crate) const fn is_timestamp(timestamp: i64) -> bool {
     TIMESTAMP_MIN <= timestamp && timestamp < TIMESTAMP_END
 }
@@ -31,6 +32,7 @@ pub(crate) const fn is_infinite(timestamp: i64) -> bool {
     timestamp == i64::MIN || timestamp == i64::MAX
 }
 
+/// Whether a finite date is in PostgreSQL's range.
 pub(crate) const fn is_date(date: i32) -> bool {
     -EPOCH <= date && date < DATE_END_DAY - EPOCH
 }
@@ -322,6 +324,7 @@ pub(crate) fn timestamptz_to_date(timestamp: i64, zone: &TimeZone) -> Result<i32
     })
 }
 
+/// The date of a timestamp. Infinite stays infinite.
 fn day_of(timestamp: i64, civil: impl Fn(i64) -> Option<Civil>) -> Result<i32, Fault> {
     match timestamp {
         i64::MIN => Ok(i32::MIN),

@@ -36,6 +36,7 @@ pub(crate) enum FieldFunction {
     Double,
 }
 
+/// Puts a field as double precision or numeric, whichever the function returns.
 fn put(part: &FieldValue, function: FieldFunction, out: &mut Out) -> Result<(), Fault> {
     if function == FieldFunction::Double {
         #[expect(
@@ -230,6 +231,7 @@ pub(crate) fn of_timestamp(
     put(&part, function, out)
 }
 
+/// The seconds since 1970.
 #[expect(
     clippy::cast_precision_loss,
     reason = "PostgreSQL computes in double precision here"
@@ -247,6 +249,7 @@ fn epoch(timestamp: i64) -> FieldValue {
     FieldValue::Decimal(rounded, 6, (timestamp as f64 - UNIX as f64) / 1_000_000.0)
 }
 
+/// The Julian day, with the time of day as its fraction.
 fn of_julian(civil: &Civil) -> FieldValue {
     let seconds = (civil.hour * 60 + civil.minute) * 60 + civil.second;
     let of_day = (f64::from(seconds) + f64::from(civil.micro) / 1_000_000.0) / 86_400.0;
@@ -372,6 +375,7 @@ const fn rank(field: Field) -> Option<u32> {
     })
 }
 
+/// Sets all fields below the given one to their first value.
 fn cut(civil: &mut Civil, field: Field, rank: u32) {
     if rank == 1 {
         civil.micro = civil.micro / 1000 * 1000;

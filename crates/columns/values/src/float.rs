@@ -25,6 +25,8 @@ pub(crate) fn sub(a: f64, b: f64) -> Result<f64, Fault> {
     finite_from(a - b, a, b)
 }
 
+/// The result of an operation on `a` and `b`. `Fault::FloatOverflow` when it is infinite and
+/// neither of them is.
 fn finite_from(result: f64, a: f64, b: f64) -> Result<f64, Fault> {
     if result.is_infinite() && !a.is_infinite() && !b.is_infinite() {
         return Err(Fault::FloatOverflow);
@@ -375,6 +377,8 @@ fn strictly_between(value: f64) -> (Zeroizing<String>, i32) {
     )
 }
 
+/// A quarter of the multiple of `step` nearest to `number` and strictly between `below` and
+/// `above`; of two that are as near, the even one. `None` when there is none.
 fn nearest_multiple(
     below: &BigUint,
     number: &BigUint,

@@ -113,8 +113,8 @@ impl Interval {
             .ok_or(Fault::IntervalOutOfRange)
     }
 
-    /// Each part scaled; what is behind the point of months and days goes down to days and time,
-    /// never up.
+    /// Scales each field as PostgreSQL does: fractions of months become days, those of days become
+    /// time. `None` when a field overflows.
     #[expect(
         clippy::cast_precision_loss,
         reason = "PostgreSQL computes in double precision here"

@@ -101,6 +101,7 @@ fn place_behind(text: &[u8], part: &[u8], from: usize, fold: bool) -> Option<usi
     Some(from + 1 + skip?)
 }
 
+/// Whether two bytes are the same, with `fold` also as upper and lower case of one ASCII letter.
 fn is_same(a: u8, b: u8, fold: bool) -> bool {
     a == b || fold && a.eq_ignore_ascii_case(&b)
 }

@@ -91,6 +91,7 @@ pub(crate) fn put_small(out: &mut Out, unscaled: i128, scale: u32) {
     }
 }
 
+/// Puts a finite number in its stored form, without zeros at the end of the magnitude.
 fn put_magnitude(out: &mut Out, negative: bool, scale: u32, magnitude: &[u8]) {
     let len = magnitude
         .iter()

@@ -13,6 +13,7 @@ use core::fmt::Write as _;
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::Field;
 use strongroom_format::columns::Kind;
+use strongroom_format::hex::hex_digit;
 
 use crate::binary::check_text;
 use crate::datetime::{Civil, EPOCH, from_julian};
@@ -103,6 +104,8 @@ fn print_bytes(bytes: &[u8], buf: &mut Buf) {
     }
 }
 
+/// Writes a date as `2024-05-06`. A year before 1 is written as its number before Christ; the
+/// caller adds `BC`.
 fn print_calendar(year: i32, month: i32, day: i32, buf: &mut Buf) {
     let year = if year > 0 { year } else { 1 - year };
     write(buf, format_args!("{year:04}-{month:02}-{day:02}"));
@@ -292,18 +295,13 @@ fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
 
 /// `hex_decode`: white space is allowed between bytes, not inside one.
 fn parse_hex(hex: &[u8], buf: &mut Buf) -> Result<(), Unreadable> {
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
     let mut rest = hex.iter();
     while let Some(high) = rest.next() {
         if matches!(high, b' ' | b'\n' | b'\t' | b'\r') {
             continue;
         }
-        let low = rest.next().and_then(|low| digit(*low));
-        let (Some(high), Some(low)) = (digit(*high), low) else {
+        let low = rest.next().and_then(|low| hex_digit(*low));
+        let (Some(high), Some(low)) = (hex_digit(*high), low) else {
             return Err(Unreadable::Hexadecimal);
         };
         buf.push(high << 4 | low);

@@ -62,6 +62,7 @@ impl TimeZone {
     }
 }
 
+/// Moves a far time back by whole cycles of 400 years, after which the calendar repeats.
 fn fold_cycles(seconds: i64) -> i64 {
     if seconds <= FOLD {
         return seconds;

@@ -42,7 +42,7 @@ fn filled(name: &str, memory_limit: u64) -> Bench {
     let directory = std::env::temp_dir().join(format!("zone-bench-{name}-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
     let opener = Opener::raw(SecretKey::take(&mut [7; 32]).unwrap());
-    create(&directory, &opener).unwrap();
+    create(&directory, &opener.recipient().unwrap()).unwrap();
     let anchor = Box::new(FileAnchor::at(directory.join(ANCHOR_NAME)));
     let options = Options {
         memory_limit,

@@ -113,6 +113,8 @@ impl ValueArea {
         }
     }
 
+    /// Puts a value into a slot. `Fault::BadRequest` when the slot has one already; a fault as well
+    /// when the arena is full or no memory is left.
     fn put(&mut self, at: u64, meta: Meta, value: Value<'_>) -> Result<(), Fault> {
         if self
             .slots
@@ -142,6 +144,8 @@ impl ValueArea {
         self.slots.set(at, slot).ok_or(Fault::OutOfMemory)
     }
 
+    /// Copies the value of a slot to `out`. A slot that has a fault answers with this fault.
+    /// `Fault::ForgedFid` for an empty slot, `Fault::KindMismatch` for an aggregate.
     fn get(&self, at: u64, out: &mut Out) -> Result<Meta, Fault> {
         let slot = self.slots.get(at).ok_or(Fault::ForgedFid)?;
         match slot.form {
@@ -161,6 +165,7 @@ impl ValueArea {
     }
 }
 
+/// The fault that a slot has. `Fault::BadRequest` for an unknown number.
 fn fault_of(slot: Slot) -> Fault {
     let number = u32::try_from(slot.word).unwrap_or_default();
     Fault::from_number(number).unwrap_or(Fault::BadRequest)
@@ -317,6 +322,8 @@ impl Arena {
         (self.values.slots.len(), self.literals.slots.len(), bytes)
     }
 
+    /// The index of the slot that an ephemeral FID names. `Fault::ForgedFid` for one of another
+    /// ring or another kind, `Fault::StaleFid` for one of an earlier statement.
     fn slot_index(&self, fid: Fid) -> Result<u64, Fault> {
         if fid.partition() != self.number || fid.is_literal() || !fid.is_ephemeral() {
             return Err(Fault::ForgedFid);
@@ -327,6 +334,8 @@ impl Arena {
         fid.slot().checked_sub(self.base).ok_or(Fault::StaleFid)
     }
 
+    /// As [`Self::slot_index`], for a slot that is to be filled. `Fault::ArenaFull` when it is too
+    /// far after the last one.
     fn free_slot_index(&self, fid: Fid) -> Result<u64, Fault> {
         let at = self.slot_index(fid)?;
         let end = self.values.slots.len();
@@ -336,6 +345,8 @@ impl Arena {
         Ok(at)
     }
 
+    /// The index of the aggregate that a slot has. `None` for an empty slot; a fault for any other
+    /// content.
     fn aggregate_index(&self, fid: Fid) -> Result<Option<usize>, Fault> {
         let slot = self.values.slots.get(self.slot_index(fid)?);
         match slot {

@@ -135,14 +135,15 @@ impl Zone {
         }
     }
 
-    /// Allows backends to have records made in `directory`, which exists, sealed for this opener.
+    /// Allows backends to have records made in `directory`, which exists, sealed for this
+    /// recipient.
     #[must_use]
     pub fn recording(
         mut self,
         directory: std::path::PathBuf,
-        opener: strongroom_keyring::Opener,
+        recipient: strongroom_keyring::Recipient,
     ) -> Self {
-        self.recorder = Recorder::at(directory, opener);
+        self.recorder = Recorder::at(directory, recipient);
         self
     }
 
@@ -301,6 +302,7 @@ impl Zone {
         value.map(Answer::of)
     }
 
+    /// Ends a statement of a ring: wipes the scratch buffers and the ring's values.
     fn end_statement(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
         self.count_computed(ring);
         let statement = u8::try_from(descriptor.n % 256).map_err(|_| Fault::BadRequest)?;
@@ -310,6 +312,8 @@ impl Zone {
             .end_statement(ring, statement, descriptor.a)
     }
 
+    /// Keeps the third argument for the ring's next computation, because a descriptor has room for
+    /// two.
     fn set_third_argument(&mut self, ring: u16, argument: u64) -> Result<(), Fault> {
         self.sources.rings.get_mut(ring)?.third_argument = Some(argument);
         Ok(())
@@ -333,6 +337,7 @@ impl Zone {
 }
 
 impl ErrorReporter {
+    /// Tells an error, unless the same one was told just now.
     fn report(&mut self, error: &Error) {
         let number = error.code().number;
         let known = |(last, at): (u16, Instant)| last == number && at.elapsed() < REPORT_PAUSE;

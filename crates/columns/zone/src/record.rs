@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use strongroom_columns_ring::{Answer, Area, Descriptor, Fault, Op};
 use strongroom_crypto::GcmKey;
 use strongroom_format::columns::record::{PieceHead, RECORD_MAX, RECORD_PIECE_MAX, RecordedCall};
-use strongroom_keyring::{Error, NewObject, Object, Opener, Purpose};
+use strongroom_keyring::{Error, NewObject, Object, Purpose, Recipient};
 
 /// Longest name of a record.
 const NAME_MAX: usize = 64;
@@ -30,7 +30,7 @@ const SUFFIX: &str = ".record";
 /// Makes records, if the zone is configured for it.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    target: Option<(PathBuf, Opener)>,
+    target: Option<(PathBuf, Recipient)>,
     open: BTreeMap<u16, Recording>,
     /// Rings whose record ended with an error that was not reported yet.
     failed: BTreeSet<u16>,
@@ -46,10 +46,10 @@ struct Recording {
 }
 
 impl Recorder {
-    /// Allows records in this directory, which exists, sealed for this opener.
-    pub(crate) fn at(directory: PathBuf, opener: Opener) -> Self {
+    /// Allows records in this directory, which exists, sealed for this recipient.
+    pub(crate) fn at(directory: PathBuf, recipient: Recipient) -> Self {
         Self {
-            target: Some((directory, opener)),
+            target: Some((directory, recipient)),
             ..Self::default()
         }
     }
@@ -60,9 +60,9 @@ impl Recorder {
     /// [`Fault::NotRecorded`].
     pub(crate) fn begin(&mut self, ring: u16, name: &[u8]) -> Result<(), Fault> {
         self.end(ring);
-        let (directory, opener) = self.target.as_ref().ok_or(Fault::NotRecorded)?;
+        let (directory, recipient) = self.target.as_ref().ok_or(Fault::NotRecorded)?;
         let name = valid_name(name).ok_or(Fault::NotRecorded)?;
-        let started = Recording::start(directory, opener, name);
+        let started = Recording::start(directory, recipient, name);
         self.open
             .insert(ring, started.map_err(|_| Fault::NotRecorded)?);
         Ok(())
@@ -144,17 +144,18 @@ fn valid_name(name: &[u8]) -> Option<&str> {
     sound.then_some(name)
 }
 
+/// The error for a failure of the operating system.
 fn system(error: std::io::Error) -> Error {
     Error::new(&strongroom_format::code::IO, error.to_string())
 }
 
 impl Recording {
-    fn start(directory: &Path, opener: &Opener, name: &str) -> Result<Self, Error> {
+    fn start(directory: &Path, recipient: &Recipient, name: &str) -> Result<Self, Error> {
         let count = std::fs::read_dir(directory).map_err(system)?.count();
         if count >= RECORDS_MAX {
             return Err(Error::new(&strongroom_format::code::COLUMN_UNRECORDED, ""));
         }
-        let object = Object::create(&NewObject::zone(), opener)?;
+        let object = Object::create(&NewObject::zone(), recipient)?;
         let key = GcmKey::new(&object.subkey(object.epoch(), Purpose::ZoneRecord)?)?;
         let path = directory.join(format!("{name}{SUFFIX}"));
         let opened = OpenOptions::new()
@@ -185,6 +186,7 @@ impl Recording {
         Some(())
     }
 
+    /// Seals and writes a piece. `None` when writing fails or the record becomes too long.
     fn write(&mut self, mut piece: Vec<u8>, last: bool) -> Option<()> {
         let head = PieceHead {
             last,
@@ -202,6 +204,8 @@ impl Recording {
         self.file.write_all(&parts).ok()
     }
 
+    /// Writes what is pending as the last piece. An error is ignored: a reader notices a record
+    /// without a last piece.
     fn finish(mut self) {
         let rest = core::mem::take(&mut self.pending);
         if self.write(rest, true).is_some() {

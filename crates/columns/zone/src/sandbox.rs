@@ -77,6 +77,8 @@ fn may_lock_all() -> bool {
     root || (known && limit.rlim_cur == libc::RLIM_INFINITY)
 }
 
+/// Restricts the process to files in the given directories, and forbids it to run any. A directory
+/// that does not exist is left out. False when the kernel enforces nothing.
 fn restrict_files(sandbox: &Sandbox) -> Result<bool, landlock::RulesetError> {
     let abi = ABI::V3;
     let all = AccessFs::from_all(abi);
@@ -178,6 +180,8 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_rename,
 ];
 
+/// Forbids the system calls in [`CALLS`], for this thread or for all of them. A forbidden call
+/// fails with EPERM.
 fn restrict_calls(all_threads: bool) -> io::Result<()> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
     let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());

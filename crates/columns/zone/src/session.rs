@@ -73,6 +73,8 @@ impl Session {
         self.allow_at(wanted, keys, now())
     }
 
+    /// Checks that the ticket gives these rights for these keys at this time. `Fault::NotAllowed`
+    /// otherwise, which the ledger counts.
     fn allow_at(&mut self, wanted: u32, keys: &[KeyId], now: u64) -> Result<(), Fault> {
         let given = self.ticket.rights & wanted == wanted;
         let named = keys.iter().all(|key| self.ticket.keys.contains(key));

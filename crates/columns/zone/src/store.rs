@@ -281,6 +281,8 @@ impl Store {
         }
     }
 
+    /// Looks up a value: its block is in memory or on disk. `Fault::StaleFid` for what existed
+    /// earlier, `Fault::ForgedFid` for what never did.
     #[inline]
     fn find(&self, fid: Fid) -> Result<Lookup<'_>, Fault> {
         self.check_recovered()?;
@@ -338,6 +340,7 @@ impl Store {
         Ok(fid)
     }
 
+    /// Stores a value in the slot chosen for it, in memory. The redo record is the caller's task.
     fn put_value(
         &mut self,
         number: u16,
@@ -375,6 +378,8 @@ impl Store {
             .ok_or(Fault::PartitionUnknown)
     }
 
+    /// Chooses a slot for a value. Makes a checkpoint first if extents must be reserved; a fault if
+    /// there are still none afterwards.
     fn choose(&mut self, number: u16, column: u16, kind: Kind) -> Result<Chosen, Fault> {
         for _ in 0..2 {
             let partition = self

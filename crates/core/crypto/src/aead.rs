@@ -4,8 +4,8 @@
 //! Standard: NIST SP 800-38D with 96-bit nonces and 128-bit tags; no other size is offered.
 //!
 //! Invariants:
-//! - C8: after a failed opening the buffer holds zeros, never plaintext nobody vouches for.
-//! - The expanded key and the GHASH table live in locked memory; they are as good as the key.
+//! - C8: after a failed opening the buffer holds zeros, never plaintext that was not authenticated.
+//! - The expanded key and the GHASH table, from which the key follows, live in locked memory.
 //!
 //! Must not: choose nonces or count messages. That is the duty of whoever owns the key.
 
@@ -28,7 +28,7 @@ const MESSAGE_LEN_MAX: u64 = (1 << 36) - 32;
 /// An AES-256-GCM key, expanded. Make it once per file or epoch and keep it.
 pub struct GcmKey(Expanded);
 
-/// By whichever library is the faster one on this processor.
+/// The expanded key, of the library that is faster on this processor.
 enum Expanded {
     Ring(Locked<LessSafeKey>),
     #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
@@ -41,33 +41,33 @@ impl GcmKey {
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
-        let expanded = fastest(key.expose());
+        let expanded = expand_for_long(key.expose());
         wipe_stack();
         expanded.map(Self)
     }
 
-    /// The key that [`crate::hkdf()`] makes of `ikm`, `salt` and `info`, expanded: for keys of
-    /// which nothing else is needed.
+    /// Derives a key from `ikm`, `salt` and `info` as [`crate::hkdf()`] does, and expands it. For
+    /// keys that are used for nothing else.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
     pub fn derive(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<Self, CryptoError> {
-        let expanded = derive_and_expand(fastest, ikm, salt, info);
+        let expanded = derive_and_expand(expand_for_long, ikm, salt, info);
         wipe_stack();
         expanded.map(Self)
     }
 
-    /// As [`GcmKey::derive`], for messages of some hundred bytes: a library that is slow to begin
-    /// is not worth its speed there.
+    /// As [`GcmKey::derive`], for messages of some hundred bytes: always with the library whose
+    /// set-up is quick.
     ///
     /// # Errors
-    /// As there.
+    /// As [`GcmKey::derive`].
     pub fn derive_for_short(
         ikm: &SecretKey,
         salt: &[u8],
         info: &[u8],
     ) -> Result<Self, CryptoError> {
-        let expanded = derive_and_expand(quickest, ikm, salt, info);
+        let expanded = derive_and_expand(expand_for_short, ikm, salt, info);
         wipe_stack();
         expanded.map(Self)
     }
@@ -116,11 +116,11 @@ impl GcmKey {
         }
     }
 
-    /// As [`GcmKey::open`], from `from` into `to`, which are of the same length. Spares a copy
-    /// where the library can do it.
+    /// As [`GcmKey::open`], but decrypts from `from` into `to`. Spares a copy where the library can
+    /// do it.
     ///
     /// # Errors
-    /// As there; `to` is then all zeros.
+    /// As [`GcmKey::open`], and when the lengths of `from` and `to` differ; `to` is then all zeros.
     pub fn open_to(
         &self,
         nonce: &[u8; 12],
@@ -160,14 +160,16 @@ pub enum AesLength {
 /// An AES-GCM key of any length, expanded.
 pub struct AnyGcmKey(Supplier);
 
+/// The library that has AES of the key's length.
 enum Supplier {
     Ring(Locked<LessSafeKey>),
-    /// ring has no AES-192. The key schedule is made for each message, which is large.
+    /// AES-192, which ring does not have. The key schedule is made anew for each message; messages
+    /// are large.
     Libcrypto(SecretKey),
 }
 
 impl AnyGcmKey {
-    /// Expands the first 16, 24 or 32 bytes of `key`. The rest is not used.
+    /// Expands the first 16, 24 or 32 bytes of `key`, as `length` says. The rest is not used.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -188,7 +190,7 @@ impl AnyGcmKey {
     ///
     /// # Errors
     /// [`CryptoError::TooLong`]; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
-    /// `in_out` is then of no use.
+    /// The contents of `in_out` are then undefined.
     pub fn seal(
         &self,
         nonce: &[u8; 12],
@@ -225,6 +227,7 @@ impl AnyGcmKey {
     }
 }
 
+/// Errors: [`CryptoError::TooLong`] for a message that GCM does not allow.
 fn check_length(message: &[u8]) -> Result<(), CryptoError> {
     match u64::try_from(message.len()) {
         Ok(..=MESSAGE_LEN_MAX) => Ok(()),
@@ -232,6 +235,7 @@ fn check_length(message: &[u8]) -> Result<(), CryptoError> {
     }
 }
 
+/// Encrypts in place with ring; returns the tag.
 fn seal(
     key: &LessSafeKey,
     nonce: &[u8; 12],
@@ -246,6 +250,7 @@ fn seal(
     tag.as_ref().try_into().map_err(|_| CryptoError::TooLong)
 }
 
+/// Verifies and decrypts in place with ring. After a failure `in_out` is all zeros.
 fn open(
     key: &LessSafeKey,
     nonce: &[u8; 12],
@@ -266,9 +271,10 @@ fn open(
     Err(OpenError)
 }
 
-/// An AES-256-GCM key for long messages on this processor. Whoever calls this wipes the stack.
+/// Expands a key with the library that is faster for long messages on this processor. The caller
+/// wipes the stack.
 #[inline(never)]
-fn fastest(key: &[u8]) -> Result<Expanded, CryptoError> {
+fn expand_for_long(key: &[u8]) -> Result<Expanded, CryptoError> {
     #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
     if WideGcm::is_for_this_processor() {
         let expanded = WideGcm::new(key);
@@ -280,20 +286,21 @@ fn fastest(key: &[u8]) -> Result<Expanded, CryptoError> {
     expand(&AES_256_GCM, key).map(Expanded::Ring)
 }
 
-/// An AES-256-GCM key for short messages. Whoever calls this wipes the stack.
+/// Expands a key with ring, whose set-up is quick. The caller wipes the stack.
 #[inline(never)]
-fn quickest(key: &[u8]) -> Result<Expanded, CryptoError> {
+fn expand_for_short(key: &[u8]) -> Result<Expanded, CryptoError> {
     expand(&AES_256_GCM, key).map(Expanded::Ring)
 }
 
-/// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind.
+/// Expands a key with ring. Not inlined, so that [`wipe_stack`] reaches the copies of the key in
+/// its frames.
 #[inline(never)]
 fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKey>, CryptoError> {
     let unbound = UnboundKey::new(algorithm, key).map_err(|_| CryptoError::TooLong)?;
     Locked::new(LessSafeKey::new(unbound))
 }
 
-/// Not inlined, as above.
+/// Derives a key with HKDF and expands it. Not inlined, as [`expand`].
 #[inline(never)]
 fn derive_and_expand(
     expander: fn(&[u8]) -> Result<Expanded, CryptoError>,

@@ -4,7 +4,7 @@
 //! Invariants: the shared secret never leaves the call, only keys derived from it do, and they are
 //! in locked memory; a peer's key of small order is refused (RFC 7748, section 6.1).
 //!
-//! Must not: authenticate anybody. Whoever uses it has to know whose public key it is.
+//! Must not: authenticate anybody. The caller has to know whose public key it is.
 
 use ring::agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
 use ring::rand::SystemRandom;
@@ -18,7 +18,7 @@ use crate::secret::SecretKey;
 pub struct KeyAgreement(EphemeralPrivateKey);
 
 impl KeyAgreement {
-    /// A fresh key pair: the private key and the public one, 32 bytes.
+    /// Makes a key pair: the private key, and the public key of 32 bytes.
     ///
     /// # Errors
     /// [`CryptoError::Random`].
@@ -28,8 +28,9 @@ impl KeyAgreement {
         pair
     }
 
-    /// Two keys from the secret that is shared with `peer`: what `first` and `second` name, salted
-    /// with `salt`. Both sides must put everything that they said before into the salt.
+    /// Derives two keys from the secret that is shared with `peer`: one with `first` as HKDF's
+    /// info, one with `second`. Both sides must put everything that they exchanged before into
+    /// `salt`.
     ///
     /// # Errors
     /// [`CryptoError::Key`] for a public key of small order; [`CryptoError::OutOfLockedMemory`].
@@ -51,7 +52,9 @@ impl KeyAgreement {
     }
 }
 
+/// Not inlined, so that [`wipe_stack`] reaches its frames.
 #[inline(never)]
+/// A fresh private key for one agreement, and its public key.
 fn generate() -> Result<(KeyAgreement, [u8; 32]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&X25519, &SystemRandom::new())
         .map_err(|_| CryptoError::Random)?;

@@ -43,7 +43,7 @@ pub(crate) struct Cell {
 
 // SAFETY: a cell owns its bytes exclusively (C4); the pool is behind a mutex.
 unsafe impl Send for Cell {}
-// SAFETY: `&Cell` only yields an address. Whoever dereferences it upholds aliasing.
+// SAFETY: `&Cell` only yields an address; code that dereferences it upholds aliasing.
 unsafe impl Sync for Cell {}
 
 impl Cell {
@@ -86,11 +86,11 @@ pub(crate) fn all_locked() -> bool {
     pool.arenas.iter().all(|arena| arena.locked)
 }
 
-/// Locks every arena again if this process was forked since the last look. Maps nothing.
+/// Locks every arena again if this process was forked since the last call. Does nothing while
+/// another thread holds the pool.
 pub(crate) fn relock() {
-    // A thread that does not exist in a forked child may have held the lock: then nobody will ever
-    // give it back, and the next allocation there could only wait too. Locking memory is not worth
-    // that.
+    // In a forked child a thread that does not exist may hold the lock, which is then never
+    // released. Waiting for it would hang the process.
     match POOL.try_lock() {
         Ok(mut pool) => pool.relock_after_fork(),
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().relock_after_fork(),
@@ -98,17 +98,20 @@ pub(crate) fn relock() {
     }
 }
 
+/// Locks the pool, also after a panic of another thread.
 fn pool() -> MutexGuard<'static, Pool> {
     // Nothing in this module panics while holding the lock with the bitmap half changed.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// All arenas of the process.
 struct Pool {
     arenas: Vec<Arena>,
     fork_mark: Option<ForkMark>,
 }
 
 impl Pool {
+    /// Takes units that follow one another from an arena, and maps a new arena when none has room.
     fn allocate(&mut self, units: usize) -> Result<NonNull<u8>, CryptoError> {
         self.relock_after_fork();
         for arena in &mut self.arenas {
@@ -121,12 +124,13 @@ impl Pool {
             .ok_or(CryptoError::OutOfLockedMemory)
     }
 
+    /// Gives units back, which are zeros.
     fn release(&mut self, base: NonNull<u8>, units: usize) {
         let owner = self
             .arenas
             .iter_mut()
             .find(|arena| arena.unit_of(base).is_some());
-        // A cell outlives its arena never: arenas are unmapped only when empty.
+        // A cell never outlives its arena: only empty arenas are unmapped.
         assert!(owner.is_some(), "a cell belongs to an arena");
         if let Some(arena) = owner {
             arena.release(base, units);
@@ -134,6 +138,7 @@ impl Pool {
         self.shrink();
     }
 
+    /// Maps one more arena.
     fn grow(&mut self) -> Result<&mut Arena, CryptoError> {
         if self.fork_mark.is_none() {
             self.fork_mark = ForkMark::new();
@@ -154,6 +159,7 @@ impl Pool {
         });
     }
 
+    /// Locks the arenas again when this is a forked child's first call.
     fn relock_after_fork(&mut self) {
         let forked = self
             .fork_mark
@@ -167,6 +173,7 @@ impl Pool {
     }
 }
 
+/// 64 KiB of memory, divided into units.
 struct Arena {
     pages: Mapping,
     locked: bool,
@@ -190,7 +197,7 @@ impl Arena {
         })
     }
 
-    /// First fit.
+    /// Takes the first free units that follow one another. `None` when there are not so many.
     fn allocate(&mut self, units: usize) -> Option<NonNull<u8>> {
         if units > UNITS - self.units_used {
             return None;
@@ -209,6 +216,7 @@ impl Arena {
         None
     }
 
+    /// Marks units as used and returns the address of the first.
     fn claim(&mut self, start: usize, units: usize) -> Option<NonNull<u8>> {
         self.used.get_mut(start..start + units)?.fill(true);
         self.units_used += units;
@@ -237,6 +245,7 @@ impl Arena {
         self.first_free = self.unit_of(base).unwrap_or(0).min(self.first_free);
     }
 
+    /// The index of the unit at this address. `None` when it is in another arena.
     fn unit_of(&self, base: NonNull<u8>) -> Option<usize> {
         let offset = base
             .addr()
@@ -260,6 +269,8 @@ impl ForkMark {
         Some(mark)
     }
 
+    /// Whether the kernel has zeroed the page since the last call: then this process is a forked
+    /// child.
     fn wiped_since_last_look(&mut self) -> bool {
         // SAFETY: the mapping is owned, readable and at least one byte long. Volatile because the
         // kernel changes it behind the compiler's back.
@@ -270,6 +281,7 @@ impl ForkMark {
         wiped
     }
 
+    /// Writes the mark that a fork wipes.
     fn set(&mut self) {
         // SAFETY: as above, and `&mut self` makes this the only writer.
         unsafe { self.0.base().write_volatile(1) };

@@ -1,9 +1,9 @@
 //! X.509 certificates (RFC 5280) as what keys are encrypted for: reading them, and making
 //! self-signed ones.
 //!
-//! A certificate stands for its public key, which the owner has chosen. It is known by the hash of
-//! that key, so that one issued anew for the same key is the same recipient. Nobody's signature is
-//! checked, and dates only inform.
+//! A certificate stands for its public key, which the owner has chosen. Its id is the hash of that
+//! key, so that a certificate that is issued anew for the same key is the same recipient.
+//! Signatures of issuers are not verified, and dates are informative only.
 //!
 //! Invariant: every certificate here has an RSA key of 2048 to 4096 bits, may encipher keys, and is
 //! exactly its DER encoding.
@@ -21,7 +21,7 @@ use openssl::x509::{X509, X509Name, X509NameRef};
 use crate::error::{CertificateError, CryptoError};
 use crate::pkcs12;
 use crate::random::random16;
-use crate::rsa::{PrivateKey, checked_id, set_up, with_private, wrapped_for};
+use crate::rsa::{PrivateKey, checked_id, encrypt_for, set_up, with_private};
 use crate::secret::SecretKey;
 
 /// The sizes in which key pairs are made, in bits of the modulus.
@@ -33,7 +33,7 @@ const DAYS_MAX: u32 = 36_500;
 /// `X509_get_key_usage`: key encipherment (openssl/x509v3.h, `KU_KEY_ENCIPHERMENT`).
 const KEY_ENCIPHERMENT: u32 = 0x0020;
 
-/// A certificate whose key may be encrypted for.
+/// A certificate with a public key for which keys can be encrypted.
 pub struct Certificate {
     x509: X509,
     public: PKey<Public>,
@@ -50,7 +50,7 @@ impl Certificate {
         set_up()?;
         let read = X509::from_der(der).map_err(|_| CertificateError::Malformed)?;
         let certificate = Self::of(read)?;
-        // libcrypto passes over what follows, and over some ways to write the same.
+        // libcrypto ignores bytes after the certificate, and some encodings that are not DER.
         match certificate.der == der {
             true => Ok(certificate),
             false => Err(CertificateError::Malformed),
@@ -61,7 +61,8 @@ impl Certificate {
     /// `days` days, 1 to 36500. `subject` is written as `CN=backup,O=Example`.
     ///
     /// # Errors
-    /// [`CertificateError::Subject`]; [`CertificateError::Crypto`].
+    /// [`CertificateError::Subject`] for a subject or a number of days that is not valid;
+    /// [`CertificateError::Crypto`].
     pub fn self_signed(
         key: &PrivateKey,
         subject: &str,
@@ -71,11 +72,11 @@ impl Certificate {
         if !(1..=DAYS_MAX).contains(&days) {
             return Err(CertificateError::Subject);
         }
-        let name = parsed_subject(subject)?;
+        let name = parse_subject(subject)?;
         let mut serial = random16()?;
         // Positive and not zero (RFC 5280, section 4.1.2.2).
         serial[0] = serial[0] & 0x7f | 0x40;
-        let made = with_private(|| signed(key.inner(), &name, &serial, days))?;
+        let made = with_private(|| self_signed_x509(key.inner(), &name, &serial, days))?;
         Self::of(made.map_err(|_| CryptoError::Library)?)
     }
 
@@ -99,8 +100,7 @@ impl Certificate {
         self.id
     }
 
-    /// SHA-1 of the whole certificate: what other tools call its thumbprint. Not used to tell
-    /// certificates apart.
+    /// SHA-1 of the whole certificate, which other tools call its thumbprint. For display only.
     ///
     /// # Errors
     /// [`CertificateError::Crypto`].
@@ -116,21 +116,21 @@ impl Certificate {
         self.public.bits()
     }
 
-    /// The subject, written as RFC 4514 does but in the certificate's order. From outside: escape
-    /// it before showing it.
+    /// The subject, written as in RFC 4514 but in the certificate's order. It comes from outside:
+    /// escape it before showing it.
     #[must_use]
     pub fn subject(&self) -> String {
         shown_name(self.x509.subject_name())
     }
 
-    /// Who has signed it, written as the subject is.
+    /// The issuer, written as the subject is. Its signature is not verified.
     #[must_use]
     pub fn issuer(&self) -> String {
         shown_name(self.x509.issuer_name())
     }
 
-    /// From when to when it is valid, both included, in seconds since the Unix epoch; `None` for a
-    /// date that is not one.
+    /// The first and the last second of its validity, in seconds since the Unix epoch. `None` when
+    /// a date cannot be read.
     #[must_use]
     pub fn validity_unix_s(&self) -> Option<(i64, i64)> {
         Some((
@@ -140,18 +140,20 @@ impl Certificate {
     }
 
     /// Encrypts a key for the owner of the private key: RSAES-OAEP with SHA-256, MGF1 with SHA-256,
-    /// and this label. As long as the modulus.
+    /// and this label. The ciphertext is as long as the modulus.
     ///
     /// # Errors
     /// [`CryptoError::Library`], [`CryptoError::OutOfLockedMemory`].
     pub fn wrap(&self, key: &SecretKey, label: &[u8]) -> Result<Vec<u8>, CryptoError> {
-        wrapped_for(&self.public, key, label)
+        encrypt_for(&self.public, key, label)
     }
 
     pub(crate) fn inner(&self) -> &X509 {
         &self.x509
     }
 
+    /// Checks a certificate and computes its id. Errors: [`CertificateError::Malformed`] when it is
+    /// too long; [`CertificateError::Weak`] for another kind of key or use.
     pub(crate) fn of(x509: X509) -> Result<Self, CertificateError> {
         let malformed = |_: ErrorStack| CertificateError::Malformed;
         let der = x509.to_der().map_err(malformed)?;
@@ -160,8 +162,8 @@ impl Certificate {
         }
         let public = x509.public_key().map_err(malformed)?;
         let id = checked_id(&public)?;
-        // Without the extension every use is allowed (RFC 5280, section 4.2.1.3), which libcrypto
-        // tells as all ones.
+        // Without the extension every use is allowed (RFC 5280, section 4.2.1.3): libcrypto returns
+        // all ones then.
         if pkcs12::key_usage(&x509) & KEY_ENCIPHERMENT == 0 {
             return Err(CertificateError::Weak);
         }
@@ -174,7 +176,8 @@ impl Certificate {
     }
 }
 
-fn signed(
+/// A self-signed certificate of version 3 for key encipherment, valid from now on.
+fn self_signed_x509(
     key: &PKeyRef<openssl::pkey::Private>,
     name: &X509Name,
     serial: &[u8; 16],
@@ -201,8 +204,9 @@ fn signed(
     Ok(builder.build())
 }
 
-/// A name from `CN=backup,O=Example`; a backslash takes the next character as it is.
-fn parsed_subject(text: &str) -> Result<X509Name, CertificateError> {
+/// Parses a name such as `CN=backup,O=Example`; a backslash escapes the next character. Errors:
+/// [`CertificateError::Subject`].
+fn parse_subject(text: &str) -> Result<X509Name, CertificateError> {
     let mut builder = X509Name::builder().map_err(|_| CryptoError::Library)?;
     for part in split_unescaped(text) {
         let (field, value) = part.split_once('=').ok_or(CertificateError::Subject)?;
@@ -217,6 +221,7 @@ fn parsed_subject(text: &str) -> Result<X509Name, CertificateError> {
     Ok(builder.build())
 }
 
+/// Splits at commas that no backslash escapes.
 fn split_unescaped(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -235,11 +240,12 @@ fn split_unescaped(text: &str) -> Vec<&str> {
     parts
 }
 
+/// Removes backslashes that escape the next character. One at the end stays.
 fn unescaped(value: &str) -> String {
     let mut out = String::new();
     let mut characters = value.chars();
     while let Some(c) = characters.next() {
-        // A backslash at the end stands for itself.
+        // A backslash at the end is kept.
         out.push(match c {
             '\\' => characters.next().unwrap_or(c),
             c => c,
@@ -248,6 +254,7 @@ fn unescaped(value: &str) -> String {
     out
 }
 
+/// A name as RFC 4514 writes it, but in the certificate's order.
 fn shown_name(name: &X509NameRef) -> String {
     let entry = |entry: &openssl::x509::X509NameEntryRef| {
         let field = entry.object().nid().short_name().unwrap_or("?").to_owned();
@@ -265,6 +272,7 @@ fn shown_name(name: &X509NameRef) -> String {
     parts.join(",")
 }
 
+/// Seconds since the Unix epoch; negative before 1970. `None` when the time cannot be read.
 fn unix_s(time: &Asn1TimeRef) -> Option<i64> {
     let epoch = Asn1Time::from_unix(0).ok()?;
     let since = epoch.diff(time).ok()?;

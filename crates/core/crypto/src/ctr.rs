@@ -6,8 +6,8 @@
 //! Invariants: the key schedule lives in locked memory and is borrowed by each operation; what the
 //! operation itself spreads over the stack is wiped before it returns.
 //!
-//! Must not: be offered without a warning. A changed ciphertext bit changes the same plaintext
-//! bit, and nobody notices.
+//! Must not: be offered without a warning. A changed bit of the ciphertext changes the same bit of
+//! the plaintext, and is not noticed.
 
 use aes::Aes256Enc;
 use ctr::cipher::{InnerIvInit, KeyInit, StreamCipher};
@@ -44,8 +44,8 @@ impl CtrKey {
         wipe_stack();
     }
 
-    /// [`CtrKey::apply`] for the part of a message that begins `offset` bytes into it; the message
-    /// as a whole would begin with the counter block `first`. Parts may begin and end anywhere.
+    /// Encrypts or decrypts, in place, bytes that begin `offset` bytes after the position of the
+    /// counter block `first`. They may begin and end anywhere.
     ///
     /// **The caller's duty:** as for `apply`, for the message as a whole.
     #[expect(
@@ -58,7 +58,8 @@ impl CtrKey {
                 .wrapping_add(u128::from(number))
                 .to_be_bytes()
         };
-        // The part of a counter block's 16 bytes that lies before `in_out` is used up on zeros.
+        // The part of the first 16 bytes of keystream that lies before `in_out` is applied to
+        // zeros.
         let before = usize::from(offset.to_le_bytes()[0] & 15);
         let shared = if before == 0 { 0 } else { 16 - before };
         let (head, body) = in_out.split_at_mut(shared.min(in_out.len()));
@@ -76,6 +77,8 @@ impl CtrKey {
     }
 }
 
+/// Encrypts or decrypts in place, from the counter block `iv` on.
+///
 /// Not inlined: on processors with vector AES the library spreads the round keys, the first two of
 /// which are the key itself, over its stack frame.
 #[inline(never)]
@@ -85,7 +88,7 @@ fn combine(schedule: &Aes256Enc, iv: &[u8; 16], in_out: &mut [u8]) {
     Ctr128BE::from_core(core).apply_keystream(in_out);
 }
 
-/// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind.
+/// Expands a key. Not inlined, so that [`wipe_stack`] reaches the copies of the key in its frames.
 #[inline(never)]
 fn expand(key: &SecretKey) -> Result<Locked<Aes256Enc>, CryptoError> {
     Locked::new(Aes256Enc::new(key.expose().into()))

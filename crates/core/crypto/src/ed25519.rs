@@ -19,7 +19,7 @@ use crate::secret::SecretBytes;
 
 /// Longest PEM file that a public key is read from, in bytes.
 const PEM_MAX: usize = 64 * 1024;
-/// What each block of a PEM file begins with (RFC 7468, section 2).
+/// The beginning of each block of a PEM file (RFC 7468, section 2).
 const PEM_BEGIN: &[u8] = b"-----BEGIN ";
 
 /// An Ed25519 private key, in locked memory.
@@ -73,9 +73,9 @@ pub struct VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// Reads a public key, or the one of a certificate, in PEM. Of a certificate nothing else is
-    /// looked at: neither who has signed it nor its dates. A second key or certificate in the same
-    /// file is an error, because it would be neither trusted nor missed.
+    /// Reads a public key, or a certificate and takes its public key, in PEM. The issuer and the
+    /// dates of a certificate are not checked. A second key or certificate in the same file is an
+    /// error, because the user would not notice that it is not trusted.
     ///
     /// # Errors
     /// [`SigningKeyError`].
@@ -94,6 +94,8 @@ impl VerifyingKey {
         Self::of(&*key.map_err(|_| SigningKeyError::Malformed)?)
     }
 
+    /// The public half of a key. Errors: [`SigningKeyError::OtherKind`] unless it is one of
+    /// Ed25519.
     fn of<T: HasPublic>(key: &PKeyRef<T>) -> Result<Self, SigningKeyError> {
         if key.id() != Id::ED25519 {
             return Err(SigningKeyError::OtherKind);
@@ -117,7 +119,7 @@ impl VerifyingKey {
     /// Verifies a signature.
     ///
     /// # Errors
-    /// [`OpenError`] if it is not one of that message by this key.
+    /// [`OpenError`] unless this key signed that message.
     pub fn verify(&self, message: &[u8], signature: &[u8; 64]) -> Result<(), OpenError> {
         UnparsedPublicKey::new(&ED25519, &self.raw)
             .verify(message, signature)

@@ -23,7 +23,7 @@ pub enum CryptoError {
     Length,
     /// A key of a length that the cipher does not take, or an XTS key whose halves are equal.
     Key,
-    /// libcrypto refused to do what it was built for.
+    /// libcrypto refused an operation that it should support.
     Library,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for CertificateError {
             Self::Weak => {
                 "the key is not RSA of 2048 to 4096 bits with an exponent from 65537, or its certificate does not allow key encipherment"
             }
-            Self::Mismatch => "the private key is not the certificate's",
+            Self::Mismatch => "the private key does not belong to the certificate",
             Self::Passphrase => "a passphrase is needed, or the one that was given does not open it",
             Self::Subject => "the subject or the number of days is not valid",
             Self::Crypto(error) => return error.fmt(f),
@@ -101,14 +101,13 @@ impl From<CryptoError> for CertificateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SigningKeyError {
-    /// Not a key in PEM of the kind that is needed: private to sign, public or a certificate to
-    /// verify.
+    /// Not a key in PEM: a private key for signing, a public key or a certificate for verifying.
     Malformed,
     /// The private key needs a passphrase.
     Encrypted,
     /// A key, but not one of Ed25519.
     OtherKind,
-    /// More than one public key or certificate, where one is meant.
+    /// More than one public key or certificate in one file.
     Several,
     /// The host's failure, or a defect.
     Crypto(CryptoError),
@@ -136,8 +135,8 @@ impl From<CryptoError> for SigningKeyError {
     }
 }
 
-/// A sealed message was refused. It deliberately does not say why: wrong key, wrong place and
-/// changed byte must look alike to whoever can make the program open forged data.
+/// A sealed message was refused. It deliberately does not say why: to an attacker who makes the
+/// program open forged data, a wrong key, a wrong place and a changed byte must look alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenError;
 

@@ -4,7 +4,8 @@
 //!
 //! Invariants: as in `aead.rs`; the key schedule lives in locked memory for the length of the call.
 //!
-//! Must not: be used for small messages, whose cost would be the key schedule's.
+//! Must not: be used for small messages: the key schedule, made for each, would cost most of the
+//! time.
 
 use crate::error::{CryptoError, OpenError};
 use crate::harden::wipe_stack;
@@ -14,8 +15,8 @@ use crate::secret::SecretKey;
 /// Bytes of an AES-192 key.
 const KEY_LEN: usize = 24;
 
-/// Encrypts in place under the first 24 bytes of `key`; returns the tag. The caller's duty is that
-/// of `GcmKey::seal`.
+/// Encrypts in place under the first 24 bytes of `key`; returns the tag. The caller has the same
+/// duty as of `GcmKey::seal`.
 pub(crate) fn seal(
     key: &SecretKey,
     nonce: &[u8; 12],
@@ -24,15 +25,15 @@ pub(crate) fn seal(
 ) -> Result<[u8; 16], CryptoError> {
     let (key, _) = key.expose().split_at(KEY_LEN);
     let sealed = Context::gcm_192(key, nonce, Direction::Encrypt).and_then(|mut context| {
-        context.associated(aad)?;
+        context.add_associated_data(aad)?;
         context.apply_in_place(in_out)?;
-        context.finished_tag()
+        context.finish_with_tag()
     });
     wipe_stack();
     sealed
 }
 
-/// Decrypts in place. On failure the caller wipes `in_out`.
+/// Verifies the tag and decrypts in place. After a failure the caller wipes `in_out`.
 pub(crate) fn open(
     key: &SecretKey,
     nonce: &[u8; 12],
@@ -42,9 +43,9 @@ pub(crate) fn open(
 ) -> Result<(), OpenError> {
     let (key, _) = key.expose().split_at(KEY_LEN);
     let opened = Context::gcm_192(key, nonce, Direction::Decrypt).and_then(|mut context| {
-        context.associated(aad)?;
+        context.add_associated_data(aad)?;
         context.apply_in_place(in_out)?;
-        context.expected_tag(tag)
+        context.finish_and_verify(tag)
     });
     wipe_stack();
     opened.map_err(|_| OpenError)

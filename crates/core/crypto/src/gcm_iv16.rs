@@ -1,12 +1,12 @@
-//! AES-256-GCM with nonces of 128 bits, through libcrypto: ring has 96 bits only. For a format of
-//! others that has such nonces.
+//! AES-256-GCM with nonces of 128 bits, through libcrypto: ring has 96 bits only. For DuckDB's
+//! format, which has such nonces.
 //!
 //! Standard: NIST SP 800-38D, section 7.1, step 2: the first counter block is the GHASH of such a
 //! nonce.
 //!
 //! Invariants: as in `aead.rs`; key schedules and the hash key live in locked memory.
 //!
-//! Must not: be chosen for a format of our own.
+//! Must not: be chosen for a format of Strongroom's own.
 
 use zeroize::Zeroize;
 
@@ -41,12 +41,13 @@ impl GcmIv16Key {
     ///
     /// # Errors
     /// [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::OutOfLockedMemory`];
-    /// [`CryptoError::Library`]. `in_out` is then of no use.
+    /// [`CryptoError::Library`]. The contents of `in_out` are then
+    /// undefined.
     pub fn seal(&self, nonce: &[u8; 16], in_out: &mut [u8]) -> Result<[u8; 16], CryptoError> {
         let sealed = self.encrypt.try_clone().and_then(|mut context| {
             context.begin(nonce)?;
             context.apply_in_place(in_out)?;
-            context.finished_tag()
+            context.finish_with_tag()
         });
         wipe_stack();
         sealed
@@ -65,7 +66,7 @@ impl GcmIv16Key {
         let opened = self.decrypt.try_clone().and_then(|mut context| {
             context.begin(nonce)?;
             context.apply_in_place(in_out)?;
-            context.expected_tag(tag)
+            context.finish_and_verify(tag)
         });
         wipe_stack();
         opened.map_err(|_| {

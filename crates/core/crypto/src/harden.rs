@@ -3,8 +3,9 @@
 //! Invariants: nothing here can fail in a way the caller must handle; both are second lines of
 //! defence behind the locked arenas.
 //!
-//! Must not: be called by a library guard on behalf of its host. Whether a database server may
-//! dump core is its operator's decision; only the `strongroom` command forbids it for itself.
+//! Must not: forbid core dumps from a library that is loaded into another program. Whether a
+//! database server may dump core is its operator's decision; only the `strongroom` command forbids
+//! it for itself.
 #![expect(unsafe_code, reason = "prctl, setrlimit, and clearing registers")]
 
 #[cfg(target_arch = "x86_64")]
@@ -50,8 +51,9 @@ pub(crate) fn wipe_stack_short() {
 #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
 pub(crate) const WIPED_AFTER_WIDE: usize = 4 * 1024;
 
-/// [`wipe_stack_short`] after AWS-LC's kernels for AVX-512, which use all 32 registers. It runs
-/// once for each page, so it is done by hand: a call of `memset` takes three times as long.
+/// [`wipe_stack_short`] after AWS-LC's kernels for AVX-512, which use all 32 vector registers. It
+/// runs once for each page and is written in assembly, because a call of `memset` takes three times
+/// as long.
 #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
 #[inline(never)]
 pub(crate) fn wipe_after_wide() {
@@ -94,8 +96,8 @@ pub(crate) fn wipe_after_wide() {
     }
 }
 
-/// Zeroes the registers in which AES instructions find their round keys, two of which give the key.
-/// What stays there is saved to the stack by the next signal.
+/// Zeroes the vector registers, in which AES instructions leave round keys. The next signal would
+/// save them to the stack.
 #[cfg(target_arch = "x86_64")]
 fn wipe_vector_registers() {
     macro_rules! zeroed_by {
@@ -136,6 +138,6 @@ fn wipe_vector_registers() {
     }
 }
 
-/// Not done on other architectures.
+/// Does nothing on other architectures.
 #[cfg(not(target_arch = "x86_64"))]
 const fn wipe_vector_registers() {}

@@ -1,10 +1,9 @@
 //! The files that hold a certificate with or without its private key: PEM, DER, PKCS #12.
 //!
-//! Invariant: a certificate and a private key that come out of a file, or go into one, belong
-//! together; it is tried out.
+//! Invariant: a certificate and a private key that are read from a file, or written to one, are a
+//! pair; this is tested by encrypting and decrypting.
 //!
-//! Must not: read or write a file, or ask for a passphrase: libcrypto would, on the terminal, if it
-//! were let.
+//! Must not: read or write a file, or let libcrypto ask for a passphrase on the terminal.
 
 use openssl::pkey::{PKey, Private};
 use openssl::x509::X509;
@@ -15,13 +14,13 @@ use crate::pkcs12;
 use crate::rsa::{PrivateKey, set_up, with_private};
 use crate::secret::{SecretBytes, SecretKey};
 
-/// A certificate with or without its private key, as files have them.
+/// A certificate from a file, with its private key if the file has it.
 pub struct Identity {
     /// The certificate.
     pub certificate: Certificate,
     /// Its private key.
     pub key: Option<PrivateKey>,
-    /// What the file calls it; PKCS #12 only. From outside.
+    /// The name that a PKCS #12 file gives it. It comes from outside: escape it before showing it.
     pub name: Option<String>,
     /// Whether it was read from a file that needs a passphrase.
     pub was_sealed: bool,
@@ -40,7 +39,7 @@ impl Identity {
     }
 
     /// Reads a certificate in PEM, alone or with its private key, or in DER, or a PKCS #12 file. Of
-    /// several certificates the private key's is taken, or else the first.
+    /// several certificates it takes the one of the private key, or else the first.
     ///
     /// # Errors
     /// [`CertificateError::Malformed`], [`CertificateError::Weak`], [`CertificateError::Mismatch`],
@@ -67,7 +66,7 @@ impl Identity {
 
     /// The certificate and its private key as a PKCS #12 file, sealed with AES-256-CBC under a key
     /// that PBKDF2 with HMAC-SHA-256 makes of the passphrase: UTF-8, without zero bytes, not empty.
-    /// `name` is told in the file.
+    /// `name` is written to the file.
     ///
     /// # Errors
     /// [`CertificateError::Passphrase`] for one that cannot be used;
@@ -82,6 +81,8 @@ impl Identity {
         pkcs12::write(certificate, key, name, passphrase)
     }
 
+    /// Reads PEM. Errors: [`CertificateError::Mismatch`] when no certificate is the private key's;
+    /// [`CertificateError::Malformed`] when there is no certificate.
     fn from_pem(bytes: &[u8], passphrase: Option<&SecretBytes>) -> Result<Self, CertificateError> {
         let key = match contains(bytes, b"PRIVATE KEY-----") {
             true => Some(PrivateKey::of(private_key_from_pem(bytes, passphrase)?)?),
@@ -114,7 +115,7 @@ impl Identity {
     }
 }
 
-/// What a file is, by its first bytes.
+/// The form of a file.
 enum Form {
     Pem,
     Der,
@@ -122,6 +123,7 @@ enum Form {
 }
 
 impl Form {
+    /// Recognises the form by the contents. What is neither PEM nor PKCS #12 is taken for DER.
     fn of(bytes: &[u8]) -> Self {
         if contains(bytes, b"-----BEGIN ") {
             return Self::Pem;
@@ -140,11 +142,13 @@ impl Form {
     }
 }
 
+/// Whether `part` occurs in `bytes`.
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// The pair is one: same public key, and what is encrypted with one half opens with the other.
+/// Checks that the private key is the certificate's: the public keys are equal, and a random key
+/// that is encrypted with one half opens with the other. Errors: [`CertificateError::Mismatch`].
 pub(crate) fn check_pair(
     certificate: &Certificate,
     key: &PrivateKey,
@@ -161,11 +165,11 @@ pub(crate) fn check_pair(
     }
 }
 
-/// The first private key of a PEM file. Without the callback libcrypto would ask for a passphrase
-/// on the terminal by itself.
+/// Reads the first private key of a PEM file. The callback keeps libcrypto from asking for a
+/// passphrase on the terminal.
 ///
 /// # Errors
-/// [`CertificateError::Passphrase`] when it has one and `passphrase` is not it;
+/// [`CertificateError::Passphrase`] when the key is encrypted and `passphrase` does not open it;
 /// [`CertificateError::Malformed`].
 pub(crate) fn private_key_from_pem(
     bytes: &[u8],

@@ -6,7 +6,7 @@
 //! after use; parameters read from a file are checked against bounds before they cost anything
 //! (C10), so a forged header cannot make an opener allocate without limit.
 //!
-//! Must not: choose labels. What `info` says is for whoever owns the key hierarchy to define.
+//! Must not: choose labels. The owner of the key hierarchy defines `info`.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use ring::hkdf::{self, HKDF_SHA256, KeyType};
@@ -17,13 +17,13 @@ use crate::harden::wipe_stack;
 use crate::matrix::Matrix;
 use crate::secret::{Locked, SecretBytes, SecretKey};
 
-/// Shortest salt in bytes Argon2 takes (RFC 9106, section 3.1, recommends 16).
+/// The shortest salt that Argon2 allows, in bytes (RFC 9106, section 3.1, recommends 16).
 const SALT_LEN_MIN: usize = 8;
 
 /// A 32-byte key from another key: HKDF-SHA-256, extract and expand (RFC 5869).
 ///
-/// `salt` may be empty. `info` names the use; two uses with different `info` get keys that tell
-/// nothing of each other.
+/// `salt` may be empty. `info` names the use: keys with different `info` say nothing about each
+/// other.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].
@@ -33,7 +33,8 @@ pub fn hkdf(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<SecretKey, Cryp
 
 /// [`fn@hkdf`] for a key of `len` bytes, at most 8160 (RFC 5869, section 2.3).
 ///
-/// The first bytes of a longer output are a shorter one: one `info` serves for one length.
+/// A shorter output with the same `info` is the beginning of a longer one: use each `info` with one
+/// length only.
 ///
 /// # Errors
 /// [`CryptoError::TooLong`], [`CryptoError::OutOfLockedMemory`].
@@ -48,7 +49,8 @@ pub fn hkdf_bytes(
     Ok(out)
 }
 
-/// HKDF for inputs and outputs of any length; what [`fn@hkdf`] is made of.
+/// HKDF for inputs and outputs of any length; then wipes the stack. Errors:
+/// [`CryptoError::TooLong`], [`CryptoError::OutOfLockedMemory`].
 pub(crate) fn hkdf_into(
     ikm: &[u8],
     salt: &[u8],
@@ -108,14 +110,15 @@ impl Argon2Params {
     /// 64 passes over 4 GiB, which is what one slot may ask for alone.
     pub const WORK_MAX: u64 = Self::T_MAX as u64 * Self::M_KIB_MAX as u64;
 
-    /// Memory in KiB times passes: what a derivation costs, but for the bandwidth of the memory.
+    /// The work of a derivation: memory in KiB times passes.
     #[must_use]
     pub fn work(&self) -> u64 {
         u64::from(self.t) * u64::from(self.m_kib)
     }
 
-    /// As [`Argon2Params::check`], but with more passes over less memory: what is bounded is their
-    /// product, at 64 passes over 4 GiB. Others choose passes by the clock.
+    /// As [`Argon2Params::check`], but allows more passes over less memory: it bounds the product,
+    /// at 64 passes over 4 GiB. For parameters of LUKS2 headers, where cryptsetup chooses the
+    /// passes by time.
     ///
     /// # Errors
     /// [`CryptoError::KdfParameters`].
@@ -144,7 +147,7 @@ pub fn argon2id(
     SecretKey::filled_by(|out| argon2id_into(pass.as_slice(), salt, params, out))
 }
 
-/// Argon2id for outputs of any length; what [`argon2id`] is made of.
+/// Argon2id for outputs of any length. Errors: as [`argon2id`].
 pub(crate) fn argon2id_into(
     pass: &[u8],
     salt: &[u8],
@@ -155,8 +158,8 @@ pub(crate) fn argon2id_into(
     argon2_into(Algorithm::Argon2id, pass, salt, params, out)
 }
 
-/// Argon2 of either kind, for outputs of any length. The caller has checked what the parameters
-/// cost.
+/// Argon2 of either kind, for outputs of any length; then wipes the stack. The caller has checked
+/// the bounds of the parameters. After an error `out` is zeros.
 pub(crate) fn argon2_into(
     algorithm: Algorithm,
     pass: &[u8],
@@ -179,8 +182,8 @@ pub(crate) fn argon2_into(
     done
 }
 
-/// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind:
-/// whoever calls this wipes.
+/// HKDF, extract and expand. Not inlined, so that [`wipe_stack`] reaches the copies of the key in
+/// its frames; the caller wipes.
 #[inline(never)]
 pub(crate) fn extract_and_expand(
     ikm: &[u8],
@@ -195,6 +198,7 @@ pub(crate) fn extract_and_expand(
         .map_err(|_| CryptoError::TooLong)
 }
 
+/// The length of HKDF's output, in bytes, as ring wants it.
 struct OutputLen(usize);
 
 impl KeyType for OutputLen {
@@ -203,7 +207,7 @@ impl KeyType for OutputLen {
     }
 }
 
-/// Not inlined, as above.
+/// Runs Argon2 on the given matrix. Not inlined, as [`extract_and_expand`].
 #[inline(never)]
 fn fill_and_hash(
     argon2: &Argon2<'_>,

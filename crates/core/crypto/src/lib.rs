@@ -1,14 +1,15 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`], [`AnyGcmKey`] for shorter keys, and
-//! [`GcmIv16Key`] for longer nonces), two unauthenticated ([`CtrKey`], [`XtsKey`]), one of the past
-//! ([`TripleDes`]), one MAC ([`MacKey`]), three key agreements ([`KeyAgreement`], [`kdfe_p256`] for
-//! TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates ([`Certificate`],
-//! [`PrivateKey`]), one signature that is made and verified ([`SigningKey`], [`VerifyingKey`]),
-//! verification of three signatures ([`verify_p256`], [`verify_p521`], [`verify_rsa`]), two key
-//! derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`],
-//! [`argon2()`]), a nonce source that survives `fork` ([`nonce12`]), and memory that is locked,
-//! kept out of core dumps and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
+//! [`GcmIv16Key`] for longer nonces), two unauthenticated ([`CtrKey`], [`XtsKey`]), one legacy
+//! cipher ([`TripleDes`]), one MAC ([`MacKey`]), three key agreements ([`KeyAgreement`],
+//! [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates
+//! ([`Certificate`], [`PrivateKey`]), one signature that is made and verified ([`SigningKey`],
+//! [`VerifyingKey`]), verification of three signatures ([`verify_p256`], [`verify_p521`],
+//! [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those
+//! of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce source that survives `fork` ([`nonce12`]), and
+//! memory that is locked, kept out of core dumps and wiped when freed ([`SecretKey`],
+//! [`SecretBytes`], [`Locked`]).
 //!
 //! Invariants C1 to C12 are listed in `docs/internals/crypto.md`; the comments cite them by number.
 //! In short: a key is never outside locked memory longer than the call that needs it, no key type
@@ -72,7 +73,7 @@ pub use signature::{verify_p256, verify_rsa};
 pub use tdes::TripleDes;
 pub use xts::XtsKey;
 
-/// Guards share keys between threads; a key type that stops being `Send + Sync` fails here.
+/// Programs share keys between threads: a key type that stops being `Send + Sync` fails to compile.
 const fn shareable<T: Send + Sync>() {}
 const _: () = {
     shareable::<SecretKey>();

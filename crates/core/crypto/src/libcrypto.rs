@@ -1,17 +1,17 @@
-//! OpenSSL's libcrypto: its set-up, for all of this crate, and what XTS, AES-192-GCM, AES-256-GCM
-//! with long nonces and Triple DES need of it: contexts that hold key schedules, set up once and
-//! then used without allocating.
+//! OpenSSL's libcrypto: its set-up, for all of this crate, and its cipher contexts for XTS,
+//! AES-192-GCM, AES-256-GCM with long nonces and Triple DES, which hold key schedules and are used
+//! without allocating.
 //!
 //! Invariants:
 //! - Whatever libcrypto allocates while a key is set up lies in the locked arena (C1 to C3);
-//!   everything else it allocates comes from the C library. A thread-local switch tells the two
-//!   apart, the address does when it is freed.
+//!   everything else it allocates comes from the C library. A thread-local switch selects one
+//!   of the two; when memory is freed, its address tells where it came from.
 //! - Nothing of libcrypto is called before [`ciphers`] has set it up: it refuses other memory
 //!   functions afterwards.
 //! - No configuration file is read, no module is loaded, no handler is left for the end of the
 //!   process: this runs inside programs that know nothing of it.
 //!
-//! Must not: be used for anything that has a safer supplier here.
+//! Must not: be used for an operation that ring or a Rust crate offers here.
 #![expect(unsafe_code, reason = "libcrypto is a C library")]
 
 use std::cell::Cell as Flag;
@@ -44,7 +44,7 @@ pub(crate) struct Ciphers {
     aes_256_xts: NonNull<ffi::EVP_CIPHER>,
     aes_192_gcm: NonNull<ffi::EVP_CIPHER>,
     aes_256_gcm: NonNull<ffi::EVP_CIPHER>,
-    /// `None` in a libcrypto that has it no more: all else works without.
+    /// `None` when libcrypto no longer has it; everything else works without.
     des_ede3_cbc: Option<NonNull<ffi::EVP_CIPHER>>,
 }
 
@@ -126,9 +126,9 @@ impl Context {
         Ok(copy)
     }
 
-    /// One data unit. `from` and `to` are of equal length, a multiple of 16 that is not zero.
-    /// Allocates nothing.
-    pub(crate) fn apply(
+    /// Encrypts or decrypts one data unit of XTS. `from` and `to` are of equal length, a multiple
+    /// of 16 that is not zero. Allocates nothing.
+    pub(crate) fn apply_xts(
         &mut self,
         tweak: &[u8; 16],
         from: &[u8],
@@ -202,8 +202,7 @@ impl Context {
         succeeded(done).map(|()| context)
     }
 
-    /// Begins a message under this nonce; only for a context whose nonces are 128 bits long. -1
-    /// keeps the direction.
+    /// Begins a message under this nonce; only for a context of [`Context::gcm_256_iv16`].
     pub(crate) fn begin(&mut self, nonce: &[u8; 16]) -> Result<(), CryptoError> {
         // SAFETY: the context has cipher and key; the nonce is as long as `gcm_256_iv16` said.
         let begun = unsafe {
@@ -244,8 +243,8 @@ impl Context {
         Ok(context)
     }
 
-    /// Takes associated data; before the message.
-    pub(crate) fn associated(&mut self, aad: &[u8]) -> Result<(), CryptoError> {
+    /// Adds associated data; call it before the message.
+    pub(crate) fn add_associated_data(&mut self, aad: &[u8]) -> Result<(), CryptoError> {
         let len = c_int::try_from(aad.len()).map_err(|_| CryptoError::TooLong)?;
         let mut taken = 0;
         // SAFETY: `aad` is readable for `len` bytes; no output means associated data
@@ -262,8 +261,8 @@ impl Context {
         succeeded(done)
     }
 
-    /// The whole message of GCM, or whole blocks of one in CBC, in place. An empty one is left out:
-    /// no output would mean associated data.
+    /// Encrypts or decrypts in place: the whole message of GCM, or whole blocks of one in CBC. Does
+    /// nothing for an empty one, which libcrypto would take for associated data.
     pub(crate) fn apply_in_place(&mut self, in_out: &mut [u8]) -> Result<(), CryptoError> {
         if in_out.is_empty() {
             return Ok(());
@@ -278,8 +277,8 @@ impl Context {
         succeeded(c_int::from(done == 1 && written == len))
     }
 
-    /// Ends the encryption of a message; its tag.
-    pub(crate) fn finished_tag(&mut self) -> Result<[u8; 16], CryptoError> {
+    /// Ends the encryption of a message and returns its tag.
+    pub(crate) fn finish_with_tag(&mut self) -> Result<[u8; 16], CryptoError> {
         self.finish()?;
         let mut tag = [0_u8; 16];
         // SAFETY: the tag is writable for 16 bytes, the length that is named.
@@ -294,8 +293,9 @@ impl Context {
         succeeded(done).map(|()| tag)
     }
 
-    /// Ends the decryption of a message whose tag should be `tag`; an error when it is not.
-    pub(crate) fn expected_tag(&mut self, tag: &[u8; 16]) -> Result<(), CryptoError> {
+    /// Ends the decryption of a message and verifies its tag. Errors: [`CryptoError::Library`] when
+    /// the tag differs.
+    pub(crate) fn finish_and_verify(&mut self, tag: &[u8; 16]) -> Result<(), CryptoError> {
         let mut tag = *tag;
         // SAFETY: the tag is readable for 16 bytes, the length that is named; it is copied.
         let done = unsafe {
@@ -310,6 +310,7 @@ impl Context {
         self.finish()
     }
 
+    /// Ends a message.
     fn finish(&mut self) -> Result<(), CryptoError> {
         let mut rest = [0_u8; 16];
         let mut written = 0;
@@ -319,6 +320,7 @@ impl Context {
         succeeded(done)
     }
 
+    /// A context without cipher and key.
     fn empty() -> Result<Self, CryptoError> {
         // SAFETY: no arguments; null when there is no memory.
         let context = unsafe { ffi::EVP_CIPHER_CTX_new() };
@@ -335,7 +337,7 @@ impl Drop for Context {
     }
 }
 
-/// libcrypto says 1 when it did what it was asked.
+/// Turns libcrypto's result into ours: 1 is success. Otherwise drops libcrypto's errors.
 fn succeeded(done: c_int) -> Result<(), CryptoError> {
     if done == 1 {
         return Ok(());
@@ -344,7 +346,8 @@ fn succeeded(done: c_int) -> Result<(), CryptoError> {
     Err(CryptoError::Library)
 }
 
-/// Sets libcrypto up at the first call.
+/// Sets libcrypto up at the first call, and returns its ciphers. Errors: [`CryptoError::Library`]
+/// when another part of the process has used this libcrypto before, or a cipher is missing.
 pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
     static CIPHERS: OnceLock<Option<Ciphers>> = OnceLock::new();
     CIPHERS
@@ -360,11 +363,11 @@ pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
                 return None;
             }
             Some(Ciphers {
-                aes_128_xts: fetched(c"AES-128-XTS")?,
-                aes_256_xts: fetched(c"AES-256-XTS")?,
-                aes_192_gcm: fetched(c"AES-192-GCM")?,
-                aes_256_gcm: fetched(c"AES-256-GCM")?,
-                des_ede3_cbc: fetched(c"DES-EDE3-CBC"),
+                aes_128_xts: fetch_cipher(c"AES-128-XTS")?,
+                aes_256_xts: fetch_cipher(c"AES-256-XTS")?,
+                aes_192_gcm: fetch_cipher(c"AES-192-GCM")?,
+                aes_256_gcm: fetch_cipher(c"AES-256-GCM")?,
+                des_ede3_cbc: fetch_cipher(c"DES-EDE3-CBC"),
             })
         })
         .as_ref()
@@ -372,7 +375,7 @@ pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
 }
 
 /// The cipher of this name, never freed; `None` when libcrypto has none.
-fn fetched(name: &std::ffi::CStr) -> Option<NonNull<ffi::EVP_CIPHER>> {
+fn fetch_cipher(name: &std::ffi::CStr) -> Option<NonNull<ffi::EVP_CIPHER>> {
     // SAFETY: the name is a C string; null means the default context and no properties.
     let cipher = unsafe { ffi::EVP_CIPHER_fetch(ptr::null_mut(), name.as_ptr(), ptr::null()) };
     NonNull::new(cipher)
@@ -387,6 +390,7 @@ thread_local! {
 #[cfg(test)]
 pub(crate) struct WithoutTripleDes;
 
+/// Acts in this thread as if libcrypto had no triple DES, until the result is dropped. For tests.
 #[cfg(test)]
 pub(crate) fn without_triple_des() -> WithoutTripleDes {
     TRIPLE_DES_ABSENT.set(true);
@@ -416,6 +420,8 @@ thread_local! {
 pub(crate) struct InArena(bool);
 
 impl InArena {
+    /// From now on until the result is dropped, what libcrypto allocates in this thread is in
+    /// locked memory.
     pub(crate) fn enter() -> Self {
         Self(SETTING_UP_A_KEY.replace(true))
     }
@@ -439,10 +445,12 @@ struct Owned {
     len: usize,
 }
 
+/// Locks the list of allocations in locked memory.
 fn owned() -> MutexGuard<'static, Vec<Owned>> {
     OWNED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Allocates locked memory for libcrypto. Null when none is left.
 fn allocate_locked(len: usize) -> *mut c_void {
     let Ok(cell) = Cell::new(len) else {
         return ptr::null_mut();

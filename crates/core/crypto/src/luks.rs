@@ -1,4 +1,4 @@
-//! What LUKS2 derives keys with: PBKDF2-HMAC over SHA-256 and SHA-512, Argon2i and Argon2id with
+//! The key derivations of LUKS2: PBKDF2-HMAC over SHA-256 and SHA-512, Argon2i and Argon2id with
 //! outputs of any length, and the diffusion of its anti-forensic stripes.
 //!
 //! Standards: RFC 8018 section 5.2; RFC 9106; "LUKS1 On-Disk Format Specification" section 2.4 for
@@ -30,7 +30,7 @@ pub enum LuksHash {
 }
 
 impl LuksHash {
-    /// By the name that LUKS2 writes; `None` for every other, `sha1` among them.
+    /// The hash with the name that LUKS2 writes; `None` for every other name, `sha1` among them.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -49,7 +49,7 @@ impl LuksHash {
         }
     }
 
-    /// Never: there is no digest without bytes.
+    /// Always false: every digest has bytes. Clippy wants it beside `len`.
     #[must_use]
     pub fn is_empty(self) -> bool {
         false
@@ -99,8 +99,8 @@ pub fn pbkdf2(
     Ok(out)
 }
 
-/// Whether PBKDF2-HMAC of `secret` is `expected`, in constant time. An empty `expected` is
-/// nobody's.
+/// Whether PBKDF2-HMAC of `secret` equals `expected`, compared in constant time. False for an empty
+/// `expected`.
 #[must_use]
 pub fn pbkdf2_matches(
     hash: LuksHash,
@@ -144,10 +144,8 @@ pub fn argon2(
     Ok(out)
 }
 
-/// Merges anti-forensic stripes as they come: what [`AfMerge::add`] is given, in order, becomes the
-/// key.
-///
-/// All but the last stripe are diffused.
+/// Merges the anti-forensic stripes of a key slot, in order, to the key: the stripes are combined
+/// by XOR, and the hash diffuses the result after each stripe but the last.
 pub struct AfMerge {
     hash: LuksHash,
     block: SecretBytes,
@@ -155,10 +153,10 @@ pub struct AfMerge {
 }
 
 impl AfMerge {
-    /// For `stripes` stripes of `len` bytes.
+    /// Begins to merge `stripes` stripes of `len` bytes.
     ///
     /// # Errors
-    /// [`CryptoError::Length`] for none of either; [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::Length`] when one of them is zero; [`CryptoError::OutOfLockedMemory`].
     pub fn new(hash: LuksHash, len: usize, stripes: u32) -> Result<Self, CryptoError> {
         if len == 0 || stripes == 0 {
             return Err(CryptoError::Length);
@@ -170,7 +168,7 @@ impl AfMerge {
         })
     }
 
-    /// Stripes that are still to come.
+    /// How many stripes are still to be added.
     #[must_use]
     pub fn left(&self) -> u32 {
         self.left
@@ -209,8 +207,8 @@ impl AfMerge {
     }
 }
 
-/// Each piece of a digest's length becomes the digest of its number and itself, cut to its length.
-/// The number is big-endian.
+/// Replaces each piece of a digest's length by the digest of its number (big-endian) and itself,
+/// cut to its length. Not inlined, so that the wipe of the stack reaches its frames.
 #[inline(never)]
 #[expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
 fn diffuse(hash_name: LuksHash, block: &mut [u8]) {
@@ -222,6 +220,7 @@ fn diffuse(hash_name: LuksHash, block: &mut [u8]) {
     }
 }
 
+/// The digest of the concatenation of `parts`.
 #[inline(never)]
 fn hash(algorithm: &'static digest::Algorithm, parts: &[&[u8]]) -> digest::Digest {
     let mut context = digest::Context::new(algorithm);
@@ -231,13 +230,13 @@ fn hash(algorithm: &'static digest::Algorithm, parts: &[&[u8]]) -> digest::Diges
     context.finish()
 }
 
-/// Not inlined, so that [`wipe_stack`] reaches what its frames leave behind.
+/// PBKDF2. Not inlined, so that [`wipe_stack`] reaches its frames.
 #[inline(never)]
 fn derive(hash: LuksHash, secret: &[u8], salt: &[u8], iterations: NonZeroU32, out: &mut [u8]) {
     pbkdf2::derive(hash.pbkdf2(), iterations, salt, secret, out);
 }
 
-/// Not inlined, as above.
+/// PBKDF2, compared in constant time. Not inlined, as [`derive`].
 #[inline(never)]
 fn compare(
     hash: LuksHash,

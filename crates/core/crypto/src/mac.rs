@@ -28,7 +28,7 @@ impl MacKey {
         Self::from_bytes(key.expose())
     }
 
-    /// As [`MacKey::new`], for a secret of any length: a password, as RFC 5802 uses it.
+    /// As [`MacKey::new`], for a password, which is the key in RFC 5802 (SCRAM).
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -68,9 +68,8 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     array_of(context.finish().as_ref())
 }
 
-/// SHA-256 of `salt` and `secret`, one after the other, as a key: what a format of others takes for
-/// a key derivation. Nothing slows down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for
-/// anything of our own.
+/// SHA-256 of `salt` and `secret`, one after the other, as a key: DuckDB's key derivation. Nothing
+/// slows down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for Strongroom's own keys.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].
@@ -87,7 +86,7 @@ pub fn sha256_key(salt: &[u8], secret: &SecretBytes) -> Result<SecretKey, Crypto
 pub struct Sha256(digest::Context);
 
 impl Sha256 {
-    /// Of nothing yet.
+    /// The state before the first piece.
     #[must_use]
     pub fn new() -> Self {
         Self(digest::Context::new(&digest::SHA256))
@@ -111,8 +110,8 @@ impl Default for Sha256 {
     }
 }
 
-/// Compares all bytes whatever they are. The barrier keeps the compiler from leaving the loop at
-/// the first difference.
+/// Compares all bytes in constant time. The barrier keeps the compiler from leaving the loop at the
+/// first difference.
 #[inline(never)]
 pub(crate) fn equal_in_constant_time(a: &[u8; 32], b: &[u8; 32]) -> bool {
     let mut difference = 0;
@@ -147,6 +146,7 @@ fn hash_into(key: &mut [u8; 32], salt: &[u8], secret: &[u8]) {
     key.copy_from_slice(context.finish().as_ref());
 }
 
+/// The digest as an array. Panics if its length is not 32 bytes.
 fn array_of(digest: &[u8]) -> [u8; 32] {
     let mut array = [0; 32];
     // Both algorithms named in this file give 32 bytes; anything else is a programming error.

@@ -4,7 +4,7 @@
 //! Invariants: a `Mapping` owns its pages until it is dropped; they start as zeros; they are
 //! marked `MADV_DONTDUMP` before anybody can write to them (C2).
 //!
-//! Must not: wipe. Whoever wrote a secret here wipes it before the mapping is dropped.
+//! Must not: wipe. The owner wipes secrets before it drops the mapping.
 #![expect(unsafe_code, reason = "mmap, mlock and madvise have no safe interface")]
 
 use std::ffi::c_void;
@@ -82,8 +82,8 @@ impl Mapping {
         unsafe { libc::mlock(self.base.as_ptr().cast::<c_void>(), self.len) == 0 }
     }
 
-    /// As [`Mapping::lock`], in a forked child: what is there is locked as it is. An ordinary lock
-    /// would first make the child a copy of each page, which costs more than the fork itself.
+    /// As [`Mapping::lock`], in a forked child: locks each page when the child first uses it. An
+    /// ordinary lock would copy every page at once, which costs more than the fork itself.
     pub(crate) fn lock_again(&self) -> bool {
         let base = self.base.as_ptr().cast::<c_void>();
         // SAFETY: as in `lock`.
@@ -98,6 +98,7 @@ impl Mapping {
         self.advise(libc::MADV_WIPEONFORK)
     }
 
+    /// Asks the kernel to leave these pages out of core dumps.
     fn dump_excluded(self) -> Self {
         // Known since Linux 3.4. A refusal leaves the pages as private as ordinary memory, and
         // RLIMIT_CORE remains the caller's second line, so it is not an error.
@@ -105,6 +106,7 @@ impl Mapping {
         self
     }
 
+    /// Calls `madvise`. False when the kernel refuses.
     fn advise(&self, advice: libc::c_int) -> bool {
         // SAFETY: the range is owned by `self`; neither advice used here changes its contents in
         // this process.
@@ -120,6 +122,7 @@ impl Drop for Mapping {
     }
 }
 
+/// Maps anonymous private pages with this protection. `None` when the kernel refuses.
 fn reserve(len: usize, protection: libc::c_int) -> Option<NonNull<u8>> {
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no existing
     // memory.

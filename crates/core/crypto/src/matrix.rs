@@ -12,6 +12,7 @@ use argon2::Block;
 use crate::error::CryptoError;
 use crate::mapping::Mapping;
 
+/// The blocks of one Argon2 computation.
 pub(crate) struct Matrix {
     pages: Mapping,
     blocks: usize,
@@ -20,6 +21,7 @@ pub(crate) struct Matrix {
 const _: () = assert!(size_of::<Block>() == Block::SIZE && align_of::<Block>() <= 4096);
 
 impl Matrix {
+    /// Maps so many blocks of zeros. Errors: [`CryptoError::OutOfMemory`].
     pub(crate) fn new(blocks: usize) -> Result<Self, CryptoError> {
         let len = blocks
             .checked_mul(Block::SIZE)
@@ -34,11 +36,12 @@ impl Matrix {
         unsafe { std::slice::from_raw_parts_mut(self.pages.base().cast().as_ptr(), self.blocks) }
     }
 
+    /// Overwrites the blocks with zeros.
     fn wipe(&mut self) {
         // SAFETY: the range is owned and writable.
         unsafe { self.pages.base().as_ptr().write_bytes(0, self.pages.len()) };
-        // The stores must not be found dead because the pages are unmapped next. A volatile loop
-        // over 64 MiB would be several times slower.
+        // Without the barrier the compiler could leave the stores out, because the pages are
+        // unmapped next. A volatile loop over 64 MiB would be several times slower.
         zeroize::optimization_barrier(self.blocks());
     }
 }

@@ -12,9 +12,9 @@
 //! - The buffer is per thread, so there is no lock that `fork` could copy while it is held.
 //!
 //! - A virtual machine that is resumed twice from one snapshot has the same buffer twice, of up to
-//!   85 nonces a thread, and cannot tell. Each nonce is therefore combined with the time in
-//!   nanoseconds at which it is handed out: it is as random as before, and two machines have one
-//!   nonce twice only if they ask for it in the same nanosecond of their clocks.
+//!   85 nonces a thread, and does not know it. Each nonce is therefore combined by XOR with the
+//!   time in nanoseconds at which it is handed out: it is as random as before, and two machines get
+//!   the same nonce only if they ask for it in the same nanosecond of their clocks.
 //!
 //! Must not: be called from a signal handler.
 #![expect(
@@ -44,7 +44,7 @@ thread_local! {
 /// A random nonce for AES-GCM.
 ///
 /// Random 96-bit nonces are safe for 2^32 messages under one key (NIST SP 800-38D, section 8.3).
-/// Keeping count is the duty of whoever owns the key.
+/// The owner of the key keeps count.
 ///
 /// # Errors
 /// [`CryptoError::Random`] if the kernel's generator fails.
@@ -58,16 +58,17 @@ pub fn nonce12() -> Result<[u8; NONCE_LEN], CryptoError> {
         .unwrap_or_else(|_| unbuffered())
 }
 
+/// A nonce by a system call of its own.
 fn unbuffered() -> Result<[u8; NONCE_LEN], CryptoError> {
     let mut nonce = [0; NONCE_LEN];
     fill_random(&mut nonce)?;
     Ok(nonce)
 }
 
-/// A nonce from a random one and the time. For each time it is a permutation: as long as the
-/// random ones do not repeat more often than chance has it, these do not either.
+/// Combines a random nonce with the time by XOR. For each time this is a permutation, so that the
+/// results repeat no more often than random nonces do.
 fn with_time(mut random: [u8; NONCE_LEN], time: SystemTime) -> [u8; NONCE_LEN] {
-    // A clock before 1970 says nothing, and takes nothing away.
+    // A clock before 1970 counts as 1970: the nonce is then the random one.
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     for (byte, of_time) in random.iter_mut().zip(since.as_nanos().to_le_bytes()) {
         *byte ^= of_time;
@@ -75,8 +76,9 @@ fn with_time(mut random: [u8; NONCE_LEN], time: SystemTime) -> [u8; NONCE_LEN] {
     random
 }
 
+/// The nonces of one thread.
 enum Nonces {
-    /// This thread has drawn none yet.
+    /// The thread has drawn no nonce yet.
     Unmapped,
     /// The kernel does not offer wipe-on-fork; never buffer.
     Refused,
@@ -84,6 +86,7 @@ enum Nonces {
 }
 
 impl Nonces {
+    /// The next nonce. Maps the buffer at the first call.
     fn draw(&mut self) -> Result<[u8; NONCE_LEN], CryptoError> {
         if matches!(self, Self::Unmapped) {
             *self = Buffer::new().map_or(Self::Refused, Self::Buffered);
@@ -95,9 +98,10 @@ impl Nonces {
     }
 }
 
+/// The contents of the page that the kernel wipes in a forked child.
 #[repr(C)]
 struct Page {
-    /// [`VALID`] if the rest means anything.
+    /// [`VALID`] when the rest is filled; 0 in a forked child.
     valid: u64,
     /// Index of the next unused nonce.
     next: usize,
@@ -110,11 +114,14 @@ const _: () = assert!(size_of::<Page>() <= 4096);
 struct Buffer(Mapping);
 
 impl Buffer {
+    /// `None` when the kernel does not wipe pages on fork.
     fn new() -> Option<Self> {
         let mapping = Mapping::new(size_of::<Page>())?;
         mapping.wipe_on_fork().then_some(Self(mapping))
     }
 
+    /// The next nonce, which is wiped from the buffer. Fills the buffer when it is used up, or was
+    /// wiped by a fork.
     fn draw(&mut self) -> Result<[u8; NONCE_LEN], CryptoError> {
         let page = self.page();
         if page.valid != VALID || page.next >= page.nonces.len() {
@@ -137,6 +144,8 @@ impl Buffer {
 }
 
 impl Page {
+    /// Fills the page with random nonces. Errors: [`CryptoError::Random`]; the page is then
+    /// invalid.
     fn fill(&mut self) -> Result<(), CryptoError> {
         self.valid = 0;
         fill_random(self.nonces.as_flattened_mut())?;

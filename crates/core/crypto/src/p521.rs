@@ -3,12 +3,12 @@
 //!
 //! With a server's point S = s G: a client draws c, keeps C = c G, and derives a key from K = c S.
 //! Later it draws e, asks the server for Y = s (C + e G), and finds K = Y - e S. The server learns
-//! nothing of C or K; who listens neither.
+//! nothing about C or K, and neither does an eavesdropper.
 //!
 //! Invariants: scalars and K are in locked memory; a point is on the curve before anything is done
 //! with it; the point at infinity is refused.
 //!
-//! Must not: know JSON, or say whose key it is.
+//! Must not: know JSON, or decide whose key it is.
 
 use openssl::bn::{BigNum, BigNumContext};
 use openssl::ec::{EcGroup, EcKey, EcPoint, EcPointRef, PointConversionForm};
@@ -22,17 +22,17 @@ use crate::kdf::hkdf_into;
 use crate::rsa::with_private;
 use crate::secret::{SecretBytes, SecretKey};
 
-/// A coordinate, or a scalar.
+/// Length of a coordinate or a scalar, in bytes.
 const FIELD: usize = 66;
 
 /// A point: x, then y.
 pub type P521Point = [u8; 2 * FIELD];
 
-/// A key from the server's point, by `info`; and the client's point, which finds the same key with
-/// the server's help.
+/// Derives a key from the server's point, with `info`. Returns it with the client's point, from
+/// which the same key can be recovered with the server's help.
 ///
 /// # Errors
-/// [`CryptoError::Key`] when `server` is no point of the curve; [`CryptoError::Library`],
+/// [`CryptoError::Key`] when `server` is not a point on the curve; [`CryptoError::Library`],
 /// [`CryptoError::OutOfLockedMemory`].
 pub fn ecmr_provision(
     server: &P521Point,
@@ -40,40 +40,42 @@ pub fn ecmr_provision(
 ) -> Result<(SecretKey, P521Point), CryptoError> {
     with_private(|| {
         let (group, mut context) = curve()?;
-        let server = point(&group, server, &mut context)?;
+        let server = parse_point(&group, server, &mut context)?;
         let client = EcKey::generate(&group).map_err(library)?;
         let mut shared = EcPoint::new(&group).map_err(library)?;
         shared
             .mul2(&group, &server, client.private_key(), &mut context)
             .map_err(library)?;
-        let key = derived(&group, &shared, info, &mut context)?;
-        Ok((key, bytes(&group, client.public_key(), &mut context)?))
+        let key = derive_key(&group, &shared, info, &mut context)?;
+        Ok((key, point_bytes(&group, client.public_key(), &mut context)?))
     })?
 }
 
-/// A question to the server about the client's point: what stays here, and the point to send.
+/// Blinds the client's point for a request to the server. Returns the blinding scalar, which is
+/// kept, and the point to send.
 ///
 /// # Errors
 /// As [`ecmr_provision`].
 pub fn ecmr_blind(client: &P521Point) -> Result<(SecretBytes, P521Point), CryptoError> {
     with_private(|| {
         let (group, mut context) = curve()?;
-        let client = point(&group, client, &mut context)?;
+        let client = parse_point(&group, client, &mut context)?;
         let blind = EcKey::generate(&group).map_err(library)?;
         let mut sum = EcPoint::new(&group).map_err(library)?;
         sum.add(&group, &client, blind.public_key(), &mut context)
             .map_err(library)?;
         let length = i32::try_from(FIELD).map_err(|_| CryptoError::Length)?;
         let mut scalar = blind.private_key().to_vec_padded(length).map_err(library)?;
-        let asked = bytes(&group, &sum, &mut context)?;
+        let asked = point_bytes(&group, &sum, &mut context)?;
         Ok((SecretBytes::take(&mut scalar)?, asked))
     })?
 }
 
-/// The key, from what the server answered.
+/// Recovers the key from the server's answer. `blind` is the scalar of [`ecmr_blind`], `server` the
+/// server's point, `info` that of [`ecmr_provision`]. Another scalar or answer gives another key.
 ///
 /// # Errors
-/// As [`ecmr_provision`], also when the answer is no point of the curve.
+/// As [`ecmr_provision`], also when the answer is not a point on the curve.
 pub fn ecmr_recover(
     blind: &SecretBytes,
     server: &P521Point,
@@ -82,8 +84,8 @@ pub fn ecmr_recover(
 ) -> Result<SecretKey, CryptoError> {
     with_private(|| {
         let (group, mut context) = curve()?;
-        let server = point(&group, server, &mut context)?;
-        let answer = point(&group, answer, &mut context)?;
+        let server = parse_point(&group, server, &mut context)?;
+        let answer = parse_point(&group, answer, &mut context)?;
         let scalar = BigNum::from_slice(blind.as_slice()).map_err(library)?;
         let mut undo = EcPoint::new(&group).map_err(library)?;
         undo.mul2(&group, &server, &scalar, &mut context)
@@ -93,14 +95,14 @@ pub fn ecmr_recover(
         shared
             .add(&group, &answer, &undo, &mut context)
             .map_err(library)?;
-        derived(&group, &shared, info, &mut context)
+        derive_key(&group, &shared, info, &mut context)
     })?
 }
 
-/// Verifies an ES512 signature (r, then s) by the key of `key`.
+/// Verifies an ES512 signature (r, then s) by the owner of `key`.
 ///
 /// # Errors
-/// [`OpenError`] if it is not one of that message by that key, or the point is not on the curve.
+/// [`OpenError`] unless that key signed that message; also when the point is not on the curve.
 pub fn verify_p521(
     key: &P521Point,
     message: &[u8],
@@ -108,7 +110,7 @@ pub fn verify_p521(
 ) -> Result<(), OpenError> {
     let verified = with_private(|| {
         let (group, mut context) = curve().ok()?;
-        let key = point(&group, key, &mut context).ok()?;
+        let key = parse_point(&group, key, &mut context).ok()?;
         let key = EcKey::from_public_key(&group, &key).ok()?;
         let digest = hash(MessageDigest::sha512(), message).ok()?;
         let (r, s) = signature.split_at(FIELD);
@@ -122,13 +124,14 @@ pub fn verify_p521(
     }
 }
 
+/// NIST P-521, and memory for computing on it.
 fn curve() -> Result<(EcGroup, BigNumContext), CryptoError> {
     let group = EcGroup::from_curve_name(Nid::SECP521R1).map_err(library)?;
     Ok((group, BigNumContext::new().map_err(library)?))
 }
 
-/// Reads a point. libcrypto refuses one that is not on the curve.
-fn point(
+/// Parses a point. Errors: [`CryptoError::Key`] when it is not on the curve.
+fn parse_point(
     group: &EcGroup,
     bytes: &P521Point,
     context: &mut BigNumContext,
@@ -137,7 +140,8 @@ fn point(
     EcPoint::from_bytes(group, &encoded, context).map_err(|_| CryptoError::Key)
 }
 
-fn bytes(
+/// The coordinates of a point. Errors: [`CryptoError::Key`] for the point at infinity.
+fn point_bytes(
     group: &EcGroup,
     point: &EcPointRef,
     context: &mut BigNumContext,
@@ -149,14 +153,14 @@ fn bytes(
     bare.try_into().map_err(|_| CryptoError::Key)
 }
 
-/// HKDF of the shared point's x.
-fn derived(
+/// Derives a key with HKDF from the x coordinate of the shared point.
+fn derive_key(
     group: &EcGroup,
     shared: &EcPointRef,
     info: &[u8],
     context: &mut BigNumContext,
 ) -> Result<SecretKey, CryptoError> {
-    let mut point = bytes(group, shared, context)?;
+    let mut point = point_bytes(group, shared, context)?;
     let whole = SecretBytes::take(&mut point)?;
     let (x, _) = whole.as_slice().split_at(FIELD);
     SecretKey::filled_by(|out| hkdf_into(x, b"", info, out))
@@ -174,18 +178,18 @@ mod tests {
     fn server() -> (EcKey<openssl::pkey::Private>, P521Point) {
         let (group, mut context) = curve().unwrap();
         let key = EcKey::generate(&group).unwrap();
-        let public = bytes(&group, key.public_key(), &mut context).unwrap();
+        let public = point_bytes(&group, key.public_key(), &mut context).unwrap();
         (key, public)
     }
 
     fn answer(key: &EcKey<openssl::pkey::Private>, asked: &P521Point) -> P521Point {
         let (group, mut context) = curve().unwrap();
-        let asked = point(&group, asked, &mut context).unwrap();
+        let asked = parse_point(&group, asked, &mut context).unwrap();
         let mut product = EcPoint::new(&group).unwrap();
         product
             .mul2(&group, &asked, key.private_key(), &mut context)
             .unwrap();
-        bytes(&group, &product, &mut context).unwrap()
+        point_bytes(&group, &product, &mut context).unwrap()
     }
 
     #[test]

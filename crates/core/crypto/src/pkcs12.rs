@@ -3,7 +3,7 @@
 //!
 //! Invariants: a passphrase stays in locked memory; what is written is sealed with AES-256-CBC
 //! under PBKDF2 with HMAC-SHA-256 and authenticated with HMAC-SHA-256, both with [`ITERATIONS`]
-//! rounds; every pointer that libcrypto hands out has an owner before anything else happens.
+//! rounds; every pointer that libcrypto returns gets an owner before anything else is done.
 //!
 //! Must not: judge a certificate, or a pair (see `identity.rs`).
 #![expect(unsafe_code, reason = "libcrypto is a C library")]
@@ -32,15 +32,16 @@ const ITERATIONS: c_int = 250_000;
 /// "mac verify failure" (openssl/pkcs12err.h, `PKCS12_R_MAC_VERIFY_FAILURE`).
 const MAC_VERIFY_FAILURE: c_int = 113;
 
-/// The uses that the certificate's key usage allows, all of them when it has none; none when it
-/// cannot be read.
+/// The bits of the certificate's key usage: all of them when it has no such extension, none when
+/// the extension cannot be read.
 pub(crate) fn key_usage(x509: &X509Ref) -> u32 {
     // SAFETY: a valid certificate. It is not changed but for what libcrypto remembers of it under
     // its own lock.
     unsafe { ffi::X509_get_key_usage(x509.as_ptr()) }
 }
 
-/// The file's bytes. They are sealed.
+/// Makes a PKCS #12 file, sealed under the passphrase. Errors: [`CertificateError::Passphrase`] for
+/// a passphrase that cannot be used; [`CertificateError::Subject`] for a name with a zero byte.
 pub(crate) fn write(
     certificate: &Certificate,
     key: &PrivateKey,
@@ -77,8 +78,9 @@ pub(crate) fn write(
     Ok(bytes?)
 }
 
-/// The certificate, its private key, and what the file calls them. Certificates beside these are
-/// passed over.
+/// Reads a PKCS #12 file: the certificate, its private key, and the name in the file. Further
+/// certificates are ignored. Errors: [`CertificateError::Passphrase`],
+/// [`CertificateError::Malformed`], [`CertificateError::Weak`].
 pub(crate) fn read(bytes: &[u8], passphrase: &SecretBytes) -> Result<Identity, CertificateError> {
     let passphrase = terminated(passphrase)?;
     let parts = with_private(|| parts(bytes, &passphrase))??;
@@ -95,6 +97,8 @@ pub(crate) fn read(bytes: &[u8], passphrase: &SecretBytes) -> Result<Identity, C
     })
 }
 
+/// The key and the certificate of a PKCS #12 file. `CertificateError::Passphrase` when its code for
+/// authentication does not match. A file without a certificate is malformed.
 fn parts(
     bytes: &[u8],
     passphrase: &SecretBytes,

@@ -3,7 +3,7 @@
 //! Invariant C6: every key, salt, identifier and nonce in Strongroom comes from here, directly or
 //! through the nonce buffer, which is filled from here.
 //!
-//! Must not: buffer, seed a generator of its own, or fall back to a weaker source.
+//! Must not: buffer, have a generator of its own, or fall back to a weaker source.
 #![expect(unsafe_code, reason = "the getrandom system call")]
 
 use std::io;

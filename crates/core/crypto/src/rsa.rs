@@ -45,8 +45,7 @@ pub struct PrivateKey {
 }
 
 impl PrivateKey {
-    /// A new key pair of `bits` bits, 3072 or 4096, with the exponent 65537. Takes a second or
-    /// some.
+    /// Makes a key pair of `bits` bits, 3072 or 4096, with the exponent 65537. Takes a few seconds.
     ///
     /// # Errors
     /// [`CertificateError::Weak`] for another size; [`CertificateError::Crypto`].
@@ -98,7 +97,8 @@ impl PrivateKey {
     /// Opens a key that was encrypted for this key pair with this label.
     ///
     /// # Errors
-    /// [`OpenError`]: another key pair, another label, changed bytes, or not a key of 32 bytes.
+    /// [`OpenError`] for another key pair, another label, changed bytes, or a plaintext that is not
+    /// 32 bytes long.
     pub fn unwrap(&self, wrapped: &[u8], label: &[u8]) -> Result<SecretKey, OpenError> {
         let opened = self.open(wrapped, label)?;
         let bytes: &[u8; 32] = opened.as_slice().try_into().map_err(|_| OpenError)?;
@@ -109,7 +109,7 @@ impl PrivateKey {
         filled.map_err(|_| OpenError)
     }
 
-    /// RSAES-OAEP-DECRYPT. The message has at most modulus length - 66 bytes.
+    /// RSAES-OAEP-DECRYPT. A plaintext has at most as many bytes as the modulus less 66.
     pub(crate) fn open(&self, sealed: &[u8], label: &[u8]) -> Result<SecretBytes, OpenError> {
         // libcrypto wants room for a whole modulus.
         let room = self.key.size();
@@ -132,6 +132,7 @@ impl PrivateKey {
         &self.key
     }
 
+    /// Checks a key and computes its id. Errors: [`CertificateError::Weak`].
     pub(crate) fn of(key: PKey<Private>) -> Result<Self, CertificateError> {
         let id = with_private(|| checked_id(&key))??;
         Ok(Self { key, id })
@@ -139,7 +140,7 @@ impl PrivateKey {
 }
 
 /// RSAES-OAEP-ENCRYPT of a key for the owner of `public`.
-pub(crate) fn wrapped_for<T: HasPublic>(
+pub(crate) fn encrypt_for<T: HasPublic>(
     public: &PKeyRef<T>,
     key: &SecretKey,
     label: &[u8],
@@ -157,8 +158,8 @@ pub(crate) fn wrapped_for<T: HasPublic>(
     }
 }
 
-/// SHA-256 of the `SubjectPublicKeyInfo` of a key that may be used: RSA, long enough, with a sound
-/// exponent.
+/// SHA-256 of the `SubjectPublicKeyInfo`. Errors: [`CertificateError::Weak`] unless the key is RSA
+/// of 2048 to 4096 bits with a sound exponent.
 pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], CertificateError> {
     if key.id() != Id::RSA || !BITS.contains(&key.bits()) || !key.bits().is_multiple_of(64) {
         return Err(CertificateError::Weak);
@@ -176,8 +177,8 @@ pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], Cer
     Ok(sha256(&[&key.public_key_to_der().map_err(library)?]))
 }
 
-/// Lets libcrypto work with secrets: what it allocates meanwhile is locked, what it leaves on the
-/// stack is wiped. The outer error is that it could not be set up.
+/// Runs `work` so that everything that libcrypto allocates meanwhile is in locked memory; then
+/// drops libcrypto's errors and wipes the stack. Errors: only when libcrypto cannot be set up.
 #[inline(never)]
 pub(crate) fn with_private<T>(work: impl FnOnce() -> T) -> Result<T, CryptoError> {
     set_up()?;
@@ -189,6 +190,7 @@ pub(crate) fn with_private<T>(work: impl FnOnce() -> T) -> Result<T, CryptoError
     Ok(done)
 }
 
+/// Chooses OAEP with SHA-256, MGF1 with SHA-256 and this label.
 fn set_oaep<T>(context: &mut PkeyCtx<T>, label: &[u8]) -> Result<(), ErrorStack> {
     context.set_rsa_padding(Padding::PKCS1_OAEP)?;
     context.set_rsa_oaep_md(Md::sha256())?;
@@ -225,6 +227,7 @@ static KERNEL: RandMethod = RandMethod {
     status: Some(always_ready),
 };
 
+/// libcrypto's request for random bytes: 1 when they were written, 0 when there are none.
 unsafe extern "C" fn from_kernel(out: *mut u8, len: c_int) -> c_int {
     let Ok(len) = usize::try_from(len) else {
         return 0;
@@ -241,6 +244,7 @@ unsafe extern "C" fn from_kernel(out: *mut u8, len: c_int) -> c_int {
     0
 }
 
+/// libcrypto's question whether there is randomness.
 unsafe extern "C" fn always_ready() -> c_int {
     1
 }
@@ -271,7 +275,7 @@ mod tests {
         let private = oaep_key(2048);
         let other = oaep_key(3072);
         let key = SecretKey::generate().unwrap();
-        let wrapped = wrapped_for(private.inner(), &key, b"label").unwrap();
+        let wrapped = encrypt_for(private.inner(), &key, b"label").unwrap();
         assert_eq!(wrapped.len(), 256);
         assert!(private.unwrap(&wrapped, b"label").unwrap().ct_eq(&key));
         for (label, bytes) in [
@@ -290,7 +294,7 @@ mod tests {
             bad[at] ^= 1;
             assert!(private.unwrap(&bad, b"label").is_err(), "byte {at}");
         }
-        let again = wrapped_for(private.inner(), &key, b"label").unwrap();
+        let again = encrypt_for(private.inner(), &key, b"label").unwrap();
         assert_ne!(wrapped, again, "the padding is random");
     }
 
@@ -317,7 +321,7 @@ mod tests {
         let read = PrivateKey::from_der(encoded.as_slice()).unwrap();
         assert_eq!(read.id(), made.id());
         let key = SecretKey::generate().unwrap();
-        let wrapped = wrapped_for(made.inner(), &key, b"x").unwrap();
+        let wrapped = encrypt_for(made.inner(), &key, b"x").unwrap();
         assert!(read.unwrap(&wrapped, b"x").unwrap().ct_eq(&key));
         let second = PrivateKey::generate(3072).unwrap();
         assert_ne!(second.id(), made.id(), "two keys");
@@ -370,7 +374,7 @@ mod tests {
         // SAFETY: as in `set_up`.
         unsafe { RAND_set_rand_method(&raw const COUNTED) };
         let key = SecretKey::generate().unwrap();
-        wrapped_for(private.inner(), &key, b"x").unwrap();
+        encrypt_for(private.inner(), &key, b"x").unwrap();
         // SAFETY: as in `set_up`.
         unsafe { RAND_set_rand_method(&raw const KERNEL) };
         assert!(ASKED.load(Ordering::Relaxed) > 0, "the padding's seed");

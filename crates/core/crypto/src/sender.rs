@@ -1,11 +1,11 @@
-//! One-pass key agreement with the static P-256 key of somebody else: NIST SP 800-56A, section
+//! One-pass key agreement with a recipient's static P-256 key: NIST SP 800-56A, section
 //! 6.2.2, with the key derivation `KDFe` that TPMs use (TCG, "Trusted Platform Module Library",
 //! part 1, section 11.4.10.3, with SHA-256).
 //!
 //! Invariant: the shared point never leaves the call, only the key derived from it does, and it is
 //! in locked memory.
 //!
-//! Must not: say whose key it is. Whoever uses it has to know.
+//! Must not: decide whose key it is. The caller has to know.
 #![expect(clippy::big_endian_bytes, reason = "KDFe counts in big-endian")]
 
 use ring::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
@@ -19,23 +19,24 @@ use crate::secret::SecretKey;
 /// A point as it is written uncompressed: 4, x, y.
 const POINT: usize = 65;
 
-/// A fresh key for the owner of the P-256 key `peer` (uncompressed, 65 bytes), and the point by
-/// which he finds the same key.
+/// Makes a key for the owner of the P-256 key `peer` (uncompressed, 65 bytes). Returns it with the
+/// point from which the owner derives the same key.
 ///
 /// # Errors
-/// [`CryptoError::Key`] when `peer` is no point of the curve; [`CryptoError::Random`],
+/// [`CryptoError::Key`] when `peer` is not a point on the curve; [`CryptoError::Random`],
 /// [`CryptoError::OutOfLockedMemory`].
 pub fn kdfe_p256(
     peer: &[u8; POINT],
     label: &[u8],
 ) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
-    let made = agreed(peer, label);
+    let made = agree(peer, label);
     wipe_stack();
     made
 }
 
+/// [`kdfe_p256`], without the wipe. Not inlined, so that [`wipe_stack`] reaches its frames.
 #[inline(never)]
-fn agreed(peer: &[u8; POINT], label: &[u8]) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
+fn agree(peer: &[u8; POINT], label: &[u8]) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new())
         .map_err(|_| CryptoError::Random)?;
     let point = private

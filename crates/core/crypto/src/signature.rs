@@ -9,10 +9,10 @@ use ring::signature::{
 
 use crate::error::OpenError;
 
-/// Verifies a signature (r, then s) by the key of `point`, uncompressed (SEC 1).
+/// Verifies a signature (r, then s) by the owner of the public key `point`, uncompressed (SEC 1).
 ///
 /// # Errors
-/// [`OpenError`] if it is not one of that message by that key, or the point is not on the curve.
+/// [`OpenError`] unless that key signed that message; also when the point is not on the curve.
 pub fn verify_p256(
     point: &[u8; 65],
     message: &[u8],
@@ -23,11 +23,12 @@ pub fn verify_p256(
         .map_err(|_| OpenError)
 }
 
-/// Verifies a signature by the key of `modulus` and `exponent`, big-endian; zeros before the
-/// exponent are passed over.
+/// Verifies a signature by the owner of the public key `modulus` and `exponent`, both big-endian;
+/// leading zeros of the exponent are ignored.
 ///
 /// # Errors
-/// [`OpenError`] if it is not one of that message by that key, or the key is too short.
+/// [`OpenError`] unless that key signed that message; also when the modulus has fewer than 2048 or
+/// more than 8192 bits.
 pub fn verify_rsa(
     modulus: &[u8],
     exponent: &[u8],

@@ -1,5 +1,5 @@
-//! Three-key Triple DES in CBC mode with HMAC-SHA256 over the ciphertext: for those whom a rule of
-//! the past holds to it.
+//! Three-key Triple DES in CBC mode with HMAC-SHA256 over the ciphertext. Legacy: use only where a
+//! regulation requires it.
 //!
 //! Standards: NIST SP 800-67 Rev. 2 (the cipher, and its limit of 2^20 blocks under one key), SP
 //! 800-38A (CBC), RFC 5652, section 6.3 (padding), FIPS 198-1 (HMAC). NIST allows it for decryption
@@ -7,11 +7,11 @@
 //!
 //! Invariants:
 //! - One key seals one message of at most 2^20 - 1 whole blocks: sealing and opening consume it.
-//! - The tag is verified before anything is decrypted, so no padding is looked at that nobody
-//!   vouches for.
+//! - The tag is verified before anything is decrypted, so that padding is read only after it was
+//!   authenticated.
 //! - C8: after a failed opening the buffer holds zeros.
 //!
-//! Must not: be used where the caller was not told what this is.
+//! Must not: be used unless the user has asked for it explicitly.
 
 use zeroize::Zeroize;
 
@@ -38,11 +38,12 @@ pub struct TripleDes {
 }
 
 impl TripleDes {
-    /// Bytes that a sealed message has more than its plaintext: what of the ciphertext does not fit
-    /// into its place, and the tag.
+    /// How many bytes longer a sealed message is than its plaintext: the end of the ciphertext,
+    /// which is padded, and the tag.
     pub const TRAILER_LEN: usize = BLOCK + MAC;
 
-    /// HKDF-SHA256 of `key`: three keys, initialisation vector, key of the tag.
+    /// Derives the three keys, the initialisation vector and the key of the tag from `key` with
+    /// HKDF-SHA256.
     ///
     /// **The caller's duty:** `info` names one message. Another one under the same keys would have
     /// the same initialisation vector.
@@ -59,11 +60,13 @@ impl TripleDes {
     }
 
     /// Encrypts `in_out` in place; the trailer holds the rest of the ciphertext and the tag over
-    /// `aad`, `in_out` and the rest. `aad` must tell its own length, or `in_out`'s.
+    /// `aad`, `in_out` and the rest. `aad` must encode its own length, or that of
+    /// `in_out`.
     ///
     /// # Errors
     /// [`CryptoError::TooLong`] for a message of 8 MiB - 7 bytes or more;
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. `in_out` is then of no use.
+    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. The contents of
+    /// `in_out` are then undefined.
     pub fn seal(
         self,
         aad: &[u8],
@@ -75,7 +78,7 @@ impl TripleDes {
         let mut context = self.context(Direction::Encrypt)?;
         let (whole, tail) = in_out.split_at_mut(in_out.len() / BLOCK * BLOCK);
         context.apply_in_place(whole)?;
-        // The last block: what is left of the message, and as many bytes of padding as it says.
+        // The last block: the end of the message, and padding.
         let mut last = [padding(tail.len()); BLOCK];
         copy(&mut last, tail);
         context.apply_in_place(&mut last)?;
@@ -93,9 +96,9 @@ impl TripleDes {
     /// sealed; `in_out` is then all zeros.
     ///
     /// # Errors
-    /// [`CryptoError::Library`] in a libcrypto that has the cipher no more,
-    /// [`CryptoError::OutOfLockedMemory`]: nothing is known of the message, and `in_out` is all
-    /// zeros.
+    /// [`CryptoError::Library`] when libcrypto no longer has the cipher,
+    /// [`CryptoError::OutOfLockedMemory`]. Whether the message is authentic is then not known, and
+    /// `in_out` is all zeros.
     pub fn open(
         self,
         aad: &[u8],
@@ -106,7 +109,7 @@ impl TripleDes {
         let tag = <&[u8; MAC]>::try_from(tag).map_err(|_| CryptoError::Length)?;
         let opened = if in_out.len() < MESSAGE_MAX && self.mac.verify(&[aad, in_out, rest], tag) {
             self.context(Direction::Decrypt)
-                .map(|context| decrypted(context, in_out, rest).is_some())
+                .map(|context| decrypt(context, in_out, rest).is_some())
         } else {
             Ok(false)
         };
@@ -116,15 +119,16 @@ impl TripleDes {
         opened
     }
 
+    /// A cipher context with the derived keys and vector.
     fn context(&self, direction: Direction) -> Result<Context, CryptoError> {
         let (keys, iv) = self.cipher.as_slice().split_at(KEYS);
         Context::triple_des(keys, iv, direction)
     }
 }
 
-/// `None` when it is not what [`TripleDes::seal`] makes, which only someone with the key can bring
-/// about.
-fn decrypted(mut context: Context, in_out: &mut [u8], rest: &[u8]) -> Option<()> {
+/// Decrypts in place after the tag was verified. `None` when the padding is not what
+/// [`TripleDes::seal`] makes, which only somebody with the key can bring about.
+fn decrypt(mut context: Context, in_out: &mut [u8], rest: &[u8]) -> Option<()> {
     let (whole, tail) = in_out.split_at_mut(in_out.len() / BLOCK * BLOCK);
     context.apply_in_place(whole).ok()?;
     let mut last = [0; BLOCK];
@@ -142,12 +146,12 @@ fn decrypted(mut context: Context, in_out: &mut [u8], rest: &[u8]) -> Option<()>
     canonical.then_some(())
 }
 
-/// The bytes of padding behind a tail of this length, each of which says how many there are.
+/// The value of each byte of padding after a tail of this length: how many there are.
 fn padding(tail: usize) -> u8 {
     u8::try_from(BLOCK - tail % BLOCK).unwrap_or(0)
 }
 
-/// As many bytes as both have.
+/// Copies as many bytes as both have.
 fn copy(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = *from;

@@ -9,8 +9,8 @@
 //! time, and a forked child has its own copy.
 //!
 //! Must not: be offered without a warning. A changed 16-byte unit of ciphertext becomes 16 bytes of
-//! noise, and nobody notices; two equal units at the same place under the same key are seen to be
-//! equal.
+//! noise, and is not noticed; two versions of a unit at the same place under the same key can be
+//! seen to be equal.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
@@ -22,17 +22,19 @@ use crate::secret::SecretBytes;
 /// Bytes per unit: a unit's ciphertext depends on key, tweak, its index in the data unit and its 16
 /// bytes alone.
 const UNIT: usize = 16;
-/// Threads that can use one key at the same time without a context being made for the call.
+/// How many threads can use one key at the same time. Further ones copy the contexts for each call.
 const LANES: usize = 16;
 
 /// An XTS key: two AES keys, expanded.
 pub struct XtsKey {
-    /// Never used itself, so that it can be copied at any time.
+    /// Only copied, never used, so that it can be copied at any time.
     template: Pair,
-    /// One for each thread that is at work at the same time. The first is made with the key.
+    /// Contexts for threads that work at the same time, made when they are first needed. The first
+    /// is made with the key.
     lanes: [OnceLock<Mutex<Pair>>; LANES],
 }
 
+/// The contexts of both directions.
 struct Pair {
     encrypt: Context,
     decrypt: Context,
@@ -53,28 +55,28 @@ impl XtsKey {
 
     /// Encrypts the data unit `from`, or its first units, into `to`.
     ///
-    /// `from` and `to` have the same length, a multiple of 16 from 16 up. On failure `to` is of no
-    /// use.
+    /// `from` and `to` have the same length, a multiple of 16 from 16 up. After an error the
+    /// contents of `to` are undefined.
     ///
-    /// **The caller's duty:** a tweak names one place. What is written twice to a place under one
-    /// key shows which of its 16-byte units have changed, and no more. The caller also answers for
-    /// authenticity, which this mode does not give.
+    /// **The caller's duty:** use a tweak for one place only. Of two versions of a place under one
+    /// key an observer sees which 16-byte units differ, and nothing else. This mode does not
+    /// authenticate.
     ///
     /// # Errors
     /// [`CryptoError::Length`]; [`CryptoError::TooLong`] above 16 MiB (SP 800-38E);
     /// [`CryptoError::Library`].
     pub fn encrypt(&self, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), CryptoError> {
-        check(from, to)?;
-        self.with_lane(|pair| pair.encrypt.apply(tweak, from, to))
+        check_lengths(from, to)?;
+        self.with_lane(|pair| pair.encrypt.apply_xts(tweak, from, to))
     }
 
     /// Decrypts what [`XtsKey::encrypt`] made, with the same tweak.
     ///
     /// # Errors
-    /// As [`XtsKey::encrypt`]. There is no such thing as a wrong ciphertext.
+    /// As [`XtsKey::encrypt`]. Every ciphertext decrypts to something.
     pub fn decrypt(&self, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), CryptoError> {
-        check(from, to)?;
-        self.with_lane(|pair| pair.decrypt.apply(tweak, from, to))
+        check_lengths(from, to)?;
+        self.with_lane(|pair| pair.decrypt.apply_xts(tweak, from, to))
     }
 
     /// Not inlined, so that `wipe_stack` reaches what its frames leave behind.
@@ -96,8 +98,8 @@ impl XtsKey {
         Ok(Self { template, lanes })
     }
 
-    /// Runs `work` with contexts that no other thread is using. Waits for nobody: in a forked child
-    /// a lane may be held by a thread that is not there.
+    /// Runs `work` with contexts that no other thread is using. Never waits for a lane: in a forked
+    /// child it may be held by a thread that does not exist there.
     fn with_lane(
         &self,
         work: impl FnOnce(&mut Pair) -> Result<(), CryptoError>,
@@ -106,14 +108,14 @@ impl XtsKey {
             let pair = match lane.get() {
                 Some(pair) => pair,
                 None => {
-                    // Another thread may have filled it meanwhile; then this one is dropped.
+                    // Another thread may have filled the lane meanwhile; then this copy is dropped.
                     let _lost = lane.set(Mutex::new(self.template.try_clone()?));
                     wipe_stack();
                     let Some(pair) = lane.get() else { continue };
                     pair
                 }
             };
-            if let Some(mut pair) = taken(pair) {
+            if let Some(mut pair) = try_lock_lane(pair) {
                 return work(&mut pair);
             }
         }
@@ -132,16 +134,18 @@ impl Pair {
     }
 }
 
-fn taken(pair: &Mutex<Pair>) -> Option<MutexGuard<'_, Pair>> {
+/// Locks a lane. `None` when another thread is using it.
+fn try_lock_lane(pair: &Mutex<Pair>) -> Option<MutexGuard<'_, Pair>> {
     match pair.try_lock() {
         Ok(pair) => Some(pair),
-        // Every use begins with a new tweak, so a half-done one leaves nothing behind.
+        // Every use begins with a new tweak, so that an interrupted one has no effect on the next.
         Err(TryLockError::Poisoned(pair)) => Some(pair.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }
 }
 
-fn check(from: &[u8], to: &[u8]) -> Result<(), CryptoError> {
+/// Errors: [`CryptoError::Length`], [`CryptoError::TooLong`].
+fn check_lengths(from: &[u8], to: &[u8]) -> Result<(), CryptoError> {
     /// 2^20 units (SP 800-38E, section 4).
     const LEN_MAX: usize = 16 << 20;
     if from.is_empty() || !from.len().is_multiple_of(UNIT) || from.len() != to.len() {

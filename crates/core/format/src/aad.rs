@@ -1,7 +1,8 @@
-//! Associated data: the 48 bytes that bind every sealed unit to the place it belongs to.
+//! Associated data: the 48 bytes that bind every sealed unit to the place it belongs to. They are
+//! never stored.
 //!
 //! Two units with equal associated data are the same place in the same object under the same key
-//! epoch. Specified in docs/spec/header.md, "Associated data". Must not: be stored on disk.
+//! epoch. Specified in docs/spec/header.md, "Associated data".
 
 use crate::FORMAT_VERSION;
 use crate::layout::{layout, put};
@@ -20,7 +21,7 @@ layout! {
     }
 }
 
-/// What kind of unit is sealed. The four letters stand in the associated data.
+/// What kind of unit is sealed. Each kind has four letters in the associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A page of a database; position = page number, from 1.
@@ -63,7 +64,7 @@ pub enum Role {
     ZoneManifest,
     /// A redo record of the zone; position = number, extra = length.
     ZoneRedo,
-    /// What an anchor keeps of freshness; position = the anchor's sequence.
+    /// The freshness state in an anchor; position = the anchor's sequence.
     Freshness,
 }
 
@@ -96,9 +97,10 @@ impl Role {
     }
 }
 
-/// The parts of the associated data that stay the same for all units of one file under one epoch.
+/// The associated data of all units of one file under one key epoch; [`Self::at`] adds the position
+/// of a unit.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct AssociatedData {
     /// What is sealed.
     pub role: Role,
     /// Cipher suite number, see [`crate::header::Cipher`].
@@ -111,7 +113,7 @@ pub struct Place {
     pub object_id: [u8; 16],
 }
 
-impl Place {
+impl AssociatedData {
     /// The associated data of the unit at `position`.
     #[must_use]
     pub fn at(&self, position: u64) -> [u8; aad_layout::SIZE] {

@@ -6,12 +6,12 @@
 use crate::header::{anchor_layout, header_layout};
 use crate::layout::{array, put, u32_at, u64_at, zero_at};
 
-/// How many seals one nonce with two zero bytes at its beginning stands for: one nonce in so many
-/// begins like that.
+/// By how much the estimate of seals grows each time a random nonce begins with two zero bytes, as
+/// one nonce in 65 536 does.
 pub const SEALS_STEP: u64 = 1 << 16;
 /// How many pages one data key may seal under random nonces (NIST SP 800-38D, section 8.3).
 pub const SEALS_LIMIT: u64 = 1 << 32;
-/// From this many seals on, whoever opens the database is warned.
+/// From this many seals on, opening the database gives a warning.
 pub const SEALS_WARN: u64 = SEALS_LIMIT / 4;
 
 /// The changing state kept beside the header, in two alternating sectors.
@@ -23,7 +23,7 @@ pub struct Anchor {
     pub epoch: u32,
     /// First 16 bytes of the write-ahead log's salt; zero when no log is valid.
     pub wal_generation: [u8; 16],
-    /// Of a database that keeps freshness: its state, sealed ([`crate::freshness`]). Else zero.
+    /// The sealed freshness state of a database that keeps one ([`crate::freshness`]); else zero.
     pub freshness: [u8; anchor_layout::FRESHNESS.len],
     /// An estimate of how many pages were sealed under the data key of `epoch` ([`SEALS_STEP`]).
     pub seals: u64,
@@ -32,7 +32,8 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// Parses one sector. `None` when it was never written, or is not an anchor.
+    /// Parses one sector. `None` when it is shorter than an anchor, was never written, or has
+    /// reserved bytes that are not zero. The MAC is not verified.
     #[must_use]
     pub fn parse(sector: &[u8]) -> Option<Self> {
         use anchor_layout as at;
@@ -65,8 +66,8 @@ impl Anchor {
         out
     }
 
-    /// The estimate of the seals under the data key of `epoch`: an anchor of another epoch says
-    /// nothing about it.
+    /// The estimate of the seals under the data key of `epoch`; 0 when this anchor is of another
+    /// epoch.
     #[must_use]
     pub const fn seals_under(&self, epoch: u32) -> u64 {
         if self.epoch == epoch { self.seals } else { 0 }

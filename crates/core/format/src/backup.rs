@@ -132,7 +132,7 @@ pub enum RecordError {
 }
 
 impl SetRecord {
-    /// Parses the record at the start of `record`.
+    /// Parses the record at the start of `record`. The seal is not verified.
     ///
     /// # Errors
     /// See [`RecordError`].
@@ -141,7 +141,7 @@ impl SetRecord {
         if array(record, set_layout::MAGIC) != Some(SET_MAGIC) {
             return Err(bad);
         }
-        version_of(u16_at(record, set_layout::VERSION))?;
+        check_version(u16_at(record, set_layout::VERSION))?;
         let length = u32_at(record, set_layout::LENGTH).ok_or(bad)?;
         if !(2..=DESCRIPTION_MAX).contains(&length) {
             return Err(bad);
@@ -205,7 +205,7 @@ impl FamilyHeader {
         if array(record, at::MAGIC) != Some(FAMILY_MAGIC) {
             return Err(bad);
         }
-        version_of(u16_at(record, at::VERSION))?;
+        check_version(u16_at(record, at::VERSION))?;
         let canonical = zero_at(record, at::RESERVED_A)
             && zero_at(record, at::RESERVED_B)
             && u32_at(record, at::SEGMENT_SIZE) == Some(SEGMENT_SIZE);
@@ -262,7 +262,7 @@ pub struct SegmentHead {
 }
 
 impl SegmentHead {
-    /// What ends a family.
+    /// The head that ends a family. No data follows it.
     pub const LAST: Self = Self {
         length: 0,
         plain_length: 0,
@@ -270,7 +270,7 @@ impl SegmentHead {
         compressed: false,
     };
 
-    /// Parses a head. `None` when no writer makes it; lengths are then not to be believed.
+    /// Parses a head. `None` when no writer makes such a head; its lengths must then not be used.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use segment_layout as at;
@@ -476,11 +476,13 @@ impl Member {
         self.path == b"."
     }
 
+    /// Whether a writer makes such a member: path and target are within their bounds, only links
+    /// and tablespaces have a target, the root is a directory, and mode and time are in range.
     fn is_sound(&self) -> bool {
         let has_target = matches!(self.kind, MemberKind::Link | MemberKind::Tablespace);
         let fits = |text: &[u8]| text.len() <= usize::from(PATH_MAX) && !text.contains(&0);
         let root_is_directory = !self.is_root() || self.kind == MemberKind::Directory;
-        is_path(&self.path)
+        is_relative_path(&self.path)
             && root_is_directory
             && fits(&self.path)
             && fits(&self.target)
@@ -490,10 +492,10 @@ impl Member {
     }
 }
 
-/// Whether `path` stays below where it is put: names, none of them empty, `.` or `..`; or `.`
-/// alone.
+/// Whether `path`, appended to a directory, stays within that directory: it consists of names, none
+/// of them empty, `.` or `..`, or it is `.` alone.
 #[must_use]
-pub fn is_path(path: &[u8]) -> bool {
+pub fn is_relative_path(path: &[u8]) -> bool {
     let is_name = |name: &[u8]| !name.is_empty() && name != b"." && name != b"..";
     path == b"." || (!path.contains(&0) && path.split(|&byte| byte == b'/').all(is_name))
 }
@@ -508,7 +510,7 @@ pub struct FileEnd {
 }
 
 impl FileEnd {
-    /// Parses it from exactly its bytes.
+    /// Parses it from exactly its bytes. `None` when the length is another.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         if record.len() != file_end_layout::SIZE {
@@ -538,7 +540,7 @@ impl FileEnd {
 /// The end of a stream: what it held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamEnd {
-    /// Members, each time one was named.
+    /// How many members the stream names; one that is named twice counts twice.
     pub members: u64,
     /// Regular files.
     pub files: u64,
@@ -547,7 +549,7 @@ pub struct StreamEnd {
 }
 
 impl StreamEnd {
-    /// Parses it from exactly its bytes.
+    /// Parses it from exactly its bytes. `None` when the length is another.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use stream_end_layout as at;
@@ -576,7 +578,9 @@ impl StreamEnd {
     }
 }
 
-pub(crate) fn version_of(found: Option<u16>) -> Result<(), RecordError> {
+/// Errors: [`RecordError::Newer`] for a version after [`FORMAT_VERSION`],
+/// [`RecordError::Malformed`] for none and for any other.
+pub(crate) fn check_version(found: Option<u16>) -> Result<(), RecordError> {
     match found {
         Some(version) if version > FORMAT_VERSION => Err(RecordError::Newer(version)),
         Some(FORMAT_VERSION) => Ok(()),

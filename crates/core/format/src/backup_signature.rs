@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use crate::FORMAT_VERSION;
-use crate::backup::{RecordError, version_of};
+use crate::backup::{RecordError, check_version};
 use crate::layout::{array, layout, put, u16_at, zero_at};
 
 layout! {
@@ -52,7 +52,7 @@ impl SignatureRecord {
         if array(record, at::MAGIC) != Some(SIGNATURE_MAGIC) {
             return Err(bad);
         }
-        version_of(u16_at(record, at::VERSION))?;
+        check_version(u16_at(record, at::VERSION))?;
         let canonical = record.len() == at::SIZE
             && u16_at(record, at::ALGORITHM) == Some(ED25519)
             && zero_at(record, at::RESERVED);

@@ -78,7 +78,7 @@ impl CertificateRecord {
         let (record, tail) = (area.get(..length)?, area.get(length..)?);
         let der_len = usize::try_from(u32_at(record, at::DER_LENGTH)?).ok()?;
         let key_len = usize::try_from(u32_at(record, at::KEY_LENGTH)?).ok()?;
-        if length != len_of(der_len, key_len)? || !zero_at(record, at::RESERVED) {
+        if length != record_len(der_len, key_len)? || !zero_at(record, at::RESERVED) {
             return None;
         }
         let (der, rest) = record.get(at::SIZE..)?.split_at_checked(der_len)?;
@@ -113,11 +113,11 @@ impl CertificateRecord {
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         use certificate_layout as at;
         let sealed = self.key.as_ref().map_or(&[][..], |key| &key.bytes);
-        // An empty key would read as none, with a nonce and a tag that then have no business there.
+        // A reader would take an empty key for none, and refuse the nonce and the tag.
         if self.key.is_some() == sealed.is_empty() {
             return None;
         }
-        let length = len_of(self.der.len(), sealed.len())?;
+        let length = record_len(self.der.len(), sealed.len())?;
         let mut out = vec![0; at::SIZE];
         let mut name = [0; NAME_MAX];
         name.get_mut(..self.name.len())?
@@ -144,8 +144,8 @@ impl CertificateRecord {
     }
 }
 
-/// `Some(None)`: no private key, and nothing where its nonce, tag and mark would be. `None`: not
-/// canonical.
+/// The sealed private key of a record. `Some(None)` when there is none, and its nonce, its tag and
+/// the time of its export are zero. `None` when the record is not canonical.
 fn parse_key(record: &[u8], sealed: &[u8], exported: u64) -> Option<Option<SealedPrivateKey>> {
     use certificate_layout as at;
     if sealed.is_empty() {
@@ -159,8 +159,9 @@ fn parse_key(record: &[u8], sealed: &[u8], exported: u64) -> Option<Option<Seale
     }))
 }
 
-/// Length of a record; `None` when a part is out of bounds.
-fn len_of(der_len: usize, key_len: usize) -> Option<usize> {
+/// The length of a record with its padding. `None` when the certificate or the private key has a
+/// length that is not allowed.
+fn record_len(der_len: usize, key_len: usize) -> Option<usize> {
     let within = (1..=CERTIFICATE_DER_MAX).contains(&der_len) && key_len <= PRIVATE_KEY_MAX;
     let sum = certificate_layout::SIZE
         .checked_add(der_len)?

@@ -55,7 +55,7 @@ layout! {
 
 /// First bytes of a DuckDB database, at offset 8.
 pub const DUCKDB_MAGIC: [u8; 4] = *b"DUCK";
-/// What the canary holds in clear.
+/// The plaintext of the canary.
 pub const DUCKDB_CANARY: [u8; 8] = *b"DUCKKEY\0";
 /// Length of the main header and of each database header, in bytes.
 pub const DUCKDB_HEADER_LEN: usize = 4096;
@@ -76,9 +76,9 @@ pub const DUCKDB_UNDO_AT: u64 = 12_288;
 /// Where the first old unit is in the rekey's file.
 pub const DUCKDB_UNDO_SLOTS_AT: u64 = 49_152;
 
-/// DuckDB's unkeyed checksum over whole 64-bit words: main header, database headers, blocks. What
-/// does not fill a word is not looked at (`src/common/checksum.cpp` has a rule for it that none of
-/// these needs).
+/// DuckDB's unkeyed checksum over whole 64-bit words: main header, database headers, blocks. Bytes
+/// that do not fill a word at the end are left out (`src/common/checksum.cpp` has a rule for them
+/// that none of these needs).
 #[must_use]
 pub fn duckdb_checksum(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
@@ -114,8 +114,8 @@ pub struct DatabaseHeader {
 }
 
 impl DatabaseHeader {
-    /// From a decrypted header, inner checksum included; `None` when that checksum is wrong, or
-    /// bytes are missing.
+    /// Parses a decrypted header, which begins with the inner checksum. `None` when that checksum
+    /// is wrong, or when bytes are missing.
     #[must_use]
     pub fn parse(decrypted: &[u8]) -> Option<Self> {
         use duckdb_database_layout as at;
@@ -132,7 +132,7 @@ impl DatabaseHeader {
         })
     }
 
-    /// Whether blocks of this length exist.
+    /// Whether DuckDB has blocks of this length: a power of two within its bounds.
     #[must_use]
     pub fn block_size_is_known(&self) -> bool {
         self.block_size.is_power_of_two()
@@ -147,7 +147,7 @@ pub fn fuzz(bytes: &[u8]) {
         let same = header.to_bytes();
         let whole = bytes.get(..DUCKDB_HEADER_LEN);
         assert_eq!(Some(same.as_slice()), whole, "a main header is kept whole");
-        if let Ok(format) = header.gate() {
+        if let Ok(format) = header.supported_format() {
             assert!(format.identifier == header.identifier());
         }
     }

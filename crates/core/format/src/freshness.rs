@@ -1,4 +1,4 @@
-//! Freshness of a database: what its anchors keep of all its pages. Specified in
+//! Freshness of a database: the digests over its pages that its anchors keep. Specified in
 //! docs/spec/sqlite.md, "Freshness".
 //!
 //! Must not: compute a digest, or seal one.
@@ -28,44 +28,46 @@ layout! {
     }
 }
 
-/// Bit of `FLAGS`: a transaction that did not end itself may have written free pages.
+/// Bit of `FLAGS`: a transaction that was interrupted may have written free pages that the digest
+/// does not know.
 pub const FLAG_DOUBT: u32 = 1;
-/// Bit of `FLAGS`: the transaction of `JOURNAL` has.
+/// Bit of `FLAGS`: the transaction of `JOURNAL` has written free pages without a record in the
+/// journal.
 pub const FLAG_LOOSE: u32 = 2;
 
-/// The digest over the pages of a database, and how many they are.
+/// A digest over the pages of a database, and how many pages it covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Covered {
-    /// The digest. Secret: whoever sees digests and single changes can look for pages with the same
-    /// sum.
+    /// The sum of what each page adds. Secret: somebody who sees digests and single changes can
+    /// look for a set of older pages with the same sum.
     pub digest: [u8; 32],
-    /// Pages 1 to this one are in it, but for the page of SQLite's lock bytes.
+    /// The digest covers pages 1 to this one, except the page of SQLite's lock bytes.
     pub pages: u64,
 }
 
-/// What an anchor keeps.
+/// The freshness state that an anchor keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreshState {
-    /// In force, unless one of the others is.
+    /// The digest of the file; in force unless `base` or `before` is.
     pub now: Covered,
-    /// In force while the log that the anchor names has frames: what the file was before any of
-    /// them was copied into it.
+    /// The digest of the file before any frame of the log was copied into it; in force while the
+    /// write-ahead log that the anchor names has frames.
     pub base: Covered,
-    /// In force when `journal` is played back.
+    /// The digest of the file before the transaction of `journal` began; in force when that journal
+    /// is played back.
     pub before: Covered,
-    /// Beginning of the salt of the rollback journal of the transaction before which `before` was;
-    /// zero: none.
+    /// The first 16 bytes of the salt of the last transaction's rollback journal; zero for none.
     pub journal: [u8; 16],
-    /// A transaction that did not end itself may have left free pages that the digest does not know
+    /// Whether an interrupted transaction may have written free pages that the digest does not know
     /// ([`FLAG_DOUBT`]).
     pub doubt: bool,
-    /// It will be so when `journal` is played back ([`FLAG_LOOSE`]).
+    /// Whether `doubt` has to be set when `journal` is played back ([`FLAG_LOOSE`]).
     pub loose: bool,
 }
 
 impl FreshState {
-    /// The state in an opened field. `None` when it has another length, or a flag that no version
-    /// sets.
+    /// Parses the plaintext of an anchor's field. `None` when it has another length, or a flag that
+    /// no version sets.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         use freshness_state_layout as at;
@@ -102,8 +104,8 @@ impl FreshState {
         out
     }
 
-    /// The same pages when another log begins, or none is to be valid any more. The journal may be
-    /// found all the same: its removal need not be durable.
+    /// The state for an anchor that names another write-ahead log, or none: `base` becomes `now`.
+    /// `before` and `journal` stay, because the removal of the journal need not be durable yet.
     #[must_use]
     pub fn without_log(&self) -> Self {
         Self {
@@ -113,6 +115,7 @@ impl FreshState {
     }
 }
 
+/// Reads one digest and its count of pages. `None` when the fields are beyond `bytes`.
 fn covered(bytes: &[u8], digest: Field, pages: Field) -> Option<Covered> {
     Some(Covered {
         digest: array(bytes, digest)?,

@@ -7,13 +7,13 @@ pub mod columns;
 
 use crate::backup::{
     FamilyHeader, FileEnd, ItemHead, Member, SegmentHead, SetRecord, StreamEnd, family_layout,
-    is_path, item_layout, segment_layout, set_layout,
+    is_relative_path, item_layout, segment_layout, set_layout,
 };
 use crate::header::{Anchor, FIXED_LEN, Header, anchor_layout};
 use crate::journal::{JournalMark, Segment, link_layout, mark_layout};
 use crate::keyring::Body;
 use crate::postgres::container::{
-    CONTAINER_HEADER, ContainerHeader, chunk_offset, container_fits, container_logical,
+    CONTAINER_HEADER, ContainerHeader, chunk_offset, container_capacity, container_logical,
     container_physical,
 };
 use crate::postgres::convert::State;
@@ -77,7 +77,10 @@ pub fn backup(bytes: &[u8]) {
     }
     if let Some(member) = Member::parse(bytes) {
         assert_eq!(member.to_bytes().as_deref(), Some(bytes), "a member");
-        assert!(is_path(&member.path), "a member stays below the root");
+        assert!(
+            is_relative_path(&member.path),
+            "a member stays below the root"
+        );
     }
     if let Some(end) = FileEnd::parse(bytes) {
         assert_eq!(end.to_bytes().as_slice(), bytes, "the end of a file");
@@ -189,7 +192,7 @@ pub fn postgres(bytes: &[u8]) {
 
 /// Sizes of containers and streams lead back and forth without growing, whatever the number.
 fn sealed_sizes(size: u64) {
-    let fits = container_fits(size);
+    let fits = container_capacity(size);
     if let Some(needed) = container_physical(fits) {
         assert!(needed <= size, "what fits needs no more than there is");
     }

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use crate::FORMAT_VERSION;
 pub use crate::anchor::{Anchor, SEALS_LIMIT, SEALS_STEP, SEALS_WARN};
+pub use crate::cipher::Cipher;
 use crate::layout::{array, bytes, is_zero, layout, put, u16_at, u32_at, u64_at, zero_at};
 use crate::slot::Slot;
 
@@ -159,119 +160,6 @@ impl ObjectKind {
     }
 }
 
-/// The cipher suite of an object's pages or chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Cipher {
-    /// AES-256-GCM, random 96-bit nonces (NIST SP 800-38D).
-    Aes256Gcm,
-    /// AES-256-CTR (NIST SP 800-38A). Does not authenticate.
-    Aes256Ctr,
-    /// AES-128-XTS (IEEE 1619, NIST SP 800-38E). Does not authenticate. PostgreSQL instances only.
-    Aes128Xts,
-    /// AES-256-XTS, likewise.
-    Aes256Xts,
-    /// AES-192-GCM. Families of backup sets only.
-    Aes192Gcm,
-    /// AES-128-GCM. Families of backup sets only.
-    Aes128Gcm,
-    /// Three-key Triple DES in CBC mode with HMAC-SHA256 (NIST SP 800-67 Rev. 2). Families of
-    /// backup sets only, and only for those who ask for it in so many words.
-    TripleDesCbc,
-}
-
-impl Cipher {
-    /// The number in the header and in associated data.
-    #[must_use]
-    pub const fn number(self) -> u16 {
-        match self {
-            Self::Aes256Gcm => 1,
-            Self::Aes256Ctr => 2,
-            Self::Aes128Xts => 3,
-            Self::Aes256Xts => 4,
-            Self::Aes192Gcm => 5,
-            Self::Aes128Gcm => 6,
-            Self::TripleDesCbc => 7,
-        }
-    }
-
-    /// The cipher of this number.
-    #[must_use]
-    pub fn from_number(number: u16) -> Option<Self> {
-        [
-            Self::Aes256Gcm,
-            Self::Aes256Ctr,
-            Self::Aes128Xts,
-            Self::Aes256Xts,
-            Self::Aes192Gcm,
-            Self::Aes128Gcm,
-            Self::TripleDesCbc,
-        ]
-        .into_iter()
-        .find(|cipher| cipher.number() == number)
-    }
-
-    /// Whether objects of `kind` use this cipher: XTS seals the blocks of an instance and nothing
-    /// else.
-    #[must_use]
-    pub const fn serves(self, kind: ObjectKind) -> bool {
-        match self {
-            Self::Aes256Gcm => !matches!(kind, ObjectKind::Postgres),
-            Self::Aes256Ctr => matches!(kind, ObjectKind::Sqlite | ObjectKind::Keyring),
-            Self::Aes128Xts | Self::Aes256Xts => matches!(kind, ObjectKind::Postgres),
-            Self::Aes192Gcm | Self::Aes128Gcm | Self::TripleDesCbc => {
-                matches!(kind, ObjectKind::Backup)
-            }
-        }
-    }
-
-    /// Length of an XTS key, both halves together, in bytes; `None` for the other ciphers.
-    #[must_use]
-    pub const fn xts_key_len(self) -> Option<usize> {
-        match self {
-            Self::Aes256Gcm
-            | Self::Aes256Ctr
-            | Self::Aes192Gcm
-            | Self::Aes128Gcm
-            | Self::TripleDesCbc => None,
-            Self::Aes128Xts => Some(32),
-            Self::Aes256Xts => Some(64),
-        }
-    }
-
-    /// The word used on the command line and in output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Aes256Gcm => "aes-256-gcm",
-            Self::Aes256Ctr => "aes-256-ctr",
-            Self::Aes128Xts => "aes-128-xts",
-            Self::Aes256Xts => "aes-256-xts",
-            Self::Aes192Gcm => "aes-192-gcm",
-            Self::Aes128Gcm => "aes-128-gcm",
-            Self::TripleDesCbc => "triple-des-3key",
-        }
-    }
-
-    /// The cipher of a database's pages named `gcm`, `ctr`, or by its full name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "gcm" | "aes-256-gcm" => Some(Self::Aes256Gcm),
-            "ctr" | "aes-256-ctr" => Some(Self::Aes256Ctr),
-            _ => None,
-        }
-    }
-
-    /// The cipher of an instance's blocks, by its full name.
-    #[must_use]
-    pub fn for_instance(name: &str) -> Option<Self> {
-        [Self::Aes128Xts, Self::Aes256Xts]
-            .into_iter()
-            .find(|cipher| cipher.name() == name)
-    }
-}
-
 /// A 32-byte key wrapped with AES-256-GCM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrappedKey {
@@ -332,7 +220,7 @@ pub struct Canary {
 pub enum HeaderError {
     /// The magic is not there: not a sealed object.
     NotSealed,
-    /// Fewer than 4096 bytes.
+    /// Fewer than [`FIXED_LEN`] bytes.
     Truncated,
     /// Written by a newer version; the number is the version found.
     Newer(u16),
@@ -361,7 +249,7 @@ pub struct Header {
     pub previous_epoch: u32,
     /// Raised by one at each rewrite of the header.
     pub sequence: u64,
-    /// The anchors keep a digest over the pages ([`FEATURE_FRESHNESS`]; databases only).
+    /// Whether the anchors keep a digest over the pages ([`FEATURE_FRESHNESS`]; databases only).
     pub freshness: bool,
     /// Of a PostgreSQL instance: its transaction status files hold no zeros, because zeros too were
     /// sealed whenever they were written. Never changes.
@@ -388,7 +276,8 @@ pub fn is_sealed(bytes: &[u8]) -> bool {
 }
 
 impl Header {
-    /// Parses the first 4096 bytes of an object.
+    /// Parses the beginning of an object, of which the first [`FIXED_LEN`] bytes are needed.
+    /// Nothing is authenticated.
     ///
     /// # Errors
     /// See [`HeaderError`]. The order of checks is: magic, length, version, then every other field.
@@ -455,7 +344,8 @@ impl Header {
         Ok(header)
     }
 
-    /// Rules that tie fields to one another.
+    /// Checks the rules between the fields. Errors: [`HeaderError::Malformed`] with the name of the
+    /// field that breaks one.
     fn check(&self) -> Result<(), HeaderError> {
         let bad = HeaderError::Malformed;
         if self.epoch == 0 {
@@ -468,7 +358,7 @@ impl Header {
         if rekeying == (self.previous_key == WrappedKey::NONE) {
             return Err(bad("PREVIOUS_KEY"));
         }
-        if !self.cipher.serves(self.kind) {
+        if !self.cipher.is_allowed_in(self.kind) {
             return Err(bad("CIPHER"));
         }
         let features_ok = match self.kind {
@@ -503,7 +393,8 @@ impl Header {
     /// `self`.
     ///
     /// # Errors
-    /// [`HeaderError::Malformed`] when the slots do not fit or there are more than [`SLOTS_MAX`].
+    /// [`HeaderError::Malformed`] when the slots do not fit, there are more than [`SLOTS_MAX`], or
+    /// fields contradict each other.
     pub fn to_bytes(&self) -> Result<Vec<u8>, HeaderError> {
         use header_layout as at;
         self.check()?;
@@ -551,6 +442,7 @@ impl Header {
         Ok(out)
     }
 
+    /// The area of the slots, without the zeros after the last one. Errors: as [`Self::to_bytes`].
     fn slots_bytes(&self) -> Result<Vec<u8>, HeaderError> {
         if self.slots.len() > SLOTS_MAX {
             return Err(HeaderError::Malformed("SLOT_COUNT"));
@@ -575,6 +467,8 @@ fn parse_canary(record: &[u8]) -> Option<Canary> {
     })
 }
 
+/// Parses the slots. An error when there are more than a header may have, or something other than
+/// zeros follows the last one.
 fn parse_slots(record: &[u8]) -> Result<Vec<Slot>, HeaderError> {
     let bad = HeaderError::Malformed;
     let count = u16_at(record, header_layout::SLOT_COUNT).ok_or(HeaderError::Truncated)?;

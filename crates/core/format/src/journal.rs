@@ -1,4 +1,4 @@
-//! Layouts of sealed SQLite: head and slots of a sealed rollback journal.
+//! The layout of a sealed rollback journal of SQLite: its head, its marks and its slots.
 //!
 //! Specified in docs/spec/sqlite.md, "Rollback journal". Must not: seal or open anything.
 
@@ -6,10 +6,10 @@ use crate::layout::{layout, put, u16_at, u32_at, u64_at, zero_at};
 
 /// Logical bytes per journal chunk: SQLite's sector size when overwrites are power-safe.
 pub const JOURNAL_CHUNK: usize = 512;
-/// Unit in which the medium writes; each copy of a prologue or mark has one of its own.
+/// What the disk writes as a whole; each copy of a prologue or mark has a sector of its own.
 pub const SECTOR: usize = 512;
-/// Length of what stands before slot 0: two copies of the prologue and two pairs of marks, a sector
-/// each.
+/// Length of the head, after which slot 0 begins: two copies of the prologue and two pairs of
+/// marks, a sector each.
 pub const JOURNAL_HEAD: usize = 3072;
 /// Physical offset of a pair of marks: two copies, one sector each. Marks of odd sequence are in
 /// pair 0.
@@ -39,7 +39,7 @@ layout! {
 }
 
 layout! {
-    /// Layout of a mark's plaintext: up to where the journal counts.
+    /// Layout of a mark's plaintext: how much of the journal is valid.
     mark_layout, 32, {
         SEQUENCE @ 0, 8;
         STATE @ 8, 2;
@@ -67,10 +67,11 @@ layout! {
     }
 }
 
-/// Where the shadow stands: in the pair that an uncounted journal's only mark leaves free.
+/// Physical offset of the shadow: the pair of marks that an uncounted journal, which has one mark
+/// only, leaves free.
 pub const JOURNAL_SHADOW: usize = JOURNAL_MARKS[1];
-/// What a write that a signal ends may be cut at: multiples of it in the file (the page cache's
-/// smallest page).
+/// The smallest page of the system's page cache: a write that a signal ends may be cut at a
+/// multiple of it.
 pub const CACHE_PAGE: usize = 4096;
 
 /// Physical length of a journal slot.
@@ -82,7 +83,7 @@ pub const fn journal_slot_offset(index: u64) -> u64 {
     (JOURNAL_HEAD as u64).saturating_add(index.saturating_mul(JOURNAL_SLOT))
 }
 
-/// Whole slots in a journal of this physical size. A torn last slot does not count.
+/// How many whole slots a journal of this physical size has. A torn last slot does not count.
 #[must_use]
 pub const fn journal_slots(physical: u64) -> u64 {
     match physical.checked_sub(JOURNAL_HEAD as u64) {
@@ -94,14 +95,15 @@ pub const fn journal_slots(physical: u64) -> u64 {
     }
 }
 
-/// Whether the slot of chunk `index` may be cut when the process that writes it is killed.
+/// Whether the slot of chunk `index` crosses a multiple of [`CACHE_PAGE`], so that it may be cut
+/// when the process that writes it is killed.
 #[must_use]
-pub const fn journal_slot_crosses(index: u64) -> bool {
+pub const fn journal_slot_crosses_cache_page(index: u64) -> bool {
     let within = journal_slot_offset(index) & (CACHE_PAGE as u64).saturating_sub(1);
     within.saturating_add(JOURNAL_SLOT) > CACHE_PAGE as u64
 }
 
-/// What a journal is, as its newest mark says.
+/// The state of a journal, which its newest mark has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalState {
     /// To be played back: the segments up to the one that the mark names, each with its count.
@@ -145,13 +147,13 @@ pub struct JournalMark {
     pub state: JournalState,
     /// The newest segment that counts; zero unless the state is `Counted`.
     pub newest: Segment,
-    /// Logical length of the journal that counts, in bytes: behind the newest segment's records a
-    /// super-journal's name may stand. Zero unless the state is `Counted`.
+    /// Logical length of the valid part of the journal, in bytes: the name of a super-journal may
+    /// follow the newest segment's records. Zero unless the state is `Counted`.
     pub length: u64,
 }
 
 impl JournalMark {
-    /// Parses 32 bytes. `None` when they are no mark.
+    /// Parses exactly 32 bytes. `None` when they are not a mark.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use mark_layout as at;
@@ -188,7 +190,7 @@ impl JournalMark {
         out
     }
 
-    /// The pair that a mark of this sequence belongs into.
+    /// Index into [`JOURNAL_MARKS`] of the pair that a mark of this sequence is written to.
     #[must_use]
     pub const fn pair(&self) -> usize {
         if self.sequence & 1 == 1 { 0 } else { 1 }
@@ -196,7 +198,8 @@ impl JournalMark {
 }
 
 impl Segment {
-    /// The link in a segment's header (12 bytes) to the segment before.
+    /// Parses the link in a segment's header (12 bytes) to the segment before. `None` when it is
+    /// cut short.
     #[must_use]
     pub fn parse_link(record: &[u8]) -> Option<Self> {
         Some(Self {

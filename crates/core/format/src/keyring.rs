@@ -206,7 +206,7 @@ impl Body {
     }
 }
 
-/// Exactly `count` records, and nothing after them.
+/// Parses exactly `count` records. `None` when one is not canonical, or when bytes follow the last.
 fn parse_certificates(area: &[u8], count: usize) -> Option<Vec<CertificateRecord>> {
     let mut rest = area;
     let mut found = Vec::new();
@@ -219,6 +219,8 @@ fn parse_certificates(area: &[u8], count: usize) -> Option<Vec<CertificateRecord
 }
 
 impl Entry {
+    /// Parses an entry's 256 bytes. `None` when they are not canonical, or the purpose is not
+    /// known.
     fn parse(record: &[u8]) -> Option<Self> {
         use entry_layout as at;
         let name_len = usize::from(u16_at(record, at::NAME_LENGTH)?);
@@ -244,6 +246,7 @@ impl Entry {
         (canonical && entry.version > 0 && entry.purpose == PURPOSE_WRAP).then_some(entry)
     }
 
+    /// The entry's 256 bytes. `None` when the name is longer than [`NAME_MAX`].
     fn to_bytes(&self) -> Option<[u8; entry_layout::SIZE]> {
         use entry_layout as at;
         let mut out = [0; entry_layout::SIZE];

@@ -30,6 +30,7 @@ mod anchor;
 pub mod backup;
 pub mod backup_signature;
 pub mod certificate;
+mod cipher;
 pub mod code;
 pub mod columns;
 pub mod duckdb;

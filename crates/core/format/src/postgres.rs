@@ -20,10 +20,10 @@ pub const BLOCK: u32 = 8192;
 pub const MAJORS: core::ops::RangeInclusive<u32> = 15..=18;
 /// Blocks per segment of a relation: 1 GiB. No other `RELSEG_SIZE` is supported.
 pub const SEGMENT_BLOCKS: u32 = 131_072;
-/// The smallest thing that XTS seals, and of which one may be rewritten alone, in bytes.
+/// The cipher block of XTS, in bytes: the least that is sealed, and that may be rewritten alone.
 pub const XTS_UNIT: usize = 16;
-/// The smallest part of a file whose stored zeros read as zeros, in bytes, where zeros are sealed:
-/// what a disk writes whole.
+/// What a disk writes as a whole, in bytes. Where zeros are sealed too, a whole sector of stored
+/// zeros reads as zeros.
 pub const SECTOR: usize = 512;
 /// Name of the instance's header, in the data directory.
 pub const HEADER_FILE: &str = "strongroom.header";
@@ -31,7 +31,7 @@ pub const HEADER_FILE: &str = "strongroom.header";
 pub const CONFIG_FILE: &str = "strongroom.conf";
 /// Name of the state of a conversion under way. While it is there, no server starts.
 pub const CONVERT_FILE: &str = "strongroom.convert";
-/// What the names of Strongroom's own files in a data directory begin with.
+/// Prefix of the names of Strongroom's own files in a data directory.
 pub const OWN_PREFIX: &str = "strongroom.";
 
 layout! {
@@ -104,7 +104,7 @@ pub enum Fork {
     FreeSpace,
     /// Visibility map, `_vm`.
     Visibility,
-    /// What an unlogged relation is reset to, `_init`.
+    /// The initial contents of an unlogged relation, `_init`.
     Init,
 }
 
@@ -204,19 +204,20 @@ pub const fn relation_block(segment: u32, within: u32) -> Option<u32> {
 #[must_use]
 pub fn tweak_wal(timeline: u32, log: u32, segment: u32, block: u32) -> [u8; 16] {
     let number = u64::from(log) << 32 | u64::from(segment);
-    wal(timeline, number, block)
+    wal_tweak(timeline, number, block)
 }
 
 /// The tweak of block `block` of `xlogtemp.PROCESS`, which is no segment yet: timeline 0, which no
 /// segment has.
 #[must_use]
 pub fn tweak_wal_unnamed(process: u32, block: u32) -> [u8; 16] {
-    wal(0, u64::from(process), block)
+    wal_tweak(0, u64::from(process), block)
 }
 
-fn wal(timeline: u32, segment: u64, block: u32) -> [u8; 16] {
+/// The tweak of a block of the log. `segment` is the number of the segment since the log began.
+fn wal_tweak(timeline: u32, segment: u64, block: u32) -> [u8; 16] {
     use tweak_wal_layout as at;
-    written(|out| {
+    tweak_of(|out| {
         put(out, at::TIMELINE, &timeline.to_le_bytes())?;
         put(out, at::SEGMENT, &segment.to_le_bytes())?;
         put(out, at::BLOCK, &block.to_le_bytes())
@@ -227,18 +228,18 @@ fn wal(timeline: u32, segment: u64, block: u32) -> [u8; 16] {
 #[must_use]
 pub fn tweak_slru(directory: SlruDirectory, segment: u64, page: u32) -> [u8; 16] {
     use tweak_slru_layout as at;
-    written(|out| {
+    tweak_of(|out| {
         put(out, at::DIRECTORY, &[directory.number()])?;
         put(out, at::SEGMENT, &segment.to_le_bytes())?;
         put(out, at::PAGE, &page.to_le_bytes())
     })
 }
 
-/// The tweak of block `block` of the control file. It has one.
+/// The tweak of block `block` of the control file, which has one block, number 0.
 #[must_use]
 pub fn tweak_control(block: u32) -> [u8; 16] {
     use tweak_control_layout as at;
-    written(|out| {
+    tweak_of(|out| {
         put(out, at::NAME, &CONTROL_NAME)?;
         put(out, at::BLOCK, &block.to_le_bytes())
     })
@@ -248,7 +249,7 @@ pub fn tweak_control(block: u32) -> [u8; 16] {
 #[must_use]
 pub fn tweak_map(database: u32, block: u32) -> [u8; 16] {
     use tweak_map_layout as at;
-    written(|out| {
+    tweak_of(|out| {
         put(out, at::DATABASE, &database.to_le_bytes())?;
         put(out, at::BLOCK, &block.to_le_bytes())
     })
@@ -259,7 +260,7 @@ pub fn tweak_map(database: u32, block: u32) -> [u8; 16] {
 #[must_use]
 pub fn tweak_temp(file: [u8; 11], block: u32) -> [u8; 16] {
     use tweak_temp_layout as at;
-    written(|out| {
+    tweak_of(|out| {
         put(out, at::FILE, &file)?;
         put(out, at::BLOCK, &block.to_le_bytes())
     })
@@ -299,7 +300,8 @@ layout! {
     }
 }
 
-fn written(fill: impl FnOnce(&mut [u8]) -> Option<()>) -> [u8; 16] {
+/// A tweak whose fields `fill` writes; the others are zero.
+fn tweak_of(fill: impl FnOnce(&mut [u8]) -> Option<()>) -> [u8; 16] {
     let mut out = [0; 16];
     let done = fill(&mut out);
     // Lengths are constants of the tables above; a mismatch is a programming error found by any

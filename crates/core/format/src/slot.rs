@@ -1,4 +1,4 @@
-//! Key slots: one wrapped copy of an object's data key for one opener. Specified in
+//! Key slots: one wrapped copy of an object's data key for one recipient. Specified in
 //! docs/spec/header.md, "Key slots".
 //!
 //! Slots are packed records of varying length, in order, padded to 8 bytes; bytes after the last
@@ -129,7 +129,7 @@ impl Slot {
         let id_length = usize::from(u16_at(record, at::ID_LENGTH)?);
         let secret_length = usize::from(u16_at(record, at::SECRET_LENGTH)?);
         let wrapped_length = usize::from(u16_at(record, at::WRAPPED_LENGTH)?);
-        let expected = len_of(id_length, secret_length)?;
+        let expected = record_len(id_length, secret_length)?;
         if id_length > ID_MAX || wrapped_length != WRAPPED_GCM_LEN || length != expected {
             return None;
         }
@@ -180,7 +180,7 @@ impl Slot {
         if id.len() > ID_MAX {
             return None;
         }
-        let mut out = vec![0; len_of(id.len(), secret.len())?];
+        let mut out = vec![0; record_len(id.len(), secret.len())?];
         let length = u16::try_from(out.len()).ok()?;
         put(&mut out, at::KIND, &self.kind.number().to_le_bytes())?;
         put(&mut out, at::LENGTH, &length.to_le_bytes())?;
@@ -213,6 +213,8 @@ impl Slot {
     }
 }
 
+/// The kind of a slot. `None` when its number is not known, or when a field has a value that this
+/// kind does not have.
 fn parse_kind(record: &[u8], id: &[u8], secret: &[u8]) -> Option<SlotKind> {
     use slot_layout as at;
     let kdf = u16_at(record, at::KDF)?;
@@ -274,13 +276,14 @@ fn secret_field(id_length: usize, len: usize) -> Option<Field> {
     })
 }
 
-/// Whether it can be as long as the modulus of an RSA key that may be used: 2048 to 4096 bits, a
-/// multiple of 64.
+/// Whether an encrypted secret has the length of an RSA modulus that may be used: 2048 to 4096
+/// bits, a multiple of 64.
 fn secret_is_valid(secret: &[u8]) -> bool {
     (SECRET_LEN_MIN..=SECRET_LEN_MAX).contains(&secret.len()) && secret.len().is_multiple_of(8)
 }
 
-fn len_of(id_length: usize, secret_length: usize) -> Option<usize> {
+/// The length of a slot's record with its padding. `None` when it overflows.
+fn record_len(id_length: usize, secret_length: usize) -> Option<usize> {
     slot_layout::SIZE
         .checked_add(WRAPPED_GCM_LEN)?
         .checked_add(id_length)?

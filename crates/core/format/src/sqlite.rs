@@ -18,14 +18,14 @@ pub const WAL_HEADER: usize = 32;
 /// Length of SQLite's WAL frame header.
 pub const WAL_FRAME_HEADER: usize = 24;
 /// First bytes of a sealed log. To SQLite they are the header of a log of a later version, with a
-/// valid checksum: an SQLite without the guard says "unable to open" and leaves the log alone
+/// valid checksum: an SQLite without the VFS says "unable to open" and leaves the log alone
 /// (wal.c, `walIndexRecover`), where it would delete one in which it finds no frame.
 pub const WAL_MAGIC: [u8; 32] = [
     0x37, 0x7f, 0x06, 0x82, 0x53, 0x52, 0x00, 0x01, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00,
     0x00, //
     0x53, 0x54, 0x52, 0x4f, 0x4e, 0x47, 0x52, 0x4d, 0xdc, 0x93, 0xc7, 0x5f, 0xb2, 0x0a, 0x30, 0xf8,
 ];
-/// First bytes of a sealed journal. The first is zero, so that an SQLite without the guard takes
+/// First bytes of a sealed journal. The first is zero, so that an SQLite without the VFS takes
 /// the journal for one that is not hot (pager.c, `hasHotJournal`) and leaves it alone.
 pub const JOURNAL_MAGIC: [u8; 32] = *b"\0STRONGROOM JOURNAL\r\n\x1a\n\0\0\0\0\0\0\0\0\0";
 /// First bytes of a sealed super-journal.
@@ -136,7 +136,8 @@ pub struct Prologue {
 }
 
 impl Prologue {
-    /// Parses 144 bytes. `None` when they are not a prologue that this version writes.
+    /// Parses the first 144 bytes. `None` when they are fewer, or not a prologue that this version
+    /// writes. Nothing is authenticated.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use prologue_layout as at;
@@ -224,8 +225,8 @@ impl WalGeometry {
         WAL_FRAMES.saturating_add(index.saturating_mul(self.frame_physical()))
     }
 
-    /// The frame that holds logical offset `at` (32 or more) and the offset within the frame's
-    /// plaintext.
+    /// The index of the frame that holds logical offset `at`, and the offset within that frame's
+    /// plaintext. `None` below 32, where SQLite's log header is.
     #[must_use]
     pub const fn frame_at(self, at: u64) -> Option<(u64, u64)> {
         let Some(from_frames) = at.checked_sub(32) else {
@@ -240,7 +241,8 @@ impl WalGeometry {
         }
     }
 
-    /// Size that SQLite sees for a physical size. A torn last frame counts by what is there of it.
+    /// The size that SQLite sees for a physical size. Of a torn last frame, what is more than the
+    /// 28 bytes of nonce and tag counts.
     #[must_use]
     pub const fn logical_size(self, physical: u64) -> u64 {
         let Some(from_frames) = physical.checked_sub(WAL_FRAMES) else {

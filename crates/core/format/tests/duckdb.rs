@@ -24,7 +24,7 @@ fn headers_of_real_databases_are_understood() {
     ] {
         let header = MainHeader::parse(&corpus(name)).unwrap();
         assert_eq!(header.state(), HeaderState::Whole);
-        let format = header.gate().unwrap();
+        let format = header.supported_format().unwrap();
         assert_eq!((format.cipher, format.version), (Cipher::Gcm, version));
         assert_eq!(header.storage_version(), storage);
         assert_eq!(header.library(), library);
@@ -64,7 +64,7 @@ fn every_value_that_is_not_known_is_refused() {
         for value in 0..=u8::MAX {
             let mut changed = bytes.clone();
             changed[at] = value;
-            let gate = MainHeader::parse(&changed).unwrap().gate();
+            let gate = MainHeader::parse(&changed).unwrap().supported_format();
             assert_eq!(gate.is_ok(), known.contains(&value), "{at}: {value}");
             if at == 20 && value & 1 == 0 {
                 assert_eq!(gate, Err(Refusal::Plain));

@@ -4,7 +4,8 @@
 #![expect(clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 use strongroom_format::backup::{
-    FamilyHeader, FileEnd, ItemHead, ItemKind, Member, MemberKind, SegmentHead, SetRecord, is_path,
+    FamilyHeader, FileEnd, ItemHead, ItemKind, Member, MemberKind, SegmentHead, SetRecord,
+    is_relative_path,
 };
 use strongroom_format::certificate::{CertificateRecord, SealedPrivateKey};
 use strongroom_format::fuzz;
@@ -380,11 +381,11 @@ fn a_member_never_leaves_its_root() {
         b"a/./b", b"a\0b", b"\0",
     ];
     for path in paths {
-        assert!(!is_path(path), "{path:?}");
+        assert!(!is_relative_path(path), "{path:?}");
     }
     let paths: [&[u8]; 6] = [b".", b"a", b"a/b", b"...", b"a/..b", b"\xff/ \n"];
     for path in paths {
-        assert!(is_path(path), "{path:?}");
+        assert!(is_relative_path(path), "{path:?}");
     }
 }
 

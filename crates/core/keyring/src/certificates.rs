@@ -1,54 +1,34 @@
-//! The keyring's certificates: key pairs that objects are sealed for by their public half.
+//! The keyring's certificates: objects are sealed for a certificate, and its private key opens
+//! them.
 //!
-//! Invariants: K17, a certificate is believed only from a keyring that was opened, and used only
-//! after it has been read and has the id that the keyring knows it by; K18, a private key is
-//! written nowhere but sealed, and is never replaced by another; K19, a certificate counts as
-//! exported only after what was written was read back and has opened what was encrypted for it.
+//! Invariants: K17, a certificate is trusted only from a keyring that was opened, and used only
+//! after it has been parsed and has the id that the keyring has noted; K18, a private key is
+//! written only sealed, and is never replaced by another; K19, a certificate counts as exported
+//! only after the file was read back and has opened what was encrypted for it.
 //!
 //! Must not: print a warning (see [`CertificateInfo::needs_export`]).
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
 
-use strongroom_crypto::{
-    Certificate, CertificateError, Identity, PrivateKey, SecretBytes, SecretKey,
-};
+use strongroom_crypto::{Certificate, Identity, PrivateKey, SecretBytes, SecretKey};
 use strongroom_format::certificate::CertificateRecord;
-use strongroom_format::code::{self, Code};
+use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
 use strongroom_format::keyring::{Body, KeyState};
-use strongroom_format::slot::{CERTIFICATE_ID_LEN, SlotKind};
+use strongroom_format::slot::SlotKind;
 
+use crate::certificate_info::CertificateInfo;
 use crate::durable::Pending;
+use crate::entries::{check_name, name_is_valid};
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
-use crate::keyring::{Effect, Keyring, check_name, name_is_valid};
+use crate::keyring::{Effect, Keyring};
 use crate::object::{Object, parse};
 use crate::opener::Opener;
 use crate::private_key::{check_free, read_key, seal_key};
-use crate::recipient::{Private, Public};
-use crate::source::{KeySource, SourceContext, from_file};
-use crate::store::{self, damaged};
-
-/// What is known of a certificate without its private key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateInfo {
-    /// The certificate's name in the keyring.
-    pub name: String,
-    /// Whether new objects may be sealed for it.
-    pub state: KeyState,
-    /// When it came into the keyring, in seconds since the Unix epoch.
-    pub created_unix_s: u64,
-    /// When a copy of the private key was last proved to open, in seconds since the Unix epoch.
-    pub exported_unix_s: Option<u64>,
-    /// SHA-256 of the `SubjectPublicKeyInfo`: what slots know it by.
-    pub id: [u8; CERTIFICATE_ID_LEN],
-    /// The certificate, in DER.
-    pub der: Vec<u8>,
-    /// Whether the keyring holds the private key.
-    pub has_private_key: bool,
-}
+use crate::recipient::Recipient;
+use crate::store;
 
 /// A key pair to be made.
 #[derive(Clone, Debug)]
@@ -61,74 +41,15 @@ pub struct NewCertificate {
     pub days: u32,
 }
 
-/// What became of a certificate that was brought into the keyring.
+/// The result of importing or restoring a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The certificate as the keyring has it now.
+    /// The certificate as it is in the keyring now.
     pub certificate: CertificateInfo,
     /// Whether the keyring did not know it before.
     pub is_new: bool,
     /// Whether the private key was not in the keyring before.
     pub has_new_key: bool,
-}
-
-impl CertificateInfo {
-    pub(crate) fn of(record: &CertificateRecord) -> Self {
-        Self {
-            name: record.name.clone(),
-            state: record.state,
-            created_unix_s: record.created_unix_s,
-            exported_unix_s: (record.exported_unix_s > 0).then_some(record.exported_unix_s),
-            id: record.id,
-            der: record.der.clone(),
-            has_private_key: record.key.is_some(),
-        }
-    }
-
-    /// Whether the private key is in this keyring and, as far as is known, nowhere else: whoever
-    /// loses the keyring can never open again what is sealed for it. Worth a warning, SR-2033, each
-    /// time something is.
-    #[must_use]
-    pub fn needs_export(&self) -> bool {
-        self.has_private_key && self.exported_unix_s.is_none()
-    }
-
-    /// The warning of [`CertificateInfo::needs_export`]: its code, and what it is about. `None`
-    /// when there is nothing to warn of.
-    #[must_use]
-    pub fn export_warning(&self) -> Option<(&'static Code, String)> {
-        let detail = format!(
-            "{name}; strongroom cert export {name} --out FILE",
-            name = self.name
-        );
-        self.needs_export()
-            .then_some((&code::CERT_NOT_EXPORTED, detail))
-    }
-
-    /// Whether the time is within the certificate's dates. Sealing and opening do not depend on it.
-    #[must_use]
-    pub fn is_valid_now(&self) -> bool {
-        let validity = Certificate::from_der(&self.der)
-            .ok()
-            .and_then(|read| read.validity_unix_s());
-        let now = i64::try_from(System.now_unix_s()).unwrap_or(i64::MAX);
-        validity.is_some_and(|(from, to)| (from..=to).contains(&now))
-    }
-
-    /// Reads the certificate, and checks that it is the one the keyring means.
-    ///
-    /// # Errors
-    /// SR-2005 when it is not; SR-2027; SR-5001.
-    pub fn certificate(&self) -> Result<Certificate, Error> {
-        let certificate = Certificate::from_der(&self.der).map_err(|error| match error {
-            CertificateError::Malformed => damaged(&format!("certificate {}", self.name)),
-            other => explained(other).about(&self.name),
-        })?;
-        match certificate.id() == self.id {
-            true => Ok(certificate),
-            false => Err(damaged(&format!("the id of certificate {}", self.name))),
-        }
-    }
 }
 
 impl Keyring {
@@ -146,17 +67,17 @@ impl Keyring {
         if self.record(name).is_some() {
             return Err(Error::new(&code::CERT_EXISTS, name));
         }
-        // Before the lock is taken: making a key pair lasts.
-        let key = PrivateKey::generate(new.bits).map_err(explained)?;
-        let made = Certificate::self_signed(&key, &new.subject, new.days).map_err(explained)?;
+        // Before the lock is taken, because making a key pair takes seconds.
+        let key = PrivateKey::generate(new.bits).map_err(Error::from)?;
+        let made = Certificate::self_signed(&key, &new.subject, new.days).map_err(Error::from)?;
         self.change(Effect::SameKeys, |object, body| {
             push(object, body, name, &made, Some(&key))
         })
     }
 
-    /// Takes in a certificate, with or without its private key. One that is issued anew for a
-    /// public key that the keyring has, and is given the same name or none, takes the place of the
-    /// older one. A private key from a file under a passphrase counts as exported: the file is a
+    /// Imports a certificate, with or without its private key. A certificate that was issued anew
+    /// for a public key of the keyring replaces the older one, if it is given the same name or
+    /// none. A private key from a file with a passphrase counts as exported, because that file is a
     /// copy that was just proved to open.
     ///
     /// # Errors
@@ -167,15 +88,15 @@ impl Keyring {
         name: Option<&str>,
         identity: &Identity,
     ) -> Result<Restored, Error> {
-        self.take_in(name, identity, false)
+        self.add_or_update(name, identity, false)
     }
 
-    /// Brings a private key back from the file that it was exported to, with its certificate if the
-    /// keyring does not know it. What comes from a file is in one: it counts as exported.
+    /// Restores a private key from the file that it was exported to, with its certificate if the
+    /// keyring does not have it. It counts as exported.
     ///
     /// # Errors
-    /// SR-2029 when there is no private key; as [`Keyring::import_certificate`], but what is there
-    /// already is no error.
+    /// SR-2029 when there is no private key; as [`Keyring::import_certificate`], but a private key
+    /// that is in the keyring already is no error.
     pub fn restore_certificate(
         &mut self,
         name: Option<&str>,
@@ -186,13 +107,13 @@ impl Keyring {
                 "it holds no private key; `strongroom cert import` takes a certificate alone";
             return Err(Error::new(&code::CERT_FILE, detail));
         }
-        self.take_in(name, identity, true)
+        self.add_or_update(name, identity, true)
     }
 
-    /// Retires a certificate: its private key opens, but nothing new is sealed for it.
+    /// Retires a certificate: its private key still opens, but nothing new is sealed for it.
     ///
     /// # Errors
-    /// SR-2026; as for every change SR-2016, SR-2017, SR-5001.
+    /// SR-2026 when there is no such certificate; as for every change SR-2016, SR-2017, SR-5001.
     pub fn retire_certificate(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |_, body| {
             let record = body.certificates.iter_mut().find(|held| held.name == name);
@@ -201,14 +122,14 @@ impl Keyring {
         })
     }
 
-    /// Writes certificate and private key to a new PKCS #12 file, mode 0600, reads it back, opens
-    /// with what was read what was encrypted for the certificate, and only then gives the file its
-    /// name and notes that it was done.
+    /// Exports certificate and private key to a new PKCS #12 file with mode 0600. The file is read
+    /// back, and the key from it opens what was encrypted for the certificate, before the file gets
+    /// its name and the keyring notes the export.
     ///
     /// # Errors
-    /// SR-2026; SR-2031 when the private key is not here; SR-2030 when the passphrase is not one;
-    /// SR-1002 when there is something at `path`; SR-2034 when it does not prove to open; as for
-    /// every change SR-2016, SR-2017, SR-5001.
+    /// SR-2026; SR-2031 when the private key is not in the keyring; SR-2030 for a passphrase that
+    /// cannot be used; SR-1002 when there is something at `path`; SR-2034 when it does not prove to
+    /// open; as for every change SR-2016, SR-2017, SR-5001.
     pub fn export_certificate(
         &mut self,
         name: &str,
@@ -222,7 +143,8 @@ impl Keyring {
         let info = self.certificate(name)?;
         let certificate = info.certificate()?;
         let key = self.private_key(name)?;
-        let bytes = Identity::to_pkcs12(&certificate, &key, name, passphrase).map_err(explained)?;
+        let bytes =
+            Identity::to_pkcs12(&certificate, &key, name, passphrase).map_err(Error::from)?;
         let failed = |error: std::io::Error| match error.kind() {
             ErrorKind::AlreadyExists => exists(),
             _ => Error::io(format!("creating {}", path.display()), error),
@@ -254,23 +176,23 @@ impl Keyring {
         Ok(CertificateInfo::of(record))
     }
 
-    /// An opener that makes slots for the certificate of this name. Its private key need not be
-    /// here.
+    /// The recipient whose slots the private key of this certificate opens. The private key need
+    /// not be in the keyring.
     ///
     /// # Errors
     /// SR-2026; SR-2036 when it is retired; SR-2039 when this is an older copy of the keyring;
     /// SR-2005.
-    pub fn recipient(&self, name: &str) -> Result<Opener, Error> {
+    pub fn recipient(&self, name: &str) -> Result<Recipient, Error> {
         self.refuse_older()?;
         let info = self.certificate(name)?;
         if info.state == KeyState::Retired {
             return Err(Error::new(&code::CERT_RETIRED, name));
         }
-        Ok(Opener::recipient(Arc::new(Public(info.certificate()?))))
+        Ok(Recipient::certificate(info.certificate()?))
     }
 
-    /// An opener that holds every private key of the keyring, retired ones too. Without any it
-    /// opens nothing, and its error says which certificates would have (SR-2032).
+    /// An opener with every private key of the keyring, those of retired certificates too. Without
+    /// any private key it opens nothing, and its error names the certificates that would (SR-2032).
     ///
     /// # Errors
     /// SR-2005; SR-5001.
@@ -278,11 +200,11 @@ impl Keyring {
         let held = self.body.certificates.iter().filter(|r| r.key.is_some());
         let keys = held.map(|record| read_key(&self.object, record));
         let keys = keys.collect::<Result<Vec<PrivateKey>, Error>>()?;
-        Ok(Opener::recipient(Arc::new(Private(keys))))
+        Ok(Opener::private_keys(keys))
     }
 
-    /// Opens an object's header with whatever this keyring has: the private keys of its
-    /// certificates, and the keys that the slots name.
+    /// Opens an object's header with this keyring: with the private keys of its certificates, then
+    /// with the keys that the slots name.
     ///
     /// # Errors
     /// As [`Object::open`]. When nothing opens it: SR-2032 with the ids of the certificates that
@@ -311,23 +233,26 @@ impl Keyring {
                 other => return other,
             }
         }
-        // Also what has nothing to do with keys: another kind of object.
+        // Reports errors that do not concern keys too, such as another kind of object.
         match refused {
             Some(error) => Err(error),
             None => Object::open(header, kind, &self.private_keys()?),
         }
     }
 
+    /// The record of the certificate with this name.
     fn record(&self, name: &str) -> Option<&CertificateRecord> {
         self.body.certificates.iter().find(|held| held.name == name)
     }
 
+    /// The private key of the certificate with this name. Errors: SR-2026, SR-2031, SR-2005.
     fn private_key(&self, name: &str) -> Result<PrivateKey, Error> {
         let record = self.record(name).ok_or_else(|| unknown(name))?;
         read_key(&self.object, record)
     }
 
-    fn take_in(
+    /// Adds a certificate, or updates the one of the same public key.
+    fn add_or_update(
         &mut self,
         name: Option<&str>,
         identity: &Identity,
@@ -363,59 +288,13 @@ impl Keyring {
     }
 }
 
-/// Reads a certificate from a file, with or without its private key: PEM, DER, PKCS #12, at most 64
-/// KiB. `source` is asked for the passphrase only when the file needs one.
-///
-/// # Errors
-/// SR-1006 there is no such file; SR-2029 it holds no certificate; SR-2027, SR-2028; SR-2030 the
-/// passphrase does not open it; what `source` reports; SR-5001.
-pub fn read_identity(
-    path: &Path,
-    source: &KeySource,
-    context: &SourceContext,
-) -> Result<Identity, Error> {
-    let file = from_file(path).map_err(|error| match path.symlink_metadata() {
-        Err(missing) if missing.kind() == ErrorKind::NotFound => {
-            Error::new(&code::NOT_FOUND, path.display().to_string())
-        }
-        _ if error.code() == &code::KEY_MALFORMED => Error::new(
-            &code::CERT_FILE,
-            format!("{}: longer than 64 KiB", path.display()),
-        ),
-        _ => error,
-    })?;
-    let passphrase = Identity::needs_passphrase(file.as_slice())
-        .then(|| source.passphrase(context))
-        .transpose()?;
-    let read = Identity::read(file.as_slice(), passphrase.as_ref());
-    read.map_err(|error| explained(error).about(path.display()))
-}
-
-/// What went wrong with a certificate, as an error of this crate.
-pub(crate) fn explained(error: CertificateError) -> Error {
-    let code = match error {
-        CertificateError::Malformed => &code::CERT_FILE,
-        CertificateError::Weak => &code::CERT_WEAK,
-        CertificateError::Mismatch => &code::CERT_MISMATCH,
-        CertificateError::Passphrase => &code::CERT_PASSPHRASE,
-        CertificateError::Subject => &code::CERT_SUBJECT,
-        CertificateError::Crypto(error) => return Error::from(error),
-        _ => &code::BUG,
-    };
-    Error::new(code, "")
-}
-
-impl From<CertificateError> for Error {
-    fn from(error: CertificateError) -> Self {
-        explained(error)
-    }
-}
-
+/// Whether opening failed because no key fitted.
 fn is_no_key(error: &Error) -> bool {
     let codes = [&code::WRONG_KEY, &code::UNKNOWN_KEY_ID, &code::CERT_NEEDED];
     codes.contains(&error.code())
 }
 
+/// SR-2026: there is no certificate with this name.
 fn unknown(name: &str) -> Error {
     // An invalid name is not repeated: it may be a secret in the wrong place (K2).
     let shown = match name_is_valid(name) {
@@ -425,6 +304,8 @@ fn unknown(name: &str) -> Error {
     Error::new(&code::CERT_UNKNOWN, shown)
 }
 
+/// Adds a certificate, with its private key sealed if there is one. Errors: SR-2025 when the name
+/// or the public key is in the keyring already; SR-2024 when the keyring is full.
 fn push(
     object: &Object,
     body: &mut Body,
@@ -454,8 +335,9 @@ fn push(
     Ok(info)
 }
 
-/// A certificate of a public key that the keyring has: what is new is taken over. Nothing new is an
-/// error unless it was brought back from an export.
+/// Updates the record of a public key that the keyring has with a renewed certificate and a private
+/// key that it does not have. Errors: SR-2025 when there is nothing new, unless `restoring`;
+/// SR-2025 when `name` is another than the record's.
 fn update(
     object: &Object,
     record: &mut CertificateRecord,
@@ -464,7 +346,7 @@ fn update(
     restoring: bool,
     exported_unix_s: u64,
 ) -> Result<Restored, Error> {
-    // What a file calls it does not matter when it is brought back.
+    // When a key is restored, the name in the file does not matter.
     if !restoring && name.is_some_and(|name| name != record.name) {
         return Err(taken(record, "is its name here"));
     }
@@ -494,8 +376,8 @@ fn update(
     })
 }
 
-/// SR-2025 for a certificate whose public key the keyring has, and what to do with an exported
-/// file.
+/// SR-2025 for a certificate whose public key the keyring has. The detail also says how an exported
+/// file is restored.
 fn taken(held: &CertificateRecord, why: &str) -> Error {
     let name = &held.name;
     let detail = format!(
@@ -504,8 +386,8 @@ fn taken(held: &CertificateRecord, why: &str) -> Error {
     Error::new(&code::CERT_EXISTS, detail)
 }
 
-/// Reads an exported file back and opens with it what is encrypted for the certificate (K19).
-/// Errors: SR-2034.
+/// Reads an exported file back and checks that its key opens what is encrypted for the certificate
+/// (K19). Errors: SR-2034.
 fn prove(path: &Path, certificate: &Certificate, passphrase: &SecretBytes) -> Result<(), Error> {
     const LABEL: &[u8] = b"proof of an export";
     let failed = |why: &str| Error::new(&code::EXPORT_UNPROVED, why);

@@ -4,7 +4,7 @@
 //! memory. The command runs in a process group of its own, which is killed whole when the time is
 //! up; it must therefore not read from the terminal.
 //!
-//! Must not: show what the command printed, or the command line, in an error.
+//! Must not: show the output of the command, or its command line, in an error.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ use strongroom_format::code;
 use strongroom_format::run::{DEFAULT_VARIABLE, OUTSIDE_VARIABLE};
 
 use crate::error::Error;
-use crate::source::{Collected, too_long};
+use crate::material_buffer::{MaterialBuffer, too_long};
 
 /// How long a command may take unless [`TIMEOUT_VARIABLE`] says otherwise.
 const TIMEOUT_S: u64 = 30;
@@ -27,15 +27,16 @@ const TIMEOUT_S: u64 = 30;
 const TIMEOUT_MAX_S: u64 = 3600;
 /// The variable that sets the timeout, in whole seconds.
 const TIMEOUT_VARIABLE: &str = "STRONGROOM_KEY_COMMAND_TIMEOUT";
-/// How often a command that closed its output is asked whether it has ended.
+/// The interval at which a command that has closed its output is polled for its exit.
 const EXIT_POLL: Duration = Duration::from_millis(5);
 
-/// What the command prints. Errors: SR-2009, SR-2010, SR-2011 (too long), SR-2043 (the timeout is
-/// not a number).
+/// Runs the command and returns what it prints. Errors: SR-2009, SR-2010, SR-2011 (too long),
+/// SR-2043 (the timeout is not a number).
 pub(crate) fn output(line: &str) -> Result<SecretBytes, Error> {
     run(line, timeout()?)
 }
 
+/// The time limit, from the environment. Errors: SR-2043.
 fn timeout() -> Result<Duration, Error> {
     let Some(text) = std::env::var_os(TIMEOUT_VARIABLE) else {
         return Ok(Duration::from_secs(TIMEOUT_S));
@@ -50,10 +51,11 @@ fn timeout() -> Result<Duration, Error> {
     }
 }
 
+/// Runs the command, and kills it with everything that it started when an error ends the wait.
 fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::KEY_COMMAND, "running it", error);
     let mut command = Command::new("/bin/sh");
-    without_guards(&mut command);
+    without_strongroom(&mut command);
     let mut child = command
         .arg("-c")
         .arg(line)
@@ -65,7 +67,7 @@ fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
         .map_err(failed)?;
     let outcome = collect(&mut child, timeout);
     if outcome.is_err() {
-        end(&mut child);
+        kill_group(&mut child);
     }
     let (material, status) = outcome?;
     match (status.code(), status.signal()) {
@@ -81,24 +83,24 @@ fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
     }
 }
 
-/// A program that has a guard by `LD_PRELOAD` gives it to all that it starts. In a key command,
-/// which may well keep things in an SQLite database, the guard would ask for the key that the
-/// command is to deliver.
-fn without_guards(command: &mut Command) {
+/// Takes Strongroom's libraries out of the command's `LD_PRELOAD`, which it inherits from a program
+/// that they are preloaded into. A key command may itself use an SQLite database, and the VFS in it
+/// would ask for the key that the command is to deliver.
+fn without_strongroom(command: &mut Command) {
     command
         .env_remove(DEFAULT_VARIABLE)
         .env(OUTSIDE_VARIABLE, "1");
     let Some(former) = std::env::var_os("LD_PRELOAD") else {
         return;
     };
-    let is_guard = |path: &&[u8]| {
+    let is_ours = |path: &&[u8]| {
         let name = path.rsplit(|byte| *byte == b'/').next();
         name.is_some_and(|name| name.starts_with(b"libstrongroom_"))
     };
     let kept: Vec<&[u8]> = former
         .as_bytes()
         .split(|byte| matches!(byte, b':' | b' '))
-        .filter(|path| !path.is_empty() && !is_guard(path))
+        .filter(|path| !path.is_empty() && !is_ours(path))
         .collect();
     match kept.is_empty() {
         true => command.env_remove("LD_PRELOAD"),
@@ -106,7 +108,8 @@ fn without_guards(command: &mut Command) {
     };
 }
 
-/// Reads to the end of the output, then waits for the exit, all before the deadline.
+/// Reads to the end of the output, then waits for the exit. Errors: SR-2010 when both take longer
+/// than `timeout`; SR-2011 when the output is too long. The command may still be running then.
 fn collect(child: &mut Child, timeout: Duration) -> Result<(SecretBytes, ExitStatus), Error> {
     let failed = |error| Error::caused(&code::KEY_COMMAND, "reading its output", error);
     let start = Instant::now();
@@ -123,26 +126,28 @@ fn collect(child: &mut Child, timeout: Duration) -> Result<(SecretBytes, ExitSta
     };
     let bug = || Error::new(&code::BUG, "no pipe to the key command");
     let mut stdout: ChildStdout = child.stdout.take().ok_or_else(bug)?;
-    let mut collected = Collected::new()?;
+    let mut buffer = MaterialBuffer::new()?;
     loop {
         if !wait_readable(&stdout, left().ok_or_else(late)?).map_err(failed)? {
             continue;
         }
-        if !collected.read_from(&mut stdout).map_err(failed)? {
+        if !buffer.read_from(&mut stdout).map_err(failed)? {
             break;
         }
-        if collected.is_too_long() {
+        if buffer.is_too_long() {
             return Err(too_long());
         }
     }
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok((collected.finish()?, status));
+            return Ok((buffer.finish()?, status));
         }
         std::thread::sleep(EXIT_POLL.min(left().ok_or_else(late)?));
     }
 }
 
+/// Waits until there is output, or its end. False when `left` is over or a signal interrupted the
+/// wait.
 fn wait_readable(stdout: &ChildStdout, left: Duration) -> std::io::Result<bool> {
     let wait = Timespec::try_from(left).map_err(std::io::Error::other)?;
     let mut polled = [PollFd::new(stdout, PollFlags::IN)];
@@ -153,9 +158,8 @@ fn wait_readable(stdout: &ChildStdout, left: Duration) -> std::io::Result<bool> 
     }
 }
 
-/// Kills the command and everything it started, and takes its exit status so that no zombie
-/// remains.
-fn end(child: &mut Child) {
+/// Kills the command and everything it started, and reaps it, so that no zombie remains.
+fn kill_group(child: &mut Child) {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     // The group is gone already if the command ended by itself; there is nothing else to do about a
     // failure.

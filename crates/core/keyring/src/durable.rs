@@ -1,11 +1,13 @@
-//! Durable files: the only place that renames or replaces a file. How it reaches the disk:
+//! Durable files: the only place that renames or replaces a file. It reaches the disk through
 //! [`crate::storage`].
 //!
 //! Invariant K9: under `path` there is, at any time and after any crash, the whole old file or the
 //! whole new one.
-//! Order: write to a temporary file in the same directory, set its mode, fsync it, rename, fsync
-//! the directory. When the last step fails the new file is in place but may not survive a power
-//! cut; the error says so to callers by being one: they must not go on as if it were durable.
+//!
+//! Order: write to a temporary file in the same directory, set its mode, fsync it,
+//! rename, fsync the directory. When the last step fails, the new file is in place but may not
+//! survive a power cut: the call returns an error, and its caller must not go on as if the file
+//! were durable.
 //!
 //! Must not: know what is in the files. A temporary file is private (0600) until it is complete,
 //! and is removed on every failure.
@@ -23,8 +25,8 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     replace_owned(path, bytes, mode, None)
 }
 
-/// As [`replace`], and the file is `owner`'s, user and group, before it has its name: afterwards
-/// the name could lead to something else.
+/// As [`replace`], and gives the file to the user and group `owner` before it gets its name:
+/// afterwards the name could lead to another file.
 ///
 /// # Errors
 /// As [`replace`].
@@ -48,7 +50,7 @@ pub fn create_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     create_new_owned(path, bytes, mode, None)
 }
 
-/// As [`create_new`], and the file is `owner`'s, user and group, before it has its name.
+/// As [`create_new`], and gives the file to the user and group `owner` before it gets its name.
 ///
 /// # Errors
 /// As [`create_new`].
@@ -63,8 +65,8 @@ pub fn create_new_owned(
     Pending { temp, target }.publish()
 }
 
-/// Moves the finished file `temp` to `target`, durably and without overwriting. Both on one file
-/// system.
+/// Moves the finished file `temp` to `target`, durably and without overwriting. Both must be on one
+/// file system.
 ///
 /// # Errors
 /// `AlreadyExists` when there is something at `target`. `temp` then remains, for the caller to
@@ -83,6 +85,7 @@ pub fn sync_dir_of(path: &Path) -> io::Result<()> {
     storage::of(path).sync(directory_of(path))
 }
 
+/// The directory that a path is in.
 fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -90,8 +93,8 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// A new file that does not have its name yet: it can be looked at before it is given one, and is
-/// removed if it is not.
+/// A new file under a temporary name: its contents can be checked before it gets its name. It is
+/// removed when it is dropped without one.
 pub struct Pending {
     temp: Temp,
     target: PathBuf,

@@ -1,4 +1,4 @@
-//! The error of this crate and of the guards: a stable code, what it was about, and the system's
+//! The error of this crate and of the products above it: a stable code, a detail, and the system's
 //! error.
 //!
 //! Invariant K2: `detail` names files, variables, key ids and exit codes, never key material.
@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 
-use strongroom_crypto::CryptoError;
+use strongroom_crypto::{CertificateError, CryptoError};
 use strongroom_format::code::{self, Code};
 
 /// A failure with a stable code. Shown as `SR-2002: <what happened> (<detail>)`.
@@ -28,8 +28,8 @@ impl Error {
         }
     }
 
-    /// SR-5001 with the system's error, or the code that a [`Fault`] has; `context` says what was
-    /// being done to what.
+    /// SR-5001 with the system's error, or the code of the [`Fault`] inside `error`. `context` says
+    /// what was being done, such as `reading FILE`.
     #[must_use]
     pub fn io(context: impl Into<String>, error: io::Error) -> Self {
         let fault = error.get_ref().and_then(|inner| inner.downcast_ref());
@@ -37,7 +37,7 @@ impl Error {
         Self::caused(code, context, error)
     }
 
-    /// An error of this code that the system's error explains.
+    /// An error of this code, with `context` and the system's error as its detail.
     #[must_use]
     pub fn caused(code: &'static Code, context: impl Into<String>, error: io::Error) -> Self {
         Self {
@@ -53,13 +53,19 @@ impl Error {
         self.code
     }
 
-    /// What it was about. Never a secret; may be empty.
+    /// What the error is about, such as a file. Never a secret; may be empty.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// The same failure told under another code; the first one is kept in the detail.
+    /// SR-2005: this part of a keyring's file is damaged.
+    pub(crate) fn damaged_keyring(part: &str) -> Self {
+        Self::new(&code::KEYRING_DAMAGED, part)
+    }
+
+    /// The same failure under another code. The text of the first one, with its code, becomes the
+    /// detail.
     pub(crate) fn recoded(self, code: &'static Code) -> Self {
         let detail = format!("{self}");
         Self {
@@ -83,8 +89,8 @@ impl Error {
     }
 }
 
-/// A failure with a code of its own, where the system's are expected: of what stands in for files
-/// and is none.
+/// A failure with a code of its own inside an `io::Error`, for storage that is reached like a file
+/// and is not one. [`Error::io`] takes the code out again.
 #[derive(Debug)]
 pub struct Fault {
     code: &'static Code,
@@ -92,7 +98,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// As an error of the system's kind `kind`. `text` must not hold a secret.
+    /// An `io::Error` of this kind with a fault inside. `text` must not hold a secret.
     #[must_use]
     pub fn io(kind: io::ErrorKind, code: &'static Code, text: impl Into<String>) -> io::Error {
         let text = text.into();
@@ -129,8 +135,8 @@ impl std::error::Error for Error {
 }
 
 impl From<CryptoError> for Error {
-    /// What the host refused is SR-5001; what callers of this crate must have checked before is
-    /// SR-9001.
+    /// SR-5001 for what the operating system refused; SR-9001 for what this crate should have
+    /// checked before.
     fn from(error: CryptoError) -> Self {
         let code = match error {
             CryptoError::Random | CryptoError::OutOfLockedMemory | CryptoError::OutOfMemory => {
@@ -139,5 +145,20 @@ impl From<CryptoError> for Error {
             _ => &code::BUG,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<CertificateError> for Error {
+    fn from(error: CertificateError) -> Self {
+        let code = match error {
+            CertificateError::Malformed => &code::CERT_FILE,
+            CertificateError::Weak => &code::CERT_WEAK,
+            CertificateError::Mismatch => &code::CERT_MISMATCH,
+            CertificateError::Passphrase => &code::CERT_PASSPHRASE,
+            CertificateError::Subject => &code::CERT_SUBJECT,
+            CertificateError::Crypto(error) => return Self::from(error),
+            _ => &code::BUG,
+        };
+        Self::new(code, "")
     }
 }

@@ -1,7 +1,7 @@
-//! Where ids, salts, keys, nonces and the time come from when a header is made: the system, or
-//! fixed inputs in the test of the known-answer vectors.
+//! The random ids, salts, keys and nonces, and the time, that a new header needs: from the system,
+//! or fixed in the test of the known-answer vectors.
 //!
-//! Must not: be reachable from outside this crate, or a header could be made from chosen nonces.
+//! Must not: be reachable from outside this crate; a caller could choose nonces then.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use strongroom_crypto::SecretKey;
 
 use crate::error::Error;
 
-/// A supply of everything in a header that is not given by its caller.
+/// A source of everything in a header that its caller does not give.
 pub(crate) trait Fresh {
     /// A random object id.
     fn id(&mut self) -> Result<[u8; 16], Error>;
@@ -17,13 +17,13 @@ pub(crate) trait Fresh {
     fn salt(&mut self) -> Result<[u8; 32], Error>;
     /// A random data key.
     fn key(&mut self) -> Result<SecretKey, Error>;
-    /// A random GCM nonce. Uniqueness under one key is this supply's duty.
+    /// A random GCM nonce. It is never returned twice.
     fn nonce(&mut self) -> Result<[u8; 12], Error>;
     /// Seconds since the Unix epoch.
     fn now_unix_s(&mut self) -> u64;
 }
 
-/// The operating system.
+/// The operating system's randomness and clock.
 pub(crate) struct System;
 
 impl Fresh for System {

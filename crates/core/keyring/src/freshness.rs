@@ -1,7 +1,7 @@
-//! The part of freshness that has to do with keys: what an anchor keeps is sealed, and a root is
-//! made of it. docs/spec/sqlite.md, "Freshness".
+//! The part of freshness that needs keys: sealing the state in an anchor, and computing a root from
+//! it. docs/spec/sqlite.md, "Freshness".
 //!
-//! Must not: let a digest out in clear but to the guard.
+//! Must not: return a digest in clear to anybody but the VFS.
 
 use strongroom_crypto::{GcmKey, MacKey, nonce12};
 use strongroom_format::aad::Role;
@@ -13,10 +13,10 @@ use strongroom_format::layout::{array, put};
 use crate::error::Error;
 use crate::object::Object;
 use crate::purpose::Label;
-use crate::wrap::place;
+use crate::wrap::key_aad;
 
 impl Object {
-    /// This object, which is not in a file yet, as one whose anchors keep freshness.
+    /// The same object with anchors that keep freshness. Only before it is written to a file.
     ///
     /// # Errors
     /// SR-9001 when it is not a database; SR-5001.
@@ -29,7 +29,8 @@ impl Object {
         Self::finished(header, self.data_key, self.previous, self.held)
     }
 
-    /// What the anchor of this sequence has in `FRESHNESS`: the state, sealed under a random nonce.
+    /// Seals the state for the field `FRESHNESS` of the anchor of this sequence, under a random
+    /// nonce.
     ///
     /// # Errors
     /// SR-5001.
@@ -40,7 +41,7 @@ impl Object {
     ) -> Result<[u8; freshness_layout::SIZE], Error> {
         let nonce = nonce12()?;
         let mut plain = state.to_bytes();
-        let aad = place(Role::Freshness, self.epoch(), self.object_id()).at(sequence);
+        let aad = key_aad(Role::Freshness, self.epoch(), self.object_id()).at(sequence);
         let key = GcmKey::new(&self.labelled(self.epoch(), Label::FreshnessState)?)?;
         let tag = key.seal(&nonce, &aad, &mut plain)?;
         let mut field = [0; freshness_layout::SIZE];
@@ -53,7 +54,7 @@ impl Object {
         Ok(field)
     }
 
-    /// What a valid anchor keeps of freshness.
+    /// Opens the freshness state of a valid anchor.
     ///
     /// # Errors
     /// SR-3010 when it does not open; SR-5001.
@@ -64,14 +65,14 @@ impl Object {
         let tag = array(field, freshness_layout::TAG).ok_or_else(failed)?;
         let mut plain: [u8; freshness_layout::STATE.len] =
             array(field, freshness_layout::STATE).ok_or_else(failed)?;
-        let aad = place(Role::Freshness, anchor.epoch, self.object_id()).at(anchor.sequence);
+        let aad = key_aad(Role::Freshness, anchor.epoch, self.object_id()).at(anchor.sequence);
         let key = GcmKey::new(&self.labelled(anchor.epoch, Label::FreshnessState)?)?;
         key.open(&nonce, &aad, &mut plain, &tag)
             .map_err(|_| failed())?;
         FreshState::parse(&plain).ok_or_else(failed)
     }
 
-    /// The root of these pages: 32 bytes that may be shown, and that only the same pages have.
+    /// The root of these pages: 32 bytes that may be shown. Other pages have another root.
     ///
     /// # Errors
     /// SR-5001.

@@ -3,9 +3,9 @@
 //! Invariants: K11, a change takes the lock, reads the file again, and writes it whole; K13, of the
 //! versions of a key at most the newest is active, older ones open but do not seal; K14, a command,
 //! module or server that a keyring names is asked only when nobody else may write to the file; K15,
-//! a key once in the keyring is never removed.
+//! a key is never removed from the keyring.
 //!
-//! Must not: hand out a key but to an opener or to the caller of [`Keyring::key`]; print a warning
+//! Must not: give a key to anybody but an opener or the caller of [`Keyring::key`]; print a warning
 //! (see [`Keyring::unexported`]).
 
 use std::ffi::OsString;
@@ -13,56 +13,46 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use strongroom_crypto::SecretKey;
-use strongroom_format::aad::{Role, aad_layout};
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, ObjectKind};
-use strongroom_format::keyring::{Body, ENTRIES_MAX, Entry, KeyState, NAME_MAX, PURPOSE_WRAP};
+use strongroom_format::keyring::{Body, Entry, KeyState};
 
-use crate::certificates::CertificateInfo;
+use crate::certificate_info::CertificateInfo;
 use crate::durable;
+use crate::entries::{
+    KeyInfo, check_name, newest_version, push_new_version, retire_active_versions, unwrap_entry,
+    wrap_entry,
+};
 use crate::error::Error;
-use crate::fresh::{Fresh, System};
 use crate::newest::{self, Generation};
 use crate::object::{NewObject, Object};
-use crate::opener::{KeyVersion, Opener};
+use crate::opener::Opener;
 use crate::private_key::reseal_key;
 use crate::provider::Provider;
-use crate::purpose::Purpose;
-use crate::store::{self, Lock, damaged};
-use crate::wrap::{place, unwrap, wrap};
+use crate::store::{self, Lock};
+use crate::symmetric_key::KeyVersion;
 
-/// What is known of one version of one key without its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyInfo {
-    /// The key's name.
-    pub name: String,
-    /// From 1, one more at each rotation.
-    pub version: u32,
-    /// Whether it seals, or only opens.
-    pub state: KeyState,
-    /// When this version was made, in seconds since the Unix epoch.
-    pub created_unix_s: u64,
-}
-
-/// What can be read of a keyring without its root key. Checksummed, not authenticated.
+/// The parts of a keyring that can be read without its root key. They are checksummed, not
+/// authenticated.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// The keyring's random id.
     pub object_id: [u8; 16],
     /// When the keyring was made, in seconds since the Unix epoch.
     pub created_unix_s: u64,
-    /// The provider's word: `passphrase`, `env`, `file` and others; `export`, or `unknown`.
+    /// The provider's name: `passphrase`, `env`, `file` and others; `export` for an export,
+    /// `unknown` for a number that is not known.
     pub provider: &'static str,
     /// Whether that provider, in this program, runs or loads what its argument names, or sends
     /// credentials to where it points.
     pub provider_acts: bool,
-    /// The provider's argument. From the file, unauthenticated: escape it before showing it.
+    /// The provider's argument. It is not authenticated: escape it before showing it.
     pub provider_argument: String,
     /// Raised by one at each change.
     pub generation: u64,
     /// Every version of every key, in order of creation.
     pub keys: Vec<KeyInfo>,
-    /// Whether there are keys that no export holds.
+    /// Whether there are keys that are in no export.
     pub unexported: bool,
     /// Every certificate, in order of creation.
     pub certificates: Vec<CertificateInfo>,
@@ -73,11 +63,11 @@ pub struct Keyring {
     path: PathBuf,
     pub(crate) object: Object,
     pub(crate) body: Body,
-    /// Whether this is an older copy than the newest one that was known here when it was opened.
+    /// Whether a newer generation of this keyring was known on this machine when it was opened.
     older: bool,
 }
 
-/// Whether a change leaves the keys as the last export has them.
+/// How a change affects whether all keys are in an export.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// New keys: the last export lacks them.
@@ -89,25 +79,26 @@ pub(crate) enum Effect {
 }
 
 impl Keyring {
-    /// Where the keyring is unless the user says otherwise: `$XDG_DATA_HOME/strongroom/keyring`,
+    /// The default path: `$XDG_DATA_HOME/strongroom/keyring`, else
     /// `~/.local/share/strongroom/keyring`; without a home `/var/lib/strongroom/keyring`.
     #[must_use]
     pub fn default_path() -> PathBuf {
         default_path_from(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))
     }
 
-    /// Makes an empty keyring, of mode 0600; a directory that is missing gets mode 0700.
+    /// Creates an empty keyring with mode 0600, sealed for a root key that `provider` makes or
+    /// fetches. A directory that is missing is created with mode 0700.
     ///
     /// # Errors
     /// SR-2015 when there is something at `path`; what the provider reports; SR-5001.
     pub fn init(path: &Path, provider: &Provider) -> Result<Self, Error> {
         let exists = || Error::new(&code::KEYRING_EXISTS, path.display().to_string());
-        // Before anything is asked for; the decision falls when the file is created.
+        // Checked before the provider asks for anything; creating the file checks again.
         if path.symlink_metadata().is_ok() {
             return Err(exists());
         }
         let root = provider.create()?;
-        let object = Object::create(&NEW_KEYRING, &root.opener)?;
+        let object = Object::create(&NEW_KEYRING, &root.opener.recipient()?)?;
         let body = Body {
             generation: 1,
             exported_generation: 0,
@@ -151,7 +142,8 @@ impl Keyring {
             return Err(Error::new(&code::PROVIDER, detail));
         }
         let root = provider.fetch(false)?;
-        let opened = unproven.proven(|bytes| Object::open(bytes, ObjectKind::Keyring, &root));
+        let opened =
+            unproven.authenticated(|bytes| Object::open(bytes, ObjectKind::Keyring, &root));
         let (object, body) = opened.map_err(|error| match error.code().number {
             number if number == code::WRONG_KEY.number => {
                 Error::new(&code::KEYRING_WRONG_ROOT, path.display().to_string())
@@ -170,7 +162,7 @@ impl Keyring {
         })
     }
 
-    /// What can be read without the root key.
+    /// Reads what can be read without the root key. No provider is asked.
     ///
     /// # Errors
     /// As [`Keyring::open`], without those of the provider.
@@ -197,43 +189,45 @@ impl Keyring {
     /// Makes version 1 of a new key.
     ///
     /// # Errors
-    /// SR-2013, SR-2014; as for every change SR-2016, SR-2017 (another root key), SR-5001.
+    /// SR-2013 for a name that is not valid; SR-2014 when it is taken; SR-2024 when the keyring is
+    /// full; as for every change SR-2016, SR-2017 (another root key), SR-5001.
     pub fn create_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
         check_name(name)?;
         self.change(Effect::NewKeys, |object, body| {
             if body.entries.iter().any(|entry| entry.name == name) {
                 return Err(Error::new(&code::KEY_EXISTS, name));
             }
-            push_new(object, body, name, 1)
+            push_new_version(object, body, name, 1)
         })
     }
 
-    /// Makes the next version of a key; older ones then only open. Revives a retired key.
+    /// Makes the next version of a key; older versions are retired. A retired key is active again
+    /// then.
     ///
     /// # Errors
-    /// SR-2003, and as [`Keyring::create_key`].
+    /// SR-2003 when there is no such key; and as [`Keyring::create_key`].
     pub fn rotate_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
         self.change(Effect::NewKeys, |object, body| {
             let newest = newest_version(body, name)?;
-            retire_all(object, body, name)?;
+            retire_active_versions(object, body, name)?;
             let next = newest.checked_add(1);
-            push_new(
+            push_new_version(
                 object,
                 body,
                 name,
-                next.ok_or_else(|| full("key versions are used up"))?,
+                next.ok_or_else(|| used_up("key versions are used up"))?,
             )
         })
     }
 
-    /// Retires every version of a key, which then opens and seals nothing new. May be repeated.
+    /// Retires every version of a key: it still opens, and seals nothing new. May be repeated.
     ///
     /// # Errors
     /// As [`Keyring::rotate_key`].
     pub fn retire_key(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |object, body| {
             newest_version(body, name)?;
-            retire_all(object, body, name)
+            retire_active_versions(object, body, name)
         })
     }
 
@@ -243,10 +237,11 @@ impl Keyring {
         self.body.entries.iter().map(KeyInfo::of).collect()
     }
 
-    /// The key itself, of this version or of the newest active one.
+    /// The bytes of this version of a key, or of its newest active version.
     ///
     /// # Errors
-    /// SR-2003; SR-2012 when no version is asked for and all are retired.
+    /// SR-2003 when there is no such key or version; SR-2012 when no version is asked for and all
+    /// are retired.
     pub fn key(&self, name: &str, version: Option<u32>) -> Result<SecretKey, Error> {
         let newest = newest_version(&self.body, name)?;
         let wanted = |entry: &&Entry| match version {
@@ -258,7 +253,7 @@ impl Keyring {
             .filter(wanted)
             .max_by_key(|entry| entry.version);
         match (found, version) {
-            (Some(entry), _) => unsealed(&self.object, entry),
+            (Some(entry), _) => unwrap_entry(&self.object, entry),
             (None, Some(version)) => {
                 let detail = format!("{name} version {version}; the newest is {newest}");
                 Err(Error::new(&code::UNKNOWN_KEY_ID, detail))
@@ -267,11 +262,12 @@ impl Keyring {
         }
     }
 
-    /// An opener that holds every version of a key. `creating`: it must be able to seal.
+    /// An opener with every version of a key. With `creating` its recipient must be able to seal.
     ///
     /// # Errors
-    /// SR-2003; when `creating`, SR-2012 if every version is retired and SR-2039 if this is an
-    /// older copy of the keyring, in which a version may be active that was retired since.
+    /// SR-2003 when there is no such key; with `creating`, SR-2012 if every version is retired and
+    /// SR-2039 if this is an older copy of the keyring, in which a version may be active that was
+    /// retired since.
     pub fn opener(&self, name: &str, creating: bool) -> Result<Opener, Error> {
         newest_version(&self.body, name)?;
         if creating {
@@ -279,7 +275,7 @@ impl Keyring {
         }
         let held = |entry: &Entry| {
             let active = entry.state == KeyState::Active;
-            let key = unsealed(&self.object, entry)?;
+            let key = unwrap_entry(&self.object, entry)?;
             Ok(KeyVersion {
                 version: entry.version,
                 active,
@@ -296,9 +292,9 @@ impl Keyring {
         Ok(Opener::keyring(name.to_owned(), versions))
     }
 
-    /// Rewraps the keyring: a new data key, every key wrapped under it, sealed for the root key
-    /// that `new_provider`, or else the present one, delivers now. Whether that root key is another
-    /// one than before is the result.
+    /// Rewraps the keyring: gives it a new data key, wraps every key under it, and seals it for the
+    /// root key that `new_provider`, or else the present provider, delivers now. Returns whether
+    /// that is another root key than before.
     ///
     /// # Errors
     /// What the provider reports; as for every change SR-2016, SR-2017, SR-5001.
@@ -307,7 +303,7 @@ impl Keyring {
             Some(provider) => provider,
             None => Provider::from_stored(self.body.provider, &self.body.provider_argument)?,
         };
-        // Before the lock is taken: somebody may have to type.
+        // Before the lock is taken, because a user may have to type a passphrase.
         let created = provider.create()?;
         let root = &created.opener;
         let lock = Lock::take(&self.path)?;
@@ -316,11 +312,12 @@ impl Keyring {
         let same = root
             .open(&header.slots, header.epoch, header.object_id)
             .is_ok();
-        let object = self.object.rekey_begun(&[root])?.rekey_finished()?;
+        let rekeyed = self.object.rekey_begun(&[&root.recipient()?])?;
+        let object = rekeyed.rekey_finished()?;
         let mut body = self.body.clone();
         for entry in &mut body.entries {
-            let key = unsealed(&self.object, entry)?;
-            seal_into(&object, entry, &key)?;
+            let key = unwrap_entry(&self.object, entry)?;
+            wrap_entry(&object, entry, &key)?;
         }
         for record in &mut body.certificates {
             reseal_key(&self.object, &object, record)?;
@@ -334,7 +331,8 @@ impl Keyring {
         Ok(!same)
     }
 
-    /// Whether there are keys that no export holds: lose the keyring, and what they seal is gone.
+    /// Whether there are keys that are in no export. Without the keyring, everything that they seal
+    /// is lost.
     #[must_use]
     pub fn unexported(&self) -> bool {
         is_unexported(&self.body)
@@ -346,8 +344,8 @@ impl Keyring {
         &self.path
     }
 
-    /// Runs one change under the lock, on what the file holds by then, and writes it. Nothing is
-    /// written when `edit` changes nothing or fails.
+    /// Takes the lock, reads the file again, runs `edit` on its contents, and writes the result.
+    /// Nothing is written when `edit` changes nothing or fails.
     pub(crate) fn change<T>(
         &mut self,
         effect: Effect,
@@ -366,9 +364,9 @@ impl Keyring {
         Ok(result)
     }
 
-    /// Goes on with this copy of the keyring although a newer one was known here: its generation
-    /// becomes the next one after that, so that the newer copy counts as the older from now on.
-    /// False when no newer one is known; nothing is changed then.
+    /// Makes this copy of the keyring the newest, although a newer one was known on this machine:
+    /// its generation becomes one higher than that one's, which counts as the older copy from now
+    /// on. Returns false, and changes nothing, when no newer one is known.
     ///
     /// # Errors
     /// As for every change SR-2016, SR-2017, SR-5001.
@@ -388,7 +386,7 @@ impl Keyring {
         Ok(true)
     }
 
-    /// Errors: SR-2039.
+    /// Errors: SR-2039 when this is an older copy of the keyring.
     pub(crate) fn refuse_older(&self) -> Result<(), Error> {
         match self.older {
             true => Err(Error::new(
@@ -399,6 +397,7 @@ impl Keyring {
         }
     }
 
+    /// Every version of the key with this name.
     fn versions(&self, name: &str) -> impl Iterator<Item = &Entry> {
         self.body
             .entries
@@ -406,33 +405,36 @@ impl Keyring {
             .filter(move |entry| entry.name == name)
     }
 
-    /// Reads what is there now, to change it. Errors: also SR-2039.
+    /// Reads the file again before a change. Errors: also SR-2039 when it is an older copy.
     fn read_again(&mut self, lock: &Lock) -> Result<(), Error> {
         self.read_newest()?;
         self.older = generation(&self.object, &self.body).is_older_than(lock.newest());
         self.refuse_older()
     }
 
+    /// Reads the file again, with what this keyring holds of its keys. Errors: SR-2017 when another
+    /// root key was given to it meanwhile.
     fn read_newest(&mut self) -> Result<(), Error> {
         let unproven = store::read(&self.path)?;
-        let (object, body) = unproven.proven(|bytes| self.object.reload(bytes))?;
+        let (object, body) = unproven.authenticated(|bytes| self.object.reload(bytes))?;
         (self.object, self.body) = (object, body);
         Ok(())
     }
 
+    /// Writes the file durably, then the record in the lock file.
     fn write(&self, lock: &Lock, object: &Object, body: &Body) -> Result<(), Error> {
         let failed = |error| Error::io(format!("writing {}", self.path.display()), error);
         let bytes = store::file_bytes(object, body)?;
         durable::replace(&self.path, &bytes, store::MODE).map_err(failed)?;
-        // Only now: the record must not say more than what is durable.
+        // Only now: the record must not name a generation that is not durable.
         lock.remember(generation(object, body)).map_err(failed)
     }
 
-    /// Raises the generation of `body`, the successor of ours. What was exported, or had nothing to
-    /// export, stays exported unless there are new keys.
+    /// Raises the generation of `body`, a changed copy of ours. A keyring whose keys are all in an
+    /// export stays so unless the change has added keys.
     fn count_change(&self, body: &mut Body, effect: Effect) -> Result<(), Error> {
         let next = body.generation.checked_add(1);
-        body.generation = next.ok_or_else(|| full("generations are used up"))?;
+        body.generation = next.ok_or_else(|| used_up("generations are used up"))?;
         let still_exported = !self.unexported() && effect == Effect::SameKeys;
         if still_exported || effect == Effect::Exported {
             body.exported_generation = body.generation;
@@ -441,6 +443,7 @@ impl Keyring {
     }
 }
 
+/// The keyring's id and generation.
 fn generation(object: &Object, body: &Body) -> Generation {
     Generation {
         keyring: object.object_id(),
@@ -456,123 +459,18 @@ pub(crate) const NEW_KEYRING: NewObject = NewObject {
     unit_reserve: 0,
 };
 
-impl KeyInfo {
-    pub(crate) fn of(entry: &Entry) -> Self {
-        Self {
-            name: entry.name.clone(),
-            version: entry.version,
-            state: entry.state,
-            created_unix_s: entry.created_unix_s,
-        }
-    }
-}
-
-/// Whether a key may have this name: 1 to 128 characters of `a-z A-Z 0-9 . _ -`.
-pub(crate) fn name_is_valid(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(allowed)
-}
-
-/// The key of an entry. Errors: SR-2005 when it does not authenticate.
-pub(crate) fn unsealed(object: &Object, entry: &Entry) -> Result<SecretKey, Error> {
-    let key = entry_key(object, &entry.name)?;
-    unwrap(&key, &entry_aad(object, entry), &entry.wrapped)?
-        .ok_or_else(|| damaged(&format!("key {} version {}", entry.name, entry.version)))
-}
-
-/// Wraps `key` into `entry`, bound to the entry's name, version, state and purpose as they stand.
-pub(crate) fn seal_into(object: &Object, entry: &mut Entry, key: &SecretKey) -> Result<(), Error> {
-    let wrapping = entry_key(object, &entry.name)?;
-    entry.wrapped = wrap(&wrapping, System.nonce()?, &entry_aad(object, entry), key)?;
-    Ok(())
-}
-
-/// Wraps an entry's key again, now as retired.
-pub(crate) fn retire(object: &Object, entry: &mut Entry) -> Result<(), Error> {
-    let key = unsealed(object, entry)?;
-    entry.state = KeyState::Retired;
-    seal_into(object, entry, &key)
-}
-
-/// Refuses what would not fit. Errors: SR-2024.
-pub(crate) fn check_room(body: &Body) -> Result<(), Error> {
-    match body.entries.len() < ENTRIES_MAX {
-        true => Ok(()),
-        false => Err(Error::new(&code::KEYRING_FULL, "")),
-    }
-}
-
-/// One wrapping key per key name: the name does not fit into the associated data.
-fn entry_key(object: &Object, name: &str) -> Result<SecretKey, Error> {
-    object.derive(
-        object.epoch(),
-        Purpose::KeyringEntries,
-        &[0; 32],
-        name.as_bytes(),
-    )
-}
-
-/// Position = version, extra = purpose * 65536 + state (docs/spec/keyring.md, "Entries").
-fn entry_aad(object: &Object, entry: &Entry) -> [u8; aad_layout::SIZE] {
-    let extra = u64::from(entry.purpose) << 16 | u64::from(entry.state.number());
-    place(Role::KeyringEntry, object.epoch(), object.object_id())
-        .at_with(u64::from(entry.version), extra)
-}
-
-fn push_new(object: &Object, body: &mut Body, name: &str, version: u32) -> Result<KeyInfo, Error> {
-    check_room(body)?;
-    let mut entry = Entry {
-        name: name.to_owned(),
-        version,
-        state: KeyState::Active,
-        purpose: PURPOSE_WRAP,
-        created_unix_s: System.now_unix_s(),
-        wrapped: strongroom_format::header::WrappedKey::NONE,
-    };
-    seal_into(object, &mut entry, &SecretKey::generate()?)?;
-    let info = KeyInfo::of(&entry);
-    body.entries.push(entry);
-    Ok(info)
-}
-
-fn retire_all(object: &Object, body: &mut Body, name: &str) -> Result<(), Error> {
-    let active = |entry: &&mut Entry| entry.name == name && entry.state == KeyState::Active;
-    body.entries
-        .iter_mut()
-        .filter(active)
-        .try_for_each(|entry| retire(object, entry))
-}
-
-fn newest_version(body: &Body, name: &str) -> Result<u32, Error> {
-    let versions = body.entries.iter().filter(|entry| entry.name == name);
-    let newest = versions.map(|entry| entry.version).max();
-    newest.ok_or_else(|| {
-        // An invalid name is not repeated: it may be a secret in the wrong place (K2).
-        let shown = if name_is_valid(name) {
-            name
-        } else {
-            "not a key name"
-        };
-        Error::new(&code::UNKNOWN_KEY_ID, shown)
-    })
-}
-
+/// Whether there are keys, and the last export is of an older generation.
 fn is_unexported(body: &Body) -> bool {
     !body.entries.is_empty() && body.exported_generation < body.generation
 }
 
-pub(crate) fn check_name(name: &str) -> Result<(), Error> {
-    match name_is_valid(name) {
-        true => Ok(()),
-        false => Err(Error::new(&code::KEY_NAME, "")),
-    }
-}
-
-fn full(detail: &str) -> Error {
+/// SR-1001: a number is used up.
+fn used_up(detail: &str) -> Error {
     Error::new(&code::USAGE, detail)
 }
 
-/// Follows symbolic links once, so that a replacement replaces the file and not the link.
+/// Resolves symbolic links, so that a replacement replaces the file and not the link. Errors:
+/// SR-2004 when there is no file.
 fn resolved(path: &Path) -> Result<PathBuf, Error> {
     std::fs::canonicalize(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::new(&code::KEYRING_MISSING, path.display().to_string()),
@@ -580,6 +478,7 @@ fn resolved(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
+/// [`Keyring::default_path`] of these variables; only absolute paths count.
 fn default_path_from(data_home: Option<OsString>, home: Option<OsString>) -> PathBuf {
     let usable = |value: Option<OsString>| value.map(PathBuf::from).filter(|p| p.is_absolute());
     usable(data_home)
@@ -606,15 +505,5 @@ mod tests {
         assert_eq!(path(Some(""), Some("/h")), in_home);
         assert_eq!(path(Some("relative"), Some("/h")), in_home);
         assert_eq!(path(None, None), Path::new("/var/lib/strongroom/keyring"));
-    }
-
-    #[test]
-    fn key_names() {
-        for name in ["a", "app-1.prod_eu", &"x".repeat(128)] {
-            assert!(name_is_valid(name), "{name}");
-        }
-        for name in ["", "a b", "a/b", "é", "a\n", "a:b", &"x".repeat(129)] {
-            assert!(!name_is_valid(name), "{name:?}");
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! A file whose lock (`flock`) ends when it is dropped.
 //!
-//! Must not: take a lock. How long a caller waits for one differs from place to place.
+//! Must not: take a lock: callers wait for one in different ways.
 
 use std::fs::File;
 use std::ops::Deref;

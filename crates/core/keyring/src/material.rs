@@ -1,5 +1,5 @@
-//! The one rule that turns the bytes a user gave into a raw key or a passphrase, whatever they came
-//! from.
+//! The one rule that turns the bytes that a user gave into a raw key or a passphrase, for every
+//! source.
 //!
 //! 1. Exactly 32 bytes that end in a newline and are not UTF-8 are a raw key. (Without this step
 //!    one random key in 256 would lose its last byte to step 2.)
@@ -20,17 +20,18 @@
 
 use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
-use zeroize::Zeroize;
 
 use crate::error::Error;
 use crate::opener::Opener;
+use crate::secret_hex::key_from_hex;
 
 /// Most bytes of key material that any source may deliver.
 pub(crate) const MATERIAL_MAX: usize = 64 * 1024;
 
 const PREFIX: &[u8] = b"encryptionkey=";
 
-/// Applies the rule. `material` is wiped when it is dropped here.
+/// Applies the rule. Errors: SR-2011 for material that is empty, too long, or a hexadecimal key
+/// that was cut short.
 pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
     let whole = material.as_slice();
     if whole.len() == 32 && whole.ends_with(b"\n") && std::str::from_utf8(whole).is_err() {
@@ -43,8 +44,8 @@ pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
     if bytes.len() > MATERIAL_MAX {
         return Err(malformed("longer than 64 KiB"));
     }
-    if let Some(digits) = hex_part(bytes)? {
-        return raw_from_hex(digits);
+    if let Some(key) = key_in_hex(bytes)? {
+        return Ok(Opener::raw(key));
     }
     if is_raw(bytes) {
         return raw_from(bytes);
@@ -57,8 +58,7 @@ pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
     Ok(Opener::passphrase(passphrase))
 }
 
-/// Whether `bytes`, without the newline, are a raw key by their length and because they are no
-/// text.
+/// Whether `bytes`, without the newline, are a raw key: 32 bytes that are not UTF-8.
 pub(crate) fn is_raw(bytes: &[u8]) -> bool {
     bytes.len() == 32 && std::str::from_utf8(bytes).is_err()
 }
@@ -67,6 +67,7 @@ fn malformed(detail: &str) -> Error {
     Error::new(&code::KEY_MALFORMED, detail)
 }
 
+/// The bytes without one `\n` or `\r\n` at the end.
 pub(crate) fn without_newline(bytes: &[u8]) -> &[u8] {
     bytes
         .strip_suffix(b"\r\n")
@@ -74,27 +75,29 @@ pub(crate) fn without_newline(bytes: &[u8]) -> &[u8] {
         .unwrap_or(bytes)
 }
 
-/// The 64 digits, if the bytes are one of the hexadecimal forms.
-fn hex_part(bytes: &[u8]) -> Result<Option<&[u8]>, Error> {
+/// The key, if the bytes are one of the hexadecimal forms. Errors: SR-2011 when they are the
+/// beginning of such a form around something else than 64 digits.
+fn key_in_hex(bytes: &[u8]) -> Result<Option<SecretKey>, Error> {
     let all_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
     let quoted = bytes
         .strip_prefix(b"x'")
         .or_else(|| bytes.strip_prefix(b"X'"))
         .and_then(|rest| rest.strip_suffix(b"'"))
         .filter(|digits| all_hex(digits));
-    if let Some(digits) = bytes.strip_prefix(PREFIX).or(quoted) {
-        return match digits.len() == 64 && all_hex(digits) {
-            true => Ok(Some(digits)),
-            false => Err(malformed("a hexadecimal key must have 64 digits")),
-        };
+    match bytes.strip_prefix(PREFIX).or(quoted) {
+        Some(digits) => match key_from_hex(digits)? {
+            Some(key) => Ok(Some(key)),
+            None => Err(malformed("a hexadecimal key must have 64 digits")),
+        },
+        None => key_from_hex(bytes),
     }
-    Ok((bytes.len() == 64 && all_hex(bytes)).then_some(bytes))
 }
 
 fn raw_from(bytes: &[u8]) -> Result<Opener, Error> {
     key_from(bytes).map(Opener::raw)
 }
 
+/// A raw key of 32 bytes. Errors: SR-2011 for another length.
 fn key_from(bytes: &[u8]) -> Result<SecretKey, Error> {
     let mut key = [0; 32];
     if bytes.len() != key.len() {
@@ -102,27 +105,6 @@ fn key_from(bytes: &[u8]) -> Result<SecretKey, Error> {
     }
     key.copy_from_slice(bytes);
     Ok(SecretKey::take(&mut key)?)
-}
-
-fn raw_from_hex(digits: &[u8]) -> Result<Opener, Error> {
-    let mut key = [0; 32];
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        let mut value = pair
-            .iter()
-            .fold(0_u8, |value, &digit| value << 4 | nibble(digit));
-        *byte = value;
-        value.zeroize();
-    }
-    Ok(Opener::raw(SecretKey::take(&mut key)?))
-}
-
-/// Value of a digit that was checked to be hexadecimal.
-fn nibble(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit.wrapping_sub(b'0'),
-        b'a'..=b'f' => digit.wrapping_sub(b'a').wrapping_add(10),
-        _ => digit.wrapping_sub(b'A').wrapping_add(10),
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The newest generation of a keyring that this place has seen, kept in the keyring's lock file.
+//! The newest generation of a keyring that was seen on this machine, in the keyring's lock file.
 //!
-//! Every older copy of a keyring is authentic. Put back, it makes retired versions of keys active
-//! again, and its next rotation makes a second key of the same version. The record is beside the
-//! keyring and has no key: it finds copies that were put back by mistake or by somebody who knows
-//! only the keyring, not whoever can put back the whole directory (docs/internals/keyring.md, K23).
+//! Every older copy of a keyring is authentic. When it is put back, retired versions of keys are
+//! active again, and the next rotation makes a second key of the same version. The record is a file
+//! beside the keyring, without a MAC: it reveals a copy that was put back by mistake, or by
+//! somebody who replaced the keyring alone, but not by somebody who put back the whole directory
+//! (docs/internals/keyring.md, K23).
 //!
 //! Form: docs/spec/keyring.md, "The lock file".
 
@@ -24,13 +25,14 @@ const RECORD_MAX: usize = 54;
 static OLDER_OPENED: AtomicBool = AtomicBool::new(false);
 
 /// Whether, since the last call, a keyring was opened in this process that is older than the newest
-/// known one. Whoever opens keyrings for a user says
-/// [`strongroom_format::code::KEYRING_OLDER_USED`] then.
+/// known one. The next call returns false unless that happens again. A program that opens keyrings
+/// for a user then shows the warning [`strongroom_format::code::KEYRING_OLDER_USED`].
 #[must_use]
 pub fn take_older_keyring_warning() -> bool {
     OLDER_OPENED.swap(false, Ordering::Relaxed)
 }
 
+/// Notes it for [`take_older_keyring_warning`].
 pub(crate) fn note_that_an_older_one_was_opened() {
     OLDER_OPENED.store(true, Ordering::Relaxed);
 }
@@ -43,11 +45,12 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// Whether `known`, what the lock file says, is a later generation of the same keyring.
+    /// Whether `known`, from the lock file, is a later generation of the same keyring.
     pub(crate) fn is_older_than(self, known: Option<Self>) -> bool {
         known.is_some_and(|known| known.keyring == self.keyring && known.number > self.number)
     }
 
+    /// Parses a record. `None` unless it is whole.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
         let (id, number) = text.split_once(' ')?;
@@ -58,15 +61,15 @@ impl Generation {
     }
 }
 
-/// What the lock file beside `keyring` says. `None` when there is no such file, when this user may
-/// not read it, or when it says nothing. Asked before the keyring is read: a change that happens in
-/// between makes the keyring newer, never older.
+/// Reads the record in a lock file. `None` when there is no such file, when this user may not read
+/// it, or when it has no whole record. It is read before the keyring: a change in between makes the
+/// keyring newer, never older.
 pub(crate) fn known(lock_path: &Path) -> Option<Generation> {
     let (file, _) = open_regular(lock_path, Link::Refused).ok()?;
     of_file(&file)
 }
 
-/// What an open lock file says.
+/// Reads the record in an open lock file. `None` when there is no whole one.
 pub(crate) fn of_file(file: &File) -> Option<Generation> {
     if !file.metadata().ok()?.is_file() {
         return None;
@@ -76,7 +79,8 @@ pub(crate) fn of_file(file: &File) -> Option<Generation> {
     Generation::parse(record.get(..len)?)
 }
 
-/// Writes the record. It is written after the keyring is durable; torn by a crash, it says nothing.
+/// Writes the record and makes it durable. Call it after the keyring is durable. A record that a
+/// crash has torn counts as none.
 ///
 /// # Errors
 /// What the system reports.

@@ -1,9 +1,9 @@
-//! An object header, opened and authenticated: what hands out the keys of one sealed object.
+//! An opened and authenticated object header, which derives the keys of one sealed object.
 //!
-//! Invariants: K3, nothing in a header is acted upon before its MAC has been verified, except what
-//! is needed to get there (slots, object id, epoch), and the MAC covers those too; K4, the order of
-//! checks is fixed, so that each kind of damage has one code; K7, a data key is only ever input to
-//! HKDF, with the object id and a label.
+//! Invariants: K3, nothing in a header is acted upon before its MAC has been verified, except the
+//! slots, the object id and the epoch, which are needed for that and which the MAC covers too; K4,
+//! the order of checks is fixed, so that each kind of damage has one code; K7, a data key is only
+//! ever input to HKDF, with the object id and a label.
 //!
 //! Must not: do I/O (see [`crate::redo`]); expose a data key.
 
@@ -23,11 +23,13 @@ use strongroom_format::slot::SlotKind;
 
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
-use crate::opener::{HeldSlot, Opened, Opener, costs_are_bounded};
+use crate::opener::Opener;
 use crate::purpose::{Label, Purpose};
-use crate::wrap::{place, unwrap};
+use crate::recipient::Recipient;
+use crate::slot::{HeldSlot, Opened, costs_are_bounded};
+use crate::wrap::{key_aad, unwrap};
 
-/// What is chosen when an object is made.
+/// The properties of a new object.
 #[derive(Clone, Copy, Debug)]
 pub struct NewObject {
     /// What the object is.
@@ -75,7 +77,7 @@ impl NewObject {
     }
 }
 
-/// An opened object: an authenticated header and the keys behind it.
+/// An opened object: an authenticated header and the data keys.
 pub struct Object {
     pub(crate) header: Header,
     /// The header's fixed part, `FIXED_LEN` bytes, as authenticated or as made.
@@ -89,12 +91,13 @@ pub struct Object {
 }
 
 impl Object {
-    /// Makes a new object: random id, random data key, epoch 1, one slot for `opener`.
+    /// Makes a new object: random id, random data key, epoch 1, one slot for
+    /// `recipient`.
     ///
     /// # Errors
-    /// SR-2012 when the opener's key is retired; SR-5001.
-    pub fn create(new: &NewObject, opener: &Opener) -> Result<Self, Error> {
-        Self::create_with(&mut System, new, opener)
+    /// SR-2012 when the recipient's key is retired; SR-5001.
+    pub fn create(new: &NewObject, recipient: &Recipient) -> Result<Self, Error> {
+        Self::create_with(&mut System, new, recipient)
     }
 
     /// Opens a header: at least its fixed part, as read from the start of the object.
@@ -154,7 +157,7 @@ impl Object {
         (self.header.previous_epoch != 0).then_some(self.header.previous_epoch)
     }
 
-    /// The slot that opened the object.
+    /// The kind of the slot that opened the object; of a new object, of its first slot.
     #[must_use]
     pub fn opened_by(&self) -> &SlotKind {
         &self.held.kind
@@ -212,14 +215,14 @@ impl Object {
             let Some(anchor) = Anchor::parse(sector) else {
                 continue;
             };
-            let kept = anchor.freshness != [0; anchor_layout::FRESHNESS.len];
-            if kept != self.header.freshness {
-                // Whoever could leave the digest out could have it forgotten.
+            let has_digest = anchor.freshness != [0; anchor_layout::FRESHNESS.len];
+            if has_digest != self.header.freshness {
+                // An attacker could otherwise leave the digest out.
                 continue;
             }
             let newer = newest.is_none_or(|best| anchor.sequence > best.sequence);
-            // An anchor belongs into the sector of its sequence: a copy in the other one is no
-            // anchor.
+            // An anchor belongs into the sector of its sequence: a copy in the other sector does
+            // not count.
             let at_home = Anchor::offset(anchor.sequence) == field.offset;
             if newer && at_home && self.anchor_is_authentic(&anchor, sector)? {
                 newest = Some(anchor);
@@ -228,9 +231,9 @@ impl Object {
         newest.ok_or_else(|| Error::new(&code::ANCHOR, ""))
     }
 
-    /// An anchor under the current epoch. The caller raises the sequence by one at each write and
-    /// writes it to [`Anchor::offset`]. `state` is what a database that keeps freshness keeps of
-    /// it, sealed under a random nonce; others have none. `seals` is the estimate of the pages that
+    /// Makes an anchor under the current epoch. The caller raises the sequence by one at each
+    /// write, and writes the anchor to [`Anchor::offset`]. `state` is the freshness state of a
+    /// database that keeps one, and `None` for any other. `seals` is the estimate of the pages that
     /// were sealed under the data key of this epoch.
     ///
     /// # Errors
@@ -265,14 +268,15 @@ impl Object {
         Ok(anchor)
     }
 
+    /// As [`Object::create`], with the random values and the time of `fresh`.
     pub(crate) fn create_with(
         fresh: &mut dyn Fresh,
         new: &NewObject,
-        opener: &Opener,
+        recipient: &Recipient,
     ) -> Result<Self, Error> {
         let object_id = fresh.id()?;
         let data_key = fresh.key()?;
-        let (slot, held) = opener.seal(fresh, 1, object_id, &data_key)?;
+        let (slot, held) = recipient.seal(fresh, 1, object_id, &data_key)?;
         let header = Header {
             kind: new.kind,
             object_id,
@@ -295,7 +299,8 @@ impl Object {
         Self::finished(header, data_key, None, held)
     }
 
-    /// Computes MAC and checksum of a header that was made or changed here.
+    /// Computes MAC and checksum of a header that was made or changed here. Errors: SR-3009 when
+    /// the slots do not fit, or cost more Argon2id than a reader accepts.
     pub(crate) fn finished(
         mut header: Header,
         data_key: SecretKey,
@@ -317,8 +322,8 @@ impl Object {
         Self::assembled(header, fixed, data_key, previous, held)
     }
 
-    /// Believes a parsed header after its MAC, canary and previous key have been verified, in that
-    /// order.
+    /// Accepts a parsed header after its MAC, canary and previous key have been verified, in this
+    /// order. Errors: SR-3004 MAC; SR-3005 canary or previous key.
     pub(crate) fn authenticated(
         header: Header,
         bytes: &[u8],
@@ -340,6 +345,7 @@ impl Object {
         Self::assembled(header, fixed, data_key, previous, held)
     }
 
+    /// Puts an object together. A database gets its first anchor. Wipes the stack.
     fn assembled(
         header: Header,
         fixed: Vec<u8>,
@@ -367,10 +373,12 @@ impl Object {
         Ok(object)
     }
 
+    /// The sub-key with this label. Errors: SR-4008 when the header knows no such epoch.
     pub(crate) fn labelled(&self, epoch: u32, label: Label) -> Result<SecretKey, Error> {
         under(self.data_key_of(epoch)?, self.header.object_id, label)
     }
 
+    /// The data key of the current epoch, or of the previous one during a rekey. Errors: SR-4008.
     fn data_key_of(&self, epoch: u32) -> Result<&SecretKey, Error> {
         match (&self.previous, self.previous_epoch()) {
             _ if epoch == self.epoch() => Ok(&self.data_key),
@@ -379,6 +387,7 @@ impl Object {
         }
     }
 
+    /// Whether the anchor's MAC holds. False for an epoch that the header does not know.
     fn anchor_is_authentic(&self, anchor: &Anchor, sector: &[u8]) -> Result<bool, Error> {
         match self.labelled(anchor.epoch, Label::Anchor) {
             Ok(key) => Ok(MacKey::new(&key)?.verify(&[anchor_covered(sector)], &anchor.mac)),
@@ -388,8 +397,8 @@ impl Object {
     }
 }
 
-/// Whether the header's checksum holds. Needs no key, and proves nothing against someone who
-/// changes bytes on purpose: it tells damage from a wrong key.
+/// Whether the header's checksum holds. It needs no key, and so proves nothing against somebody who
+/// changes bytes on purpose; it tells damage from a wrong key.
 #[must_use]
 pub fn inspect_checksum(header: &[u8]) -> bool {
     match (
@@ -401,7 +410,8 @@ pub fn inspect_checksum(header: &[u8]) -> bool {
     }
 }
 
-/// Magic, length, version, checksum, structure: everything that can be checked without a key.
+/// Checks everything that needs no key: magic, length, version, checksum, structure, Argon2 costs.
+/// Errors: SR-3001, SR-3006, SR-3002, SR-3003.
 pub(crate) fn parse(header: &[u8]) -> Result<Header, Error> {
     let parsed = Header::parse(header);
     let damaged = |detail: String| Error::new(&code::HEADER_DAMAGED, detail);
@@ -412,7 +422,7 @@ pub(crate) fn parse(header: &[u8]) -> Result<Header, Error> {
             &code::NEWER_FORMAT,
             format!("format version {version}"),
         )),
-        // The checksum comes before structure: damage must not be reported as somebody's odd field.
+        // The checksum is checked before the structure, so that damage is reported as damage.
         _ if !inspect_checksum(header) => Err(damaged(String::from("checksum"))),
         Ok(header) if !costs_are_bounded(&header.slots) => {
             Err(damaged(String::from("Argon2 costs out of bounds")))
@@ -432,13 +442,13 @@ pub(crate) fn sealed_canary(
 ) -> Result<Canary, Error> {
     let nonce = fresh.nonce()?;
     let mut value = CANARY_PLAINTEXT;
-    let aad = place(Role::Canary, epoch, object_id).at(0);
+    let aad = key_aad(Role::Canary, epoch, object_id).at(0);
     let key = GcmKey::new(&under(data_key, object_id, Label::Canary)?)?;
     let tag = key.seal(&nonce, &aad, &mut value)?;
     Ok(Canary { nonce, value, tag })
 }
 
-/// HKDF-SHA256 of a data key: salt = object id, info = label (RFC 5869).
+/// Derives a sub-key of a data key: HKDF-SHA256, salt = object id, info = label (RFC 5869).
 pub(crate) fn under(
     data_key: &SecretKey,
     object_id: [u8; 16],
@@ -452,24 +462,27 @@ fn truncated(header: &[u8]) -> Error {
     Error::new(code, format!("{} of {HEADER_LEN} bytes", header.len()))
 }
 
+/// Whether the canary opens under this data key, and has the known value.
 fn canary_opens(header: &Header, data_key: &SecretKey) -> Result<bool, Error> {
     let Canary {
         nonce,
         mut value,
         tag,
     } = header.canary;
-    let aad = place(Role::Canary, header.epoch, header.object_id).at(0);
+    let aad = key_aad(Role::Canary, header.epoch, header.object_id).at(0);
     let key = GcmKey::new(&under(data_key, header.object_id, Label::Canary)?)?;
     let opened = key.open(&nonce, &aad, &mut value, &tag);
     Ok(opened.is_ok() && value == CANARY_PLAINTEXT)
 }
 
+/// The previous epoch's data key. `None` when no rekey is under way. Errors: SR-3005 when it does
+/// not unwrap.
 fn opened_previous(header: &Header, data_key: &SecretKey) -> Result<Option<SecretKey>, Error> {
     if header.previous_epoch == 0 {
         return Ok(None);
     }
     let key = under(data_key, header.object_id, Label::PreviousKey)?;
-    let aad = place(Role::PreviousKey, header.epoch, header.object_id)
+    let aad = key_aad(Role::PreviousKey, header.epoch, header.object_id)
         .at(u64::from(header.previous_epoch));
     match unwrap(&key, &aad, &header.previous_key)? {
         Some(previous) => Ok(Some(previous)),
@@ -480,6 +493,7 @@ fn opened_previous(header: &Header, data_key: &SecretKey) -> Result<Option<Secre
     }
 }
 
+/// The MAC over the part of a header that it covers.
 fn header_mac(data_key: &SecretKey, header: &Header, fixed: &[u8]) -> Result<[u8; 32], Error> {
     let key = MacKey::new(&under(data_key, header.object_id, Label::HeaderMac)?)?;
     Ok(key.mac(&[mac_covered(fixed)]))

@@ -1,12 +1,12 @@
 //! A certificate and its private key, in two files that change as one.
 //!
-//! Invariants: K21, at any moment, and whoever is killed there, what [`read`] gives is a whole
-//! pair: the new one is one file, `KEY.next`, which is the pair from the moment that it is there;
-//! it is then brought to the two names, and goes last. K22, a private key that was replaced or
-//! removed is overwritten, as far as the file system lets that be, unless it has another name,
-//! which is somebody's.
+//! Invariants: K24, at any moment, also when a process is killed, there is a whole pair: a new pair
+//! is written to one file, `KEY.next`, which is the pair as long as it exists ([`Pair::next`]); it
+//! is then copied to the two names, and removed last. K25, a private key that was replaced or
+//! removed is overwritten, as far as the file system allows it, unless the file has another name (a
+//! hard link).
 //!
-//! Must not: change whose files they are.
+//! Must not: change the owner of the files.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -18,23 +18,23 @@ use zeroize::Zeroizing;
 use crate::durable;
 use crate::locked::Locked;
 
-/// What the file of both has at the end of its name.
+/// Suffix of the file that holds both until they have their names.
 const NEXT: &str = ".next";
-/// Where the private key begins in it.
+/// The first bytes of the private key in that file, after the certificate.
 const KEY_BEGINS: &[u8] = b"-----BEGIN PRIVATE KEY";
 /// Characters of a name that a temporary file of [`durable`] repeats.
 const SHOWN: usize = 48;
 /// The longest file, in bytes.
 const FILE_MAX: u64 = 1024 * 1024;
 
-/// A certificate and its private key on the disk. Links are followed, so that the files behind them
-/// are replaced.
+/// A certificate and its private key on the disk. Symbolic links are resolved once, so that the
+/// files that they lead to are replaced.
 pub struct Pair {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-/// Keeps others from changing the same pair.
+/// Keeps other processes from changing the same pair until it is dropped.
 pub struct Lock(#[expect(dead_code, reason = "held for the lock that it is")] Locked);
 
 impl Pair {
@@ -48,7 +48,7 @@ impl Pair {
         }
     }
 
-    /// Where the file of both is, as long as there is one.
+    /// Path of the file that holds a new pair until both files have their names.
     #[must_use]
     pub fn next(&self) -> PathBuf {
         let mut name = self.key.file_name().unwrap_or_default().to_owned();
@@ -56,13 +56,13 @@ impl Pair {
         self.key.with_file_name(name)
     }
 
-    /// Whether there is a new pair that was not yet settled.
+    /// Whether there is a new pair that is not yet at its two names.
     #[must_use]
     pub fn is_unsettled(&self) -> bool {
         self.next().symlink_metadata().is_ok()
     }
 
-    /// Takes the lock and removes what somebody who was killed has left of unfinished files.
+    /// Takes the lock, and removes unfinished files that a killed process has left.
     ///
     /// # Errors
     /// `PermissionDenied` when the key is another user's; `WouldBlock` when somebody else has the
@@ -82,10 +82,10 @@ impl Pair {
         Ok(Lock(Locked::from(lock)))
     }
 
-    /// Puts a new pair there. It counts from then on.
+    /// Writes a new pair to [`Self::next`], durably. It is the valid pair from then on.
     ///
     /// # Errors
-    /// The system's; the former pair counts then.
+    /// The system's; the former pair is still the valid one then.
     pub fn put(&self, _: &Lock, certificate: &[u8], key: &[u8]) -> io::Result<()> {
         let certificate = certificate.trim_ascii_end();
         let len = certificate
@@ -99,10 +99,10 @@ impl Pair {
         durable::replace(&self.next(), &both, 0o600)
     }
 
-    /// Brings a new pair to its names. May be repeated.
+    /// Copies a new pair to its two names. Does nothing when there is none; may be repeated.
     ///
     /// # Errors
-    /// The system's; the new pair counts all the same.
+    /// The system's; the new pair is the valid one all the same.
     pub fn place(&self, _: &Lock) -> io::Result<()> {
         if !self.is_unsettled() {
             return Ok(());
@@ -122,10 +122,10 @@ impl Pair {
         replace_key(&self.key, key)
     }
 
-    /// Removes the file of both, whose contents stand at their names.
+    /// Removes [`Self::next`] after [`Self::place`]. Does nothing when there is none.
     ///
     /// # Errors
-    /// The system's; the pair counts all the same.
+    /// The system's.
     pub fn settle(&self, _: &Lock) -> io::Result<()> {
         let next = self.next();
         match fs::remove_file(&next) {
@@ -160,11 +160,11 @@ impl Pair {
     }
 }
 
-/// Whether a file is this user's: what root writes beside another user's files, that user could not
-/// read, or could turn elsewhere.
+/// Checks that a file belongs to this user. Otherwise root would write files beside it that its
+/// owner cannot read, or through links that its owner has placed.
 ///
 /// # Errors
-/// `PermissionDenied` when it is another's; the system's.
+/// `PermissionDenied` when it belongs to another user; the system's.
 pub fn must_be_ours(path: &Path) -> io::Result<()> {
     let (owner, user) = (
         fs::metadata(path)?.uid(),
@@ -179,7 +179,7 @@ pub fn must_be_ours(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A small file, in memory that is wiped and does not grow.
+/// Reads a file of at most [`FILE_MAX`] bytes into memory that is wiped and does not grow.
 fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = File::open(path)?;
     let len = file.metadata()?.len().min(FILE_MAX);
@@ -189,14 +189,15 @@ fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// Replaces a private key and overwrites the one that was there.
+/// Replaces a private key, and overwrites the former one. Does nothing when the contents are the
+/// same.
 fn replace_key(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if read(path).is_ok_and(|there| there.as_slice() == bytes) {
         return Ok(());
     }
     let former = File::options().write(true).open(path).ok();
     durable::replace(path, bytes, 0o600)?;
-    former.map_or(Ok(()), overwritten)
+    former.map_or(Ok(()), overwrite_unlinked)
 }
 
 /// Removes a private key from the disk. Nothing there: nothing done.
@@ -209,12 +210,12 @@ pub fn remove_key(path: &Path) -> io::Result<()> {
         other => other?,
     };
     fs::remove_file(path)?;
-    overwritten(file)?;
+    overwrite_unlinked(file)?;
     durable::sync_dir_of(path)
 }
 
-/// Overwrites a file that no name leads to any more.
-fn overwritten(mut file: File) -> io::Result<()> {
+/// Overwrites a file that has no name left. Does nothing when it still has one.
+fn overwrite_unlinked(mut file: File) -> io::Result<()> {
     let about = file.metadata()?;
     if about.nlink() > 0 || !about.is_file() {
         return Ok(());

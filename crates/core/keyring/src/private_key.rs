@@ -1,5 +1,5 @@
-//! The private keys of a keyring's certificates: sealed, opened, and moved from one keyring to
-//! another.
+//! The private keys of a keyring's certificates: sealing, opening, and moving them from one keyring
+//! to another.
 //!
 //! Invariant K18: a private key is in clear in locked memory only, is bound to its certificate and
 //! its keyring, and is never replaced by another.
@@ -15,40 +15,40 @@ use strongroom_format::code;
 use strongroom_format::keyring::Body;
 use strongroom_format::slot::CERTIFICATE_ID_LEN;
 
-use crate::certificates::CertificateInfo;
+use crate::certificate_info::CertificateInfo;
+use crate::entries::name_is_valid;
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
-use crate::keyring::name_is_valid;
 use crate::object::Object;
 use crate::purpose::Purpose;
-use crate::store::damaged;
-use crate::wrap::place;
+use crate::wrap::key_aad;
 
-/// The private key of a record. Errors: SR-2031 when it holds none; SR-2005.
+/// Opens and parses the private key of a record. Errors: SR-2031 when there is none; SR-2005 when
+/// it does not authenticate, or is another certificate's.
 pub(crate) fn read_key(object: &Object, record: &CertificateRecord) -> Result<PrivateKey, Error> {
     let absent = || Error::new(&code::CERT_NO_KEY, record.name.as_str());
-    let pkcs8 = unsealed_key(object, record)?.ok_or_else(absent)?;
+    let pkcs8 = open_key(object, record)?.ok_or_else(absent)?;
     let key = PrivateKey::from_der(pkcs8.as_slice());
     match key {
         Ok(key) if key.id() == record.id => Ok(key),
         Err(CertificateError::Crypto(error)) => Err(Error::from(error)),
-        _ => Err(damaged(&format!(
+        _ => Err(Error::damaged_keyring(&format!(
             "the private key of certificate {}",
             record.name
         ))),
     }
 }
 
-/// What a private key is wrapped under, and where it belongs (docs/spec/keyring.md,
-/// "Certificates").
-fn wrapping(
+/// The key that seals the private key of this certificate, and its associated data
+/// (docs/spec/keyring.md, "Certificates").
+fn sealing_key(
     object: &Object,
     id: &[u8; CERTIFICATE_ID_LEN],
     len: usize,
 ) -> Result<(GcmKey, [u8; aad_layout::SIZE]), Error> {
     let key = object.derive(object.epoch(), Purpose::KeyringCertificates, &[0; 32], id)?;
     let position = u64::try_from(len).unwrap_or(u64::MAX);
-    let aad = place(Role::KeyringCertificate, object.epoch(), object.object_id());
+    let aad = key_aad(Role::KeyringCertificate, object.epoch(), object.object_id());
     Ok((GcmKey::new(&key)?, aad.at(position)))
 }
 
@@ -58,9 +58,9 @@ pub(crate) fn seal_key(
     id: &[u8; CERTIFICATE_ID_LEN],
     pkcs8: &SecretBytes,
 ) -> Result<SealedPrivateKey, Error> {
-    let (key, aad) = wrapping(object, id, pkcs8.len())?;
+    let (key, aad) = sealing_key(object, id, pkcs8.len())?;
     let nonce = System.nonce()?;
-    // Sealed where it is locked; only then copied.
+    // Sealed in locked memory, and copied afterwards.
     let mut bytes = SecretBytes::with_capacity(pkcs8.len())?;
     bytes.as_mut_slice().copy_from_slice(pkcs8.as_slice());
     let tag = key.seal(&nonce, &aad, bytes.as_mut_slice())?;
@@ -71,37 +71,42 @@ pub(crate) fn seal_key(
     })
 }
 
-/// The private key of a record, as PKCS #8. `None` when it holds none. Errors: SR-2005 when it does
-/// not authenticate.
-pub(crate) fn unsealed_key(
+/// Opens the private key of a record, as PKCS #8. `None` when there is none. Errors: SR-2005 when
+/// it does not authenticate.
+pub(crate) fn open_key(
     object: &Object,
     record: &CertificateRecord,
 ) -> Result<Option<SecretBytes>, Error> {
     let Some(sealed) = &record.key else {
         return Ok(None);
     };
-    let (key, aad) = wrapping(object, &record.id, sealed.bytes.len())?;
+    let (key, aad) = sealing_key(object, &record.id, sealed.bytes.len())?;
     let mut bytes = SecretBytes::with_capacity(sealed.bytes.len())?;
     bytes.as_mut_slice().copy_from_slice(&sealed.bytes);
     key.open(&sealed.nonce, &aad, bytes.as_mut_slice(), &sealed.tag)
-        .map_err(|_| damaged(&format!("the private key of certificate {}", record.name)))?;
+        .map_err(|_| {
+            Error::damaged_keyring(&format!("the private key of certificate {}", record.name))
+        })?;
     Ok(Some(bytes))
 }
 
-/// Seals the private key of a record of `from` again, for `to`.
+/// Seals the private key of a record, which is sealed for the keyring `from`, for the keyring `to`.
+/// Does nothing when there is none.
 pub(crate) fn reseal_key(
     from: &Object,
     to: &Object,
     record: &mut CertificateRecord,
 ) -> Result<(), Error> {
-    if let Some(pkcs8) = unsealed_key(from, record)? {
+    if let Some(pkcs8) = open_key(from, record)? {
         record.key = Some(seal_key(to, &record.id, &pkcs8)?);
     }
     Ok(())
 }
 
-/// Adds the certificates of an export. Errors: SR-2025 when a name is another public key's here.
-pub(crate) fn merge(
+/// Adds the certificates of an export, and private keys that are missing here. Returns those that
+/// changed. Errors: SR-2025 when a name belongs to another public key here; SR-2024 when the
+/// keyring is full.
+pub(crate) fn merge_certificates(
     object: &Object,
     body: &mut Body,
     source: &Object,
@@ -113,7 +118,7 @@ pub(crate) fn merge(
             .certificates
             .iter_mut()
             .find(|held| held.id == record.id);
-        let pkcs8 = unsealed_key(source, record)?;
+        let pkcs8 = open_key(source, record)?;
         match known {
             Some(ours) if ours.key.is_none() && pkcs8.is_some() => {
                 ours.key = pkcs8
@@ -135,7 +140,7 @@ pub(crate) fn merge(
     Ok(changed)
 }
 
-/// Names are valid; no name and no public key is there twice.
+/// Checks that names are valid, and that no name and no public key occurs twice. Errors: SR-2005.
 pub(crate) fn check_records(records: &[CertificateRecord]) -> Result<(), Error> {
     let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
     let fine = records.iter().all(|record| {
@@ -143,11 +148,12 @@ pub(crate) fn check_records(records: &[CertificateRecord]) -> Result<(), Error> 
     });
     match fine {
         true => Ok(()),
-        false => Err(damaged("a certificate's name or id")),
+        false => Err(Error::damaged_keyring("a certificate's name or id")),
     }
 }
 
-/// Refuses a name that is taken, and what would not fit. Errors: SR-2025, SR-2024.
+/// Errors: SR-2024 when the keyring has no room for another certificate; SR-2025 when the name is
+/// taken.
 pub(crate) fn check_free(body: &Body, name: &str) -> Result<(), Error> {
     if body.certificates.len() >= CERTIFICATES_MAX {
         return Err(Error::new(&code::KEYRING_FULL, ""));

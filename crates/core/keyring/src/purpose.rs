@@ -45,18 +45,17 @@ pub enum Purpose {
     ZoneManifest,
     /// Deriving the keys of a zone's redo records, one per incarnation.
     ZoneRedo,
-    /// Sealing a record of the operator's.
+    /// Sealing a recording that an operator makes.
     ZoneRecord,
     /// The MAC of a backup set's description.
     BackupSet,
     /// Deriving the keys of a backup set's families.
     BackupFamily,
-    /// What one page of a database adds to its digest.
+    /// Computing what a page adds to the digest of a database.
     Freshness,
 }
 
-/// Every label there is. The purposes that only this crate may ask for stand here and not in
-/// [`Purpose`].
+/// Every label. Those that only this crate uses are not in [`Purpose`].
 #[derive(Clone, Copy)]
 pub(crate) enum Label {
     For(Purpose),
@@ -65,18 +64,18 @@ pub(crate) enum Label {
     Anchor,
     PreviousKey,
     Slot,
-    /// Not of HKDF's: the beginning of OAEP's label.
+    /// Not a label of HKDF: the beginning of OAEP's label.
     Certificate,
-    /// The root key of a provider whose device wraps.
+    /// Derives the root key of a provider whose device wraps a secret.
     ProviderRoot,
-    /// Seals what an anchor keeps of freshness.
+    /// Seals the freshness state in an anchor.
     FreshnessState,
-    /// The root that a user may keep elsewhere.
+    /// Computes the freshness root, which a user may keep elsewhere.
     FreshnessRoot,
 }
 
 impl Label {
-    /// The HKDF `info` string; of a certificate, see there.
+    /// The HKDF `info` string; for [`Label::Certificate`] the beginning of OAEP's label.
     pub(crate) const fn info(self) -> &'static [u8] {
         match self {
             Self::For(Purpose::Page) => b"strongroom/v1/page",

@@ -1,90 +1,109 @@
-//! Who slots of kind 4 are for: a certificate, which seals, and private keys, which open.
+//! A recipient: whoever a key slot is sealed for, so that they can open the object.
 //!
-//! Both stand behind [`Recipient`], so that an opener does not name them: what never makes one of
-//! them (an extension inside somebody's program) links to no libcrypto.
+//! A recipient is made of a certificate, or of an opener ([`crate::Opener::recipient`]) when a
+//! secret is to open what it seals. age makes the same distinction between recipient and identity.
 //!
-//! Must not: read a keyring, or know a header.
+//! Must not: open a slot.
 
-use strongroom_crypto::{Certificate, OpenError, PrivateKey, SecretKey};
+use std::sync::Arc;
+
+use strongroom_crypto::{Argon2Params, Certificate, SecretKey};
 use strongroom_format::code;
-use strongroom_format::slot::CERTIFICATE_ID_LEN;
+use strongroom_format::slot::{Argon2Cost, Slot, SlotKind};
 
+use crate::certificate_slot::{EncryptSecret, oaep_label};
 use crate::error::Error;
-use crate::purpose::Label;
+use crate::fresh::Fresh;
+use crate::slot::{HeldSlot, slot_kek};
+use crate::symmetric_key::SymmetricKey;
 
-/// Encrypts a slot's secret, or opens it.
-pub(crate) trait Recipient: Send + Sync {
-    /// Whether the private key of this certificate is here.
-    fn holds(&self, id: &[u8; CERTIFICATE_ID_LEN]) -> bool;
+/// Whoever a key slot is sealed for: a certificate, or the holder of a passphrase, of a raw key or
+/// of a keyring.
+pub struct Recipient(Target);
 
-    /// Encrypts `secret` for the certificate: its id, and the encrypted secret. Errors: SR-2019 for
-    /// what only opens.
-    fn encrypted(
-        &self,
-        secret: &SecretKey,
-        label: &[u8],
-    ) -> Result<([u8; CERTIFICATE_ID_LEN], Vec<u8>), Error>;
-
-    /// The secret, with the private key of `id`; `None` when there is none, or it does not open.
-    fn opened(
-        &self,
-        id: &[u8; CERTIFICATE_ID_LEN],
-        encrypted: &[u8],
-        label: &[u8],
-    ) -> Option<SecretKey>;
+enum Target {
+    Symmetric {
+        key: Arc<SymmetricKey>,
+        cost: Argon2Cost,
+    },
+    Certificate(Box<dyn EncryptSecret>),
 }
 
-/// Label of RSAES-OAEP: 25 letters, then the object's id (docs/spec/header.md, "Key slots").
-pub(crate) fn label(object_id: [u8; 16]) -> Vec<u8> {
-    [Label::Certificate.info(), &object_id].concat()
+impl Recipient {
+    /// The holder of a certificate's private key. The certificate alone is enough to seal a slot.
+    #[must_use]
+    pub fn certificate(certificate: Certificate) -> Self {
+        Self(Target::Certificate(Box::new(certificate)))
+    }
+
+    /// The holder of a secret. A passphrase slot gets the recommended cost of Argon2id (RFC 9106,
+    /// second choice).
+    pub(crate) fn symmetric(key: Arc<SymmetricKey>) -> Self {
+        let cost = argon2_cost(Argon2Params::RECOMMENDED);
+        Self(Target::Symmetric { key, cost })
+    }
+
+    /// Sets the Argon2id cost of the slots that are sealed for a passphrase. Without effect on any
+    /// other recipient.
+    ///
+    /// # Errors
+    /// SR-2019 when the cost is out of bounds.
+    pub fn with_argon2(self, params: Argon2Params) -> Result<Self, Error> {
+        params
+            .check()
+            .map_err(|error| Error::new(&code::KEY_OPTION, error.to_string()))?;
+        let cost = argon2_cost(params);
+        Ok(match self.0 {
+            Target::Symmetric { key, .. } => Self(Target::Symmetric { key, cost }),
+            certificate @ Target::Certificate(_) => Self(certificate),
+        })
+    }
+
+    /// `passphrase`, `raw`, `keyring` or `certificate`.
+    #[must_use]
+    pub fn kind_name(&self) -> &'static str {
+        match &self.0 {
+            Target::Symmetric { key, .. } => key.kind_name(),
+            Target::Certificate(_) => "certificate",
+        }
+    }
+
+    /// Seals a slot around `data_key`, with a fresh salt and nonce. For a passphrase this runs
+    /// Argon2id. Errors: SR-2012 when every version of a keyring's key is retired.
+    pub(crate) fn seal(
+        &self,
+        fresh: &mut dyn Fresh,
+        epoch: u32,
+        object_id: [u8; 16],
+        data_key: &SecretKey,
+    ) -> Result<(Slot, HeldSlot), Error> {
+        let salt = fresh.salt()?;
+        let (kind, kek) = match &self.0 {
+            Target::Certificate(certificate) => {
+                let secret = fresh.key()?;
+                let (id, encrypted) = certificate.encrypt(&secret, &oaep_label(object_id))?;
+                let kind = SlotKind::Certificate {
+                    id,
+                    secret: encrypted,
+                };
+                (kind, slot_kek(&secret, &salt)?)
+            }
+            Target::Symmetric { key, cost } => {
+                let kind = key.new_slot_kind(*cost)?;
+                let kek = key.kek_for(&kind, &salt)?;
+                (kind, kek.ok_or_else(|| Error::new(&code::BUG, "no KEK"))?)
+            }
+        };
+        let held = HeldSlot { kind, salt, kek };
+        let slot = held.seal(fresh, epoch, object_id, data_key)?;
+        Ok((slot, held))
+    }
 }
 
-/// A public key alone: seals, and opens nothing.
-pub(crate) struct Public(pub(crate) Certificate);
-
-impl Recipient for Public {
-    fn holds(&self, _: &[u8; CERTIFICATE_ID_LEN]) -> bool {
-        false
-    }
-
-    fn encrypted(
-        &self,
-        secret: &SecretKey,
-        label: &[u8],
-    ) -> Result<([u8; CERTIFICATE_ID_LEN], Vec<u8>), Error> {
-        Ok((self.0.id(), self.0.wrap(secret, label)?))
-    }
-
-    fn opened(&self, _: &[u8; CERTIFICATE_ID_LEN], _: &[u8], _: &[u8]) -> Option<SecretKey> {
-        None
-    }
-}
-
-/// Private keys: open, and seal nothing.
-pub(crate) struct Private(pub(crate) Vec<PrivateKey>);
-
-impl Recipient for Private {
-    fn holds(&self, id: &[u8; CERTIFICATE_ID_LEN]) -> bool {
-        self.0.iter().any(|key| key.id() == *id)
-    }
-
-    fn encrypted(
-        &self,
-        _: &SecretKey,
-        _: &[u8],
-    ) -> Result<([u8; CERTIFICATE_ID_LEN], Vec<u8>), Error> {
-        let detail = "private keys open; name the certificate to seal for";
-        Err(Error::new(&code::KEY_OPTION, detail))
-    }
-
-    fn opened(
-        &self,
-        id: &[u8; CERTIFICATE_ID_LEN],
-        encrypted: &[u8],
-        label: &[u8],
-    ) -> Option<SecretKey> {
-        let ours = self.0.iter().find(|key| key.id() == *id)?;
-        let opened: Result<SecretKey, OpenError> = ours.unwrap(encrypted, label);
-        opened.ok()
+fn argon2_cost(params: Argon2Params) -> Argon2Cost {
+    Argon2Cost {
+        m_kib: params.m_kib,
+        t: params.t,
+        p: params.p,
     }
 }

@@ -10,9 +10,9 @@
 //!   on reading;
 //! - after (3) leaves the new header; a redo copy of the same sequence is ignored.
 //!
-//! The anchors are not part of this: they are written in place, alternately, by the guard. Whoever
-//! reads a header goes through [`newest_header`]. The redo copy is believed no more than the file:
-//! its MAC is verified by [`Object::open`].
+//! The anchors are not part of this: the VFS writes them in place, alternately. Every reader of a
+//! header calls [`newest_header`]. The redo copy is trusted no more than the file: [`Object::open`]
+//! verifies its MAC.
 //!
 //! Must not: hold a key; decide anything about an object of a newer format version.
 
@@ -39,8 +39,8 @@ pub fn redo_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes `object`'s header over the one in `file`, which is open for writing and lies at `path`.
-/// The caller holds whatever lock keeps other writers of the header away.
+/// Writes `object`'s header over the one in `file`, which is open for writing and is at `path`. The
+/// caller holds the lock that keeps other writers of the header away.
 ///
 /// # Errors
 /// SR-5001. The object can then still be opened, with its old or its new header.
@@ -78,9 +78,9 @@ pub fn rewrite_header_through(
     durable::sync_dir_of(path).map_err(failed)
 }
 
-/// The header to believe: the redo copy's fixed part with the anchors in place, when there is a
-/// redo copy that is whole, belongs to this object (or the header in place is torn) and is newer;
-/// otherwise `in_place`.
+/// The newest header of the object at `path`. That is the fixed part of the redo copy with the
+/// anchors of `in_place`, when there is a whole redo copy that is newer and belongs to the object
+/// (or the header in place is torn); otherwise `in_place`.
 #[must_use]
 pub fn newest_header(path: &Path, in_place: &[u8]) -> Vec<u8> {
     match read_redo(&redo_path(path)) {
@@ -92,6 +92,7 @@ pub fn newest_header(path: &Path, in_place: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Whether the redo copy is whole, and newer than the header in place or that one is torn (K10).
 fn supersedes(redo: &[u8], in_place: &[u8]) -> bool {
     let Some(redo) = whole_header(redo) else {
         return false;
@@ -110,6 +111,7 @@ fn supersedes(redo: &[u8], in_place: &[u8]) -> bool {
     }
 }
 
+/// The header, if its checksum holds.
 fn whole_header(bytes: &[u8]) -> Option<Header> {
     if !inspect_checksum(bytes) {
         return None;
@@ -117,22 +119,24 @@ fn whole_header(bytes: &[u8]) -> Option<Header> {
     Header::parse(bytes).ok()
 }
 
+/// The redo copy. `None` when there is none, or it has another length.
 fn read_redo(redo: &Path) -> Option<Vec<u8>> {
     let limit = u64::try_from(FIXED_LEN).ok()?.checked_add(1)?;
     let bytes = storage::of(redo).read(redo, limit).ok()?;
     (bytes.len() == FIXED_LEN).then_some(bytes)
 }
 
+/// Writes the redo copy durably, with the mode and, as far as allowed, the owner of the object.
 fn write_redo(redo: &Path, about: &About, fixed: &[u8]) -> io::Result<()> {
     durable::replace(redo, fixed, about.mode)?;
-    // Whoever may open the file must be able to read the redo copy, also when root did the
-    // rewriting.
+    // Users who may open the file must be able to read the redo copy, also when root rewrites the
+    // header.
     let made = storage::of(redo).about(redo)?;
     if (made.uid, made.gid) != (about.uid, about.gid) {
         let given = storage::of(redo).set_owner(redo, about.uid, about.gid);
         given.or_else(|error| match error.kind() {
-            // Same owner but a group that is not ours: the permission bits already say what they
-            // can.
+            // The same owner, but a group of which this user is no member: the permission bits must
+            // do.
             io::ErrorKind::PermissionDenied => Ok(()),
             _ => Err(error),
         })?;

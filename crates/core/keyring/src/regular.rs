@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// What is done with a symbolic link as the last part of a path.
+/// What to do when the last part of a path is a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// The file that it leads to is opened.
@@ -20,7 +20,7 @@ pub enum Link {
     Refused,
 }
 
-/// What was found is something else.
+/// Something else than a regular file is at the path.
 #[derive(Debug)]
 struct NotRegular;
 
@@ -60,10 +60,11 @@ pub fn open_regular(path: &Path, link: Link) -> io::Result<(File, Metadata)> {
     Ok((file, about))
 }
 
-/// The text of the regular file at `path`, of at most `limit` bytes; a link is followed.
+/// Reads the regular file at `path` as text of at most `limit` bytes. Follows a symbolic link.
 ///
 /// # Errors
-/// As [`open_regular`]; `FileTooLarge`; `InvalidData` when it is not UTF-8.
+/// As [`open_regular`]; of kind `FileTooLarge` when it is longer; of kind `InvalidData` when it is
+/// not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let (file, _) = open_regular(path, Link::Followed)?;
     let mut text = String::new();
@@ -76,7 +77,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     }
 }
 
-/// Whether this error of [`open_regular`] or [`read_text`] says that something else than a regular
+/// Whether an error of [`open_regular`] or [`read_text`] means that something else than a regular
 /// file is at the path.
 #[must_use]
 pub fn is_not_regular(error: &io::Error) -> bool {

@@ -1,15 +1,16 @@
-//! Changing who may open an object, changing its data key, and following such a change made by
-//! another process.
+//! Changing who may open an object, changing its data key, and following such a change that another
+//! process has made.
 //!
 //! Every function returns a new [`Object`]; the caller makes its header durable ([`crate::redo`])
 //! before it uses it.
-//! Order of a rekey (K8), which the guard that owns the data must keep:
+//! Order of a rekey (K8), which the product that owns the data must keep:
 //! 1. `rekey_begun`, header durable: both epochs open, new writes use the new one.
 //! 2. Every unit sealed under the old epoch is rewritten, and an anchor under the new epoch is
 //!    durable.
-//! 3. `rekey_finished`, header durable: the old key is gone. Anything still under it is lost.
+//! 3. `rekey_finished`, header durable: the old key is erased. Units that are still sealed under it
+//!    are lost.
 //!
-//! Must not: do I/O; drop an opener that the caller did not know about.
+//! Must not: do I/O; drop a slot that the caller did not know about.
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::aad::Role;
@@ -20,13 +21,15 @@ use strongroom_format::slot::{Slot, SlotKind};
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
 use crate::object::{Object, parse, sealed_canary, under};
-use crate::opener::{HeldSlot, Opened, Opener, open_slot};
 use crate::purpose::Label;
-use crate::wrap::{place, wrap};
+use crate::recipient::Recipient;
+use crate::slot::{HeldSlot, Opened, open_slot};
+use crate::wrap::{key_aad, wrap};
 
 impl Object {
-    /// Opens a header that another process rewrote, with what this object retains: the KEK of the
-    /// slot that opened it, matched by the slot's salt, or its data keys.
+    /// Opens a header that another process has rewritten, without an opener: with the KEK of the
+    /// slot that opened this object, which is found by the slot's salt, or with this object's data
+    /// key.
     ///
     /// # Errors
     /// SR-2017 when neither helps, or another object is in its place; SR-3004 when an older header
@@ -49,23 +52,23 @@ impl Object {
         Self::authenticated(parsed, header, opened)
     }
 
-    /// The same data key, with slots for exactly these openers. The first one becomes the slot in
-    /// use.
+    /// The same data key, with slots for exactly these recipients. The first one becomes the slot
+    /// in use.
     ///
     /// # Errors
-    /// SR-2019 without openers; SR-2012; SR-3009 when the slots do not fit.
-    pub fn rewrapped(&self, openers: &[&Opener]) -> Result<Self, Error> {
-        self.rewrapped_with(&mut System, openers)
+    /// SR-2019 without recipients; SR-2012; SR-3009 when the slots do not fit.
+    pub fn rewrapped(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
+        self.rewrapped_with(&mut System, recipients)
     }
 
-    /// The same data key, with slots for these openers beside those that are there. A key of a
-    /// keyring or a certificate that has one keeps it.
+    /// The same data key, with slots for these recipients added to the present ones. A key of a
+    /// keyring or a certificate that has a slot already keeps it, and gets no second one.
     ///
     /// # Errors
     /// As [`Object::rewrapped`].
-    pub fn extended(&self, openers: &[&Opener]) -> Result<Self, Error> {
+    pub fn extended(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         let mut header = self.next_header()?;
-        let (slots, _) = self.new_slots(&mut System, header.epoch, &self.data_key, openers)?;
+        let (slots, _) = self.new_slots(&mut System, header.epoch, &self.data_key, recipients)?;
         for slot in slots {
             if !header
                 .slots
@@ -87,18 +90,18 @@ impl Object {
         )
     }
 
-    /// A new data key at the next epoch, with the present one wrapped under it. Without openers,
+    /// A new data key at the next epoch, with the present one wrapped under it. Without recipients,
     /// the slot in use is kept with its salt and KEK, so that other processes can follow by
     /// [`Object::reload`].
     ///
     /// # Errors
-    /// SR-6011 when a rekey is under way; SR-2019 when no opener is given and other slots would be
-    /// lost; SR-2017 when no opener is given and the slot in use is gone; SR-2012; SR-3009.
-    pub fn rekey_begun(&self, openers: &[&Opener]) -> Result<Self, Error> {
-        self.rekey_begun_with(&mut System, openers)
+    /// SR-6011 when a rekey is under way; SR-2019 when no recipient is given and other slots would
+    /// be lost; SR-2017 when no recipient is given and the slot in use is gone; SR-2012; SR-3009.
+    pub fn rekey_begun(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
+        self.rekey_begun_with(&mut System, recipients)
     }
 
-    /// Forgets the previous epoch's key.
+    /// Ends a rekey: the previous epoch's key is no longer in the header.
     ///
     /// # Errors
     /// SR-9001 when no rekey is under way.
@@ -117,13 +120,14 @@ impl Object {
         )
     }
 
+    /// As [`Object::rewrapped`], with the random values of `fresh`.
     pub(crate) fn rewrapped_with(
         &self,
         fresh: &mut dyn Fresh,
-        openers: &[&Opener],
+        recipients: &[&Recipient],
     ) -> Result<Self, Error> {
         let mut header = self.next_header()?;
-        let (slots, held) = self.new_slots(fresh, header.epoch, &self.data_key, openers)?;
+        let (slots, held) = self.new_slots(fresh, header.epoch, &self.data_key, recipients)?;
         header.slots = slots;
         Self::finished(
             header,
@@ -133,10 +137,11 @@ impl Object {
         )
     }
 
+    /// As [`Object::rekey_begun`], with the random values of `fresh`.
     pub(crate) fn rekey_begun_with(
         &self,
         fresh: &mut dyn Fresh,
-        openers: &[&Opener],
+        recipients: &[&Recipient],
     ) -> Result<Self, Error> {
         if self.previous_epoch().is_some() {
             return Err(Error::new(&code::REKEY_NEEDED, ""));
@@ -147,20 +152,21 @@ impl Object {
         header.epoch = epoch.ok_or_else(|| Error::new(&code::BUG, "key epochs are used up"))?;
         header.previous_epoch = old_epoch;
         let data_key = fresh.key()?;
-        let (slots, held) = match openers {
+        let (slots, held) = match recipients {
             [] => self.kept_slot(fresh, header.epoch, &data_key)?,
-            _ => self.new_slots(fresh, header.epoch, &data_key, openers)?,
+            _ => self.new_slots(fresh, header.epoch, &data_key, recipients)?,
         };
         header.slots = slots;
-        let aad =
-            place(Role::PreviousKey, header.epoch, object_id).at(u64::from(header.previous_epoch));
+        let aad = key_aad(Role::PreviousKey, header.epoch, object_id)
+            .at(u64::from(header.previous_epoch));
         let wrapping = under(&data_key, object_id, Label::PreviousKey)?;
         header.previous_key = wrap(&wrapping, fresh.nonce()?, &aad, &self.data_key)?;
         header.canary = sealed_canary(fresh, &data_key, object_id, header.epoch)?;
         Self::finished(header, data_key, Some(self.data_key.try_clone()?), held)
     }
 
-    /// The data key of a rewritten header, from what is retained.
+    /// The data key of a rewritten header, by the KEK that is held or, in the same epoch, the
+    /// present data key. Errors: SR-2017 when neither helps.
     fn retained_key(&self, parsed: &Header) -> Result<Opened, Error> {
         let ours = |slot: &&Slot| slot.salt == self.held.salt && slot.kind == self.held.kind;
         for slot in parsed.slots.iter().filter(ours) {
@@ -183,6 +189,7 @@ impl Object {
         Err(Error::new(&code::KEY_CHANGED, ""))
     }
 
+    /// The header with the next sequence.
     fn next_header(&self) -> Result<Header, Error> {
         let mut header = self.header.clone();
         let sequence = header.sequence.checked_add(1);
@@ -198,14 +205,16 @@ impl Object {
             .transpose()?)
     }
 
+    /// Seals a slot for each recipient, and keeps the first one's KEK. Errors: SR-2019 without
+    /// recipients; SR-3009 for too many.
     fn new_slots(
         &self,
         fresh: &mut dyn Fresh,
         epoch: u32,
         data_key: &SecretKey,
-        openers: &[&Opener],
+        recipients: &[&Recipient],
     ) -> Result<(Vec<Slot>, HeldSlot), Error> {
-        if openers.len() > SLOTS_MAX {
+        if recipients.len() > SLOTS_MAX {
             return Err(Error::new(
                 &code::SLOTS_FULL,
                 format!("at most {SLOTS_MAX}"),
@@ -213,8 +222,8 @@ impl Object {
         }
         let mut slots = Vec::new();
         let mut first = None;
-        for opener in openers {
-            let (slot, held) = opener.seal(fresh, epoch, self.header.object_id, data_key)?;
+        for recipient in recipients {
+            let (slot, held) = recipient.seal(fresh, epoch, self.header.object_id, data_key)?;
             slots.push(slot);
             first.get_or_insert(held);
         }
@@ -227,6 +236,8 @@ impl Object {
         }
     }
 
+    /// Seals the slot in use again around a new data key. Errors: SR-2019 when there are other
+    /// slots, which would be lost; SR-2017 when the slot in use is gone.
     fn kept_slot(
         &self,
         fresh: &mut dyn Fresh,
@@ -252,13 +263,13 @@ impl Object {
         }
         let slot = self
             .held
-            .slot(fresh, epoch, self.header.object_id, data_key)?;
+            .seal(fresh, epoch, self.header.object_id, data_key)?;
         Ok((vec![slot], self.held.try_clone()?))
     }
 }
 
-/// Whether both slots are for one key of a keyring, or one certificate. Of other keys nothing tells
-/// which they are.
+/// Whether both slots are for the same version of a key of a keyring, or for the same certificate.
+/// Always false for passphrases and raw keys, which a slot does not name.
 fn is_for_the_same(a: &Slot, b: &Slot) -> bool {
     match (&a.kind, &b.kind) {
         (SlotKind::Certificate { id, .. }, SlotKind::Certificate { id: other, .. }) => id == other,

@@ -1,30 +1,24 @@
-//! Where key material comes from: the common key options of every command and of every guard.
+//! Where key material comes from: the key options that every command, the VFS and the shield have.
 //!
 //! Invariants: K1, what a source delivers goes straight into locked memory and is wiped when it has
-//! become an opener; K2, nothing here tells a value, only the name of its source.
+//! become an opener; K2, nothing here shows a value, only the name of its source.
 //!
 //! Must not: take a secret from argv; know an object.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::fs::{File, Metadata};
-use std::io::{ErrorKind, Read};
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
 
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use zeroize::Zeroize;
 
 use crate::command;
 use crate::error::Error;
+use crate::key_input::{from_env, opener_from_env, opener_from_file};
 use crate::keyring::Keyring;
-use crate::material::{MATERIAL_MAX, interpret, without_newline};
+use crate::material::{interpret, without_newline};
 use crate::opener::Opener;
-use crate::storage::About;
 use crate::terminal;
+
+pub use crate::key_input::{key_file, take_open_files};
 
 /// Where key material comes from.
 pub enum KeySource {
@@ -45,20 +39,20 @@ pub enum KeySource {
     Given(SecretBytes),
 }
 
-/// What a source needs to know beside itself.
+/// The circumstances under which a source is asked.
 #[derive(Clone, Debug, Default)]
 pub struct SourceContext {
     /// The keyring; `None` means [`Keyring::default_path`].
     pub keyring: Option<PathBuf>,
-    /// Whether something is created with the key: asks twice, and refuses a retired key.
+    /// Whether something is created with the key: a passphrase is then asked for twice, and a
+    /// retired key is refused.
     pub creating: bool,
-    /// What a passphrase is asked for with, without the colon; empty means "Passphrase".
+    /// The prompt for a passphrase, without the colon; empty means "Passphrase".
     pub prompt: String,
 }
 
-/// From now on nothing of this process asks at a terminal: every source and provider that would,
-/// whatever its default is, fails with SR-1004. For work that nobody attends to; a question has no
-/// time limit.
+/// From now on every source and provider of this process that would ask at a terminal fails with
+/// SR-1004 instead. For unattended work, because a question has no time limit.
 pub fn ask_nobody() {
     terminal::ask_nobody();
 }
@@ -77,23 +71,16 @@ impl KeySource {
                     .unwrap_or_else(Keyring::default_path);
                 Keyring::open(&path)?.opener(id, context.creating)
             }
-            Self::Env(variable) => interpret(&from_env(variable)?),
-            Self::File(path) => interpret(&key_file(path)?),
+            Self::Env(variable) => opener_from_env(variable),
+            Self::File(path) => opener_from_file(path),
             Self::Command(line) => interpret(&command::output(line)?),
             Self::Ask => interpret(&terminal::ask(&context.prompt, context.creating)?),
             Self::Given(bytes) => interpret(bytes),
         }
-        .map_err(|error| match (self, error.code()) {
-            // Which of several sources delivered nonsense.
-            (Self::Env(_) | Self::File(_), code) if code == &code::KEY_MALFORMED => {
-                error.about(self.describe())
-            }
-            _ => error,
-        })
     }
 
-    /// Fetches a passphrase for a file of another format, as text: one trailing line end is
-    /// dropped, nothing else is looked for in it.
+    /// Fetches a passphrase for a file of another format, as text. One trailing line end is
+    /// dropped; the rule of `material.rs` is not applied.
     ///
     /// # Errors
     /// SR-2019 for a key of the keyring; SR-2042 when it is empty or longer than 1 KiB, is not
@@ -101,7 +88,7 @@ impl KeySource {
     pub fn passphrase(&self, context: &SourceContext) -> Result<SecretBytes, Error> {
         let given = match self {
             Self::KeyId { .. } => {
-                let detail = "a passphrase is wanted, not a key of the keyring";
+                let detail = "a passphrase is needed, not a key of the keyring";
                 return Err(Error::new(&code::KEY_OPTION, detail));
             }
             Self::Env(variable) => from_env(variable)?,
@@ -117,9 +104,9 @@ impl KeySource {
         })
     }
 
-    /// Asks now, when asking is the source: what was typed becomes the source, so that it can be
-    /// used more than once and handed to other processes. Every other source stays as it is, and is
-    /// not looked at.
+    /// Asks at the terminal now if this is [`KeySource::Ask`], and returns [`KeySource::Given`]
+    /// with what was typed, which can be used more than once and handed to other processes. Every
+    /// other source is returned unchanged, without fetching anything.
     ///
     /// # Errors
     /// SR-1004, SR-2001 (cancelled), SR-2011 (the two entries differ).
@@ -130,7 +117,7 @@ impl KeySource {
         }
     }
 
-    /// The source in words, without a secret. A command line is not shown: it may hold one.
+    /// The source in words, such as `env:NAME`. Shows no secret, and so no command line.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -144,19 +131,11 @@ impl KeySource {
     }
 }
 
-/// Key files that were read and that other users may read.
-static OPEN_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-/// The key files that this process has read since it was asked last, and that other users may read
-/// too: worth a warning. Not refused: a server whose key has lain so would not start any more.
-#[must_use]
-pub fn take_open_files() -> BTreeSet<PathBuf> {
-    std::mem::take(&mut *OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Longest passphrase of a PKCS #12 or PEM file, in bytes: what other programs read.
+/// Longest passphrase of a PKCS #12 or PEM file, in bytes: other programs read no longer one.
 const TEXT_MAX: usize = 1024;
 
+/// Checks a passphrase that has to be text, and drops one trailing line end. Errors: SR-2042;
+/// SR-5001.
 fn as_text(given: &SecretBytes) -> Result<SecretBytes, Error> {
     let text = without_newline(given.as_slice());
     let wrong = match text {
@@ -171,116 +150,4 @@ fn as_text(given: &SecretBytes) -> Result<SecretBytes, Error> {
     let mut copy = SecretBytes::with_capacity(text.len())?;
     copy.as_mut_slice().copy_from_slice(text);
     Ok(copy)
-}
-
-/// The variable's value. The process's own environment block keeps its copy: nobody but the user
-/// can change that.
-fn from_env(variable: &str) -> Result<SecretBytes, Error> {
-    let usable = !variable.is_empty() && !variable.contains(['=', '\0']);
-    let value = usable.then(|| std::env::var_os(variable)).flatten();
-    let mut bytes = value
-        .map(OsString::into_vec)
-        .ok_or_else(|| Error::new(&code::KEY_ENV, variable))?;
-    SecretBytes::take(&mut bytes).map_err(|_| too_long())
-}
-
-/// As [`from_file`], of a key; a file that others may read is remembered.
-///
-/// # Errors
-/// SR-2007 when it cannot be read; SR-2003 when it is longer than 64 KiB.
-pub fn key_file(path: &Path) -> Result<SecretBytes, Error> {
-    let (key, about) = read_file(path)?;
-    // Neither a pipe nor memory without a name, which nobody else can open.
-    if about.is_file() && about.nlink() > 0 && About::from(&about).is_readable_by_others() {
-        let mut open = OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(path.to_path_buf());
-    }
-    Ok(key)
-}
-
-pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
-    read_file(path).map(|(bytes, _)| bytes)
-}
-
-fn read_file(path: &Path) -> Result<(SecretBytes, Metadata), Error> {
-    let failed = |error| Error::caused(&code::KEY_FILE, path.display().to_string(), error);
-    let file = File::open(path).map_err(failed)?;
-    let about = file.metadata().map_err(failed)?;
-    if about.is_dir() {
-        let detail = format!("{} is a directory", path.display());
-        return Err(Error::new(&code::KEY_FILE, detail));
-    }
-    let mut collected = Collected::new()?;
-    // `File` does not buffer: the kernel writes into locked memory. Reading ends at the limit at
-    // the latest.
-    while collected.read_from(&file).map_err(failed)? {
-        if collected.is_too_long() {
-            return Err(too_long());
-        }
-    }
-    Ok((collected.finish()?, about))
-}
-
-pub(crate) fn too_long() -> Error {
-    Error::new(&code::KEY_MALFORMED, "longer than 64 KiB")
-}
-
-/// Material being read: locked memory for all that is allowed, and one byte more that tells too
-/// much.
-pub(crate) struct Collected {
-    bytes: SecretBytes,
-    filled: usize,
-    beyond: bool,
-}
-
-impl Collected {
-    pub(crate) fn new() -> Result<Self, Error> {
-        Ok(Self {
-            bytes: SecretBytes::with_capacity(MATERIAL_MAX)?,
-            filled: 0,
-            beyond: false,
-        })
-    }
-
-    /// Reads once. False at the end of the input.
-    pub(crate) fn read_from(&mut self, mut input: impl Read) -> std::io::Result<bool> {
-        let mut probe = [0_u8; 1];
-        let free = self
-            .bytes
-            .as_mut_slice()
-            .get_mut(self.filled..)
-            .unwrap_or_default();
-        let full = free.is_empty();
-        let outcome = input.read(if full { &mut probe } else { free });
-        probe.zeroize();
-        match outcome {
-            Ok(0) => Ok(false),
-            Ok(_) if full => {
-                self.beyond = true;
-                Ok(true)
-            }
-            Ok(count) => {
-                self.filled = self.filled.saturating_add(count);
-                Ok(true)
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.filled == 0
-    }
-
-    pub(crate) fn is_too_long(&self) -> bool {
-        self.beyond
-    }
-
-    /// What was read, in a cell of its own size, so that 64 KiB of locked memory are free again.
-    pub(crate) fn finish(mut self) -> Result<SecretBytes, Error> {
-        self.bytes.truncate(self.filled);
-        let mut exact = SecretBytes::with_capacity(self.filled)?;
-        exact.as_mut_slice().copy_from_slice(self.bytes.as_slice());
-        Ok(exact)
-    }
 }

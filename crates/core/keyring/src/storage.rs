@@ -1,10 +1,11 @@
-//! Where files are: the one edge between this crate's files and the system, so that a test can put
-//! a simulated disk there that fails, or forgets what was not made durable.
+//! The only place where this crate reaches the system's files, so that a test can substitute a
+//! simulated disk that fails, or loses what was not made durable.
 //!
 //! Invariant K20: without [`mount`], which no program of the product calls, every path is the
 //! system's.
-//! Must not: decide anything. Order and meaning of the calls belong to [`crate::durable`],
-//! [`crate::redo`] and the store.
+//!
+//! Must not: decide in which order files are written: [`crate::durable`], [`crate::redo`] and the
+//! store do.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -40,16 +41,17 @@ impl From<&Metadata> for About {
 }
 
 impl About {
-    /// Whether the file is this user's or root's, and nobody else may write to it. What it names
-    /// may then be run (K14).
+    /// Whether the file belongs to this user or to root, and nobody else may write to it. A program
+    /// that it names may then be run (K14).
     #[must_use]
     pub fn is_private(&self) -> bool {
         let user = rustix::process::geteuid().as_raw();
         self.mode & 0o022 == 0 && (self.uid == user || self.uid == 0)
     }
 
-    /// Whether other users may read a key in the file: any, or a group's when root does not own it.
-    /// A group that root has let in is how a server's user gets a key that it may not change.
+    /// Whether users may read the file who should not read a key: everybody, or the group of a file
+    /// that root does not own. A group that may read root's file is allowed, because this is how a
+    /// server's user gets a key that it may not change.
     #[must_use]
     pub fn is_readable_by_others(&self) -> bool {
         self.mode & 0o007 != 0 || (self.mode & 0o070 != 0 && self.uid != 0)
@@ -76,7 +78,7 @@ pub trait NewFile {
     /// The system's error.
     fn set_owner(&mut self, uid: u32, gid: u32) -> io::Result<()>;
 
-    /// Makes bytes and length durable; not the name.
+    /// Makes the contents durable, but not the name.
     ///
     /// # Errors
     /// The system's error.
@@ -86,30 +88,30 @@ pub trait NewFile {
 /// Files by path. Errors are the system's.
 #[expect(clippy::missing_errors_doc, reason = "the system's, all of them")]
 pub trait Storage: Send + Sync {
-    /// Makes a file that was not there, for its owner alone.
+    /// Creates a file with mode 0600. Fails when something has the name.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
-    /// At most `limit` bytes from a file's beginning.
+    /// Reads at most `limit` bytes from the beginning of a file.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
-    /// As [`Self::read`], and what is known of the file that was read: of that one, whatever has
-    /// its name by then.
+    /// As [`Self::read`], with the metadata of the file that was read, even if another file has its
+    /// name by then.
     fn read_known(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, About)> {
         Ok((self.read(path, limit)?, self.about(path)?))
     }
-    /// What is known of the file; links are followed.
+    /// The file's metadata. Follows symbolic links.
     fn about(&self, path: &Path) -> io::Result<About>;
     /// Gives the file another owner and group.
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> io::Result<()>;
     /// Sets a file's permission bits.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
-    /// The file's one name, without links.
+    /// The path without symbolic links.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
-    /// Whether anything has the name, be it a link that leads nowhere.
+    /// Whether something has the name, also a symbolic link to nothing.
     fn is_taken(&self, path: &Path) -> bool;
     /// Makes a file, or the names in a directory, durable.
     fn sync(&self, path: &Path) -> io::Result<()>;
-    /// Renames, over what has the name.
+    /// Renames, and replaces a file that has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Renames, unless something has the name.
+    /// Renames, but fails when something has the new name.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes the name.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -117,15 +119,15 @@ pub trait Storage: Send + Sync {
 
 static MOUNTED: OnceLock<(PathBuf, Box<dyn Storage>)> = OnceLock::new();
 
-/// For tests: everything below `root` is `storage`'s from now on. Once in a process; false when
-/// there is one already.
+/// For tests: paths below `root` belong to `storage` from now on. Once in a process; false when one
+/// is mounted already.
 #[doc(hidden)]
 #[must_use]
 pub fn mount(root: PathBuf, storage: Box<dyn Storage>) -> bool {
     MOUNTED.set((root, storage)).is_ok()
 }
 
-/// The files that `path` is among.
+/// The storage that a path belongs to.
 #[must_use]
 pub fn of(path: &Path) -> &'static dyn Storage {
     match MOUNTED.get() {

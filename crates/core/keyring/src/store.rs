@@ -24,6 +24,7 @@ use strongroom_format::keyring::{
 };
 use strongroom_format::layout::is_zero;
 
+use crate::entries::name_is_valid;
 use crate::error::Error;
 use crate::locked::Locked;
 use crate::newest::{self, Generation};
@@ -45,19 +46,19 @@ const FILE_MAX: usize = HEADER_LEN
     + CERTIFICATES_MAX * (certificate_layout::SIZE + CERTIFICATE_DER_MAX + PRIVATE_KEY_MAX + 8)
     + BODY_MAC_LEN;
 
-/// A keyring file whose structure is valid. Not authenticated.
-pub(crate) struct Unproven {
+/// A keyring file whose structure is valid, before it is authenticated.
+pub(crate) struct UnprovenFile {
     pub(crate) header: Header,
     pub(crate) body: Body,
-    /// Whether the file that was read may name what is run (K14); false for what was not read from
-    /// one.
+    /// Whether a program that the file names may be run (K14): nobody else may write to it. False
+    /// for bytes that were not read from a file.
     pub(crate) private: bool,
     bytes: Vec<u8>,
 }
 
 /// Reads a file that should be a keyring. Errors: SR-2004 when it does not exist, and those of
-/// [`structure`].
-pub(crate) fn read(path: &Path) -> Result<Unproven, Error> {
+/// [`parse_file`].
+pub(crate) fn read(path: &Path) -> Result<UnprovenFile, Error> {
     let shown = path.display();
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Error::new(&code::KEYRING_MISSING, shown.to_string()),
@@ -67,31 +68,31 @@ pub(crate) fn read(path: &Path) -> Result<Unproven, Error> {
         .unwrap_or(u64::MAX)
         .saturating_add(1);
     let (bytes, about) = storage::of(path).read_known(path, limit).map_err(failed)?;
-    let unproven = structure(bytes).map_err(|error| error.about(shown))?;
-    Ok(Unproven {
+    let unproven = parse_file(bytes).map_err(|error| error.about(shown))?;
+    Ok(UnprovenFile {
         private: about.is_private(),
         ..unproven
     })
 }
 
-/// Checks everything that needs no key. Errors: SR-3001, SR-3002, SR-3007; everything else is
-/// SR-2005.
-pub(crate) fn structure(bytes: Vec<u8>) -> Result<Unproven, Error> {
+/// Parses a keyring file and checks everything that needs no key. Errors: SR-3001, SR-3002,
+/// SR-3007; everything else is SR-2005.
+pub(crate) fn parse_file(bytes: Vec<u8>) -> Result<UnprovenFile, Error> {
     let header = parse(&bytes).map_err(as_damage)?;
     if header.kind != ObjectKind::Keyring {
         return Err(Error::new(&code::WRONG_KIND, header.kind.name()));
     }
     let anchors = bytes
         .get(FIXED_LEN..HEADER_LEN)
-        .ok_or_else(|| damaged("cut short"))?;
+        .ok_or_else(|| Error::damaged_keyring("cut short"))?;
     if !is_zero(anchors) {
-        return Err(damaged("bytes where a keyring has none"));
+        return Err(Error::damaged_keyring("bytes where a keyring has none"));
     }
     let body = bytes.get(HEADER_LEN..).and_then(Body::parse);
-    let (body, _, _) = body.ok_or_else(|| damaged("body"))?;
+    let (body, _, _) = body.ok_or_else(|| Error::damaged_keyring("body"))?;
     check_entries(&body)?;
     check_records(&body.certificates)?;
-    Ok(Unproven {
+    Ok(UnprovenFile {
         header,
         body,
         private: false,
@@ -99,26 +100,26 @@ pub(crate) fn structure(bytes: Vec<u8>) -> Result<Unproven, Error> {
     })
 }
 
-impl Unproven {
-    /// Authenticates header and body. `open` opens the header: with an opener, or by what an older
-    /// state retains.
-    /// Errors: those of `open`, with damage told as SR-2005; SR-2005.
-    pub(crate) fn proven(
+impl UnprovenFile {
+    /// Authenticates header and body. `open` opens the header, with an opener or with what an
+    /// opened keyring holds. Errors: those of `open`; SR-2005 for any damage.
+    pub(crate) fn authenticated(
         self,
         open: impl FnOnce(&[u8]) -> Result<Object, Error>,
     ) -> Result<(Object, Body), Error> {
         let object = open(&self.bytes).map_err(as_damage)?;
         let body = self.bytes.get(HEADER_LEN..).and_then(Body::parse);
-        let (body, covered, mac) = body.ok_or_else(|| damaged("body"))?;
-        let mac: &[u8; BODY_MAC_LEN] = mac.try_into().map_err(|_| damaged("body"))?;
+        let (body, covered, mac) = body.ok_or_else(|| Error::damaged_keyring("body"))?;
+        let mac: &[u8; BODY_MAC_LEN] =
+            mac.try_into().map_err(|_| Error::damaged_keyring("body"))?;
         if !body_key(&object)?.verify(&[covered], mac) {
-            return Err(damaged("the body's MAC"));
+            return Err(Error::damaged_keyring("the body's MAC"));
         }
         Ok((object, body))
     }
 }
 
-/// The whole file.
+/// The bytes of a keyring file: header, body and the body's MAC.
 pub(crate) fn file_bytes(object: &Object, body: &Body) -> Result<Vec<u8>, Error> {
     let mut out = object.initial_bytes();
     let covered = body
@@ -130,7 +131,7 @@ pub(crate) fn file_bytes(object: &Object, body: &Body) -> Result<Vec<u8>, Error>
     Ok(out)
 }
 
-/// Makes the directories above `path`, private to the user, where there are none.
+/// Creates the directories above `path` that are missing, with mode 0700.
 pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => DirBuilder::new()
@@ -142,8 +143,9 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Holds the keyring's lock until dropped. The lock file stays: removing it would let two processes
-/// lock two files. It also has the newest generation of the keyring that is known.
+/// The keyring's lock, held until this is dropped. The lock file stays: if it were removed, two
+/// processes could lock two files of that name. It also has the record of the newest known
+/// generation.
 pub(crate) struct Lock(Locked);
 
 /// The lock file of a keyring.
@@ -159,16 +161,17 @@ impl Lock {
         Self::take_within(keyring, LOCK_WAIT)
     }
 
-    /// The newest generation that is known, of whichever keyring had this name last.
+    /// The newest known generation, of the keyring that had this path last.
     pub(crate) fn newest(&self) -> Option<Generation> {
         newest::of_file(&self.0)
     }
 
-    /// Errors: what the system reports.
+    /// Writes the newest known generation into the lock file. Errors: the system's.
     pub(crate) fn remember(&self, generation: Generation) -> std::io::Result<()> {
         newest::remember(&self.0, generation)
     }
 
+    /// Takes the lock. Errors: SR-2016 after `wait`.
     fn take_within(keyring: &Path, wait: Duration) -> Result<Self, Error> {
         let path = lock_path(keyring);
         let failed = |error| Error::io(format!("locking {}", keyring.display()), error);
@@ -201,12 +204,8 @@ impl Lock {
     }
 }
 
-pub(crate) fn damaged(detail: &str) -> Error {
-    Error::new(&code::KEYRING_DAMAGED, detail)
-}
-
-/// Damage to the header of a keyring is damage to the keyring; the header's own code stays in the
-/// detail.
+/// Turns an error of a damaged header into SR-2005; the header's own code stays in the detail. Any
+/// other error is unchanged.
 fn as_damage(error: Error) -> Error {
     let codes = [
         &code::HEADER_DAMAGED,
@@ -220,20 +219,20 @@ fn as_damage(error: Error) -> Error {
     }
 }
 
-/// Names are valid, and no version of a key is there twice.
+/// Checks that names are valid, and that no version of a key occurs twice. Errors: SR-2005.
 fn check_entries(body: &Body) -> Result<(), Error> {
     let mut seen = std::collections::BTreeSet::new();
     let fine = body.entries.iter().all(|entry| {
-        crate::keyring::name_is_valid(&entry.name)
-            && seen.insert((entry.name.as_str(), entry.version))
+        name_is_valid(&entry.name) && seen.insert((entry.name.as_str(), entry.version))
     });
     if fine {
         Ok(())
     } else {
-        Err(damaged("a key name or version"))
+        Err(Error::damaged_keyring("a key name or version"))
     }
 }
 
+/// The MAC key of the body.
 fn body_key(object: &Object) -> Result<MacKey, Error> {
     Ok(MacKey::new(
         &object.subkey(object.epoch(), Purpose::KeyringBody)?,

@@ -1,7 +1,7 @@
-//! A passphrase typed at the terminal, without echo.
+//! Asks for a passphrase at the terminal, without echo.
 //!
-//! The terminal's settings are restored on every way out, control-C included: while the passphrase
-//! is read, signal keys end the line instead of the process, and then count as a cancellation.
+//! The terminal's settings are always restored, after control-C too: while the passphrase is read,
+//! control-C and control-backslash end the line instead of the process, and cancel the question.
 //!
 //! Must not: read standard input, which belongs to data; keep what was typed outside locked memory.
 
@@ -20,10 +20,10 @@ use strongroom_format::code;
 
 use crate::error::Error;
 use crate::material::{is_raw, without_newline};
-use crate::source::Collected;
+use crate::material_buffer::MaterialBuffer;
 
 const TERMINAL: &str = "/dev/tty";
-/// Whether there is nobody to ask, though there may be a terminal.
+/// Whether questions are forbidden, although there may be a terminal.
 static NOBODY: AtomicBool = AtomicBool::new(false);
 
 /// From now on every question of this process is refused with SR-1004.
@@ -31,7 +31,7 @@ pub(crate) fn ask_nobody() {
     NOBODY.store(true, Ordering::Relaxed);
 }
 
-/// How often two entries that differ are asked for again.
+/// How many pairs of entries that differ are accepted before the question fails.
 const TRIES: usize = 3;
 /// Control-C and control-backslash, as they arrive when they raise no signal.
 const INTERRUPTS: [u8; 2] = [0x03, 0x1c];
@@ -40,11 +40,12 @@ const INTERRUPTS: [u8; 2] = [0x03, 0x1c];
 /// SR-2011 (differ).
 pub(crate) fn ask(prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
     if NOBODY.load(Ordering::Relaxed) {
-        return Err(Error::new(&code::NO_TERMINAL, "nobody is to be asked"));
+        return Err(Error::new(&code::NO_TERMINAL, "prompts are switched off"));
     }
     ask_at(Path::new(TERMINAL), prompt, creating)
 }
 
+/// As [`ask`], at a given terminal.
 fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
     let flags = i32::try_from(OFlags::NOCTTY.bits()).unwrap_or_default();
     let file = OpenOptions::new()
@@ -68,49 +69,51 @@ fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, 
         }
         let again = read_line(&file, &format!("{prompt} (again): "))?;
         if first.as_slice() == again.as_slice() {
-            // A terminal that is not set to UTF-8: letters must not become a key that is not
-            // stretched.
+            // The terminal is not set to UTF-8: letters must not become a raw key, for which
+            // Argon2id is not used.
             if is_raw(without_newline(first.as_slice())) {
-                let detail = "typed text that is not UTF-8 cannot have 32 bytes";
+                let detail = "a typed passphrase of 32 bytes must be UTF-8";
                 return Err(Error::new(&code::KEY_MALFORMED, detail));
             }
             return Ok(first);
         }
-        say(&file, "The two entries differ.\n")?;
+        print(&file, "The two entries differ.\n")?;
     }
     Err(Error::new(&code::KEY_MALFORMED, "the two entries differ"))
 }
 
+/// Prompts, and reads one line without echo. Errors: SR-2001 after control-C.
 fn read_line(terminal: &File, prompt: &str) -> Result<SecretBytes, Error> {
-    let silent = Silent::on(terminal)?;
-    say(terminal, prompt)?;
-    let mut collected = Collected::new()?;
+    let echo_off = EchoOff::on(terminal)?;
+    print(terminal, prompt)?;
+    let mut buffer = MaterialBuffer::new()?;
     let failed = |error| Error::io("reading the passphrase", error);
     // The terminal hands over whole lines: one read, unless a signal interrupted it.
-    while collected.read_from(terminal).map_err(failed)? && collected.is_empty() {}
-    drop(silent);
-    let line = collected.finish()?;
+    while buffer.read_from(terminal).map_err(failed)? && buffer.is_empty() {}
+    drop(echo_off);
+    let line = buffer.finish()?;
     match line.as_slice().last() {
         Some(last) if INTERRUPTS.contains(last) => {
-            say(terminal, "\n")?;
+            print(terminal, "\n")?;
             Err(Error::new(&code::NO_KEY, "cancelled"))
         }
         _ => Ok(line),
     }
 }
 
-fn say(mut terminal: &File, text: &str) -> Result<(), Error> {
+/// Writes text to the terminal.
+fn print(mut terminal: &File, text: &str) -> Result<(), Error> {
     let written = terminal.write_all(text.as_bytes());
     written.map_err(|error| Error::io("writing to the terminal", error))
 }
 
-/// Echo off until dropped.
-struct Silent<'a> {
+/// Switches echo off until it is dropped.
+struct EchoOff<'a> {
     terminal: &'a File,
     before: Termios,
 }
 
-impl<'a> Silent<'a> {
+impl<'a> EchoOff<'a> {
     fn on(terminal: &'a File) -> Result<Self, Error> {
         let refused = |error: rustix::io::Errno| {
             Error::caused(&code::NO_TERMINAL, TERMINAL, std::io::Error::from(error))
@@ -126,13 +129,13 @@ impl<'a> Silent<'a> {
         let [interrupt, quit] = INTERRUPTS;
         quiet.special_codes[SpecialCodeIndex::VEOL] = interrupt;
         quiet.special_codes[SpecialCodeIndex::VEOL2] = quit;
-        // Flush: what was typed before the prompt stood there was meant for something else.
+        // Flush discards what was typed before the prompt, which was meant for something else.
         tcsetattr(terminal, OptionalActions::Flush, &quiet).map_err(refused)?;
         Ok(Self { terminal, before })
     }
 }
 
-impl Drop for Silent<'_> {
+impl Drop for EchoOff<'_> {
     fn drop(&mut self) {
         // A terminal that went away needs no restoring.
         let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
@@ -174,7 +177,7 @@ mod tests {
         }
         let outcome = asking.join().unwrap();
         let restored = tcgetattr(&held).unwrap().local_modes == before;
-        say(&held, "END").unwrap();
+        print(&held, "END").unwrap();
         while !shown.ends_with("END") {
             let mut byte = [0];
             master.read_exact(&mut byte).unwrap();
@@ -218,7 +221,7 @@ mod tests {
         ask_nobody();
         let error = ask("", false).err().unwrap();
         assert_eq!(error.code().number, 1004);
-        assert_eq!(error.detail(), "nobody is to be asked");
+        assert_eq!(error.detail(), "prompts are switched off");
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! Export and import: a keyring's keys in a file of their own, sealed for a key that does not
-//! depend on the keyring.
+//! Export and import of a keyring's keys. An export is sealed for a key that is not in the keyring.
 //!
-//! An export is a keyring file with provider number 0 and an object id and data key of its own.
+//! It is a keyring file with provider number 0, and with an object id and a data key of its own.
 //! Invariant K16: an import changes everything or nothing, and never replaces a key by another one.
 //!
 //! Must not: overwrite a file; write a key unsealed.
@@ -14,33 +13,33 @@ use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
 use strongroom_format::keyring::{Body, Entry, KeyState};
 
-use crate::certificates::CertificateInfo;
+use crate::certificate_info::CertificateInfo;
 use crate::durable::Pending;
+use crate::entries::{KeyInfo, check_room, retire_entry, unwrap_entry, wrap_entry};
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
-use crate::keyring::{
-    Effect, KeyInfo, Keyring, NEW_KEYRING, check_room, retire, seal_into, unsealed,
-};
+use crate::keyring::{Effect, Keyring, NEW_KEYRING};
 use crate::object::Object;
 use crate::opener::Opener;
-use crate::private_key::{merge, reseal_key, unsealed_key};
+use crate::private_key::{merge_certificates, open_key, reseal_key};
 use crate::provider::EXPORT;
 use crate::store;
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportReport {
-    /// Versions of keys that were not in the keyring before, with the state they have in it now.
+    /// Versions of keys that were not in the keyring before, with their state in it now.
     pub added: Vec<KeyInfo>,
-    /// How many versions were there already, with the same key.
+    /// How many versions were in the keyring already, with the same key.
     pub unchanged: usize,
     /// Certificates that were not in the keyring before, or not with their private key.
     pub certificates: Vec<CertificateInfo>,
 }
 
 impl Keyring {
-    /// Writes every key and certificate to a new file, mode 0600, sealed for `opener`, and notes
-    /// that it was done.
+    /// Exports every key and certificate to a new file with mode 0600, sealed for `opener`'s
+    /// recipient. The file is read back and opened before it gets its name; then the keyring notes
+    /// the export.
     ///
     /// # Errors
     /// SR-2044 when `opener` is a key or a certificate of a keyring: whoever lost the keyring could
@@ -56,9 +55,9 @@ impl Keyring {
             return Err(exists());
         }
         self.change(Effect::Exported, |object, body| {
-            // One time for both: what an import brings back is what the keyring says.
+            // The same time in both, so that an import restores what is in the keyring.
             let now = System.now_unix_s();
-            let bytes = exported(object, body, opener, now)?;
+            let bytes = export_bytes(object, body, opener, now)?;
             let failed = |error: std::io::Error| match error.kind() {
                 ErrorKind::AlreadyExists => exists(),
                 _ => Error::io(format!("creating {}", path.display()), error),
@@ -71,8 +70,8 @@ impl Keyring {
         })
     }
 
-    /// Adds the keys of an export. A version that is there with the same key stays as it is; where
-    /// several versions of a key come together, all but the newest are retired.
+    /// Adds the keys and certificates of an export. A version that the keyring has with the same
+    /// key is unchanged. Of several versions of a key, all but the newest are retired.
     ///
     /// # Errors
     /// SR-1006 no such file; SR-2002 `opener` does not open it; SR-2005 it is damaged; SR-2021 a
@@ -86,8 +85,8 @@ impl Keyring {
             _ => error,
         })?;
         let (source, theirs) =
-            unproven.proven(|bytes| Object::open(bytes, ObjectKind::Keyring, opener))?;
-        // What came out of an export is in an export: no new warning (see `Keyring::unexported`).
+            unproven.authenticated(|bytes| Object::open(bytes, ObjectKind::Keyring, opener))?;
+        // The imported keys are in an export already (see `Keyring::unexported`).
         self.change(Effect::SameKeys, |object, body| {
             let mut report = ImportReport::default();
             for entry in &theirs.entries {
@@ -103,31 +102,33 @@ impl Keyring {
                     None => {
                         check_room(body)?;
                         let mut added = entry.clone();
-                        seal_into(object, &mut added, &unsealed(&source, entry)?)?;
+                        wrap_entry(object, &mut added, &unwrap_entry(&source, entry)?)?;
                         report.added.push(KeyInfo::of(&added));
                         body.entries.push(added);
                     }
                 }
             }
-            report.certificates = merge(object, body, &source, &theirs.certificates)?;
+            report.certificates = merge_certificates(object, body, &source, &theirs.certificates)?;
             retire_superseded(object, body)?;
-            tell_states(&mut report, body);
+            update_states(&mut report, body);
             Ok(report)
         })
     }
 }
 
-fn exported(
+/// The bytes of an export: every key and certificate sealed under a new data key for `opener`'s
+/// recipient.
+fn export_bytes(
     object: &Object,
     body: &Body,
     opener: &Opener,
     now_unix_s: u64,
 ) -> Result<Vec<u8>, Error> {
-    let target = Object::create(&NEW_KEYRING, opener)?;
+    let target = Object::create(&NEW_KEYRING, &opener.recipient()?)?;
     let mut copy = body.clone();
     for entry in &mut copy.entries {
-        let key = unsealed(object, entry)?;
-        seal_into(&target, entry, &key)?;
+        let key = unwrap_entry(object, entry)?;
+        wrap_entry(&target, entry, &key)?;
     }
     for record in &mut copy.certificates {
         reseal_key(object, &target, record)?;
@@ -143,40 +144,42 @@ fn exported(
 fn prove(export: &Pending, opener: &Opener) -> Result<(), Error> {
     let unproven = store::read(export.path())?;
     let (source, body) =
-        unproven.proven(|bytes| Object::open(bytes, ObjectKind::Keyring, opener))?;
+        unproven.authenticated(|bytes| Object::open(bytes, ObjectKind::Keyring, opener))?;
     for entry in &body.entries {
-        drop(unsealed(&source, entry)?);
+        drop(unwrap_entry(&source, entry)?);
     }
     for record in &body.certificates {
-        drop(unsealed_key(&source, record)?);
+        drop(open_key(&source, record)?);
     }
     Ok(())
 }
 
-/// The private keys that the keyring holds are in a file that was sealed for somebody else's key.
+/// Notes the time of an export in every certificate whose private key is in the keyring.
 fn mark_exported(records: &mut [CertificateRecord], now_unix_s: u64) {
     let held = records.iter_mut().filter(|record| record.key.is_some());
     held.for_each(|record| record.exported_unix_s = now_unix_s);
 }
 
+/// Whether both entries are the same version of the same key.
 fn is_same_version(ours: &Entry, theirs: &Entry) -> bool {
     ours.name == theirs.name && ours.version == theirs.version
 }
 
+/// Errors: SR-2021 when two entries of the same name and version have different keys.
 fn check_equal(
     object: &Object,
     ours: &Entry,
     source: &Object,
     theirs: &Entry,
 ) -> Result<(), Error> {
-    if unsealed(object, ours)?.ct_eq(&unsealed(source, theirs)?) {
+    if unwrap_entry(object, ours)?.ct_eq(&unwrap_entry(source, theirs)?) {
         return Ok(());
     }
     let detail = format!("{} version {}", ours.name, ours.version);
-    Err(Error::new(&code::KEY_IN_USE, detail))
+    Err(Error::new(&code::IMPORT_DIFFERS, detail))
 }
 
-/// Restores K13 after versions of two keyrings came together.
+/// Retires every active version that is not the newest of its key (K13).
 fn retire_superseded(object: &Object, body: &mut Body) -> Result<(), Error> {
     let mut newest = std::collections::BTreeMap::new();
     for entry in &body.entries {
@@ -189,10 +192,11 @@ fn retire_superseded(object: &Object, body: &mut Body) -> Result<(), Error> {
     body.entries
         .iter_mut()
         .filter(superseded)
-        .try_for_each(|entry| retire(object, entry))
+        .try_for_each(|entry| retire_entry(object, entry))
 }
 
-fn tell_states(report: &mut ImportReport, body: &Body) {
+/// Updates the states in the report after versions were retired.
+fn update_states(report: &mut ImportReport, body: &Body) {
     for added in &mut report.added {
         let same = |entry: &&Entry| entry.name == added.name && entry.version == added.version;
         if let Some(entry) = body.entries.iter().find(same) {

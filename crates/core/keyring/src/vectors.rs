@@ -2,8 +2,6 @@
 //! implementation (`generate.py` beside them), read here byte for byte. A file of an unknown kind
 //! fails the test.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 use strongroom_crypto::{PrivateKey, SecretBytes, SecretKey};
 use strongroom_format::header::{Anchor, Cipher, ObjectKind};
@@ -13,9 +11,10 @@ use crate::Argon2Params;
 use crate::error::Error;
 use crate::fresh::Fresh;
 use crate::object::{NewObject, Object};
-use crate::opener::{KeyVersion, Opener};
+use crate::opener::Opener;
 use crate::purpose::Purpose;
-use crate::recipient::Private;
+use crate::recipient::Recipient;
+use crate::symmetric_key::KeyVersion;
 
 const DIRECTORY: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -124,15 +123,11 @@ fn makes(name: &str, vector: &Value) {
         unit_reserve: number(&vector["unit_reserve"]),
     };
     let mut openers = vec![opener(&vector["opener"])];
-    let mut object = Object::create_with(&mut fresh, &new, &openers[0]).unwrap();
+    let mut object = Object::create_with(&mut fresh, &new, &recipient(&vector["opener"])).unwrap();
     for step in vector["steps"].as_array().unwrap() {
-        let given: Vec<Opener> = step["openers"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(opener)
-            .collect();
-        let borrowed: Vec<&Opener> = given.iter().collect();
+        let given = step["openers"].as_array().unwrap();
+        let recipients: Vec<Recipient> = given.iter().map(recipient).collect();
+        let borrowed: Vec<&Recipient> = recipients.iter().collect();
         object = match text(&step["do"]) {
             "rewrapped" => object.rewrapped_with(&mut fresh, &borrowed).unwrap(),
             "rekey_begun" => object.rekey_begun_with(&mut fresh, &borrowed).unwrap(),
@@ -140,7 +135,7 @@ fn makes(name: &str, vector: &Value) {
             other => panic!("{name}: unknown step {other}"),
         };
         if !given.is_empty() {
-            openers = given;
+            openers = given.iter().map(opener).collect();
         }
     }
     assert_eq!(
@@ -245,7 +240,7 @@ fn opens(name: &str, vector: &Value) {
         assert_eq!(object.opened_by().name(), text(&value["kind"]), "{name}");
         meets(name, vector, &object);
         // Following a rekey takes the slot's own key-encryption key only, not the private key.
-        let next = object.rewrapped(&[&Opener::raw(key(&value_of_a_key()))]);
+        let next = object.rewrapped(&[&Opener::raw(key(&value_of_a_key())).recipient().unwrap()]);
         assert!(object.reload(&next.unwrap().header_bytes()).is_ok());
     }
 }
@@ -269,18 +264,11 @@ fn opener(value: &Value) -> Opener {
         "raw" => Opener::raw(key(&value["key"])),
         "passphrase" => {
             let secret = SecretBytes::take(&mut hex(&value["bytes"])).unwrap();
-            let (m_kib, t, p) = (
-                number(&value["m_kib"]),
-                number(&value["t"]),
-                number(&value["p"]),
-            );
             Opener::passphrase(secret)
-                .with_argon2(Argon2Params { m_kib, t, p })
-                .unwrap()
         }
         "certificate" => {
             let private = PrivateKey::from_der(&hex(&value["pkcs8"])).unwrap();
-            Opener::recipient(Arc::new(Private(vec![private])))
+            Opener::private_keys(vec![private])
         }
         _ => {
             let versions = value["versions"]
@@ -295,6 +283,20 @@ fn opener(value: &Value) -> Opener {
             Opener::keyring(text(&value["id"]).to_owned(), versions.collect())
         }
     }
+}
+
+/// The recipient that the opener of this description opens for.
+fn recipient(value: &Value) -> Recipient {
+    let recipient = opener(value).recipient().unwrap();
+    if text(&value["kind"]) != "passphrase" {
+        return recipient;
+    }
+    let (m_kib, t, p) = (
+        number(&value["m_kib"]),
+        number(&value["t"]),
+        number(&value["p"]),
+    );
+    recipient.with_argon2(Argon2Params { m_kib, t, p }).unwrap()
 }
 
 #[test]
@@ -315,7 +317,7 @@ fn a_keyring_opener_opens_old_versions_and_seals_with_the_newest_active_one() {
         "k".to_owned(),
         vec![version(1, false, 1), version(2, true, 2)],
     );
-    let old = Object::create(&new, &before).unwrap();
+    let old = Object::create(&new, &before.recipient().unwrap()).unwrap();
     let opened = Object::open(&old.header_bytes(), ObjectKind::Sqlite, &after).unwrap();
     assert_eq!(
         *opened.opened_by(),
@@ -324,7 +326,7 @@ fn a_keyring_opener_opens_old_versions_and_seals_with_the_newest_active_one() {
             version: 1
         }
     );
-    let rewrapped = opened.rewrapped(&[&after]).unwrap();
+    let rewrapped = opened.rewrapped(&[&after.recipient().unwrap()]).unwrap();
     assert_eq!(
         *rewrapped.opened_by(),
         SlotKind::Keyring {
@@ -349,7 +351,10 @@ fn a_keyring_opener_opens_old_versions_and_seals_with_the_newest_active_one() {
         2002
     );
     let retired = Opener::keyring("k".to_owned(), vec![version(1, false, 1)]);
-    assert_eq!(code(Object::create(&new, &retired)), 2012);
+    assert_eq!(
+        code(Object::create(&new, &retired.recipient().unwrap())),
+        2012
+    );
 }
 
 fn kind(vector: &Value) -> ObjectKind {

@@ -1,16 +1,18 @@
-//! One key sealed under another, with AES-256-GCM, bound to its place by associated data.
+//! Key wrapping: one key sealed under another with AES-256-GCM, bound to its place by associated
+//! data.
 //!
 //! Must not: be used for anything but keys; leave an unwrapped key outside locked memory.
 
 use strongroom_crypto::{GcmKey, SecretKey};
-use strongroom_format::aad::{Place, Role, aad_layout};
+use strongroom_format::aad::{AssociatedData, Role, aad_layout};
 use strongroom_format::header::{Cipher, WrappedKey};
 
 use crate::error::Error;
 
-/// The place of a wrapped key: cipher 1, no unit size (docs/spec/header.md, "Associated data").
-pub(crate) fn place(role: Role, epoch: u32, object_id: [u8; 16]) -> Place {
-    Place {
+/// The associated data of a wrapped key: cipher 1, no unit size (docs/spec/header.md, "Associated
+/// data").
+pub(crate) fn key_aad(role: Role, epoch: u32, object_id: [u8; 16]) -> AssociatedData {
+    AssociatedData {
         role,
         cipher: Cipher::Aes256Gcm.number(),
         unit_size: 0,
@@ -19,8 +21,8 @@ pub(crate) fn place(role: Role, epoch: u32, object_id: [u8; 16]) -> Place {
     }
 }
 
-/// Seals `key` under `under`. `nonce` must never have been used with `under`: callers take it from
-/// [`crate::fresh`].
+/// Wraps `key` under the key `under`. `nonce` must never have been used with `under`: callers take
+/// it from [`crate::fresh`].
 pub(crate) fn wrap(
     under: &SecretKey,
     nonce: [u8; 12],
@@ -37,7 +39,8 @@ pub(crate) fn wrap(
     })
 }
 
-/// Opens a wrapped key. `None` when it does not authenticate.
+/// Unwraps a key. `None` when it does not authenticate; an error only when there is no memory for
+/// keys.
 pub(crate) fn unwrap(
     under: &SecretKey,
     aad: &[u8; aad_layout::SIZE],

@@ -1,12 +1,12 @@
 //! An allocator that overwrites memory before it is freed.
 //!
-//! For a server that receives secrets through libraries whose buffers it cannot reach: those of
-//! TLS, of HTTP and of the JSON parser hold what was received, and are freed without being wiped.
-//! It is the second line behind locked memory (`strongroom-crypto`), and does nothing until it is
-//! switched on, so that commands which move much data do not pay for it.
+//! For a server that receives secrets through libraries whose buffers it cannot reach: TLS, HTTP
+//! and the JSON parser free their buffers without wiping them. This is a second line of defence
+//! after locked memory (`strongroom-crypto`). It does nothing until it is switched on, so that
+//! commands which move much data do not pay for it.
 //!
-//! Invariant Z1: once it is switched on, no byte that this allocator gave is given back to the one
-//! below it, by `dealloc` or by `realloc`, before it was overwritten; also bytes from before.
+//! Invariant Z1: once it is switched on, memory is overwritten before it goes back to the allocator
+//! below, by `dealloc` or by `realloc`. This includes memory that was allocated before.
 //!
 //! Must not: allocate; be installed by a library on behalf of its host.
 #![expect(unsafe_code, reason = "an allocator")]
@@ -15,7 +15,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// The allocator `A`, with memory that is overwritten before it goes back there.
+/// An allocator that takes memory from the allocator `A`, and overwrites it before it gives it
+/// back.
 #[derive(Debug)]
 pub struct Wiping<A = System> {
     below: A,
@@ -23,7 +24,7 @@ pub struct Wiping<A = System> {
 }
 
 impl Wiping {
-    /// Above the system's allocator, switched off.
+    /// An allocator above the system's, switched off.
     #[must_use]
     pub const fn new() -> Self {
         Self::above(System)
@@ -37,7 +38,7 @@ impl Default for Wiping {
 }
 
 impl<A> Wiping<A> {
-    /// Above this allocator, switched off.
+    /// An allocator above `below`, switched off.
     #[must_use]
     pub const fn above(below: A) -> Self {
         Self {
@@ -46,7 +47,7 @@ impl<A> Wiping<A> {
         }
     }
 
-    /// Switches it on, for good.
+    /// Switches it on. It cannot be switched off again.
     pub fn switch_on(&self) {
         self.on.store(true, Relaxed);
     }
@@ -80,7 +81,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
             // SAFETY: the caller's contract.
             return unsafe { self.below.realloc(at, layout, size) };
         }
-        // The one below could move what there is and leave a copy behind.
+        // The allocator below could move the contents, and leave a copy that is not wiped.
         // SAFETY: by the caller's contract `size` is not zero and fits a layout of this alignment.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         // SAFETY: the size is not zero.

@@ -186,7 +186,7 @@ fn text(text: &str) -> KeyText {
 }
 
 fn sealers(header: &MainHeader) -> (Sealer, Sealer) {
-    let format = header.gate().unwrap();
+    let format = header.supported_format().unwrap();
     let of = |key| Sealer::new(&text(key), format).unwrap();
     (of("old key"), of("new key"))
 }

@@ -1,26 +1,20 @@
-//! Base64 (RFC 4648, section 4) of 32 bytes, decoded into locked memory. Anything but the one
-//! canonical encoding of 32 bytes is refused.
+//! A key of 32 bytes in base64 (RFC 4648, section 4), decoded into locked memory. Anything but the
+//! one canonical encoding of 32 bytes is refused.
 //!
 //! Invariant N5. Must not: leave a copy of what it reads.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64ct::{Base64, Encoding as _};
 use strongroom_crypto::{CryptoError, SecretBytes, SecretKey};
-
-/// Bytes of a key.
-const LEN: usize = 32;
-/// What the decoder needs, which counts whole groups of four characters.
-const ROOM: usize = 33;
 
 /// The 32 bytes that `text` encodes. `None` for any other text.
 ///
 /// # Errors
 /// The host has no locked memory left.
 pub(crate) fn decode_key(text: &[u8]) -> Result<Option<SecretKey>, CryptoError> {
-    let mut decoded = SecretBytes::with_capacity(ROOM)?;
-    let length = STANDARD.decode_slice(text, decoded.as_mut_slice());
-    match (length, decoded.as_mut_slice().first_chunk_mut()) {
-        (Ok(LEN), Some(key)) => SecretKey::take(key).map(Some),
+    let mut decoded = SecretBytes::with_capacity(32)?;
+    let length = Base64::decode(text, decoded.as_mut_slice()).map(<[u8]>::len);
+    match decoded.as_mut_slice().first_chunk_mut::<32>() {
+        Some(bytes) if length == Ok(32) => SecretKey::take(bytes).map(Some),
         _ => Ok(None),
     }
 }

@@ -80,7 +80,7 @@ impl RootProvider for ForCertificate {
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let parts = wrapped.blob().split_first_chunk::<ID_LEN>();
-        let malformed = || Error::new(&code::PROVIDER_ANSWER, "the blob does not have its form");
+        let malformed = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let (id, sealed) = parts.ok_or_else(malformed)?;
         let about = |what: &str| format!("{}: {what}", self.file.display());
         let key = self

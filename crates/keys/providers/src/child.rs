@@ -147,7 +147,7 @@ fn exchange(
         if room.is_empty() {
             return Err(Error::new(
                 &code::PROVIDER_ANSWER,
-                "its process answers too much",
+                "the answer of its process is too long",
             ));
         }
         match socket.read(room) {
@@ -189,7 +189,7 @@ fn end(child: &mut Child) -> Option<ExitStatus> {
 
 /// Writes the fields, each after its length.
 fn encode_fields(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
-    let long = || Error::new(&code::PROVIDER, "the question is too long");
+    let long = || Error::new(&code::PROVIDER, "the request is too long");
     let len: usize = fields.iter().map(|field| field.len() + 4).sum();
     if len > MESSAGE_MAX {
         return Err(long());

@@ -103,23 +103,14 @@ impl SealingServer for KeyServer {
     }
 
     fn open(&self, sealed: &[u8], context: &[u8], _: Deadline) -> Result<SecretKey, Error> {
-        let blob = Blob::parse(sealed).ok_or_else(|| {
-            Error::new(
-                &code::PROVIDER_ANSWER,
-                "what is kept does not have its form",
-            )
-        })?;
+        let blob = Blob::parse(sealed)
+            .ok_or_else(|| Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed"))?;
         let fetched = self.fetch(Version::Number(blob.version))?;
         let key = sealing_key(&fetched.material, context)?;
         let mut room = SecretBytes::with_capacity(SECRET_LEN)?;
         let secret = room.as_mut_slice();
         secret.copy_from_slice(blob.ciphertext);
-        let wrong = || {
-            Error::new(
-                &code::PROVIDER_ANSWER,
-                "the key that was delivered is another one",
-            )
-        };
+        let wrong = || Error::new(&code::PROVIDER_ANSWER, "the server delivered another key");
         key.open(blob.nonce, context, secret, blob.tag)
             .map_err(|_| wrong())?;
         let secret: &mut [u8; SECRET_LEN] = secret.try_into().map_err(|_| wrong())?;

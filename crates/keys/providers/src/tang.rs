@@ -168,7 +168,7 @@ fn verified_exchange_key(
     advertisement: &[u8],
     thumbprint: &[u8; 32],
 ) -> Result<ExchangeKey, Error> {
-    let malformed = || not_accepted("the server's advertisement does not have its form");
+    let malformed = || not_accepted("the server's advertisement is malformed");
     let signed: Signed = serde_json::from_slice(advertisement).map_err(|_| malformed())?;
     let payload = decode_base64(&signed.payload).ok_or_else(malformed)?;
     let keys: KeySet = serde_json::from_slice(&payload).map_err(|_| malformed())?;
@@ -254,13 +254,12 @@ impl Tang {
         let response = self.send(&path, Some(&request))?;
         let answer: Option<Jwk> = serde_json::from_slice(&response).ok();
         let answer = answer.and_then(|key| key.point());
-        let answer =
-            answer.ok_or_else(|| not_accepted("the server's answer does not have its form"))?;
+        let answer = answer.ok_or_else(|| not_accepted("the server's answer is malformed"))?;
         ecmr_recover(&blind, &exchange.point, &answer, context).map_err(translate_crypto_error)
     }
 
     fn open(&self, blob: &[u8], context: &[u8]) -> Result<SecretKey, Error> {
-        let malformed = || not_accepted("the blob does not have its form");
+        let malformed = || not_accepted("the wrapped key is malformed");
         let (thumbprint, rest) = blob.split_first_chunk::<32>().ok_or_else(malformed)?;
         let (server, rest) = rest.split_first_chunk::<POINT>().ok_or_else(malformed)?;
         let (client, rest) = rest.split_first_chunk::<POINT>().ok_or_else(malformed)?;

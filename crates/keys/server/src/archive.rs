@@ -171,7 +171,7 @@ impl Reader {
             // The hash covers only the members of a row, so that additional members are refused
             // here.
             if serde_json::to_vec(&row).ok().as_deref() != Some(line.as_slice()) {
-                let detail = format!("row {} is not written as a row is", row.n);
+                let detail = format!("row {} is not in the form in which rows are written", row.n);
                 return Err(broken(&self.path, &detail));
             }
             chain
@@ -271,7 +271,7 @@ pub fn verify_files(paths: &[PathBuf], authority: &[u8]) -> Result<VerifiedRange
         }
         let mut same = |n: u64, hash: &str| match ends.get_mut(&n) {
             Some(Some(known)) if known != hash => {
-                let detail = format!("it and another file tell different things of row {n}");
+                let detail = format!("it and another file differ in row {n}");
                 Err(broken(&path, &detail))
             }
             Some(known) => {
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(fixture.verify(&twice).unwrap().last, 9);
         for (from, to) in [(1, 4), (2, 3), (3, 3), (4, 6), (3, 6)] {
             let other = fixture.archive(from, to, "b");
-            fixture.refused(&[one.clone(), other], "different things of row");
+            fixture.refused(&[one.clone(), other], "differ in row");
         }
     }
 
@@ -403,7 +403,10 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         let beside = text.replacen("{\"n\":3,", "{\"n\":3,\"note\":\"x\",", 1);
         assert_ne!(beside, text);
-        fixture.refused(&[fixture.put("beside", beside.as_bytes())], "as a row is");
+        fixture.refused(
+            &[fixture.put("beside", beside.as_bytes())],
+            "in which rows are written",
+        );
         let longer = format!("{text}{text}");
         fixture.refused(&[fixture.put("longer", longer.as_bytes())], "not a row");
         let of_another = authority::create_authority("test").unwrap().certificate;

@@ -262,7 +262,7 @@ impl Config {
         })?;
         // Anybody who may write the file could name another authority.
         if std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o002 != 0) {
-            let detail = format!("{shown}: anybody may write it");
+            let detail = format!("{shown}: every user may write to it");
             return Err(Error::new(&code::SERVER_CONFIG, detail));
         }
         let invalid = |what: String| Error::new(&code::SERVER_CONFIG, format!("{shown}: {what}"));

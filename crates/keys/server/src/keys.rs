@@ -9,7 +9,7 @@
 //!
 //! Must not: let a key leave locked memory; know where the root key came from.
 
-use strongroom_crypto::{GcmKey, OpenError, SecretBytes, SecretKey, hkdf, nonce12};
+use strongroom_crypto::{GcmKey, OpenError, SecretKey, hkdf, nonce12};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 use zeroize::Zeroizing;
@@ -197,22 +197,6 @@ fn open_bytes(
         Ok(()) => Ok(Some(out)),
         Err(OpenError) => Ok(None),
     }
-}
-
-/// Converts secret bytes to lower-case hexadecimal digits, in locked memory.
-///
-/// # Errors
-/// SR-5001.
-pub fn secret_hex(bytes: &[u8]) -> Result<SecretBytes, Error> {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = SecretBytes::with_capacity(bytes.len().saturating_mul(2))?;
-    for (pair, byte) in text.as_mut_slice().chunks_exact_mut(2).zip(bytes) {
-        if let [high, low] = pair {
-            *high = DIGITS[usize::from(byte >> 4)];
-            *low = DIGITS[usize::from(byte & 15)];
-        }
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -60,8 +60,8 @@ impl Offline {
     /// same store. Returns the files, and when the certificate expires.
     ///
     /// # Errors
-    /// SR-1002 when it has a certificate; SR-8412 for a name that clients could not use; what the
-    /// store reports.
+    /// SR-1002 when it has a certificate or a key; SR-8412 for a name that clients could not use;
+    /// SR-8440 when the file of the authority is that of another server; what the store reports.
     pub fn issue(&self) -> Result<(Vec<PathBuf>, u64), Error> {
         crate::names::check(&self.config.names)?;
         let tls = &self.config.tls;
@@ -77,7 +77,7 @@ impl Offline {
         match std::fs::read(&authority) {
             Ok(present) if present == expected.as_bytes() => {}
             Ok(_) => {
-                let detail = format!("{}: of another server", authority.display());
+                let detail = format!("{}: it belongs to another server", authority.display());
                 return Err(Error::new(&code::SERVER_TLS, detail));
             }
             Err(_) => write_new(&authority, expected.as_bytes(), 0o644)?,

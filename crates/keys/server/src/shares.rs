@@ -15,10 +15,10 @@ use rand_core::{TryCryptoRng, TryRng};
 use strongroom_crypto::{CryptoError, SecretBytes, SecretKey, fill_random, sha256};
 use strongroom_format::code;
 use strongroom_format::hex::hex;
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, secret_hex};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::keys::{ServerId, secret_hex};
+use crate::keys::ServerId;
 
 /// The first characters of a share's text.
 pub const PREFIX: &str = "strongroom-share-1-";

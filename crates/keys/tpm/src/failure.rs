@@ -53,9 +53,9 @@ impl fmt::Display for Failure {
             Self::System(during, error) => write!(f, "TPM, {during}: {error}"),
             Self::TimedOut(limit) => write!(f, "no answer within {} s", limit.as_secs()),
             Self::OutOfStep => f.write_str("the TPM left a command without an answer before"),
-            Self::Malformed => f.write_str("the TPM's answer does not have its form"),
+            Self::Malformed => f.write_str("the TPM's response is malformed"),
             Self::NotAuthentic => {
-                f.write_str("the TPM's answer is not authentic: something stands between it and us")
+                f.write_str("the TPM's answer is not authentic: something between this host and the TPM changed it")
             }
             Self::Refused(number) => {
                 write!(f, "the TPM answers with response code {number:#x}")
@@ -64,7 +64,7 @@ impl fmt::Display for Failure {
                 f,
                 "the TPM does not take the sealed object, response code {number:#x}"
             ),
-            Self::NotSealedObject => f.write_str("the sealed object does not have its form"),
+            Self::NotSealedObject => f.write_str("the sealed object is malformed"),
             Self::OtherTpm => {
                 f.write_str("it was sealed by another TPM, or by this one before it was cleared")
             }

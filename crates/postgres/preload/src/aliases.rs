@@ -1,9 +1,9 @@
-//! Second names of functions that other modules interpose, and functions of the C library that open
-//! or write files internally.
+//! Interposes second names of functions that other modules interpose, and functions of the C
+//! library that open or write files internally.
 //!
-//! The C library exports `__write` and similar names for programs that must not be given another
-//! `write`. `dprintf` writes without calling a function that could be interposed, and the file
-//! actions of `posix_spawn` open files in the child, before it executes another program.
+//! The C library exports `__write` and similar names, which programs use that must not get an
+//! interposed `write`. `dprintf` writes without calling a function that could be interposed, and
+//! the file actions of `posix_spawn` open files in the child, before it executes another program.
 //!
 //! Must not: change anything for files that are not sealed.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -99,6 +99,8 @@ symbols! {
     }
 }
 
+/// `lio_listio`: EINVAL when a request names a sealed file.
+///
 /// # Safety
 /// As `lio_listio`(3).
 unsafe fn lio_listio_any(
@@ -151,6 +153,8 @@ mod variadic {
         function_unless_refused(fd, &DPRINTF_CHK)
     }
 
+    /// The C library's function in `slot`; null when the call is refused, or there is no such
+    /// function.
     fn function_unless_refused(fd: c_int, slot: &Slot) -> *mut c_void {
         match is_refused(fd) {
             true => std::ptr::null_mut(),

@@ -68,7 +68,8 @@ pub(crate) unsafe fn resolve_path_at(base: c_int, path: *const c_char) -> Result
 }
 
 /// Resolves a path that is, as it is spelled, outside of every instance: a symbolic link in it may
-/// lead into one (N1). Asks the kernel; the server rarely uses such paths.
+/// lead into one (N1). The kernel follows the links; the server rarely uses such paths. errno is
+/// unchanged.
 fn resolve_by_kernel(base: c_int, path: &[u8]) -> Result<Resolved, Errno> {
     if path.is_empty() {
         return Ok(Resolved::Outside);
@@ -89,7 +90,8 @@ fn resolve_by_kernel(base: c_int, path: &[u8]) -> Result<Resolved, Errno> {
                 _ => Ok(Resolved::Outside),
             }
         }
-        // The path cannot be followed; the program's own call would fail in the same way.
+        // The links cannot be followed for lack of resources, and the program's own call would fail
+        // in the same way.
         Err(errno @ Errno(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => Err(errno),
         _ => Ok(Resolved::Outside),
     };
@@ -97,11 +99,12 @@ fn resolve_by_kernel(base: c_int, path: &[u8]) -> Result<Resolved, Errno> {
     outcome
 }
 
-/// Most symbolic links that the kernel follows in one path (`MAXSYMLINKS`).
+/// The most symbolic links that the kernel follows in one path (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
 /// Resolves a file that does not exist, by its name in the directory `there`. The name may be that
-/// of a symbolic link whose target does not exist: the file is then created at the target.
+/// of a symbolic link whose target does not exist: the file would be created at the target, which
+/// is resolved then. ELOOP after too many links.
 fn resolve_new_file(there: &[u8], name: &[u8], links: u32) -> Result<Resolved, Errno> {
     let mut path = [0_u8; PATH_MAX];
     let joined = [there, b"/", name].concat();
@@ -202,7 +205,7 @@ pub(crate) unsafe fn buffer<'a>(from: *const c_void, count: usize) -> Result<&'a
     Ok(unsafe { std::slice::from_raw_parts(from.cast(), count) })
 }
 
-/// A file offset from C.
+/// A file offset from C; EINVAL when it is negative.
 pub(crate) fn offset(value: i64) -> Result<u64, Errno> {
     u64::try_from(value).map_err(|_| Errno(libc::EINVAL))
 }

@@ -1,4 +1,4 @@
-//! close, dup and fcntl.
+//! Interposes close, dup and fcntl.
 //!
 //! Invariants: D1, the entry of a descriptor is removed before the descriptor is closed; D5,
 //! `F_GETFL` returns the flags that the program opened the file with.
@@ -63,6 +63,7 @@ fn is_redirection(fd: c_int, copy: c_int) -> bool {
         && descriptors::is_sealed(fd)
 }
 
+/// Reports the refusal, and returns -1 with EACCES.
 fn refuse_redirection() -> c_int {
     report::refuse(
         &code::PG_REFUSED,
@@ -82,6 +83,8 @@ fn enter_copy(fd: c_int, copy: c_int) -> c_int {
     fail(libc::EMFILE)
 }
 
+/// `fcntl`: a copy of a sealed file's descriptor gets its entry; append mode is emulated.
+///
 /// # Safety
 /// As fcntl(2).
 unsafe fn fcntl_any(fd: c_int, command: c_int, argument: usize) -> c_int {

@@ -1,4 +1,4 @@
-//! `copy_file_range`, as a read and a write of logical bytes.
+//! Interposes `copy_file_range`, and makes it a read and a write of logical bytes.
 //!
 //! PostgreSQL 18 with `file_copy_method = clone` has no fallback when this call fails, so it does
 //! not fail because a file is sealed.
@@ -34,6 +34,9 @@ symbols! {
 /// offset.
 type CopyEnd = (c_int, Option<OpenFile>, *mut off_t);
 
+/// Copies at most one buffer, and advances the offsets that the program gave, or the files'
+/// positions. EINVAL for any flag.
+///
 /// # Safety
 /// As `copy_file_range`.
 unsafe fn copy_range(
@@ -68,6 +71,8 @@ unsafe fn copy_range(
     Ok(done)
 }
 
+/// The offset that the program gave, or else the position of the file.
+///
 /// # Safety
 /// The end's pointer is null or valid.
 unsafe fn position(end: &CopyEnd) -> Result<u64, Errno> {
@@ -78,6 +83,8 @@ unsafe fn position(end: &CopyEnd) -> Result<u64, Errno> {
     offset(unsafe { *end.2 })
 }
 
+/// Sets that offset to `at + count`.
+///
 /// # Safety
 /// The end's pointer is null or valid.
 unsafe fn set_position(end: &CopyEnd, at: u64, count: usize) -> Result<(), Errno> {

@@ -1,4 +1,4 @@
-//! read and write, and their positioned and checked forms.
+//! Interposes read and write, and their positioned and checked forms.
 //!
 //! Invariants: R4; a call on a file that is not sealed costs one load more than without the shield.
 //!
@@ -69,6 +69,8 @@ symbols! {
     }
 }
 
+/// `pread`: of a sealed file, its logical bytes.
+///
 /// # Safety
 /// As pread(2).
 #[inline]
@@ -84,6 +86,8 @@ unsafe fn pread_any(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssi
     count(into.and_then(|into| transfer::read_at(real(), fd, &open, into, offset(at)?)))
 }
 
+/// `pwrite`: to a sealed file, sealed.
+///
 /// # Safety
 /// As pwrite(2).
 #[inline]

@@ -1,4 +1,4 @@
-//! readdir: leaves Strongroom's own files out.
+//! Interposes readdir, and leaves Strongroom's own files out.
 //!
 //! Invariants: N2. The name is checked first, so that a listing is not slower; the path is resolved
 //! only for names that match.
@@ -29,6 +29,8 @@ symbols! {
     }
 }
 
+/// The next entry that is not hidden.
+///
 /// # Safety
 /// As readdir(3).
 unsafe fn read(directory: *mut DIR) -> *mut dirent {
@@ -42,6 +44,8 @@ unsafe fn read(directory: *mut DIR) -> *mut dirent {
     }
 }
 
+/// As [`read`], into the program's buffer.
+///
 /// # Safety
 /// As `readdir_r`.
 unsafe fn read_into(directory: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {

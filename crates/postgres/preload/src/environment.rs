@@ -1,4 +1,5 @@
-//! The server's environment: its settings, and the variables that its children must not get.
+//! Reads the settings in the server's environment, and removes the variables that its children must
+//! not get.
 //!
 //! Invariants: R2, neither the library nor key material reaches a child of the server, whichever
 //! variable held it, and `/proc/PID/environ` no longer shows it.
@@ -32,7 +33,7 @@ const LIBRARY: &[u8] = b"libstrongroom_shield";
 /// write to the archive could have them replayed and sealed.
 static REFUSED: AtomicBool = AtomicBool::new(true);
 
-/// Reads the settings.
+/// Reads the setting for segments in clear. Anything but `accept` refuses them.
 pub(crate) fn read_settings() {
     let value = std::env::var_os(ARCHIVE_VARIABLE).unwrap_or_default();
     // A misspelt value refuses.
@@ -95,12 +96,14 @@ fn is_this_library(path: &[u8]) -> bool {
     }
 }
 
+/// Whether `part` occurs in `path`.
 fn contains(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|window| window == part)
 }
 
-/// Removes the variables that name keys from the environment that children get. The values of the
-/// variables in `secrets` are key material, and are overwritten in place.
+/// Removes the variables that name keys, so that children do not get them. The values of those that
+/// hold key material, among them the variables in `secrets`, are overwritten in place. An inherited
+/// descriptor with the key is closed.
 pub(crate) fn remove_key_variables(secrets: &[String]) {
     let prefix = source::VARIABLE_PREFIX;
     wipe(source::KEY_VARIABLE);

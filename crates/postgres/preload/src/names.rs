@@ -1,8 +1,8 @@
-//! rename, link, unlink, access: names of files.
+//! Interposes rename, link, unlink, access and similar functions.
 //!
-//! Invariants: N2, N5; a name is never given to bytes that are sealed for another: what has to be
-//! converted is converted and synced before the rename (`shield::install`), what cannot be is
-//! refused with EXDEV.
+//! Invariants: N2, N5; bytes never get another name than the one they are sealed for. A file that
+//! must be converted is converted and synced before the rename (`shield::rename`); a rename for
+//! which that is impossible is refused with EXDEV.
 //!
 //! Must not: change the order of PostgreSQL's own steps.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -97,6 +97,9 @@ pub(crate) fn check_visible(resolved: Result<Resolved, Errno>) -> Result<(), Err
     }
 }
 
+/// As [`prepare_rename`], for the functions with directory descriptors. EXDEV when the file would
+/// have to be converted.
+///
 /// # Safety
 /// As renameat(2).
 unsafe fn prepare_rename_at(
@@ -125,7 +128,7 @@ unsafe fn prepare_rename_at(
     }
 }
 
-/// Does what is necessary before `from` gets its new name.
+/// Does what must be done before `from` gets its new name: converts or checks the file, or refuses.
 ///
 /// # Safety
 /// `from` is null or a terminated string.
@@ -160,8 +163,8 @@ unsafe fn prepare_rename(
 /// Whether a segment in clear was reported: one line for each process is enough.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Checks a file from the restore command before it gets the name of a segment; reports why it is
-/// refused.
+/// Checks a file from the restore command, and seals it if that is allowed, before it gets the name
+/// of a segment. A refusal is reported with its reason.
 fn check_restored(path: &CStr, target: &Seal) -> Result<(), Errno> {
     let what = path.to_bytes().escape_ascii();
     match restored::check_restored(real(), path, target, plain_segment_policy()) {

@@ -1,5 +1,5 @@
-//! The C library's functions that this library interposes, found with `dlsym(RTLD_NEXT)`, and the
-//! macro that declares an exported function.
+//! Finds the C library's functions that this library interposes, with `dlsym(RTLD_NEXT)`, and has
+//! the macro that declares an exported function.
 //!
 //! Invariants: a function is looked up once; one that the C library does not have fails with
 //! ENOSYS. [`real`] is complete before `main` (see [`crate::start`]). Nothing here changes errno on
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use libc::{DIR, iovec, mode_t, off_t, size_t, ssize_t};
 use shield::real::{Errno, Real, Symbols};
 
-/// Address of one function of the C library.
+/// The address of one function of the C library, which is looked up at first use.
 pub(crate) struct Slot {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -30,7 +30,7 @@ impl Slot {
         }
     }
 
-    /// `None` when there is no such function.
+    /// The function's address; `None` when the C library has no such function.
     #[inline]
     pub(crate) fn find(&self) -> Option<*mut c_void> {
         let known = self.address.load(Ordering::Relaxed);
@@ -239,7 +239,8 @@ const NEWER: &[&CStr] = &[
     c"__fxstatat",
 ];
 
-/// Looks up every function. Fails with the name of one that is missing.
+/// Looks up every function. The error is the name of a missing one that no version of the C library
+/// lacks.
 pub(crate) fn find_all() -> Result<(), &'static str> {
     let missing = ALL
         .iter()

@@ -1,4 +1,4 @@
-//! open and its aliases.
+//! Interposes open and its aliases.
 //!
 //! Invariants: D1, D3, D5, D6. A sealed file is opened for reading too and without `O_APPEND`, and
 //! is entered into the table of descriptors before the program gets the descriptor.
@@ -103,7 +103,8 @@ symbols! {
     }
 }
 
-/// Enters a temporary file that the C library has just made; `template` now holds its name.
+/// Enters a temporary file that the C library has just made into the table of descriptors;
+/// `template` now holds its name. A file that is refused is removed again.
 ///
 /// # Safety
 /// `template` is a terminated string.
@@ -159,7 +160,8 @@ pub(crate) unsafe fn open_resolved(
         }
         Ok(Resolved::Outside | Resolved::Plain(_)) => {
             let fd = call(flags);
-            // The descriptor may have been closed without the shield: it is another file now.
+            // The descriptor's number may have been closed without the shield: it is another file
+            // now.
             descriptors::remove(fd);
             fd
         }
@@ -210,6 +212,8 @@ unsafe fn check_lock_file(path: *const c_char, fd: c_int, root: u8) -> c_int {
     fail(libc::EBUSY)
 }
 
+/// Opens a sealed file, for reading too and without `O_APPEND`, and enters it into the table of
+/// descriptors. EMFILE when its descriptor does not fit the table.
 fn open_sealed(seal: &Seal, flags: c_int, call: impl Fn(c_int) -> c_int) -> c_int {
     let write_only = flags & libc::O_ACCMODE == libc::O_WRONLY;
     let append = flags & libc::O_APPEND != 0;
@@ -222,7 +226,7 @@ fn open_sealed(seal: &Seal, flags: c_int, call: impl Fn(c_int) -> c_int) -> c_in
         return fd;
     }
     descriptors::remove(fd);
-    // Directories are opened too, to be synced; their names may match no rule.
+    // A directory may be opened too, to be synced, and its name may match no rule.
     if seal.layout == FileLayout::Container && !is_regular(fd) {
         return fd;
     }
@@ -245,6 +249,7 @@ fn open_sealed(seal: &Seal, flags: c_int, call: impl Fn(c_int) -> c_int) -> c_in
     fail(libc::EMFILE)
 }
 
+/// Whether the descriptor is a regular file.
 fn is_regular(fd: c_int) -> bool {
     next::real()
         .fstat(fd)

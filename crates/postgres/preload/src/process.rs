@@ -1,4 +1,4 @@
-//! fork and the working directory.
+//! Interposes fork and chdir.
 //!
 //! Invariants: a forked child locks the memory that holds keys again, because memory locks are not
 //! inherited, and has its own table of descriptors, whichever fork function made it (D2); the
@@ -42,6 +42,8 @@ symbols! {
     }
 }
 
+/// Forks. The child locks the memory that holds keys again.
+///
 /// # Safety
 /// As fork(2).
 unsafe fn fork_and_relock() -> pid_t {
@@ -65,8 +67,8 @@ pub(crate) fn working_directory() -> &'static [u8] {
     unsafe { &*known }
 }
 
-/// Asks the kernel for the working directory. The former path is never freed, because another
-/// thread may be reading it; a program changes its directory a few times at most.
+/// Asks the kernel for the working directory, and keeps it. The former path is never freed, because
+/// another thread may be reading it; a program changes its directory a few times at most.
 pub(crate) fn update_working_directory() {
     let errno = shield::real::Errno::last();
     let path = std::env::current_dir().map(|path| path.into_os_string().into_vec());

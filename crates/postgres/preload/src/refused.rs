@@ -112,16 +112,20 @@ pub(crate) unsafe fn targets_sealed_file(block: *const libc::aiocb) -> bool {
     !block.is_null() && is_sealed(unsafe { (*block).aio_fildes })
 }
 
+/// Whether the descriptor is a sealed file.
 fn is_sealed(fd: c_int) -> bool {
     descriptors::is_sealed(fd)
 }
 
+/// Fails with EINVAL, which callers take for a reason to fall back to read and write.
 fn refuse_transfer() -> ssize_t {
-    // The kernel returns this for files that cannot do it, and callers fall back to read and write.
+    // The kernel returns this for files that do not support the call.
     next::set_errno(libc::EINVAL);
     -1
 }
 
+/// `mmap`: ENODEV for a sealed file.
+///
 /// # Safety
 /// As mmap(2).
 unsafe fn mmap_any(

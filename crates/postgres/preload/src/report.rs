@@ -1,4 +1,4 @@
-//! Messages on standard error.
+//! Writes messages to standard error.
 //!
 //! Invariants: nothing is allocated or locked; a line is written with one call, so that lines of
 //! several processes do not mix.
@@ -35,7 +35,7 @@ impl Write for Line {
     }
 }
 
-/// Writes a refusal with the number of its code and what to do about it.
+/// Reports a refusal, with its code and what to do about it.
 pub(crate) fn refuse(code: &Code, detail: fmt::Arguments<'_>) {
     line(format_args!(
         "strongroom: SR-{:04}: {} ({detail}); {}",

@@ -1,4 +1,4 @@
-//! The stat family: reports the logical size of sealed files.
+//! Interposes the stat family, and reports the logical size of sealed files.
 //!
 //! Invariants: the logical size of a stream or a container is computed from the physical one, so no
 //! file is opened or read for it; all other fields are the C library's. N2: Strongroom's own files
@@ -115,6 +115,8 @@ enum StatBuffer {
     Statx(*mut Statx),
 }
 
+/// Calls `call`, and replaces the size of a sealed file. ENOENT for a hidden path.
+///
 /// # Safety
 /// `about` points to a buffer that is filled when `call` returns 0.
 unsafe fn stat_by_path(
@@ -137,6 +139,8 @@ unsafe fn stat_by_path(
     }
 }
 
+/// Calls `call`, and replaces the size if the descriptor is a sealed file.
+///
 /// # Safety
 /// As [`stat_by_path`].
 unsafe fn stat_by_descriptor(fd: c_int, about: StatBuffer, call: impl FnOnce() -> c_int) -> c_int {
@@ -153,6 +157,9 @@ unsafe fn stat_by_descriptor(fd: c_int, about: StatBuffer, call: impl FnOnce() -
     done
 }
 
+/// As [`stat_by_path`], with a path relative to `base`; with `AT_EMPTY_PATH` and an empty path as
+/// [`stat_by_descriptor`].
+///
 /// # Safety
 /// As [`stat_by_path`]; `path` is null or a terminated string.
 unsafe fn stat_at(

@@ -1,4 +1,4 @@
-//! lseek, truncate and fallocate.
+//! Interposes lseek, truncate and fallocate.
 //!
 //! Invariants: D4; the bytes by which a file is extended read as zeros.
 //!
@@ -51,6 +51,8 @@ symbols! {
     }
 }
 
+/// `lseek`, at logical offsets.
+///
 /// # Safety
 /// As lseek(2).
 unsafe fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
@@ -66,6 +68,8 @@ unsafe fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
     }
 }
 
+/// `ftruncate`, to a logical size.
+///
 /// # Safety
 /// As ftruncate(2).
 unsafe fn truncate_any(fd: c_int, size: off_t) -> c_int {
@@ -78,6 +82,8 @@ unsafe fn truncate_any(fd: c_int, size: off_t) -> c_int {
     status(offset(size).and_then(|size| file_io::truncate(real(), fd, &open.file, size)))
 }
 
+/// `truncate`: a sealed file is opened for it, unless its bytes do not matter.
+///
 /// # Safety
 /// As truncate(2).
 unsafe fn truncate_by_path(path: *const c_char, size: off_t) -> c_int {
@@ -113,6 +119,8 @@ unsafe fn truncate_by_path(path: *const c_char, size: off_t) -> c_int {
     }
 }
 
+/// `posix_fallocate`: EINVAL for a sealed file that must not be extended by plain zeros.
+///
 /// # Safety
 /// As `posix_fallocate`.
 unsafe fn posix_fallocate_any(fd: c_int, from: off_t, len: off_t) -> c_int {
@@ -130,6 +138,9 @@ unsafe fn posix_fallocate_any(fd: c_int, from: off_t, len: off_t) -> c_int {
     }
 }
 
+/// `fallocate`: EOPNOTSUPP for a sealed file that must not be extended by plain zeros, and for
+/// other modes than extending.
+///
 /// # Safety
 /// As fallocate(2).
 unsafe fn fallocate_any(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {

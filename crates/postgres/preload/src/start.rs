@@ -25,7 +25,7 @@ use crate::environment::{
 };
 use crate::{next, process, report};
 
-/// The variable that allows a sealed server to dump core. A core holds data in clear.
+/// The variable that allows a sealed server to dump core. A core dump holds data in clear.
 const CORE_VARIABLE: &str = "STRONGROOM_ALLOW_CORE_DUMPS";
 
 // SAFETY: the C library calls each function of this section once, before main(), with main()'s
@@ -34,6 +34,7 @@ const CORE_VARIABLE: &str = "STRONGROOM_ALLOW_CORE_DUMPS";
 #[used]
 static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
 
+/// Runs before `main`. Ends the program with status 1 when an instance cannot be opened.
 extern "C" fn constructor(count: c_int, arguments: *const *const c_char, _: *const *const c_char) {
     // SAFETY: main()'s arguments, as the C library passes them.
     let arguments = unsafe { collect(count, arguments) };
@@ -48,6 +49,8 @@ extern "C" fn constructor(count: c_int, arguments: *const *const c_char, _: *con
     }
 }
 
+/// The arguments of the program.
+///
 /// # Safety
 /// `arguments` points to `count` terminated strings.
 unsafe fn collect(count: c_int, arguments: *const *const c_char) -> Vec<Vec<u8>> {
@@ -96,7 +99,8 @@ const FRONTENDS: &[&[u8]] = &[
 ];
 
 impl Program {
-    /// `None` for a program that does not work on data directories.
+    /// The kind of this program, by the name of its executable. `None` for one that does not work
+    /// on data directories, and for a server that only prints something.
     fn of(arguments: &[Vec<u8>]) -> Option<Self> {
         let file = std::env::current_exe().ok()?;
         let name = file.file_name()?.as_bytes();
@@ -125,6 +129,8 @@ impl Program {
     }
 }
 
+/// Finds and opens the sealed instances that the program may work on. A server without any is
+/// refused if it was given a key, and warned otherwise. `pg_ctl` opens them later.
 fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     next::find_all().map_err(|name| Error::new(&code::PG_SYMBOL, name))?;
     let environment: Vec<(Vec<u8>, Vec<u8>)> = std::env::vars_os()
@@ -134,7 +140,7 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     let reach = match program {
         Program::Server => SearchScope::Configured,
         Program::Control => SearchScope::ConfiguredAndParents,
-        // Debian's pg_upgradecluster gives it the directories of configuration.
+        // Debian's pg_upgradecluster gives pg_upgrade the directories of configuration.
         Program::Frontend if is_running("pg_upgrade") => SearchScope::ConfiguredAndParents,
         Program::Frontend => SearchScope::Parents,
     };
@@ -172,7 +178,7 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
         restore_preload(preload);
     }
     if is_running("pg_upgrade") {
-        // It copies pg_xact and pg_multixact with `cp`, from one instance's keys to another's.
+        // pg_upgrade copies pg_xact and pg_multixact with `cp`, which has to work under the shield.
         // SAFETY: before main() there is one thread.
         unsafe { std::env::set_var(ALL_VARIABLE, "1") };
     }
@@ -189,6 +195,7 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Writes a warning with its code.
 fn warn(code: &code::Code) {
     report::line(format_args!(
         "strongroom: SR-{:04}: {}; {}",
@@ -255,7 +262,8 @@ fn start_without_instance(arguments: &[Vec<u8>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a server that was given a key or a root, but whose data directory is not sealed.
+/// For a server whose data directory has no header: SR-7004 if it was given a key or a root all the
+/// same.
 fn refuse_plain() -> Result<(), Error> {
     let roots = std::env::var_os(ROOTS_VARIABLE);
     let key = source::from_environment(variable);
@@ -280,6 +288,7 @@ fn check_roots(here: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether this program's executable has this name.
 fn is_running(program: &str) -> bool {
     std::env::current_exe().is_ok_and(|file| file.file_name().is_some_and(|name| name == program))
 }
@@ -336,6 +345,7 @@ fn open_one(
     Ok((instance, secrets))
 }
 
+/// Whether the error means that the key does not belong to the instance.
 fn is_other_key(error: &Error) -> bool {
     error.code() == &code::WRONG_KEY || error.code() == &code::UNKNOWN_KEY_ID
 }

@@ -1,4 +1,4 @@
-//! fopen and its relatives: C streams of sealed files.
+//! Interposes fopen and its relatives, for C streams of sealed files.
 //!
 //! The streams of the C library call read and write internally, where no symbol can be interposed.
 //! A sealed file therefore gets a stream made by fopencookie, whose read, write, seek and close are
@@ -105,6 +105,8 @@ impl Mode {
     }
 }
 
+/// `fopen`: a sealed file gets a stream of this module.
+///
 /// # Safety
 /// As fopen(3).
 unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
@@ -139,11 +141,11 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
     if descriptors::is_sealed(fd) {
         return stream_or_close(fd, &wanted);
     }
-    // A directory, or a device.
-    // SAFETY: opened just now; the program's string.
+    // This is a directory or a device. SAFETY: opened just now; the program's string.
     unsafe { next::fdopen(fd, mode) }
 }
 
+/// A stream over a descriptor that was opened for it. The descriptor is closed when there is none.
 fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
     let stream = stream_of(fd, mode);
     if stream.is_null() {
@@ -180,6 +182,9 @@ fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
     stream
 }
 
+/// `freopen`: refused for a sealed file (R5), and for a stream of this module; the stream is closed
+/// then.
+///
 /// # Safety
 /// As freopen(3).
 unsafe fn reopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
@@ -210,6 +215,8 @@ unsafe fn remove_entry_of(stream: *mut FILE) -> *mut FILE {
     stream
 }
 
+/// `fileno`, also of streams of this module.
+///
 /// # Safety
 /// As fileno(3).
 unsafe fn descriptor_of(stream: *mut FILE) -> c_int {
@@ -238,11 +245,13 @@ fn own_descriptor(stream: *mut FILE) -> Option<c_int> {
     c_int::try_from(at).ok()
 }
 
+/// The place for the stream of a descriptor, and its number.
 fn slot(fd: c_int) -> Option<(usize, &'static AtomicPtr<FILE>)> {
     let at = usize::try_from(fd).ok()?;
     Some((at, STREAMS.get(at)?))
 }
 
+/// Sets errno and returns null.
 fn no_stream(errno: c_int) -> *mut FILE {
     set_errno(errno);
     null_mut()
@@ -254,6 +263,7 @@ fn cookie_of(fd: c_int) -> *mut c_void {
     without_provenance_mut(number)
 }
 
+/// The descriptor of a cookie.
 fn fd_of(cookie: *mut c_void) -> c_int {
     let number = cookie.addr().saturating_sub(1);
     c_int::try_from(number).unwrap_or(-1)
@@ -264,6 +274,7 @@ fn find_open_file(fd: c_int) -> Result<OpenFile, Errno> {
     descriptors::find(fd)?.ok_or(Errno(libc::EBADF))
 }
 
+/// Reads from a stream's sealed file.
 unsafe extern "C" fn cookie_read(cookie: *mut c_void, into: *mut c_char, len: size_t) -> ssize_t {
     let fd = fd_of(cookie);
     // SAFETY: the C library's buffer.
@@ -299,6 +310,7 @@ unsafe extern "C" fn cookie_write(
     ssize_t::try_from(written).unwrap_or(ssize_t::MAX)
 }
 
+/// Sets the position of a stream's sealed file, and returns the new one in `to`.
 unsafe extern "C" fn cookie_seek(cookie: *mut c_void, to: *mut off_t, whence: c_int) -> c_int {
     let fd = fd_of(cookie);
     // SAFETY: the C library's variable.
@@ -318,6 +330,7 @@ unsafe extern "C" fn cookie_seek(cookie: *mut c_void, to: *mut off_t, whence: c_
     }
 }
 
+/// Closes a stream's descriptor, and removes its entry.
 unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
     let fd = fd_of(cookie);
     if let Some((_, slot)) = slot(fd) {

@@ -1,4 +1,4 @@
-//! readv, writev and their positioned forms.
+//! Interposes readv, writev and their positioned forms.
 //!
 //! A vectored transfer of a sealed file goes through a buffer in pieces: one system call for each
 //! piece, not one for each part of the vector, and the count is the one that the kernel would
@@ -70,6 +70,8 @@ symbols! {
     }
 }
 
+/// `preadv`.
+///
 /// # Safety
 /// As preadv(2).
 unsafe fn preadv_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
@@ -84,6 +86,8 @@ unsafe fn preadv_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -
     count(parts.and_then(|parts| read_parts(fd, &open, parts, offset(at)?)))
 }
 
+/// `pwritev`.
+///
 /// # Safety
 /// As pwritev(2).
 unsafe fn pwritev_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
@@ -98,7 +102,7 @@ unsafe fn pwritev_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) 
     count(parts.and_then(|parts| write_parts(fd, &open, parts, offset(at)?)))
 }
 
-/// Flags such as `RWF_DSYNC` are refused on a sealed file rather than ignored.
+/// `preadv2`. Flags are refused on a sealed file (EOPNOTSUPP) rather than ignored.
 ///
 /// # Safety
 /// As preadv2(2).
@@ -126,6 +130,9 @@ unsafe fn preadv2_any(
     }
 }
 
+/// `pwritev2`. Flags, such as `RWF_DSYNC`, are refused on a sealed file (EOPNOTSUPP) rather than
+/// ignored.
+///
 /// # Safety
 /// As pwritev2(2).
 unsafe fn pwritev2_any(
@@ -152,6 +159,8 @@ unsafe fn pwritev2_any(
     }
 }
 
+/// The parts of a vector. EINVAL for more than [`PARTS_MAX`].
+///
 /// # Safety
 /// `parts` points to `number` parts.
 unsafe fn parts_of<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec], Errno> {
@@ -166,9 +175,10 @@ unsafe fn parts_of<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec]
     Ok(unsafe { std::slice::from_raw_parts(parts, number) })
 }
 
-/// Most parts of one transfer (`UIO_MAXIOV`).
+/// The most parts of one transfer (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
 
+/// `readv`: reads at the file's position, and advances it.
 fn read_from_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     let at = real().lseek(fd, 0, libc::SEEK_CUR)?;
     let done = read_parts(fd, open, parts, at)?;
@@ -176,6 +186,8 @@ fn read_from_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usi
     Ok(done)
 }
 
+/// `writev`: writes at the file's position, or at the end in append mode, and advances the
+/// position.
 fn write_at_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     if open.append {
         let done = write_parts(fd, open, parts, 0)?;
@@ -188,6 +200,7 @@ fn write_at_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usiz
     Ok(done)
 }
 
+/// Sets the file's position to `at + further`.
 fn move_to(fd: c_int, at: u64, further: usize) -> Result<(), Errno> {
     let target = i64::try_from(at.saturating_add(u64::try_from(further).unwrap_or(u64::MAX)));
     let target = target.map_err(|_| Errno(libc::EOVERFLOW))?;

@@ -117,7 +117,11 @@ fn children_of_the_server_get_neither_the_library_nor_a_key() {
     // SAFETY: as above.
     unsafe { std::env::remove_var("MY_ROOT") };
     let other = place.plain("other");
-    let object = Object::create(&NewObject::instance(Cipher::Aes256Xts), &opener).unwrap();
+    let object = Object::create(
+        &NewObject::instance(Cipher::Aes256Xts),
+        &opener.recipient().unwrap(),
+    )
+    .unwrap();
     put(&other.join("strongroom.header"), &object.initial_bytes());
     let text = format!("key_id = app\nkeyring = {}\n", path.display());
     put(&other.join("strongroom.conf"), text.as_bytes());

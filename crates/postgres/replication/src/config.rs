@@ -239,7 +239,7 @@ impl Words<'_> {
                 continue;
             };
             if !values.contains(&value.as_str()) {
-                let text = format!("{keyword} is set to what this program cannot do");
+                let text = format!("{keyword} has a value that this program does not support");
                 return Err(Error::Config(text));
             }
         }
@@ -270,7 +270,7 @@ impl Config {
         let host = words.take("host")?;
         let address = words.number::<IpAddr>("hostaddr")?;
         if host.as_deref().is_some_and(|host| host.contains(',')) {
-            let text = "one connection string names one host: a backup is of one server";
+            let text = "the connection string must name one host: a backup is made of one server";
             return Err(Error::Config(String::from(text)));
         }
         let port = words.number("port")?.unwrap_or(5432);

@@ -68,8 +68,8 @@ pub fn read_at(
         let len = span.len.checked_next_multiple_of(file.zeros().part());
         let len = len.ok_or(EINVAL)?;
         let stored = cipher.get_mut(..len).ok_or(EINVAL)?;
-        // In full: a short read is taken for the file's end, and in the middle of a unit for its
-        // tail.
+        // Read in full, because a short read would be taken for the file's end, and in the middle
+        // of a unit for its tail.
         let count = real.pread_full(fd, stored, span.base)?;
         let stored = stored.get(..count).ok_or(EIO)?;
         if span.skip == 0 && len == into.len() {
@@ -87,9 +87,9 @@ pub fn read_at(
     .map_err(|_| Errno(libc::ENOMEM))?
 }
 
-/// Where the bytes that a read may return end, from the first block's start: `count` bytes were
-/// read, the caller asked for bytes up to `end`. A short read counts in whole units, unless the
-/// file may end within a unit (P6).
+/// Where the bytes that a read may return end, counted from the first block's start: `count` bytes
+/// were read, and the caller wants bytes up to `end`. A short read counts in whole units, unless
+/// the file may end within a unit (P6).
 fn readable_len(file: &SealedFile<'_>, count: usize, end: usize) -> usize {
     if count >= end || may_end_anywhere(file) {
         return count.min(end);
@@ -97,6 +97,7 @@ fn readable_len(file: &SealedFile<'_>, count: usize, end: usize) -> usize {
     count.saturating_sub(count.checked_rem(UNIT).unwrap_or(0))
 }
 
+/// Whether the file may end within a unit of 16 bytes.
 fn may_end_anywhere(file: &SealedFile<'_>) -> bool {
     file.key.has_tails() || file.layout == FileLayout::NewLog
 }
@@ -143,6 +144,7 @@ fn is_within_known_length(file: &SealedFile<'_>, offset: u64) -> bool {
     file.layout == FileLayout::Temporary && offset <= reach.load(Ordering::Relaxed)
 }
 
+/// Notes that a temporary file has `count` bytes at `offset` (P7); nothing for other files.
 fn note_known_length(file: &SealedFile<'_>, offset: u64, count: usize) {
     if file.layout == FileLayout::Temporary {
         let [reach, ..] = file.cache;
@@ -253,6 +255,7 @@ fn complete_tail_before(
     truncate(real, fd, file, mended)
 }
 
+/// Reads one unit; returns how many of its bytes the file has.
 fn read_unit(
     real: &Real,
     fd: RawFd,
@@ -420,6 +423,7 @@ fn apply_tail_keystream(
     Ok(())
 }
 
+/// The file's XTS key.
 fn key<'a>(file: &SealedFile<'a>) -> &'a XtsKey {
     file.instance.keys.block(file.key)
 }
@@ -440,6 +444,7 @@ fn tweak(file: &SealedFile<'_>, first: u32, further: usize) -> Result<[u8; 16], 
     Ok(out)
 }
 
+/// Copies `from` to `into` at `at`; EINVAL when it does not fit.
 fn copy(into: &mut [u8], at: usize, from: &[u8]) -> Result<(), Errno> {
     let target = into
         .get_mut(at..)

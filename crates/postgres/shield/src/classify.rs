@@ -238,6 +238,7 @@ pub fn classify(relative: &[u8]) -> Classified {
     classified.unwrap_or_else(|| in_unknown_directory(relative))
 }
 
+/// Classifies a path in the directory `head` of the data directory. `None` when no rule matches.
 fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
     match head {
         b"base" => in_tablespace(rest),
@@ -273,7 +274,7 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
     }
 }
 
-/// A name in the data directory itself.
+/// Classifies a name in the data directory itself.
 fn in_data_directory(name: &[u8]) -> Option<Classified> {
     let class = match name {
         b""
@@ -300,7 +301,8 @@ fn in_data_directory(name: &[u8]) -> Option<Classified> {
         | b"lost+found"
         | b"pg_createsubscriber_output.d"
         | b"conf.d" => Class::Directory,
-        // The last three: how pg_upgrade tries whether files can be linked or cloned.
+        // pg_upgrade makes the files named `...test` to find out whether files can be linked or
+        // cloned.
         b"PG_VERSION"
         | b"PG_VERSION.linktest"
         | b"PG_VERSION.clonetest"
@@ -333,7 +335,8 @@ fn in_data_directory(name: &[u8]) -> Option<Classified> {
     Some(Classified::of(class))
 }
 
-/// What administrators and the TLS, Kerberos and client libraries read by name.
+/// Whether this is the name of a file that administrators or the TLS, Kerberos and client libraries
+/// read.
 fn is_configuration(name: &[u8]) -> bool {
     const SUFFIXES: [&[u8]; 7] = [
         b".conf",
@@ -349,8 +352,8 @@ fn is_configuration(name: &[u8]) -> bool {
         || matches!(name, b".pgpass" | b"pgpass")
 }
 
-/// A directory that the grammar does not know: an administrator's, an extension's, a tablespace
-/// inside the data directory.
+/// Classifies a path in a directory that no rule knows: an administrator's, an extension's, or a
+/// tablespace inside the data directory, whose files are recognized by its version directory.
 fn in_unknown_directory(relative: &[u8]) -> Classified {
     tablespace(relative)
         .and_then(|at| relative.get(at..))
@@ -362,18 +365,19 @@ fn in_unknown_directory(relative: &[u8]) -> Classified {
         .unwrap_or(Classified::of(Class::Unknown))
 }
 
-/// Below `base` or a tablespace's version directory.
+/// Classifies a path below `base` or below a tablespace's version directory.
 fn in_tablespace(path: &[u8]) -> Option<Classified> {
     match split_first_component(path) {
         (b"pgsql_tmp", None) => Some(Classified::DIRECTORY),
         (b"pgsql_tmp", Some(rest)) => temporary(path, rest),
-        // pg_upgrade --swap puts databases aside here (18).
+        // `pg_upgrade --swap` moves the old databases here (18).
         (b"moved_for_upgrade", None) => Some(Classified::DIRECTORY),
         (b"moved_for_upgrade", Some(rest)) => database_directory(rest, b"_old_catalogs"),
         _ => database_directory(path, b""),
     }
 }
 
+/// Classifies a path below the directory of a database, whose name may end with `suffix`.
 fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
     let (name, rest) = split_first_component(path);
     let mut parser = NameParser::new(name);
@@ -388,6 +392,7 @@ fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
     }
 }
 
+/// Classifies a path below `pg_tblspc`: a link's name, then the tablespace's version directory.
 fn in_tablespace_link(path: &[u8]) -> Option<Classified> {
     let (name, rest) = split_first_component(path);
     let mut parser = NameParser::new(name);
@@ -460,8 +465,8 @@ fn relation(database: u32, mut parser: NameParser<'_>) -> Option<Classified> {
         false => 0,
     };
     parser.end()?;
-    // What the tweak has no room for cannot be sealed as a relation, and PostgreSQL makes no such
-    // file.
+    // Larger numbers do not fit the tweak, so that such a file cannot be sealed as a relation;
+    // PostgreSQL makes none.
     let fits = relation > 0 && backend < 1 << 24 && segment < u32::MAX / SEGMENT_BLOCKS;
     fits.then_some(Classified {
         class,
@@ -475,7 +480,8 @@ fn relation(database: u32, mut parser: NameParser<'_>) -> Option<Classified> {
     })
 }
 
-/// Below `pgsql_tmp`; `path` begins with that directory's name.
+/// Classifies a path below `pgsql_tmp`: `rest` follows that directory's name, with which `path`
+/// begins.
 fn temporary(path: &[u8], rest: &[u8]) -> Option<Classified> {
     let (name, below) = split_first_component(rest);
     let mut parser = NameParser::new(name);
@@ -506,8 +512,8 @@ fn in_upgrade_output(path: &[u8]) -> Classified {
     }
 }
 
-/// FNV-1a with 128 bits. Two names that collide would share a tweak under a key that dies with the
-/// server; nothing is found by this hash.
+/// FNV-1a with 128 bits. Two names that collide would share a tweak, under a key that exists only
+/// while the server runs. Nothing is looked up by this hash.
 fn hash(name: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::settings::{CONFIGURATION, Settings};
 
-/// The files that PostgreSQL looks for in the data directory unless a setting names them.
+/// Settings, and the files in the data directory that PostgreSQL uses when they are not set.
 const BESIDE: [(&str, &str); 2] = [("hba_file", "pg_hba.conf"), ("ident_file", "pg_ident.conf")];
 
 /// A cluster of postgresql-common.

@@ -21,7 +21,7 @@
 //!   container whose own header disagrees with the instance's is damaged.
 //!
 //! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the
-//! older bytes of the one chunk that an append shares with what was there. Such a chunk does not
+//! older bytes in the one chunk that an append shares with earlier data. Such a chunk does not
 //! open, and reading it fails with EIO; without the shield the file would be corrupt too.
 //! PostgreSQL writes each of its containers whole under another name, syncs and renames it, or
 //! makes it again from the log.
@@ -44,7 +44,7 @@ use std::os::fd::RawFd;
 use strongroom_crypto::nonce12;
 use strongroom_format::postgres::container::{
     CONTAINER_CHUNK, CONTAINER_HEADER, CONTAINER_OVERHEAD, CONTAINER_SEALED, ChunkAad,
-    ContainerHeader, container_fits, container_logical, container_physical,
+    ContainerHeader, container_capacity, container_logical, container_physical,
 };
 
 use self::image::{
@@ -59,7 +59,8 @@ use crate::scratch::{self, BUFFER};
 use crate::sealed_file::SealedFile;
 use crate::writer_lock::WriterLock;
 
-/// Longest file, in bytes: what any file system here can hold, and no sum of offsets overflows.
+/// The longest file, in bytes: as long as file systems allow, and short enough that no sum of
+/// offsets overflows.
 const SIZE_MAX: u64 = 1 << 60;
 
 // The longest piece, its unaligned edge, an empty last chunk and the header fit a buffer.
@@ -87,9 +88,8 @@ pub fn read_at(
     if !matches!(first_try, Err(Fault::Damaged)) {
         return damage::into_errno(real, fd, file, first_try);
     }
-    // F3: a write may be in progress, or the cached file id is outdated. Where the file system
-    // has no
-    // locks, a second read has to suffice.
+    // F3: a write may be in progress, or the cached file id is outdated. On a file system without
+    // locks, a second read must suffice.
     let _lock = WriterLock::acquire(real, fd, LockKind::Shared).ok();
     let mut outcome = target.read(into, offset, None);
     if outcome == Err(Fault::Damaged) && real.file_size(fd)? == 0 {
@@ -134,7 +134,7 @@ pub fn append(
     damage::into_errno(real, fd, file, target.write(from, None))
 }
 
-/// The logical size. Of a file that was cut: that of the rest; reading the rest is an error.
+/// The logical size. For a file that was cut, the size of what remains, which cannot be read.
 ///
 /// # Errors
 /// The kernel's.
@@ -145,7 +145,7 @@ pub fn size(real: &Real, fd: RawFd, _file: &SealedFile<'_>) -> Result<u64, Errno
 /// The logical size of a file whose physical size is this; see [`size`].
 #[must_use]
 pub fn logical_size(physical: u64) -> u64 {
-    container_fits(physical)
+    container_capacity(physical)
 }
 
 /// Sets the logical size; see [`crate::file_io::truncate`].
@@ -154,7 +154,8 @@ pub fn logical_size(physical: u64) -> u64 {
 /// The kernel's; EIO as for [`write_at`].
 pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     let target = Target { real, fd, file };
-    // A descriptor that may not write is refused by the lock, but not as ftruncate(2) refuses it.
+    // For a descriptor that is not open for writing, the lock fails with another errno than
+    // ftruncate(2).
     let held = WriterLock::acquire(real, fd, LockKind::Exclusive);
     let _lock = held.map_err(|errno| match errno {
         Errno(libc::EBADF) => Errno(libc::EINVAL),
@@ -259,12 +260,13 @@ impl Target<'_> {
         Ok((offset, count))
     }
 
+    /// Sets the logical size. The caller holds the lock.
     fn truncate(&self, size: u64) -> Result<(), Fault> {
         if size > SIZE_MAX {
             return Err(Fault::Os(Errno(libc::EFBIG)));
         }
         if size == 0 {
-            // F4, and the way out for a file that is damaged.
+            // F4. This also works for a damaged file.
             return Ok(self.real.ftruncate(self.fd, 0)?);
         }
         let mut state = self.state()?;
@@ -294,14 +296,14 @@ impl Target<'_> {
         })?
     }
 
-    /// Fills up with zeros to `size`; on failure the file is as long as before.
+    /// Extends the file with zeros to `size`. After a failure it is as long as before, if possible.
     fn extend(&self, state: &mut State, size: u64) -> Result<(), Fault> {
         let before = state.logical;
         while state.logical < size {
             let piece = to_usize(size.saturating_sub(state.logical)).unwrap_or(scratch::LEN);
             let at = state.logical;
             if let Err(fault) = self.replace(state, Source::Zeros(piece.min(scratch::LEN)), at) {
-                // Best effort: the failure that is reported is the first.
+                // Best effort: only the first failure is reported.
                 let _left_longer = self.shrink(state, before);
                 return Err(fault);
             }
@@ -309,7 +311,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Cuts the file to `size`, which is less than it has or as much.
+    /// Cuts the file to `size`, which is at most its present size.
     fn shrink(&self, state: &mut State, size: u64) -> Result<(), Fault> {
         if size == state.logical {
             return Ok(());
@@ -375,8 +377,7 @@ impl Target<'_> {
         })?
     }
 
-    /// Puts the new bytes of the image's chunks together in `new`, sealed. `old` holds old chunks
-    /// meanwhile.
+    /// Assembles the image's chunks in `new`, sealed. `old` is a buffer for stored chunks.
     #[expect(clippy::too_many_arguments, reason = "the two buffers are one pair")]
     fn compose(
         &self,
@@ -399,8 +400,8 @@ impl Target<'_> {
             let holds = unit.len().saturating_sub(CONTAINER_OVERHEAD);
             let (within, taken) =
                 overlap(begins, holds, offset, to_usize(end.saturating_sub(offset))?)?;
-            // The old bytes are needed where the chunk is replaced in part; the last chunk is
-            // opened in any case, so that a file that was cut does not get a new end from us.
+            // A chunk's old bytes are needed where it is replaced in part. The last chunk is opened
+            // in any case: a file that was cut must not get a valid new end.
             let partly = within.len() < holds && begins < state.logical;
             if state.header.is_some() && (partly || index == old_last) {
                 let kept = self.load(&image.header, index, state.logical, old)?;
@@ -417,7 +418,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Writes all of `bytes`, or says how many were written and why not more.
+    /// Writes all of `bytes`. The error has the number of bytes that were written.
     fn store(&self, bytes: &[u8], start: u64) -> Result<(), (usize, Errno)> {
         let mut written = 0_usize;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
@@ -433,8 +434,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// F2: of an image only the first `count` bytes were written. Makes the last chunk that fits
-    /// the file's end.
+    /// F2: only the first `count` bytes of an image were written. Shortens the file to what fits,
+    /// and seals its last chunk again.
     fn mend(
         &self,
         state: &mut State,
@@ -444,11 +445,11 @@ impl Target<'_> {
     ) -> Result<(), Fault> {
         let available = image.start.saturating_add(to_u64(count));
         if available < state.physical {
-            // Bytes that the file had already could not be written over: the device fails, or
-            // copies on write.
+            // Bytes that the file had already could not be overwritten: the device fails, or the
+            // file system copies on write.
             return Err(Fault::Damaged);
         }
-        let fits = container_fits(available).min(image.logical);
+        let fits = container_capacity(available).min(image.logical);
         if fits == 0 {
             return Ok(self.real.ftruncate(self.fd, 0)?);
         }
@@ -472,7 +473,7 @@ impl Target<'_> {
     }
 
     /// Reads chunk `index` of a file of `logical` bytes to the front of `unit` and opens it there.
-    /// Returns where its data stand.
+    /// Returns the range of its data.
     fn load(
         &self,
         header: &ContainerHeader,
@@ -490,7 +491,7 @@ impl Target<'_> {
         sealed_range(0..data)
     }
 
-    /// What the file is now. The caller holds the lock.
+    /// The file's sizes and header. The caller holds the lock.
     fn state(&self) -> Result<State, Fault> {
         let physical = self.real.file_size(self.fd)?;
         if physical == 0 {
@@ -509,12 +510,14 @@ impl Target<'_> {
         })
     }
 
+    /// Reads the file's header. [`Fault::Damaged`] when it is malformed, or bound to names
+    /// differently than the instance's containers (F5).
     fn header(&self) -> Result<ContainerHeader, Fault> {
         let mut bytes = [0; CONTAINER_HEADER];
         if self.real.pread_full(self.fd, &mut bytes, 0)? != bytes.len() {
             return Err(Fault::Damaged);
         }
-        // F5: a container of the other version would be one that somebody put there.
+        // F5: a container of the other kind was put there by somebody.
         let bound = self.file.instance.keys.names_are_bound();
         ContainerHeader::parse(&bytes)
             .filter(|header| header.bound == bound)
@@ -540,8 +543,8 @@ impl Target<'_> {
         Ok(data)
     }
 
-    /// Seals a chunk whose data stand in place. The nonce is drawn here: no chunk is ever sealed
-    /// twice under one.
+    /// Seals a chunk in place, around its data. The nonce is random, and drawn here, so that each
+    /// sealing has another one.
     fn seal(&self, header: &ContainerHeader, index: u64, unit: &mut [u8]) -> Result<(), Fault> {
         let (nonce, data, tag) = parts(unit)?;
         *nonce = nonce12().map_err(|_| Fault::Os(Errno(libc::EIO)))?;
@@ -556,6 +559,7 @@ impl Target<'_> {
 /// A sealed chunk as nonce, data and tag.
 type Parts<'unit> = (&'unit mut [u8; NONCE], &'unit mut [u8], &'unit mut [u8; 16]);
 
+/// Splits a sealed chunk.
 fn parts(unit: &mut [u8]) -> Result<Parts<'_>, Fault> {
     let (nonce, rest) = unit.split_first_chunk_mut().ok_or(Fault::Damaged)?;
     let (data, tag) = rest.split_last_chunk_mut().ok_or(Fault::Damaged)?;

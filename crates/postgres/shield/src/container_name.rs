@@ -2,10 +2,10 @@
 //!
 //! Without such a name an attacker could replace one container by another: the state of a
 //! replication slot by that of another slot. PostgreSQL writes small files under a temporary name
-//! and renames them, so the name that counts is the final one: both paths of such a rename have the
-//! same name here. Files that no rule names all have the same, empty name.
+//! and renames them, so that a container is bound to its final name, which both paths of such a
+//! rename give here. Files of classes without a rule all have the same, empty name.
 //!
-//! Invariants: N5; the name follows from the path relative to the data directory alone. Nothing
+//! Invariants: N5. The name depends on the path relative to the data directory alone. Nothing
 //! allocates. A file that PostgreSQL renames into place has one name under both paths, except
 //! `temp.summary`, which is sealed again before the rename ([`crate::rename`]).
 //!
@@ -63,11 +63,13 @@ pub fn slot_directory_digest(relative: &[u8]) -> Option<NameDigest> {
     is_directory.then(|| hash_parts(&state_of(slot)))
 }
 
+/// The digest of a name.
 fn hash_parts(parts: &NameParts<'_>) -> NameDigest {
     let [digest @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = sha256(parts);
     digest
 }
 
+/// The parts of the name of a container at `relative`, which has this class.
 fn parts(class: Class, relative: &[u8]) -> NameParts<'_> {
     match class {
         Class::TwoPhase | Class::Origins | Class::Prewarm => whole(final_path(relative)),
@@ -79,36 +81,38 @@ fn parts(class: Class, relative: &[u8]) -> NameParts<'_> {
             state_of(split_first_component(below).0)
         }
         Class::Snapbuild => whole(up_to(relative, b".snap")),
-        Class::RelcacheInit => in_database(relative, b"pg_internal.init"),
-        Class::Incremental => in_database(relative, file_name(relative)),
+        Class::RelcacheInit => in_database_or_global(relative, b"pg_internal.init"),
+        Class::Incremental => in_database_or_global(relative, file_name(relative)),
         // It is not known how files of these classes get their names.
         _ => whole(b""),
     }
 }
 
+/// A name that is the path itself.
 fn whole(path: &[u8]) -> NameParts<'_> {
     [path, b"", b"", b""]
 }
 
+/// The name of the state of a replication slot, whose directory may have its temporary name.
 fn state_of(slot: &[u8]) -> NameParts<'_> {
     [SLOTS, final_path(slot), b"/state", b""]
 }
 
-/// The path without the end of a temporary name.
+/// The path without the ending of a temporary name.
 fn final_path(path: &[u8]) -> &[u8] {
     path.strip_suffix(TEMPORARY).unwrap_or(path)
 }
 
-/// `path` to the end of the first `mark`.
+/// The path up to the end of the first `mark`; all of it when there is none.
 fn up_to<'path>(path: &'path [u8], mark: &[u8]) -> &'path [u8] {
     let at = path.windows(mark.len()).position(|part| part == mark);
     at.and_then(|at| path.get(..at.checked_add(mark.len())?))
         .unwrap_or(path)
 }
 
-/// The name of a file in the directory of a database, wherever that directory is: copies of a
-/// database and `pg_upgrade` move it to another tablespace or version directory.
-fn in_database<'path>(relative: &'path [u8], name: &'path [u8]) -> NameParts<'path> {
+/// The name of a file in `global`, or in the directory of a database, as if that were in `base`:
+/// copies of a database and `pg_upgrade` put it into another tablespace or version directory.
+fn in_database_or_global<'path>(relative: &'path [u8], name: &'path [u8]) -> NameParts<'path> {
     if relative.starts_with(b"global/") {
         return [b"global/", name, b"", b""];
     }

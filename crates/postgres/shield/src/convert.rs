@@ -5,8 +5,8 @@
 //! specifies bytes and order.
 //!
 //! Invariants:
-//! - **V1** Nothing is written before everything that can be checked has been: no server, a clean
-//!   shutdown, the usual geometry, the key, enough room, no file that cannot be converted.
+//! - **V1** Nothing is written before everything that can be checked has been checked: no server, a
+//!   clean shutdown, the usual geometry, the key, enough room, no file that cannot be converted.
 //! - **V2** If the process is killed at any point, the same command completes the conversion.
 //!   Whether a file was converted is determined by the inode at its path, never by its contents.
 //! - **V3** A server without the shield starts on a wholly plain instance only: `global/pg_control`
@@ -36,7 +36,7 @@ use strongroom_format::code;
 use strongroom_format::header::{Cipher, ObjectKind};
 use strongroom_format::postgres::HEADER_FILE;
 pub use strongroom_format::postgres::convert::Action;
-use strongroom_keyring::{Error, NewObject, Object, Opener, durable};
+use strongroom_keyring::{Error, NewObject, Object, Opener, Recipient, durable};
 
 use crate::instance::{self, Instance};
 use crate::keys::Keys;
@@ -53,22 +53,23 @@ pub use report::{Options, Phase, Progress, Report};
 ///
 /// # Errors
 /// Those of [`Object::create`].
-pub fn new_instance(cipher: Cipher, opener: &Opener) -> Result<(Vec<u8>, Instance), Error> {
-    let object = Object::create(&NewObject::instance(cipher), opener)?;
+pub fn new_instance(cipher: Cipher, recipient: &Recipient) -> Result<(Vec<u8>, Instance), Error> {
+    let object = Object::create(&NewObject::instance(cipher), recipient)?;
     let instance = Instance::of_keys(Keys::open(&object, object.epoch())?);
     Ok((object.initial_bytes().to_vec(), instance))
 }
 
-/// What is done with the file at `relative`, a path in the data directory, in such an instance.
+/// What becomes of the file at `relative`, a path in the data directory, in an instance whose files
+/// are sealed as they are written.
 ///
 /// # Errors
-/// SR-7002 for one that cannot be sealed.
+/// SR-7002 for a file that cannot be sealed.
 pub fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
     plan::file_action(relative)
 }
 
-/// Whether the instance with this control file, in clear, can be sealed. The instance need not have
-/// been shut down: a backup of a running server is checked with this.
+/// Checks that the instance with this control file, in clear, can be sealed. It need not have been
+/// shut down: backups of running servers are checked too.
 ///
 /// # Errors
 /// SR-7011, SR-7010.
@@ -84,6 +85,7 @@ pub fn has_data_checksums(content: &[u8]) -> Result<bool, Error> {
     Ok(parse_control(content)?.has_data_checksums())
 }
 
+/// Parses a control file in clear. SR-7011 when it is not one of a supported version.
 fn parse_control(content: &[u8]) -> Result<control::Control, Error> {
     let unreadable = || {
         let detail = "global/pg_control: checksum or version";
@@ -95,7 +97,7 @@ fn parse_control(content: &[u8]) -> Result<control::Control, Error> {
     control.ok_or_else(unreadable)
 }
 
-/// Which conversion of this instance was begun and not finished, if any.
+/// The conversion of this instance that was begun and not finished, if there is one.
 ///
 /// # Errors
 /// SR-7013 when its state is damaged; SR-5001.
@@ -128,7 +130,7 @@ pub fn encrypt(
     } else if state.as_ref().is_some_and(|state| !state.done.is_empty()) {
         return Err(Error::new(&code::PG_CONVERT_STATE, "the header is gone"));
     } else {
-        Object::create(&NewObject::instance(cipher), opener)?
+        Object::create(&NewObject::instance(cipher), &opener.recipient()?)?
     };
     let target = Instance::of_keys(Keys::open(&object, object.epoch())?);
     let conversion = Conversion {
@@ -165,7 +167,7 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
     let lock = ConversionLock::new(directory)?;
     let state = log::state_of_action(&lock, Action::Decrypt)?;
     if !instance::is_sealed(lock.directory()) {
-        // The header goes when everything has been converted; only the state was left.
+        // The header is removed when everything has been converted; only the state remained.
         let Some(state) = state else {
             let what = directory.display().to_string();
             return Err(Error::new(&code::PG_NOT_SEALED, what));
@@ -192,7 +194,7 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
         .as_ref()
         .is_some_and(|state| log::is_converted(lock.directory(), state, plan::CONTROL));
     let report = if control_is_plain {
-        // All else had been verified before; a server without the shield may have run since.
+        // Everything else was verified before. A server without the shield may have run since.
         Report {
             resumed: true,
             ..Report::default()
@@ -240,7 +242,7 @@ pub fn rotate(
             return Err(Error::new(&code::PG_CONVERT_STATE, why));
         }
         (true, false) if lines > 0 => {
-            // The header was finished; only the state was left.
+            // The header was finished; only the state remained.
             Log::reopen(&lock)?.remove()?;
             return Ok(Report {
                 resumed: true,
@@ -252,7 +254,9 @@ pub fn rotate(
     let object = if begun {
         found
     } else {
-        found.rekey_begun(new_openers)?
+        let recipients = new_openers.iter().map(|opener| opener.recipient());
+        let recipients = recipients.collect::<Result<Vec<Recipient>, Error>>()?;
+        found.rekey_begun(&recipients.iter().collect::<Vec<_>>())?
     };
     let previous = object.previous_epoch();
     let previous = previous.ok_or_else(|| Error::new(&code::BUG, "a rotation without two keys"))?;
@@ -281,22 +285,23 @@ pub fn rotate(
     Ok(report)
 }
 
-/// Replaces the key slots of the instance: from then on `new_openers` open it. Its data key and its
-/// files do not change. The server may be running: it has its keys.
+/// Replaces the key slots of the instance, which `opener` opens: from then on `recipients` can open
+/// it. Its data key and its files do not change. The server may be running: it has its keys.
 ///
 /// # Errors
 /// SR-7003 while a conversion is unfinished; SR-7004; those of [`Object::open`] and
 /// [`Object::rewrapped`]; SR-5001.
-pub fn rewrap(directory: &Path, opener: &Opener, new_openers: &[&Opener]) -> Result<(), Error> {
+pub fn rewrap(directory: &Path, opener: &Opener, recipients: &[&Recipient]) -> Result<(), Error> {
     let lock = ConversionLock::while_server_may_run(directory)?;
     if let Some(state) = Log::read(lock.directory())? {
         return Err(Error::new(&code::PG_CONVERTING, state.action.name()));
     }
     let object = open_existing_header(&lock, false, &[opener])?;
-    replace_header(&lock, &object.rewrapped(new_openers)?)
+    replace_header(&lock, &object.rewrapped(recipients)?)
 }
 
-/// The header opened by the first of these keys that opens it; the error is the first one's.
+/// The header, opened by the first of these keys that opens it. If none does, the error is the
+/// first key's; SR-2001 without keys.
 fn open_header(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
     let header = instance::header(directory)?;
     let mut failure = None;
@@ -312,8 +317,8 @@ fn open_header(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
     Err(failure.unwrap_or_else(|| Error::new(&code::NO_KEY, "")))
 }
 
-/// As [`open_header`], of an instance that must have a header. Other keys than the first are tried
-/// when a conversion is being resumed only: it may have given the header other slots.
+/// As [`open_header`], of an instance that must have a header (SR-7004). Only when a conversion is
+/// being resumed are other keys than the first tried: it may have given the header other slots.
 fn open_existing_header(
     lock: &ConversionLock,
     resuming: bool,
@@ -327,7 +332,7 @@ fn open_existing_header(
     open_header(lock.directory(), openers.get(..tried).unwrap_or(openers))
 }
 
-/// Replaces the header, whole and durably.
+/// Replaces the header in one step, and durably.
 fn replace_header(lock: &ConversionLock, object: &Object) -> Result<(), Error> {
     let path = lock.directory().join(HEADER_FILE);
     let (mode, owner) = (lock.owner().mode(), lock.owner().given());

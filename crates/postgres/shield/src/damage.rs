@@ -1,6 +1,6 @@
 //! Reports damage: EIO to the program, and a message on standard error.
 //!
-//! Invariants: each descriptor that meets damage writes one line. Nothing here allocates.
+//! Invariants: the first damage of each descriptor writes one line. Nothing here allocates.
 //!
 //! Must not: be used for block files that cannot distinguish damage from data, which are all block
 //! files but the transaction status files.

@@ -1,5 +1,5 @@
-//! The two small files of a data directory that say which PostgreSQL it is of, and whether a server
-//! runs on it: `PG_VERSION` and `postmaster.pid`.
+//! Reads the two small files of a data directory that tell its version of PostgreSQL, and whether a
+//! server runs on it: `PG_VERSION` and `postmaster.pid`.
 //!
 //! Must not: write.
 #![deny(
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getppid, test_kill_process};
 use strongroom_keyring::read_text;
 
-/// Longest file that is read, in bytes; PostgreSQL writes far less.
+/// The longest file that is read, in bytes; PostgreSQL's are far shorter.
 const FILE_MAX: u64 = 64 << 10;
 
 /// The path of `PG_VERSION`.
@@ -35,16 +35,16 @@ pub(crate) fn version_text(directory: &Path) -> io::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// The process that `postmaster.pid` names: a single-user server writes its number negated. `None`
-/// when the first line is no number.
+/// The process id in `postmaster.pid`, which is negative for a single-user server. `None` when the
+/// first line is not a number.
 pub(crate) fn recorded_process(directory: &Path) -> io::Result<Option<i32>> {
     let text = read_text(&pid_path(directory), FILE_MAX)?;
     let first = text.lines().next();
     Ok(first.and_then(|line| line.trim().parse().ok()))
 }
 
-/// PostgreSQL's major version, whether or not it is one that is supported. `None` when the file is
-/// absent or has another content.
+/// PostgreSQL's major version, even if it is not supported. `None` when the file is missing or
+/// malformed.
 #[must_use]
 pub fn major_version(directory: &Path) -> Option<u32> {
     version_text(directory)

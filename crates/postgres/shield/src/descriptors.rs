@@ -59,6 +59,7 @@ static TABLE: [Entry; DESCRIPTORS] = [const {
     }
 }; DESCRIPTORS];
 
+/// The entry of a descriptor; `None` when it does not fit the table.
 fn entry(fd: RawFd) -> Option<&'static Entry> {
     TABLE.get(usize::try_from(fd).ok()?)
 }
@@ -72,7 +73,7 @@ pub fn fits(fd: RawFd) -> bool {
 /// The sealed file that is open as `fd`. `None` when it is not a sealed file.
 ///
 /// # Errors
-/// EIO when the entry is invalid: the file is sealed, but how is not known (D7).
+/// EIO when the entry is invalid: the file is sealed, but it is not known how (D7).
 #[inline]
 pub fn find(fd: RawFd) -> Result<Option<OpenFile>, Errno> {
     let Some(entry) = entry(fd) else {
@@ -93,6 +94,7 @@ pub fn is_sealed(fd: RawFd) -> bool {
 }
 
 impl Entry {
+    /// The open file of an entry with this state. `None` when a field is invalid.
     fn open_file(&'static self, state: u64) -> Option<OpenFile> {
         let [layout, key, flags, root, ..] = state.to_le_bytes();
         let [low, high] = &self.tweak;
@@ -148,6 +150,7 @@ pub fn insert(fd: RawFd, new: &NewEntry) -> bool {
 }
 
 impl Entry {
+    /// Stores the tweak in two words.
     fn set_tweak(&self, tweak: u128) {
         let [low, high] = &self.tweak;
         low.store(

@@ -6,8 +6,8 @@
 //! given a directory of configuration, as on Debian, whose `postgresql.conf` names the data
 //! directory.
 //!
-//! Invariants: no instance is opened here; directories are in the order of their sources, each
-//! spelling once.
+//! Invariants: no instance is opened here; directories are in the order of their sources, and each
+//! spelling is listed once.
 //!
 //! Must not: know a key.
 #![deny(
@@ -31,12 +31,12 @@ pub const ROOTS_VARIABLE: &str = "STRONGROOM_PG_ROOTS";
 /// Where the data directory may be, relative to the paths that a program is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchScope {
-    /// A server: the directory itself, or what the configuration in it names.
+    /// For a server: the directory itself, or the one that the configuration in it names.
     Configured,
-    /// Programs that are given a file or a part of the data directory: three directories above
-    /// count too.
+    /// For programs that are given a file or a part of the data directory: three parent directories
+    /// too.
     Parents,
-    /// Both: `pg_ctl` and `pg_upgrade`.
+    /// Both, for `pg_ctl` and `pg_upgrade`.
     ConfiguredAndParents,
 }
 
@@ -89,7 +89,7 @@ struct CandidateList<'a> {
 }
 
 impl CandidateList<'_> {
-    /// Adds a directory, and so many of its parents.
+    /// Adds a directory, and as many of its parents as `parents` says, unless they are known.
     fn add(&mut self, spelled: &[u8], parents: usize) {
         let mut buffer = [0_u8; PATH_MAX];
         let Some(mut path) = normalise(self.working_directory, spelled, &mut buffer) else {
@@ -108,8 +108,8 @@ impl CandidateList<'_> {
     }
 }
 
-/// The `data_directory` that a configuration names: that in a directory, or the file itself
-/// (`config_file`), with the files that it includes.
+/// The `data_directory` that a configuration names. `named` is its directory, or the file itself
+/// (`config_file`); files that it includes are read.
 #[must_use]
 pub fn configured_data_directory(named: &Path) -> Option<Vec<u8>> {
     let file = if named.is_dir() {
@@ -156,7 +156,7 @@ pub fn unfinished_conversion(candidates: &[Vec<u8>]) -> Option<OsString> {
     })
 }
 
-/// Those of `candidates` that are an instance, by canonical path: each with its spellings.
+/// The candidates that are sealed instances: the canonical path of each, with its spellings.
 #[must_use]
 pub fn sealed_instances(candidates: Vec<Vec<u8>>) -> Vec<(std::path::PathBuf, Vec<Vec<u8>>)> {
     let mut found: Vec<(std::path::PathBuf, Vec<Vec<u8>>)> = Vec::new();

@@ -11,9 +11,9 @@ use crate::scratch::OutOfMemory;
 /// Why an operation on a file failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The kernel says so.
+    /// The kernel returned this errno.
     Os(Errno),
-    /// The file is not what was written.
+    /// The file is damaged or forged.
     Damaged,
 }
 

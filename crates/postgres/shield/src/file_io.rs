@@ -63,7 +63,8 @@ pub fn write_at(
     }
 }
 
-/// Writes `from` at the end (`O_APPEND`) and gives the offset at which it landed, and the count.
+/// Writes `from` at the end (`O_APPEND`). Returns the offset at which it was written, and the
+/// number of bytes.
 ///
 /// Two processes that append at the same time must not overwrite each other: streams and containers
 /// lock; block files, which PostgreSQL never appends to in this way, do not.
@@ -89,7 +90,7 @@ pub fn append(
 /// The logical size in bytes.
 ///
 /// # Errors
-/// The kernel's; EIO when the size cannot be told because the header is damaged.
+/// The kernel's; EIO when the header is damaged.
 pub fn size(real: &Real, fd: RawFd, file: &SealedFile<'_>) -> Result<u64, Errno> {
     match file.layout {
         FileLayout::Block | FileLayout::Temporary | FileLayout::NewLog => real.file_size(fd),
@@ -113,8 +114,7 @@ pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Res
     }
 }
 
-/// The logical size of a file that is not open here, from its physical one: what stat by path
-/// answers.
+/// The logical size of a file that is not open, from its physical size; `stat` by path needs it.
 #[must_use]
 pub fn size_of_closed(layout: FileLayout, physical: u64) -> u64 {
     match layout {

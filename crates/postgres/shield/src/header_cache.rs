@@ -2,7 +2,7 @@
 //! descriptor.
 //!
 //! Invariants: a value that is loaded was stored as a whole, whichever threads store at the same
-//! time; nothing is loaded when that is not certain. No lock is taken and no thread waits.
+//! time; if that is not certain, nothing is loaded. No lock is taken and no thread waits.
 //!
 //! Must not: be the only copy of a value.
 #![deny(

@@ -57,8 +57,8 @@ impl Instance {
         }
     }
 
-    /// Opens the instance in `directory`, which is spelled `spellings` by the program beside its
-    /// canonical path.
+    /// Opens the instance in `directory`. `spellings` are the paths by which the program knows it,
+    /// beside the canonical one.
     ///
     /// # Errors
     /// Those of [`Object::open`]; SR-7003 while a conversion is unfinished; SR-7011 for a version
@@ -83,8 +83,8 @@ impl Instance {
 }
 
 impl Instance {
-    /// Whether a conversion of the instance has begun since it was opened. Sees files that are
-    /// hidden from the program.
+    /// Whether a conversion of the instance has begun since it was opened. This is also seen where
+    /// Strongroom's files are hidden from the program.
     #[must_use]
     pub fn is_being_converted(&self, real: &Real) -> bool {
         let Some(directory) = self.prefixes.first() else {
@@ -148,8 +148,8 @@ fn prefixes(canonical: &Path, spellings: &[Vec<u8>]) -> Vec<Prefix> {
     found
 }
 
-/// The targets of `pg_wal` and of the tablespaces, where those are links. Tablespaces that are
-/// added later are reached through `pg_tblspc`, as the server does.
+/// The targets of `pg_wal` and of the tablespaces, where those are links, with their paths in the
+/// data directory. Later tablespaces are resolved through `pg_tblspc`, as in the server.
 fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     if let (true, Ok(target)) = (
@@ -175,8 +175,8 @@ fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The major version in `PG_VERSION`. `None` without that file: in a directory that is to be
-/// filled.
+/// The major version in `PG_VERSION`. `None` without that file, as in a directory that is still to
+/// be filled.
 ///
 /// # Errors
 /// SR-7011 when it is not supported: another version may have files and calls that are not handled.

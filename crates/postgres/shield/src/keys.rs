@@ -99,6 +99,7 @@ impl Keys {
     }
 }
 
+/// Random bytes in locked memory.
 fn random(len: usize) -> Result<SecretBytes, Error> {
     let mut key = SecretBytes::with_capacity(len)?;
     fill_random(key.as_mut_slice())?;

@@ -17,7 +17,8 @@ pub enum FileLayout {
     Block,
     /// As `Block`, under a key that is drawn when the server starts.
     Temporary,
-    /// As `Block`, of a log file that has no name yet: each unit of zeros is stored as zeros.
+    /// As `Block`, for a log file that does not have its final name yet: each unit of zeros is
+    /// stored as zeros.
     NewLog,
     /// A header of 4096 bytes, then CTR under the instance's key.
     Stream,

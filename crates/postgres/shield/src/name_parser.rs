@@ -35,7 +35,7 @@ impl<'name> NameParser<'name> {
         Some(())
     }
 
-    /// Skips `text` if it is next. Whether it was.
+    /// Skips `text` if it is next; returns whether it was.
     pub(crate) fn optional(&mut self, text: &[u8]) -> bool {
         self.expect(text).is_some()
     }
@@ -88,6 +88,7 @@ impl<'name> NameParser<'name> {
         self.skip(count.count())
     }
 
+    /// Skips so many bytes. `None` for none.
     fn skip(&mut self, count: usize) -> Option<()> {
         self.0 = self.0.get(count..)?;
         (count > 0).then_some(())

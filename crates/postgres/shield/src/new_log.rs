@@ -1,7 +1,7 @@
 //! Whether this process has written to a new log file (`xlogtemp.<pid>`) since it last converted
 //! one.
 //!
-//! Must not: lock or allocate; it is on the way of each block that is written.
+//! Must not: lock or allocate; it is called for each block of a new log file.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ pub(crate) fn was_written() -> bool {
     WRITTEN.load(Ordering::Relaxed)
 }
 
-/// Forgets what was written: the file was converted.
+/// Forgets what was written, after the file was converted.
 pub(crate) fn clear_written() {
     WRITTEN.store(false, Ordering::Relaxed);
 }

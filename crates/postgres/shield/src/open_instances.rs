@@ -14,15 +14,15 @@ use std::sync::OnceLock;
 
 use crate::instance::Instance;
 
-/// Most instances that one process can have open; `pg_upgrade` and `pg_rewind` have two.
+/// The most instances that one process can have open; `pg_upgrade` and `pg_rewind` have two.
 pub const ROOTS_MAX: usize = 8;
 
 static ROOTS: [OnceLock<Instance>; ROOTS_MAX] = [const { OnceLock::new() }; ROOTS_MAX];
 
-/// Adds an instance and gives its number, or the instance back when there are too many.
+/// Adds an instance and returns its number.
 ///
 /// # Errors
-/// The instance, which could not be added.
+/// The instance, when there are too many.
 pub fn add(instance: Instance) -> Result<u8, Box<Instance>> {
     let mut left = instance;
     for (number, root) in (0_u8..).zip(&ROOTS) {

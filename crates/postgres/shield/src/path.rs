@@ -19,9 +19,8 @@ pub const PATH_MAX: usize = 4095;
 
 /// Writes `path`, made absolute against `cwd` and free of `//`, `.` and `..`, into `out`.
 ///
-/// `cwd` must be absolute; it is not looked at when `path` is absolute. The result has no `/` at
-/// its end, except the root directory itself. `None` when it does not fit, or when neither is
-/// absolute.
+/// `cwd` must be absolute; it is not used when `path` is absolute. The result has no `/` at its
+/// end, except the root directory itself. `None` when it does not fit, or when neither is absolute.
 #[must_use]
 pub fn normalise<'out>(cwd: &[u8], path: &[u8], out: &'out mut [u8]) -> Option<&'out [u8]> {
     let mut length = 0_usize;
@@ -51,10 +50,10 @@ pub fn relative_to<'path>(root: &[u8], path: &'path [u8]) -> Option<&'path [u8]>
     }
 }
 
-/// Where in `path` a tablespace's version directory (`PG_<major>_<catalog version>`) begins, when
-/// `path` goes below one. The part from
-/// there on can be given to [`crate::classify::classify`]; the part before it is the tablespace's
-/// location, with a `/` at its end.
+/// The position in `path` at which a tablespace's version directory (`PG_<major>_<catalog
+/// version>`) begins. `None` when there is none. The part from there on can be given to
+/// [`crate::classify::classify`]; the part before it is the tablespace's location, with a `/` at
+/// its end.
 #[must_use]
 pub fn tablespace(path: &[u8]) -> Option<usize> {
     let mut at = 0_usize;
@@ -88,6 +87,7 @@ pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
+/// Appends the components of a path, and resolves `.` and `..`. `None` when they do not fit.
 fn append(path: &[u8], out: &mut [u8], length: &mut usize) -> Option<()> {
     for component in path.split(|&byte| byte == b'/') {
         match component {
@@ -105,6 +105,7 @@ fn append(path: &[u8], out: &mut [u8], length: &mut usize) -> Option<()> {
     Some(())
 }
 
+/// Appends bytes. `None` when they do not fit.
 fn push(bytes: &[u8], out: &mut [u8], length: &mut usize) -> Option<()> {
     let end = length.checked_add(bytes.len())?;
     out.get_mut(*length..end)?.copy_from_slice(bytes);

@@ -321,6 +321,7 @@ pub enum LockKind {
     None,
 }
 
+/// The errno of this thread, unless the call returned 0.
 fn check(result: c_int) -> Result<(), Errno> {
     if result == 0 {
         Ok(())

@@ -37,12 +37,12 @@ use crate::scratch::{self, LEN};
 use crate::sealed_file::FileCache;
 use crate::{block, container, container_name, new_log};
 
-/// What is necessary before a rename.
+/// What must be done before a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameStep {
     /// Nothing.
     Nothing,
-    /// It cannot be done.
+    /// The rename is refused with this errno.
     Refuse(Errno),
     /// A new log file has to be sealed for its segment, or decrypted when there is no second seal.
     Convert(Seal, Option<Seal>),
@@ -57,7 +57,7 @@ pub enum RenameStep {
     SameTreatmentOnly,
 }
 
-/// What is necessary before `from` is renamed or linked to `to`.
+/// What must be done before `from` is renamed or linked to `to`.
 #[must_use]
 pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
     match (from, to) {
@@ -65,8 +65,9 @@ pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
         (_, Resolved::Hidden) | (Resolved::Refused(_), _) | (_, Resolved::Refused(_)) => {
             RenameStep::Refuse(Errno(libc::EACCES))
         }
-        // A directory is renamed with the sealed files in it. pg_upgrade first tries to link
-        // PG_VERSION, and so stops before it has changed anything.
+        // Files in clear and directories count too, because a directory is renamed with the sealed
+        // files in it. pg_upgrade links PG_VERSION first, and so stops before it has changed
+        // anything.
         _ if keys_differ(from, to) => RenameStep::Refuse(Errno(libc::EXDEV)),
         // The database is part of each relation's address.
         (Resolved::Plain(from), Resolved::Plain(to))
@@ -85,7 +86,7 @@ pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
         (Resolved::Outside | Resolved::Plain(_), Resolved::Outside | Resolved::Plain(_)) => {
             RenameStep::Nothing
         }
-        // What the restore command brought back.
+        // The file that the restore command fetched.
         (Resolved::Plain(from), Resolved::Sealed(to))
             if from.class == Class::WalRestored && to.class == Class::Wal =>
         {
@@ -99,7 +100,7 @@ pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
     }
 }
 
-/// Whether the two are in instances that do not have the same keys.
+/// Whether the two paths are in instances with different keys.
 fn keys_differ(from: &Resolved, to: &Resolved) -> bool {
     let root = |resolved: &Resolved| match resolved {
         Resolved::Plain(clear) => Some(clear.root),
@@ -190,6 +191,8 @@ fn is_made_by_this_process(path: &CStr) -> bool {
     named == Some(std::process::id())
 }
 
+/// Seals an open new log file for its segment, or decrypts it. Pieces of zeros are left as they
+/// are.
 fn convert_open_file(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
     let cache: FileCache = [const { AtomicU64::new(0) }; 4];
     let source = from.file(&cache)?;
@@ -217,11 +220,11 @@ fn convert_open_file(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> 
     .map_err(|_| Errno(libc::ENOMEM))?
 }
 
-/// Fails with EXDEV, as between file systems, unless the file or directory is empty. Sealed files
-/// in a directory would be taken for plain ones under its new name, or the reverse.
+/// Checks that a file or directory is empty before it gets a name of another treatment. Sealed
+/// files in a directory would be taken for plain ones under its new name, or the reverse.
 ///
 /// # Errors
-/// EXDEV.
+/// EXDEV, as between file systems, when it is not empty; the kernel's.
 pub fn refuse_contents(real: &Real, path: &CStr) -> Result<(), Errno> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOFOLLOW;
     // If it cannot be opened, rename itself reports why.
@@ -242,7 +245,7 @@ pub fn refuse_contents(real: &Real, path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Whether a directory has entries; true when that is not known.
+/// Whether a directory has entries; true when it cannot be read.
 fn is_not_empty(directory: &CStr) -> bool {
     let directory = Path::new(OsStr::from_bytes(directory.to_bytes()));
     std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_some())

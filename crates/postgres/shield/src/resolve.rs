@@ -26,7 +26,7 @@ use crate::real::Errno;
 use crate::sealed_file::{FileCache, SealedFile};
 use crate::table::{Treatment, treatment};
 
-/// What a path is, and what is done with its file.
+/// What a path is, and how its file is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolved {
     /// In no instance.
@@ -37,7 +37,7 @@ pub enum Resolved {
     Sealed(Seal),
     /// Strongroom's own; the program must not see it.
     Hidden,
-    /// In an instance; it may not be used.
+    /// In an instance; the program may not use it.
     Refused(Class),
 }
 
@@ -48,7 +48,7 @@ pub struct PlainPath {
     pub root: u8,
     /// What the file is.
     pub class: Class,
-    /// The database whose relations are in this directory.
+    /// For a directory, the database whose relations are in it.
     pub database: Option<u32>,
     /// The digest of the name of the slot's state in this directory
     /// ([`container_name::slot_directory_digest`]).
@@ -117,6 +117,7 @@ pub fn resolve_followed(base: &[u8], name: &[u8]) -> Result<Resolved, Errno> {
     resolve_below_prefixes(normalise_path(base, name, &mut buffer)?)
 }
 
+/// The normalised path. ENAMETOOLONG or ENOENT when there is none.
 fn normalise_path<'out>(
     base: &[u8],
     path: &[u8],
@@ -173,7 +174,8 @@ fn resolved_path(root: u8, relative: &[u8]) -> Resolved {
     }
 }
 
-/// The database whose relations are in a directory: that of a relation's name in it.
+/// The database whose relations are in a directory, which is found by classifying a relation's name
+/// in it.
 fn database_of_directory(class: Class, relative: &[u8]) -> Option<u32> {
     if class != Class::Directory {
         return None;
@@ -289,7 +291,8 @@ fn block_address(classified: Classified, relative: &[u8]) -> Option<(BlockKey, [
 }
 
 /// Resolves a path in the real directory of a tablespace, as `pg_upgrade` and `pg_basebackup` use
-/// it. A tablespace within a data directory belongs to that instance, which is not one of ours.
+/// it. A tablespace within another data directory belongs to that instance, which is not open here.
+/// The one open instance of this version is taken; the path is refused when there are several.
 fn resolve_tablespace(normal: &[u8]) -> Option<Resolved> {
     let at = tablespace(normal)?;
     let (location, relative) = normal.split_at_checked(at)?;
@@ -301,7 +304,7 @@ fn resolve_tablespace(normal: &[u8]) -> Option<Resolved> {
     let mut fitting = open_instances::all().filter(|(_, instance)| fits(instance));
     let (number, _) = fitting.next()?;
     if fitting.next().is_some() {
-        // Two instances of one version: the path does not say which of them.
+        // With two instances of one version, the path does not tell which one is meant.
         return Some(Resolved::Refused(Class::Unknown));
     }
     Some(resolved_path(number, relative))
@@ -323,10 +326,12 @@ fn major_of(relative: &[u8]) -> Option<u32> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// Whether `part` occurs in `path`.
 fn contains(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|window| window == part)
 }
 
+/// `front`, a `/` and `back`; without the `/` when `back` is empty. `None` when they do not fit.
 fn join<'out>(front: &[u8], back: &[u8], out: &'out mut [u8]) -> Option<&'out [u8]> {
     let middle: &[u8] = if back.is_empty() { b"" } else { b"/" };
     let mut length = 0_usize;

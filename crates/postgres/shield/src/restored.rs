@@ -71,7 +71,7 @@ impl From<Errno> for Refusal {
 }
 
 impl Refusal {
-    /// What the program is told.
+    /// The errno that the program gets.
     #[must_use]
     pub const fn errno(self) -> Errno {
         match self {
@@ -249,7 +249,7 @@ fn is_of_instance(real: &Real, root: u8, head: &HeaderBytes) -> Result<bool, Err
     Ok(version && header.system == system_identifier(real, root)?)
 }
 
-/// `XLOG_PAGE_MAGIC` of a major version.
+/// `XLOG_PAGE_MAGIC` of a major version; `None` when it is not known.
 const fn page_magic(major: u32) -> Option<u16> {
     match major {
         15 => Some(0xd110),

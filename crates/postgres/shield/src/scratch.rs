@@ -1,9 +1,9 @@
 //! Buffers of each thread: one for plaintext, one for ciphertext, one for vectored transfers.
 //!
-//! Invariants: R4, the main thread's buffers exist before `main` runs (see [`prepare`]) and every
+//! Invariants: R4: the main thread's buffers exist before `main` runs (see [`prepare`]), and every
 //! later use takes and returns a pointer; another thread maps its own at first use and unmaps them
 //! at its end. A use inside a use (a signal handler that does I/O) gets buffers of its own. Buffers
-//! begin at a page, as `O_DIRECT` wants it.
+//! begin at a page, as `O_DIRECT` requires.
 //!
 //! Must not: be held across a call that may end the thread.
 #![expect(unsafe_code, reason = "maps memory and lends it as slices")]
@@ -83,6 +83,8 @@ pub fn stage<T>(work: impl FnOnce(&mut [u8; LEN]) -> T) -> Result<T, OutOfMemory
     lend(&STAGE, |Stage(buffer)| work(buffer))
 }
 
+/// Lends the buffers of a slot, or maps new ones when the slot is empty. Afterwards they are in the
+/// slot again, or unmapped when an inner use left others there.
 fn lend<B, T>(
     slot: &'static LocalKey<Slot<B>>,
     work: impl FnOnce(&mut B) -> T,
@@ -119,12 +121,13 @@ fn map<T>() -> Option<NonNull<T>> {
     if base == libc::MAP_FAILED {
         return None;
     }
-    // Plaintext passes through: out of core dumps. Best effort.
-    // SAFETY: the mapping just made.
+    // The buffers hold plaintext, and are excluded from core dumps if possible. SAFETY: the mapping
+    // just made.
     let _refused = unsafe { libc::madvise(base, size_of::<T>(), libc::MADV_DONTDUMP) };
     NonNull::new(base.cast())
 }
 
+/// Unmaps what [`map`] has mapped.
 fn unmap<T>(mapped: NonNull<T>) {
     // SAFETY: made by `map` with this size, and no longer lent.
     let _refused = unsafe { libc::munmap(mapped.as_ptr().cast(), size_of::<T>()) };

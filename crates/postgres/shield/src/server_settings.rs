@@ -21,8 +21,9 @@ const OPTIONS_FILE: &str = "postmaster.opts";
 /// The one option that is kept beside the settings.
 const DIRECTORY_OPTION: &str = "-D";
 
-/// The settings of a data directory, also where Debian keeps them elsewhere: the last start names
-/// that directory, or the cluster below `clusters` that has this data directory.
+/// The settings of a data directory. If its configuration is elsewhere, as on Debian, it is found
+/// by the command line of the last start, or by the cluster below `clusters` that has this data
+/// directory.
 #[must_use]
 pub fn settings_of_instance(directory: &Path, clusters: &Path) -> Settings {
     let given = last_start(directory);
@@ -31,7 +32,7 @@ pub fn settings_of_instance(directory: &Path, clusters: &Path) -> Settings {
     if let Some(file) = named("config_file") {
         main = directory.join(file.path());
     } else if let Some(other) = named(DIRECTORY_OPTION) {
-        // -D may name where the configuration is, and that where the data is.
+        // -D may name the directory of the configuration, which then names the data directory.
         let other = directory.join(other.path()).join(CONFIGURATION);
         main = if other.exists() { other } else { main };
     }
@@ -56,12 +57,12 @@ pub fn started_with(directory: &Path, name: &str) -> bool {
         .any(|setting| setting.name == name)
 }
 
-/// Whether a path that a setting names, relative to the data directory as the server takes it, is
-/// outside of the data directory.
+/// Whether a path in a setting, which the server takes relative to the data directory, is outside
+/// of it.
 #[must_use]
 pub fn leads_out(directory: &Path, value: &str) -> bool {
     let path = directory.join(OsStr::new(value));
-    // What does not exist yet is where it is named; links are followed as far as they exist.
+    // Links are followed as far as the path exists.
     let resolved = path
         .ancestors()
         .find_map(|part| part.canonicalize().ok())

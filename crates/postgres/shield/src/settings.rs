@@ -1,7 +1,7 @@
 //! PostgreSQL's configuration files: `name = value` and includes.
 //!
-//! Invariants: as in the server the last line of a name counts. A file that cannot be read is
-//! remembered, never taken for an empty one.
+//! Invariants: as in the server, the last line of a name counts. A file that cannot be read is
+//! recorded, and not taken for an empty one.
 //!
 //! Must not: judge a value; write.
 #![deny(
@@ -20,7 +20,7 @@ use strongroom_keyring::{Link, open_regular};
 
 /// Name of PostgreSQL's main configuration file.
 pub const CONFIGURATION: &str = "postgresql.conf";
-/// As deep as the server follows includes.
+/// The depth to which includes are followed, as in the server.
 pub(crate) const DEPTH_MAX: usize = 10;
 /// Longest configuration file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
@@ -66,19 +66,21 @@ impl Settings {
         settings
     }
 
-    /// The setting that counts.
+    /// The setting that is in effect: the last one of this name.
     #[must_use]
     pub fn last(&self, name: &str) -> Option<&Setting> {
         self.all.iter().rev().find(|setting| setting.name == name)
     }
 
-    /// The value that counts as text, or `default` where none is set.
+    /// The value in effect as text, or `default` when none is set.
     #[must_use]
     pub fn value<'a>(&'a self, name: &str, default: &'a str) -> Cow<'a, str> {
         self.last(name)
             .map_or(Cow::Borrowed(default), Setting::text)
     }
 
+    /// Adds the settings of a file and of those that it includes, to this depth. A file that cannot
+    /// be read is noted as unread.
     pub(crate) fn read(&mut self, path: &Path, depth: usize) {
         let bytes = (depth > 0).then(|| contents(path)).flatten();
         let Some(bytes) = bytes else {
@@ -106,7 +108,8 @@ impl Settings {
         }
     }
 
-    /// Files that end in `.conf` and do not begin with a dot, in order of their names.
+    /// Reads the files of a directory whose names end in `.conf` and do not begin with a dot, in
+    /// order of their names.
     fn read_directory(&mut self, directory: &Path, depth: usize) {
         let Ok(entries) = std::fs::read_dir(directory) else {
             self.unread.push(directory.to_path_buf());
@@ -125,8 +128,9 @@ impl Settings {
     }
 }
 
-/// The bytes of a configuration file, if it is a regular file of at most `FILE_MAX` bytes. Its
-/// owner chooses what it includes: a device could be read without end, a pipe waited for.
+/// The bytes of a configuration file, if it is a regular file of at most `FILE_MAX` bytes. The
+/// owner of a configuration chooses what it includes: a device could be read without end, and a
+/// pipe could block.
 pub(crate) fn contents(path: &Path) -> Option<Vec<u8>> {
     let (file, about) = open_regular(path, Link::Followed).ok()?;
     let len = about.len();

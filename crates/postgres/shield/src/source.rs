@@ -21,10 +21,9 @@ use strongroom_keyring::{Error, KeySource, Keyring, Link, SourceContext, open_re
 
 /// The variable that holds the key itself; CYBERTEC's patches use it too.
 pub const KEY_VARIABLE: &str = "PGENCRYPTIONKEY";
-/// What the names of the shield's key variables begin with; `ID`, `ENV`, `FILE`, `COMMAND` or `FD`
-/// follows. The value of the last is the number of an inherited descriptor from which the key can
-/// be read: a passphrase that the command asked for reaches the programs that it starts by neither
-/// arguments nor environment.
+/// The prefix of the shield's key variables; `ID`, `ENV`, `FILE`, `COMMAND` or `FD` follows. The
+/// value of the last is the number of an inherited descriptor from which the key is read: a
+/// passphrase that was typed must not be in the arguments or the environment of programs.
 pub const VARIABLE_PREFIX: &str = "STRONGROOM_PG_KEY_";
 /// The keyring of [`VARIABLE_PREFIX`]`ID`.
 pub const KEYRING_VARIABLE: &str = "STRONGROOM_PG_KEYRING";
@@ -42,7 +41,7 @@ pub struct Source {
 
 impl Source {
     /// The environment variables whose values are the key, or open the keyring that holds it. Asks
-    /// the keyring which provider it has, which takes no key.
+    /// the keyring for its provider, which needs no key.
     ///
     /// # Errors
     /// SR-2004 and others, when the keyring's file is not valid.
@@ -77,7 +76,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Sou
     } else if let Some(line) = named("COMMAND") {
         KeySource::Command(line)
     } else if let Some(fd) = named("FD") {
-        // Opened anew, each reader begins at the start.
+        // This path is opened anew by each reader, which then begins at the start.
         KeySource::File(PathBuf::from(format!("/proc/self/fd/{fd}")))
     } else {
         variable(KEY_VARIABLE)?;
@@ -97,8 +96,9 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Sou
 /// file, or it names none.
 ///
 /// # Errors
-/// SR-7007 for a line that is not understood, SR-2019 for more than one source, SR-6022 for a
-/// command in a file that is not this user's or root's, or that others may write to; SR-5001.
+/// SR-7007 for a malformed or unknown line; SR-2019 for more than one source; SR-6022 for a command
+/// in a file that belongs to another user than this one or root, or that others may write to;
+/// SR-5001.
 pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
     let path = directory.join(CONFIG_FILE);
     let shown = || path.display().to_string();
@@ -126,6 +126,7 @@ fn read(path: &Path) -> std::io::Result<(String, About)> {
     Ok((text, About::from(&about)))
 }
 
+/// Parses a configuration. `None` when it names no source.
 fn parse(text: &str) -> Result<Option<Source>, Error> {
     let mut keys = Vec::new();
     let mut keyring = None;

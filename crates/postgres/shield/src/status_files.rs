@@ -1,4 +1,4 @@
-//! Transaction status files (SLRU files): how their zeros are stored, and how a gap is filled.
+//! Writes transaction status files (SLRU files): seals their zeros, and fills gaps.
 //!
 //! In these files zeros have a meaning: a transaction of status zero never committed. So that
 //! nobody who can write to the disk undoes transactions by writing zeros, zeros are sealed like
@@ -34,7 +34,7 @@ const LENGTH_MAX: u64 = 32 * 8192;
 /// Writes `from` at `offset`; see [`crate::file_io::write_at`]. It leaves no hole.
 ///
 /// # Errors
-/// The kernel's; EFBIG for a gap beyond the length of any file of PostgreSQL's here.
+/// The kernel's; EFBIG for a gap that would make the file longer than PostgreSQL makes such files.
 pub(crate) fn write_at(
     real: &Real,
     fd: RawFd,
@@ -69,7 +69,8 @@ pub(crate) fn truncate(
     fill(real, fd, file, size)
 }
 
-/// Writes sealed zeros from the file's end to `end`, under the lock.
+/// Writes sealed zeros from the file's end to `end`. The caller holds the lock. EFBIG when `end` is
+/// beyond any file of PostgreSQL's here.
 fn fill(real: &Real, fd: RawFd, file: &SealedFile<'_>, end: u64) -> Result<(), Errno> {
     let size = real.file_size(fd)?;
     if end <= size {
@@ -78,7 +79,7 @@ fn fill(real: &Real, fd: RawFd, file: &SealedFile<'_>, end: u64) -> Result<(), E
     if end > LENGTH_MAX {
         return Err(Errno(libc::EFBIG));
     }
-    // A torn unit at the end was never readable.
+    // A torn unit at the end is replaced: it was never readable.
     let mut at = block::unit_start(size);
     while at < end {
         let len = usize::try_from(end.saturating_sub(at)).map_or(PAGE, |left| left.min(PAGE));

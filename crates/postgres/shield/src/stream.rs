@@ -153,6 +153,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// One read; nothing from an empty file.
     fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Fault> {
         let Some(header) = self.header()? else {
             return Ok(0);
@@ -167,6 +168,7 @@ impl Target<'_> {
         Ok(count)
     }
 
+    /// One write of at most [`scratch::LEN`] bytes. Returns how many were written.
     fn write(&self, header: &StreamHeader, from: &[u8], offset: u64) -> Result<usize, Fault> {
         let at = stream_physical(offset).ok_or(Errno(libc::EFBIG))?;
         let from = from.get(..scratch::LEN).unwrap_or(from);
@@ -211,6 +213,7 @@ impl Target<'_> {
         Ok(Some(header))
     }
 
+    /// The header, which is created under the writers' lock if the file has none yet.
     fn header_for_writing(&self) -> Result<StreamHeader, Fault> {
         if let Some(header) = self.header()? {
             return Ok(header);
@@ -242,6 +245,8 @@ impl Target<'_> {
         })?
     }
 
+    /// The key for streams. Temporary files have one that is valid until the machine is started
+    /// again.
     fn key(&self) -> &CtrKey {
         let this_boot = self.file.layout == FileLayout::TemporaryStream;
         self.file.instance.keys.stream(this_boot)

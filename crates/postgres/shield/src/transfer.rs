@@ -171,11 +171,13 @@ pub fn same_bytes(from: &OpenFile, to: &OpenFile) -> bool {
         && from.instance.identity == to.instance.identity
 }
 
+/// Sets the kernel's offset to `offset + count`.
 fn set_position(real: &Real, fd: RawFd, offset: u64, count: usize) -> Result<(), Errno> {
     let target = i64::try_from(add_offset(offset, count)?).map_err(|_| Errno(libc::EOVERFLOW))?;
     real.lseek(fd, target, libc::SEEK_SET).map(|_| ())
 }
 
+/// The sum; an errno when it overflows.
 fn add_offset(offset: u64, count: usize) -> Result<u64, Errno> {
     let count = u64::try_from(count).map_err(|_| Errno(libc::EOVERFLOW))?;
     offset.checked_add(count).ok_or(Errno(libc::EFBIG))

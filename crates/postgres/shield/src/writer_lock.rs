@@ -22,6 +22,8 @@ pub(crate) struct WriterLock<'a> {
 }
 
 impl<'a> WriterLock<'a> {
+    /// Waits for the lock. The kernel's error when the file system has no locks, or the descriptor
+    /// may not write.
     pub(crate) fn acquire(real: &'a Real, fd: RawFd, kind: LockKind) -> Result<Self, Errno> {
         real.lock(fd, kind, LOCKED_BYTE, 1)?;
         Ok(Self { real, fd })

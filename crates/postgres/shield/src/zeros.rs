@@ -23,7 +23,7 @@ use crate::real::{Errno, Real};
 /// Bytes of a sector, for offsets in a file.
 pub(crate) const SECTOR_U64: u64 = SECTOR as u64;
 
-/// Where stored zeros read as zeros. Elsewhere they are decrypted like other bytes.
+/// Which stored zeros read as zeros. Others are decrypted like other bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zeros {
     /// In every unit of 16 bytes: files of an instance whose header does not have
@@ -36,7 +36,7 @@ pub(crate) enum Zeros {
 }
 
 impl Zeros {
-    /// Length in bytes of the smallest part that is written as a whole.
+    /// The length in bytes of the smallest part that is written as a whole.
     pub(crate) const fn part(self) -> usize {
         match self {
             Self::BySector => SECTOR,

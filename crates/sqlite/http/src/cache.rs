@@ -30,6 +30,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use strongroom_crypto::sha256;
 use strongroom_format::code;
+use strongroom_format::hex::hex;
 use strongroom_sqlite_vfs::warn;
 
 use crate::client::Version;
@@ -72,18 +73,16 @@ impl Cache {
             .ok()
     }
 
+    /// Opens the cache file of this version of the resource, and removes older cache files above
+    /// the limit. The error says what cannot be used.
     fn try_open(path: &Path, options: &Options, version: &Version) -> Result<Self, String> {
         let directory = open_directory(path)?;
         let total = version.total.to_le_bytes();
         let parts = [options.url.as_bytes(), version.etag.as_bytes()];
         let lengths = parts.map(|part| (part.len() as u64).to_le_bytes());
         let id = sha256(&[LABEL, &lengths[0], parts[0], &lengths[1], parts[1], &total]);
-        let hex: String = id
-            .iter()
-            .take(16)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let name = format!("{PREFIX}{hex}{SUFFIX}");
+        let digits = hex(id.first_chunk::<16>().unwrap_or(&[0; 16]));
+        let name = format!("{PREFIX}{digits}{SUFFIX}");
         let file = open_private_file(&directory, &name)?;
         // The caches that were used most recently are removed last.
         file.set_modified(SystemTime::now())
@@ -105,22 +104,28 @@ impl Cache {
         Ok(cache)
     }
 
+    /// The offset of a block's slot. Blocks share slots when the cache is smaller than the
+    /// resource.
     fn slot_offset(&self, block: u64) -> u64 {
         block % self.slots * SLOT
     }
 
+    /// The length of a block: less than a whole one at the end of the resource.
     fn len_of(&self, block: u64) -> u64 {
         self.total
             .saturating_sub(block.saturating_mul(BLOCK))
             .min(BLOCK)
     }
 
+    /// What a slot has before its bytes: damaged bytes, or those of another block, have another
+    /// digest.
     fn digest(&self, block: u64, bytes: &[u8]) -> [u8; 32] {
         let len = (bytes.len() as u64).to_le_bytes();
         sha256(&[LABEL, &self.id, &block.to_le_bytes(), &len, bytes])
     }
 
-    /// Whether the block's slot has the number of the block. The slot may still be damaged.
+    /// Whether the block's slot has the number of the block. The slot may still be damaged. False
+    /// when the cache is switched off.
     pub(crate) fn has(&self, block: u64) -> bool {
         let mut head = [0; HEAD_USED];
         let read = self.file.read_exact_at(&mut head, self.slot_offset(block));
@@ -244,6 +249,7 @@ fn open_private_file(directory: &OwnedFd, name: &str) -> Result<File, String> {
     Err("what stands in a file's place comes back".to_owned())
 }
 
+/// Removes a file. It is no error when there is none.
 fn remove(directory: &OwnedFd, name: &str) -> Result<(), String> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -283,9 +289,10 @@ fn cache_files(directory: &OwnedFd) -> rustix::io::Result<Vec<Cached>> {
     Ok(found)
 }
 
+/// The name, if it is one of a cache file.
 fn name_of(name: &CStr) -> Option<String> {
     let name = name.to_str().ok()?;
-    let hex = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    let is_ours = hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    let is_ours = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_ours.then(|| name.to_owned())
 }

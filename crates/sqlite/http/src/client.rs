@@ -69,6 +69,7 @@ enum Failure {
 use Failure::{Final, Transient};
 
 impl Client {
+    /// Prepares a client for the URL: no proxy, no redirects, one connection. Connects to nothing.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let address = options.address()?;
         let tls = TlsClient::new(ServerCheck::Authorities(trusted_roots(options)?));
@@ -292,6 +293,7 @@ fn single_header(response: &Response<Body>, name: header::HeaderName) -> Option<
     values.next().is_none().then_some(value)
 }
 
+/// The strong ETag of a response. `None` for a weak one: it does not promise equal bytes.
 fn etag_of(response: &Response<Body>) -> Option<String> {
     single_header(response, header::ETAG).filter(|etag| etag_is_strong(etag))
 }
@@ -304,6 +306,8 @@ fn content_range(response: &Response<Body>) -> Result<(u64, u64, u64), Failure> 
     parse_range(&text).ok_or_else(|| ranges("it does not say which part it sends"))
 }
 
+/// The first and last byte and the length in `bytes 0-99/1000`. `None` when they contradict one
+/// another.
 fn parse_range(text: &str) -> Option<(u64, u64, u64)> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -336,10 +340,12 @@ fn read_body(mut response: Response<Body>, len: u64) -> Result<Vec<u8>, Failure>
     }
 }
 
+/// The failure of a server that does not answer with the range that was asked for.
 fn ranges(why: &str) -> Failure {
     Final(&code::REMOTE_RANGES, why.to_owned())
 }
 
+/// The failure for a resource that has another ETag than before.
 fn changed(now: &str, version: &Version) -> Failure {
     Final(
         &code::REMOTE_CHANGED,
@@ -366,6 +372,7 @@ fn translate_error(error: &ureq::Error) -> Failure {
     }
 }
 
+/// The failure for an error of TLS. It is final: another attempt would end the same way.
 fn translate_tls_error(error: &rustls::Error) -> Failure {
     match error {
         rustls::Error::InvalidCertificate(why) => Final(

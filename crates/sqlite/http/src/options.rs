@@ -148,10 +148,12 @@ pub(crate) struct Address {
     pub(crate) shown: String,
 }
 
+/// The error for parameters that cannot be used.
 fn refused(why: &str) -> Error {
     Error::new(&code::REMOTE_URL, why)
 }
 
+/// A path among the parameters. An error unless it is absolute.
 fn path(text: Option<String>, name: &str) -> Result<Option<PathBuf>, Error> {
     let path = text.map(PathBuf::from);
     if path.as_ref().is_some_and(|path| !path.is_absolute()) {

@@ -50,6 +50,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// Fetches the first bytes, which tell the version, and opens the cache of that version. An
+    /// error when another version was expected.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         let client = Client::new(options)?;
         // The cache cannot be used before the version is known. The header is always fetched.
@@ -80,6 +82,7 @@ impl Reader {
         Ok(remote)
     }
 
+    /// The number of blocks, the last of which may be short.
     fn blocks(&self) -> u64 {
         self.version.total.div_ceil(BLOCK)
     }

@@ -144,6 +144,8 @@ fn is_other_format(head: &[u8]) -> bool {
     })
 }
 
+/// Whether the bytes are distributed as ciphertext is, by a chi-squared test. False for too few
+/// bytes.
 fn is_noise(head: &[u8]) -> bool {
     if head.len() < SAMPLE_MIN {
         return false;

@@ -109,6 +109,8 @@ pub fn register() -> Result<(), Error> {
     Ok(())
 }
 
+/// The extension's entry point for SQLite's list of automatic extensions, which takes no other
+/// success than `SQLITE_OK`.
 unsafe extern "C" fn entry(
     connection: *mut rusqlite::ffi::sqlite3,
     error: *mut *mut c_char,
@@ -196,6 +198,7 @@ pub(crate) fn with_key<T>(
     result
 }
 
+/// The path as SQLite takes it. An error when it is not UTF-8.
 fn text(path: &Path) -> Result<&str, Error> {
     path.to_str()
         .ok_or_else(|| Error::new(&code::URI, "the path is not UTF-8"))

@@ -9,7 +9,7 @@
 //! Must not: write a plaintext page anywhere but in the output that `decrypt` was asked for.
 #![expect(
     unsafe_code,
-    reason = "the raw connection is handed to the guard's rekey"
+    reason = "the raw connection is passed to the VFS's rekey"
 )]
 
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rusqlite::Connection;
 use strongroom_format::code;
 use strongroom_format::header::is_sealed;
+use strongroom_format::hex::hex;
 use strongroom_keyring::storage::{self, About};
 use strongroom_keyring::{Error, KeySource, durable};
 use strongroom_sqlite_vfs as vfs;
@@ -208,8 +209,9 @@ pub struct Copied {
 /// interrupted, also when only the new key still opens the database.
 ///
 /// # Errors
-/// SR-2019 for `slots_only` without a new key; SR-6010 when other connections keep it from
-/// finishing; those of `open`.
+/// SR-3001 when the database is not sealed; SR-2001 without a key in `options`; SR-2019 for
+/// `slots_only` without a new key; SR-6010 when other connections keep it from finishing; those of
+/// `open`.
 pub fn rekey(
     sealed: &Path,
     options: &OpenOptions,
@@ -253,14 +255,15 @@ pub fn rekey(
         let Some(new) = new else {
             return Err(Error::new(&code::KEY_OPTION, ""));
         };
-        vfs::rewrap(raw, "main", &new)?;
+        vfs::rewrap(raw, "main", &new.recipient()?)?;
         return Ok(RekeyReport {
             pages: 0,
             epoch: 0,
             resumed: false,
         });
     }
-    vfs::rekey(raw, "main", new.as_deref(), progress)
+    let recipient = new.map(|new| new.recipient()).transpose()?;
+    vfs::rekey(raw, "main", recipient.as_ref(), progress)
 }
 
 /// Authenticates every page, log frame and journal slot. Changes nothing.
@@ -301,6 +304,7 @@ pub fn settle(sealed: &Path, options: &OpenOptions) -> Result<[u8; 32], Error> {
     vfs::settle(raw, "main")
 }
 
+/// Opens a database to copy it: read only if it cannot be opened for writing.
 fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     match open_with(path, options, None) {
         // A database on a read-only medium can still be copied.
@@ -316,6 +320,7 @@ fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> 
     }
 }
 
+/// SR-1006 when there is no source; an error as well when the target exists, or is the source.
 fn check_names(source: &Path, target: &Path) -> Result<(), Error> {
     let files = storage::of(source);
     let original = files
@@ -337,12 +342,14 @@ fn sealed_at(path: &Path) -> Result<bool, Error> {
     Ok(is_sealed(&vfs::head(path, 4096)?))
 }
 
+/// Whether a rekey of the database has begun and is not finished.
 fn under_way(path: &Path) -> Result<bool, Error> {
     let header = strongroom_keyring::redo::newest_header(path, &vfs::head(path, 4096)?);
     let parsed = strongroom_format::header::Header::parse(&header);
     Ok(parsed.is_ok_and(|header| header.previous_epoch != 0))
 }
 
+/// The value of a PRAGMA that is a number.
 fn number(connection: &Connection, pragma: &str) -> Result<i64, Error> {
     connection
         .pragma_query_value(None, pragma, |row| row.get(0))
@@ -413,6 +420,7 @@ fn finish(
     })
 }
 
+/// What the file system or the server knows of a file.
 fn about(path: &Path) -> Result<About, Error> {
     storage::of(path)
         .about(path)
@@ -457,17 +465,14 @@ impl Temporary {
         })
     }
 
+    /// Creates an empty file with a random name beside the target. Clears an earlier cancellation.
     fn beside(target: &Path) -> Result<Self, Error> {
         let name = target
             .file_name()
             .ok_or_else(|| Error::new(&code::USAGE, target.display().to_string()))?;
         let random = strongroom_crypto::random16()
             .map_err(|error| Error::new(&code::IO, error.to_string()))?;
-        let tag: String = random
-            .iter()
-            .take(6)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let tag = hex(random.first_chunk::<6>().unwrap_or(&[0; 6]));
         let mut temporary = std::ffi::OsString::from(".");
         temporary.push(name);
         temporary.push(format!(".{tag}.part"));
@@ -491,6 +496,7 @@ impl Temporary {
         })
     }
 
+    /// Removes the file, and those that SQLite keeps beside it. Tries all; returns the first error.
     fn remove(&self) -> Result<(), Error> {
         let mut result = Ok(());
         for suffix in ["", "-journal", "-wal", "-shm", "-strongroom"] {

@@ -48,9 +48,9 @@ fn sum(connection: &rusqlite::Connection) -> (i64, i64) {
         .unwrap()
 }
 
-/// One test at a time: while another thread has a connection without a mutex, the guard cannot tell
-/// whether a statement of that connection is what opens a file, and gives a new database its fixed
-/// layout.
+/// One test at a time: while another thread has a connection without a mutex, the sealing VFS
+/// cannot tell whether a statement of that connection is what opens a file, and gives a new
+/// database its fixed layout.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ALONE

@@ -61,6 +61,8 @@ pub(crate) fn own() -> Option<&'static OwnSettings> {
 }
 
 impl OwnSettings {
+    /// Reads the variables that `strongroom sqlite run` has set. `None` when one that is needed is
+    /// missing.
     fn take() -> Option<Self> {
         let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let entry = |name: &str, value: OsString| {
@@ -184,7 +186,7 @@ pub(crate) unsafe fn with_variables<T>(
 
 /// Sets the variables that load this library again, if the program has removed them from its own
 /// environment: for functions of the C library that start a program with it and take none.
-pub(crate) fn restore_variables() {
+pub(crate) fn restore_preload() {
     // SAFETY: the process's own environment.
     let lacks = unsafe { lacks_library(own_environment()) };
     let Some(own) = own().filter(|_| lacks) else {
@@ -208,6 +210,7 @@ pub(crate) fn restore_variables() {
     }
 }
 
+/// Sets a variable of this process. Does nothing for a text with a zero byte.
 fn set(name: &str, value: &[u8]) {
     if let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) {
         // SAFETY: texts that end with a zero byte. A program that starts another with its own

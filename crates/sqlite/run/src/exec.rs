@@ -17,7 +17,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::environment::{own_environment, restore_variables, with_variables};
+use crate::environment::{own_environment, restore_preload, with_variables};
 use crate::install::function;
 use crate::objects::Library;
 use crate::program_check::{may_start, may_start_named, path_at, path_of, text};
@@ -53,10 +53,13 @@ static REAL: OnceLock<Real> = OnceLock::new();
 #[used]
 static AT_LOAD: extern "C" fn() = at_load;
 
+/// Looks up the C library's functions as soon as this library is loaded: a child of `vfork` must
+/// not do that.
 extern "C" fn at_load() {
     real();
 }
 
+/// The C library's own functions.
 fn real() -> &'static Real {
     // SAFETY: the functions of these names have these types.
     REAL.get_or_init(|| unsafe {
@@ -240,7 +243,7 @@ spawn!(posix_spawnp, may_start_named);
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn system(command: *const c_char) -> c_int {
-    restore_variables();
+    restore_preload();
     match real().system {
         // SAFETY: the caller's own argument.
         Some(function) => unsafe { function(command) },
@@ -253,7 +256,7 @@ unsafe extern "C" fn system(command: *const c_char) -> c_int {
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
-    restore_variables();
+    restore_preload();
     match real().popen {
         // SAFETY: the caller's own arguments.
         Some(function) => unsafe { function(command, mode) },

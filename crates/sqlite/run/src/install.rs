@@ -104,7 +104,7 @@ pub(crate) fn sqlite_of(caller: *const c_void) -> Option<Sqlite> {
         (None, None) => {
             report(
                 &code::RUN_PROGRAM,
-                "no SQLite that the guard can be put into",
+                "no SQLite into which the extension can be loaded",
             );
             return None;
         }
@@ -117,6 +117,8 @@ pub(crate) fn sqlite_of(caller: *const c_void) -> Option<Sqlite> {
     install_into(&meant).map(|()| *served_base.insert(meant))
 }
 
+/// The SQLite that the calling library is or contains; otherwise the next one in the order of
+/// loading.
 fn linked_to(caller: *const c_void) -> Option<Sqlite> {
     let library = file_of(caller).and_then(|name| Library::loaded(&name));
     let own = library.as_ref().and_then(Sqlite::of);
@@ -126,6 +128,7 @@ fn linked_to(caller: *const c_void) -> Option<Sqlite> {
 /// The extension's entry point, while a connection is opened for it.
 static ENTRY: OnceLock<Entry> = OnceLock::new();
 
+/// Loads the extension into an SQLite, through a connection in memory. Reports why if it cannot.
 fn install_into(sqlite: &Sqlite) -> Option<()> {
     // Without the variable the extension would treat every database as one that is meant to be
     // plain.
@@ -174,6 +177,8 @@ unsafe extern "C" fn enter(
     }
 }
 
+/// Loads the extension beside this library, and returns its entry point. Reports when there is
+/// none.
 fn extension_entry() -> Option<Entry> {
     let path = own_directory().map(|own| own.join(EXTENSION));
     let library = path.as_deref().and_then(Library::load);

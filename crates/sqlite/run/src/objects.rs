@@ -23,6 +23,7 @@ pub(crate) fn base_of(address: *const c_void) -> Option<usize> {
     about(address).map(|about| about.dli_fbase as usize)
 }
 
+/// What the loader knows of the library that this address is in.
 fn about(address: *const c_void) -> Option<libc::Dl_info> {
     let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: any address may be asked for; one structure to be filled.

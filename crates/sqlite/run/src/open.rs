@@ -71,6 +71,8 @@ fn sqlite_for(out: *mut *mut c_void, caller: *const c_void) -> Option<Sqlite> {
     found
 }
 
+/// Opens a connection with the caller's SQLite, for `sqlite3_open`. `SQLITE_ERROR` when the
+/// extension cannot be loaded into it.
 unsafe extern "C" fn open(
     name: *const c_char,
     out: *mut *mut c_void,
@@ -83,6 +85,7 @@ unsafe extern "C" fn open(
     }
 }
 
+/// As [`open`], for `sqlite3_open16`.
 unsafe extern "C" fn open16(
     name: *const c_void,
     out: *mut *mut c_void,
@@ -95,6 +98,7 @@ unsafe extern "C" fn open16(
     }
 }
 
+/// As [`open`], for `sqlite3_open_v2`.
 unsafe extern "C" fn open_v2(
     name: *const c_char,
     out: *mut *mut c_void,

@@ -26,6 +26,8 @@ struct Search {
     found: Vec<(String, usize)>,
 }
 
+/// Reports each SQLite that the program has loaded beside the one that the sealing VFS serves, and
+/// has used.
 extern "C" fn at_exit() {
     let mut search = Search {
         magic: sqlite_magic(),
@@ -33,11 +35,11 @@ extern "C" fn at_exit() {
     };
     // SAFETY: the callback has the type that is asked for, and gets the structure back.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    let guarded = served_base();
+    let served = served_base();
     let own = base_of(own_address());
     for (name, base) in search.found {
         let is_ours = name.contains("libstrongroom_") || Some(base) == own;
-        if Some(base) != guarded && !is_ours && !unused(&name, base) {
+        if Some(base) != served && !is_ours && !unused(&name, base) {
             report(&code::RUN_OWN_SQLITE, &name);
         }
     }
@@ -69,6 +71,7 @@ fn unused(name: &str, base: usize) -> bool {
     }
 }
 
+/// Looks for SQLite in the constant segments of one library. Returns 0, so that the search goes on.
 unsafe extern "C" fn visit(
     about: *mut libc::dl_phdr_info,
     _size: libc::size_t,

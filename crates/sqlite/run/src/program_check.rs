@@ -145,10 +145,10 @@ fn why_unprotected(own: &OwnSettings, path: &CStr, scripts: u32) -> Option<&'sta
     whole.ok()?;
     let links_sqlite = links_sqlite(&bytes);
     if holds_magic && !links_sqlite {
-        return Some("it has an SQLite of its own, which the guard cannot be put into");
+        return Some("it has an SQLite of its own, into which the extension cannot be loaded");
     }
     (other_rights && links_sqlite)
-        .then_some("it runs with other rights (set-user-ID), and is not given the guard")
+        .then_some("it runs with other rights (set-user-ID), and the dynamic linker does not preload the library into it")
 }
 
 /// Whether the file contains the constant that every SQLite has.

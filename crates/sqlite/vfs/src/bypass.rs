@@ -110,6 +110,8 @@ pub(crate) fn original_open(vfs: *mut sqlite3_vfs) -> Option<Open> {
     copied.map(|WatchedVfs(_, call)| *call)
 }
 
+/// Takes the place of `xOpen` of the VFS below: refuses a sealed database or a key that comes past
+/// the sealing VFS, and passes on all else.
 unsafe extern "C" fn open(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -154,7 +156,7 @@ fn refusal(name: *const c_char, flags: c_int) -> Option<c_int> {
     // SAFETY: SQLite's file name.
     let path = || unsafe { sqlite_text::text_of(name.cast()) };
     let SqliteCode(rc) = match names_a_key {
-        true => report(&code::PAST_THE_GUARD, path()),
+        true => report(&code::VFS_BYPASSED, path()),
         false if never_plain() => report(&code::NEVER_PLAIN, path()),
         false => return None,
     };
@@ -167,7 +169,7 @@ fn temporary_refusal() -> Option<c_int> {
     if matches!(defaults::get(), Ok(None)) {
         return None;
     }
-    let detail = "a temporary file of a connection that does not go through the guard";
-    let SqliteCode(rc) = report(&code::PAST_THE_GUARD, detail);
+    let detail = "a temporary file of a connection that does not use the sealing VFS";
+    let SqliteCode(rc) = report(&code::VFS_BYPASSED, detail);
     Some(rc)
 }

@@ -60,6 +60,7 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
+    /// The value of a parameter in the URI. `None` when it is absent.
     fn parameter(&self, key: &str) -> Option<String> {
         // SAFETY: `name` is a file name from SQLite's core, which is what the function asks for.
         unsafe { uri_parameter(self.name, key) }
@@ -165,6 +166,7 @@ fn may_stay_plain(request: &OpenRequest, parameters: &KeyOptions) -> SqliteResul
     Err(report(&code::DEFAULT_PLAIN, request.path.as_str()))
 }
 
+/// A plain file. The reported error is SR-2282 where the process may open sealed databases only.
 fn plain_file(
     request: &OpenRequest,
     parameters: &KeyOptions,
@@ -253,6 +255,8 @@ fn open_sealed(
     )?)))
 }
 
+/// The key source's opener for this file. A command as source, or a provider that acts, is refused
+/// where an SQL statement may have named it, unless `STRONGROOM_ATTACH_KEY_COMMAND` is 1.
 fn opener_for_request(
     request: &OpenRequest,
     parameters: &KeyOptions,

@@ -34,6 +34,8 @@ pub(crate) fn vacuum_source_page_size() -> Option<Option<u32>> {
     Some(page_size_of(connection, &schema))
 }
 
+/// The page size of a database that the sealing VFS opened, from its first page if it is plain.
+/// `None` for every other database.
 fn page_size_of(connection: *mut sqlite3, schema: &str) -> Option<u32> {
     let file = file_of_schema(connection, schema)?;
     if !is_ours(file) {

@@ -34,6 +34,7 @@ struct KnownConnection {
 
 static KNOWN: Mutex<Vec<KnownConnection>> = Mutex::new(Vec::new());
 
+/// Locks the list. A panic of another thread does not poison it.
 fn known() -> MutexGuard<'static, Vec<KnownConnection>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }

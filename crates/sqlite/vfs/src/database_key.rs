@@ -61,6 +61,7 @@ enum RegisteredKey {
 }
 
 impl RegisteredKey {
+    /// A second reference to the same key.
     fn share(&self) -> Self {
         match self {
             Self::Opener(opener) => Self::Opener(Arc::clone(opener)),
@@ -72,6 +73,7 @@ impl RegisteredKey {
 type Registered = BTreeMap<String, RegisteredKey>;
 static REGISTERED: Mutex<Registered> = Mutex::new(BTreeMap::new());
 
+/// Locks the registered keys. A panic of another thread does not poison them.
 fn registered() -> MutexGuard<'static, Registered> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }

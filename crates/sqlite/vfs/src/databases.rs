@@ -89,6 +89,8 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     }
 }
 
+/// Describes every database that is attached to the connection. A sealed database without a key has
+/// the cipher `locked`.
 fn rows(connection: *mut sqlite3) -> Vec<Row> {
     let describe = |(name, path): (String, String)| {
         let page_size = pragma_number(connection, &quote_identifier(&name), "page_size");
@@ -204,6 +206,7 @@ unsafe extern "C" fn close(cursor: *mut sqlite3_vtab_cursor) -> c_int {
     SQLITE_OK
 }
 
+/// Begins a scan: reads all rows. After a panic the table is empty.
 unsafe extern "C" fn filter(
     cursor: *mut sqlite3_vtab_cursor,
     _number: c_int,

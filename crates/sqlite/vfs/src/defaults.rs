@@ -89,6 +89,8 @@ pub(crate) fn never_plain() -> bool {
 }
 
 impl Defaults {
+    /// Reads the defaults that `strongroom sqlite run` passed on, a name and a value in each line.
+    /// `None` when a line is malformed or no key source is named.
     fn parse(text: &str) -> Option<Self> {
         let lines: Option<Vec<(&str, &str)>> =
             text.lines().map(|line| line.split_once(' ')).collect();

@@ -237,6 +237,8 @@ unsafe extern "C" fn authorize(
     SQLITE_DENY
 }
 
+/// Looks at each statement before it runs, on connections of another VFS, and interrupts those that
+/// would give a key to a VFS that ignores it.
 unsafe extern "C" fn trace(
     _event: c_int,
     data: *mut c_void,

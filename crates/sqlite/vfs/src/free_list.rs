@@ -64,6 +64,7 @@ pub(crate) fn free_leaves<E>(
     Ok(whole.then_some(leaves))
 }
 
+/// The big-endian number of four bytes at `at`. `None` past the end of the page.
 fn number(page: &[u8], at: usize) -> Option<u64> {
     be_u32_at(page, at).map(u64::from)
 }

@@ -78,7 +78,7 @@ fn made() -> Option<(Vec<u8>, Arc<SealedDatabase>)> {
         unit_reserve: PAGE_RESERVE,
     };
     let opener = Opener::raw(SecretKey::take(&mut [7; 32]).ok()?);
-    let object = Object::create(&new, &opener).ok()?;
+    let object = Object::create(&new, &opener.recipient().ok()?).ok()?;
     let header = object.initial_bytes();
     // A path for each thread: what is shared by path would be another thread's.
     let path = format!("{PATH}.{:?}", std::thread::current().id());

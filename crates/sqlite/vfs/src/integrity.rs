@@ -72,6 +72,8 @@ pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
     Ok(lines(&found))
 }
 
+/// The report in lines for `PRAGMA integrity_check`: the first bad units, and what concerns the
+/// database as a whole. `None` when there is nothing to say.
 fn lines(found: &VerifyReport) -> Option<String> {
     let mut lines: Vec<String> = found
         .bad
@@ -90,7 +92,7 @@ fn lines(found: &VerifyReport) -> Option<String> {
         lines.push(format!("SR-{}, {}", stale.number, stale.what));
     }
     if found.cipher == strongroom_format::header::Cipher::Aes256Ctr.name() {
-        lines.push("AES-256-CTR does not authenticate: changed pages are not found".to_owned());
+        lines.push("AES-256-CTR does not authenticate: changed pages go unnoticed".to_owned());
     }
     (!lines.is_empty()).then(|| lines.join("\n"))
 }

@@ -48,7 +48,7 @@ impl KeyOptions {
         }
         let invalid = |name: &str| Error::new(&code::URI, name);
         let cipher = get("cipher")
-            .map(|name| Cipher::from_name(&name).ok_or_else(|| invalid("cipher")))
+            .map(|name| Cipher::for_database(&name).ok_or_else(|| invalid("cipher")))
             .transpose()?;
         let page_size = get("page_size")
             .map(|text| {

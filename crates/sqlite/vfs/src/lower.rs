@@ -120,6 +120,7 @@ impl LowerFile {
         }
     }
 
+    /// The two methods that map pages of the file. `None` when the VFS below does not have them.
     fn mapping(self) -> SqliteResult<Option<(Fetch, Unfetch)>> {
         let methods = self.methods()?;
         // Older tables end before these two.
@@ -234,10 +235,12 @@ impl LowerFile {
     }
 }
 
+/// A length for SQLite's interface; an error of reading when it does not fit.
 fn amount(len: usize) -> SqliteResult<c_int> {
     c_int::try_from(len).map_err(|_| SqliteCode(SQLITE_IOERR_READ))
 }
 
+/// An offset for SQLite's interface; an error when it does not fit.
 fn offset(at: u64) -> SqliteResult<i64> {
     i64::try_from(at).map_err(|_| SqliteCode(SQLITE_IOERR))
 }

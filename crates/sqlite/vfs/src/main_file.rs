@@ -95,7 +95,8 @@ pub(crate) struct MainFile {
 }
 
 impl MainFile {
-    /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until
+    /// A file that begins with the sealed magic. With `opener`, the header is opened at once, and
+    /// its errors are returned. Without one, the file stays locked (M5) until
     /// [`Self::open_header`].
     pub(crate) fn existing(
         lower: LowerFile,
@@ -125,7 +126,9 @@ impl MainFile {
             unit_size: wanted.page_size,
             unit_reserve: PAGE_RESERVE,
         };
-        let object = Object::create(&new, &opener).and_then(|object| match wanted.freshness {
+        let recipient = opener.recipient();
+        let object = recipient.and_then(|recipient| Object::create(&new, &recipient));
+        let object = object.and_then(|object| match wanted.freshness {
             true => object.keeping_freshness(),
             false => Ok(object),
         });
@@ -171,6 +174,8 @@ impl MainFile {
         Ok(())
     }
 
+    /// A file whose header is not opened yet. Files that are fetched from a server are read without
+    /// reading ahead.
     fn new(lower: LowerFile, path: String, page_size: u32) -> Self {
         Self {
             lower,
@@ -215,6 +220,8 @@ impl MainFile {
         Ok(())
     }
 
+    /// Adds the warning SR-6008 to the pending ones if the cipher is AES-256-CTR, which
+    /// authenticates nothing.
     fn warn_of_ctr(&self) {
         if self
             .opened
@@ -292,6 +299,8 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
+    /// The opened header. The reported error is the one with which the header was refused, or
+    /// SR-2001 when no key was given yet.
     fn require_header(&self) -> SqliteResult<&Arc<OpenedHeader>> {
         if let Some(code) = self.refused {
             return Err(report(code, self.path.as_str()));
@@ -301,6 +310,8 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
+    /// Reloads the header and counts the pages again, unless that was done since another connection
+    /// could last have written.
     fn refresh_header(&mut self) -> SqliteResult<()> {
         if self.fresh || !self.has_header {
             return Ok(());
@@ -355,6 +366,8 @@ impl MainFile {
         Ok(())
     }
 
+    /// Seals a page under a fresh nonce and writes it. A page whose write failed counts as torn
+    /// until it is written again.
     fn write_page(&mut self, number: u64, data: &[u8]) -> SqliteResult<()> {
         let counted = self.contribution_before_write(number)?;
         let nonce = self.nonce_for(number)?;
@@ -402,10 +415,13 @@ impl MainFile {
         self.ahead.forget();
     }
 
+    /// Writes what the rollback journal of this database still buffers.
     fn flush_journal(&self) -> SqliteResult<()> {
         self.with_journal(JournalCore::flush)
     }
 
+    /// Calls `work` on the rollback journal that is open for this database. Does nothing when none
+    /// is.
     fn with_journal(
         &self,
         work: impl FnOnce(&mut JournalCore) -> SqliteResult<()>,
@@ -416,6 +432,7 @@ impl MainFile {
         }
     }
 
+    /// The length of the file after Strongroom's header, in bytes.
     fn body_len(&self) -> SqliteResult<u64> {
         Ok(self.lower.size()?.saturating_sub(HEADER_LEN as u64))
     }

@@ -30,6 +30,8 @@ static METHODS: [sqlite3_io_methods; 5] = [
     table(3, true),
 ];
 
+/// The methods of a file. The parts for shared memory and for mappings are absent where the file
+/// below lacks them.
 const fn table(version: c_int, has_shared_memory: bool) -> sqlite3_io_methods {
     let mut methods = sqlite3_io_methods {
         version,
@@ -83,10 +85,12 @@ pub(crate) fn are_ours(methods: *const sqlite3_io_methods) -> bool {
     METHODS.as_ptr_range().contains(&methods)
 }
 
+/// The offset that SQLite gave; an error when it is negative.
 fn at(offset: i64) -> SqliteResult<u64> {
     u64::try_from(offset).map_err(|_| SqliteCode(SQLITE_IOERR))
 }
 
+/// Writes what is buffered, then closes our file and the one below, even if the write failed.
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     connection_list::forget_file(file);
     let flushed = with(file, |open| open.file.before_close());
@@ -161,6 +165,8 @@ unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, held: *mut c_i
     }))
 }
 
+/// Answers PRAGMAs of Strongroom's, notes the connection that a file belongs to, puts this VFS's
+/// name before that of the one below, and passes all other operations on to the file.
 unsafe extern "C" fn file_control(
     file: *mut sqlite3_file,
     op: c_int,
@@ -216,6 +222,8 @@ unsafe extern "C" fn shm_map(
     }))
 }
 
+/// Passes a lock on, and notes it: the locks tell when a reader begins, and when a writer or a
+/// checkpoint does.
 unsafe extern "C" fn shm_lock(
     file: *mut sqlite3_file,
     offset: c_int,
@@ -264,6 +272,7 @@ unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int 
     }))
 }
 
+/// Maps nothing: SQLite would see sealed pages.
 unsafe extern "C" fn fetch(
     _file: *mut sqlite3_file,
     _offset: i64,

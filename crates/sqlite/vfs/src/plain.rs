@@ -74,6 +74,7 @@ impl CopyDetection {
         connection_list::runs_statement(self.file(), false) == Some(false)
     }
 
+    /// Reports SR-6003: a plain copy of a sealed database would be made.
     fn refuse(&self) -> SqliteCode {
         report(&code::PLAINTEXT_COPY, self.path.as_str())
     }
@@ -241,6 +242,7 @@ impl PlainLog {
             && (!self.held.is_empty() || must_hold_copies())
     }
 
+    /// Writes the frames that were held back, in the order of their offsets.
     fn release(&mut self) -> SqliteResult<()> {
         while let Some((at, data)) = self.held.pop_first() {
             self.lower.write(&data, at)?;

@@ -92,6 +92,7 @@ pub(crate) unsafe fn answer_pragma(file: *mut sqlite3_file, argument: *mut c_voi
     result
 }
 
+/// The opener for the value of a PRAGMA: a passphrase, or a raw key if it has that form.
 fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
     let mut copy = value.to_vec();
     let given =
@@ -183,7 +184,7 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     })
 }
 
-/// PRAGMA rekey: a new data key under a new opener; every page is sealed again.
+/// PRAGMA rekey: a new data key, for a new key that opens the database; every page is sealed again.
 fn rekey_with(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let place = connection_list::connection_of(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
@@ -191,7 +192,9 @@ fn rekey_with(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
         return Err(report(&code::BUG, "PRAGMA rekey without connection"));
     };
     let opener = opener_from_value(value, true)?;
-    let report = rekey(connection, &schema, Some(&opener), &mut |_, _| {})
+    let report = opener
+        .recipient()
+        .and_then(|recipient| rekey(connection, &schema, Some(&recipient), &mut |_, _| {}))
         .map_err(|error| report_error(&error))?;
     Ok(format!(
         "ok: {} pages sealed again, key epoch {}",

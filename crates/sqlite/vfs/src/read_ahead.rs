@@ -105,6 +105,8 @@ impl ReadAhead {
         }
     }
 
+    /// A page that was read ahead, in its sealed form, and counts that it was of use. `None` when
+    /// it is not there.
     fn page(&mut self, number: u64, len: usize) -> Option<&[u8]> {
         let bit = self.kept & self.bit(number);
         if bit == 0 {

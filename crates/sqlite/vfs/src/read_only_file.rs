@@ -53,7 +53,7 @@ impl ReadOnlyFile {
         let absolute =
             registration::absolute(text).ok_or_else(|| Error::new(&code::NOT_FOUND, text))?;
         let below = registration::below()
-            .ok_or_else(|| Error::new(&code::BUG, "the guard is not registered"))?;
+            .ok_or_else(|| Error::new(&code::BUG, "the sealing VFS is not registered"))?;
         // SQLite's form of a file name: four zero bytes before it, and an empty list of parameters
         // behind it.
         let mut name = vec![0; 4];
@@ -164,6 +164,7 @@ impl ReadOnlyFile {
         Ok(head)
     }
 
+    /// The error for a result code of SQLite's, about this file.
     fn failed(&self, rc: SqliteCode) -> Error {
         Error::new(
             &code::IO,

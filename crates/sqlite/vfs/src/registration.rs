@@ -45,6 +45,7 @@ pub(crate) fn below() -> Option<*mut sqlite3_vfs> {
     REGISTERED.get().map(|ours| below_of(ours.0))
 }
 
+/// The VFS on which this VFS's files are opened.
 pub(crate) fn below_of(vfs: *mut sqlite3_vfs) -> *mut sqlite3_vfs {
     // SAFETY: SQLite calls with our own VFS object, whose app_data is the VFS below.
     unsafe { (*vfs).app_data }.cast::<sqlite3_vfs>()

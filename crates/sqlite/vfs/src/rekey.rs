@@ -18,7 +18,7 @@ use std::sync::Arc;
 use strongroom_format::code;
 use strongroom_format::layout::u32_at;
 use strongroom_format::sqlite::{lock_byte_page, page_offset, tail_layout};
-use strongroom_keyring::{Error, Object, Opener, redo};
+use strongroom_keyring::{Error, Object, Recipient, redo};
 
 use crate::connection::{execute, file_of_schema};
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
@@ -51,7 +51,7 @@ pub struct RekeyReport {
     pub resumed: bool,
 }
 
-/// Gives the database a new data key, for `opener` or for the slot with which it was opened, and
+/// Gives the database a new data key, for `recipient` or for the slot with which it was opened, and
 /// seals every page again. Continues a rekey that was begun and not finished. `progress` gets the
 /// number of pages done and of all pages.
 ///
@@ -62,7 +62,7 @@ pub struct RekeyReport {
 pub fn rekey(
     connection: *mut sqlite3,
     schema: &str,
-    opener: Option<&Opener>,
+    recipient: Option<&Recipient>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RekeyReport, Error> {
     let resumed = in_write_transaction(connection, schema, |main, _| {
@@ -72,8 +72,8 @@ pub fn rekey(
         if opened.object.previous_epoch().is_some() {
             return Ok(true);
         }
-        let openers: Vec<&Opener> = opener.into_iter().collect();
-        replace_header(main, opened.object.rekey_begun(&openers)?)?;
+        let recipients: Vec<&Recipient> = recipient.into_iter().collect();
+        replace_header(main, opened.object.rekey_begun(&recipients)?)?;
         Ok(false)
     })?;
     let pages = sweep(connection, schema, progress)?;
@@ -85,14 +85,14 @@ pub fn rekey(
     })
 }
 
-/// Gives the same data key to `opener` alone: rewrites the key slots of the header, and no page.
+/// Gives the same data key to `recipient` alone: rewrites the key slots of the header, and no page.
 ///
 /// # Errors
 /// As [`rekey`].
-pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result<(), Error> {
+pub fn rewrap(connection: *mut sqlite3, schema: &str, recipient: &Recipient) -> Result<(), Error> {
     in_write_transaction(connection, schema, |main, _| {
         let opened = reload_opened_header(main)?;
-        replace_header(main, opened.object.rewrapped(&[opener])?)
+        replace_header(main, opened.object.rewrapped(&[recipient])?)
     })
 }
 
@@ -126,6 +126,7 @@ fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
         .map_err(|message| sql_error(&message))
 }
 
+/// Reads the header from the file again, since another process may have changed it.
 pub(crate) fn reload_opened_header(main: &mut MainFile) -> Result<Arc<OpenedHeader>, Error> {
     main.reload_header().map_err(rc_error)?;
     main.opened_header()
@@ -204,10 +205,12 @@ fn rewrite(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Res
     execute(connection, &sql).map_err(|message| sql_error(&message))
 }
 
+/// The page size of a schema's database. SR-3001 when it is not sealed.
 fn page_size(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     with_main(connection, schema, |main| Ok(main.page_size()))
 }
 
+/// Calls `work` on the sealed database of a schema. SR-3001 when the database is not sealed.
 fn with_main<T>(
     connection: *mut sqlite3,
     schema: &str,
@@ -245,6 +248,8 @@ fn stale_pages(
     })
 }
 
+/// Counts the pages in the file that are not sealed in `epoch`, without a lock. Pages that are not
+/// in the file do not count.
 fn count_stale(
     lower: LowerFile,
     epoch: u32,
@@ -362,6 +367,8 @@ pub(crate) fn sql_error(message: &str) -> Error {
     }
 }
 
+/// The error behind a result code: the one that was reported last on this thread, or the code
+/// itself if there is none.
 pub(crate) fn rc_error(rc: SqliteCode) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),

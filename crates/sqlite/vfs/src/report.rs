@@ -143,6 +143,7 @@ pub fn warn(code: &'static Code, detail: &str) {
     emit(SQLITE_WARNING, &line(code, detail));
 }
 
+/// Writes a text to SQLite's log, and to standard error if the process asked for that.
 fn emit(rc: c_int, text: &str) {
     if TO_STDERR.load(Ordering::Relaxed) {
         eprintln!("strongroom: {text}");

@@ -9,7 +9,7 @@
 //! Must not: do I/O, or decide what an error means.
 
 use strongroom_crypto::{CtrKey, GcmKey, MacKey, SecretKey, nonce12};
-use strongroom_format::aad::{Place, Role};
+use strongroom_format::aad::{AssociatedData, Role};
 use strongroom_format::header::Cipher;
 use strongroom_format::layout::put;
 use strongroom_format::sqlite::{Prologue, tail_layout};
@@ -41,7 +41,7 @@ enum PageKeys {
 /// The page cipher of one object under one key epoch.
 pub(crate) struct PageCipher {
     keys: PageKeys,
-    place: Place,
+    place: AssociatedData,
     /// The key of a page's contribution to the digest, in a database that keeps freshness.
     freshness: Option<MacKey>,
 }
@@ -59,7 +59,7 @@ impl PageCipher {
             },
             _ => PageKeys::Gcm(GcmKey::new(&page_key).map_err(|error| crypto_error(&error))?),
         };
-        let place = Place {
+        let place = AssociatedData {
             role: Role::Page,
             cipher: header.cipher.number(),
             unit_size: header.unit_size,
@@ -171,6 +171,7 @@ impl PageCipher {
     }
 }
 
+/// The first counter block of AES-256-CTR for a page, from its place and its nonce.
 fn counter(iv: &MacKey, aad: &[u8], nonce: &[u8; 12]) -> [u8; 16] {
     let prf = iv.mac(&[aad, nonce]);
     let mut out = [0; 16];
@@ -181,12 +182,12 @@ fn counter(iv: &MacKey, aad: &[u8], nonce: &[u8; 12]) -> [u8; 16] {
 /// Seals units of a log, journal or temporary file: nonce 12, ciphertext, tag 16.
 pub(crate) struct UnitKey {
     key: GcmKey,
-    place: Place,
+    place: AssociatedData,
 }
 
 impl UnitKey {
     /// A cipher under a key of its own.
-    pub(crate) fn new(key: &SecretKey, place: Place) -> Result<Self, Error> {
+    pub(crate) fn new(key: &SecretKey, place: AssociatedData) -> Result<Self, Error> {
         Ok(Self {
             key: GcmKey::new(key).map_err(|error| crypto_error(&error))?,
             place,
@@ -194,8 +195,8 @@ impl UnitKey {
     }
 
     /// The associated data for units of another role in the same file.
-    fn with_role(&self, role: Role) -> Place {
-        Place { role, ..self.place }
+    fn with_role(&self, role: Role) -> AssociatedData {
+        AssociatedData { role, ..self.place }
     }
 
     /// Seals `plain` as unit `position` of `role` and appends nonce, ciphertext and tag to `out`.
@@ -305,7 +306,7 @@ pub(crate) fn unit_key_from(
     };
     let key = derive(subkey, &prologue.salt, &prologue.to_bytes())
         .map_err(|error| crypto_error(&error))?;
-    let place = Place {
+    let place = AssociatedData {
         role,
         cipher: Cipher::Aes256Gcm.number(),
         unit_size: prologue.unit,
@@ -323,6 +324,7 @@ pub(crate) fn crypto_error(error: &strongroom_crypto::CryptoError) -> Error {
     )
 }
 
+/// The error for a state that only a defect of Strongroom can cause.
 fn bug_error(detail: &'static str) -> Error {
     Error::new(&strongroom_format::code::BUG, detail)
 }

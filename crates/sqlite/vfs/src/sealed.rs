@@ -135,6 +135,7 @@ const ANCHORS_LEN: usize = HEADER_LEN - FIXED_LEN;
 type OpenDatabases = BTreeMap<(String, [u8; 16]), Weak<SealedDatabase>>;
 static OPEN: Mutex<OpenDatabases> = Mutex::new(BTreeMap::new());
 
+/// Locks the map of open databases.
 fn open_databases() -> MutexGuard<'static, OpenDatabases> {
     // A panic while the map was locked leaves it consistent: it is changed by single insertions and
     // removals.

@@ -46,6 +46,7 @@ pub(crate) struct SharedState {
     log_file: Mutex<Option<LowerFile>>,
 }
 
+/// Locks a mutex. A panic of another thread does not poison it.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -93,10 +93,12 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
     Ok(())
 }
 
+/// SQLite calls this when the connection is closed: forgets it.
 unsafe extern "C" fn connection_closed(connection: *mut c_void) {
     connection_list::forget_connection(connection as usize);
 }
 
+/// Reports an error and makes it the result of the SQL function.
 fn fail(context: *mut sqlite3_context, error: &Error) {
     report::report_error(error);
     let (Some(api), Ok(text)) = (
@@ -132,7 +134,7 @@ unsafe fn text_argument(arguments: *mut *mut sqlite3_value, index: usize) -> Str
     unsafe { sqlite_text::text_of((api.value_text)(value)) }
 }
 
-/// Argument `index`, a text or a blob, as secret bytes.
+/// Argument `index`, a text or a blob, as secret bytes. An error for a value of another type.
 ///
 /// # Safety
 /// As [`text_argument`].
@@ -221,7 +223,7 @@ unsafe extern "C" fn forget_key(
 /// too, and a URI name no file: a key that is registered for them would never be used.
 fn absolute(path: &str) -> Result<String, Error> {
     if path.is_empty() || path.starts_with("file:") {
-        let detail = "strongroom_key: a file's path is wanted, not a URI";
+        let detail = "strongroom_key: the path of a file is needed, not a URI";
         return Err(Error::new(&code::URI, detail));
     }
     registration::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))

@@ -79,10 +79,12 @@ pub(crate) fn vacuum_into(sql: &str) -> Option<String> {
     }
 }
 
+/// Whether the token is this keyword, in any case, and not quoted.
 fn is_word(token: Token<'_>, word: &str) -> bool {
     matches!(token, Token::Word(text) if text.eq_ignore_ascii_case(word))
 }
 
+/// The text of a token without its quotes; doubled quotes in it become single ones.
 fn unquote(token: Token<'_>) -> String {
     match token {
         Token::Word(text) => text.to_owned(),
@@ -101,14 +103,14 @@ fn unquote(token: Token<'_>) -> String {
 
 /// Tokens without white space and comments.
 fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
-    let mut rest = skip_blank(sql);
+    let mut rest = skip_blanks_and_comments(sql);
     // SQLite's grammar lets empty statements stand before the one that is prepared, and keeps them
     // in its text.
     while let Some(after) = rest.strip_prefix(';') {
-        rest = skip_blank(after);
+        rest = skip_blanks_and_comments(after);
     }
     std::iter::from_fn(move || {
-        rest = skip_blank(rest);
+        rest = skip_blanks_and_comments(rest);
         let first = rest.chars().next()?;
         let len = match first {
             '\'' | '"' | '`' => quoted_len(rest, first),
@@ -126,6 +128,8 @@ fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
+/// Whether SQLite's tokenizer takes the character as part of a word: every character that is not
+/// ASCII is.
 fn is_word_char(character: char) -> bool {
     character.is_alphanumeric() || character == '_' || character == '$' || !character.is_ascii()
 }
@@ -143,7 +147,9 @@ fn quoted_len(text: &str, quote: char) -> usize {
     text.len()
 }
 
-fn skip_blank(mut text: &str) -> &str {
+/// The rest of the text after white space and comments. A comment that does not end takes all of
+/// it.
+fn skip_blanks_and_comments(mut text: &str) -> &str {
     loop {
         // SQLite's tokenizer takes a byte-order mark for white space, wherever it stands between
         // tokens.

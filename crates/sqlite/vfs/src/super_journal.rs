@@ -16,7 +16,7 @@ use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use strongroom_crypto::{GcmKey, SecretKey, nonce12, random32};
-use strongroom_format::aad::{Place, Role};
+use strongroom_format::aad::{AssociatedData, Role};
 use strongroom_format::code;
 use strongroom_format::layout::{array, put};
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout, super_slot_layout as slot};
@@ -67,6 +67,8 @@ impl SuperWriter {
         }
     }
 
+    /// Writes the names if they were changed: sealed when all databases that take part are sealed,
+    /// in clear otherwise.
     fn flush(&mut self) -> SqliteResult<()> {
         if !self.dirty {
             return Ok(());
@@ -98,8 +100,8 @@ fn sealed_participants(names: &[u8]) -> Option<Vec<Arc<SealedDatabase>>> {
     (!found.is_empty()).then_some(found)
 }
 
-fn names_place() -> Place {
-    Place {
+fn names_place() -> AssociatedData {
+    AssociatedData {
         role: Role::SuperJournal,
         cipher: 1,
         unit_size: 0,
@@ -108,8 +110,8 @@ fn names_place() -> Place {
     }
 }
 
-fn slot_place(object_id: [u8; 16], epoch: u32) -> Place {
-    Place {
+fn slot_place(object_id: [u8; 16], epoch: u32) -> AssociatedData {
+    AssociatedData {
         role: Role::SuperSlot,
         cipher: 1,
         unit_size: 0,
@@ -118,6 +120,7 @@ fn slot_place(object_id: [u8; 16], epoch: u32) -> Place {
     }
 }
 
+/// Seals the names under a fresh key, and that key once for each database that takes part.
 fn seal_names(participants: &[Arc<SealedDatabase>], names: &[u8]) -> Result<Vec<u8>, Error> {
     let file_key = SecretKey::generate().map_err(|error| crypto_error(&error))?;
     let prologue = Prologue {
@@ -308,10 +311,13 @@ fn super_journal_record(name: &str) -> Vec<u8> {
     image
 }
 
+/// Calls `with` on the locked list of names that a thread is reading now.
 fn names_being_read<T>(with: impl FnOnce(&mut Vec<(String, Vec<u8>)>) -> T) -> T {
     with(&mut BEING_READ.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Reads from an image in memory. What is after its end is zero, and SQLite's short read is the
+/// error then.
 fn read_image(image: &[u8], out: &mut [u8], at: u64) -> SqliteResult<()> {
     let at = usize::try_from(at).unwrap_or(usize::MAX);
     let there = image.get(at..).unwrap_or_default();

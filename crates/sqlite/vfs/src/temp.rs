@@ -13,7 +13,7 @@
 use std::ffi::c_int;
 
 use strongroom_crypto::{SecretKey, nonce12};
-use strongroom_format::aad::{Place, Role};
+use strongroom_format::aad::{AssociatedData, Role};
 use strongroom_format::code;
 
 use crate::capabilities::{sealed_characteristics, sealed_control};
@@ -48,7 +48,7 @@ impl TempFile {
     /// A new temporary file.
     pub(crate) fn new(lower: LowerFile) -> SqliteResult<Self> {
         let key = SecretKey::generate().map_err(|error| report_error(&crypto_error(&error)))?;
-        let place = Place {
+        let place = AssociatedData {
             role: Role::Temp,
             cipher: 1,
             unit_size: 4096,
@@ -67,6 +67,7 @@ impl TempFile {
         })
     }
 
+    /// Notes that a unit of the file was written.
     fn mark_written(&mut self, index: u64) -> SqliteResult<()> {
         let index =
             usize::try_from(index).map_err(|_| report(&code::BUG, "temporary file size"))?;
@@ -77,6 +78,7 @@ impl TempFile {
         Ok(())
     }
 
+    /// Whether the unit was written; it cannot be opened otherwise.
     fn is_written(&self, index: u64) -> bool {
         usize::try_from(index)
             .ok()

@@ -10,7 +10,7 @@ use strongroom_format::aad::Role;
 use strongroom_format::header::{HEADER_LEN, ObjectKind};
 use strongroom_format::journal::{JournalMark, JournalState, Segment};
 use strongroom_format::sqlite::Prologue;
-use strongroom_keyring::{Argon2Params, Object, Opener, Purpose};
+use strongroom_keyring::{Object, Opener, Purpose};
 
 use crate::journal::{JournalHead, open_slot};
 use crate::seal::{UnitKey, unit_key};
@@ -52,13 +52,7 @@ fn object(name: &str) -> Object {
         }
         _ => {
             let pass = strongroom_crypto::SecretBytes::take(&mut bytes(&opener["bytes"])).unwrap();
-            let cost = |name: &str| u32::try_from(number(&opener[name])).unwrap();
-            let params = Argon2Params {
-                m_kib: cost("m_kib"),
-                t: cost("t"),
-                p: cost("p"),
-            };
-            Opener::passphrase(pass).with_argon2(params).unwrap()
+            Opener::passphrase(pass)
         }
     };
     let mut header = bytes(&made["header"]);

@@ -103,6 +103,7 @@ pub(crate) fn verify_pages_of_open_file(
     Ok(report)
 }
 
+/// A report of which nothing is counted yet.
 fn new_report(opened: &OpenedHeader) -> VerifyReport {
     VerifyReport {
         cipher: opened.object.header().cipher.name(),
@@ -128,12 +129,15 @@ pub fn freshness_of(path: &Path, opener: &Opener) -> Result<Freshness, Error> {
     judge(&file, &opened, &path_beside(path, "-wal"), journal)
 }
 
+/// The path with `suffix` at the end of its name.
 fn path_beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
+/// Opens the newest header of the file, be it in the file or in the copy that a rekey left beside
+/// it. An error when it is too short for its format.
 fn open_header(
     path: &Path,
     file: &ReadOnlyFile,
@@ -192,6 +196,8 @@ fn has_no_anchor(found: Result<Anchor, Error>) -> Result<bool, Error> {
     }
 }
 
+/// Opens every page that is completely in the file, and adds the bad ones to the report. The page
+/// of SQLite's lock bytes is named as not checked.
 fn verify_pages(
     path: &Path,
     file: &ReadOnlyFile,
@@ -282,6 +288,7 @@ fn open_page(
     Ok(outcome)
 }
 
+/// Opens a page in place. The code says why it cannot be opened.
 fn try_page(opened: &OpenedHeader, number: u64, page: &mut [u8]) -> Option<&'static Code> {
     let first = match opened.current.open(number, page) {
         Ok(()) => return None,

@@ -49,7 +49,7 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     if !unsafe { (api.vfs_find)(NAME.as_ptr()) }.is_null() {
         // Another copy of this library is registered: each would seal again what the other has
         // sealed.
-        return Err(Error::new(&code::GUARD_TWICE, ""));
+        return Err(Error::new(&code::VFS_LOADED_TWICE, ""));
     }
     // SAFETY: null asks for the default VFS.
     let below = unsafe { (api.vfs_find)(std::ptr::null()) };
@@ -98,6 +98,8 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     }
 }
 
+/// Opens the file below, then chooses by its name, flags and first bytes how this VFS treats it.
+/// After an error, both are closed.
 unsafe extern "C" fn open(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -162,6 +164,7 @@ unsafe extern "C" fn open(
     }
 }
 
+/// Closes a file that cannot be used. An error is only reported.
 fn close_quietly(lower: LowerFile) {
     if lower.close().is_err() {
         report(&code::IO, "closing a file that could not be used");

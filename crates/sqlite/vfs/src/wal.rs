@@ -52,6 +52,7 @@ struct Generation {
 }
 
 impl Generation {
+    /// The two salts in the log's header, which every frame of the generation repeats.
     fn salts(&self) -> Salts {
         let mut salts = [0; 8];
         salts.copy_from_slice(&self.header[16..24]);
@@ -121,6 +122,7 @@ impl WalFile {
         }
     }
 
+    /// The path of the log, for messages.
     fn path(&self) -> String {
         format!("{}-wal", self.sealed.path())
     }
@@ -150,7 +152,7 @@ impl WalFile {
             }
             return Ok(());
         }
-        let key = self.derive(&prologue)?;
+        let key = self.generation_key(&prologue)?;
         let mut header = [0; WAL_HEADER];
         let Some(plain) = key.open(Role::WalHeader, 0, &mut bytes[prologue_layout::SIZE..]) else {
             return Ok(());
@@ -165,7 +167,7 @@ impl WalFile {
     }
 
     /// The key of the generation that the prologue begins.
-    fn derive(&self, prologue: &Prologue) -> SqliteResult<UnitKey> {
+    fn generation_key(&self, prologue: &Prologue) -> SqliteResult<UnitKey> {
         unit_key(
             &self.sealed.opened_header().object,
             prologue,
@@ -217,7 +219,7 @@ impl WalFile {
         };
         self.sealed
             .set_generation(self.main, prologue.generation())?;
-        let key = self.derive(&prologue)?;
+        let key = self.generation_key(&prologue)?;
         self.generation = Some(Generation {
             prologue,
             key,
@@ -339,6 +341,8 @@ impl WalFile {
         result
     }
 
+    /// Writes a frame header that was held back, into the frame that has its page. Drops it when
+    /// its page was never written.
     fn flush_pending(&mut self) -> SqliteResult<()> {
         let Some((index, header)) = self.pending.take() else {
             return Ok(());
@@ -356,6 +360,7 @@ impl WalFile {
         self.patch_open_frame(index, 0, &header)
     }
 
+    /// Reports SR-4003, with the number of the frame.
     fn damage_error(&self, index: u64) -> SqliteCode {
         report(
             &code::WAL_FRAME,
@@ -390,6 +395,8 @@ impl WalFile {
         Err(report(&code::WAL_STALE, self.path()))
     }
 
+    /// Holds a frame header back until its page follows, and seals both together. Every other write
+    /// changes a frame that is there.
     fn write_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         if within == 0 && data.len() == WAL_FRAME_HEADER {
             self.flush_pending()?;
@@ -417,6 +424,8 @@ impl WalFile {
         self.patch_frame(index, within, data)
     }
 
+    /// Reads from the log's header. Zeros when the log has no generation that opens; SQLite takes
+    /// this for an empty log.
     fn read_header(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.load_header()?;
         let size = self.geometry.logical_size(self.lower.size()?);
@@ -434,6 +443,8 @@ impl WalFile {
         }
     }
 
+    /// Reads from one frame. A damaged frame that this connection did not write reads as zeros from
+    /// its header on, so that SQLite's recovery ends the log there; otherwise SR-4003.
     fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> SqliteResult<()> {
         let frame = self.open_frame(index);
         if frame != Ok(FrameStatus::Open) {

@@ -15,6 +15,7 @@ const PENDING_MAX: usize = 64;
 /// A warning's code and its detail.
 type Warning = (&'static Code, String);
 
+/// Locks the list of pending warnings.
 fn pending() -> MutexGuard<'static, Vec<Warning>> {
     static PENDING: Mutex<Vec<Warning>> = Mutex::new(Vec::new());
     // It is changed by single insertions and removals, so a panic leaves it consistent.

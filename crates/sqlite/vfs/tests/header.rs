@@ -1,8 +1,8 @@
-//! Goal: the guard's copy of SQLite's interface agrees with the headers of the SQLite that is
+//! Goal: the sealing VFS's copy of SQLite's interface agrees with the headers of the SQLite that is
 //! installed.
 //!
-//! Method: a C program, written here from the guard's own tables, prints every constant and the
-//! index of every entry of `sqlite3_api_routines`; the test compares. The headers' version is
+//! Method: a C program, written here from the sealing VFS's own tables, prints every constant and
+//! the index of every entry of `sqlite3_api_routines`; the test compares. The headers' version is
 //! printed when something differs. A constant that the installed headers do not have fails the test
 //! unless it is listed in `NOT_IN_EVERY_HEADER`.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
@@ -105,7 +105,7 @@ fn constants_and_routines_are_those_of_the_installed_headers() {
         CONSTANTS.len() > 40 && ROUTINES.len() > 30,
         "the tables have been emptied"
     );
-    // The guard's structures are private; their sizes follow from their fields, which are all
+    // The sealing VFS's structures are private; their sizes follow from their fields, which are all
     // word-sized or paired ints.
     assert_eq!(found["sizeof_vfs"], 168, "sqlite3_vfs of {version}");
     assert_eq!(found["sizeof_io"], 152, "sqlite3_io_methods of {version}");

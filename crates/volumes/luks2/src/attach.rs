@@ -1,4 +1,5 @@
-//! Who may use a volume: one writer, and nobody else meanwhile.
+//! Locks of volumes, and where they are attached: while one process writes to a volume, no other
+//! uses it.
 //!
 //! Invariants:
 //! - L14 A volume that is written to is locked exclusively for as long as it is attached, one that
@@ -22,7 +23,8 @@ use strongroom_keyring::Locked;
 use crate::error::LuksError;
 use crate::fuse::SOURCE;
 
-/// Opens a volume's file or device, and locks it: exclusively, or shared when it is only read.
+/// Opens a volume's file or device, and locks it: exclusively, or shared when it is only read. Does
+/// not wait.
 ///
 /// # Errors
 /// [`LuksError::InUse`], [`LuksError::Io`].
@@ -37,14 +39,14 @@ pub fn open_locked(path: &Path, read_only: bool) -> Result<Locked, LuksError> {
     let mut options = OpenOptions::new();
     options.read(true).write(!read_only);
     if device {
-        // On a block device: fails with EBUSY when it is mounted, or mapped by device-mapper.
+        // O_EXCL on a block device fails with EBUSY when it is mounted, or mapped by device-mapper.
         options.custom_flags(rustix::fs::OFlags::EXCL.bits().cast_signed());
     }
     let file = options.open(path).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => LuksError::InUse("the kernel uses the device".to_owned()),
         _ => failed(error),
     })?;
-    // Of what was opened, not of what the name leads to.
+    // The metadata of the opened file: the name may lead elsewhere by now.
     let opened = file.metadata().map_err(failed)?;
     let how = match read_only {
         true => FlockOperation::NonBlockingLockShared,
@@ -62,7 +64,7 @@ pub fn open_locked(path: &Path, read_only: bool) -> Result<Locked, LuksError> {
     Ok(locked)
 }
 
-/// Refuses a volume that device-mapper has open under its UUID, wherever it lies.
+/// Refuses a volume that device-mapper has open under its UUID, on whatever device.
 ///
 /// # Errors
 /// [`LuksError::InUse`].
@@ -83,8 +85,8 @@ pub fn check_not_active(uuid: &str) -> Result<(), LuksError> {
     Ok(())
 }
 
-/// The process that holds a lock (`flock`) on the file `about` is of, in words, from `/proc/locks`
-/// (`proc_locks(5)`).
+/// In words, the process that holds a lock (`flock`) on the file that `about` describes, from
+/// `/proc/locks` (`proc_locks(5)`), and where the volume is attached.
 #[must_use]
 pub fn lock_holder(about: &std::fs::Metadata) -> String {
     let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -120,7 +122,8 @@ pub fn lock_holder(about: &std::fs::Metadata) -> String {
     }
 }
 
-/// Where the file `about` is of is attached, if that can be seen from here.
+/// Where the volume in the file that `about` describes is attached. `None` also when that cannot be
+/// read here.
 fn mountpoint_of(about: &std::fs::Metadata) -> Option<PathBuf> {
     let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
     let mut lines = mounts.split(|&byte| byte == b'\n').rev();
@@ -134,7 +137,7 @@ fn mountpoint_of(about: &std::fs::Metadata) -> Option<PathBuf> {
     })
 }
 
-/// The loop device that stands on the file `about` is of.
+/// The loop device on the file that `about` describes.
 #[must_use]
 pub fn loop_device_of(about: &std::fs::Metadata) -> Option<PathBuf> {
     let ours = Some(about).filter(|about| about.is_file())?;
@@ -148,7 +151,7 @@ pub fn loop_device_of(about: &std::fs::Metadata) -> Option<PathBuf> {
     })
 }
 
-/// Checks that a volume can be attached there: an empty directory that is no volume's already.
+/// Checks that a volume can be attached at `path`: an empty directory where none is attached.
 ///
 /// # Errors
 /// [`LuksError::Mountpoint`].
@@ -167,10 +170,10 @@ pub fn check_mountpoint(path: &Path) -> Result<(), LuksError> {
     }
 }
 
-/// The path of the volume that is attached there.
+/// The path of the volume that is attached at `mountpoint`. `None` when none is.
 #[must_use]
 pub fn attached_at(mountpoint: &Path) -> Option<PathBuf> {
-    // The directory itself may not answer any more; what is above it does.
+    // The directory may not answer when its process has died; the one above it does.
     let parent = mountpoint
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
@@ -185,13 +188,13 @@ pub fn attached_at(mountpoint: &Path) -> Option<PathBuf> {
     let resolved = path.canonicalize().unwrap_or(path);
     let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
     let lines = mounts.split(|&byte| byte == b'\n').rev();
-    // The last line is of what lies on top.
+    // The last line is for the topmost mount.
     let (_, kind, source) = lines.filter_map(mount).find(|(at, ..)| *at == resolved)?;
     let source = source.strip_prefix(SOURCE.as_bytes())?;
     kind.starts_with(b"fuse").then(|| path_of(source))
 }
 
-/// Mount point, type and source of a line (proc(5)).
+/// Mount point, type and source in a line of mountinfo (proc(5)).
 fn mount(line: &[u8]) -> Option<(PathBuf, Vec<u8>, Vec<u8>)> {
     let mut words = line.split(|&byte| byte == b' ');
     let at = words.nth(4)?;
@@ -204,7 +207,7 @@ fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
 
-/// `\040` and the like become the bytes that they stand for.
+/// Decodes the octal escapes of mountinfo, as `\040`.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -227,9 +230,10 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Detaches the volume and waits until its process has let go of it, at most `patience`.
+/// Detaches the volume, and waits at most `patience` until its process has released the lock.
+/// Returns the volume's path.
 ///
-/// Works as well when that process is not there any more.
+/// Also works when that process has died.
 ///
 /// # Errors
 /// [`LuksError::Mountpoint`] when no volume is attached there; [`LuksError::InUse`] when it is

@@ -1,8 +1,9 @@
-//! The binary header: 4096 bytes before each of the two JSON areas.
+//! The binary header: 4096 bytes before each of the two JSON areas. Read and checked, and changed
+//! in memory.
 //!
 //! Bytes: docs/spec/luks2.md. Every byte is checked or covered by the checksum that is.
 //!
-//! Must not: decide which of the two copies counts.
+//! Must not: decide which of the two copies counts; write to a device.
 #![expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
 
 use strongroom_crypto::LuksHash;
@@ -24,15 +25,39 @@ pub const HEADER_SIZES: [u64; 9] = [
     4 << 20,
 ];
 
-const MAGIC_PRIMARY: [u8; 6] = *b"LUKS\xba\xbe";
-const MAGIC_SECONDARY: [u8; 6] = *b"SKUL\xba\xbe";
+/// First bytes of the primary copy, in LUKS2 and in LUKS1.
+pub const MAGIC_PRIMARY: [u8; 6] = *b"LUKS\xba\xbe";
+/// First bytes of the secondary copy.
+pub const MAGIC_SECONDARY: [u8; 6] = *b"SKUL\xba\xbe";
 
-/// Which of the two copies.
+/// A field's offset and length.
+type Field = (usize, usize);
+
+const MAGIC: Field = (0, 6);
+const VERSION_AT: usize = 6;
+const HDR_SIZE_AT: usize = 8;
+const SEQID: Field = (16, 8);
+const LABEL: Field = (24, 48);
+const CHECKSUM_ALG: Field = (72, 32);
+/// LUKS1 has it in the same place.
+const UUID: Field = (168, 40);
+const SUBSYSTEM: Field = (208, 48);
+const HDR_OFFSET_AT: usize = 256;
+const PADDING: Field = (264, 184);
+const CSUM: Field = (448, 64);
+const TAIL: Field = (512, BINARY_LEN - 512);
+
+/// Characters of a UUID.
+const UUID_LEN: usize = 36;
+/// Bytes from the beginning of a copy that [`label_in`], [`uuid_in`] and [`uuid_of_remains`] need.
+pub const NAMES_LEN: usize = UUID.0 + UUID.1;
+
+/// Which of the two copies of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// At the beginning.
     Primary,
-    /// Behind the primary one.
+    /// After the primary one.
     Secondary,
 }
 
@@ -44,7 +69,7 @@ impl Which {
         }
     }
 
-    /// In words.
+    /// Its name in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,7 +88,7 @@ pub enum Magic {
     Other,
 }
 
-/// Looks at the first bytes.
+/// Tells from its first 8 bytes what a file or device is.
 #[must_use]
 pub fn magic(head: &[u8]) -> Magic {
     let version = head
@@ -82,7 +107,7 @@ pub fn magic(head: &[u8]) -> Magic {
 pub struct Binary {
     /// Bytes of binary header and JSON area.
     pub size: u64,
-    /// Raised at each change.
+    /// The sequence id, which each change raises.
     pub sequence: u64,
     /// A name, or empty.
     pub label: String,
@@ -95,39 +120,39 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Reads the header of a copy that stands at `offset`.
+    /// Reads the binary header of the copy at `offset`.
     ///
     /// # Errors
     /// [`LuksError::Damaged`] with the field.
     pub fn parse(bytes: &[u8; BINARY_LEN], which: Which, offset: u64) -> Result<Self, LuksError> {
         let fields = Fields(bytes);
-        if fields.take(0, 6) != which.magic() {
+        if fields.bytes(MAGIC) != which.magic() {
             return Err(LuksError::damaged("magic"));
         }
-        if fields.u16(6) != 2 {
+        if fields.u16(VERSION_AT) != 2 {
             return Err(LuksError::damaged("version"));
         }
-        let size = fields.u64(8);
+        let size = fields.u64(HDR_SIZE_AT);
         if !HEADER_SIZES.contains(&size) || (which == Which::Secondary && size != offset) {
             return Err(LuksError::damaged("hdr_size"));
         }
-        let sequence = fields.u64(16);
-        let label = fields.text(24, 48, "label")?;
-        let hash = LuksHash::named(&fields.text(72, 32, "checksum_alg")?)
+        let sequence = fields.u64(SEQID.0);
+        let label = fields.text(LABEL, "label")?;
+        let hash = LuksHash::named(&fields.text(CHECKSUM_ALG, "checksum_alg")?)
             .ok_or_else(|| LuksError::damaged("checksum_alg"))?;
-        let uuid = fields.text(168, 40, "uuid")?;
+        let uuid = fields.text(UUID, "uuid")?;
         if !is_uuid(&uuid) {
             return Err(LuksError::damaged("uuid"));
         }
-        let subsystem = fields.text(208, 48, "subsystem")?;
-        if fields.u64(256) != offset {
+        let subsystem = fields.text(SUBSYSTEM, "subsystem")?;
+        if fields.u64(HDR_OFFSET_AT) != offset {
             return Err(LuksError::damaged("hdr_offset"));
         }
-        let (checksum, unused) = fields.take(448, 64).split_at(hash.len());
+        let (checksum, unused) = fields.bytes(CSUM).split_at(hash.len());
         if !all_zero(unused) {
             return Err(LuksError::damaged("csum"));
         }
-        if !all_zero(fields.take(264, 184)) || !all_zero(fields.take(512, BINARY_LEN - 512)) {
+        if !all_zero(fields.bytes(PADDING)) || !all_zero(fields.bytes(TAIL)) {
             return Err(LuksError::damaged("padding"));
         }
         Ok(Self {
@@ -152,9 +177,7 @@ impl Binary {
     /// # Errors
     /// [`LuksError::Damaged`].
     pub fn verify(&self, bytes: &[u8; BINARY_LEN], json: &[u8]) -> Result<(), LuksError> {
-        let (before, rest) = bytes.split_at(448);
-        let after = rest.get(64..).unwrap_or_default();
-        if self.hash.digest_of(&[before, &[0; 64], after, json]) == self.checksum {
+        if checksum(self.hash, bytes, json) == self.checksum {
             Ok(())
         } else {
             Err(LuksError::damaged("csum"))
@@ -162,25 +185,106 @@ impl Binary {
     }
 }
 
-/// Fixed places; out of bounds is a programming error and reads as nothing.
+/// The checksum of a copy, which is computed with zeros in its own place.
+fn checksum(hash: LuksHash, binary: &[u8; BINARY_LEN], json: &[u8]) -> Vec<u8> {
+    let (before, rest) = binary.split_at(CSUM.0);
+    let after = rest.get(CSUM.1..).unwrap_or_default();
+    hash.digest_of(&[before, &[0; CSUM.1], after, json])
+}
+
+/// Puts another JSON text and sequence id into a copy of the header that is in memory, and computes
+/// its checksum anew, with the algorithm that the copy names.
+///
+/// # Errors
+/// [`LuksError::Damaged`] when the copy names no known algorithm, or the text does not fit with one
+/// zero byte after it.
+pub fn replace_json(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), LuksError> {
+    let (binary, area) = copy
+        .split_first_chunk_mut::<BINARY_LEN>()
+        .ok_or_else(|| LuksError::damaged("length"))?;
+    let hash = LuksHash::named(&Fields(binary).text(CHECKSUM_ALG, "checksum_alg")?)
+        .ok_or_else(|| LuksError::damaged("checksum_alg"))?;
+    if json.len() >= area.len() {
+        return Err(LuksError::damaged("JSON area (the text does not fit)"));
+    }
+    area.fill(0);
+    copy_into(area, (0, json.len()), json);
+    copy_into(binary, SEQID, &sequence.to_be_bytes());
+    let sum = checksum(hash, binary, area);
+    copy_into(binary, CSUM, &[0; CSUM.1]);
+    copy_into(binary, (CSUM.0, sum.len()), &sum);
+    Ok(())
+}
+
+/// Copies `bytes`, which have the field's length, into the field.
+fn copy_into(to: &mut [u8], (at, len): Field, bytes: &[u8]) {
+    if let Some(place) = to.get_mut(at..at + len) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+/// The JSON text of a copy of the header, without the zeros after it.
+#[must_use]
+pub fn json_of(copy: &[u8]) -> &[u8] {
+    let area = copy.get(BINARY_LEN..).unwrap_or_default();
+    let end = area.iter().position(|&byte| byte == 0);
+    area.get(..end.unwrap_or(area.len())).unwrap_or_default()
+}
+
+/// The label that the first bytes of a LUKS2 volume have. Neither checked nor verified: for the
+/// search for a device. `None` when they are no LUKS2 header, or the label is not UTF-8.
+#[must_use]
+pub fn label_in(first: &[u8]) -> Option<String> {
+    text_in(first, LABEL)
+}
+
+/// As [`label_in`], the UUID.
+#[must_use]
+pub fn uuid_in(first: &[u8]) -> Option<String> {
+    text_in(first, UUID)
+}
+
+/// A text up to its zero byte, or the whole field when there is none.
+fn text_in(first: &[u8], (at, len): Field) -> Option<String> {
+    if magic(first) != Magic::Luks(2) {
+        return None;
+    }
+    let text = first.get(at..at + len)?;
+    let text = text.split(|&byte| byte == 0).next()?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+/// The UUID in a copy of a header, primary or secondary, of LUKS2 or LUKS1, whatever else of the
+/// copy is damaged.
+#[must_use]
+pub fn uuid_of_remains(copy: &[u8]) -> Option<String> {
+    if !copy.starts_with(&MAGIC_PRIMARY) && !copy.starts_with(&MAGIC_SECONDARY) {
+        return None;
+    }
+    let text = std::str::from_utf8(copy.get(UUID.0..UUID.0 + UUID_LEN)?).ok()?;
+    let fine = |c: char| c.is_ascii_hexdigit() || c == '-';
+    text.chars().all(fine).then(|| text.to_owned())
+}
+
+/// Reads fields. One out of bounds is a programming error and reads as empty or zero.
 struct Fields<'a>(&'a [u8; BINARY_LEN]);
 
 impl<'a> Fields<'a> {
-    fn take(&self, at: usize, len: usize) -> &'a [u8] {
+    fn bytes(&self, (at, len): Field) -> &'a [u8] {
         self.0.get(at..at + len).unwrap_or_default()
     }
 
     fn u16(&self, at: usize) -> u16 {
-        self.take(at, 2).try_into().map_or(0, u16::from_be_bytes)
+        self.bytes((at, 2)).try_into().map_or(0, u16::from_be_bytes)
     }
 
     fn u64(&self, at: usize) -> u64 {
-        self.take(at, 8).try_into().map_or(0, u64::from_be_bytes)
+        self.bytes((at, 8)).try_into().map_or(0, u64::from_be_bytes)
     }
 
     /// UTF-8 that ends in a zero byte, and zeros after it.
-    fn text(&self, at: usize, len: usize, name: &str) -> Result<String, LuksError> {
-        let bytes = self.take(at, len);
+    fn text(&self, field: Field, name: &str) -> Result<String, LuksError> {
+        let bytes = self.bytes(field);
         let end = bytes.iter().position(|&byte| byte == 0);
         let (text, rest) = end
             .and_then(|end| bytes.split_at_checked(end))
@@ -198,7 +302,7 @@ fn all_zero(bytes: &[u8]) -> bool {
 
 /// 36 characters: hexadecimal digits and hyphens where they belong.
 fn is_uuid(text: &str) -> bool {
-    text.len() == 36
+    text.len() == UUID_LEN
         && text.bytes().enumerate().all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => byte.is_ascii_hexdigit(),

@@ -1,8 +1,8 @@
-//! What the members of the JSON area say of each other: every reference leads somewhere, no two
-//! areas overlap, a re-encryption is either wholly there or not at all.
+//! Checks the members of the JSON area against each other: every reference leads to something that
+//! exists, no two areas overlap, a re-encryption is there with all its parts or not at all.
 //!
-//! Must not: look at the device; the bounds of the data are checked when a volume is opened,
-//! because a header may stand apart from its data.
+//! Must not: look at the device. The bounds of the data are checked when a volume is opened,
+//! because a header may be apart from its data.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::reencrypt::online_version;
 /// Most bytes of key slot areas (cryptsetup's own bound).
 const KEYSLOTS_SIZE_MAX: u64 = 128 << 20;
 
-/// Checks everything. `header_size` is that of one copy.
+/// Checks all members. `header_size` is the size of one copy in bytes.
 ///
 /// # Errors
 /// [`LuksError::Damaged`] with the member, [`LuksError::Forged`] for a re-encryption that is only
@@ -125,7 +125,7 @@ fn segments(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
         if *number != expected {
             return Err(LuksError::damaged(format!("segments.{expected}")));
         }
-        // 0 stands for data in a file of its own, apart from the header.
+        // Offset 0 means that the data are apart from the header.
         if segment.offset != 0 && segment.offset < areas_end {
             return Err(LuksError::damaged(format!("segments.{number}.offset")));
         }
@@ -161,8 +161,8 @@ fn regular_after(metadata: &Metadata, number: u32) -> usize {
     regular.filter(|(other, _)| *other > number).count()
 }
 
-/// Marks, rules, requirement and proof of a re-encryption come and go together: cryptsetup writes
-/// them in one header.
+/// Flags, key slot, requirement and digest of a re-encryption: cryptsetup writes all of them in one
+/// header.
 fn reencryption(metadata: &Metadata) -> Result<(), LuksError> {
     let forged = |text: &str| Err(LuksError::Forged(text.to_owned()));
     let mut slots = metadata.keyslots.iter();
@@ -221,7 +221,7 @@ fn reencryption(metadata: &Metadata) -> Result<(), LuksError> {
     Ok(())
 }
 
-/// Whether two segments are stored the same way, wherever they lie.
+/// Whether two segments are stored the same way, at whatever offset.
 fn stored_alike(one: &Segment, other: &Segment) -> bool {
     match (&one.kind, &other.kind) {
         (

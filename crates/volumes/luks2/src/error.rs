@@ -1,6 +1,6 @@
 //! What can be wrong with a volume, each with its stable code.
 //!
-//! Must not: carry a secret, or text from a header that has not been made harmless.
+//! Must not: carry a secret, or text from a header with control characters.
 
 use std::fmt;
 use std::io;
@@ -16,27 +16,27 @@ pub enum LuksError {
     NotLuks,
     /// A header of version 1.
     Luks1,
-    /// A header that breaks a rule; the field that does.
+    /// A header that breaks a rule; its field.
     Damaged(String),
-    /// Something that this crate does not do; what.
+    /// A feature that this crate does not have; which one.
     Unsupported(String),
-    /// A re-encryption is under way; how far its metadata was verified.
+    /// A re-encryption is under way; whether its metadata was verified.
     Reencrypting(&'static str),
-    /// Re-encryption metadata that no key holder made; what is wrong.
+    /// Re-encryption metadata that no holder of the volume keys made; what is wrong.
     Forged(String),
     /// No key slot opened; which were not tried, and why.
     WrongKey(String),
     /// The cost of a key slot is out of bounds.
     Cost(String),
-    /// Someone else uses the volume; who.
+    /// The volume is in use; by what.
     InUse(String),
-    /// Where nothing can be mounted, or nothing of ours is.
+    /// A directory where nothing can be mounted, or no volume is attached.
     Mountpoint(String),
-    /// FUSE did not do what was asked.
+    /// FUSE failed; the context and the system's error.
     Fuse(String, io::Error),
-    /// The operating system's error, and what was being done.
+    /// The context and the operating system's error.
     Io(String, io::Error),
-    /// The host's failure, or a defect.
+    /// A failure of the host, or a defect of this program.
     Crypto(CryptoError),
 }
 
@@ -60,7 +60,7 @@ impl LuksError {
         }
     }
 
-    /// What it was about, without the code's own words; may be empty.
+    /// The detail, without the text of the code; may be empty.
     #[must_use]
     pub fn detail(&self) -> String {
         match self {

@@ -27,18 +27,18 @@ use crate::volume::Volume;
 
 /// The file's name.
 pub const FILE_NAME: &str = "volume";
-/// Before the volume's path, in what the kernel calls the mount's source.
+/// Prefix of the volume's path in the source of the mount.
 pub(crate) const SOURCE: &str = "strongroom:";
 const FILE: INodeNo = INodeNo(2);
-/// Nothing changes but through the kernel that caches it.
+/// How long the kernel may cache attributes: nothing changes but through this kernel.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
-/// Bytes of one request.
+/// Most bytes of one request.
 const REQUEST_MAX: u32 = 1 << 20;
 
-/// How a volume is shown.
+/// How a volume is mounted.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// Shown as the source of the mount: the volume's path.
+    /// The volume's path, which the kernel shows as the source of the mount.
     pub source: String,
     /// Threads that serve requests; at least one.
     pub threads: usize,
@@ -86,12 +86,12 @@ impl Mounted {
         Session::new(file, at, &config).map(Self).map_err(failed)
     }
 
-    /// What ends [`Mounted::serve`].
+    /// A handle that ends [`Mounted::serve`].
     pub fn unmounter(&mut self) -> Unmounter {
         Unmounter(self.0.unmount_callable())
     }
 
-    /// Serves until it is unmounted; then everything is on the device.
+    /// Serves until it is unmounted; then all data are on the device.
     ///
     /// # Errors
     /// [`LuksError::Fuse`].
@@ -186,7 +186,8 @@ impl Filesystem for OneFile {
     }
 
     fn destroy(&mut self) {
-        // Nobody is left to be told; who wanted to know has called fsync.
+        // There is no request to answer with an error any more; a program that needs to know has
+        // called fsync.
         drop(self.volume.sync());
     }
 
@@ -224,7 +225,7 @@ impl Filesystem for OneFile {
         if resized || mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(Errno::EPERM);
         }
-        // Times are the kernel's; they are not kept.
+        // Times are not stored.
         self.answer_attributes(inode, reply);
     }
 

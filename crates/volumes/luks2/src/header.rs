@@ -1,14 +1,15 @@
-//! Both copies of the header: read, checked, and the one chosen that counts.
+//! Both copies of the header: read, checked, and one of them chosen.
 //!
-//! A change writes the primary copy first, then the secondary one; so after a crash at any moment
-//! one copy is whole, and the newer one is the primary. Everything else is damage or somebody's
-//! work, and the volume is then opened for reading only, if at all.
+//! A change of a header writes the primary copy first, then the secondary one; so after a crash at
+//! any moment one copy is whole, and the newer one is the primary. Any other state is damage or an
+//! attack, and the volume is then opened for reading only, if at all.
 //!
 //! Must not: repair anything; choose a copy that was not checked whole.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use strongroom_keyring::Locked;
 
@@ -49,7 +50,7 @@ impl Source for [u8] {
     }
 }
 
-/// A header that was checked whole.
+/// A whole header: fields, checksum, JSON and references were checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Its binary part.
@@ -58,23 +59,23 @@ pub struct Header {
     pub metadata: Metadata,
 }
 
-/// What became of one copy.
+/// The state of one copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyState {
     /// Whole, with this sequence id.
     Good(u64),
-    /// Not; the field.
+    /// Damaged; the field.
     Damaged(String),
     /// There is none.
     Absent,
 }
 
-/// A header, and where it is from.
+/// The header that was chosen, and the state of both copies.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The copy that counts.
+    /// The chosen copy.
     pub header: Header,
-    /// Which it is.
+    /// Which copy it is.
     pub from: Which,
     /// The primary copy.
     pub primary: CopyState,
@@ -83,14 +84,13 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether writing is sound: the primary copy counts.
+    /// Whether the volume may be written to: only when the primary copy was chosen.
     #[must_use]
     pub fn may_write(&self) -> bool {
         self.from == Which::Primary
     }
 
-    /// What is not as it should be, in words; `None` when both copies are whole and of one sequence
-    /// id.
+    /// In words, what is wrong; `None` when both copies are whole and have the same sequence id.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         match (&self.primary, &self.secondary) {
@@ -112,7 +112,21 @@ impl Found {
     }
 }
 
-/// Reads both copies.
+/// Whether a file or device begins as a LUKS volume of any version. False for one that is too
+/// short.
+///
+/// # Errors
+/// The system's.
+pub fn begins_as_luks(path: &Path) -> io::Result<bool> {
+    let mut first = [0; 8];
+    match File::open(path)?.read_exact_at(&mut first, 0) {
+        Ok(()) => Ok(magic(&first) != Magic::Other),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads both copies, and chooses one.
 ///
 /// # Errors
 /// [`LuksError::NotLuks`], [`LuksError::Luks1`], [`LuksError::Damaged`] and [`LuksError::Forged`]
@@ -170,7 +184,7 @@ fn choose(primary: Copied, secondary: Copied, at_start: Magic) -> Result<Found, 
             })
         }
         (Ok((one, _)), Err(_)) => Ok(found(one, Which::Primary)),
-        // A forged primary copy is not made good by an older secondary one.
+        // An older secondary copy does not stand in for a forged primary one.
         (Err(error @ LuksError::Forged(_)), _) => Err(error),
         (Err(_), Ok((other, _))) => Ok(found(other, Which::Secondary)),
         (Err(error), Err(other)) => Err(match (at_start, other) {
@@ -190,7 +204,8 @@ fn state(copy: &Copied) -> CopyState {
     }
 }
 
-/// The secondary copy, wherever one can be, when the primary one does not say.
+/// Searches the secondary copy at every place where one can be, when the primary copy does not say
+/// its size.
 fn search(source: &(impl Source + ?Sized)) -> Copied {
     let mut outcome = Err(LuksError::NotLuks);
     for offset in HEADER_SIZES {
@@ -203,7 +218,7 @@ fn search(source: &(impl Source + ?Sized)) -> Copied {
     outcome
 }
 
-/// One copy, checked whole. [`LuksError::NotLuks`] where there is none.
+/// Reads and checks one copy. [`LuksError::NotLuks`] where there is none.
 fn copy(source: &(impl Source + ?Sized), which: Which, offset: u64) -> Copied {
     let mut bytes = [0; BINARY_LEN];
     let binary = match source.read_at(&mut bytes, offset) {
@@ -221,7 +236,7 @@ fn copy(source: &(impl Source + ?Sized), which: Which, offset: u64) -> Copied {
         Err(LuksError::Damaged(field)) if field == "magic" => return Err(LuksError::NotLuks),
         other => other?,
     };
-    // At most 4 MiB: the size was checked.
+    // At most 4 MiB: `parse` has checked the size.
     let len = usize::try_from(binary.json_size()).map_err(|_| LuksError::damaged("hdr_size"))?;
     let mut json = vec![0; len];
     match source.read_at(&mut json, offset + BINARY_LEN as u64) {
@@ -241,7 +256,7 @@ fn failed(error: io::Error) -> LuksError {
     LuksError::Io("reading the header".to_owned(), error)
 }
 
-/// For fuzzing: whatever the bytes, an answer, and the same one twice.
+/// For fuzzing: reads any bytes twice, without a panic and with the same result.
 ///
 /// # Panics
 /// When the answers differ.
@@ -253,7 +268,7 @@ pub fn fuzz(bytes: &[u8]) {
         other.is_ok(),
         "two readings of the same bytes differ"
     );
-    // Without a checksum in the way: the JSON alone, as the area of a header of the smallest size.
+    // The JSON alone, without a checksum in the way, as in a header of the smallest size.
     let mut area = bytes.to_vec();
     area.push(0);
     if let Ok(metadata) = Metadata::parse(&area) {

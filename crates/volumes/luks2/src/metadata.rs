@@ -3,7 +3,8 @@
 //! Read strictly: a member that is not known is refused wherever it could change what the bytes
 //! mean. Tokens alone may hold anything. Names of ciphers, hashes and key slot types that are not
 //! supported are kept: they are refused when they would be used, so that `inspect` can show them.
-//! What members say of each other is checked in `check.rs`.
+//! References between members are checked in `check.rs`. JSON that libcryptsetup has read and
+//! checked is held to its rules only ([`Metadata::from_library`]).
 //!
 //! Must not: derive a key; believe a token, which anyone who can write to the device may have
 //! written.
@@ -11,12 +12,12 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use serde_json::Value;
+
 use crate::error::LuksError;
 use crate::token::Token;
-use crate::tree::{At, Tree, decimal};
+use crate::tree::{At, Rules, SLOTS_MAX, Tree, decimal};
 
-/// Most key slots, and most tokens, of a volume.
-pub(crate) const SLOTS_MAX: u32 = 32;
 /// Most segments: far more than re-encryption makes.
 const SEGMENTS_MAX: u32 = 64;
 /// Bytes of every salt of LUKS2.
@@ -24,7 +25,7 @@ pub(crate) const SALT_LEN: usize = 32;
 /// Longest volume key, in bytes.
 pub(crate) const KEY_LEN_MAX: u32 = 512;
 
-/// Everything in the JSON area.
+/// The whole JSON area.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Key slots by number.
@@ -35,7 +36,7 @@ pub struct Metadata {
     pub segments: BTreeMap<u32, Segment>,
     /// Digests by number.
     pub digests: BTreeMap<u32, Digest>,
-    /// What is said of the whole.
+    /// Sizes, flags and requirements.
     pub config: Config,
 }
 
@@ -44,28 +45,28 @@ pub struct Metadata {
 pub struct Keyslot {
     /// Length of the volume key in bytes.
     pub key_size: u32,
-    /// 0 only when asked for, 1 as others, 2 first.
+    /// 0: tried only when named; 1: as most; 2: tried first.
     pub priority: u32,
-    /// Where its bytes lie.
+    /// Offset of its area.
     pub offset: u64,
-    /// How many.
+    /// Length of its area in bytes.
     pub size: u64,
-    /// What they are.
+    /// Its kind and the fields of that.
     pub kind: KeyslotKind,
 }
 
-/// What a key slot is.
+/// The kind of a key slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyslotKind {
-    /// A volume key behind a passphrase.
+    /// A volume key that a passphrase opens.
     Luks2(Luks2Slot),
-    /// No key, but room and rules of a re-encryption.
+    /// No key: the area and the rules of a re-encryption under way.
     Reencrypt(ReencryptSlot),
-    /// Of a type that is not known; its name.
+    /// Of an unknown type; its name.
     Unknown(String),
 }
 
-/// A volume key behind a passphrase.
+/// A volume key that a passphrase opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Luks2Slot {
     /// Number of anti-forensic stripes.
@@ -76,7 +77,7 @@ pub struct Luks2Slot {
     pub encryption: String,
     /// Length of the area's key in bytes.
     pub area_key_size: u32,
-    /// From passphrase to the area's key.
+    /// Makes the area's key from the passphrase.
     pub kdf: Kdf,
     /// Its salt.
     pub salt: Vec<u8>,
@@ -103,9 +104,25 @@ pub enum Kdf {
         /// Lanes.
         cpus: u32,
     },
+    /// Of another type, or without a member that its type needs; the type. Only in headers that
+    /// libcryptsetup has read.
+    Unknown(String),
 }
 
-/// The rules of a re-encryption under way, in the words of the header.
+impl Kdf {
+    /// Its type, as in the header.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pbkdf2 { .. } => "pbkdf2",
+            Self::Argon2 { id: true, .. } => "argon2id",
+            Self::Argon2 { id: false, .. } => "argon2i",
+            Self::Unknown(kind) => kind,
+        }
+    }
+}
+
+/// The rules of a re-encryption under way, with the names that the header has for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReencryptSlot {
     /// `reencrypt`, `encrypt` or `decrypt`.
@@ -118,18 +135,18 @@ pub struct ReencryptSlot {
     pub hash: Option<String>,
     /// Unit of the checksums.
     pub sector_size: Option<u32>,
-    /// By how much data moves, in bytes.
+    /// How far data move, in bytes.
     pub shift_size: Option<u64>,
 }
 
-/// A piece of the device.
+/// A part of the device with data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it begins.
+    /// Its offset.
     pub offset: u64,
     /// Bytes; `None` means all that follows.
     pub size: Option<u64>,
-    /// Marks of a re-encryption.
+    /// Flags of a re-encryption.
     pub flags: Vec<String>,
     /// How it is stored.
     pub kind: SegmentKind,
@@ -149,13 +166,13 @@ pub enum SegmentKind {
         /// The kind of integrity protection, if there is any.
         integrity: Option<String>,
     },
-    /// As it is.
+    /// In clear.
     Linear,
-    /// Of a type that is not known; its name.
+    /// Of an unknown type; its name.
     Unknown(String),
 }
 
-/// What proves a volume key.
+/// Proves which volume key is the right one, by its PBKDF2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// Key slots that hold this key.
@@ -172,16 +189,16 @@ pub struct Digest {
     pub digest: Vec<u8>,
 }
 
-/// What is said of the whole.
+/// Sizes, flags and requirements of the whole volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Bytes of the JSON area.
     pub json_size: u64,
     /// Bytes of all key slot areas together.
     pub keyslots_size: u64,
-    /// Wishes for activation.
+    /// How the volume is to be activated.
     pub flags: Vec<String>,
-    /// What a program must know to open the volume.
+    /// Features that a program must know to open the volume.
     pub requirements: Vec<String>,
 }
 
@@ -198,7 +215,20 @@ impl Metadata {
             return Err(broken());
         }
         let tree: Tree = serde_json::from_slice(text).map_err(|_| broken())?;
-        let root = At::root(&tree);
+        Self::of(&At::root(&tree, Rules::Own))
+    }
+
+    /// Reads the JSON that libcryptsetup shows of a header. What a newer version of it accepts
+    /// passes, as far as it is not needed here.
+    ///
+    /// # Errors
+    /// [`LuksError::Damaged`] with the member that is missing or has another type.
+    pub fn from_library(json: &Value) -> Result<Self, LuksError> {
+        let tree = Tree::from(json);
+        Self::of(&At::root(&tree, Rules::OfLibrary))
+    }
+
+    fn of(root: &At<'_>) -> Result<Self, LuksError> {
         root.only(&["keyslots", "tokens", "segments", "digests", "config"])?;
         Ok(Self {
             keyslots: numbered(&root.member("keyslots")?, SLOTS_MAX, keyslot)?,
@@ -227,7 +257,7 @@ impl Metadata {
             .map(|(&number, digest)| (number, digest))
     }
 
-    /// The one segment with that flag.
+    /// The first segment with that flag.
     #[must_use]
     pub fn segment_flagged(&self, flag: &str) -> Option<(u32, &Segment)> {
         let mut found = self.segments.iter();
@@ -236,7 +266,7 @@ impl Metadata {
             .map(|(&number, segment)| (number, segment))
     }
 
-    /// Segments of data, without those that only say what was or will be.
+    /// Segments of data, without those that describe the state before or after a re-encryption.
     pub fn regular_segments(&self) -> impl Iterator<Item = (u32, &Segment)> {
         let regular = self
             .segments
@@ -247,13 +277,40 @@ impl Metadata {
 }
 
 impl Segment {
+    /// Its cipher, as `aes-xts-plain64`. `None` when it is not encrypted, or of an unknown type.
+    #[must_use]
+    pub fn cipher(&self) -> Option<&str> {
+        match &self.kind {
+            SegmentKind::Crypt { encryption, .. } => Some(encryption),
+            _ => None,
+        }
+    }
+
+    /// Bytes of its unit of encryption. `None` as for [`Segment::cipher`].
+    #[must_use]
+    pub fn sector_size(&self) -> Option<u32> {
+        match self.kind {
+            SegmentKind::Crypt { sector_size, .. } => Some(sector_size),
+            _ => None,
+        }
+    }
+
+    /// The kind of its integrity protection, as `hmac(sha256)`, if it has any.
+    #[must_use]
+    pub fn integrity(&self) -> Option<&str> {
+        match &self.kind {
+            SegmentKind::Crypt { integrity, .. } => integrity.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Whether it has that flag.
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|known| known == flag)
     }
 
-    /// Whether it only says what was or will be.
+    /// Whether it only describes the state before or after a re-encryption.
     #[must_use]
     pub fn is_backup(&self) -> bool {
         self.flags.iter().any(|flag| flag.starts_with("backup-"))
@@ -274,16 +331,6 @@ fn numbered<T>(
         map.insert(number, read(&member)?);
     }
     Ok(map)
-}
-
-/// A list of numbers that stand as text.
-pub(crate) fn numbers(list: &At<'_>) -> Result<Vec<u32>, LuksError> {
-    let numbers = list.texts()?.into_iter().map(|text| {
-        decimal(&text)
-            .and_then(|number| u32::try_from(number).ok())
-            .ok_or_else(|| list.refused())
-    });
-    numbers.collect()
 }
 
 fn keyslot(slot: &At<'_>) -> Result<Keyslot, LuksError> {
@@ -317,17 +364,22 @@ fn luks2(slot: &At<'_>, area: &At<'_>) -> Result<Luks2Slot, LuksError> {
     expected(&af.member("type")?, "luks1")?;
     let kdf = slot.member("kdf")?;
     Ok(Luks2Slot {
-        // Nothing but 4000 was ever written, and cryptsetup computes with 4000 whatever stands
-        // here.
-        stripes: match af.member("stripes")?.u32()? {
-            stripes @ 4000 => stripes,
-            _ => return Err(af.member("stripes")?.refused()),
+        // cryptsetup has only ever written 4000, and computes with 4000 whatever is here.
+        stripes: {
+            let stripes = af.member("stripes")?;
+            stripes.must_be_known(stripes.u32()? == 4000)?;
+            stripes.u32()?
         },
         af_hash: af.member("hash")?.text()?.to_owned(),
         encryption: area.member("encryption")?.text()?.to_owned(),
         area_key_size: bounded(&area.member("key_size")?, KEY_LEN_MAX)?,
         salt: kdf.member("salt")?.base64(&[SALT_LEN])?,
-        kdf: self::kdf(&kdf)?,
+        kdf: match self::kdf(&kdf) {
+            Err(_) if kdf.rules == Rules::OfLibrary => {
+                Kdf::Unknown(kdf.member("type")?.text()?.to_owned())
+            }
+            read => read?,
+        },
     })
 }
 
@@ -361,7 +413,10 @@ fn reencrypt(slot: &At<'_>, area: &At<'_>) -> Result<ReencryptSlot, LuksError> {
         "checksum" => (true, false),
         "datashift" | "datashift-journal" => (false, true),
         "datashift-checksum" => (true, true),
-        _ => return Err(resilience.refused()),
+        _ => {
+            resilience.must_be_known(false)?;
+            (false, false)
+        }
     };
     let mut names = vec!["type", "offset", "size"];
     if checksum {
@@ -414,9 +469,7 @@ fn segment(segment: &At<'_>) -> Result<Segment, LuksError> {
         .collect::<Result<Vec<_>, _>>()?
         .concat()
     {
-        if !FLAGS.contains(&flag.text()?) {
-            return Err(flag.refused());
-        }
+        flag.must_be_known(FLAGS.contains(&flag.text()?))?;
     }
     let flags = flags.map_or(Ok(Vec::new()), |flags| flags.texts())?;
     let (offset, size) = (segment.member("offset")?, segment.member("size")?);
@@ -485,8 +538,8 @@ fn digest(digest: &At<'_>) -> Result<Digest, LuksError> {
     digest.only(&names)?;
     expected(&digest.member("type")?, "pbkdf2")?;
     Ok(Digest {
-        keyslots: numbers(&digest.member("keyslots")?)?,
-        segments: numbers(&digest.member("segments")?)?,
+        keyslots: digest.member("keyslots")?.numbers()?,
+        segments: digest.member("segments")?.numbers()?,
         hash: digest.member("hash")?.text()?.to_owned(),
         iterations: positive(&digest.member("iterations")?)?,
         salt: digest.member("salt")?.base64(&[SALT_LEN])?,

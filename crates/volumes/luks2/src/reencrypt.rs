@@ -1,9 +1,9 @@
-//! The proof over a re-encryption's metadata: a digest that only someone with the volume keys can
-//! make.
+//! Verifies a re-encryption's metadata by its digest, which only someone with the volume keys can
+//! compute.
 //!
-//! Without it, whoever can write to the device can pretend that a decryption is under way, and have
-//! the owner's next `open` write data out in clear (CVE-2021-4122). The serialisation is
-//! cryptsetup's: docs/spec/luks2.md.
+//! Without this check, an attacker with write access to the device can pretend that a decryption is
+//! under way, and the owner's next `open` writes data out in clear (CVE-2021-4122). The
+//! serialisation is cryptsetup's: docs/spec/luks2.md.
 //!
 //! Must not: continue a re-encryption.
 #![expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
@@ -15,8 +15,8 @@ use strongroom_crypto::{LuksHash, SecretBytes, pbkdf2_matches};
 use crate::error::LuksError;
 use crate::metadata::{KeyslotKind, Metadata, Segment, SegmentKind};
 
-/// What proof the requirement of an online re-encryption promises: 1 none, from 2 on a digest.
-/// `None` for any other requirement.
+/// The version of a requirement of an online re-encryption: 1 has no digest, versions from 2 on
+/// have one. `None` for any other requirement.
 #[must_use]
 pub fn online_version(requirement: &str) -> Option<u32> {
     match requirement.strip_prefix("online-reencrypt")? {
@@ -28,8 +28,8 @@ pub fn online_version(requirement: &str) -> Option<u32> {
     }
 }
 
-/// Digests of the key before and the key after, as far as there are such: the keys that [`verify`]
-/// needs.
+/// The numbers of the digests of the keys before and after, as far as both sides are encrypted.
+/// [`verify`] needs these keys.
 #[must_use]
 pub fn keys_needed(metadata: &Metadata) -> Vec<u32> {
     let mut needed: Vec<u32> = Vec::new();
@@ -45,11 +45,11 @@ pub fn keys_needed(metadata: &Metadata) -> Vec<u32> {
     needed
 }
 
-/// Verifies the proof with the volume keys, given by the number of their digest.
+/// Verifies the digest with the volume keys, which are given by the number of their own digest.
 ///
 /// # Errors
-/// [`LuksError::Forged`]; [`LuksError::Reencrypting`] when there is no proof to verify, or when a
-/// key for it is missing; [`LuksError::Unsupported`].
+/// [`LuksError::Forged`]; [`LuksError::Reencrypting`] when there is no digest to verify, or a key
+/// for it is missing; [`LuksError::Unsupported`].
 pub fn verify(metadata: &Metadata, keys: &BTreeMap<u32, SecretBytes>) -> Result<(), LuksError> {
     let required = metadata.config.requirements.iter();
     let Some(version) = required.filter_map(|name| online_version(name)).next() else {
@@ -87,7 +87,8 @@ pub fn verify(metadata: &Metadata, keys: &BTreeMap<u32, SecretBytes>) -> Result<
     }
 }
 
-/// `v` and the version as a digit, the keys, the rules, the backup segments.
+/// The bytes under the digest: `v` and the version as a digit, the keys, the key slot's fields, the
+/// saved segments.
 fn serialised(
     metadata: &Metadata,
     version: u32,
@@ -183,7 +184,8 @@ fn append_segment(out: &mut Vec<u8>, segment: &Segment) -> Result<(), LuksError>
     Ok(())
 }
 
-/// Text without its length. Neither empty nor longer than 64 bytes, as cryptsetup has it.
+/// Appends a text without its length. Empty texts and those over 64 bytes are refused, as by
+/// cryptsetup.
 fn append_text(out: &mut Vec<u8>, text: &str) -> Result<(), LuksError> {
     if text.is_empty() || text.len() > 64 {
         return Err(LuksError::Forged("a name is empty or too long".to_owned()));

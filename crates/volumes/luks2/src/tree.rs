@@ -1,24 +1,34 @@
 //! JSON as LUKS2 uses it, read strictly: no member twice, whole numbers only, and every refusal
 //! names the path of the member it is about.
 //!
+//! JSON that libcryptsetup has parsed and checked comes as [`serde_json::Value`]. It is read with
+//! the same functions, but members, names and lengths that are not known pass:
+//! [`Rules::OfLibrary`].
+//!
 //! Must not: convert one type into another; let depth or size grow without bound (the area is at
 //! most 4 MiB, and `serde_json` stops at 128 levels).
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 use crate::error::LuksError;
+
+/// Most key slots, and most tokens, of a volume.
+pub(crate) const SLOTS_MAX: u32 = 32;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tree {
     Null,
     Bool(bool),
-    /// Negative numbers below zero are kept apart: nothing in LUKS2 is one.
     Number(u64),
-    Negative,
+    /// A negative number, or a fraction in what libcryptsetup has parsed: nothing in LUKS2 is one.
+    OtherNumber,
     Text(String),
     List(Vec<Self>),
     Object(BTreeMap<String, Self>),
@@ -52,7 +62,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
-        Ok(u64::try_from(value).map_or(Tree::Negative, Tree::Number))
+        Ok(u64::try_from(value).map_or(Tree::OtherNumber, Tree::Number))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
@@ -78,17 +88,53 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 }
 
-/// A value and where it stands.
+impl From<&Value> for Tree {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => number.as_u64().map_or(Self::OtherNumber, Self::Number),
+            Value::String(text) => Self::Text(text.clone()),
+            Value::Array(items) => Self::List(items.iter().map(Self::from).collect()),
+            Value::Object(members) => {
+                let members = members.iter();
+                let members = members.map(|(name, value)| (name.clone(), Self::from(value)));
+                Self::Object(members.collect())
+            }
+        }
+    }
+}
+
+/// How much of what is not known is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rules {
+    /// All of it, where it could change what the bytes mean: nobody else has read them.
+    Own,
+    /// What libcryptsetup has read and checked by its own rules: what a newer version of it knows
+    /// passes.
+    OfLibrary,
+}
+
+/// A value, its path in the JSON, and the rules by which it is read.
 #[derive(Clone)]
 pub(crate) struct At<'a> {
     pub(crate) path: String,
     pub(crate) value: &'a Tree,
+    pub(crate) rules: Rules,
 }
 
 impl<'a> At<'a> {
-    pub(crate) fn root(value: &'a Tree) -> Self {
+    pub(crate) fn root(value: &'a Tree, rules: Rules) -> Self {
         let path = String::new();
-        Self { path, value }
+        Self { path, value, rules }
+    }
+
+    /// Refuses this value unless it is `known`, or libcryptsetup has accepted it.
+    pub(crate) fn must_be_known(&self, known: bool) -> Result<(), LuksError> {
+        if known || self.rules == Rules::OfLibrary {
+            return Ok(());
+        }
+        Err(self.refused())
     }
 
     /// The refusal of this value.
@@ -107,7 +153,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Every member, where it stands.
+    /// All members with their paths.
     pub(crate) fn members(&self) -> Result<Vec<(&'a str, Self)>, LuksError> {
         let members = self.object()?.iter();
         Ok(members
@@ -115,8 +161,11 @@ impl<'a> At<'a> {
             .collect())
     }
 
-    /// Refuses members other than these.
+    /// Refuses members other than these, unless libcryptsetup has accepted them.
     pub(crate) fn only(&self, names: &[&str]) -> Result<(), LuksError> {
+        if self.rules == Rules::OfLibrary {
+            return Ok(());
+        }
         let unknown = self
             .object()?
             .keys()
@@ -151,7 +200,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// A number that stands as one, of 32 bits.
+    /// A number of 32 bits, which LUKS2 writes as a number.
     pub(crate) fn u32(&self) -> Result<u32, LuksError> {
         match self.value {
             Tree::Number(number) => u32::try_from(*number).map_err(|_| self.refused()),
@@ -164,7 +213,7 @@ impl<'a> At<'a> {
         decimal(self.text()?).ok_or_else(|| self.refused())
     }
 
-    /// A list of texts, none twice.
+    /// A list of texts without duplicates.
     pub(crate) fn texts(&self) -> Result<Vec<String>, LuksError> {
         let mut texts: Vec<String> = Vec::new();
         for item in self.list()? {
@@ -177,16 +226,27 @@ impl<'a> At<'a> {
         Ok(texts)
     }
 
-    /// Bytes in base64, `len` of them.
+    /// A list of numbers of 32 bits that are written as text, without duplicates.
+    pub(crate) fn numbers(&self) -> Result<Vec<u32>, LuksError> {
+        let texts = self.texts()?.into_iter();
+        let numbers = texts.map(|text| {
+            decimal(&text)
+                .and_then(|number| u32::try_from(number).ok())
+                .ok_or_else(|| self.refused())
+        });
+        numbers.collect()
+    }
+
+    /// Bytes in base64, as many as one of `lengths`.
     pub(crate) fn base64(&self, lengths: &[usize]) -> Result<Vec<u8>, LuksError> {
-        base64(self.text()?)
-            .filter(|bytes| lengths.contains(&bytes.len()))
-            .ok_or_else(|| self.refused())
+        let bytes = base64(self.text()?).ok_or_else(|| self.refused())?;
+        self.must_be_known(lengths.contains(&bytes.len()))?;
+        Ok(bytes)
     }
 
     fn child(&self, name: &str, value: &'a Tree) -> Self {
-        let path = self.path_of(name);
-        At { path, value }
+        let (path, rules) = (self.path_of(name), self.rules);
+        At { path, value, rules }
     }
 
     pub(crate) fn path_of(&self, name: &str) -> String {
@@ -199,48 +259,23 @@ impl<'a> At<'a> {
     }
 }
 
-/// A header is an attacker's text: a terminal must not obey it.
+/// Replaces control characters: a header can be an attacker's text, and a terminal must not obey
+/// it.
 pub(crate) fn harmless(c: char) -> char {
     if c.is_control() { '\u{fffd}' } else { c }
 }
 
-/// Decimal digits without leading zeros.
+/// Reads decimal digits without leading zeros.
 pub(crate) fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let canonical = digits && (text.len() == 1 || !text.starts_with('0'));
     canonical.then(|| text.parse().ok()).flatten()
 }
 
-/// RFC 4648 with padding, canonical only.
+/// The bytes of a text in base64 (RFC 4648, section 4). `None` unless the text is canonical: with
+/// its padding, without other characters, and with zeros in the bits after the last byte.
 fn base64(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let padding = text.bytes().rev().take_while(|&byte| byte == b'=').count();
-    let digits = text.as_bytes().get(..text.len().checked_sub(padding)?)?;
-    if padding > 2 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0_u32, 0_u32);
-    for &digit in digits {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push(u8::try_from(bits >> count & 0xff).ok()?);
-            bits &= (1 << count) - 1;
-        }
-    }
-    (bits == 0).then_some(bytes)
+    STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]
@@ -265,7 +300,7 @@ mod tests {
         ] {
             assert_eq!(read(text), None, "{text}");
         }
-        assert_eq!(read("-1"), Some(Tree::Negative));
+        assert_eq!(read("-1"), Some(Tree::OtherNumber));
         assert_eq!(read(&"[".repeat(100_000)), None);
     }
 

@@ -1,5 +1,5 @@
-//! From a passphrase to a volume key: key derivation, the area's decryption, the merge of stripes,
-//! the digest.
+//! Opens key slots: from a passphrase to a volume key by key derivation, decryption of the area,
+//! merge of the stripes, and the digest.
 //!
 //! Invariants:
 //! - L5 What is derived and merged is in locked memory only; the decrypted stripes one sector at a
@@ -9,7 +9,8 @@
 //! - L7 A key counts only when its digest says so, and when no unverified re-encryption stands in
 //!   the header.
 //!
-//! Must not: tell a wrong passphrase from a damaged key slot area: nobody can.
+//! Must not: claim to tell a wrong passphrase from a damaged key slot area: they cannot be told
+//! apart.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -23,16 +24,14 @@ use crate::error::LuksError;
 use crate::header::{Header, Source};
 use crate::metadata::{Digest, Kdf, Keyslot, KeyslotKind, Luks2Slot};
 use crate::reencrypt;
-use crate::volume::data_segment;
+use crate::segment::{CIPHER, data_segment};
 
 /// Most iterations of PBKDF2 that are computed: a minute or two.
-const ITERATIONS_MAX: u32 = 1 << 28;
+pub const ITERATIONS_MAX: u32 = 1 << 28;
 /// Unit of encryption of key slot areas.
 const AREA_SECTOR: usize = 512;
-/// The one cipher.
-pub(crate) const CIPHER: &str = "aes-xts-plain64";
 
-/// A volume's key, and where it was found.
+/// A volume key, and the slot that held it.
 pub struct VolumeKey {
     /// The key.
     pub key: SecretBytes,
@@ -45,11 +44,11 @@ pub struct VolumeKey {
 /// Which key slots are tried.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
-    /// These only, also those of priority 0; `None` for all others.
+    /// Only these, also those of priority 0; `None` for all of a higher priority.
     pub only: Option<Vec<u32>>,
 }
 
-/// Opens the volume's key slots with `pass`, until one gives the key of the volume's data.
+/// Tries `pass` on the key slots, until one gives the key of the volume's data.
 ///
 /// # Errors
 /// [`LuksError::WrongKey`]; [`LuksError::Cost`] and [`LuksError::Unsupported`] when no slot could
@@ -66,7 +65,7 @@ pub fn unlock(
     if !reencrypt::keys_needed(metadata).is_empty() || requires_reencryption(header) {
         return Err(refuse_reencryption(source, header, pass, slots));
     }
-    // Before anything is derived: what cannot be opened needs no key.
+    // Before any key is derived: a segment that cannot be read here needs no key.
     let (data, _) = data_segment(metadata)?;
     let Some((wanted, _)) = metadata.digest_of_segment(data) else {
         return Err(LuksError::damaged(format!("segments.{data} (no digest)")));
@@ -102,7 +101,7 @@ pub fn unlock(
     }
 }
 
-/// The volume key in one key slot.
+/// Opens one key slot, whatever the state of the volume.
 ///
 /// # Errors
 /// [`LuksError::WrongKey`], [`LuksError::Cost`], [`LuksError::Unsupported`], [`LuksError::Io`].
@@ -131,7 +130,7 @@ pub fn key_of_slot(
     )
 }
 
-/// Requirements other than those of a re-encryption are of volumes that only others can open.
+/// Refuses requirements other than those of a re-encryption: this crate cannot open such volumes.
 fn check_requirements(header: &Header) -> Result<(), LuksError> {
     let mut required = header.metadata.config.requirements.iter();
     let unknown = required.find(|name| {
@@ -146,8 +145,8 @@ fn requires_reencryption(header: &Header) -> bool {
     !header.metadata.config.requirements.is_empty()
 }
 
-/// Why a volume under re-encryption is not opened. The passphrase only serves to check that its
-/// metadata is authentic; a wrong passphrase and forged metadata are errors of their own.
+/// The error for a volume under re-encryption, which is never opened. The passphrase only serves to
+/// verify its metadata; a wrong passphrase and forged metadata are errors of their own.
 fn refuse_reencryption(
     source: &(impl Source + ?Sized),
     header: &Header,
@@ -178,7 +177,7 @@ fn refuse_reencryption(
     }
 }
 
-/// In order of priority, then of number.
+/// The key slots to try, in order of priority, then of number.
 fn candidates<'a>(header: &'a Header, slots: &Slots) -> Vec<(u32, &'a Keyslot)> {
     let wanted = |number: u32, slot: &Keyslot| match &slots.only {
         Some(only) => only.contains(&number),
@@ -194,7 +193,8 @@ fn candidates<'a>(header: &'a Header, slots: &Slots) -> Vec<(u32, &'a Keyslot)> 
     chosen
 }
 
-/// `None` for a key that the digest does not know.
+/// Opens a key slot. `None` when the digest does not match the key: the passphrase is wrong, or the
+/// area is damaged.
 fn open_slot(
     source: &(impl Source + ?Sized),
     slot: &Keyslot,
@@ -258,6 +258,10 @@ fn area_key(slot: &Luks2Slot, pass: &SecretBytes) -> Result<XtsKey, LuksError> {
             let kind = if *id { Argon2Kind::Id } else { Argon2Kind::I };
             argon2(kind, pass, &slot.salt, params, len)?
         }
+        Kdf::Unknown(kind) => {
+            let text = format!("key derivation {kind} of a key slot");
+            return Err(LuksError::Unsupported(text));
+        }
     };
     Ok(XtsKey::new(&key)?)
 }
@@ -268,7 +272,7 @@ struct Area {
 }
 
 impl Area {
-    /// Decrypts sector by sector, and gives the stripes as they become whole.
+    /// Decrypts the area sector by sector, and adds each stripe to `merge` when it is complete.
     fn stripes(
         &self,
         source: &(impl Source + ?Sized),

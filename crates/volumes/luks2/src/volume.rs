@@ -23,13 +23,13 @@ use strongroom_keyring::Locked;
 
 use crate::error::LuksError;
 use crate::header::Found;
-use crate::metadata::{Metadata, Segment, SegmentKind};
-use crate::unlock::{CIPHER, VolumeKey};
+use crate::segment::{CIPHER, data_segment, sector_and_tweak};
+use crate::unlock::VolumeKey;
 
-/// Bytes that share a lock with the next of their kind, `STRIPES` of them further on.
+/// Bytes under one lock; each lock is for every 64th such range.
 const STRIPE_LEN: u64 = 1 << 20;
 const STRIPES: u64 = 64;
-/// The unit that tweaks count.
+/// Tweaks count units of this many bytes.
 const TWEAK_UNIT: u64 = 512;
 
 /// An opened volume.
@@ -65,7 +65,7 @@ impl Volume {
             ));
         }
         let device = device_size(&file)?;
-        let (sector, iv_tweak) = crypt(segment)?;
+        let (sector, iv_tweak) = sector_and_tweak(segment)?;
         let available = device.checked_sub(segment.offset);
         let size = match (segment.size, available) {
             (Some(size), Some(available)) if size <= available => size,
@@ -115,7 +115,8 @@ impl Volume {
         self.read_only
     }
 
-    /// Reads as many bytes as there are from `offset` on, at most as many as `buffer` holds.
+    /// Reads from `offset` on as many bytes as `buffer` holds, or fewer at the end of the volume.
+    /// Returns their number.
     ///
     /// # Errors
     /// The system's.
@@ -171,7 +172,8 @@ impl Volume {
         done.inspect_err(|_| self.failed.store(true, Ordering::SeqCst))
     }
 
-    /// What was written is on the device when this returns.
+    /// Flushes: what was written before is on the device when this returns. Does nothing on a
+    /// volume that is read-only.
     ///
     /// # Errors
     /// The system's; every time after the first failure of a write or a sync.
@@ -190,7 +192,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The sectors that hold `len` bytes from `offset` on. Both lie within the volume.
+    /// The whole sectors that hold `len` bytes from `offset` on. Both are within the volume.
     fn span(&self, offset: u64, len: u64) -> Span {
         let start = offset / self.sector * self.sector;
         let end = (offset + len).next_multiple_of(self.sector);
@@ -255,7 +257,7 @@ impl Volume {
     }
 }
 
-/// Whole sectors of a volume.
+/// A range of whole sectors.
 struct Span {
     start: u64,
     end: u64,
@@ -266,8 +268,8 @@ impl Span {
         self.start == offset && self.end - self.start == len as u64
     }
 
-    /// Numbers of the locks, in ascending order, each once: whoever takes several cannot wait in a
-    /// circle.
+    /// The numbers of the locks for the range, in ascending order, each once: threads that take
+    /// several cannot wait for each other in a circle.
     fn stripes(&self) -> impl Iterator<Item = usize> + use<> {
         let (first, last) = (
             self.start / STRIPE_LEN,
@@ -301,46 +303,6 @@ impl Span {
             .get_mut(from..from + len)
             .ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
-}
-
-/// The one segment of data, if it is of a kind that can be opened.
-///
-/// # Errors
-/// [`LuksError::Unsupported`].
-pub(crate) fn data_segment(metadata: &Metadata) -> Result<(u32, &Segment), LuksError> {
-    let mut segments = metadata.regular_segments();
-    let (Some((number, segment)), None) = (segments.next(), segments.next()) else {
-        return Err(LuksError::Unsupported("more than one segment".to_owned()));
-    };
-    crypt(segment)?;
-    if segment.offset == 0 {
-        let text = "data apart from the header";
-        return Err(LuksError::Unsupported(text.to_owned()));
-    }
-    Ok((number, segment))
-}
-
-/// Sector size and first tweak of a segment that this crate can open.
-fn crypt(segment: &Segment) -> Result<(u64, u64), LuksError> {
-    let SegmentKind::Crypt {
-        iv_tweak,
-        encryption,
-        sector_size,
-        integrity,
-    } = &segment.kind
-    else {
-        let text = "a segment that is not encrypted, or of an unknown type";
-        return Err(LuksError::Unsupported(text.to_owned()));
-    };
-    if encryption != CIPHER {
-        return Err(LuksError::Unsupported(format!("cipher {encryption}")));
-    }
-    if let Some(kind) = integrity {
-        return Err(LuksError::Unsupported(format!(
-            "integrity protection {kind}"
-        )));
-    }
-    Ok((u64::from(*sector_size), *iv_tweak))
 }
 
 /// Bytes of a file or of a block device.

@@ -1,9 +1,9 @@
-//! The functions that libcryptsetup looks for in a plugin (libcryptsetup.h, "external token"), and
-//! those of its own that are called.
+//! The functions of a plugin that libcryptsetup calls (libcryptsetup.h, "external token"), and the
+//! functions of libcryptsetup that they call.
 //!
-//! Boundary: libcryptsetup passes its own device, a token number that exists, and places for the
-//! answer that are valid during the call. What is given to it stays where it is until it gives it
-//! back by address.
+//! Boundary: libcryptsetup passes its own device, a token number that exists, and pointers for the
+//! answer that are valid during the call. A passphrase that it gets stays at its address until it
+//! gives the address back.
 //!
 //! Must not: let a panic out (T1); hand out memory that is not locked (T2).
 #![expect(unsafe_code, reason = "the C interface of cryptsetup's plugins")]
@@ -34,10 +34,10 @@ unsafe extern "C" {
 const NORMAL: c_int = 0;
 const ERROR: c_int = 1;
 
-/// Passphrases that libcryptsetup has, by their address.
+/// Passphrases that libcryptsetup holds, by their address.
 static GIVEN: Mutex<BTreeMap<usize, SecretBytes>> = Mutex::new(BTreeMap::new());
 
-/// Delivers the passphrase that a token stands for.
+/// Fetches the passphrase for a token.
 ///
 /// # Safety
 /// Called by libcryptsetup, with its own arguments.
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open(
     length: *mut usize,
     _user: *mut c_void,
 ) -> c_int {
-    guarded(|| {
+    without_panic(|| {
         let mut json = std::ptr::null();
         // SAFETY: libcryptsetup's own device and token number; the text belongs to the device and
         // outlives this call.
@@ -82,14 +82,14 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open(
                 0
             }
             Err(refusal) => {
-                say(device, ERROR, &format!("strongroom: {}\n", refusal.text));
-                refusal.why.number()
+                log(device, ERROR, &format!("strongroom: {}\n", refusal.text));
+                refusal.kind.number()
             }
         }
     })
 }
 
-/// The same; our tokens have no PIN.
+/// As [`cryptsetup_token_open`]: Strongroom tokens have no PIN.
 ///
 /// # Safety
 /// As [`cryptsetup_token_open`].
@@ -107,10 +107,10 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open_pin(
     unsafe { cryptsetup_token_open(device, token, buffer, length, user) }
 }
 
-/// Takes a passphrase back, which is wiped.
+/// Takes a passphrase back, and wipes it.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cryptsetup_token_buffer_free(buffer: *mut c_void, _length: usize) {
-    guarded(|| {
+    without_panic(|| {
         let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
         drop(given.remove(&buffer.addr()));
         0
@@ -126,11 +126,11 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_validate(
     _device: *mut Device,
     json: *const c_char,
 ) -> c_int {
-    guarded(|| {
+    without_panic(|| {
         // SAFETY: libcryptsetup passes a string with its zero byte.
         let json = unsafe { text(json) };
         json.map_or(-libc::EINVAL, |json| {
-            token(&json).map_or_else(|refusal| refusal.why.number(), |_| 0)
+            token(&json).map_or_else(|refusal| refusal.kind.number(), |_| 0)
         })
     })
 }
@@ -141,10 +141,10 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_validate(
 /// As [`cryptsetup_token_open`].
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cryptsetup_token_dump(device: *mut Device, json: *const c_char) {
-    guarded(|| {
+    without_panic(|| {
         // SAFETY: libcryptsetup passes a string with its zero byte.
         if let Some(json) = unsafe { text(json) } {
-            say(device, NORMAL, &description(&json));
+            log(device, NORMAL, &description(&json));
         }
         0
     });
@@ -161,12 +161,12 @@ pub(crate) extern "C" fn cryptsetup_token_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// Runs what may panic; T1.
-fn guarded(work: impl FnOnce() -> c_int) -> c_int {
+/// T1: runs `work`; a panic becomes `-EIO`.
+fn without_panic(work: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(-libc::EIO)
 }
 
-/// Keeps a passphrase for as long as libcryptsetup has its address; T2. Locked memory does not move
+/// T2: keeps a passphrase until libcryptsetup gives its address back. Locked memory does not move
 /// with its owner.
 fn keep(mut secret: SecretBytes) -> (NonNull<u8>, usize) {
     let bytes = secret.as_mut_slice();
@@ -188,7 +188,7 @@ unsafe fn text(pointer: *const c_char) -> Option<String> {
     text.to_str().ok().map(ToOwned::to_owned)
 }
 
-fn say(device: *mut Device, level: c_int, message: &str) {
+fn log(device: *mut Device, level: c_int, message: &str) {
     if let Ok(message) = CString::new(message) {
         // SAFETY: libcryptsetup's own device, and a string that outlives the call.
         unsafe { crypt_log(device, level, message.as_ptr()) };
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn no_panic_gets_out() {
-        assert_eq!(guarded(|| panic!("on purpose")), -libc::EIO);
+        assert_eq!(without_panic(|| panic!("on purpose")), -libc::EIO);
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(kept().unwrap(), b"some passphrase");
         cryptsetup_token_buffer_free(address.as_ptr().cast(), count);
         assert!(kept().is_none());
-        // What was never given is not touched.
+        // An address that was never handed out is ignored.
         cryptsetup_token_buffer_free(std::ptr::null_mut(), 0);
     }
 

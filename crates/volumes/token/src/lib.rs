@@ -1,15 +1,15 @@
-//! cryptsetup's plugin for our LUKS2 tokens, `libcryptsetup-token-strongroom.so`: `cryptsetup
-//! open`, systemd-cryptsetup and crypttab open a volume with the key that its token names, which
-//! the key server delivers.
+//! cryptsetup's plugin for Strongroom's LUKS2 tokens, `libcryptsetup-token-strongroom.so`: with it,
+//! `cryptsetup open`, systemd-cryptsetup and crypttab open a volume with the key that its token
+//! names, which the key server delivers.
 //!
-//! Whom to ask stands in the node's configuration (`/etc/strongroom/node.toml`, or what
-//! `STRONGROOM_NODE` names), never in the token; the token selects a key. Without an answer
-//! cryptsetup goes on to its next way of opening: a refusal here is never final.
+//! The key server is the one of the node's configuration (`/etc/strongroom/node.toml`, or the file
+//! that `STRONGROOM_NODE` names), never of the token; the token selects a key. Without an answer
+//! cryptsetup tries its next way of opening: a refusal here is never final.
 //!
-//! Invariants: T1 no panic crosses the boundary; T2 a passphrase lies in locked memory from here
-//! until libcryptsetup gives it back, and is wiped then; T3 every call ends within the total time
-//! of the node's configuration; T4 no key is fetched for a header whose data are not encrypted, or
-//! whose slots ask for more work than is reasonable: both are what whoever wrote to the disk said.
+//! Invariants: T1 no panic crosses the boundary; T2 a passphrase is in locked memory until
+//! libcryptsetup gives it back, and is wiped then; T3 every call ends within the total time of the
+//! node's configuration; T4 no key is fetched for a header whose data are not encrypted, or whose
+//! slots ask for more work than is reasonable: both can be an attacker's work.
 //!
 //! Must not: ask anybody for a passphrase; print, except through libcryptsetup's log.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::indexing_slicing))]
@@ -19,51 +19,52 @@ mod ffi;
 use serde_json::Value;
 use strongroom_crypto::SecretBytes;
 use strongroom_keys_client::{Kind, Node, Version};
-use strongroom_volume::header::Metadata;
+use strongroom_luks2::{Provider, StrongroomToken};
+use strongroom_volume::header;
 use strongroom_volume::secret::slot_secret;
-use strongroom_volume::token::{Provider, Token};
 
 /// Why there is no passphrase.
 #[derive(Debug)]
 struct Refusal {
-    why: Why,
+    kind: RefusalKind,
     text: String,
 }
 
-/// What libcryptsetup is told, so that it goes on with the next token or asks for a passphrase.
+/// The kind of a refusal, which tells libcryptsetup whether to try the next token or to ask for a
+/// passphrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    /// Nothing here for this token: no configuration, or a key of a keyring.
+enum RefusalKind {
+    /// This host has nothing for the token: no configuration, or the key is in a keyring.
     NotHere,
-    /// The server cannot be had now.
+    /// The server cannot be reached, or is sealed.
     NotNow,
-    /// The server says no.
+    /// The server refuses.
     Denied,
-    /// The token is not one.
-    NotOne,
-    /// The header is not to be believed.
+    /// The token or the header is malformed.
+    Malformed,
+    /// The header is unsafe: perhaps forged.
     Forged,
 }
 
-impl Why {
-    /// The error number, negative.
+impl RefusalKind {
+    /// The negative error number for libcryptsetup.
     const fn number(self) -> i32 {
         match self {
             Self::NotHere => -libc::ENOENT,
             Self::NotNow => -libc::EAGAIN,
             Self::Denied | Self::Forged => -libc::EPERM,
-            Self::NotOne => -libc::EINVAL,
+            Self::Malformed => -libc::EINVAL,
         }
     }
 }
 
-/// The passphrase of the key slot that the token is about.
+/// The passphrase of the token's key slots. Asks the key server.
 fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
     let token = token(json)?;
     if token.provider != Provider::KeyServer {
         let text = "the volume's key is in a keyring: strongroom volume open".to_owned();
         return Err(Refusal {
-            why: Why::NotHere,
+            kind: RefusalKind::NotHere,
             text,
         });
     }
@@ -74,50 +75,51 @@ fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
             path.display()
         );
         return Err(Refusal {
-            why: Why::NotHere,
+            kind: RefusalKind::NotHere,
             text,
         });
     }
-    let node = Node::load(&path).map_err(of_client)?;
+    let node = Node::load(&path).map_err(from_client)?;
     let version = Version::Number(token.key_version.into());
     let fetched = node
         .client()
         .material(&token.key_id, version)
-        .map_err(of_client)?;
-    slot_secret(&fetched.material, &token.object_id).map_err(of_keyring)
+        .map_err(from_client)?;
+    slot_secret(&fetched.material, &token.object_id).map_err(from_keyring)
 }
 
-/// T4: whether what the header says, as libcryptsetup shows it, may be opened with the token's key.
-/// A refusal lets cryptsetup ask for a passphrase, which is why its text says what is wrong.
+/// T4: whether the token's key may be tried on the header, which is libcryptsetup's JSON. After a
+/// refusal cryptsetup asks for a passphrase, so the text warns of that.
 fn check(header: &str) -> Result<(), Refusal> {
     let forged = |error: strongroom_keyring::Error| Refusal {
-        why: Why::Forged,
+        kind: RefusalKind::Forged,
         text: format!("do not open this volume by any means: {error}"),
     };
-    let value: Result<Value, _> = serde_json::from_str(header);
-    let value = value.map_err(|error| Refusal {
-        why: Why::NotOne,
+    let json: Result<Value, _> = serde_json::from_str(header);
+    let json = json.map_err(|error| Refusal {
+        kind: RefusalKind::Malformed,
         text: format!("header: {error}"),
     })?;
-    let metadata = Metadata::read(value).map_err(forged)?;
-    let slots = metadata.token_slots().map_err(forged)?;
-    metadata.check_tried(&slots).map_err(forged)
+    let metadata = header::read(&json).map_err(forged)?;
+    let slots = metadata.token_slots();
+    let slots = slots.map_err(|error| forged(error.into()))?;
+    header::check_before_trying(&metadata, &slots).map_err(forged)
 }
 
-/// The token, if its form is right.
-fn token(json: &str) -> Result<Token, Refusal> {
+/// Reads a token's JSON.
+fn token(json: &str) -> Result<StrongroomToken, Refusal> {
     let value: Result<Value, _> = serde_json::from_str(json);
     let value = value.map_err(|error| Refusal {
-        why: Why::NotOne,
+        kind: RefusalKind::Malformed,
         text: format!("token: {error}"),
     })?;
-    Token::read(&value).map_err(|error| Refusal {
-        why: Why::NotOne,
-        text: error.to_string(),
+    StrongroomToken::read(&value).map_err(|error| Refusal {
+        kind: RefusalKind::Malformed,
+        text: strongroom_keyring::Error::from(error).to_string(),
     })
 }
 
-/// What `cryptsetup luksDump` shows of a token.
+/// The text that `cryptsetup luksDump` shows for a token.
 fn description(json: &str) -> String {
     match token(json) {
         Ok(token) => format!(
@@ -132,20 +134,20 @@ fn description(json: &str) -> String {
     }
 }
 
-fn of_client(error: strongroom_keys_client::Error) -> Refusal {
-    let why = match error.kind() {
-        Kind::Unreachable | Kind::Sealed => Why::NotNow,
-        _ => Why::Denied,
+fn from_client(error: strongroom_keys_client::Error) -> Refusal {
+    let kind = match error.kind() {
+        Kind::Unreachable | Kind::Sealed => RefusalKind::NotNow,
+        _ => RefusalKind::Denied,
     };
     Refusal {
-        why,
+        kind,
         text: error.to_string(),
     }
 }
 
-fn of_keyring(error: strongroom_keyring::Error) -> Refusal {
+fn from_keyring(error: strongroom_keyring::Error) -> Refusal {
     Refusal {
-        why: Why::NotNow,
+        kind: RefusalKind::NotNow,
         text: error.to_string(),
     }
 }
@@ -163,8 +165,8 @@ mod tests {
 
     /// A volume in a file, whose token names a key of a keyring.
     pub(crate) fn volume(path: &std::path::Path) {
-        use strongroom_volume::create::{DATA_OFFSET, New, Openers, create};
-        let new = New {
+        use strongroom_volume::create::{DATA_OFFSET, NewVolume, Openers, create};
+        let new = NewVolume {
             path,
             size: Some(DATA_OFFSET + (1 << 20)),
             cipher: "aes-xts-plain64",
@@ -175,7 +177,7 @@ mod tests {
             overwrite: false,
             wipe: false,
         };
-        let token = Token {
+        let token = StrongroomToken {
             slots: vec![],
             object_id: [1; 16],
             key_id: "k".to_owned(),
@@ -195,21 +197,16 @@ mod tests {
     /// Changes both copies of the header as somebody without a key can: the checksums are right.
     pub(crate) fn forge(path: &std::path::Path, from: &str, to: &str) {
         use std::os::unix::fs::FileExt as _;
+        use strongroom_luks2::{json_of, replace_json};
         let mut options = std::fs::OpenOptions::new();
         let file = options.read(true).write(true).open(path).unwrap();
         for at in [0, 16 << 10] {
             let mut copy = vec![0; 16 << 10];
             file.read_exact_at(&mut copy, at).unwrap();
-            let (binary, area) = copy.split_at_mut(4096);
-            let end = area.iter().position(|byte| *byte == 0).unwrap();
-            let json = std::str::from_utf8(&area[..end]).unwrap().to_owned();
+            let json = std::str::from_utf8(json_of(&copy)).unwrap().to_owned();
             assert!(json.contains(from), "{from} not in {json}");
-            let json = json.replace(from, to);
-            area.fill(0);
-            area[..json.len()].copy_from_slice(json.as_bytes());
-            binary[448..512].fill(0);
-            let digest = strongroom_crypto::sha256(&[binary, area]);
-            binary[448..480].copy_from_slice(&digest);
+            let sequence = u64::from(copy[23]);
+            replace_json(&mut copy, json.replace(from, to).as_bytes(), sequence).unwrap();
             file.write_all_at(&copy, at).unwrap();
         }
     }
@@ -217,7 +214,7 @@ mod tests {
     #[test]
     fn a_token_of_a_keyring_is_left_to_others() {
         let refusal = passphrase(&json("keyring")).err().unwrap();
-        assert_eq!(refusal.why.number(), -libc::ENOENT);
+        assert_eq!(refusal.kind.number(), -libc::ENOENT);
     }
 
     #[test]
@@ -230,7 +227,11 @@ mod tests {
             &json("keyserver").replace("db-7", "../x"),
             &json("keyserver").replace("\"1\"", "\"99\""),
         ] {
-            assert_eq!(token(wrong).err().unwrap().why, Why::NotOne, "{wrong}");
+            assert_eq!(
+                token(wrong).err().unwrap().kind,
+                RefusalKind::Malformed,
+                "{wrong}"
+            );
             assert!(!description(wrong).contains("keys-a"), "{wrong}");
         }
     }

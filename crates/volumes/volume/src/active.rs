@@ -1,10 +1,10 @@
-//! Volumes that the kernel maps: opened, closed, swap.
+//! Volumes that the kernel maps (device-mapper): opened, closed, listed; encrypted swap.
 //!
 //! Invariants: V10, a volume's key reaches the kernel only from libcryptsetup, never through a
 //! file; V11, the key of swap is random, is given to the kernel once, and exists nowhere else.
 //!
-//! Must not: decide where a key comes from. Everything here needs device-mapper; what does not is
-//! in other modules.
+//! Must not: decide where a key comes from. Everything here needs device-mapper; code that needs
+//! none is in other modules.
 
 use std::path::{Path, PathBuf};
 
@@ -16,12 +16,12 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
+use crate::contents::{check_unused, contents};
 use crate::device::{By, Volume};
-use crate::error::{errno, failed, told};
+use crate::error::{errno, failed, failed_as};
 use crate::ffi::prepare;
-use crate::look::{check_unused, look};
 use crate::reencrypt::check_library;
-use crate::repair::{all_moved, end};
+use crate::repair::{all_data_moved, finish};
 use crate::secret::new_volume_key;
 
 /// Where mappings appear.
@@ -29,14 +29,14 @@ const MAPPER: &str = "/dev/mapper";
 /// Key of encrypted swap, in bytes: AES-256-XTS.
 const SWAP_KEY_LEN: usize = 64;
 
-/// A mapping that there is.
+/// A mapping of an encrypted device that exists.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     /// Its name.
     pub name: String,
-    /// Where it appears.
+    /// Its path below /dev/mapper.
     pub path: PathBuf,
-    /// The device below it.
+    /// The device that it is made of.
     pub device: PathBuf,
     /// As `aes-xts-plain64`.
     pub cipher: String,
@@ -44,19 +44,19 @@ pub struct Mapping {
     pub len: u64,
     /// Whether it cannot be written to.
     pub read_only: bool,
-    /// Whether somebody uses it.
+    /// Whether it is in use: mounted, swapped to, or part of another mapping.
     pub busy: bool,
     /// Whether it is a LUKS2 volume.
     pub is_luks: bool,
 }
 
-/// Where a mapping of this name appears.
+/// The path of the mapping with this name, whether or not it exists.
 #[must_use]
 pub fn path_of(name: &str) -> PathBuf {
     Path::new(MAPPER).join(name)
 }
 
-/// Refuses what cannot be the name of a mapping.
+/// Refuses a text that cannot be the name of a mapping.
 ///
 /// # Errors
 /// SR-8337.
@@ -74,7 +74,8 @@ pub fn check_name(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Opens the volume under `name`, with the token's key or a person's. Returns the slot that did.
+/// Maps the volume as `name`, with the secret of the token's key or of a person. A re-encryption
+/// whose data have all moved is finished first. Returns the slot that the secret opened.
 ///
 /// # Errors
 /// SR-2002, SR-8307, SR-8327, SR-8340, SR-8337 when the name is taken.
@@ -86,20 +87,20 @@ pub fn open(
 ) -> Result<u32, Error> {
     check_name(name)?;
     check_kernel()?;
-    let mut attempts = volume.attempts(by)?;
+    let mut slots = volume.slots_to_try(by)?;
     let metadata = volume.metadata()?;
     if metadata.is_reencrypting() {
-        // Opening goes on with what is written there: an old library believes it when it is forged
-        // (V16).
+        // libcryptsetup continues by what the header says of the re-encryption, and an old version
+        // believes it even when it is forged (V16).
         check_library()?;
-        if !read_only && all_moved(&metadata) {
-            // Perhaps nothing opens it but this: see `repair`.
-            end(volume, secret, false)?;
-            attempts = volume.attempts(by)?;
+        if !read_only && all_data_moved(&metadata) {
+            // In this state perhaps nothing else opens the volume: see `repair`.
+            finish(volume, secret, false)?;
+            slots = volume.slots_to_try(by)?;
         }
     }
     let mut opened = Err(Error::new(&code::WRONG_KEY, name));
-    for slot in attempts {
+    for slot in slots {
         let flags = if read_only {
             CryptActivate::READONLY
         } else {
@@ -108,8 +109,8 @@ pub fn open(
         let mut handle = volume.device.activate_handle();
         let activated = handle.activate_by_passphrase(Some(name), slot, secret.as_slice(), flags);
         opened = activated.map_err(|error| match errno(&error) {
-            Some(Errno::EXIST) => told(&code::VOLUME_NAME, format!("{name} is taken"), &error),
-            Some(Errno::NOENT | Errno::PERM) => volume.wrong(&error),
+            Some(Errno::EXIST) => failed_as(&code::VOLUME_NAME, format!("{name} is taken"), &error),
+            Some(Errno::NOENT | Errno::PERM) => volume.passphrase_error(&error),
             _ => volume.failed(name, &error),
         });
         match &opened {
@@ -149,7 +150,7 @@ pub fn close(name: &str) -> Result<(), Error> {
     })
 }
 
-/// The mapping `name`, when there is one and it is of a kind that libcryptsetup knows.
+/// The mapping `name`. `None` when there is none, or none of a kind that libcryptsetup knows.
 #[must_use]
 pub fn mapping(name: &str) -> Option<Mapping> {
     prepare();
@@ -170,7 +171,7 @@ pub fn mapping(name: &str) -> Option<Mapping> {
         busy: state == CryptStatusInfo::Busy,
         is_luks: kind == Some(EncryptionFormat::Luks2),
     };
-    drop(crate::ffi::take_said());
+    drop(crate::ffi::take_messages());
     Some(found)
 }
 
@@ -201,8 +202,29 @@ pub fn mapping_of(device: &Path) -> Option<Mapping> {
     })
 }
 
-/// The name of a swap area's mapping that goes by its device, so that several do not meet: `swap-`
-/// and the last part of the path, or a digest of the path where that is no name.
+/// The name of the mapping of the volume on `path`, whose state must be as the caller says: open
+/// (`online`) or closed.
+///
+/// # Errors
+/// SR-8320 for one that is open, SR-1001 for one that is not.
+pub fn name_of_open(path: &Path, online: bool) -> Result<Option<String>, Error> {
+    match (mapping_of(path), online) {
+        (Some(mapping), true) => Ok(Some(mapping.name)),
+        (None, false) => Ok(None),
+        (Some(mapping), false) => {
+            let detail = format!("it is open as {}: close it, or give --online", mapping.name);
+            Err(Error::new(&code::VOLUME_IN_USE, detail))
+        }
+        (None, true) => {
+            let detail = "--online: the volume is not open";
+            Err(Error::new(&code::USAGE, detail))
+        }
+    }
+}
+
+/// A name for the mapping of a swap area that is made of its device, so that several areas have
+/// different names: `swap-` and the last part of the path, or a digest of the path where that is no
+/// valid name.
 #[must_use]
 pub fn swap_name(device: &Path) -> String {
     let last = device.file_name().unwrap_or_default().to_string_lossy();
@@ -215,14 +237,14 @@ pub fn swap_name(device: &Path) -> String {
     format!("swap-{digest}")
 }
 
-/// Maps `device` under a key that nobody will ever know again. V11. What the mapping holds is noise
-/// until mkswap(8).
+/// Maps `device` under a random key that is not kept (V11). The mapping reads as noise until
+/// mkswap(8) has written to it.
 ///
 /// # Errors
 /// SR-8320, SR-8327, SR-8337; SR-8321 when it holds anything but a swap area.
 pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
     check_name(name)?;
-    let found = look(device)?;
+    let found = contents(device)?;
     if let Some(what) = &found.holds
         && !found.is_swap()
     {
@@ -236,7 +258,7 @@ pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
     let mut plain = CryptInit::init_with_data_device(Either::Left(device))
         .map_err(|error| failed(what(), &error))?;
     let params = CryptParamsPlain {
-        // The key is used as it is.
+        // No hash: the key is used without derivation.
         hash: "plain".to_owned(),
         offset: 0,
         sector_size: 512,
@@ -263,12 +285,12 @@ pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
             .activate_handle()
             .activate_by_volume_key(Some(name), Some(key.as_slice()), flags);
     opened.map_err(|error| match errno(&error) {
-        Some(Errno::EXIST) => told(&code::VOLUME_NAME, format!("{name} is taken"), &error),
+        Some(Errno::EXIST) => failed_as(&code::VOLUME_NAME, format!("{name} is taken"), &error),
         _ => failed(what(), &error),
     })
 }
 
-/// Whether the kernel has device-mapper.
+/// Checks that the kernel has device-mapper; loads the module if it is not there.
 ///
 /// # Errors
 /// SR-8327.
@@ -276,7 +298,7 @@ pub fn check_kernel() -> Result<(), Error> {
     if Path::new(MAPPER).join("control").exists() {
         return Ok(());
     }
-    // The module may be there and not loaded: its list of devices says so.
+    // Without /dev/mapper/control device-mapper may still be there: /proc/misc lists it.
     let known = std::fs::read_to_string("/proc/misc").unwrap_or_default();
     if known.lines().any(|line| line.ends_with(" device-mapper")) {
         return Ok(());

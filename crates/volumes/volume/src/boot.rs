@@ -1,7 +1,7 @@
 //! The table of volumes that are unlocked when the system starts.
 //!
-//! Form of the table: `docs/reference/volume.md`. Every wait in it has a limit, and there is no
-//! value for "no limit".
+//! Form of the table: `docs/reference/volume.md`. Every wait in it has a limit; none can be
+//! switched off.
 //!
 //! Must not: ask anybody; take a key server's address from a disk.
 
@@ -23,8 +23,8 @@ const TABLE_MAX: u64 = 1 << 20;
 const ENTRIES_MAX: usize = 256;
 /// Longest of its waits, in seconds.
 const WAIT_MAX_S: u64 = 3600;
-/// What an opener, or a device that is there, may take beside waiting, in seconds: key derivation
-/// within V17, work of the kernel.
+/// Time for the work of one opener or one device besides waiting, in seconds: key derivation within
+/// V17, and the kernel's work.
 const WORK_S: u64 = 120;
 /// Longest that a passphrase is kept, in hours.
 const CACHE_MAX_H: u64 = 168;
@@ -47,33 +47,33 @@ pub struct Table {
 pub struct Entry {
     /// The mapping's name.
     pub name: String,
-    /// `UUID=...`, `LABEL=...` of the LUKS2 header, or a path.
+    /// The volume: `UUID=...` or `LABEL=...` of its LUKS2 header, or a path.
     pub device: String,
-    /// What is tried, in this order.
+    /// The openers, in the order in which they are tried.
     pub openers: Vec<OpenerKind>,
-    /// How long is waited for the device.
+    /// How long to wait for the device, in seconds.
     #[serde(default = "device_wait")]
     pub device_timeout_seconds: u64,
-    /// How long each opener that needs nobody is tried.
+    /// How long each opener but `passphrase` is tried, in seconds.
     #[serde(default = "opener_wait")]
     pub timeout_seconds: u64,
-    /// How long somebody is waited for who types.
+    /// How long to wait in all for somebody to type a passphrase, in seconds.
     #[serde(default = "prompt_wait")]
     pub prompt_timeout_seconds: u64,
-    /// How often somebody may mistype.
+    /// How many passphrases may be typed.
     #[serde(default = "tries")]
     pub tries: u32,
-    /// Whether it refuses writes.
+    /// Whether the mapping refuses writes.
     #[serde(default)]
     pub read_only: bool,
-    /// For how many hours what the key server delivers is kept, sealed to the TPM, for a start
-    /// while no server answers; not at all unless said.
+    /// For how many hours the passphrase that the key server's key made is kept, sealed to the TPM,
+    /// for a start while no server answers. Not at all when the table does not say.
     #[serde(default)]
     pub cache_hours: Option<u64>,
-    /// Where the TPM is, unless at its usual place.
+    /// The TPM's address, unless it is the usual one.
     #[serde(default)]
     pub tcti: Option<String>,
-    /// Whether the start goes on without it as if nothing were wrong.
+    /// Whether the start of the system counts as successful without this volume.
     #[serde(default)]
     pub optional: bool,
 }
@@ -84,10 +84,10 @@ pub struct Entry {
 pub struct Swap {
     /// The mapping's name.
     pub name: String,
-    /// The device. Swap has no header that would say which device is meant, so it is a path: best
-    /// one below /dev/disk/by-partuuid.
+    /// The device, as a path: swap has no header with a UUID or label. A path below
+    /// /dev/disk/by-partuuid stays the same when disks are added.
     pub device: PathBuf,
-    /// How long is waited for the device.
+    /// How long to wait for the device, in seconds.
     #[serde(default = "device_wait")]
     pub device_timeout_seconds: u64,
 }
@@ -96,18 +96,18 @@ pub struct Swap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OpenerKind {
-    /// The key of the volume's token, from the key server of the node's configuration.
+    /// The key that the volume's token names, from the key server of the node's configuration.
     KeyServer,
-    /// The key of the volume's token, from the keyring.
+    /// The key that the volume's token names, from the keyring.
     Keyring,
-    /// What this machine's TPM sealed.
+    /// A key that this machine's TPM has sealed.
     Tpm,
     /// A passphrase or the recovery key that somebody types.
     Passphrase,
 }
 
 impl OpenerKind {
-    /// As in the table.
+    /// Its name in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -159,7 +159,7 @@ impl Table {
         })
     }
 
-    /// Leaves the entry of this name, and no other.
+    /// Removes all entries but the one of this name.
     pub fn only(&mut self, name: &str) {
         self.volume.retain(|entry| entry.name == name);
         self.swap.retain(|entry| entry.name == name);
@@ -174,13 +174,14 @@ impl Table {
         volumes.chain(swap).collect()
     }
 
-    /// Longest that all of it can take: the sum of all that is waited for, and of the work between.
+    /// The longest time that unlocking all entries can take: the sum of all time-outs, and of the
+    /// work between them.
     #[must_use]
     pub fn limit(&self) -> Duration {
         let volumes = self.volume.iter().map(|entry| {
             let openers = entry.openers.iter().map(|opener| match opener {
                 OpenerKind::Passphrase => entry.prompt_timeout_seconds + WORK_S,
-                // The servers have their time, then the TPM.
+                // The time of the servers, then the same for the TPM.
                 OpenerKind::KeyServer if entry.cache_hours.is_some() => {
                     2 * (entry.timeout_seconds + WORK_S)
                 }

@@ -17,33 +17,35 @@ use libcryptsetup_rs::consts::flags::{CryptActivate, CryptDeactivate, CryptVolum
 use libcryptsetup_rs::consts::vals::{CryptWipePattern, EncryptionFormat};
 use libcryptsetup_rs::{CryptDevice, CryptInit, CryptParamsLuks2, CryptParamsLuks2Ref, Either};
 use rustix::fs::MemfdFlags;
-use strongroom_crypto::SecretBytes;
+use strongroom_crypto::{SecretBytes, random16};
 use strongroom_format::code;
 use strongroom_keyring::{Error, durable};
 
+use crate::contents::{check_unused, contents, open_exclusively};
 use crate::device::{Stretch, Volume, kdf};
-use crate::error::failed;
-use crate::ffi::{Progress, prepare, progressed};
-use crate::look::{check_unused, exclusively, io, look};
+use crate::error::{failed, io};
+use crate::ffi::{Progress, on_progress, prepare};
+use crate::keys::Keys;
 use crate::secret::new_volume_key;
-use crate::token::{Token, recovery_json};
+use strongroom_luks2::{StrongroomToken, recovery_token};
 
 /// Where the data begins: what LUKS2 reserves for its headers and key slots.
 pub const DATA_OFFSET: u64 = 16 << 20;
-/// Where the second header is, and so how long one is.
+/// Offset of the secondary header, which is the length of each.
 const HEADER_LEN: usize = 16 << 10;
-/// What is wiped at the end of a device that held something: second copies of partition tables.
+/// Bytes that are zeroed at the end of a device that held something: second copies of partition
+/// tables lie there.
 const END_WIPED: u64 = 1 << 20;
 /// Bytes that are overwritten at once.
 const PIECE: usize = 1 << 20;
-/// Bytes of the key of an authenticated volume that authenticate: HMAC-SHA256.
+/// Bytes of the volume key that are for the authentication of sectors: HMAC-SHA256.
 const HMAC_KEY_LEN: usize = 32;
 
-/// What is made.
-pub struct New<'a> {
+/// The volume to make.
+pub struct NewVolume<'a> {
     /// The device, or the file.
     pub path: &'a Path,
-    /// Length of a file that is to be made; `None` for a device or a file that is there.
+    /// Length of a new file to make, in bytes; `None` for a device or file that exists.
     pub size: Option<u64>,
     /// As `aes-xts-plain64`.
     pub cipher: &'a str,
@@ -53,30 +55,47 @@ pub struct New<'a> {
     pub integrity: bool,
     /// The volume's label.
     pub label: Option<&'a str>,
-    /// Bytes of a unit of encryption; `None` for what suits the device.
+    /// Bytes of a unit of encryption; `None` lets libcryptsetup choose by the device.
     pub sector_size: Option<u32>,
-    /// Whether what the device holds may be destroyed.
+    /// Whether the present contents of the device may be destroyed.
     pub overwrite: bool,
-    /// Whether all of the device is overwritten with random bytes first, so that nothing that it
-    /// held can be read below the volume.
+    /// Whether the whole device is overwritten with random bytes first, so that none of its former
+    /// contents can be read.
     pub wipe: bool,
 }
 
-/// Who opens it.
+/// The first openers of a new volume.
 pub struct Openers<'a> {
-    /// The token; its slots are filled in.
-    pub token: &'a Token,
-    /// The slot's passphrase, made from key material.
+    /// The token, without slots: they are filled in.
+    pub token: &'a StrongroomToken,
+    /// The passphrase of the token's slot.
     pub secret: &'a SecretBytes,
     /// The recovery key.
     pub recovery: Option<&'a SecretBytes>,
 }
 
-/// What is wrong with the device, before a key is made for it.
+/// The token of a volume that this version of the key opens, with a new object id. Its slots are
+/// not known yet.
+///
+/// # Errors
+/// SR-5001.
+pub fn new_token(keys: &dyn Keys, key_id: &str, version: u32) -> Result<StrongroomToken, Error> {
+    Ok(StrongroomToken {
+        slots: Vec::new(),
+        object_id: random16()?,
+        key_id: key_id.to_owned(),
+        key_version: version,
+        provider: keys.provider(),
+        servers: keys.servers(),
+    })
+}
+
+/// Checks everything that can be checked before a key is made: label, size, contents and use of the
+/// device.
 ///
 /// # Errors
 /// SR-8320, SR-8321, SR-8326, SR-8337, SR-1002, SR-1006.
-pub fn check(new: &New<'_>) -> Result<(), Error> {
+pub fn check(new: &NewVolume<'_>) -> Result<(), Error> {
     if new.label.is_some_and(|label| !label_is_valid(label)) {
         return Err(Error::new(&code::VOLUME_NAME, "label"));
     }
@@ -86,7 +105,7 @@ pub fn check(new: &New<'_>) -> Result<(), Error> {
         }
         return check_len(new, size);
     }
-    let found = look(new.path).map_err(|error| match error.code() == &code::NOT_FOUND {
+    let found = contents(new.path).map_err(|error| match error.code() == &code::NOT_FOUND {
         true => Error::new(
             &code::NOT_FOUND,
             format!("{}; --size SIZE makes a new file", new.path.display()),
@@ -104,35 +123,38 @@ pub fn check(new: &New<'_>) -> Result<(), Error> {
     }
 }
 
-/// Makes the volume. `progress` is told of the wiping, which an authenticated volume always needs.
-/// Returns its UUID.
+/// Makes the volume, and returns its UUID. `progress` gets the size and the offset of the wiping,
+/// which an authenticated volume always needs; `false` ends it.
 ///
 /// # Errors
 /// As [`check`]; SR-8324, SR-8327 for `integrity` without device-mapper; SR-5001.
 pub fn create(
-    new: &New<'_>,
+    new: &NewVolume<'_>,
     openers: &Openers<'_>,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<String, Error> {
     check(new)?;
-    let fresh = new.size.map(|size| Fresh::of(new.path, size)).transpose()?;
+    let fresh = new
+        .size
+        .map(|size| UnpublishedFile::create(new.path, size))
+        .transpose()?;
     let place = fresh.as_ref().map_or(new.path, |fresh| &fresh.temp);
-    let header = Memory::of(DATA_OFFSET)?;
+    let header = MemoryFile::with_len(DATA_OFFSET)?;
     let uuid = format(new, openers, &header, place, progress)?;
-    tried(openers, &header, place)?;
-    publish(&header, place, new, progress)?;
+    verify_openers(openers, &header, place)?;
+    write_header(&header, place, new, progress)?;
     if let Some(fresh) = fresh {
         fresh.publish()?;
     }
     Ok(uuid)
 }
 
-/// Formats into the header in memory, with every slot and token; returns the UUID. With
-/// `integrity` it writes every sector of `place` too, which `progress` is told of.
+/// Formats the header in memory, adds every slot and token, and returns the UUID. With `integrity`
+/// it also writes every sector of `place`, which `progress` is told of.
 fn format(
-    new: &New<'_>,
+    new: &NewVolume<'_>,
     openers: &Openers<'_>,
-    header: &Memory,
+    header: &MemoryFile,
     place: &Path,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<String, Error> {
@@ -172,21 +194,21 @@ fn format(
         .map_err(|error| failed(what(), &error))?;
     if new.integrity {
         if new.overwrite {
-            // Before the tags, which go to the device's end: zeros over them are sectors that
-            // cannot be read.
-            let end = exclusively(place, true)?;
-            wipe_end(&end, look(place)?.len).map_err(|error| io(place, error))?;
+            // Before the tags are written, which go to the device's end: a sector whose tag is
+            // overwritten with zeros cannot be read.
+            let end = open_exclusively(place, true)?;
+            wipe_end(&end, contents(place)?.len).map_err(|error| io(place, error))?;
         }
         wipe(&mut device, &key, place, progress)?;
     }
     drop(device);
-    with_openers(openers, header, place, &key)
+    add_openers(openers, header, place, &key)
 }
 
-/// Fills the slots and writes the tokens. Returns the volume's UUID.
-fn with_openers(
+/// Adds the key slots and their tokens. Returns the volume's UUID.
+fn add_openers(
     openers: &Openers<'_>,
-    header: &Memory,
+    header: &MemoryFile,
     place: &Path,
     key: &SecretBytes,
 ) -> Result<String, Error> {
@@ -195,28 +217,32 @@ fn with_openers(
     let slot = volume.add_key(Some(key), openers.secret, Stretch::Machine, bound)?;
     let mut token = openers.token.clone();
     token.slots = vec![slot];
-    volume.set_token(None, &token.json()?)?;
+    volume.set_token(None, &token.json())?;
     if let Some(recovery) = openers.recovery {
         let bound = CryptVolumeKey::empty();
         let slot = volume.add_key(Some(key), recovery, Stretch::Person, bound)?;
-        volume.set_token(None, &recovery_json(&[slot]))?;
+        volume.set_token(None, &recovery_token(&[slot]))?;
     }
     volume.uuid()
 }
 
-/// V6: opens what was made, from a header that is read again.
-fn tried(openers: &Openers<'_>, header: &Memory, place: &Path) -> Result<(), Error> {
+/// V6: reads the header again, opens it, and compares the token.
+fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> Result<(), Error> {
     let mut volume = Volume::detached(&header.path, place)?;
-    let slot = volume.test(None, openers.secret)?;
+    let slot = volume.try_secret(None, openers.secret)?;
     let mut token = openers.token.clone();
     token.slots = vec![slot];
     if volume.token()? != token {
-        return Err(Error::new(&code::BUG, "the token reads back otherwise"));
+        return Err(Error::new(
+            &code::BUG,
+            "the token differs when it is read back",
+        ));
     }
     Ok(())
 }
 
-/// An authenticated volume cannot be read before every sector was written once, with its tag.
+/// Writes zeros to every sector through a temporary mapping: a sector of an authenticated volume
+/// cannot be read before it was written once, with its tag.
 fn wipe(
     device: &mut CryptDevice,
     key: &SecretBytes,
@@ -224,7 +250,7 @@ fn wipe(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<(), Error> {
     let what = || format!("{}: writing the tags", place.display());
-    let random = strongroom_crypto::random16()?;
+    let random = random16()?;
     let name = format!("strongroom-new-{:08x}", u128::from_le_bytes(random) >> 96);
     let flags = CryptActivate::PRIVATE | CryptActivate::NO_JOURNAL;
     device
@@ -240,7 +266,7 @@ fn wipe(
         0,
         1 << 20,
         CryptWipe::empty(),
-        Some(progressed),
+        Some(on_progress),
         Some(&mut told),
     );
     let closed = device
@@ -250,26 +276,26 @@ fn wipe(
     closed.map_err(|error| failed(what(), &error))
 }
 
-/// V7: the header goes onto the device, its beginning last.
-fn publish(
-    header: &Memory,
+/// V7: writes the header onto the device, its beginning last.
+fn write_header(
+    header: &MemoryFile,
     place: &Path,
-    new: &New<'_>,
+    new: &NewVolume<'_>,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<(), Error> {
     let failed = |error| io(place, error);
-    let device = exclusively(place, true)?;
-    let len = look(place)?.len;
+    let device = open_exclusively(place, true)?;
+    let len = contents(place)?.len;
     let offset = usize::try_from(DATA_OFFSET).unwrap_or_default();
     let mut bytes = vec![0; offset];
     header.file.read_exact_at(&mut bytes, 0).map_err(failed)?;
     let (first, rest) = bytes.split_at(HEADER_LEN);
     let (second, slots) = rest.split_at(HEADER_LEN);
-    // Nothing of what was there may look like a volume while it is written over.
+    // The former contents must not look like a volume while they are written over.
     let zeros = vec![0; 2 * HEADER_LEN];
     write(&device, &zeros, 0).map_err(failed)?;
     if new.wipe && !new.integrity {
-        // The tags of an authenticated volume are written already, over all that was there.
+        // The tags of an authenticated volume, and its sectors, are written already.
         overwrite(&device, 2 * HEADER_LEN as u64..len, progress).map_err(failed)?;
     } else if new.overwrite && !new.integrity {
         wipe_end(&device, len).map_err(failed)?;
@@ -279,7 +305,7 @@ fn publish(
     write(&device, first, 0).map_err(failed)
 }
 
-/// Zeros over what the end of a device held.
+/// Writes zeros over the end of a device that is long enough.
 fn wipe_end(device: &File, len: u64) -> std::io::Result<()> {
     if len < DATA_OFFSET + END_WIPED {
         return Ok(());
@@ -288,7 +314,8 @@ fn wipe_end(device: &File, len: u64) -> std::io::Result<()> {
     write(device, &zeros, len - END_WIPED)
 }
 
-/// Random bytes over all of `range`: afterwards what the volume never wrote looks like what it did.
+/// Writes random bytes over all of `range`: afterwards sectors that the volume has not written look
+/// like those that it has.
 pub(crate) fn overwrite(
     device: &File,
     range: std::ops::Range<u64>,
@@ -313,7 +340,7 @@ fn write(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
     device.sync_all()
 }
 
-fn check_len(new: &New<'_>, len: u64) -> Result<(), Error> {
+fn check_len(new: &NewVolume<'_>, len: u64) -> Result<(), Error> {
     let unit = u64::from(new.sector_size.unwrap_or(512));
     let valid = [512, 1024, 2048, 4096].contains(&unit) && len.is_multiple_of(unit);
     if !valid || len <= DATA_OFFSET {
@@ -323,7 +350,7 @@ fn check_len(new: &New<'_>, len: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Labels are shown and used in file names.
+/// Labels are shown on terminals and used in file names.
 fn label_is_valid(label: &str) -> bool {
     (1..=47).contains(&label.len())
         && label
@@ -331,14 +358,15 @@ fn label_is_valid(label: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-/// A file in memory that has a path as long as it lives: nothing of it is left by a kill.
-pub(crate) struct Memory {
+/// A file in memory (memfd) that has a path as long as it is open. Nothing of it is left when the
+/// process is killed.
+pub(crate) struct MemoryFile {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
 }
 
-impl Memory {
-    pub(crate) fn of(len: u64) -> Result<Self, Error> {
+impl MemoryFile {
+    pub(crate) fn with_len(len: u64) -> Result<Self, Error> {
         let made = rustix::fs::memfd_create("strongroom-header", MemfdFlags::CLOEXEC);
         let failed = |error| Error::io("memory for a header", error);
         let file = File::from(made.map_err(|error| failed(error.into()))?);
@@ -348,16 +376,16 @@ impl Memory {
     }
 }
 
-/// A new file under a name of its own, until it is complete.
-struct Fresh<'a> {
+/// A new file under a temporary name, until it is complete.
+struct UnpublishedFile<'a> {
     temp: PathBuf,
     target: &'a Path,
 }
 
-impl<'a> Fresh<'a> {
-    fn of(target: &'a Path, size: u64) -> Result<Self, Error> {
+impl<'a> UnpublishedFile<'a> {
+    fn create(target: &'a Path, size: u64) -> Result<Self, Error> {
         use std::os::unix::fs::OpenOptionsExt as _;
-        let random = u128::from_le_bytes(strongroom_crypto::random16()?);
+        let random = u128::from_le_bytes(random16()?);
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let name: String = name.chars().take(48).collect();
         let temp = target.with_file_name(format!(".{name}.{random:032x}.tmp"));
@@ -380,9 +408,9 @@ impl<'a> Fresh<'a> {
     }
 }
 
-impl Drop for Fresh<'_> {
+impl Drop for UnpublishedFile<'_> {
     fn drop(&mut self) {
-        // After it has its name, there is nothing here.
+        // After `publish` there is no file of this name any more.
         drop(std::fs::remove_file(&self.temp));
     }
 }
@@ -392,13 +420,13 @@ mod tests {
     use super::*;
     use crate::testing::{KEY, made_as, new, secret};
 
-    /// Makes a volume over what `path` holds.
+    /// Makes a volume over the contents of `path`.
     fn over(
         path: &Path,
         wipe: bool,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<String, Error> {
-        let over = New {
+        let over = NewVolume {
             size: None,
             overwrite: true,
             wipe,
@@ -433,7 +461,10 @@ mod tests {
         assert_eq!(last, (20 << 20, 20 << 20));
         assert_eq!(count(&std::fs::read(&path).unwrap()), 0);
         assert_eq!(
-            Volume::open(&path).unwrap().test(None, &secret()).unwrap(),
+            Volume::open(&path)
+                .unwrap()
+                .try_secret(None, &secret())
+                .unwrap(),
             0
         );
     }

@@ -18,52 +18,50 @@ use serde_json::Value;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_luks2::{HEADER_SIZES, MACHINE_ITERATIONS, Metadata, StrongroomToken};
 
-use crate::error::{errno, failed, told};
-use crate::ffi::{prepare, take_said};
-use crate::header::Metadata;
-use crate::held::{Purpose, check_not_held};
-use crate::token::Token;
+use crate::error::{errno, failed, failed_as};
+use crate::ffi::{prepare, take_messages};
+use crate::header::{self, check_before_trying, check_cipher};
+use crate::locked::{Purpose, check_not_locked};
 
-/// How a slot's passphrase is stretched.
+/// How a key slot derives its key from the passphrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stretch {
-    /// 512 random bits: PBKDF2 with the least that LUKS2 allows.
+    /// For 512 random bits: PBKDF2 with the fewest iterations that LUKS2 allows.
     Machine,
-    /// What a person types: Argon2id.
+    /// For passphrases that a person types: Argon2id.
     Person,
 }
 
-/// Whose secret it is, and so which slots it is tried on.
+/// Where a secret is from, which decides on which slots it is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The token's key: on the slots that the token names.
+    /// Made of the token's key: tried on the slots that the token names.
     Token,
-    /// A person's: on every slot that opens the volume.
+    /// A person's, or of another kind: tried on every slot that opens the volume.
     Person,
 }
 
-/// Iterations for a machine's passphrase: the least that LUKS2 allows.
-const MACHINE_ITERATIONS: u32 = 1000;
 /// Length of the shortest copy of a LUKS2 header, in bytes.
-const HEADER_LEN_MIN: u64 = 16 * 1024;
-/// Argon2id for people: 64 MiB, four passes (the least that libcryptsetup allows is four), four
-/// lanes.
+const HEADER_LEN_MIN: u64 = HEADER_SIZES[0];
+/// Costs of Argon2id: 64 MiB, four passes (libcryptsetup allows no fewer), four lanes.
 const PERSON_KIB: u32 = 64 * 1024;
 const PERSON_PASSES: u32 = 4;
 const PERSON_LANES: u32 = 4;
 
 /// A LUKS2 volume.
 pub struct Volume {
-    /// Where it is opened.
+    /// The path through which it is read and written.
     path: PathBuf,
-    /// Where it is, for people.
+    /// The path for messages.
     shown: PathBuf,
     pub(crate) device: CryptDevice,
 }
 
-/// Refuses what is neither a file nor a block device. Opening a named pipe would wait for a writer.
-fn must_hold_sectors(path: &Path) -> Result<(), Error> {
+/// Refuses pipes, sockets and character devices: opening a named pipe would wait for a writer. A
+/// path that does not exist passes.
+fn check_file_type(path: &Path) -> Result<(), Error> {
     match std::fs::metadata(path) {
         Ok(about)
             if about.file_type().is_fifo()
@@ -83,23 +81,23 @@ impl Volume {
     /// # Errors
     /// SR-1006, SR-8322, SR-8324.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        must_hold_sectors(path)?;
-        check_not_held(path, Purpose::Read)?;
+        check_file_type(path)?;
+        check_not_locked(path, Purpose::Read)?;
         Self::load(path, Either::Left(path))
     }
 
-    /// As [`Volume::open`], to change the volume's header or to destroy it: nobody else may have it
-    /// attached, not even to read it.
+    /// As [`Volume::open`], for a change of the header or the destruction of the volume: refused
+    /// while another process has it attached, even for reading only.
     ///
     /// # Errors
     /// As [`Volume::open`]; SR-8320.
     pub fn open_to_change(path: &Path) -> Result<Self, Error> {
-        must_hold_sectors(path)?;
-        check_not_held(path, Purpose::Change)?;
+        check_file_type(path)?;
+        check_not_locked(path, Purpose::Change)?;
         Self::load(path, Either::Left(path))
     }
 
-    /// A header in a file of its own, for the data on `path`.
+    /// The volume whose header is in the file `header` and whose data are on `path`.
     ///
     /// # Errors
     /// As [`Volume::open`].
@@ -107,9 +105,9 @@ impl Volume {
         Self::load(path, Either::Right((header, path)))
     }
 
-    /// The volume that `file` holds open: it is the same one whatever becomes of the path `shown`.
-    /// The file stays open as long as this is used.
-    pub(crate) fn held(file: &File, shown: &Path) -> Result<Self, Error> {
+    /// The volume in an open file, whatever its path leads to meanwhile; `shown` is the path for
+    /// messages. The caller keeps `file` open.
+    pub(crate) fn on_open_file(file: &File, shown: &Path) -> Result<Self, Error> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let mut volume = Self::load(&path, Either::Left(&path))?;
         volume.shown = shown.to_owned();
@@ -123,8 +121,8 @@ impl Volume {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::new(&code::NOT_FOUND, path.display().to_string()));
             }
-            // libcryptsetup says of these that the device is not compatible, or that reading
-            // failed.
+            // For these libcryptsetup reports only that the device is not compatible, or that
+            // reading failed.
             Ok(about) if about.is_dir() && has_own_header => {
                 let detail = format!("{} is a directory", path.display());
                 return Err(Error::new(&code::VOLUME_NOT_LUKS, detail));
@@ -142,9 +140,9 @@ impl Volume {
             .context_handle()
             .load::<()>(Some(EncryptionFormat::Luks2), None);
         loaded.map_err(|error| match errno(&error) {
-            // The number says only that the header is none.
+            // Both numbers mean that there is no valid header; the message tells more.
             Some(Errno::INVAL | Errno::NOENT) => {
-                let said = take_said();
+                let said = take_messages();
                 let detail = match said.as_str() {
                     "" => what(),
                     said => format!("{}: {said}", what()),
@@ -166,13 +164,13 @@ impl Volume {
         &self.path
     }
 
-    /// What its header says.
+    /// The header's metadata, as libcryptsetup shows it.
     ///
     /// # Errors
     /// SR-8324.
     pub fn metadata(&mut self) -> Result<Metadata, Error> {
         let json = self.device.status_handle().dump_json();
-        Metadata::read(json.map_err(|error| self.failed("its header", &error))?)
+        header::read(&json.map_err(|error| self.failed("its header", &error))?)
     }
 
     /// Its UUID.
@@ -197,25 +195,26 @@ impl Volume {
         self.device.status_handle().get_data_offset() * 512
     }
 
-    /// Our token.
+    /// The Strongroom token.
     ///
     /// # Errors
     /// SR-8323 when there is none.
-    pub fn token(&mut self) -> Result<Token, Error> {
-        let token = self.metadata()?.token()?;
+    pub fn token(&mut self) -> Result<StrongroomToken, Error> {
+        let token = self.metadata()?.strongroom_token()?;
         let what = self.shown.display().to_string();
         token
             .map(|(_, token)| token)
             .ok_or_else(|| Error::new(&code::VOLUME_TOKEN, what))
     }
 
-    /// The slot that `secret` opens: `slot`, or any of those that open the volume.
+    /// Tries `secret` on `slot`, or on every slot that opens the volume, without mapping anything.
+    /// Returns the slot that it opens.
     ///
     /// # Errors
     /// SR-2002 when it opens none.
-    pub fn test(&mut self, slot: Option<u32>, secret: &SecretBytes) -> Result<u32, Error> {
+    pub fn try_secret(&mut self, slot: Option<u32>, secret: &SecretBytes) -> Result<u32, Error> {
         self.check_tried(slot)?;
-        // A key of a re-encryption that is prepared is tried too when its slot is named.
+        // A named slot may also hold the key of a re-encryption that is prepared and has not begun.
         let flags = match slot {
             Some(_) => CryptActivate::ALLOW_UNBOUND_KEY,
             None => CryptActivate::empty(),
@@ -226,20 +225,20 @@ impl Volume {
             secret.as_slice(),
             flags,
         );
-        tried.map_err(|error| self.wrong(&error))
+        tried.map_err(|error| self.passphrase_error(&error))
     }
 
-    /// As [`Volume::test`], on the slots that `by` says.
+    /// As [`Volume::try_secret`], on the slots that `by` says.
     ///
     /// # Errors
     /// SR-2002; SR-8323 when the token names none.
-    pub fn test_by(&mut self, by: By, secret: &SecretBytes) -> Result<u32, Error> {
+    pub fn try_by(&mut self, by: By, secret: &SecretBytes) -> Result<u32, Error> {
         let mut tried = Err(Error::new(
             &code::WRONG_KEY,
             self.shown.display().to_string(),
         ));
-        for slot in self.attempts(by)? {
-            tried = self.test(slot, secret);
+        for slot in self.slots_to_try(by)? {
+            tried = self.try_secret(slot, secret);
             match &tried {
                 Err(error) if error.code() == &code::WRONG_KEY => {}
                 _ => break,
@@ -249,33 +248,33 @@ impl Volume {
     }
 
     /// V17: the slots to try, one after another; `None` leaves the choice to libcryptsetup.
-    pub(crate) fn attempts(&mut self, by: By) -> Result<Vec<Option<u32>>, Error> {
+    pub(crate) fn slots_to_try(&mut self, by: By) -> Result<Vec<Option<u32>>, Error> {
         let metadata = self.metadata()?;
-        // While it is re-encrypted it takes a slot of each key to open it: only libcryptsetup finds
+        // During a re-encryption, two slots are needed, one of each key: only libcryptsetup finds
         // the pair.
         if by == By::Person || metadata.is_reencrypting() {
-            metadata.check_tried(&metadata.key_slots())?;
+            check_before_trying(&metadata, &metadata.key_slots())?;
             return Ok(vec![None]);
         }
         let slots = metadata.token_slots()?;
-        metadata.check_tried(&slots)?;
+        check_before_trying(&metadata, &slots)?;
         Ok(slots.into_iter().map(Some).collect())
     }
 
-    /// V17: before a secret is tried on this slot, or on any.
+    /// V17: checks cipher and costs before a secret is tried on this slot, or on any.
     fn check_tried(&mut self, slot: Option<u32>) -> Result<(), Error> {
         let metadata = self.metadata()?;
         let all = || metadata.key_slots();
-        metadata.check_tried(&slot.map_or_else(all, |slot| vec![slot]))
+        check_before_trying(&metadata, &slot.map_or_else(all, |slot| vec![slot]))
     }
 
-    /// The one of `slots` that `secret` opens.
+    /// The first of `slots` that `secret` opens. `None` when it opens none of them.
     ///
     /// # Errors
-    /// As [`Volume::test`], but that none opens is `None`.
+    /// As [`Volume::try_secret`], but without SR-2002.
     pub fn opens(&mut self, slots: &[u32], secret: &SecretBytes) -> Result<Option<u32>, Error> {
         for slot in slots {
-            match self.test(Some(*slot), secret) {
+            match self.try_secret(Some(*slot), secret) {
                 Ok(slot) => return Ok(Some(slot)),
                 Err(error) if error.code() == &code::WRONG_KEY => {}
                 Err(error) => return Err(error),
@@ -284,7 +283,8 @@ impl Volume {
         Ok(None)
     }
 
-    /// Adds a slot for `new`, opened with `secret`. V2: the new slot is tried.
+    /// Adds a slot for the passphrase `new`; `secret` opens the volume already. Returns the slot,
+    /// after `new` was tried on it (V2).
     ///
     /// # Errors
     /// SR-2002, SR-8324.
@@ -300,11 +300,13 @@ impl Volume {
             self.device
                 .keyslot_handle()
                 .add_by_passphrase(None, secret.as_slice(), new.as_slice());
-        let slot = added.map_err(|error| self.wrong(&error))?;
-        self.test(Some(slot), new)
+        let slot = added.map_err(|error| self.passphrase_error(&error))?;
+        self.try_secret(Some(slot), new)
     }
 
-    /// Adds a slot for `new` that holds `key`. `flags` say what the key is to the volume.
+    /// Adds a slot for the passphrase `new` that holds `key`, or the volume key when that is
+    /// `None`. `flags` say whether the key is the volume's. Returns the slot, after `new` was tried
+    /// on it (V2).
     pub(crate) fn add_key(
         &mut self,
         key: Option<&SecretBytes>,
@@ -312,7 +314,7 @@ impl Volume {
         stretch: Stretch,
         flags: CryptVolumeKey,
     ) -> Result<u32, Error> {
-        self.metadata()?.check_cipher()?;
+        check_cipher(&self.metadata()?)?;
         self.stretch(stretch)?;
         let key = key.map(|key| Either::Left(key.as_slice()));
         let added = self
@@ -320,10 +322,10 @@ impl Volume {
             .keyslot_handle()
             .add_by_key(None, key, new.as_slice(), flags);
         let slot = added.map_err(|error| self.failed("a new key slot", &error))?;
-        self.test(Some(slot), new)
+        self.try_secret(Some(slot), new)
     }
 
-    /// Destroys a slot: its area is overwritten, tokens no longer name it.
+    /// Destroys a slot: libcryptsetup overwrites its area and removes it from all tokens.
     ///
     /// # Errors
     /// SR-8324.
@@ -332,7 +334,7 @@ impl Volume {
         removed.map_err(|error| self.failed(&format!("key slot {slot}"), &error))
     }
 
-    /// Writes a token: over number `at`, or as a new one.
+    /// Replaces token number `at`, or adds a token.
     pub(crate) fn set_token(&mut self, at: Option<u32>, json: &Value) -> Result<(), Error> {
         let input = match at {
             Some(number) => TokenInput::ReplaceToken(number, json),
@@ -354,7 +356,7 @@ impl Volume {
             .map_err(|error| self.failed("its token", &error))
     }
 
-    /// The volume key, by the slot's passphrase.
+    /// Reads the volume key with the passphrase of a slot.
     pub(crate) fn volume_key(
         &mut self,
         slot: Option<u32>,
@@ -366,15 +368,15 @@ impl Volume {
             self.device
                 .volume_key_handle()
                 .get(slot, key.as_mut_slice(), Some(secret.as_slice()));
-        let (_, len) = got.map_err(|error| self.wrong(&error))?;
+        let (_, len) = got.map_err(|error| self.passphrase_error(&error))?;
         key.truncate(len);
         Ok(key)
     }
 
-    /// A copy of header and key slots, in a new file at `to`.
+    /// Writes a copy of header and key slots into a new file at `to`.
     ///
     /// # Errors
-    /// SR-8324; SR-1002 when there is something.
+    /// SR-8324; SR-1002 when `to` exists.
     pub fn back_up_header(&mut self, to: &Path) -> Result<(), Error> {
         if std::fs::symlink_metadata(to).is_ok() {
             return Err(Error::new(&code::EXISTS, to.display().to_string()));
@@ -386,29 +388,29 @@ impl Volume {
         made.map_err(|error| self.failed("the backup of its header", &error))
     }
 
-    /// How the next slots' passphrases are stretched.
+    /// Sets how the passphrases of the next new slots are stretched.
     pub(crate) fn stretch(&mut self, stretch: Stretch) -> Result<(), Error> {
         let set = self.device.settings_handle().set_pbkdf_type(&kdf(stretch));
         set.map_err(|error| self.failed("its key derivation", &error))
     }
 
-    /// A failure with this volume.
+    /// The error for a call to libcryptsetup that failed on this volume.
     pub(crate) fn failed(&self, what: &str, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         failed(format!("{}: {what}", self.shown.display()), error)
     }
 
-    /// A passphrase did not do.
-    pub(crate) fn wrong(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
+    /// As [`Volume::failed`], but SR-2002 when the passphrase was the reason.
+    pub(crate) fn passphrase_error(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         let what = self.shown.display().to_string();
         match errno(error) {
-            // "No usable keyslot", and a slot that does not open.
-            Some(Errno::NOENT | Errno::PERM) => told(&code::WRONG_KEY, what, error),
+            // No usable key slot, and a slot that does not open.
+            Some(Errno::NOENT | Errno::PERM) => failed_as(&code::WRONG_KEY, what, error),
             _ => failed(what, error),
         }
     }
 }
 
-/// How passphrases are stretched, for libcryptsetup.
+/// The parameters of a key derivation, in libcryptsetup's form.
 pub(crate) fn kdf(stretch: Stretch) -> CryptPbkdfType {
     match stretch {
         Stretch::Machine => CryptPbkdfType {
@@ -470,9 +472,9 @@ mod tests {
             let began = std::time::Instant::now();
             let open = || Volume::open(&path).unwrap();
             for tried in [
-                open().test(None, &secret()),
-                open().test(Some(0), &secret()),
-                open().test_by(By::Token, &secret()),
+                open().try_secret(None, &secret()),
+                open().try_secret(Some(0), &secret()),
+                open().try_by(By::Token, &secret()),
                 open().opens(&[0], &secret()).map(|_| 0),
                 open().add_slot(&secret(), &secret(), Stretch::Machine),
             ] {
@@ -482,7 +484,10 @@ mod tests {
             forge(&path, to, from);
         }
         assert_eq!(
-            Volume::open(&path).unwrap().test(None, &secret()).unwrap(),
+            Volume::open(&path)
+                .unwrap()
+                .try_secret(None, &secret())
+                .unwrap(),
             0
         );
     }
@@ -496,13 +501,13 @@ mod tests {
         made(&path, Some(&recovery));
         forge(&path, "\"time\":4,", "\"time\":4000000,");
         let open = || Volume::open(&path).unwrap();
-        assert_eq!(open().test_by(By::Token, &secret()).unwrap(), 0);
-        let by_person = open().test_by(By::Person, &secret());
+        assert_eq!(open().try_by(By::Token, &secret()).unwrap(), 0);
+        let by_person = open().try_by(By::Person, &secret());
         assert_eq!(by_person.unwrap_err().code(), &code::LUKS_COST);
         forge(&path, "\"time\":4000000,", "\"time\":4,");
-        assert_eq!(open().test_by(By::Person, &recovery).unwrap(), 1);
+        assert_eq!(open().try_by(By::Person, &recovery).unwrap(), 1);
         // The recovery key is no key of the token's.
-        let by_token = open().test_by(By::Token, &recovery);
+        let by_token = open().try_by(By::Token, &recovery);
         assert_eq!(by_token.unwrap_err().code(), &code::WRONG_KEY);
     }
 }

@@ -1,23 +1,29 @@
-//! From libcryptsetup's errors to Strongroom's codes.
+//! Errors with Strongroom's codes: of libcryptsetup, of the system, and of a device in use.
 //!
-//! Must not: lose what the library said of it.
+//! Must not: leave out what libcryptsetup has said of its error.
+
+use std::path::Path;
 
 use libcryptsetup_rs::LibcryptErr;
 use rustix::io::Errno;
 use strongroom_format::code::{self, Code};
 use strongroom_keyring::Error;
 
-use crate::ffi::take_said;
+use crate::ffi::take_messages;
 
 /// The failure of `what`, by the number that libcryptsetup gave.
 pub(crate) fn failed(what: impl Into<String>, error: &LibcryptErr) -> Error {
     let code = errno(error).map_or(&code::VOLUME_LIBRARY, code_of);
-    told(code, what, error)
+    failed_as(code, what, error)
 }
 
 /// As [`failed`], under this code.
-pub(crate) fn told(code: &'static Code, what: impl Into<String>, error: &LibcryptErr) -> Error {
-    let said = take_said();
+pub(crate) fn failed_as(
+    code: &'static Code,
+    what: impl Into<String>,
+    error: &LibcryptErr,
+) -> Error {
+    let said = take_messages();
     let what = what.into();
     let detail = match (errno(error), said.as_str()) {
         (_, said) if !said.is_empty() => format!("{what}: {said}"),
@@ -42,5 +48,24 @@ fn code_of(errno: Errno) -> &'static Code {
         Errno::NOTSUP | Errno::NODEV => &code::VOLUME_KERNEL,
         Errno::IO | Errno::ACCESS | Errno::NOSPC | Errno::ROFS => &code::IO,
         _ => &code::VOLUME_LIBRARY,
+    }
+}
+
+/// SR-8320 for the device or file at `path`.
+pub(crate) fn in_use(path: &Path, why: &str) -> Error {
+    Error::new(&code::VOLUME_IN_USE, format!("{}: {why}", path.display()))
+}
+
+/// SR-5001 with the path.
+pub(crate) fn io(path: &Path, error: std::io::Error) -> Error {
+    Error::io(path.display().to_string(), error)
+}
+
+/// As [`io`], but SR-1006 when there is nothing at `path`.
+pub(crate) fn missing(path: &Path, error: std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        Error::new(&code::NOT_FOUND, path.display().to_string())
+    } else {
+        io(path, error)
     }
 }

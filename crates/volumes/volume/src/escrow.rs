@@ -1,37 +1,38 @@
-//! Header backups at the key server: sealed here, under a key made from the volume's material,
-//! before they are sent.
+//! Header backups at the key server. They are sealed on the node, under a key made from the
+//! volume's material, before they are sent.
 //!
-//! Form: `docs/spec/volume.md`, "Header backups". Invariant V12: what is left is a header that was
-//! read back as one.
+//! Form: `docs/spec/volume.md`, "Header backups". Invariant V12: a backup is stored only after
+//! libcryptsetup has read it as a header.
 //!
 //! Must not: write a header to a disk.
 
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 
 use strongroom_crypto::{GcmKey, nonce12};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use crate::create::Memory;
+use crate::create::MemoryFile;
 use crate::device::Volume;
-use crate::keys::{Keys, Material, Report};
-use crate::look::io;
+use crate::error::io;
+use crate::header::first_segment;
+use crate::keys::{Keys, Material};
+use crate::report::{Change, report_as};
 use crate::secret::escrow_key;
-use crate::token::Token;
+use strongroom_luks2::StrongroomToken;
 
 /// First bytes of a sealed header.
 const MAGIC: &[u8; 8] = b"SRVOLHDR";
 /// Version of the form.
 const VERSION: u32 = 1;
-/// Lengths of what stands before the sealed bytes, and of the tag behind them.
+/// Length of the head before the sealed bytes, and of the tag after them.
 const HEAD_LEN: usize = 48;
 const TAG_LEN: usize = 16;
-/// Longest header that is kept: what the server takes.
+/// Longest header that can be stored: the server takes 32 MiB.
 const HEADER_MAX: u64 = (32 << 20) - (HEAD_LEN + TAG_LEN) as u64;
 
-/// Reads header and key slots, in memory, checked by libcryptsetup.
-pub(crate) fn header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
+/// Reads header and key slots into memory, and has libcryptsetup check them.
+pub(crate) fn read_header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     let len = volume.data_offset();
     if len == 0 || len > HEADER_MAX {
         let detail = format!("a header of {len} bytes");
@@ -43,7 +44,7 @@ pub(crate) fn header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     device
         .read_exact_at(&mut bytes, 0)
         .map_err(|error| io(&path, error))?;
-    let memory = Memory::of(len)?;
+    let memory = MemoryFile::with_len(len)?;
     let failed = |error| Error::io("memory for a header", error);
     memory.file.write_all_at(&bytes, 0).map_err(failed)?;
     let mut copy = Volume::detached(&memory.path, &path)?;
@@ -56,11 +57,15 @@ pub(crate) fn header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Seals a header for keeping.
+/// Seals a header for the key server.
 ///
 /// # Errors
 /// SR-5001.
-pub fn seal(header: Vec<u8>, token: &Token, material: &Material) -> Result<Vec<u8>, Error> {
+pub fn seal(
+    header: Vec<u8>,
+    token: &StrongroomToken,
+    material: &Material,
+) -> Result<Vec<u8>, Error> {
     let nonce = nonce12()?;
     let mut sealed = Vec::with_capacity(header.len() + HEAD_LEN + TAG_LEN);
     sealed.extend_from_slice(MAGIC);
@@ -119,43 +124,22 @@ pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<
     Ok(header)
 }
 
-/// Leaves the volume's header where its key is. The server takes headers of objects only that it
-/// was told about, so it is told first.
+/// Stores the volume's header at the key server, sealed. The server takes backups only of objects
+/// that were reported to it, so the volume is reported first. With a keyring nothing is done.
 ///
 /// # Errors
 /// What the server reports.
-pub fn leave(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
+pub fn store_at_server(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
     if !keys.keeps_headers() {
         return Ok(());
     }
     let token = volume.token()?;
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
-    let sealed = seal(header(volume)?, &token, &material)?;
-    let cipher = volume.metadata()?.segment()?.encryption.clone();
-    let name = name_of(volume.path());
-    keys.report(
-        &token.object_id,
-        &Report {
-            name: &name,
-            cipher: &cipher,
-            key_id: &token.key_id,
-            key_version: token.key_version,
-            created: 0,
-            rotated: None,
-            shredded: None,
-        },
-    )?;
+    let sealed = seal(read_header(volume)?, &token, &material)?;
+    let metadata = volume.metadata()?;
+    let cipher = first_segment(&metadata)?.cipher().unwrap_or_default();
+    report_as(volume.path(), keys, (&token, cipher), Change::Made)?;
     keys.escrow(&token.object_id, Some(&sealed))
-}
-
-/// What the volume is called in a report: its device, or the end of a long name.
-fn name_of(path: &Path) -> String {
-    const LONGEST: usize = 60;
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let text = path.to_string_lossy().replace(char::is_control, "?");
-    let mut end: Vec<char> = text.chars().rev().take(LONGEST).collect();
-    end.reverse();
-    end.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -165,12 +149,12 @@ mod tests {
 
     #[test]
     fn sealed_headers_open_only_whole_with_their_key_and_for_their_volume() {
-        let token = Token {
+        let token = StrongroomToken {
             slots: vec![],
             object_id: [7; 16],
             key_id: "k".to_owned(),
             key_version: 2,
-            provider: crate::token::Provider::KeyServer,
+            provider: strongroom_luks2::Provider::KeyServer,
             servers: vec![],
         };
         let material = |version, byte| Material {

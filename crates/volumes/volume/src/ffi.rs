@@ -1,5 +1,5 @@
-//! What libcryptsetup calls: messages, and progress of long work. Its version, which it tells in a
-//! message only.
+//! Functions that libcryptsetup calls with its messages and with the progress of long work; its
+//! version, which it writes into a message only.
 //!
 //! Invariants: a call from C never unwinds; messages go into a short list, never to the terminal,
 //! where libcryptsetup would write them by itself.
@@ -17,32 +17,33 @@ use std::sync::{Mutex, Once, PoisonError};
 use libcryptsetup_rs::consts::vals::{CryptDebugLevel, CryptLogLevel, EncryptionFormat};
 use libcryptsetup_rs::{CryptInit, set_debug_level, set_log_callback};
 
-/// Messages that are kept at most: the last ones.
-const KEPT_MAX: usize = 8;
+/// How many messages are kept: the last ones.
+const MESSAGES_MAX: usize = 8;
 /// Bytes of one message that are kept.
 const MESSAGE_MAX: usize = 300;
-/// What stands before the version in the message that tells it.
-const VERSION_SAID: &str = "initialized in cryptsetup library version ";
+/// Text before the version in the message that has it.
+const VERSION_PREFIX: &str = "initialized in cryptsetup library version ";
 
-struct Said {
+struct Messages {
     errors: Vec<String>,
     version: Option<(u32, u32, u32)>,
 }
 
-static SAID: Mutex<Said> = Mutex::new(Said {
+static MESSAGES: Mutex<Messages> = Mutex::new(Messages {
     errors: Vec::new(),
     version: None,
 });
 
-/// Takes over libcryptsetup's messages, and has it tell its version, which it does at its first use
-/// only. Every use of the library begins with this.
+/// Takes over libcryptsetup's messages, once in a process. Every use of the library begins with
+/// this. It also makes the library write its version, which it does only at its first use, as a
+/// debug message.
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        set_log_callback::<()>(Some(said), None);
+        set_log_callback::<()>(Some(on_message), None);
         set_debug_level(CryptDebugLevel::All);
-        // The first use of its cryptography makes it tell, whatever becomes of the use: there is no
-        // volume in this file.
+        // The first use of its cryptography writes the version, whatever the result: this file
+        // holds no volume.
         if let Ok(mut device) = CryptInit::init(Path::new("/proc/self/exe")) {
             let loaded = device
                 .context_handle()
@@ -50,38 +51,41 @@ pub(crate) fn prepare() {
             drop(loaded);
         }
         set_debug_level(CryptDebugLevel::None);
-        drop(take_said());
+        drop(take_messages());
     });
 }
 
-/// What libcryptsetup said of what went wrong since the last call, as one line.
-pub(crate) fn take_said() -> String {
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+/// The error messages since the last call, joined to one line. They are forgotten.
+pub(crate) fn take_messages() -> String {
+    let mut said = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
     std::mem::take(&mut said.errors).join("; ")
 }
 
-/// The version of the libcryptsetup that is loaded, which may be newer than the one this was built
-/// with. `None` when it does not tell it in the way that is known.
+/// The version of the libcryptsetup that is loaded, which may be newer than the one that this was
+/// built with. `None` when its message has another form than is known.
 #[must_use]
 pub fn library_version() -> Option<(u32, u32, u32)> {
     prepare();
-    SAID.lock().unwrap_or_else(PoisonError::into_inner).version
+    MESSAGES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .version
 }
 
 /// Called by libcryptsetup with each message.
-unsafe extern "C" fn said(level: c_int, message: *const c_char, _: *mut c_void) {
+unsafe extern "C" fn on_message(level: c_int, message: *const c_char, _: *mut c_void) {
     if message.is_null() {
         return;
     }
     // SAFETY: not null; libcryptsetup passes a string with its zero byte, alive during this call.
     let text = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     let text: String = text.trim().chars().take(MESSAGE_MAX).collect();
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, version)) = text.split_once(VERSION_SAID) {
+    let mut said = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, version)) = text.split_once(VERSION_PREFIX) {
         said.version = version_of(version);
     }
     if level == CryptLogLevel::Error as c_int && !text.is_empty() {
-        if said.errors.len() == KEPT_MAX {
+        if said.errors.len() == MESSAGES_MAX {
             said.errors.remove(0);
         }
         said.errors.push(text);
@@ -100,11 +104,13 @@ fn version_of(text: &str) -> Option<(u32, u32, u32)> {
     Some((major, minor, patch))
 }
 
-/// Who is told how far long work is: size and offset in bytes. False ends the work.
+/// A function that is told of the progress of long work: size and offset in bytes. `false` ends the
+/// work.
 pub(crate) struct Progress<'a>(pub(crate) &'a mut dyn FnMut(u64, u64) -> bool);
 
-/// Called by libcryptsetup while it works. Not zero ends the work.
-pub(crate) unsafe extern "C" fn progressed(size: u64, offset: u64, who: *mut c_void) -> c_int {
+/// Called by libcryptsetup during long work. A result other than zero ends the work; a panic does,
+/// too.
+pub(crate) unsafe extern "C" fn on_progress(size: u64, offset: u64, who: *mut c_void) -> c_int {
     // SAFETY: the pointer is the `Progress` that was given with this function, and nobody else uses
     // it during the work.
     let progress = unsafe { who.cast::<Progress<'_>>().as_mut() };

@@ -1,10 +1,9 @@
-//! A volume's passphrase of the key server that is kept for some hours, for a start while no server
-//! answers.
+//! The file of a passphrase that is kept for some hours, for a start while no key server answers.
 //!
-//! Form: `docs/spec/volume.md`, "A kept passphrase". Invariants V25 to V28: kept only where the
-//! table asks for it; sealed to this machine's TPM, in its state, for a time; used only when no
-//! server could be had; removed by whatever a server decides, and by whatever changes what opens
-//! the volume.
+//! Form: `docs/spec/volume.md`, "A kept passphrase". Invariants V25 to V28: a passphrase is kept
+//! only where the table asks for it; sealed to this machine's TPM, in its present state, for a
+//! time; used only when no server could be had; removed by any decision of a server, and by any
+//! change of the volume's openers.
 //!
 //! Must not: keep key material, from which the passphrases of other volumes could be made; be used
 //! without the TPM.
@@ -19,12 +18,12 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::{Error, Link, durable, open_regular};
 
-use crate::look::io;
+use crate::error::io;
 use crate::secret::{SLOT_SECRET_LEN, kept_key};
-use crate::token::Token;
-use crate::tpm::told;
+use crate::tpm::as_volume_error;
+use strongroom_luks2::StrongroomToken;
 
-/// Where they are, unless the variable says.
+/// The directory of the files, unless the variable names another.
 const DIRECTORY: &str = "/var/lib/strongroom/cache";
 /// The variable that names another directory.
 pub const VARIABLE: &str = "STRONGROOM_CACHE";
@@ -32,38 +31,38 @@ pub const VARIABLE: &str = "STRONGROOM_CACHE";
 const MAGIC: &[u8; 8] = b"SRVOLKEY";
 /// Version of the form.
 const VERSION: u32 = 1;
-/// Lengths of what stands before the TPM's part, of that at most, and of the tag.
+/// Length of the head before the TPM's part, the most of that part, and the length of the tag.
 const HEAD_LEN: usize = 72;
 const TPM_MAX: usize = 2048;
 const TAG_LEN: usize = 16;
 const WHOLE_MAX: usize = HEAD_LEN + TPM_MAX + SLOT_SECRET_LEN + TAG_LEN;
 
-/// How long one is kept.
+/// For how long a passphrase is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// The TPM's clock when it ends, in milliseconds.
+    /// The end by the TPM's clock, in milliseconds.
     pub clock: u64,
-    /// From when on, in seconds since the Unix epoch.
+    /// The beginning, in seconds since the Unix epoch.
     pub from: u64,
-    /// Until when, by the calendar.
+    /// The end by the calendar, in seconds since the Unix epoch.
     pub until: u64,
 }
 
-/// Has the TPM unseal what was sealed until this clock.
+/// Has the TPM unseal an object that it sealed until this time of its clock.
 pub type Unseal<'a> = &'a dyn Fn(&[u8], u64) -> Result<SecretKey, Error>;
 
-/// One that is kept, as it lies in its file.
+/// A kept passphrase, as it is in its file.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptPassphrase {
     bytes: Vec<u8>,
-    /// How long.
+    /// For how long it is kept.
     pub term: Term,
 }
 
 impl Term {
-    /// So many hours from now on. `clock` is what the TPM's clock says.
+    /// The next `hours`. `clock` is the present time of the TPM's clock.
     #[must_use]
-    pub fn of(hours: u64, clock: u64) -> Self {
+    pub fn from_now(hours: u64, clock: u64) -> Self {
         let from = now();
         Self {
             clock: clock.saturating_add(hours.saturating_mul(3_600_000)),
@@ -72,26 +71,26 @@ impl Term {
         }
     }
 
-    /// By the calendar, which is worth as much as the host's clock: a time before it was kept is a
-    /// clock that was set back.
+    /// Whether the term is over by the calendar, which is worth as much as the host's clock. A time
+    /// before the beginning means that the clock was set back.
     fn is_over(self, at: u64) -> bool {
         !(self.from..self.until).contains(&at)
     }
 }
 
-/// Keeps the passphrase of the volume's slots. `seal` seals to the TPM, in its present state, until
-/// the term's clock.
+/// Writes the passphrase of the token's slots into its file, sealed. `seal` seals a key to the TPM,
+/// in its present state, until the end of the term.
 ///
 /// # Errors
-/// What `seal` reports; SR-4001 when it cannot be written.
+/// What `seal` reports; SR-5001 when the file cannot be written.
 pub fn keep(
-    token: &Token,
+    token: &StrongroomToken,
     secret: &SecretBytes,
     term: Term,
-    seal: &mut dyn FnMut(&SecretKey) -> Result<Vec<u8>, Error>,
+    seal: impl FnOnce(&SecretKey) -> Result<Vec<u8>, Error>,
 ) -> Result<(), Error> {
     let key = SecretKey::generate()?;
-    let tpm = seal(&key).map_err(told)?;
+    let tpm = seal(&key).map_err(as_volume_error)?;
     let bytes = sealed(token, secret, term, &tpm, &key)?;
     let path = path(&token.object_id);
     let directory = path.parent().unwrap_or(&path);
@@ -104,7 +103,7 @@ pub fn keep(
 }
 
 fn sealed(
-    token: &Token,
+    token: &StrongroomToken,
     secret: &SecretBytes,
     term: Term,
     tpm: &[u8],
@@ -136,12 +135,12 @@ fn sealed(
     Ok(bytes)
 }
 
-impl Kept {
-    /// The one of the volume; `None` when there is none.
+impl KeptPassphrase {
+    /// Reads the file of the token's volume. `None` when there is none.
     ///
     /// # Errors
-    /// SR-4001; SR-8355 when it is not in form, or of another volume or version of the key.
-    pub fn find(token: &Token) -> Result<Option<Self>, Error> {
+    /// SR-5001; SR-8355 when the file is damaged, or of another volume or version of the key.
+    pub fn find(token: &StrongroomToken) -> Result<Option<Self>, Error> {
         let path = path(&token.object_id);
         let file = match open_regular(&path, Link::Refused) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -154,7 +153,7 @@ impl Kept {
         Self::read(bytes, token).map(Some)
     }
 
-    fn read(bytes: Vec<u8>, token: &Token) -> Result<Self, Error> {
+    fn read(bytes: Vec<u8>, token: &StrongroomToken) -> Result<Self, Error> {
         let bad = |what| Error::new(&code::VOLUME_KEPT, what);
         let word = |at: usize| {
             let part = bytes.get(at..at + 4).and_then(|part| part.try_into().ok());
@@ -162,17 +161,19 @@ impl Kept {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         if !bytes.starts_with(MAGIC) || bytes.len() < HEAD_LEN {
-            return Err(bad("it is not one"));
+            return Err(bad("it is not a kept passphrase"));
         }
         if word(8) != VERSION {
-            return Err(bad("of a newer form"));
+            return Err(bad("a newer version wrote it"));
         }
         let len = usize::try_from(word(68)).unwrap_or(usize::MAX);
         if len > TPM_MAX || bytes.len() != HEAD_LEN + len + SLOT_SECRET_LEN + TAG_LEN {
-            return Err(bad("it is cut short, or longer than it says"));
+            return Err(bad("its length is wrong"));
         }
         if bytes.get(16..32) != Some(&token.object_id[..]) || word(12) != token.key_version {
-            return Err(bad("of another volume, or of another version of the key"));
+            return Err(bad(
+                "it belongs to another volume, or to another version of the key",
+            ));
         }
         let term = Term {
             clock: long(32),
@@ -182,15 +183,25 @@ impl Kept {
         Ok(Self { bytes, term })
     }
 
-    /// The passphrase. `unseal` has the TPM unseal what was sealed until this clock.
+    /// Opens the passphrase. `unseal` has the TPM unseal an object that it sealed until this time
+    /// of its clock.
     ///
     /// # Errors
-    /// SR-8355 when its time is over, or it was changed; what `unseal` reports.
-    pub fn secret(&self, token: &Token, unseal: Unseal<'_>) -> Result<SecretBytes, Error> {
+    /// SR-8355 when its time is over, or the file was changed; what `unseal` reports.
+    pub fn secret(
+        &self,
+        token: &StrongroomToken,
+        unseal: Unseal<'_>,
+    ) -> Result<SecretBytes, Error> {
         self.secret_at(now(), token, unseal)
     }
 
-    fn secret_at(&self, at: u64, token: &Token, unseal: Unseal<'_>) -> Result<SecretBytes, Error> {
+    fn secret_at(
+        &self,
+        at: u64,
+        token: &StrongroomToken,
+        unseal: Unseal<'_>,
+    ) -> Result<SecretBytes, Error> {
         let bad = |what| Error::new(&code::VOLUME_KEPT, what);
         if self.term.is_over(at) {
             return Err(bad("its time is over, or the clock was set back"));
@@ -203,7 +214,7 @@ impl Kept {
         let nonce = front.get(56..68).and_then(|nonce| nonce.try_into().ok());
         let nonce: [u8; 12] = nonce.ok_or_else(changed)?;
         let tag: [u8; TAG_LEN] = tag.try_into().map_err(|_| changed())?;
-        let key = unseal(tpm, self.term.clock).map_err(told)?;
+        let key = unseal(tpm, self.term.clock).map_err(as_volume_error)?;
         let mut secret = SecretBytes::with_capacity(SLOT_SECRET_LEN)?;
         secret.as_mut_slice().copy_from_slice(body);
         GcmKey::new(&kept_key(&key, &token.object_id)?)?
@@ -213,10 +224,10 @@ impl Kept {
     }
 }
 
-/// Removes the one of the volume, if there is one. Whether there was.
+/// Removes the file of the volume. Returns whether there was one.
 ///
 /// # Errors
-/// SR-4001.
+/// SR-5001.
 pub fn forget(object_id: &[u8; 16]) -> Result<bool, Error> {
     let path = path(object_id);
     match std::fs::remove_file(&path) {
@@ -244,10 +255,10 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Provider;
+    use strongroom_luks2::Provider;
 
-    fn token() -> Token {
-        Token {
+    fn token() -> StrongroomToken {
+        StrongroomToken {
             slots: vec![0],
             object_id: [7; 16],
             key_id: "k".to_owned(),
@@ -271,7 +282,7 @@ mod tests {
         sealed(&token(), &secret(), TERM, b"of a TPM", key).unwrap()
     }
 
-    /// What a TPM does that has this key for this blob until this time.
+    /// A TPM that holds this key for this object until this time.
     fn unseal(blob: &[u8], clock: u64) -> Result<SecretKey, Error> {
         match (blob, clock) {
             (b"of a TPM", 9000) => Ok(SecretKey::take(&mut [3; 32])?),
@@ -323,7 +334,7 @@ mod tests {
     fn it_opens_whole_in_its_time_and_for_its_volume_only() {
         let bytes = made(&SecretKey::take(&mut [3; 32]).unwrap());
         assert!(!bytes.windows(8).any(|part| part == [5; 8]));
-        let kept = Kept::read(bytes.clone(), &token()).unwrap();
+        let kept = KeptPassphrase::read(bytes.clone(), &token()).unwrap();
         assert_eq!(kept.term, TERM);
         let opened = kept.secret_at(100, &token(), &unseal).unwrap();
         assert_eq!(opened.as_slice(), secret().as_slice());
@@ -336,42 +347,42 @@ mod tests {
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
-            let opened = Kept::read(changed, &token())
+            let opened = KeptPassphrase::read(changed, &token())
                 .and_then(|kept| kept.secret_at(150, &token(), &unseal));
             assert!(opened.is_err(), "byte {at}");
             assert!(
-                Kept::read(bytes[..at].to_vec(), &token()).is_err(),
+                KeptPassphrase::read(bytes[..at].to_vec(), &token()).is_err(),
                 "cut at {at}"
             );
         }
         let mut longer = bytes.clone();
         longer.push(0);
-        assert!(Kept::read(longer, &token()).is_err());
+        assert!(KeptPassphrase::read(longer, &token()).is_err());
         let others = [
-            Token {
+            StrongroomToken {
                 object_id: [8; 16],
                 ..token()
             },
-            Token {
+            StrongroomToken {
                 key_version: 3,
                 ..token()
             },
         ];
         for other in others {
-            let error = Kept::read(bytes.clone(), &other).unwrap_err();
+            let error = KeptPassphrase::read(bytes.clone(), &other).unwrap_err();
             assert_eq!(error.code(), &code::VOLUME_KEPT);
         }
         let of_another = made(&SecretKey::take(&mut [4; 32]).unwrap());
-        let opened = Kept::read(of_another, &token()).unwrap();
+        let opened = KeptPassphrase::read(of_another, &token()).unwrap();
         let error = opened.secret_at(150, &token(), &unseal).err().unwrap();
         assert_eq!(error.code(), &code::VOLUME_KEPT);
     }
 
     #[test]
     fn a_term_is_of_hours_on_both_clocks() {
-        let term = Term::of(2, 1000);
+        let term = Term::from_now(2, 1000);
         assert_eq!(term.clock, 7_201_000);
         assert_eq!(term.until - term.from, 7200);
-        assert!(Term::of(168, u64::MAX).clock == u64::MAX);
+        assert!(Term::from_now(168, u64::MAX).clock == u64::MAX);
     }
 }

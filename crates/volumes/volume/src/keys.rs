@@ -1,18 +1,19 @@
-//! Who has the key material of volumes: a keyring of this host, or a key server.
+//! The source of volumes' key material: a keyring of this host, or a key server.
 //!
-//! Invariant V3: whom to ask is configured on the node; a token selects a name and a version,
+//! Invariant V3: the source is configured on the node; a token selects a name and a version,
 //! nothing else.
 //!
 //! Must not: keep material beyond the call that asked for it.
 
 use std::path::{Path, PathBuf};
 
-use strongroom_crypto::SecretKey;
+use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
 use strongroom_format::keyring::KeyState;
 use strongroom_keyring::{Error, KeyInfo, Keyring};
+use strongroom_luks2::{Provider, StrongroomToken};
 
-use crate::token::Provider;
+use crate::secret::slot_secret;
 
 /// One version of a key.
 pub struct Material {
@@ -37,66 +38,66 @@ pub struct Report<'a> {
     pub created: u64,
     /// When its key was last changed.
     pub rotated: Option<u64>,
-    /// When it was shredded; none for a volume that is there.
+    /// When it was shredded; `None` for a volume that exists.
     pub shredded: Option<u64>,
 }
 
-/// What became of a key that was to be destroyed.
+/// The state of a key after its destruction was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is as it was.
+    /// It is not destroyed.
     Kept,
-    /// It is destroyed at this time, in seconds since the Unix epoch, unless somebody restores it
-    /// before; none: the server does not say when.
+    /// It will be destroyed at this time, in seconds since the Unix epoch, unless somebody restores
+    /// it before; `None` when the server does not say when.
     Pending(Option<u64>),
     /// Its material is erased at the server.
     Destroyed,
 }
 
-/// What became of a key, and what is left of it in words.
+/// The result of asking for a key's destruction.
 pub struct Destruction {
-    /// What became of it.
+    /// The key's state.
     pub fate: Fate,
-    /// What is left of it.
+    /// What is left of the key, in words.
     pub left: String,
 }
 
-/// Whoever has the material.
+/// A source of key material.
 pub trait Keys {
-    /// What it is called in a token.
+    /// Its name in a token.
     fn provider(&self) -> Provider;
 
-    /// Where it is, for people.
+    /// The servers' addresses, for people; empty for a keyring.
     fn servers(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// This version of the key, or the newest.
+    /// Fetches this version of the key, or the newest.
     ///
     /// # Errors
     /// SR-2003, SR-2012, what the keyring or the server reports.
     fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error>;
 
-    /// The newest version of the key; a new key when there is none of that name.
+    /// Fetches the newest version of the key; makes a key when there is none of that name.
     ///
     /// # Errors
     /// As [`Keys::fetch`].
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error>;
 
-    /// A new version of the key.
+    /// Makes a new version of the key, and fetches it.
     ///
     /// # Errors
     /// As [`Keys::fetch`].
     fn rotate(&mut self, name: &str) -> Result<Material, Error>;
 
-    /// Destroys the key, if it can be destroyed from here; says what is left of it.
+    /// Asks for the key's destruction. A keyring destroys none.
     ///
     /// # Errors
     /// What the server reports.
     fn destroy(&mut self, name: &str) -> Result<Destruction, Error>;
 
-    /// Other objects than `object_id` that need the key, in words, as far as their nodes have
-    /// reported them. Empty where nobody keeps account of that.
+    /// Objects other than `object_id` that need the key, in words, as far as their nodes have
+    /// reported them. Always empty with a keyring, which keeps no account of that.
     ///
     /// # Errors
     /// What the server reports.
@@ -105,12 +106,13 @@ pub trait Keys {
         Ok(Vec::new())
     }
 
-    /// Whether header backups can be left here.
+    /// Whether header backups can be stored here.
     fn keeps_headers(&self) -> bool {
         false
     }
 
-    /// Leaves a header backup, sealed, or removes it.
+    /// Stores a sealed header backup, or removes it when `sealed` is `None`. Nothing is done with a
+    /// keyring.
     ///
     /// # Errors
     /// What the server reports.
@@ -119,7 +121,7 @@ pub trait Keys {
         Ok(())
     }
 
-    /// The header backup that was left here.
+    /// Fetches the header backup that was stored here.
     ///
     /// # Errors
     /// What the server reports; SR-1006 when there is none.
@@ -131,7 +133,7 @@ pub trait Keys {
         ))
     }
 
-    /// Tells the server about a volume.
+    /// Reports a volume to the server. Nothing is done with a keyring.
     ///
     /// # Errors
     /// What the server reports.
@@ -141,14 +143,23 @@ pub trait Keys {
     }
 }
 
+/// The passphrase that the key of a token makes. The caller tries it on a slot.
+///
+/// # Errors
+/// As [`Keys::fetch`].
+pub fn secret_of_token(keys: &mut dyn Keys, token: &StrongroomToken) -> Result<SecretBytes, Error> {
+    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
+    slot_secret(&material.key, &token.object_id)
+}
+
 /// Keys of a keyring of this host.
-pub struct OfKeyring {
+pub struct KeyringKeys {
     path: PathBuf,
     opened: Option<Keyring>,
 }
 
-impl OfKeyring {
-    /// The keyring at `path`. It is opened when a key is asked for.
+impl KeyringKeys {
+    /// The keyring at `path`. It is opened when a key is first asked for.
     #[must_use]
     pub fn new(path: &Path) -> Self {
         Self {
@@ -173,7 +184,7 @@ impl OfKeyring {
     }
 }
 
-impl Keys for OfKeyring {
+impl Keys for KeyringKeys {
     fn provider(&self) -> Provider {
         Provider::Keyring
     }

@@ -1,8 +1,8 @@
-//! What mapping has a name already, and of which device it is: as the kernel shows it, without
-//! opening a device.
+//! Whether a mapping of a name exists already, and of which device it is: as the kernel shows it,
+//! without opening the device.
 //!
-//! Invariant V19: a mapping counts as the volume of an entry only when it is of that entry's device
-//! and encrypted; swap counts as on only when the kernel says that it is.
+//! Invariant V19: a mapping counts as the volume of an entry only when it is encrypted and of that
+//! entry's device; swap counts as on only when the kernel says so.
 //!
 //! Must not: change anything.
 
@@ -12,39 +12,40 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::active::path_of;
-use crate::probe::{Places, says};
+use crate::probe::{KernelPaths, has_identity};
 
-/// What begins the name that libcryptsetup gives a LUKS2 mapping in the kernel; 32 digits of the
-/// UUID follow.
+/// Prefix of the UUID that libcryptsetup gives a LUKS2 mapping in the kernel; the 32 digits of the
+/// volume's UUID follow.
 const LUKS2: &str = "CRYPT-LUKS2-";
 /// The same for a plain mapping.
 const PLAIN: &str = "CRYPT-PLAIN-";
-/// How many devices deep something is looked for: dm-crypt, dm-integrity, and what a re-encryption
-/// puts between.
+/// How many layers of devices below a mapping are searched: dm-crypt, dm-integrity, and the layer
+/// that a re-encryption adds.
 const DEPTH_MAX: usize = 4;
-/// How long a device is waited for that is to say its label.
+/// How long to wait for a device to show its label.
 const LABEL_WAIT: Duration = Duration::from_secs(2);
 
-/// What has a name.
+/// What uses a mapping's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Nothing.
-    No,
-    /// The mapping that is wanted.
+pub enum NameUse {
+    /// No mapping has it.
+    Free,
+    /// The mapping that is wanted has it.
     Wanted,
-    /// Something else.
+    /// Another mapping has it.
     Other,
 }
 
-/// What has the name of a volume.
+/// What uses `name`, which the volume on `device` is to have. `device` is `UUID=...`, `LABEL=...`
+/// or a path. A mapping that is not LUKS2 is always another one.
 #[must_use]
-pub fn volume(places: &Places, name: &str, device: &str) -> Taken {
+pub fn use_of_volume_name(places: &KernelPaths, name: &str, device: &str) -> NameUse {
     let Some(mapping) = mapping(places, name) else {
-        return Taken::No;
+        return NameUse::Free;
     };
     let kernel_name = places.shown(&mapping, "dm/uuid").unwrap_or_default();
     let Some(uuid) = kernel_name.strip_prefix(LUKS2) else {
-        return Taken::Other;
+        return NameUse::Other;
     };
     let is_it = match device.split_once('=') {
         Some(("UUID", wanted)) => {
@@ -56,29 +57,33 @@ pub fn volume(places: &Places, name: &str, device: &str) -> Taken {
         }
         Some(("LABEL", _)) => below(places, &mapping)
             .iter()
-            .any(|leaf| says(&places.dev.join(leaf), device, LABEL_WAIT)),
+            .any(|leaf| has_identity(&places.dev.join(leaf), device, LABEL_WAIT)),
         _ => is_over(places, &mapping, Path::new(device)),
     };
-    if is_it { Taken::Wanted } else { Taken::Other }
-}
-
-/// What has the name of a swap area.
-#[must_use]
-pub fn swap(places: &Places, name: &str, device: &Path) -> Taken {
-    let Some(mapping) = mapping(places, name) else {
-        return Taken::No;
-    };
-    let kernel_name = places.shown(&mapping, "dm/uuid").unwrap_or_default();
-    if kernel_name.starts_with(PLAIN) && is_over(places, &mapping, device) {
-        Taken::Wanted
+    if is_it {
+        NameUse::Wanted
     } else {
-        Taken::Other
+        NameUse::Other
     }
 }
 
-/// Whether the kernel swaps to the mapping.
+/// What uses `name`, which encrypted swap on `device` is to have.
 #[must_use]
-pub fn swaps_to(places: &Places, name: &str) -> bool {
+pub fn use_of_swap_name(places: &KernelPaths, name: &str, device: &Path) -> NameUse {
+    let Some(mapping) = mapping(places, name) else {
+        return NameUse::Free;
+    };
+    let kernel_name = places.shown(&mapping, "dm/uuid").unwrap_or_default();
+    if kernel_name.starts_with(PLAIN) && is_over(places, &mapping, device) {
+        NameUse::Wanted
+    } else {
+        NameUse::Other
+    }
+}
+
+/// Whether the kernel swaps to the mapping `name`.
+#[must_use]
+pub fn is_swap_on(places: &KernelPaths, name: &str) -> bool {
     let Some(mapping) = mapping(places, name) else {
         return false;
     };
@@ -91,8 +96,8 @@ pub fn swaps_to(places: &Places, name: &str) -> bool {
     areas.any(|area| paths.iter().any(|path| path == Path::new(area)))
 }
 
-/// The device of the mapping `name`, as `dm-3`.
-fn mapping(places: &Places, name: &str) -> Option<String> {
+/// The kernel's device of the mapping `name`, as `dm-3`.
+fn mapping(places: &KernelPaths, name: &str) -> Option<String> {
     let entries = fs::read_dir(&places.block).ok()?;
     let names = entries
         .flatten()
@@ -101,8 +106,8 @@ fn mapping(places: &Places, name: &str) -> Option<String> {
     names.find(|device| places.shown(device, "dm/name").as_deref() == Some(name))
 }
 
-/// All devices that a mapping is made of.
-fn below(places: &Places, mapping: &str) -> Vec<String> {
+/// All devices that a mapping is made of, at most [`DEPTH_MAX`] layers deep.
+fn below(places: &KernelPaths, mapping: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut level = vec![mapping.to_owned()];
     for _ in 0..DEPTH_MAX {
@@ -115,8 +120,8 @@ fn below(places: &Places, mapping: &str) -> Vec<String> {
     all
 }
 
-/// Whether a mapping is made of the device, or file, at `path`.
-fn is_over(places: &Places, mapping: &str, path: &Path) -> bool {
+/// Whether a mapping is made of the device at `path`, or of a loop device on the file there.
+fn is_over(places: &KernelPaths, mapping: &str, path: &Path) -> bool {
     let Ok(wanted) = fs::canonicalize(path) else {
         return false;
     };
@@ -166,17 +171,17 @@ mod tests {
     #[test]
     fn a_mapping_is_the_volume_only_when_it_is_of_its_device() {
         let made = made();
-        let asked = |name: &str, device: &str| volume(&made.places, name, device);
+        let asked = |name: &str, device: &str| use_of_volume_name(&made.places, name, device);
         for device in [
             format!("UUID={UUID}"),
             format!("UUID={}", UUID.to_uppercase()),
             "LABEL=data".to_owned(),
             path(&made, "sdb"),
         ] {
-            assert_eq!(asked("data", &device), Taken::Wanted, "{device}");
-            assert_eq!(asked("absent", &device), Taken::No);
+            assert_eq!(asked("data", &device), NameUse::Wanted, "{device}");
+            assert_eq!(asked("absent", &device), NameUse::Free);
             // A plain mapping is no volume, whatever it is made of.
-            assert_eq!(asked("swap", &device), Taken::Other);
+            assert_eq!(asked("swap", &device), NameUse::Other);
         }
         for device in [
             "UUID=00000000-0000-4000-8000-000000000001".to_owned(),
@@ -186,11 +191,11 @@ mod tests {
             path(&made, "sda"),
             path(&made, "absent"),
         ] {
-            assert_eq!(asked("data", &device), Taken::Other, "{device}");
+            assert_eq!(asked("data", &device), NameUse::Other, "{device}");
         }
         // Somebody's linear mapping under the name.
         made.show("dm-0", "dm/uuid", "LVM-9d1a0c1e000040008000000000000000");
-        assert_eq!(asked("data", &path(&made, "sdb")), Taken::Other);
+        assert_eq!(asked("data", &path(&made, "sdb")), NameUse::Other);
     }
 
     #[test]
@@ -207,7 +212,10 @@ mod tests {
         let link = made.room.path().join("link");
         std::os::unix::fs::symlink(made.places.dev.join("sda"), &link).unwrap();
         for device in [link.display().to_string(), "LABEL=other".to_owned()] {
-            assert_eq!(volume(&made.places, "sealed", &device), Taken::Wanted);
+            assert_eq!(
+                use_of_volume_name(&made.places, "sealed", &device),
+                NameUse::Wanted
+            );
         }
         // An image in a file, behind a loop device.
         let image = fs::canonicalize(made.places.dev.join("sda")).unwrap();
@@ -215,8 +223,8 @@ mod tests {
         made.stack("dm-2", "loop0");
         fs::remove_file(made.places.block.join("dm-3/slaves/sda")).unwrap();
         assert_eq!(
-            volume(&made.places, "sealed", &image.display().to_string()),
-            Taken::Wanted
+            use_of_volume_name(&made.places, "sealed", &image.display().to_string()),
+            NameUse::Wanted
         );
     }
 
@@ -225,26 +233,32 @@ mod tests {
     fn swap_counts_when_it_is_encrypted_of_that_device_and_on() {
         let made = made();
         let sdc = made.places.dev.join("sdc");
-        assert_eq!(swap(&made.places, "swap", &sdc), Taken::Wanted);
         assert_eq!(
-            swap(&made.places, "swap", &made.places.dev.join("sda")),
-            Taken::Other
+            use_of_swap_name(&made.places, "swap", &sdc),
+            NameUse::Wanted
         );
         assert_eq!(
-            swap(&made.places, "data", &made.places.dev.join("sdb")),
-            Taken::Other
+            use_of_swap_name(&made.places, "swap", &made.places.dev.join("sda")),
+            NameUse::Other
         );
-        assert_eq!(swap(&made.places, "absent", &sdc), Taken::No);
-        // Stopped between mapping and swapon: mapped, not on.
-        assert!(!swaps_to(&made.places, "swap"));
+        assert_eq!(
+            use_of_swap_name(&made.places, "data", &made.places.dev.join("sdb")),
+            NameUse::Other
+        );
+        assert_eq!(
+            use_of_swap_name(&made.places, "absent", &sdc),
+            NameUse::Free
+        );
+        // As after a stop between mapping and swapon: mapped, not swapped to.
+        assert!(!is_swap_on(&made.places, "swap"));
         let header = "Filename\tType\tSize\tUsed\tPriority\n";
         let on = |device: &Path| format!("{header}{} partition 1048572 0 -2\n", device.display());
         fs::write(&made.places.swaps, on(&made.places.dev.join("dm-10"))).unwrap();
-        assert!(!swaps_to(&made.places, "swap"));
+        assert!(!is_swap_on(&made.places, "swap"));
         for device in [made.places.dev.join("dm-1"), path_of("swap")] {
             fs::write(&made.places.swaps, on(&device)).unwrap();
-            assert!(swaps_to(&made.places, "swap"));
-            assert!(!swaps_to(&made.places, "data"));
+            assert!(is_swap_on(&made.places, "swap"));
+            assert!(!is_swap_on(&made.places, "data"));
         }
     }
 }

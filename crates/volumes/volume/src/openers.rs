@@ -1,29 +1,33 @@
-//! Who may open a volume: slots added, removed, and told apart.
+//! The openers of a volume: key slots added, removed, and told apart.
 //!
 //! Invariants: V8, the last slot that opens the volume is never removed, nor the last recovery key
-//! unless that is insisted on;
-//! V9, a slot gets its token after it was tried, and loses it with the slot.
+//! unless the caller insists; V9, a token names a slot only after the slot was tried, and is
+//! removed when it names none.
 //!
 //! Must not: ask for a secret.
 
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_luks2::{
+    Metadata, OpenedBy, RECOVERY_TYPE, STRONGROOM_TYPE, StrongroomToken, TPM_TYPE, recovery_token,
+};
 
+use crate::create::new_token;
 use crate::device::{Stretch, Volume};
-use crate::header::{Kind, Metadata};
-use crate::token::{Token, recovery_json};
+use crate::keys::Keys;
+use crate::secret::slot_secret;
 
-/// Which slots.
+/// Which slots are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// This one.
     Slot(u32),
-    /// All of this kind.
-    Kind(Kind),
+    /// All slots with this opener.
+    OpenedBy(OpenedBy),
 }
 
-/// Adds a passphrase. `secret` opens the volume already. Returns the slot.
+/// Adds a slot for the passphrase `new`; `secret` opens the volume already. Returns the slot.
 ///
 /// # Errors
 /// SR-2002, SR-8324.
@@ -32,11 +36,11 @@ pub fn add_passphrase(
     secret: &SecretBytes,
     new: &SecretBytes,
 ) -> Result<u32, Error> {
-    check_quiet(&volume.metadata()?)?;
+    check_not_reencrypting(&volume.metadata()?)?;
     volume.add_slot(secret, new, Stretch::Person)
 }
 
-/// Adds a recovery key.
+/// Adds a slot for a recovery key, and names it in the token of recovery keys.
 ///
 /// # Errors
 /// As [`add_passphrase`].
@@ -45,14 +49,14 @@ pub fn add_recovery(
     secret: &SecretBytes,
     new: &SecretBytes,
 ) -> Result<u32, Error> {
-    check_quiet(&volume.metadata()?)?;
+    check_not_reencrypting(&volume.metadata()?)?;
     let slot = volume.add_slot(secret, new, Stretch::Person)?;
     name_recovery(volume, slot)?;
     Ok(slot)
 }
 
-/// Adds a slot for key material, and the token, which then names this key; slots of another key
-/// lose theirs.
+/// Adds a slot for the passphrase `new` that a key makes, and has the Strongroom token name this
+/// key and this slot only. Slots of another key keep opening the volume, but no token names them.
 ///
 /// # Errors
 /// As [`add_passphrase`].
@@ -60,23 +64,55 @@ pub fn add_material(
     volume: &mut Volume,
     secret: &SecretBytes,
     new: &SecretBytes,
-    token: &Token,
+    token: &StrongroomToken,
 ) -> Result<u32, Error> {
     let metadata = volume.metadata()?;
-    check_quiet(&metadata)?;
-    // A damaged token of ours is written over; it named nothing that works.
-    let number = metadata.tokens.iter().find(|(_, json)| {
-        json.get("type").and_then(|kind| kind.as_str()) == Some(crate::token::TYPE)
-    });
+    check_not_reencrypting(&metadata)?;
+    // A damaged Strongroom token is written over: it named nothing that works.
+    let mut tokens = metadata.tokens.iter();
+    let number = tokens.find(|(_, token)| token.kind == STRONGROOM_TYPE);
     let number = number.map(|(number, _)| *number);
     let slot = volume.add_slot(secret, new, Stretch::Machine)?;
     let mut token = token.clone();
     token.slots = vec![slot];
-    volume.set_token(number, &token.json()?)?;
+    volume.set_token(number, &token.json())?;
     Ok(slot)
 }
 
-/// Writes the token of recovery keys so that it names `slot` too.
+/// Adds a slot for the newest version of a key, which is made when there is none of that name. As
+/// [`add_material`]; the volume keeps its object id, if it has a Strongroom token that can be read.
+///
+/// # Errors
+/// As [`Keys::fetch_or_create`] and [`add_material`].
+pub fn add_key(
+    volume: &mut Volume,
+    secret: &SecretBytes,
+    keys: &mut dyn Keys,
+    key_id: &str,
+) -> Result<u32, Error> {
+    let before = volume.metadata()?.strongroom_token().ok().flatten();
+    let material = keys.fetch_or_create(key_id)?;
+    let mut token = new_token(keys, key_id, material.version)?;
+    if let Some((_, before)) = before {
+        token.object_id = before.object_id;
+    }
+    let new = slot_secret(&material.key, &token.object_id)?;
+    add_material(volume, secret, &new, &token)
+}
+
+/// Whether no recovery key opens the volume: when the TPM's state changes, or its board breaks,
+/// nothing might.
+///
+/// # Errors
+/// SR-8324.
+pub fn lacks_recovery_key(volume: &mut Volume) -> Result<bool, Error> {
+    let metadata = volume.metadata()?;
+    let slots = metadata.bound_slots();
+    let mut openers = slots.iter().map(|slot| metadata.opened_by(*slot));
+    Ok(!openers.any(|opener| opener == OpenedBy::Recovery))
+}
+
+/// Has the token of recovery keys name `slot`, too.
 pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error> {
     let (number, mut slots) = match volume.metadata()?.recovery_token() {
         Some((number, slots)) => (Some(number), slots),
@@ -85,35 +121,36 @@ pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error>
     if !slots.contains(&slot) {
         slots.push(slot);
     }
-    volume.set_token(number, &recovery_json(&slots))
+    volume.set_token(number, &recovery_token(&slots))
 }
 
-/// Removes slots. Returns which.
+/// Removes slots, and tokens that then name none. Returns the removed slots.
 ///
 /// # Errors
-/// SR-8330 when there is none; SR-8325 (V8).
+/// SR-8330 when there is no such slot; SR-8325 (V8).
 pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>, Error> {
     let metadata = volume.metadata()?;
-    check_quiet(&metadata)?;
+    check_not_reencrypting(&metadata)?;
     let all = metadata.key_slots();
     let going: Vec<u32> = all
         .iter()
         .copied()
         .filter(|slot| match which {
             Which::Slot(wanted) => *slot == wanted,
-            Which::Kind(kind) => metadata.kind(*slot) == kind,
+            Which::OpenedBy(opener) => metadata.opened_by(*slot) == opener,
         })
         .collect();
     if going.is_empty() {
         let detail = match which {
             Which::Slot(slot) => format!("slot {slot}"),
-            Which::Kind(kind) => kind.name().to_owned(),
+            Which::OpenedBy(opener) => opener.name().to_owned(),
         };
         return Err(Error::new(&code::VOLUME_SLOT, detail));
     }
-    let left = |kind: Option<Kind>| {
+    let left = |opener: Option<OpenedBy>| {
         metadata.bound_slots().iter().any(|slot| {
-            !going.contains(slot) && kind.is_none_or(|kind| metadata.kind(*slot) == kind)
+            let is_meant = opener.is_none_or(|opener| metadata.opened_by(*slot) == opener);
+            is_meant && !going.contains(slot)
         })
     };
     if !left(None) {
@@ -124,8 +161,8 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
     }
     let takes_recovery = going
         .iter()
-        .any(|slot| metadata.kind(*slot) == Kind::Recovery);
-    if takes_recovery && !left(Some(Kind::Recovery)) && !force {
+        .any(|slot| metadata.opened_by(*slot) == OpenedBy::Recovery);
+    if takes_recovery && !left(Some(OpenedBy::Recovery)) && !force {
         return Err(Error::new(
             &code::VOLUME_LAST_OPENER,
             "no recovery key would be left",
@@ -134,31 +171,24 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
     for slot in &going {
         volume.remove_slot(*slot)?;
     }
-    tidy_tokens(volume)?;
+    remove_empty_tokens(volume)?;
     Ok(going)
 }
 
-/// V9: removes tokens, ours and of recovery keys, that name no slot any more.
-pub(crate) fn tidy_tokens(volume: &mut Volume) -> Result<(), Error> {
+/// V9: removes Strongroom tokens and tokens of recovery keys that name no slot.
+pub(crate) fn remove_empty_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     for (number, token) in &metadata.tokens {
-        let kind = token.get("type").and_then(|kind| kind.as_str());
-        let types = [
-            crate::token::TYPE,
-            crate::token::RECOVERY_TYPE,
-            crate::tpm::TYPE,
-        ];
-        let ours = kind.is_some_and(|kind| types.contains(&kind));
-        let slots = token.get("keyslots").and_then(|slots| slots.as_array());
-        if ours && slots.is_some_and(Vec::is_empty) {
+        let types = [STRONGROOM_TYPE, RECOVERY_TYPE, TPM_TYPE];
+        if types.contains(&token.kind.as_str()) && token.keyslots.is_empty() {
             volume.remove_token(*number)?;
         }
     }
     Ok(())
 }
 
-/// Slots do not change while the volume is re-encrypted.
-pub(crate) fn check_quiet(metadata: &Metadata) -> Result<(), Error> {
+/// Refuses a change of slots while the volume is re-encrypted.
+pub(crate) fn check_not_reencrypting(metadata: &Metadata) -> Result<(), Error> {
     if metadata.is_reencrypting() {
         return Err(Error::new(&code::VOLUME_ROTATING, "its header says so"));
     }

@@ -1,13 +1,13 @@
-//! Devices found by what they say of themselves.
+//! Finds devices by the UUID or label in their LUKS2 header.
 //!
-//! Invariant V18: a device that does not answer holds nobody up. Each is read in a thread of its
-//! own (which ends with the process: a read of a block device gives way to a signal that kills),
-//! and the search is over when its time is.
+//! Invariant V18: a device that does not answer delays nothing. Each is read in a thread of its own
+//! (which ends with the process: a read of a block device can be interrupted by a signal that
+//! kills), and the search ends when its time is over.
 //!
-//! Not through `/dev/disk`: where there is no udev nobody makes those links, and where there is, a
-//! link names one of two devices with one UUID.
+//! The links in `/dev/disk` are not used: without udev nobody makes them, and with it, a link leads
+//! to one of two devices with the same UUID.
 //!
-//! Must not: choose between devices that are alike.
+//! Must not: choose between devices with the same identity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,20 +18,16 @@ use std::time::{Duration, Instant};
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_luks2::{label_in, uuid_in};
 
-/// Between two looks at all devices.
+/// Pause between two rounds over all devices.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long others are waited for after one has answered that it is the one.
+/// How long to wait for the other devices after one has matched.
 const GRACE: Duration = Duration::from_secs(1);
-/// Longest label and UUID in a LUKS2 header, and where they are.
-const LABEL_AT: usize = 24;
-const LABEL_LEN: usize = 48;
-const UUID_AT: usize = 168;
-const UUID_LEN: usize = 40;
 
 /// Where the kernel shows devices.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct KernelPaths {
     /// `/sys/class/block`.
     pub block: PathBuf,
     /// `/dev`.
@@ -40,7 +36,7 @@ pub struct Places {
     pub swaps: PathBuf,
 }
 
-impl Default for Places {
+impl Default for KernelPaths {
     fn default() -> Self {
         Self {
             block: PathBuf::from("/sys/class/block"),
@@ -50,15 +46,15 @@ impl Default for Places {
     }
 }
 
-impl Places {
-    /// What the kernel shows of a device, in one line.
+impl KernelPaths {
+    /// A file of one line that the kernel has for a device in sysfs.
     pub(crate) fn shown(&self, device: &str, what: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.block.join(device).join(what)).ok()?;
         Some(text.trim_end_matches('\n').to_owned())
     }
 
-    /// Devices that are listed below this one: `holders`, which are made of it, or `slaves`, which
-    /// it is made of.
+    /// The names in a directory that the kernel has for a device in sysfs: `holders`, which are
+    /// made of it, or `slaves`, which it is made of.
     pub(crate) fn listed(&self, device: &str, what: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.block.join(device).join(what));
         let names = entries.into_iter().flatten().flatten();
@@ -69,7 +65,8 @@ impl Places {
         names
     }
 
-    /// All block devices that may have something to say.
+    /// All block devices that can be read: not those of size 0, as drives without a medium and
+    /// unused loop devices, nor suspended mappings, whose I/O waits.
     pub(crate) fn devices(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.block).into_iter().flatten();
         let names = entries.flatten().map(|entry| entry.file_name());
@@ -85,20 +82,28 @@ impl Places {
     }
 }
 
-/// Finds the device that an entry of the table means; waits for it as long as is allowed.
-///
-/// # Errors
-/// SR-1006 when it does not come; SR-8320 when it is part of something else, as an opened volume;
-/// SR-8335 when several say that they are it.
-pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
-    find_in(&Places::default(), device, wait)
+/// The paths of all block devices that can be read.
+#[must_use]
+pub fn block_devices() -> Vec<PathBuf> {
+    let places = KernelPaths::default();
+    let names = places.devices().into_iter();
+    names.map(|name| places.dev.join(name)).collect()
 }
 
-/// As [`find`], of the devices that are shown at `places`.
+/// Finds the device that `UUID=...`, `LABEL=...` or a path means; waits for it for at most `wait`.
+///
+/// # Errors
+/// SR-1006 when it does not appear; SR-8320 when it is part of another device, as of an opened
+/// volume; SR-8335 when several devices match.
+pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
+    find_in(&KernelPaths::default(), device, wait)
+}
+
+/// As [`find`], with the kernel's files at `places`.
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_in(places: &Places, device: &str, wait: Duration) -> Result<PathBuf, Error> {
+pub fn find_in(places: &KernelPaths, device: &str, wait: Duration) -> Result<PathBuf, Error> {
     let began = Instant::now();
     let mut search = Search::new(places, device);
     loop {
@@ -116,18 +121,19 @@ pub fn find_in(places: &Places, device: &str, wait: Duration) -> Result<PathBuf,
     }
 }
 
-/// Whether the device at `path` is one of `wanted`, if it says so in time.
-pub(crate) fn says(path: &Path, wanted: &str, wait: Duration) -> bool {
+/// Whether the device at `path` is the one that `wanted` means. False also when it does not answer
+/// within `wait`.
+pub(crate) fn has_identity(path: &Path, wanted: &str, wait: Duration) -> bool {
     let (sender, receiver) = channel();
-    ask(path, Wanted::of(wanted), &sender);
+    probe(path, Wanted::parse(wanted), &sender);
     receiver.recv_timeout(wait).is_ok_and(|(_, is_it)| is_it)
 }
 
-/// Devices that are what is looked for.
+/// Devices that match.
 struct Found {
     free: Vec<PathBuf>,
-    /// Parts of others: paths of a multipath device, members of a RAID, a volume that is open. What
-    /// they are part of is the device.
+    /// Devices that are part of others, which are then the device to use: paths of a multipath
+    /// device, members of a RAID, a volume that is open.
     held: Vec<(PathBuf, Vec<String>)>,
 }
 
@@ -145,8 +151,8 @@ impl Found {
                 }
             };
         }
-        // A copy of a disk, plugged in beside it: none is taken, for one of them is not what is
-        // meant.
+        // As with a copy of a disk that is plugged in beside it: only one of them is meant, so none
+        // is taken.
         let names: Vec<String> = self
             .free
             .iter()
@@ -157,50 +163,43 @@ impl Found {
     }
 }
 
-/// What a device has to say to be the one.
+/// What identifies the wanted device.
 #[derive(Clone)]
 enum Wanted {
-    /// A text in its LUKS2 header, at this place.
-    Text { at: usize, len: usize, text: String },
-    /// Anything: it was named by its path.
+    /// This UUID in its LUKS2 header.
+    Uuid(String),
+    /// This label in its LUKS2 header.
+    Label(String),
+    /// Nothing more: it was named by its path, and only has to be readable.
     Anything,
 }
 
 impl Wanted {
-    fn of(device: &str) -> Self {
+    fn parse(device: &str) -> Self {
         match device.split_once('=') {
-            Some(("UUID", uuid)) => Self::Text {
-                at: UUID_AT,
-                len: UUID_LEN,
-                text: uuid.to_ascii_lowercase(),
-            },
-            Some(("LABEL", label)) => Self::Text {
-                at: LABEL_AT,
-                len: LABEL_LEN,
-                text: label.to_owned(),
-            },
+            Some(("UUID", uuid)) => Self::Uuid(uuid.to_ascii_lowercase()),
+            Some(("LABEL", label)) => Self::Label(label.to_owned()),
             _ => Self::Anything,
         }
     }
 
-    fn is(&self, path: &Path) -> bool {
-        let mut head = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut head));
-        match self {
-            Self::Anything => read.is_ok(),
-            Self::Text { at, len, text } => {
-                read.is_ok() && text_in(&head, *at, *len).as_ref() == Some(text)
-            }
-        }
+    fn matches(&self, path: &Path) -> bool {
+        let mut first = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut first));
+        let says = match self {
+            Self::Anything => true,
+            Self::Uuid(uuid) => uuid_in(&first).as_ref() == Some(uuid),
+            Self::Label(label) => label_in(&first).as_ref() == Some(label),
+        };
+        read.is_ok() && says
     }
 }
 
-/// A search that goes on from round to round: a device that has not answered yet is not asked
-/// again.
+/// A search in rounds: a device that has not answered yet is not read again.
 struct Search<'a> {
-    places: &'a Places,
+    places: &'a KernelPaths,
     wanted: Wanted,
-    /// A path that was named.
+    /// The path, when the device was named by one.
     path: Option<PathBuf>,
     waiting: BTreeSet<PathBuf>,
     sender: Sender<(PathBuf, bool)>,
@@ -208,8 +207,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(places: &'a Places, device: &str) -> Self {
-        let wanted = Wanted::of(device);
+    fn new(places: &'a KernelPaths, device: &str) -> Self {
+        let wanted = Wanted::parse(device);
         let (sender, answers) = channel();
         Self {
             places,
@@ -236,12 +235,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Asks every device, and hears answers: all of them, or as many as come in time.
+    /// Reads every device that was not read yet, and collects answers: all of them, or as many as
+    /// come in time.
     fn round(&mut self, left: Duration) -> Found {
         let began = Instant::now();
         let candidates = self.candidates();
         for path in candidates.keys() {
-            if self.waiting.insert(path.clone()) && !ask(path, self.wanted.clone(), &self.sender) {
+            if self.waiting.insert(path.clone()) && !probe(path, self.wanted.clone(), &self.sender)
+            {
                 self.waiting.remove(path);
             }
         }
@@ -249,7 +250,7 @@ impl<'a> Search<'a> {
             free: Vec::new(),
             held: Vec::new(),
         };
-        // What is not there any more answers nobody.
+        // Devices that have gone answer nobody.
         while candidates.keys().any(|path| self.waiting.contains(path)) {
             let patience = if found.free.is_empty() { PAUSE } else { GRACE };
             let wait = patience
@@ -271,29 +272,16 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Asks in a thread. False when there can be none.
-fn ask(path: &Path, wanted: Wanted, answers: &Sender<(PathBuf, bool)>) -> bool {
+/// Reads the device in a thread, which sends the answer. False when no thread can be started.
+fn probe(path: &Path, wanted: Wanted, answers: &Sender<(PathBuf, bool)>) -> bool {
     let (path, answers) = (path.to_owned(), answers.clone());
     let thread = std::thread::Builder::new().name("probe".to_owned());
     let asked = thread.spawn(move || {
-        let is_it = wanted.is(&path);
-        // Nobody listens any more: the search is over.
+        let is_it = wanted.matches(&path);
+        // After the end of the search nobody receives the answer.
         drop(answers.send((path, is_it)));
     });
     asked.is_ok()
-}
-
-/// A text of a LUKS2 header: up to its zero byte.
-fn text_in(head: &[u8], at: usize, len: usize) -> Option<String> {
-    if !head.starts_with(b"LUKS\xba\xbe\x00\x02") {
-        return None;
-    }
-    let text = head.get(at..at + len)?;
-    let end = text
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(text.len());
-    String::from_utf8(text.get(..end)?.to_vec()).ok()
 }
 
 #[cfg(test)]
@@ -302,17 +290,17 @@ pub(crate) mod tests {
 
     const UUID: &str = "9d1a0c1e-0000-4000-8000-000000000000";
 
-    /// Directories as the kernel has them, made up.
+    /// Made-up directories like those of the kernel.
     pub(crate) struct MadeUp {
         pub(crate) room: tempfile::TempDir,
-        pub(crate) places: Places,
+        pub(crate) places: KernelPaths,
     }
 
     #[expect(clippy::disallowed_methods, reason = "files of a test")]
     impl MadeUp {
         pub(crate) fn new() -> Self {
             let room = tempfile::tempdir().unwrap();
-            let places = Places {
+            let places = KernelPaths {
                 block: room.path().join("block"),
                 dev: room.path().join("dev"),
                 swaps: room.path().join("swaps"),
@@ -326,13 +314,13 @@ pub(crate) mod tests {
         pub(crate) fn device(&self, name: &str, label: &str, uuid: &str) {
             let mut head = vec![0; 4096];
             head[..8].copy_from_slice(b"LUKS\xba\xbe\x00\x02");
-            head[LABEL_AT..LABEL_AT + label.len()].copy_from_slice(label.as_bytes());
-            head[UUID_AT..UUID_AT + uuid.len()].copy_from_slice(uuid.as_bytes());
+            head[24..24 + label.len()].copy_from_slice(label.as_bytes());
+            head[168..168 + uuid.len()].copy_from_slice(uuid.as_bytes());
             std::fs::create_dir_all(self.places.block.join(name)).unwrap();
             std::fs::write(self.places.dev.join(name), head).unwrap();
         }
 
-        /// A file that the kernel shows of a device.
+        /// Makes a file of a device in the made-up sysfs.
         pub(crate) fn show(&self, device: &str, what: &str, text: &str) {
             let path = self.places.block.join(device).join(what);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -377,7 +365,7 @@ pub(crate) mod tests {
         made.device("sdb", "two", UUID);
         std::fs::create_dir(made.places.block.join("sda")).unwrap();
         let silent = made.places.dev.join("sda");
-        // Opening it waits for somebody who writes: for ever.
+        // Opening a pipe waits for a writer for ever.
         rustix::fs::mknodat(
             rustix::fs::CWD,
             &silent,
@@ -393,7 +381,11 @@ pub(crate) mod tests {
             let error = find(&made, absent, 500).unwrap_err();
             assert_eq!(error.code(), &code::NOT_FOUND, "{absent}");
         }
-        assert!(!says(&silent, "LABEL=two", Duration::from_millis(100)));
+        assert!(!has_identity(
+            &silent,
+            "LABEL=two",
+            Duration::from_millis(100)
+        ));
         assert!(began.elapsed() < Duration::from_secs(10));
     }
 

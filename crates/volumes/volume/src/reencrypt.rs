@@ -1,14 +1,14 @@
-//! Changes the volume key: every sector is read under the old one and written under the new one,
-//! while the volume is used or while it is closed.
+//! Changes the volume key: every sector is read under the old key and written under the new one,
+//! while the volume is open or closed.
 //!
-//! Order: every opener that is to stay gets a slot with the new key, under the same passphrase as
-//! its old slot, and tokens name both; then libcryptsetup writes into the header that it has begun,
-//! the header goes to the key server, and data move, eight MiB at a time; at last libcryptsetup
-//! destroys the slots of the old key. Invariants: V14, whoever could open the volume before, and is
-//! to be able to afterwards, can open it at every moment between (but for the state that `repair`
-//! mends); V15, the same command goes on after it was stopped anywhere.
+//! Order: every opener that stays gets a slot with the new key, under the same passphrase as its
+//! old slot, and tokens name both; then libcryptsetup writes the beginning of the re-encryption
+//! into the header, the header goes to the key server, and data move, eight MiB at a time; at last
+//! libcryptsetup destroys the slots of the old key. Invariants: V14, every opener that stays opens
+//! the volume at every moment between (but for the state that `repair` mends); V15, the same
+//! command continues after it was stopped anywhere.
 //!
-//! Must not: begin with a library that is known to lose data (V16).
+//! Must not: begin with a version of libcryptsetup that is known to lose data (V16).
 
 use libcryptsetup_rs::consts::flags::{CryptReencrypt, CryptVolumeKey};
 use libcryptsetup_rs::consts::vals::{
@@ -18,21 +18,22 @@ use libcryptsetup_rs::{CryptParamsLuks2, CryptParamsReencrypt};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_luks2::{Metadata, recovery_token};
 
 use crate::device::{Stretch, Volume};
-use crate::ffi::{Progress, library_version, progressed};
-use crate::header::Metadata;
-use crate::openers::tidy_tokens;
-use crate::repair::{all_moved, end};
+use crate::ffi::{Progress, library_version, on_progress};
+use crate::header::{check_before_trying, first_segment};
+use crate::openers::remove_empty_tokens;
+use crate::repair::{all_data_moved, finish};
 use crate::secret::new_volume_key;
-use crate::token::recovery_json;
 use crate::tpm;
 
-/// What moves at once, in sectors of 512 bytes: 8 MiB. Its I/O waits meanwhile.
+/// How much is re-encrypted at once, in sectors of 512 bytes: 8 MiB. I/O to this part waits
+/// meanwhile.
 const HOTZONE_SECTORS: u64 = (8 << 20) / 512;
 
-/// An opener that is to stay, by its passphrase.
-pub struct Stays<'a> {
+/// An opener that stays, with its passphrase.
+pub struct StayingOpener<'a> {
     /// Its slot with the old key.
     pub slot: u32,
     /// Its passphrase.
@@ -41,7 +42,7 @@ pub struct Stays<'a> {
     pub stretch: Stretch,
 }
 
-/// Whether this library may re-encrypt (V16).
+/// Checks that the version of libcryptsetup may re-encrypt (V16).
 ///
 /// # Errors
 /// SR-8329.
@@ -64,30 +65,34 @@ fn check_version(version: Option<(u32, u32, u32)>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Slots that open the volume and are not among those that stay.
+/// Slots that open the volume, without those in `stays`.
 #[must_use]
-pub fn left_out(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
+pub fn bound_slots_without(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
     let mut slots = metadata.bound_slots();
     slots.retain(|slot| !stays.contains(slot));
     slots
 }
 
-/// Prepares and begins a re-encryption; data have not moved yet. The first of `stays` opens the
-/// volume.
+/// Prepares and begins a re-encryption; no data move yet. The first of `stays` opens the volume;
+/// `active` is the name of its mapping when it is open.
 ///
 /// # Errors
 /// SR-8328 when one is under way; SR-8329; SR-2002; SR-8324; SR-8320 when the volume is open and
 /// `active` does not say so.
-pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> Result<(), Error> {
+pub fn begin(
+    volume: &mut Volume,
+    stays: &[StayingOpener<'_>],
+    active: Option<&str>,
+) -> Result<(), Error> {
     check_library()?;
     let metadata = volume.metadata()?;
-    crate::openers::check_quiet(&metadata)?;
+    crate::openers::check_not_reencrypting(&metadata)?;
     let first = stays
         .first()
         .ok_or_else(|| Error::new(&code::BUG, "nobody opens the volume"))?;
     // V2: each passphrase is tried on its slot before anything changes.
     for stay in stays {
-        volume.test(Some(stay.slot), stay.secret)?;
+        volume.try_secret(Some(stay.slot), stay.secret)?;
     }
     discard_prepared(volume, stays)?;
     let key = new_volume_key(volume.key_len())?;
@@ -102,7 +107,7 @@ pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> 
         added.push((stay.slot, slot));
     }
     drop(key);
-    name_both(volume, &added)?;
+    add_new_slots_to_tokens(volume, &added)?;
     let new = added.first().map(|(_, new)| *new);
     start(
         volume,
@@ -114,12 +119,13 @@ pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> 
     )
 }
 
-/// Moves the data, from where it was left. `progress` is told size and offset in bytes, and ends
-/// the work with false; then it can be gone on with later. Returns whether it is finished.
+/// Moves the data, from where the last run has stopped. `progress` gets size and offset in bytes;
+/// `false` ends the work, which can be continued later. Returns whether the re-encryption is
+/// finished.
 ///
 /// # Errors
 /// SR-2002, SR-8324, SR-8329, SR-5001.
-pub fn go_on(
+pub fn resume(
     volume: &mut Volume,
     secret: &SecretBytes,
     active: Option<&str>,
@@ -127,18 +133,18 @@ pub fn go_on(
 ) -> Result<bool, Error> {
     check_library()?;
     let metadata = volume.metadata()?;
-    metadata.check_tried(&metadata.key_slots())?;
+    check_before_trying(&metadata, &metadata.key_slots())?;
     let path = volume.path().to_owned();
     if has_crashed(volume)? {
-        // What was moving when it was stopped is put right first, by what was noted of it.
+        // The part that was moving is recovered first, from what the header has of it.
         start(volume, active, secret, None, None, CryptReencrypt::RECOVERY)?;
         *volume = Volume::open(&path)?;
     }
     let metadata = volume.metadata()?;
-    if metadata.is_reencrypting() && all_moved(&metadata) {
-        // Never by libcryptsetup: it may begin again with data that are under the new key already.
-        // See `repair`.
-        end(volume, secret, active.is_some())?;
+    if metadata.is_reencrypting() && all_data_moved(&metadata) {
+        // libcryptsetup must not finish it: it may begin again at data that are under the new key
+        // already. See `repair`.
+        finish(volume, secret, active.is_some())?;
     } else if metadata.is_reencrypting() {
         start(
             volume,
@@ -152,18 +158,18 @@ pub fn go_on(
         let ran = volume
             .device
             .reencrypt_handle()
-            .reencrypt2(Some(progressed), Some(&mut told));
+            .reencrypt2(Some(on_progress), Some(&mut told));
         ran.map_err(|error| volume.failed("re-encryption", &error))?;
         *volume = Volume::open(&path)?;
     }
     if volume.metadata()?.is_reencrypting() {
         return Ok(false);
     }
-    tidy(volume)?;
+    remove_old_slots_from_tokens(volume)?;
     Ok(true)
 }
 
-/// Whether it was stopped while data moved.
+/// Whether the process was killed while data moved.
 fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
     let params = CryptParamsReencrypt {
         mode: CryptReencryptModeInfo::Reencrypt,
@@ -187,38 +193,38 @@ fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
     }
 }
 
-/// After the end: tokens name the slots that are there.
-fn tidy(volume: &mut Volume) -> Result<(), Error> {
+/// After the end: removes slots that no longer exist from tokens, and tokens that then name none.
+fn remove_old_slots_from_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let there = metadata.key_slots();
-    if let Some((number, mut token)) = metadata.token()? {
+    if let Some((number, mut token)) = metadata.strongroom_token()? {
         let before = token.slots.len();
         token.slots.retain(|slot| there.contains(slot));
         if token.slots.len() != before {
-            volume.set_token(Some(number), &token.json()?)?;
+            volume.set_token(Some(number), &token.json())?;
         }
     }
     if let Some((number, mut slots)) = metadata.recovery_token() {
         let before = slots.len();
         slots.retain(|slot| there.contains(slot));
         if slots.len() != before {
-            volume.set_token(Some(number), &recovery_json(&slots))?;
+            volume.set_token(Some(number), &recovery_token(&slots))?;
         }
     }
     for (number, mut token) in tpm::tokens(&metadata) {
         let before = token.slots.len();
         token.slots.retain(|slot| there.contains(slot));
         if token.slots.len() != before {
-            volume.set_token(Some(number), &token.json()?)?;
+            volume.set_token(Some(number), &token.json())?;
         }
     }
-    tidy_tokens(volume)
+    remove_empty_tokens(volume)
 }
 
-/// Slots of a preparation that was stopped before it began: they hold a key that nothing is under,
-/// and a passphrase that is given opens them. Others of that sort are somebody's keys for something
-/// else.
-fn discard_prepared(volume: &mut Volume, stays: &[Stays<'_>]) -> Result<(), Error> {
+/// Removes the slots of a preparation that was stopped before the re-encryption began: they hold a
+/// key that no segment is under, and one of the given passphrases opens them. Other slots of that
+/// kind are keys for another use, and stay.
+fn discard_prepared(volume: &mut Volume, stays: &[StayingOpener<'_>]) -> Result<(), Error> {
     for slot in volume.metadata()?.unbound_slots() {
         for stay in stays {
             if volume.opens(&[slot], stay.secret)?.is_some() {
@@ -230,9 +236,9 @@ fn discard_prepared(volume: &mut Volume, stays: &[Stays<'_>]) -> Result<(), Erro
     Ok(())
 }
 
-/// Tokens name the new slot beside the old one, so that both are known for what they are at all
+/// Adds each new slot to the tokens that name the old one, so that what opens it is known at all
 /// times.
-fn name_both(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
+fn add_new_slots_to_tokens(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let with_new = |slots: &[u32]| -> Vec<u32> {
         let mut all = slots.to_vec();
@@ -242,16 +248,16 @@ fn name_both(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
         all.dedup();
         all
     };
-    if let Some((number, mut token)) = metadata.token()? {
+    if let Some((number, mut token)) = metadata.strongroom_token()? {
         token.slots = with_new(&token.slots);
-        volume.set_token(Some(number), &token.json()?)?;
+        volume.set_token(Some(number), &token.json())?;
     }
     if let Some((number, slots)) = metadata.recovery_token() {
-        volume.set_token(Some(number), &recovery_json(&with_new(&slots)))?;
+        volume.set_token(Some(number), &recovery_token(&with_new(&slots)))?;
     }
     for (number, mut token) in tpm::tokens(&metadata) {
         token.slots = with_new(&token.slots);
-        volume.set_token(Some(number), &token.json()?)?;
+        volume.set_token(Some(number), &token.json())?;
     }
     Ok(())
 }
@@ -265,18 +271,16 @@ fn start(
     flags: CryptReencrypt,
 ) -> Result<(), Error> {
     let metadata = volume.metadata()?;
-    let segment = metadata.segment()?;
-    let (cipher, mode) = segment
-        .encryption
-        .split_once('-')
-        .unwrap_or((segment.encryption.as_str(), ""));
+    let segment = first_segment(&metadata)?;
+    let encryption = segment.cipher().unwrap_or_default();
+    let (cipher, mode) = encryption.split_once('-').unwrap_or((encryption, ""));
     let luks2 = CryptParamsLuks2 {
         pbkdf: None,
         integrity: None,
         integrity_params: None,
         data_alignment: 0,
         data_device: None,
-        sector_size: segment.sector_size,
+        sector_size: segment.sector_size().unwrap_or_default(),
         label: None,
         subsystem: None,
     };
@@ -291,7 +295,7 @@ fn start(
         luks2: Some(luks2),
         flags,
     };
-    // When it goes on, slots and cipher are what the header says.
+    // A continuation takes slots and cipher from the header.
     let how = new.is_some().then_some((cipher, mode));
     let begun = volume
         .device
@@ -315,7 +319,7 @@ mod tests {
         made(&path, None);
         let secret = secret();
         let mut volume = Volume::open(&path).unwrap();
-        let stays = [Stays {
+        let stays = [StayingOpener {
             slot: 0,
             secret: &secret,
             stretch: Stretch::Machine,
@@ -324,7 +328,7 @@ mod tests {
         (path, secret)
     }
 
-    /// CVE-2021-4122: whoever could write the disk had the victim decrypt it.
+    /// CVE-2021-4122: with write access to the disk, an attacker could make the owner decrypt it.
     #[test]
     fn a_forged_re_encryption_is_refused_and_moves_nothing() {
         let forgeries = [
@@ -343,14 +347,15 @@ mod tests {
             let before = data(&path);
             forge(&path, from, to);
             let went_on = Volume::open(&path)
-                .and_then(|mut volume| go_on(&mut volume, &secret, None, &mut |_, _| true));
+                .and_then(|mut volume| resume(&mut volume, &secret, None, &mut |_, _| true));
             assert!(went_on.is_err(), "{to}");
             assert!(data(&path) == before, "{to}: data moved");
-            // Put back, it goes on: nothing but the forgery was wrong.
+            // With the header as it was, the re-encryption continues: nothing but the forgery was
+            // wrong.
             forge(&path, to, from);
             let mut volume = Volume::open(&path).unwrap();
             assert!(
-                go_on(&mut volume, &secret, None, &mut |_, _| true).unwrap(),
+                resume(&mut volume, &secret, None, &mut |_, _| true).unwrap(),
                 "{to}"
             );
             assert!(data(&path) != before);
@@ -366,13 +371,13 @@ mod tests {
         for cipher in ["cipher_null-ecb", "aes-ecb", "capi:ecb(cipher_null)-plain"] {
             let forged = format!("\"encryption\":\"{cipher}\",\"sector_size\"");
             forge(&path, real, &forged);
-            let tried = Volume::open(&path).and_then(|mut volume| volume.test(None, &secret));
+            let tried = Volume::open(&path).and_then(|mut volume| volume.try_secret(None, &secret));
             assert_eq!(tried.unwrap_err().code(), &code::VOLUME_CIPHER, "{cipher}");
-            // Neither does anything else that takes a key.
+            // No other function that takes a key accepts the header either.
             let open = || Volume::open(&path).unwrap();
-            let by_token = open().test_by(By::Token, &secret);
+            let by_token = open().try_by(By::Token, &secret);
             assert_eq!(by_token.unwrap_err().code(), &code::VOLUME_CIPHER);
-            let went_on = go_on(&mut open(), &secret, None, &mut |_, _| true);
+            let went_on = resume(&mut open(), &secret, None, &mut |_, _| true);
             assert_eq!(went_on.unwrap_err().code(), &code::VOLUME_CIPHER);
             let added = open().add_slot(&secret, &secret, Stretch::Machine);
             assert_eq!(added.unwrap_err().code(), &code::VOLUME_CIPHER);
@@ -380,7 +385,12 @@ mod tests {
             assert_eq!(key.code(), &code::VOLUME_CIPHER);
             forge(&path, &forged, real);
         }
-        assert!(Volume::open(&path).unwrap().test(None, &secret).is_ok());
+        assert!(
+            Volume::open(&path)
+                .unwrap()
+                .try_secret(None, &secret)
+                .is_ok()
+        );
     }
 
     #[test]

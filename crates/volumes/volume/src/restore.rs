@@ -1,10 +1,10 @@
 //! Puts a volume's header and key slots back from a backup.
 //!
 //! Invariants: V23, a backup is read and checked whole, by `strongroom-luks2` and by libcryptsetup,
-//! in memory, and opened there with what is given to open it, before a byte of the device changes;
-//! one of a re-encryption under way is never put back, for data may have moved on since. V24, what
-//! is on the device is looked at first: the header of another volume, one under another volume key,
-//! or anything else that is known goes only when it was named. V7 holds for the writing.
+//! in memory, and opened there with the given secret, before a byte of the device changes; one of a
+//! re-encryption under way is refused, for data may have moved since. V24, the device is looked at
+//! first: another volume's header, one under another volume key, and anything else with a known
+//! signature are overwritten only when the user has named them. V7 holds for the writing.
 //!
 //! Must not: ask for anything; put back what was not checked.
 
@@ -16,19 +16,21 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_luks2::{
-    BINARY_LEN, Found, HEADER_SIZES, Header, LuksError, Metadata, check_not_active, open_locked,
-    read,
+    BINARY_LEN, Found, HEADER_SIZES, Header, LuksError, Metadata, NAMES_LEN, StrongroomToken,
+    Token, check_not_active, open_locked, read, uuid_of_remains,
 };
 
-use crate::create::Memory;
+use crate::contents::{check_unused, contents, other_than_luks};
+use crate::create::MemoryFile;
 use crate::device::Volume;
-use crate::look::{check_unused, io, look, other_than_luks};
+use crate::error::{io, missing};
+use crate::escrow;
+use crate::header::check_cipher;
+use crate::keys::Keys;
+use crate::secret::slot_secret;
 
 /// Longest backup: two headers of 4 MiB and 128 MiB of key slots.
 const BACKUP_MAX: u64 = 136 << 20;
-/// Where both versions of LUKS have the UUID, in every copy of a header.
-const UUID_AT: usize = 168;
-const UUID_LEN: usize = 36;
 
 /// A backup that was checked.
 pub struct Backup {
@@ -37,58 +39,78 @@ pub struct Backup {
     mended: Option<String>,
 }
 
-/// What may be given up.
+/// What on the device may be overwritten.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed<'a> {
     /// The volume with this UUID, whose header is on the device.
     pub volume: Option<&'a str>,
-    /// Whatever else the device holds.
+    /// Anything with a signature other than LUKS.
     pub anything_else: bool,
 }
 
-/// What was done.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// The volume's UUID.
     pub uuid: String,
     /// Bytes that were written, from the beginning.
     pub bytes: u64,
-    /// The slot that was opened with what was given, in memory.
+    /// The slot that the given secret opened, in memory; `None` when none was given.
     pub slot: Option<u32>,
 }
 
 impl Backup {
-    /// Reads what `strongroom volume backup --out`, or cryptsetup, wrote. `device` is what it is
-    /// for.
+    /// Reads a file that `strongroom volume backup --out`, or cryptsetup, wrote, and checks it.
+    /// `device` is the device that it is for.
     ///
     /// # Errors
     /// SR-1006, SR-5001, SR-8354.
     pub fn load(path: &Path, device: &Path) -> Result<Self, Error> {
         use std::io::Read as _;
-        let file = File::open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::new(&code::NOT_FOUND, path.display().to_string())
-            }
-            _ => io(path, error),
-        })?;
+        let file = File::open(path).map_err(|error| missing(path, error))?;
         let mut bytes = Vec::new();
         let read = file.take(BACKUP_MAX + 1).read_to_end(&mut bytes);
         read.map_err(|error| io(path, error))?;
-        Self::of(bytes, &path.display().to_string(), device)
+        Self::check(bytes, &path.display().to_string(), device)
     }
 
-    /// Checks a backup. `what` is it, for errors; `device` is what it is for.
+    /// The header backup at the key server, opened with the version of the key that sealed it; and
+    /// the passphrase of the slots of that key.
+    ///
+    /// # Errors
+    /// What the server reports; as [`escrow::open`] and [`Backup::check`].
+    pub fn at_server(
+        keys: &mut dyn Keys,
+        object_id: &[u8; 16],
+        key_id: &str,
+        device: &Path,
+    ) -> Result<(Self, SecretBytes), Error> {
+        let sealed = keys.escrowed(object_id)?;
+        let version = escrow::key_version(&sealed)?;
+        let material = keys.fetch(key_id, Some(version))?;
+        let bytes = escrow::open(&sealed, object_id, &material)?;
+        let backup = Self::check(bytes, "the key server's backup", device)?;
+        Ok((backup, slot_secret(&material.key, object_id)?))
+    }
+
+    /// Its Strongroom token, if it has one that can be read.
+    #[must_use]
+    pub fn token(&self) -> Option<&StrongroomToken> {
+        token_of(&self.header.metadata)
+    }
+
+    /// Checks a backup. `what` names it in errors; `device` is the device that it is for.
     ///
     /// # Errors
     /// SR-8354, SR-8340, SR-5001.
-    pub fn of(bytes: Vec<u8>, what: &str, device: &Path) -> Result<Self, Error> {
+    pub fn check(bytes: Vec<u8>, what: &str, device: &Path) -> Result<Self, Error> {
         let bad = |why: String| Error::new(&code::VOLUME_BACKUP, format!("{what}: {why}"));
         let damaged = |error: LuksError| bad(error.to_string());
         if bytes.len() as u64 > BACKUP_MAX {
             return Err(bad("too long".to_owned()));
         }
         let mended = read(bytes.as_slice()).map_err(damaged)?.warning();
-        // libcryptsetup makes a copy good by the other, here in memory.
+        // libcryptsetup repairs a damaged copy of the header from the other one, here in memory.
         let memory = in_memory(&bytes)?;
         let loaded = Volume::detached(&memory.path, device);
         let mut loaded = loaded.map_err(|error| match error.code() {
@@ -97,7 +119,7 @@ impl Backup {
             }
             _ => error,
         })?;
-        loaded.metadata()?.check_cipher()?;
+        check_cipher(&loaded.metadata()?)?;
         drop(loaded);
         let mut whole = bytes;
         let again = memory.file.read_exact_at(&mut whole, 0);
@@ -113,7 +135,7 @@ impl Backup {
         let areas = areas_end(&found.header);
         let data = data_offset(metadata);
         let len = whole.len() as u64;
-        // Less: cut off. More: data, or not a header backup.
+        // A shorter file was cut off; a longer one has data, or is no header backup.
         if len < areas || data == 0 || len > data {
             let why = format!("{len} bytes, with key slots up to {areas} and data from {data}");
             return Err(bad(why));
@@ -131,29 +153,46 @@ impl Backup {
         &self.header.binary.uuid
     }
 
-    /// What its header says.
+    /// The metadata of its header.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.header.metadata
     }
 
-    /// What was wrong with one of its two copies, and was made good by the other; in words.
+    /// In words, what was wrong with one of its two copies before it was repaired from the other.
     #[must_use]
     pub fn mended(&self) -> Option<&str> {
         self.mended.as_deref()
     }
 
-    /// The slot that `secret` opens, tried in memory.
+    /// Tries `secret` on the backup, in memory. Returns the slot that it opens.
     ///
     /// # Errors
     /// SR-2002, SR-8340.
-    pub fn test(&self, device: &Path, secret: &SecretBytes) -> Result<u32, Error> {
+    pub fn try_secret(&self, device: &Path, secret: &SecretBytes) -> Result<u32, Error> {
         let memory = in_memory(&self.bytes)?;
-        Volume::detached(&memory.path, device)?.test(None, secret)
+        Volume::detached(&memory.path, device)?.try_secret(None, secret)
     }
 }
 
-/// Puts a header back onto `path`. `proof` is tried on it first.
+/// The Strongroom token in what can be read of the header on `path`.
+///
+/// # Errors
+/// SR-1006, SR-5001; SR-8360 when there is none.
+pub fn token_on(path: &Path) -> Result<StrongroomToken, Error> {
+    let file = File::open(path).map_err(|error| missing(path, error))?;
+    // Not read by libcryptsetup, which would write to a header with one damaged copy.
+    let found = read(&file).ok();
+    let token = found.and_then(|found| token_of(&found.header.metadata).cloned());
+    token.ok_or_else(|| Error::new(&code::VOLUME_WHICH, path.display().to_string()))
+}
+
+fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
+    let mut tokens = metadata.tokens.values();
+    tokens.find_map(Token::strongroom)
+}
+
+/// Writes the backup onto `path`, and reads it back. `proof` is tried on the backup first.
 ///
 /// # Errors
 /// SR-8320, SR-8326, SR-8353; SR-2002 when `proof` opens nothing; SR-5001.
@@ -164,26 +203,29 @@ pub fn restore(
     allowed: Allowed<'_>,
 ) -> Result<Restored, Error> {
     check_unused(path)?;
-    let len = look(path)?.len;
+    let len = contents(path)?.len;
     if len <= data_offset(&backup.header.metadata) {
         let detail = format!("{}: {len} bytes", path.display());
         return Err(Error::new(&code::VOLUME_SIZE, detail));
     }
-    // From here on, until it is closed, nobody else has it.
-    let device = open_locked(path, false).map_err(|error| of_luks(&error))?;
-    let present = Present::of(&device, other_than_luks(path)?).map_err(|error| io(path, error))?;
+    // While this file is open, no other process has the volume.
+    let device = open_locked(path, false).map_err(|error| from_luks(&error))?;
+    let present =
+        OnDevice::read(&device, other_than_luks(path)?).map_err(|error| io(path, error))?;
     present.check(path, backup, proof.is_some(), allowed)?;
     for uuid in present.uuid.as_deref().into_iter().chain([backup.uuid()]) {
-        check_not_active(uuid).map_err(|error| of_luks(&error))?;
+        check_not_active(uuid).map_err(|error| from_luks(&error))?;
     }
-    let slot = proof.map(|secret| backup.test(path, secret)).transpose()?;
+    let slot = proof
+        .map(|secret| backup.try_secret(path, secret))
+        .transpose()?;
     write(&device, backup).map_err(|error| io(path, error))?;
     let mut back = vec![0; backup.bytes.len()];
     let again = device.read_exact_at(&mut back, 0);
     again.map_err(|error| io(path, error))?;
     drop(device);
     if back != backup.bytes || Volume::open(path)?.uuid()? != backup.uuid() {
-        let detail = format!("{}: it reads back otherwise", path.display());
+        let detail = format!("{}: it differs when it is read back", path.display());
         return Err(Error::new(&code::IO, detail));
     }
     Ok(Restored {
@@ -193,18 +235,18 @@ pub fn restore(
     })
 }
 
-/// What is where the header is to go.
-struct Present {
-    /// A header that is whole.
+/// What is on the device before the restore.
+struct OnDevice {
+    /// A whole header.
     header: Option<Header>,
-    /// Its UUID, or that of what is left of one.
+    /// Its UUID, or that in the remains of a header.
     uuid: Option<String>,
-    /// Something else, in words.
+    /// The signature of something else, in words.
     other: Option<String>,
 }
 
-impl Present {
-    fn of(device: &File, other: Option<String>) -> std::io::Result<Self> {
+impl OnDevice {
+    fn read(device: &File, other: Option<String>) -> std::io::Result<Self> {
         let header = match read(device) {
             Ok(Found { header, .. }) => Some(header),
             Err(LuksError::Io(_, error)) => return Err(error),
@@ -212,7 +254,7 @@ impl Present {
         };
         let uuid = match &header {
             Some(header) => Some(header.binary.uuid.clone()),
-            None => left_of_one(device)?,
+            None => uuid_of_damaged_header(device)?,
         };
         Ok(Self {
             header,
@@ -221,7 +263,7 @@ impl Present {
         })
     }
 
-    /// V24.
+    /// V24: refuses to overwrite what was not named.
     fn check(
         &self,
         path: &Path,
@@ -260,8 +302,8 @@ impl Present {
                 "volume {uuid}, whose volume key was changed after the backup: its data would be lost"
             ));
         }
-        // Openers that are newer than the backup would go, and those of the backup may open nothing
-        // any more.
+        // Openers that are newer than the backup would be lost, and those in the backup may open
+        // nothing any more.
         if !is_proven {
             return refused(format!(
                 "volume {uuid}, whose header is whole, and nothing was given to open the backup with"
@@ -271,23 +313,23 @@ impl Present {
     }
 }
 
-/// The UUID in what is left of a header.
-fn left_of_one(device: &File) -> std::io::Result<Option<String>> {
+/// The UUID in the remains of a header, wherever a copy may be.
+fn uuid_of_damaged_header(device: &File) -> std::io::Result<Option<String>> {
     for at in [0].into_iter().chain(HEADER_SIZES) {
-        let mut copy = [0; UUID_AT + UUID_LEN];
+        let mut copy = [0; NAMES_LEN];
         match device.read_exact_at(&mut copy, at) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(error),
         }
-        if let Some(uuid) = uuid_in(&copy) {
+        if let Some(uuid) = uuid_of_remains(&copy) {
             return Ok(Some(uuid));
         }
     }
     Ok(None)
 }
 
-/// Whether data are under the same volume key, by its digest.
+/// Whether both headers have the same volume key for their data, by its digest.
 fn same_key(one: &Metadata, other: &Metadata) -> bool {
     let digest = |metadata: &Metadata| {
         let mut digests = metadata.digests.values();
@@ -297,8 +339,8 @@ fn same_key(one: &Metadata, other: &Metadata) -> bool {
     digest(one).is_some() && digest(one) == digest(other)
 }
 
-/// V7: nothing of what was there looks like a header while it is written over, and the beginning
-/// comes last.
+/// V7: first zeros over every place of a header, so that the former contents do not look like one;
+/// then the backup, its beginning last.
 fn write(device: &File, backup: &Backup) -> std::io::Result<()> {
     let len = backup.bytes.len() as u64;
     let size = usize::try_from(backup.header.binary.size).unwrap_or(usize::MAX);
@@ -318,34 +360,24 @@ fn write(device: &File, backup: &Backup) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The UUID of a copy of a header, whatever else of it holds.
-fn uuid_in(copy: &[u8]) -> Option<String> {
-    if !copy.starts_with(b"LUKS\xba\xbe") && !copy.starts_with(b"SKUL\xba\xbe") {
-        return None;
-    }
-    let text = std::str::from_utf8(copy.get(UUID_AT..UUID_AT + UUID_LEN)?).ok()?;
-    let fine = |c: char| c.is_ascii_hexdigit() || c == '-';
-    text.chars().all(fine).then(|| text.to_owned())
-}
-
 fn areas_end(header: &Header) -> u64 {
     2 * header.binary.size + header.metadata.config.keyslots_size
 }
 
-/// Where data begin; 0 when they lie apart from the header.
+/// Offset of the data; 0 when they lie apart from the header.
 fn data_offset(metadata: &Metadata) -> u64 {
     let offsets = metadata.segments.values().map(|segment| segment.offset);
     offsets.min().unwrap_or_default()
 }
 
-fn in_memory(bytes: &[u8]) -> Result<Memory, Error> {
-    let memory = Memory::of(bytes.len() as u64)?;
+fn in_memory(bytes: &[u8]) -> Result<MemoryFile, Error> {
+    let memory = MemoryFile::with_len(bytes.len() as u64)?;
     let written = memory.file.write_all_at(bytes, 0);
     written.map_err(|error| Error::io("memory for a header", error))?;
     Ok(memory)
 }
 
-fn of_luks(error: &LuksError) -> Error {
+fn from_luks(error: &LuksError) -> Error {
     let code = match error {
         LuksError::InUse(_) => &code::VOLUME_IN_USE,
         _ => error.code(),

@@ -1,51 +1,52 @@
-//! Changes the key that opens a volume, and leaves its data as they are.
+//! Changes the key that opens a volume; its data stay as they are.
 //!
 //! Order, each step durable before the next: a new version of the key; a slot for it, tried; the
-//! token names its version, and both slots; the old slot goes, and with it its name in the token.
-//! Invariant V13: at every point between, the volume opens with the version that its token names,
-//! and the same command finishes: a slot of the token that this version does not open is an old one
-//! (it may be half wiped, and open with nothing); one without a token that a newer version opens is
-//! a new one.
+//! token names the new version and both slots; the old slot is destroyed, and removed from the
+//! token with it. Invariant V13: at every point between, the volume opens with the version that its
+//! token names, and the same command finishes. It tells slots apart so: a slot of the token that
+//! the token's version does not open is an old one (it may be half wiped, and open with nothing); a
+//! slot without a token that a newer version opens is a new one.
 //!
-//! Must not: touch slots of people.
+//! Must not: touch slots of passphrases and recovery keys.
 
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::device::{By, Stretch, Volume};
-use crate::keys::{Keys, Material};
-use crate::openers::check_quiet;
+use crate::keys::{Keys, Material, secret_of_token};
+use crate::openers::check_not_reencrypting;
 use crate::secret::slot_secret;
-use crate::token::Token;
+use strongroom_luks2::StrongroomToken;
 
-/// What was done.
+/// The result of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotated {
-    /// The version before.
+    /// The former version of the key.
     pub from: u32,
     /// The version that opens it now.
     pub to: u32,
-    /// Whether this finished what was begun before.
+    /// Whether this call finished a rotation that was stopped before.
     pub finished: bool,
 }
 
-/// A new version of the key opens the volume, and the one before no longer does.
+/// Makes a new version of the key open the volume, and removes the slot of the former one. Finishes
+/// a rotation that was stopped.
 ///
 /// # Errors
 /// SR-8323 without a token, SR-8328, what the keyring or server reports.
-pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error> {
+pub fn rotate_slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error> {
     let metadata = volume.metadata()?;
-    check_quiet(&metadata)?;
+    check_not_reencrypting(&metadata)?;
     let token = volume.token()?;
     let from = token.key_version;
-    if let Some(rotated) = finish(volume, keys, &token)? {
+    if let Some(rotated) = finish_interrupted(volume, keys, &token)? {
         return Ok(rotated);
     }
-    let secret = opening(volume, keys, &token)?;
+    let secret = tried_secret(volume, keys, &token)?;
     let newest = keys.fetch(&token.key_id, None)?;
-    // A newer version that there is already was made by this command, stopped; or by somebody who
-    // wants it used.
+    // A newer version was made by this command before it was stopped, or by somebody who wants it
+    // used.
     let began = newest.version > from;
     let new = if began {
         newest
@@ -68,7 +69,7 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
         None => volume.add_slot(&secret, &new_secret, Stretch::Machine)?,
     };
     let old = machine_slots_of(volume, &secret, slot)?;
-    name(volume, &token, &new, slot, &old)?;
+    write_token(volume, &token, &new, slot, &old)?;
     for old in old {
         volume.remove_slot(old)?;
     }
@@ -79,34 +80,38 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
     })
 }
 
-/// The token names the new version, its slot, and the old ones that are to go: one change of the
-/// header.
-fn name(
+/// Has the token name the new version, its slot, and the old slots that are to be removed, in one
+/// change of the header.
+fn write_token(
     volume: &mut Volume,
-    token: &Token,
+    token: &StrongroomToken,
     new: &Material,
     slot: u32,
     old: &[u32],
 ) -> Result<(), Error> {
-    let number = volume.metadata()?.token()?.map(|(number, _)| number);
+    let number = volume
+        .metadata()?
+        .strongroom_token()?
+        .map(|(number, _)| number);
     let mut token = token.clone();
     token.slots = vec![slot];
     token.slots.extend(old);
     token.key_version = new.version;
-    volume.set_token(number, &token.json()?)
+    volume.set_token(number, &token.json())
 }
 
-/// Stopped after the token was written: an old slot is still there. Removes it.
-fn finish(
+/// Removes the old slots when a rotation was stopped after the token was written. `None` when there
+/// are none.
+fn finish_interrupted(
     volume: &mut Volume,
     keys: &mut dyn Keys,
-    token: &Token,
+    token: &StrongroomToken,
 ) -> Result<Option<Rotated>, Error> {
     if token.slots.len() < 2 {
         return Ok(None);
     }
-    // V8: what the token names opens it.
-    let secret = opening(volume, keys, token)?;
+    // V8: the token's version must open the volume.
+    let secret = tried_secret(volume, keys, token)?;
     let mut removed = false;
     for slot in &token.slots {
         if volume.opens(&[*slot], &secret)?.is_none() {
@@ -121,15 +126,18 @@ fn finish(
     }))
 }
 
-/// The passphrase that the token's key makes; it was tried.
-fn opening(volume: &mut Volume, keys: &mut dyn Keys, token: &Token) -> Result<SecretBytes, Error> {
-    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
-    let secret = slot_secret(&material.key, &token.object_id)?;
-    volume.test_by(By::Token, &secret)?;
+/// The passphrase that the token's key makes, after it was tried on the token's slots.
+fn tried_secret(
+    volume: &mut Volume,
+    keys: &mut dyn Keys,
+    token: &StrongroomToken,
+) -> Result<SecretBytes, Error> {
+    let secret = secret_of_token(keys, token)?;
+    volume.try_by(By::Token, &secret)?;
     Ok(secret)
 }
 
-/// Slots that this passphrase opens, but for one.
+/// The other slots for machines that this passphrase opens.
 fn machine_slots_of(
     volume: &mut Volume,
     secret: &SecretBytes,

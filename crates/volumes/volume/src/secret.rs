@@ -1,4 +1,5 @@
-//! Passphrases of key slots: from key material, and recovery keys in a form that people can type.
+//! Passphrases of key slots: derived from key material, and recovery keys in a form that people can
+//! type. Keys that are derived beside them.
 //!
 //! Forms: `docs/spec/volume.md`. Must not: leave a secret outside locked memory.
 
@@ -7,29 +8,29 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use zeroize::Zeroize as _;
 
-/// Label of slots' passphrases.
+/// HKDF label of slots' passphrases.
 const SLOT_INFO: &[u8] = b"strongroom/v1/volume-slot";
-/// Label of passphrases made of what a TPM sealed.
+/// HKDF label of the passphrases that a TPM's key makes.
 const TPM_INFO: &[u8] = b"strongroom/v1/volume-tpm";
-/// Label of the key that header backups are sealed under.
+/// HKDF label of the key that header backups are sealed under.
 const ESCROW_INFO: &[u8] = b"strongroom/v1/volume-escrow";
-/// Label of the key that a passphrase is kept under for a while.
+/// HKDF label of the key that a kept passphrase is sealed under.
 const KEPT_INFO: &[u8] = b"strongroom/v1/volume-kept";
 /// A slot's passphrase made from key material, in bytes.
 pub const SLOT_SECRET_LEN: usize = 64;
 
 /// Bytes of a recovery key.
 const RECOVERY_LEN: usize = 32;
-/// Digits of a recovery key: those that stand in the same place on all common keyboards (as
+/// The 16 digits of a recovery key, which are in the same place on all common keyboards (as
 /// systemd's).
 const RECOVERY_DIGITS: &[u8; 16] = b"cbdefghijklnrtuv";
-/// Digits in a group, and groups.
+/// Digits in a group, and number of groups.
 const GROUP: usize = 8;
 const GROUPS: usize = RECOVERY_LEN * 2 / GROUP;
 /// Length with the dashes between groups.
 const RECOVERY_TEXT_LEN: usize = GROUPS * GROUP + GROUPS - 1;
 
-/// The passphrase of a key slot of the volume `object_id`: not text.
+/// The passphrase of a key slot of the volume `object_id`, as raw bytes.
 ///
 /// # Errors
 /// SR-5001 when there is no memory for keys.
@@ -37,7 +38,7 @@ pub fn slot_secret(material: &SecretKey, object_id: &[u8; 16]) -> Result<SecretB
     Ok(hkdf_bytes(material, object_id, SLOT_INFO, SLOT_SECRET_LEN)?)
 }
 
-/// The passphrase of a key slot, made of what a TPM sealed: not text.
+/// The passphrase of a key slot, made of the key that a TPM sealed, as raw bytes.
 ///
 /// # Errors
 /// As [`slot_secret`].
@@ -53,7 +54,8 @@ pub fn escrow_key(material: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKe
     Ok(hkdf(material, object_id, ESCROW_INFO)?)
 }
 
-/// The key that a passphrase of the volume `object_id` is kept under, made of what a TPM sealed.
+/// The key that a kept passphrase of the volume `object_id` is sealed under, made of the key that a
+/// TPM sealed.
 ///
 /// # Errors
 /// As [`slot_secret`].
@@ -61,7 +63,7 @@ pub fn kept_key(sealed: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKey, E
     Ok(hkdf(sealed, object_id, KEPT_INFO)?)
 }
 
-/// A new recovery key of 256 bits, as it is shown: eight groups of eight letters. The text is the
+/// A new recovery key of 256 bits, as text: eight groups of eight letters. The text is the
 /// passphrase.
 ///
 /// # Errors
@@ -90,8 +92,8 @@ pub fn new_recovery_key() -> Result<SecretBytes, Error> {
     Ok(text)
 }
 
-/// A recovery key as somebody typed it, in the form in which it is a passphrase: dashes and blanks
-/// may be left out or be anywhere, capital letters count as small ones.
+/// A typed recovery key, in the form in which it is a passphrase. Dashes and white space may be
+/// missing or anywhere; capital letters count as small ones.
 ///
 /// # Errors
 /// SR-8361 when it is not one.
@@ -126,8 +128,8 @@ pub fn recovery_key(typed: &SecretBytes) -> Result<SecretBytes, Error> {
     }
 }
 
-/// A volume key of `len` bytes. For XTS the two halves differ, as IEEE 1619 and FIPS 140-3 (IG C.I)
-/// ask.
+/// A new volume key of `len` bytes. Its two halves differ, as IEEE 1619 and FIPS 140-3 (IG C.I) ask
+/// for XTS.
 ///
 /// # Errors
 /// SR-5001.

@@ -1,4 +1,4 @@
-//! Keys of the key server that this node is configured for.
+//! Key material from the key server that this node is configured for.
 //!
 //! Must not: take a server's address from anywhere but the node's configuration (V3).
 
@@ -11,28 +11,28 @@ use strongroom_keyring::Error;
 use strongroom_keys_client::{Client, Error as ClientError, Kind, Method, Node, Version};
 
 use crate::keys::{Destruction, Fate, Keys, Material, Report};
-use crate::token::Provider;
+use strongroom_luks2::Provider;
 
 /// Keys of a key server.
-pub struct OfServer {
+pub struct ServerKeys {
     client: Client,
     servers: Vec<String>,
 }
 
-impl OfServer {
+impl ServerKeys {
     /// The servers of the configuration at `path`.
     ///
     /// # Errors
-    /// What the configuration lacks.
+    /// SR-1006 and others, with what is wrong with the configuration.
     pub fn new(path: &Path) -> Result<Self, Error> {
-        let node = Node::load(path).map_err(|error| told(&error))?;
+        let node = Node::load(path).map_err(|error| from_client(&error))?;
         Ok(Self {
             client: node.client(),
             servers: node.servers().map(str::to_owned).collect(),
         })
     }
 
-    /// With this much time for each call.
+    /// Limits each call to this time.
     #[must_use]
     pub fn within(self, total: std::time::Duration) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl OfServer {
     }
 }
 
-impl Keys for OfServer {
+impl Keys for ServerKeys {
     fn provider(&self) -> Provider {
         Provider::KeyServer
     }
@@ -56,7 +56,7 @@ impl Keys for OfServer {
         let fetched = self
             .client
             .material(name, wanted)
-            .map_err(|error| told(&error))?;
+            .map_err(|error| from_client(&error))?;
         let version = u32::try_from(fetched.version)
             .map_err(|_| Error::new(&code::UNKNOWN_KEY_ID, "a version beyond all bounds"))?;
         Ok(Material {
@@ -68,21 +68,22 @@ impl Keys for OfServer {
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
         match self.client.create(name) {
             Ok(_) => self.fetch(name, None),
-            // There is one of that name, or whether there is one now is not known: asking for it
-            // tells.
+            // The key exists, or whether it exists is not known: fetching it tells.
             Err(error) if matches!(error.kind(), Kind::Exists | Kind::Uncertain) => {
                 self.fetch(name, None)
             }
             // A node that may not make keys can use one that it was granted.
             Err(error) if error.kind() == Kind::Denied => {
-                self.fetch(name, None).map_err(|_| told(&error))
+                self.fetch(name, None).map_err(|_| from_client(&error))
             }
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(from_client(&error)),
         }
     }
 
     fn rotate(&mut self, name: &str) -> Result<Material, Error> {
-        self.client.rotate(name).map_err(|error| told(&error))?;
+        self.client
+            .rotate(name)
+            .map_err(|error| from_client(&error))?;
         self.fetch(name, None)
     }
 
@@ -90,7 +91,7 @@ impl Keys for OfServer {
         let ending = self
             .client
             .destroy(name, None)
-            .map_err(|error| told(&error))?;
+            .map_err(|error| from_client(&error))?;
         let backups = "backups of the server's store keep it, wrapped";
         Ok(match ending.state.as_str() {
             "destroyed" => Destruction {
@@ -115,7 +116,7 @@ impl Keys for OfServer {
     fn others_that_need(&mut self, name: &str, object_id: &[u8; 16]) -> Result<Vec<String>, Error> {
         let path = format!("/v1/keys/{name}/needs");
         let needs = self.client.call(&Method::GET, &path, None, true);
-        let needs = needs.map_err(|error| told(&error))?;
+        let needs = needs.map_err(|error| from_client(&error))?;
         let own = hex(object_id);
         let named = needs["named"].as_array().into_iter().flatten();
         let others = named.filter(|object| object["object_id"] != own.as_str());
@@ -139,11 +140,13 @@ impl Keys for OfServer {
                 other => other,
             },
         }
-        .map_err(|error| told(&error))
+        .map_err(|error| from_client(&error))
     }
 
     fn escrowed(&mut self, object_id: &[u8; 16]) -> Result<Vec<u8>, Error> {
-        self.client.escrow(object_id).map_err(|error| told(&error))
+        self.client
+            .escrow(object_id)
+            .map_err(|error| from_client(&error))
     }
 
     fn report(&mut self, object_id: &[u8; 16], report: &Report<'_>) -> Result<(), Error> {
@@ -160,10 +163,10 @@ impl Keys for OfServer {
         };
         self.client
             .report(object_id, &report)
-            .map_err(|error| told(&error))
+            .map_err(|error| from_client(&error))
     }
 }
 
-fn told(error: &ClientError) -> Error {
+fn from_client(error: &ClientError) -> Error {
     Error::new(error.code(), error.detail())
 }

@@ -1,15 +1,15 @@
-//! Destroys what opens a volume, so that its data are noise.
+//! Destroys a volume's keys, so that its data can never be decrypted.
 //!
-//! Order: what the key server has, then the slots, then the whole of header and key slots,
-//! overwritten with random bytes. Stopped between, the token is still there and the same command
-//! goes on. What cannot be destroyed from here is named.
+//! Order: header backup and key at the key server, then the slots, then header and key slot areas,
+//! overwritten with random bytes. Stopped in between, the token is still there and the same command
+//! continues. What cannot be destroyed from here is named.
 //!
 //! Invariant V20: the device is opened once, for sole use, and its UUID is compared with the one
-//! that was confirmed; all that is destroyed is destroyed through that opening, whatever its path
-//! leads to meanwhile.
+//! that was confirmed; everything is destroyed through that opening, whatever its path leads to
+//! meanwhile.
 //!
-//! Must not: claim more than was done: old blocks of flash memory, copies of the header and of keys
-//! are not in reach.
+//! Must not: claim more than was done: old blocks of flash memory, and copies of the header and of
+//! keys, are out of reach.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,22 +20,26 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
+use crate::contents::{check_unused, open_exclusively};
 use crate::create::overwrite;
 use crate::device::{By, Volume};
+use crate::error::io;
 use crate::escrow;
-use crate::keys::{Destruction, Fate, Keys};
-use crate::look::{check_unused, exclusively, io};
-use crate::secret::slot_secret;
-use crate::token::Token;
+use crate::header::first_segment;
+use crate::keys::{Destruction, Fate, Keys, secret_of_token};
+use crate::notices::Notices;
+use crate::outage::forget_volume;
+use crate::report::{Change, note_unreported, report_as};
+use strongroom_luks2::{Provider, Segment, StrongroomToken};
 
-/// What was destroyed, and what remains. Proof of it: docs/reference/volume.md.
+/// What was destroyed, and what remains. A stable contract: docs/reference/volume.md.
 #[derive(Debug, Serialize)]
 pub struct Record {
     /// Where the volume was.
     pub path: String,
     /// Its UUID.
     pub uuid: String,
-    /// Its object id, if it had our token.
+    /// Its object id, if it had a Strongroom token.
     pub object_id: Option<String>,
     /// SHA-256 of header and key slots as they were.
     pub header_sha256: String,
@@ -45,27 +49,26 @@ pub struct Record {
     pub overwritten_bytes: u64,
     /// Whether the header backup at the key server was removed; `null` where there is none.
     pub escrow_removed: Option<bool>,
-    /// What became of the key: `kept`, `destroy-pending` (it is still there, and is erased at
+    /// The key's state: `kept`, `destroy-pending` (it still exists, and is erased at
     /// `key_destroy_at` unless somebody restores it before), or `destroyed`.
     pub key_state: &'static str,
     /// Whether the key's material is erased at the key server already.
     pub key_destroyed: bool,
     /// When the key server erases it, in seconds since the Unix epoch.
     pub key_destroy_at: Option<u64>,
-    /// Whether the key that the token names was seen to open this volume, so that the token told
-    /// the truth about which volume this is.
+    /// Whether the token's key has opened this volume, which proves that the token belongs to it.
     #[serde(skip)]
     pub is_proven: bool,
-    /// What was to be destroyed with the volume at the key server and is still there, in words;
-    /// empty where all of it was destroyed, or has a time at which it will be.
+    /// In words, what was to be destroyed at the key server and still exists; empty where all of it
+    /// was destroyed, or has a time at which it will be.
     pub not_done: Vec<String>,
-    /// What is left, in words.
+    /// In words, what remains and was not to be destroyed.
     pub remains: Vec<String>,
 }
 
 impl Record {
-    /// Ends what whoever has the key keeps of the volume: the header backup, and the key.
-    fn end_at_server(&mut self, token: &Token, keys: &mut dyn Keys) {
+    /// Destroys the header backup and the key at their source.
+    fn destroy_at_server(&mut self, token: &StrongroomToken, keys: &mut dyn Keys) {
         if keys.keeps_headers() {
             let removed = keys.escrow(&token.object_id, None);
             self.escrow_removed = Some(removed.is_ok());
@@ -75,12 +78,13 @@ impl Record {
             }
         }
         match keys.destroy(&token.key_id) {
-            // A keyring destroys no key, which is said; a key server that keeps one has refused.
+            // A keyring destroys no key, which is not a failure; a key server that keeps one has
+            // refused.
             Ok(Destruction { fate, left }) if fate == Fate::Kept && keys.keeps_headers() => {
                 self.not_done.push(left);
             }
             Ok(Destruction { fate, left }) => {
-                self.tell(fate);
+                self.set_key_state(fate);
                 self.remains.push(left);
             }
             Err(error) => self
@@ -89,7 +93,7 @@ impl Record {
         }
     }
 
-    fn tell(&mut self, fate: Fate) {
+    fn set_key_state(&mut self, fate: Fate) {
         (self.key_state, self.key_destroy_at) = match fate {
             Fate::Kept => ("kept", None),
             Fate::Pending(at) => ("destroy-pending", at),
@@ -99,13 +103,69 @@ impl Record {
     }
 }
 
-/// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is whoever has its key;
-/// `keeps_key`: that and the header backup are to stay.
+/// A volume that is to be destroyed.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The device or file.
+    pub path: &'a Path,
+    /// The UUID that the user has confirmed.
+    pub confirmed: &'a str,
+    /// Whether the key and the header backup at the key server stay.
+    pub keeps_key: bool,
+}
+
+/// Removes the passphrase that is kept of the volume, destroys the volume as [`shred`], and reports
+/// that to the key server when the token's key has opened the volume. `keys` gives the source of
+/// the key that the token names; with `keeps_key` it may fail. A report that fails is a note.
+///
+/// # Errors
+/// As [`shred`]; what `keys` reports.
+pub fn shred_and_report<E: From<Error>>(
+    request: Request<'_>,
+    keys: impl FnOnce(Provider) -> Result<Box<dyn Keys>, E>,
+    notices: &dyn Notices,
+) -> Result<Record, E> {
+    let (path, confirmed) = (request.path, request.confirmed);
+    let mut volume = Volume::open_to_change(path)?;
+    check_confirmed(path, &volume.uuid()?, confirmed)?;
+    let metadata = volume.metadata()?;
+    let token = metadata.strongroom_token().ok().flatten();
+    let segment = first_segment(&metadata).ok();
+    let cipher = segment.and_then(Segment::cipher).unwrap_or_default();
+    forget_volume(&mut volume, notices);
+    drop(volume);
+    let keys = token.as_ref().map(|(_, token)| keys(token.provider));
+    let mut keys = match request.keeps_key {
+        true => keys.and_then(Result::ok),
+        false => keys.transpose()?,
+    };
+    let record = match keys.as_mut() {
+        Some(keys) => shred(path, confirmed, Some(keys.as_mut()), request.keeps_key)?,
+        None => shred(path, confirmed, None, request.keeps_key)?,
+    };
+    if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
+        let reported = report_as(path, keys.as_mut(), (token, cipher), Change::Shredded);
+        note_unreported(reported, notices);
+    }
+    Ok(record)
+}
+
+/// Refuses a volume with another UUID than the one that the user has confirmed.
+fn check_confirmed(path: &Path, uuid: &str, confirmed: &str) -> Result<(), Error> {
+    if uuid.eq_ignore_ascii_case(confirmed) {
+        return Ok(());
+    }
+    let detail = format!("{}: its UUID is {uuid}", path.display());
+    Err(Error::new(&code::VOLUME_CONFIRM, detail))
+}
+
+/// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is the source of its key;
+/// with `keeps_key`, key and header backup stay.
 ///
 /// # Errors
 /// SR-8320, SR-8322, SR-8324, SR-8359 for another UUID, SR-5001; SR-8362 when other objects need
-/// the key, and nothing was changed then. What the key server does not do is
-/// no error here; it stands in `not_done` of the record, and the volume is destroyed nevertheless.
+/// the key, and nothing was changed then. A failure of the key server is none of this function: it
+/// is in `not_done` of the record, and the volume is destroyed nevertheless.
 pub fn shred(
     path: &Path,
     confirmed: &str,
@@ -113,20 +173,21 @@ pub fn shred(
     keeps_key: bool,
 ) -> Result<Record, Error> {
     check_unused(path)?;
-    let device = exclusively(path, true)?;
-    let mut volume = Volume::held(&device, path)?;
+    let device = open_exclusively(path, true)?;
+    let mut volume = Volume::on_open_file(&device, path)?;
     let uuid = volume.uuid()?;
-    if !uuid.eq_ignore_ascii_case(confirmed) {
-        let detail = format!("{}: its UUID is {uuid}", path.display());
-        return Err(Error::new(&code::VOLUME_CONFIRM, detail));
-    }
+    check_confirmed(path, &uuid, confirmed)?;
     let metadata = volume.metadata()?;
-    let token = metadata.token().ok().flatten().map(|(_, token)| token);
+    let token = metadata
+        .strongroom_token()
+        .ok()
+        .flatten()
+        .map(|(_, token)| token);
     let mut record = Record {
         path: path.display().to_string(),
         uuid,
         object_id: token.as_ref().map(|token| hex(&token.object_id)),
-        header_sha256: hex(&sha256(&[&escrow::header(&mut volume)?])),
+        header_sha256: hex(&sha256(&[&escrow::read_header(&mut volume)?])),
         slots_destroyed: Vec::new(),
         overwritten_bytes: 0,
         escrow_removed: None,
@@ -138,7 +199,7 @@ pub fn shred(
         remains: Vec::new(),
     };
     let proven = match (&token, keys.as_mut()) {
-        (Some(token), Some(keys)) => opens_it(&mut volume, token, &mut **keys),
+        (Some(token), Some(keys)) => check_key_opens(&mut volume, token, &mut **keys),
         _ => Ok(()),
     };
     if let (Some(token), true) = (&token, keeps_key) {
@@ -151,8 +212,8 @@ pub fn shred(
     } else if let (Some(token), Err(error)) = (&token, &proven)
         && error.code() == &code::SERVER_DESTROYED
     {
-        // Whatever the header backup holds, no key of this name opens it any more.
-        record.tell(Fate::Destroyed);
+        // No key opens the header backup any more.
+        record.set_key_state(Fate::Destroyed);
         let left = format!(
             "the key {} was erased at the key server before; the header backup there was not touched",
             token.key_id
@@ -166,8 +227,8 @@ pub fn shred(
         record.not_done.push(left);
     } else if let (Some(token), Some(keys)) = (&token, keys.as_mut()) {
         record.is_proven = true;
-        must_not_be_shared(token, &mut **keys)?;
-        record.end_at_server(token, &mut **keys);
+        check_not_shared(token, &mut **keys)?;
+        record.destroy_at_server(token, &mut **keys);
     }
     for slot in metadata.key_slots() {
         volume.remove_slot(slot)?;
@@ -175,7 +236,7 @@ pub fn shred(
     }
     record.overwritten_bytes = volume.data_offset();
     drop(volume);
-    end(&device, record.overwritten_bytes).map_err(|error| io(path, error))?;
+    overwrite_header(&device, record.overwritten_bytes).map_err(|error| io(path, error))?;
     record.remains.push("every backup of its header that was made with other means, with the keys that opened it then".to_owned());
     record.remains.push(
         "blocks that the device moved elsewhere before (flash memory), and snapshots below it"
@@ -184,17 +245,21 @@ pub fn shred(
     Ok(record)
 }
 
-/// A token only says which key it would be, and whoever could write to the disk can have named
-/// another volume's: nothing but what opens this volume is destroyed with it.
-fn opens_it(volume: &mut Volume, token: &Token, keys: &mut dyn Keys) -> Result<(), Error> {
-    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
-    let secret = slot_secret(&material.key, &token.object_id)?;
-    volume.test_by(By::Token, &secret).map(drop)
+/// Checks that the token's key opens the volume. A token is a hint, and an attacker with write
+/// access to the disk can have named another volume's key: only a key that opens this volume is
+/// destroyed with it.
+fn check_key_opens(
+    volume: &mut Volume,
+    token: &StrongroomToken,
+    keys: &mut dyn Keys,
+) -> Result<(), Error> {
+    let secret = secret_of_token(keys, token)?;
+    volume.try_by(By::Token, &secret).map(drop)
 }
 
-/// Who has a key destroyed with one volume does not mean the other objects that it opens. A server
-/// that does not say what needs the key does not destroy it either.
-fn must_not_be_shared(token: &Token, keys: &mut dyn Keys) -> Result<(), Error> {
+/// Refuses to destroy a key that other objects need. Where the server does not say what needs the
+/// key, it does not destroy it either.
+fn check_not_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<(), Error> {
     let others = keys.others_that_need(&token.key_id, &token.object_id);
     let others = others.unwrap_or_default();
     if others.is_empty() {
@@ -204,8 +269,8 @@ fn must_not_be_shared(token: &Token, keys: &mut dyn Keys) -> Result<(), Error> {
     Err(Error::new(&code::VOLUME_KEY_SHARED, detail))
 }
 
-/// Header and key slots become noise.
-fn end(device: &File, len: u64) -> std::io::Result<()> {
+/// Overwrites header and key slots with random bytes.
+fn overwrite_header(device: &File, len: u64) -> std::io::Result<()> {
     overwrite(device, 0..len, &mut |_, _| true)
 }
 
@@ -219,10 +284,10 @@ mod tests {
     use crate::create::DATA_OFFSET;
     use crate::keys::Material;
     use crate::testing::{KEY, made};
-    use crate::token::Provider;
+    use strongroom_luks2::Provider;
 
-    /// Whoever has the key; when it is asked to destroy it, paths change as they do when a disk is
-    /// plugged in again.
+    /// A source of keys that, when it is asked to destroy one, swaps two files: as paths change
+    /// when a disk is plugged in again.
     struct Meanwhile {
         from: PathBuf,
         to: PathBuf,

@@ -2,14 +2,43 @@
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use strongroom_crypto::{SecretBytes, SecretKey};
+use strongroom_format::code::{self, Code};
 use strongroom_keyring::Error;
+use strongroom_luks2::{Provider, StrongroomToken, json_of, replace_json};
 
-use crate::create::{DATA_OFFSET, New, Openers, create};
-use crate::repair::{BINARY_LEN, write_copy};
+use crate::create::{DATA_OFFSET, NewVolume, Openers, create};
+use crate::notices::Notices;
 use crate::secret::slot_secret;
-use crate::token::{Provider, Token};
+use crate::tpm::Tpm;
+
+/// Keeps what it is told.
+#[derive(Clone, Default)]
+pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Notices for Told {
+    fn note(&self, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
+
+    fn warn(&self, code: &'static Code, detail: &str) {
+        self.note(&format!("SR-{:04}: {detail}", code.number));
+    }
+}
+
+/// A machine without a TPM.
+pub(crate) fn no_tpm(_: Option<&str>, _: Option<Duration>) -> Result<Box<dyn Tpm>, Error> {
+    Err(Error::new(&code::PROVIDER_UNREACHABLE, "no TPM"))
+}
 
 /// Material of the key of all volumes here, and their object id.
 pub(crate) const KEY: [u8; 32] = [3; 32];
@@ -21,8 +50,8 @@ pub(crate) fn secret() -> SecretBytes {
 }
 
 /// A volume with one MiB of data.
-pub(crate) fn new(path: &Path) -> New<'_> {
-    New {
+pub(crate) fn new(path: &Path) -> NewVolume<'_> {
+    NewVolume {
         path,
         size: Some(DATA_OFFSET + (1 << 20)),
         cipher: "aes-xts-plain64",
@@ -37,11 +66,11 @@ pub(crate) fn new(path: &Path) -> New<'_> {
 
 /// Makes it: its token names slot 0, a recovery key opens slot 1. Returns its UUID.
 pub(crate) fn made_as(
-    new: &New<'_>,
+    new: &NewVolume<'_>,
     recovery: Option<&SecretBytes>,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<String, Error> {
-    let token = Token {
+    let token = StrongroomToken {
         slots: vec![],
         object_id: OBJECT,
         key_id: "k".to_owned(),
@@ -69,12 +98,10 @@ pub(crate) fn forge(path: &Path, from: &str, to: &str) {
     for at in [0, 16 << 10] {
         let mut copy = vec![0; 16 << 10];
         file.read_exact_at(&mut copy, at).unwrap();
-        let area = &copy[BINARY_LEN..];
-        let end = area.iter().position(|byte| *byte == 0).unwrap();
-        let json = std::str::from_utf8(&area[..end]).unwrap().to_owned();
+        let json = std::str::from_utf8(json_of(&copy)).unwrap().to_owned();
         assert!(json.contains(from), "{from} not in {json}");
         let sequence = u64::from(copy[23]);
-        write_copy(&mut copy, json.replace(from, to).as_bytes(), sequence).unwrap();
+        replace_json(&mut copy, json.replace(from, to).as_bytes(), sequence).unwrap();
         file.write_all_at(&copy, at).unwrap();
     }
 }

@@ -132,7 +132,7 @@ fn other_directories_are_refused() {
     other.stop();
     let said = refused(&mut over(&room, &key, other.data(), &[]));
     assert!(
-        said.contains("SR-7176") && said.contains("it is the cluster "),
+        said.contains("SR-7176") && said.contains("it belongs to the cluster "),
         "{said}"
     );
     other.start();

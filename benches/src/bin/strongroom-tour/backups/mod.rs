@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use strongroom_benches::hex::new_key_file;
+use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::{Failure, bytes, variant};
 
 use crate::checks::found;

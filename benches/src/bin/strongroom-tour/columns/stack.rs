@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use strongroom_benches::Failure;
-use strongroom_benches::hex::new_key_file;
+use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::postgres::{Account, Cluster, Place, Server, Tools};
 use tempfile::TempDir;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use strongroom_benches::Failure;
-use strongroom_benches::hex::new_key_file;
+use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::postgres::{Account, Cluster, Place, Server, Tools};
 use strongroom_benches::report::duration;
 use strongroom_benches::stats::timed;

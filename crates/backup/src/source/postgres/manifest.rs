@@ -1,7 +1,9 @@
 //! PostgreSQL's own manifest of a base backup, compared with what was received.
 //!
-//! The format is that of the PostgreSQL documentation, "Backup Manifest Format". Must not: let
-//! anything pass that the manifest does not name, but for the log, which it never names.
+//! The format is described in the PostgreSQL documentation, "Backup Manifest Format".
+//!
+//! Must not: accept a file that the manifest does not name, except for the log, which it never
+//! names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +38,8 @@ struct File {
     checksum: Option<String>,
 }
 
-/// Whether `received` is what `manifest` says: no file more, none less, none other.
+/// Checks that `received` has exactly the files of `manifest`, with the same content. SR-7116
+/// otherwise. Files of the log are not compared: the manifest never names them.
 pub(super) fn check(manifest: &[u8], received: &Received) -> Result<()> {
     let wrong = |what: String| Error::new(&code::BACKUP_MANIFEST, what);
     let parsed: Manifest = serde_json::from_slice(manifest)

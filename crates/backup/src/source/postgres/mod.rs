@@ -1,8 +1,8 @@
-//! A PostgreSQL cluster over the replication protocol: its data directory, its tablespaces, and the
-//! log that makes the copy consistent by itself. Every file is compared with the server's own
-//! manifest before the set exists.
+//! The source for a PostgreSQL cluster, over the replication protocol: its data directory, its
+//! tablespaces, and the log that makes the copy consistent by itself. Every file is compared with
+//! the server's own manifest before the set exists.
 //!
-//! Must not: see a set through whose manifest disagrees; put a password into the set.
+//! Must not: complete a set that disagrees with the manifest; put a password into the set.
 
 mod manifest;
 mod tar;
@@ -25,7 +25,7 @@ use crate::head::{Description, Kind, PostgresFacts, TablespaceFacts};
 use crate::stream::writer::StreamWriter;
 use crate::{Error, Result};
 
-/// Where the server's manifest is kept, as `pg_basebackup` does.
+/// The file for the server's manifest, as `pg_basebackup` names it.
 const MANIFEST: &[u8] = b"backup_manifest";
 /// Most bytes of a manifest: a million files.
 const MANIFEST_MAX: usize = 256 << 20;
@@ -44,8 +44,8 @@ pub struct PostgresSource {
 }
 
 impl PostgresSource {
-    /// The server that `config` names. `shown` stands in the set's description: no secrets.
-    /// `spread`: the checkpoint may take its usual time.
+    /// The server that `config` names. `shown` is put into the set's description, and must not
+    /// contain secrets. With `spread` the checkpoint may take its usual time.
     #[must_use]
     pub fn new(config: Config, shown: String, label: String, spread: bool) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl PostgresSource {
         }
     }
 
-    /// Connects, unless that was done; returns the cluster's system identifier.
+    /// Connects, unless there is a connection already, and returns the cluster's system identifier.
     ///
     /// # Errors
     /// SR-7115.
@@ -70,7 +70,7 @@ impl PostgresSource {
         Ok(&self.facts.system_identifier)
     }
 
-    /// Makes an incremental set: only what changed since `base` was made.
+    /// Makes the set incremental, with only what has changed since `base`.
     pub fn build_on(&mut self, base: Base) {
         self.facts.base_set_id = Some(base.set_id().to_owned());
         self.base = Some(base);
@@ -114,7 +114,7 @@ impl Source for PostgresSource {
             },
             wal: true,
             tablespace_map: false,
-            // Only to show progress: the server has to walk all files for it.
+            // Only to show progress, because the server has to walk all files for it.
             progress: self.total.is_some(),
             incremental: self.base.is_some(),
             ..BackupOptions::default()
@@ -156,10 +156,10 @@ impl Source for PostgresSource {
     }
 }
 
-/// Writes what comes from the server to the stream.
+/// Writes the backup that the server sends to the stream.
 struct Receiver<'a, 'b> {
     stream: &'a mut StreamWriter<'b>,
-    /// Path in the data directory of what the present archive holds.
+    /// The path in the data directory that the current archive is for.
     prefix: Vec<u8>,
     received: Received,
     /// The open file: its path, its bytes so far.
@@ -167,7 +167,7 @@ struct Receiver<'a, 'b> {
     manifest: Vec<u8>,
     /// A tablespace whose member waits for the first entry of its archive, which names its owner.
     space: Option<Member>,
-    /// Owner and group of the server's files, as its version file has them.
+    /// Owner and group of the server's files, which are those of `PG_VERSION`.
     owner: (u32, u32),
 }
 
@@ -184,7 +184,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         }
     }
 
-    /// Tablespaces come before the data directory that links to them.
+    /// Writes the directories that must come first: the server sends tablespaces before the data
+    /// directory.
     fn begin(&mut self, spaces: &[TablespaceFacts]) -> Result<()> {
         self.stream.member(&directory(b".", self.owner))?;
         if !spaces.is_empty() {
@@ -193,6 +194,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         Ok(())
     }
 
+    /// Receives all archives and the manifest. SR-7115 for anything that does not belong in a
+    /// backup.
     fn receive(&mut self, backup: &mut BaseBackup<'_>) -> Result<BackupEnd> {
         let spaces = backup.tablespaces().to_vec();
         let mut archive: Option<Archive> = None;
@@ -232,8 +235,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         }
     }
 
-    /// Compares everything with the manifest and adds it, then adds the owner of the directory.
-    /// Returns the manifest.
+    /// Compares all files with the manifest (SR-7116), writes the manifest, then the root again
+    /// with its owner. Returns the manifest.
     fn finish(&mut self) -> Result<Vec<u8>> {
         if self.space.is_some() {
             return Err(unexpected("an archive without entries"));
@@ -250,6 +253,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         Ok(manifest)
     }
 
+    /// Begins a tablespace's archive: its member waits for the first entry. Returns the path of its
+    /// files.
     fn space(&mut self, oid: u32, place: &[u8]) -> Vec<u8> {
         let path = format!("pg_tblspc/{oid}").into_bytes();
         let mut member = directory(&path, self.owner);
@@ -267,7 +272,7 @@ impl Visitor for Receiver<'_, '_> {
             self.stream.member(&space)?;
         }
         let path = [self.prefix.as_slice(), &entry.name].concat();
-        // The root of an archive is a member of its own already, and so is what links to
+        // The root of an archive was written as a member already, and so were the links to
         // tablespaces.
         if entry.name == b"." && entry.sort == Sort::Directory {
             return Ok(());
@@ -316,10 +321,12 @@ impl Visitor for Receiver<'_, '_> {
     }
 }
 
+/// Checks that an archive, if there was one, ended properly.
 fn finish_archive(archive: Option<Archive>) -> Result<()> {
     archive.map_or(Ok(()), |archive| archive.finish())
 }
 
+/// A member for a directory, with mode 0700 and the current time.
 fn directory(path: &[u8], (owner, group): (u32, u32)) -> Member {
     Member {
         kind: MemberKind::Directory,
@@ -333,6 +340,7 @@ fn directory(path: &[u8], (owner, group): (u32, u32)) -> Member {
     }
 }
 
+/// The tablespaces of the backup, except for the default one.
 fn tablespaces(backup: &BaseBackup<'_>) -> Result<Vec<TablespaceFacts>> {
     let mut out = Vec::new();
     for space in backup.tablespaces() {
@@ -346,7 +354,7 @@ fn tablespaces(backup: &BaseBackup<'_>) -> Result<Vec<TablespaceFacts>> {
     Ok(out)
 }
 
-/// `SHOW`'s form of a size: a number and B, kB, MB or GB.
+/// A size in bytes, from the form in which `SHOW` prints it: a number and B, kB, MB or GB.
 fn size_of(shown: &str) -> Option<u64> {
     let digits = shown.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match shown.get(digits.len()..)? {
@@ -359,13 +367,14 @@ fn size_of(shown: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
+/// SR-7115 for an error of the server.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn server(error: strongroom_postgres_replication::Error) -> Error {
     Error::new(&code::BACKUP_SERVER, error.to_string())
 }
 
-/// A server that cannot build on the base says so with one class of errors: summaries of the log
-/// are off or missing, another timeline, another cluster.
+/// SR-7160 when the server cannot build on the base, because summaries of the log are off or
+/// missing, or the base is of another timeline or cluster; SR-7115 for other errors.
 fn incremental(error: strongroom_postgres_replication::Error) -> Error {
     let refused = matches!(
         error,
@@ -377,6 +386,7 @@ fn incremental(error: strongroom_postgres_replication::Error) -> Error {
     server(error)
 }
 
+/// SR-7115 for something that does not belong in a backup.
 fn unexpected(what: &str) -> Error {
     Error::new(
         &code::BACKUP_SERVER,

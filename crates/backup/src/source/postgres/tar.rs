@@ -1,4 +1,4 @@
-//! Takes a tar archive apart as it comes: the part of the ustar format that PostgreSQL's server
+//! Parses a tar archive while it arrives: the part of the ustar format that PostgreSQL's server
 //! writes (`tarCreateHeader`, src/port/tar.c): regular files, directories, symbolic links, names of
 //! at most 100 bytes.
 //!
@@ -31,29 +31,29 @@ pub(super) struct Entry {
     pub(super) seconds: i64,
 }
 
-/// Who is told what an archive holds.
+/// Receives the contents of an archive.
 pub(super) trait Visitor {
     fn entry(&mut self, entry: &Entry) -> Result<()>;
     /// The next bytes of the entry, which is a file.
     fn data(&mut self, bytes: &[u8]) -> Result<()>;
-    /// The file is whole.
+    /// The file is complete.
     fn end(&mut self) -> Result<()>;
 }
 
-/// An archive that is being taken apart.
+/// The parser of one archive.
 #[derive(Default)]
 pub(super) struct Archive {
     header: Vec<u8>,
     /// Bytes of the file that are still to come.
     left: u64,
-    /// Bytes of filling after it.
+    /// Bytes of padding after the file.
     filling: u64,
     in_file: bool,
     zero_blocks: u32,
 }
 
 impl Archive {
-    /// Takes the next bytes.
+    /// Takes the next bytes of the archive. SR-7115 when they are malformed; errors of `visitor`.
     pub(super) fn feed(&mut self, mut bytes: &[u8], visitor: &mut impl Visitor) -> Result<()> {
         while !bytes.is_empty() {
             if self.left > 0 {
@@ -82,7 +82,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Whether the archive came to its end mark.
+    /// Checks that the archive ended with its end mark (SR-7115).
     pub(super) fn finish(&self) -> Result<()> {
         let whole = self.zero_blocks >= 2 && self.header.is_empty() && !self.in_file;
         if whole && self.left == 0 && self.filling == 0 {
@@ -91,6 +91,7 @@ impl Archive {
         Err(strange("an archive without its end"))
     }
 
+    /// Takes a header, or a block of the end mark.
     fn block(&mut self, block: &[u8], visitor: &mut impl Visitor) -> Result<()> {
         if block.iter().all(|byte| *byte == 0) {
             self.zero_blocks = self.zero_blocks.saturating_add(1);
@@ -112,17 +113,19 @@ impl Archive {
     }
 }
 
+/// Splits off at most `most` bytes.
 fn split(bytes: &[u8], most: u64) -> (&[u8], &[u8]) {
     bytes.split_at(usize::try_from(most).unwrap_or(usize::MAX).min(bytes.len()))
 }
 
-/// A header and the size of what follows (POSIX.1-1988, "ustar Interchange Format").
+/// Parses a header, and the size of the content that follows (POSIX.1-1988, "ustar Interchange
+/// Format").
 fn parse(block: &[u8]) -> Option<(Entry, u64)> {
     let stated = number(block.get(148..156)?)?;
     let sum: u64 = block
         .iter()
         .enumerate()
-        // The checksum counts as blanks.
+        // The field of the checksum itself counts as blanks.
         .map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u64::from(*byte) })
         .sum();
     if stated != sum || block.get(345..500)?.iter().any(|byte| *byte != 0) {
@@ -135,7 +138,7 @@ fn parse(block: &[u8]) -> Option<(Entry, u64)> {
         _ => return None,
     };
     let mut name = text(block.get(..100)?);
-    // The log's directories come so.
+    // The server sends the log's directories in this form.
     if name.starts_with(b"./") && name.len() > 2 {
         name.drain(..2);
     }
@@ -155,6 +158,7 @@ fn parse(block: &[u8]) -> Option<(Entry, u64)> {
     Some((entry, size))
 }
 
+/// A field up to its first zero byte.
 fn text(field: &[u8]) -> Vec<u8> {
     field
         .iter()
@@ -163,7 +167,7 @@ fn text(field: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// Octal digits, or base 256 after a byte with its first bit set (`print_tar_number`,
+/// A number of octal digits, or in base 256 after the byte 0x80 (`print_tar_number`,
 /// src/port/tar.c).
 fn number(field: &[u8]) -> Option<u64> {
     let (first, rest) = field.split_first()?;
@@ -179,6 +183,7 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
+/// SR-7115 for a malformed archive.
 fn strange(what: &str) -> Error {
     Error::new(&code::BACKUP_SERVER, what)
 }

@@ -115,9 +115,12 @@ pub(crate) fn key() -> Opener {
     Opener::raw(SecretKey::generate().unwrap())
 }
 
-pub(crate) fn options(opener: Option<&Opener>) -> CreateOptions<'_> {
+pub(crate) fn options(opener: Option<&Opener>) -> CreateOptions<'static> {
     CreateOptions {
-        openers: opener.into_iter().collect(),
+        recipients: opener
+            .into_iter()
+            .map(|opener| opener.recipient().unwrap())
+            .collect(),
         cipher: Cipher::Aes256,
         compression: Compression::Zstd(1),
         mode: Mode::Append,

@@ -15,10 +15,11 @@ use strongroom_format::header::{HEADER_LEN, Header, HeaderError};
 use strongroom_format::hex::from_hex;
 use strongroom_format::slot::SlotKind;
 use strongroom_keyring::Keyring;
-use strongroom_keys_client::Report;
+use strongroom_keys_client::{Report, object_name};
+use strongroom_luks2::begins_as_luks;
 use strongroom_volume::Volume;
+use strongroom_volume::header::first_segment;
 
-use super::super::object_name::object_name;
 use crate::failure::Failure;
 use crate::paths;
 
@@ -65,7 +66,7 @@ pub(super) fn look(
         inspect_sealed(&path, &header, &names, known)?
     } else if path.is_dir() {
         medium(&path, &names, known)?
-    } else if begins_as_luks(&path)? {
+    } else if begins_as_luks(&path).map_err(|error| Failure::open(&path, &error))? {
         volume(&path, known)?
     } else {
         inspect_sealed(&path, &path, &names, known)?
@@ -87,13 +88,6 @@ fn names(named: &Path, path: &Path) -> Vec<String> {
 fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |passed| passed.as_secs())
-}
-
-fn begins_as_luks(path: &Path) -> Result<bool, Failure> {
-    let mut first = [0; 6];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut first));
-    let read = read.map_err(|error| Failure::open(path, &error))?;
-    Ok(first.get(..read) == Some(b"LUKS\xba\xbe"))
 }
 
 /// A database or an instance, by its object header.
@@ -159,7 +153,8 @@ fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Failure> {
     let mut volume = Volume::open(path)?;
     let token = volume.token()?;
     let metadata = volume.metadata()?;
-    let cipher = metadata.segment()?.encryption.clone();
+    let cipher = first_segment(&metadata)?.cipher().unwrap_or_default();
+    let cipher = cipher.to_owned();
     // The disk does not say when it was made: the server knows from the report that came with its
     // making.
     let made = known.made(&token.key_id, token.key_version);

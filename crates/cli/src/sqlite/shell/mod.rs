@@ -45,7 +45,7 @@ use crate::keys;
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom sqlite shell sealed.db --key-id app -c 'SELECT count(*) FROM t' --mode csv"))]
 pub(crate) struct ShellArgs {
-    /// A database file, or a file: URI with the guard's parameters
+    /// A database file, or a file: URI with the VFS's parameters
     #[arg(value_name = "DB_OR_URI")]
     database: String,
     #[command(flatten)]

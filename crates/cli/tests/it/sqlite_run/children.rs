@@ -1,5 +1,5 @@
-//! What a guarded program starts: it has the guard too, whatever environment it is given, or it is
-//! told that it has none.
+//! What a program under `strongroom sqlite run` starts: it has the sealing VFS too, whatever
+//! environment it is given, or it is told that it has none.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -243,7 +243,7 @@ fn what_is_meant_to_be_outside_stays_there() {
 
 /// `vfs=unix` is refused for files, and what a database in memory has no room for is a file.
 #[test]
-fn nothing_of_a_database_in_memory_is_written_past_the_guard() {
+fn nothing_of_a_database_in_memory_is_written_past_the_vfs() {
     let place = place();
     let code = "import sqlite3, sys\n\
         db = sqlite3.connect(sys.argv[1], uri=True)\n\

@@ -1,6 +1,6 @@
-//! `strongroom sqlite run`: real programs that know nothing of the guard work on sealed databases,
-//! and write no plain ones; and what other products have encrypted is told apart from plain
-//! databases.
+//! `strongroom sqlite run`: real programs that know nothing of the sealing VFS work on sealed
+//! databases, and write no plain ones; and what other products have encrypted is told apart from
+//! plain databases.
 //!
 //! Method: the real command and the preloaded library, with the distribution's sqlite3 shell and
 //! Python, and Datasette, sqlite-utils, litecli and apsw from `PyPI` in an environment of their own
@@ -101,7 +101,7 @@ fn no_plaintext(place: &Place, name: &str) {
     assert!(!found, "plaintext in {name}");
 }
 
-/// The shell of another process, without the guard, cannot read it.
+/// The shell of another process, without the sealing VFS, cannot read it.
 #[track_caller]
 fn is_locked(place: &Place, name: &str) {
     let output = Command::new(SHELL)

@@ -27,7 +27,7 @@ fn a_plain_database_is_opened_only_when_that_is_said() {
     let read = run(&place, &allowed, &[SHELL, "plain.db", &sql]);
     assert_eq!(read.succeeded(), "10\n");
     is_sealed(&place, "new.db");
-    // Past the guard there is no database either.
+    // Past the sealing VFS there is no database either.
     let past = run(
         &place,
         &APP,

@@ -120,8 +120,8 @@ fn a_database_in_memory_is_backed_up_into_a_sealed_one() {
 #[test]
 fn python_needs_no_line_of_code_and_no_extensions() {
     let place = place();
-    // A script with a `#!` line, which starts another Python: both have the guard, and neither ever
-    // loads an extension.
+    // A script with a `#!` line, which starts another Python: both have the sealing VFS, and
+    // neither ever loads an extension.
     let script = format!(
         "#!{PYTHON}\n\
          import sqlite3, subprocess, sys\n\
@@ -174,7 +174,7 @@ fn sqlite_utils_datasette_and_litecli() {
     );
     assert!(query.succeeded().contains(NEEDLE));
     is_sealed(&place, "app.db");
-    // Without the guard, none of them reads it.
+    // Without the sealing VFS, none of them reads it.
     let output = std::process::Command::new(tool("sqlite-utils"))
         .args(["rows", "app.db", "t"])
         .current_dir(place.path("."))
@@ -185,7 +185,7 @@ fn sqlite_utils_datasette_and_litecli() {
 
 /// The three functions that open a database, in a program of C that configures its SQLite first.
 #[test]
-fn every_function_that_opens_is_guarded() {
+fn every_function_that_opens_is_replaced() {
     let place = place();
     let source = format!(
         "#include <sqlite3.h>\n\

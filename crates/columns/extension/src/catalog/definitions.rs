@@ -126,6 +126,7 @@ extern "C-unwind" fn process_utility(
 struct Defining;
 
 impl Defining {
+    /// Notes that a definition is being carried out, until the result is dropped.
     fn enter() -> Self {
         DEFINING.set(DEFINING.get() + 1);
         Self
@@ -298,7 +299,9 @@ extern "C-unwind" fn on_object_access(
     });
 }
 
-/// Checks a new or altered relation of any kind.
+/// Checks a new or altered relation of any kind. Raises an ERROR when a column of it may not be
+/// confidential: inside another type, in a template, in a foreign table or an index, or in a table
+/// of another access method.
 fn check_relation(oid: Oid) {
     let Some(class) = rows::class(oid) else {
         return;

@@ -51,6 +51,8 @@ pub(crate) fn kind_of(type_oid: Oid) -> Option<Kind> {
     })
 }
 
+/// The kind of a type, from the catalog: by its name, length and input function. `None` when it is
+/// none of this extension's.
 fn look_up(type_oid: Oid) -> Option<Kind> {
     let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
     // SAFETY: a search of the catalog cache; the row is a FormData_pg_type and is copied from

@@ -87,6 +87,7 @@ pub(crate) fn install(query: *mut QueryDesc) -> Option<InstalledReceiver> {
     Some(InstalledReceiver { query, receiver })
 }
 
+/// Whether rows go to the client, so that their values must be sealed.
 const fn is_client(dest: CommandDest::Type) -> bool {
     matches!(
         dest,

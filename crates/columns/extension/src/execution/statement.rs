@@ -248,6 +248,7 @@ pub(crate) fn lifetime_of_parameter() -> Lifetime {
     Lifetime::Statement
 }
 
+/// The name of the current memory context, which tells what PostgreSQL is doing.
 fn context_name() -> &'static CStr {
     // SAFETY: there is always a current context, and its name is a constant of the server
     // (MemoryContextCreate).

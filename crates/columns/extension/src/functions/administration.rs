@@ -23,6 +23,7 @@ sql_functions! {
     strongroom_message, pg_finfo_strongroom_message => message;
 }
 
+/// The zone's status, as json.
 fn status(_call: &mut Call) -> Datum {
     let json = zone::with(|connection| {
         let answer = connection.call(Descriptor::of(Op::Status))?;
@@ -33,10 +34,12 @@ fn status(_call: &mut Call) -> Datum {
     Datum::from(unsafe { pg_sys::cstring_to_text(json.as_ptr()) })
 }
 
+/// Has the zone attest its key. The zone answers to a challenge of the client's.
 fn attest(call: &mut Call) -> Datum {
     exchange(call, Op::Attest)
 }
 
+/// Passes on a sealed message between client and zone.
 fn message(call: &mut Call) -> Datum {
     exchange(call, Op::Message)
 }

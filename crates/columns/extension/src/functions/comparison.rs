@@ -142,6 +142,7 @@ fn token(call: &Call) -> u64 {
     token
 }
 
+/// The low half of the value's token: a keyed hash of the zone's.
 fn hash(call: &mut Call) -> Datum {
     #[expect(
         clippy::cast_possible_truncation,
@@ -151,6 +152,7 @@ fn hash(call: &mut Call) -> Datum {
     Datum::from(low.cast_signed())
 }
 
+/// The value's token, which a seed changes.
 fn hash_extended(call: &mut Call) -> Datum {
     // The seed has to change the hash, and seed 0 has to give the hash in its low half
     // (hashfunc.c).

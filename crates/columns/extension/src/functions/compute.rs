@@ -112,6 +112,8 @@ fn prepare_call(
     })
 }
 
+/// Has the zone compute a value. Does not wait: the result is named by an identifier that is known
+/// before.
 fn compute(call: &mut Call) -> Datum {
     let function = function(call);
     datum(zone::with(|connection| {
@@ -122,6 +124,8 @@ fn compute(call: &mut Call) -> Datum {
     }))
 }
 
+/// The truth of a comparison: from answers that are known, from one call for many rows, or from a
+/// call of its own.
 fn test(call: &mut Call) -> Datum {
     let (function, site) = function_and_site(call);
     if let [Arg::Of(kind), Arg::Of(_)] = function.args {

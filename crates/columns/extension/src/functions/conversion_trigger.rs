@@ -31,6 +31,7 @@ const UPDATE: u32 = 2;
 const ROW: u32 = 4;
 const BEFORE: u32 = 8;
 
+/// Raises the ERROR for a trigger that was made in another way than this one needs.
 fn raise_misuse() -> ! {
     fault::Report::new(
         "39P01",
@@ -40,6 +41,8 @@ fn raise_misuse() -> ! {
     .raise()
 }
 
+/// Sets the second column to null when the first one changes: what was converted before no longer
+/// holds.
 fn conversion(call: &mut Call) -> Datum {
     let Some(data) = call.trigger() else {
         raise_misuse()

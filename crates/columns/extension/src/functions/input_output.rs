@@ -7,6 +7,8 @@
 
 use std::ffi::{CStr, CString};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_columns_ring::Descriptor;
@@ -69,6 +71,7 @@ fn kind_of_number(number: usize) -> Kind {
     })
 }
 
+/// Opens an envelope from its text form. Raises an ERROR when it is none.
 fn text_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the argument of an input function is a C string that lives as long as the call.
@@ -85,6 +88,7 @@ fn text_in(call: &mut Call) -> Datum {
     open_value(kind, &envelope, call.int4(2), lifetime)
 }
 
+/// Opens an envelope from its binary form.
 fn binary_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the first argument of a receive function is a StringInfo; its remaining bytes are the
@@ -135,6 +139,7 @@ fn fitting_function(kind: Kind) -> Option<&'static Function> {
     by_name(kind.base(), &[Arg::Of(kind), Arg::Plain])
 }
 
+/// Raises the ERROR for a text that is no envelope.
 fn raise_malformed(kind: Kind) -> ! {
     fault::Report::new(
         "22P02",
@@ -155,6 +160,7 @@ fn seal(call: &Call) -> Vec<u8> {
         .unwrap_or_else(|| zone::with(|connection| connection.seal(kind, fid)))
 }
 
+/// Seals a value for the client, in text form.
 fn text_out(call: &mut Call) -> Datum {
     let text = encode(&seal(call));
     let text = CString::new(text).unwrap_or_default();
@@ -162,6 +168,7 @@ fn text_out(call: &mut Call) -> Datum {
     Datum::from(unsafe { pg_sys::pstrdup(text.as_ptr()) })
 }
 
+/// Seals a value for the client, in binary form.
 fn binary_out(call: &mut Call) -> Datum {
     bytea(&seal(call))
 }
@@ -176,59 +183,15 @@ pub(crate) fn bytea(bytes: &[u8]) -> Datum {
     Datum::from(unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), len) })
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
 /// The text form of an envelope.
 fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(ENVELOPE_PREFIX.len() + bytes.len().div_ceil(3) * 4);
-    text.push_str(ENVELOPE_PREFIX);
-    for chunk in bytes.chunks(3) {
-        let word = chunk
-            .iter()
-            .fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for at in 0..=chunk.len() {
-            let index = (word >> (18 - 6 * at)) & 0x3f;
-            let letter = ALPHABET.get(usize::try_from(index).unwrap_or(0));
-            text.push(char::from(letter.copied().unwrap_or_default()));
-        }
-    }
+    let mut text = String::from(ENVELOPE_PREFIX);
+    URL_SAFE_NO_PAD.encode_string(bytes, &mut text);
     text
 }
 
-/// The bytes of a text form without its prefix; `None` unless the text is canonical.
+/// The bytes of a text form without its prefix. `None` unless the text is canonical, with zeros in
+/// the bits after the last byte: an envelope has only one text.
 fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    for chunk in text.as_bytes().chunks(4) {
-        let mut word = 0_u32;
-        for letter in chunk {
-            word = word << 6 | six_bits(*letter)?;
-        }
-        word <<= 6 * (4 - chunk.len());
-        let [third, second, first, _] = word.to_le_bytes();
-        let (taken, rest): (&[u8], &[u8]) = match chunk.len() {
-            4 => (&[first, second, third], &[]),
-            3 => (&[first, second], &[third]),
-            2 => (&[first], &[second, third]),
-            _ => return None,
-        };
-        // Bits that belong to no byte must be zero, so that an envelope has only one text.
-        if rest.iter().any(|byte| *byte != 0) {
-            return None;
-        }
-        bytes.extend_from_slice(taken);
-    }
-    Some(bytes)
-}
-
-const fn six_bits(letter: u8) -> Option<u32> {
-    let value = match letter {
-        b'A'..=b'Z' => letter - b'A',
-        b'a'..=b'z' => letter - b'a' + 26,
-        b'0'..=b'9' => letter - b'0' + 52,
-        b'-' => 62,
-        b'_' => 63,
-        _ => return None,
-    };
-    Some(value as u32)
+    URL_SAFE_NO_PAD.decode(text).ok()
 }

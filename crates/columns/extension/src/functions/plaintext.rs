@@ -46,6 +46,7 @@ fn kind_and_plain_type(
     }
 }
 
+/// The value in clear, as a value of the plain type, if the session's ticket allows it.
 fn declassify(call: &mut Call) -> Datum {
     let (kind, plain) =
         kind_and_plain_type(call, |called| (called.args.first().copied(), called.result));
@@ -58,6 +59,7 @@ fn declassify(call: &mut Call) -> Datum {
     }
 }
 
+/// A confidential value of a plain one, which the server saw in clear.
 fn classify(call: &mut Call) -> Datum {
     let (kind, plain) = kind_and_plain_type(call, |called| {
         let first = called.args.first().copied();
@@ -72,7 +74,8 @@ fn classify(call: &mut Call) -> Datum {
     datum(zone::with(|connection| connection.classify(kind, &bytes)))
 }
 
-/// A value of a plain type from its binary form.
+/// Makes a value of a plain type from its binary form. Raises PostgreSQL's ERROR when the bytes are
+/// malformed or longer than 2 GiB.
 fn receive(plain: Oid, bytes: &[u8]) -> Datum {
     let len = i32::try_from(bytes.len()).unwrap_or_else(|_| fault::raise(Fault::StringTooLong));
     let (mut function, mut param) = (Oid::INVALID, Oid::INVALID);

@@ -28,6 +28,7 @@ const RANKED_MAX: usize = 65_536;
 /// Rows of the sample for each unit of the statistics target (analyze.c, `std_typanalyze`).
 const ROWS_PER_TARGET: c_int = 300;
 
+/// Tells ANALYZE how many rows to sample, and with what to compute the statistics.
 fn typanalyze(call: &mut Call) -> Datum {
     // SAFETY: PostgreSQL passes a VacAttrStats with its attribute.
     unsafe {

@@ -40,6 +40,7 @@ struct Comparison {
     present: f64,
 }
 
+/// The estimated share of rows for a comparison. A constant when nothing is known.
 fn selectivity(call: &mut Call) -> Datum {
     let found = parse_comparison(call).and_then(|comparison| estimate(&comparison));
     let estimate: f64 = found.unwrap_or(DEFAULT);

@@ -328,6 +328,7 @@ impl Connection {
         self.seal_all(0, fids)
     }
 
+    /// Has the zone seal values. The envelopes are in the order of the identifiers.
     fn seal_all(&mut self, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.write_words(0, fids)?;
         let answer = self.call(Descriptor {
@@ -424,6 +425,7 @@ impl Connection {
         }
     }
 
+    /// Copies an answer from the shared area.
     fn copy(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
         let bad = Broken::Fault(Fault::BadRequest);
         if len > AREA_SIZE {

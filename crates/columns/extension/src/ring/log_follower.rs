@@ -113,6 +113,8 @@ struct Checkpoint {
 }
 
 impl Follower {
+    /// A reader of the log, and the replication slot that keeps the log. Raises an ERROR when no
+    /// memory is left.
     fn new() -> Self {
         let mut routine = pg_sys::XLogReaderRoutine {
             page_read: Some(read_local_xlog_page),
@@ -310,6 +312,7 @@ impl Follower {
     }
 }
 
+/// Raises the ERROR for a log that cannot be read, with the reader's own message if there is one.
 fn raise_unreadable(message: *const c_char) -> ! {
     let report = fault::Report::new("58P01", "the log that the zone needs cannot be read");
     if message.is_null() {
@@ -360,7 +363,7 @@ fn check_history(position: XLogRecPtr, of: u32, now: u32) {
     if !sound {
         fault::Report::new(
             "55000",
-            "the zone's store and the server's log are of different histories (SR-8030)",
+            "the zone's store and the server's log belong to different histories (SR-8030)",
         )
         .detail(&format!(
             "The store has read timeline {of} to {:X}/{:X}; the server is on timeline {now}, \

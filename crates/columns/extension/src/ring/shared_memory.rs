@@ -104,6 +104,7 @@ extern "C-unwind" fn init_memory() {
     });
 }
 
+/// The extension's shared memory. Raises an ERROR when there is none.
 fn shared() -> &'static Shared {
     let at = SHARED.load(Ordering::Acquire);
     // SAFETY: set before any backend was started, and there until the last one has ended; only

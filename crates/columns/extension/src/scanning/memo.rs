@@ -26,6 +26,7 @@ struct Answer {
 }
 
 impl Answer {
+    /// Whether this is the answer to that question about these two values, from this round.
     const fn is_about(&self, a: u64, b: u64, question: u32, round: u32) -> bool {
         self.a == a && self.b == b && self.question == question && self.packed >> 8 == round
     }
@@ -75,6 +76,7 @@ impl Hits {
         self.tokens
     }
 
+    /// The bit for a question and its second value. Several may have the same one.
     const fn bit(question: u32, with: u64) -> u64 {
         let mixed = (with ^ (question as u64) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         1 << (mixed >> 58)

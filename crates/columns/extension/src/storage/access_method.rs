@@ -37,6 +37,8 @@ unsafe impl Send for Routines {}
 // SAFETY: as above.
 unsafe impl Sync for Routines {}
 
+/// The heap's routines, and ours: the heap's, in which those are replaced that see confidential
+/// values.
 fn routines() -> &'static Routines {
     static ROUTINES: OnceLock<Routines> = OnceLock::new();
     ROUTINES.get_or_init(|| {
@@ -305,6 +307,7 @@ extern "C-unwind" fn relation_toast_am(_relation: Relation) -> pg_sys::Oid {
 struct AsHeap(Relation, *const TableAmRoutine);
 
 impl AsHeap {
+    /// Makes the relation a heap for PostgreSQL, until the result is dropped.
     fn new(relation: Relation) -> Self {
         // SAFETY: an open relation; the routine it has is static, so it can be put back whatever
         // happens.

@@ -93,6 +93,7 @@ pub(crate) fn table_of(relation: pg_sys::Relation) -> Table {
     })
 }
 
+/// Keeps what is known of a table, for later statements of this backend.
 fn cache(storage: StorageId, table: Table) {
     TABLES.with(|tables| tables.borrow_mut().insert(storage, table));
 }
@@ -118,6 +119,7 @@ pub(crate) fn find_or_make(storage: StorageId, table: &Table) -> u16 {
     partition
 }
 
+/// Has the zone make a partition with the table's columns. Returns its number.
 fn make(connection: &mut Connection, storage: StorageId, table: &Table) -> Result<u64, Broken> {
     let mut bytes = storage.record(table.relation).to_vec();
     for column in &*table.columns {

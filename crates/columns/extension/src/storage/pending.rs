@@ -44,6 +44,7 @@ thread_local! {
     static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Notes a change that takes effect at the end of the transaction, at the current level.
 fn add(change: Change) {
     // SAFETY: reads the level of the current transaction.
     let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };

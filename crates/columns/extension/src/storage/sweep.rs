@@ -56,6 +56,8 @@ pub(crate) enum Wait {
     Milliseconds(i32),
 }
 
+/// Sweeps a table, and returns the counts as json. Raises an ERROR on a standby, and for a user
+/// that does not own the table.
 fn sweep(call: &mut Call) -> Datum {
     let oid = Oid::from(u32::try_from(call.bits(0)).unwrap_or(0));
     // SAFETY: asks the server.

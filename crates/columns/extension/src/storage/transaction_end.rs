@@ -147,6 +147,7 @@ fn read_record(connection: &mut Connection, answer: Answer) -> Result<Vec<u8>, B
     connection.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
 }
 
+/// Has the zone drop the partition of a storage. Nothing to do when there is none.
 fn drop_partition(storage: StorageId) {
     partition::forget(storage);
     tell_zone(|connection| {

@@ -194,8 +194,9 @@ impl Upstream {
                     types.push(*oid);
                 }
                 None => {
-                    let why =
-                        format!("no confidential type stands for the declared type with OID {oid}");
+                    let why = format!(
+                        "there is no confidential type for the declared type with OID {oid}"
+                    );
                     return Err(Refusal::parameter(number, &why).into());
                 }
             }

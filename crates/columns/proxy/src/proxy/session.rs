@@ -187,22 +187,22 @@ impl Session {
 
     /// Waits until `done`, or the end of the connection; false for the latter.
     pub(crate) fn wait(&self, mut done: impl FnMut(&State) -> bool) -> bool {
-        let guard = self.lock();
-        let guard = self
+        let state = self.lock();
+        let state = self
             .changed
-            .wait_while(guard, |state| !state.ended && !done(state))
+            .wait_while(state, |state| !state.ended && !done(state))
             .unwrap_or_else(PoisonError::into_inner);
-        !guard.ended
+        !state.ended
     }
 
     /// As [`Self::wait`], for at most `limit`.
     pub(crate) fn wait_for(&self, limit: Duration, mut done: impl FnMut(&State) -> bool) -> bool {
-        let guard = self.lock();
-        let (guard, waited) = self
+        let state = self.lock();
+        let (state, waited) = self
             .changed
-            .wait_timeout_while(guard, limit, |state| !state.ended && !done(state))
+            .wait_timeout_while(state, limit, |state| !state.ended && !done(state))
             .unwrap_or_else(PoisonError::into_inner);
-        !guard.ended && !waited.timed_out()
+        !state.ended && !waited.timed_out()
     }
 
     /// Ends the connection for both threads.

@@ -33,6 +33,7 @@ struct Wide {
 }
 
 impl Wide {
+    /// Adds a number. The sum moves to the wide part before it would overflow.
     fn add(&mut self, number: i128) {
         match self.narrow.checked_add(number) {
             Some(sum) => self.narrow = sum,
@@ -83,6 +84,7 @@ impl Exact {
         }
     }
 
+    /// Adds a number of type numeric; what is not a finite number is only counted.
     pub(super) fn add(&mut self, value: Value<'_>) -> Result<(), Fault> {
         if let Some((unscaled, scale)) = small(value) {
             self.rescale(scale);
@@ -129,6 +131,7 @@ impl Exact {
         }
     }
 
+    /// Adds the sums of another worker.
     pub(super) fn combine(&mut self, other: &Self) {
         self.finite += other.finite;
         self.nans += other.nans;

@@ -99,6 +99,7 @@ pub(crate) fn div(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault
     quotient(&Num::read(a)?, &Num::read(b)?)?.put(out)
 }
 
+/// Divides numbers that fit machine words. `None` when a step does not fit.
 fn div_small(a: Value<'_>, b: Value<'_>) -> Result<Option<(i128, u32)>, Fault> {
     let (Some((a, a_scale)), Some((b, b_scale))) = (small(a), small(b)) else {
         return Ok(None);
@@ -143,6 +144,7 @@ fn div_small(a: Value<'_>, b: Value<'_>) -> Result<Option<(i128, u32)>, Fault> {
 /// Weight and value of the first base-10000 digit that is not 0; (0, 0) for 0.
 type Lead = (i64, u32);
 
+/// The first digit to base 10000, and its place. Both are 0 for zero.
 fn small_lead(unscaled: i64, scale: u32) -> Lead {
     let magnitude = unscaled.unsigned_abs();
     let Some(log) = magnitude.checked_ilog10() else {
@@ -157,6 +159,7 @@ fn small_lead(unscaled: i64, scale: u32) -> Lead {
     (place.div_euclid(4), u32::try_from(digit).unwrap_or(0))
 }
 
+/// As [`small_lead`], for numbers of any size.
 fn lead(unscaled: &BigUint, scale: u32) -> Lead {
     let Some(place) = first_digit_place(unscaled, scale) else {
         return (0, 0);
@@ -179,6 +182,7 @@ fn quotient_scale(a: Lead, b: Lead, a_scale: u32, b_scale: u32) -> u32 {
     u32::try_from(wanted.clamp(0, DISPLAY_SCALE_MAX)).unwrap_or(0)
 }
 
+/// The sum. Infinities of both signs, or not a number, give not a number.
 fn sum(a: &Num, b: &Num) -> Num {
     match (a, b) {
         (Num::Nan, _) | (_, Num::Nan) => Num::Nan,
@@ -208,6 +212,7 @@ pub(crate) fn rescaled(unscaled: &BigInt, scale: u32, wanted: u32) -> BigInt {
     }
 }
 
+/// The number with the other sign.
 pub(crate) fn negated(number: Num) -> Num {
     match number {
         Num::Nan => Num::Nan,
@@ -216,6 +221,7 @@ pub(crate) fn negated(number: Num) -> Num {
     }
 }
 
+/// The product, rounded to the largest scale.
 fn product(a: &Num, b: &Num) -> Num {
     match (a, b) {
         (Num::Nan, _) | (_, Num::Nan) => Num::Nan,
@@ -234,6 +240,8 @@ fn product(a: &Num, b: &Num) -> Num {
     }
 }
 
+/// The quotient, with the scale that PostgreSQL chooses. `Fault::DivisionByZero` for a divisor of
+/// zero, unless the dividend is not a number.
 pub(crate) fn quotient(a: &Num, b: &Num) -> Result<Num, Fault> {
     let (a, a_scale, b, b_scale) = match (a, b) {
         (Num::Nan, _) | (_, Num::Nan) => return Ok(Num::Nan),
@@ -274,6 +282,7 @@ fn divided(a: &BigInt, a_scale: u32, b: &BigInt, b_scale: u32, scale: u32) -> Bi
     BigInt::from_biguint(if negative { Sign::Minus } else { Sign::Plus }, magnitude)
 }
 
+/// The quotient, rounded to the nearest whole number, and away from zero in the middle.
 fn half_away(a: &BigUint, b: &BigUint) -> BigUint {
     let (whole, rest) = (a / b, a % b);
     if rest * 2_u8 >= *b {
@@ -420,6 +429,7 @@ pub(crate) fn trunc(a: Value<'_>, wanted: i32, out: &mut Out) -> Result<(), Faul
     reduce(a, wanted, false, out)
 }
 
+/// Rounds or cuts to the wanted number of digits behind the point.
 fn reduce(a: Value<'_>, wanted: i64, rounds: bool, out: &mut Out) -> Result<(), Fault> {
     let small = i32::try_from(wanted)
         .ok()
@@ -523,6 +533,7 @@ pub(crate) fn compare(a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
     Ok(order(&Num::read(a)?, &Num::read(b)?))
 }
 
+/// Orders numbers as PostgreSQL does: not a number is the greatest, and equal to itself.
 fn order(a: &Num, b: &Num) -> Ordering {
     match (a, b) {
         (Num::Nan, Num::Nan) => Ordering::Equal,
@@ -536,6 +547,7 @@ fn order(a: &Num, b: &Num) -> Ordering {
     }
 }
 
+/// The place of an infinity beside finite numbers.
 fn rank(number: &Num) -> i32 {
     match number {
         Num::Inf(true) => -1,

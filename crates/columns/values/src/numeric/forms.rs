@@ -64,6 +64,7 @@ fn decimal(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
     }
 }
 
+/// Writes decimal digits, of which `scale` are behind the point.
 fn print_digits(negative: bool, digits: &[u8], scale: u32, buf: &mut Buf) {
     let scale = usize::try_from(scale).unwrap_or(0);
     buf.reserve(digits.len().max(scale + 1) + 2);
@@ -277,6 +278,7 @@ fn from_groups(sign: Sign, groups: &[u16], weight: i64, scale: u32) -> Num {
     Num::Fin(BigInt::from_biguint(sign, magnitude), scale)
 }
 
+/// The decimal digits of groups to base 10000.
 fn decimal_digits(groups: &[u16]) -> Vec<u8> {
     let digit = |group: u16, unit: u16| u8::try_from(group / unit % 10).unwrap_or(0);
     groups

@@ -61,6 +61,7 @@ pub(super) fn timestamptz(text: &str, session: &TimeZone) -> Result<i64, Unreada
     timestamp.ok_or(Unreadable::OutOfRange)
 }
 
+/// Reads a date or timestamp in ISO form, or one of PostgreSQL's words for one.
 fn moment(text: &str) -> Result<Moment, Unreadable> {
     let text = text.trim_matches(is_space);
     if text.eq_ignore_ascii_case("infinity") {

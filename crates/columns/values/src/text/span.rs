@@ -103,6 +103,8 @@ const UNITS: &[(&str, Unit)] = &[
 /// `TOKMAXLEN`
 const WORD_MAX: usize = 10;
 
+/// The unit with this name or abbreviation. Only the beginning of a long word counts, as in
+/// PostgreSQL.
 fn unit(word: &str) -> Option<Unit> {
     let word = word.get(..WORD_MAX).unwrap_or(word);
     UNITS
@@ -152,6 +154,7 @@ pub(super) fn interval(text: &str) -> Result<Interval, Unreadable> {
     read(text, Unit::Second)
 }
 
+/// Reads an interval. `last` is the unit of a number without one.
 fn read(text: &str, last: Unit) -> Result<Interval, Unreadable> {
     if text.len() >= TEXT_MAX {
         return Err(Unreadable::Unsupported);
@@ -256,6 +259,7 @@ const MINUTES: u32 = 2;
 const SECONDS: u32 = 4;
 const ALL_SECONDS: u32 = SECONDS | 8 | 16;
 
+/// The bit of a unit, by which a second value for it is found.
 const fn mask(unit: Unit, has_fraction: bool) -> u32 {
     match unit {
         Unit::Hour => HOURS,
@@ -400,7 +404,7 @@ impl Sum {
         self.add_micros(fraction, scale)
     }
 
-    /// `AdjustFractMicroseconds`
+    /// Adds a fraction of a unit with `scale` microseconds, rounded. `None` when the sum overflows.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -438,7 +442,7 @@ impl Sum {
         self.add_micros(exact - f64::from(whole), DAY)
     }
 
-    /// `AdjustYears` and `AdjustFractYears`
+    /// Adds units of `scale` years; a fraction becomes months.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a fraction of at most 12000 months"
@@ -452,6 +456,7 @@ impl Sum {
         Some(())
     }
 
+    /// The interval with the other sign. `None` when a field overflows.
     fn negated(self) -> Option<Self> {
         Some(Self {
             years: self.years.checked_neg()?,

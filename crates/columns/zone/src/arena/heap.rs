@@ -29,6 +29,7 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// The form with this number; an unknown number means an empty slot.
     const fn of(number: u8) -> Self {
         match number {
             1 => Self::Word,
@@ -102,6 +103,7 @@ impl Slots {
         self.len
     }
 
+    /// The slot at this index. `None` past the last one.
     pub(super) fn get(&self, at: u64) -> Option<Slot> {
         if at >= self.len {
             return None;
@@ -142,6 +144,7 @@ impl Slots {
     }
 }
 
+/// The chunk in which a slot is, and its index there.
 fn split(at: u64) -> Option<(usize, usize)> {
     let chunk = usize::try_from(at / CHUNK_SLOTS).ok()?;
     let place = usize::try_from(at % CHUNK_SLOTS).ok()?;
@@ -199,6 +202,7 @@ impl Heap {
         Some(place)
     }
 
+    /// The bytes at a place that `put` returned. `None` when there are no such bytes.
     pub(super) fn get(&self, place: u64, len: u32) -> Option<&[u8]> {
         let region = self.regions.get(usize::try_from(place >> 32).ok()?)?;
         let from = usize::try_from(place & 0xffff_ffff).ok()?;

@@ -160,6 +160,8 @@ impl Scopes {
         Ok(id)
     }
 
+    /// The scope of a value computed from values of both: the keys of both, and no column. Found
+    /// again in a cache.
     fn join(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
         let pair = (a.min(b), a.max(b));
         if let Some(id) = self.joined.get(&pair) {

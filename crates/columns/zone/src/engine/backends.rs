@@ -90,16 +90,20 @@ pub(super) struct ColumnScopes {
 const COLUMNS: usize = 16;
 
 impl ColumnScopes {
+    /// The place of a column in the cache; columns may share one.
     fn at(place: ColumnAddress) -> usize {
         usize::from(place.0.wrapping_mul(5) ^ place.1) % COLUMNS
     }
 
+    /// The known scope of a column. `None` when another column took its place, or a column was
+    /// bound since.
     #[inline]
     pub(super) fn get(&self, place: ColumnAddress, bindings: u64) -> Option<ScopeId> {
         let (known, scope) = (*self.known.get(Self::at(place))?)?;
         (known == place && self.bindings == bindings).then_some(scope)
     }
 
+    /// Notes the scope of a column. What is known of an earlier state of the bindings is forgotten.
     pub(super) fn insert(&mut self, place: ColumnAddress, scope: ScopeId, bindings: u64) {
         if self.bindings != bindings {
             *self = Self {
@@ -145,6 +149,8 @@ impl Ring {
         }
     }
 
+    /// Forgets all that is valid for one statement only: values, grants, faults, a pending
+    /// argument.
     fn end_statement(&mut self, statement: u8, base: u64) {
         self.arena.end_statement(statement, base);
         self.token = None;
@@ -207,6 +213,7 @@ impl Rings {
         session
     }
 
+    /// The open ring with this number. `Fault::ForgedFid` when there is none.
     #[inline]
     pub(super) fn get(&self, number: u16) -> Result<&Ring, Fault> {
         let ring = self
@@ -216,6 +223,7 @@ impl Rings {
         ring.ok_or(Fault::ForgedFid)
     }
 
+    /// As [`Self::get`], to change it.
     #[inline]
     pub(super) fn get_mut(&mut self, number: u16) -> Result<&mut Ring, Fault> {
         let ring = self

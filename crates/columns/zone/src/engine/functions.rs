@@ -18,6 +18,7 @@ pub(super) struct Resolved {
 pub(super) struct Functions(Vec<Option<Resolved>>);
 
 impl Functions {
+    /// Resolves all functions of the interface once.
     pub(super) fn new() -> Self {
         let end = FUNCTIONS
             .last()

@@ -27,6 +27,8 @@ struct PromoteRequest {
 }
 
 impl PromoteRequest {
+    /// Parses a request. `None` when it is too short, its kind is unknown or its reserved bytes are
+    /// not zero.
     fn parse(record: &[u8]) -> Option<Self> {
         let [kind] = array(record, promote_layout::KIND)?;
         let reserved: [u8; 5] = array(record, promote_layout::RESERVED)?;
@@ -205,6 +207,8 @@ impl Zone {
         self.flush(chain, descriptor, area, 0, false)
     }
 
+    /// The relation in the call's area. `Fault::BadRequest` for no relation, or one without a
+    /// filenode.
     fn relation(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Relation, Fault> {
         let bytes = &mut self.scratch.bytes;
         copy_bytes(area, descriptor, relation_layout::SIZE, bytes)?;
@@ -221,6 +225,7 @@ impl Zone {
     }
 }
 
+/// Replaces a field of a record. `Fault::BadRequest` when the record ends before the field does.
 fn set_field(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault> {
     let end = field.offset.saturating_add(field.len);
     let place = record.get_mut(field.offset..end).ok_or(Fault::BadRequest)?;

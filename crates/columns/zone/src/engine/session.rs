@@ -125,6 +125,8 @@ impl Zone {
         }
     }
 
+    /// Copies a message from the shared area before it is parsed: the host could change it
+    /// meanwhile.
     fn message_bytes(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Vec<u8>, Fault> {
         let len = len_of(descriptor)?;
         if len > AREA_SIZE {

@@ -4,6 +4,7 @@
 //! Must not: contain a value, an identifier of one, or a key; outgrow the data area.
 
 use strongroom_columns_ring::{Area, Descriptor, Fault};
+use strongroom_format::hex::hex;
 
 use super::Zone;
 use super::session::reply;
@@ -18,6 +19,7 @@ impl Zone {
         reply(descriptor, area, self.status_text().as_bytes())
     }
 
+    /// The status in JSON. It has no exact sizes of values.
     fn status_text(&self) -> String {
         let store = self.sources.store.status();
         let (mut rings, mut values, mut literals, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
@@ -60,15 +62,14 @@ impl Zone {
         )
     }
 
+    /// The counts of each ticket in JSON, at most [`LISTED_MAX`] of them.
     fn ledgers(&self) -> String {
         let mut out = String::new();
         for (ticket, rights, ledger) in self.channel.ledgers().take(LISTED_MAX) {
             let comma = if out.is_empty() { "" } else { "," };
             out.push_str(comma);
             out.push_str("{\"ticket\":\"");
-            for byte in ticket {
-                out.push_str(&format!("{byte:02x}"));
-            }
+            out.push_str(&hex(&ticket));
             let counts = ledger.to_json();
             out.push_str(&format!("\",\"rights\":{rights},\"counts\":{counts}}}"));
         }
@@ -76,6 +77,7 @@ impl Zone {
     }
 }
 
+/// The partitions in JSON, at most [`LISTED_MAX`] of them.
 fn partitions(census: &[Census]) -> String {
     let mut out = String::new();
     for one in census.iter().take(LISTED_MAX) {

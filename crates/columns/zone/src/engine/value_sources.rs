@@ -42,12 +42,14 @@ impl ValueSources {
         }
     }
 
+    /// Opens a ring and its chain of redo records. `None` when every number is taken.
     pub(super) fn open(&mut self) -> Option<u16> {
         let number = self.rings.open()?;
         self.chains.insert(number, self.store.attach());
         Some(number)
     }
 
+    /// Closes a ring and its chain. Returns the session that the ring had.
     pub(super) fn close(&mut self, number: u16) -> Option<[u8; 16]> {
         if let Some(chain) = self.chains.remove(&number) {
             self.store.detach(chain);
@@ -93,6 +95,7 @@ impl ValueSources {
         })
     }
 
+    /// The scope of values from a column. The ring notes it for later values.
     fn scope_of(&mut self, ring: u16, place: ColumnAddress) -> Result<ScopeId, Fault> {
         let of = self.binding_of(place)?;
         let bindings = self.store.bindings();
@@ -102,6 +105,8 @@ impl ValueSources {
         Ok(scope)
     }
 
+    /// Loads a value of this ring, or of another one in the same group of parallel workers; then
+    /// its scope is taken over. `Fault::ForgedFid` for a ring outside the group.
     fn load_ephemeral(&mut self, ring: u16, fid: Fid, out: &mut Out) -> Result<Loaded, Fault> {
         let other = fid.partition();
         let loaded = |kind, scope| Loaded {

@@ -31,6 +31,7 @@ const TAG: usize = 16;
 /// A record, authenticated as a whole.
 pub struct Record(Vec<RecordedCall>);
 
+/// The error for a record that cannot be read.
 fn damaged(what: &str) -> Error {
     Error::new(&code::COLUMN_RECORD, what)
 }
@@ -120,6 +121,8 @@ struct BackendReplay {
 }
 
 impl BackendReplay {
+    /// Answers a call from the record. `Fault::Departed` when the backend does something else than
+    /// was recorded, and from then on always.
     fn answer_call(
         &mut self,
         calls: &[RecordedCall],
@@ -168,6 +171,8 @@ impl BackendReplay {
         self.known.get(&word).copied().unwrap_or(word)
     }
 
+    /// Checks that a call is the recorded one, where FIDs of now stand for those of then.
+    /// `Fault::Departed` otherwise.
     fn compare(
         &mut self,
         call: &RecordedCall,
@@ -235,7 +240,8 @@ impl BackendReplay {
     }
 }
 
-/// Answers a partition, which is found by its relation. Makes none.
+/// Answers a call about a partition, which is found by its relation, from the first recorded call
+/// with the same input. `Fault::Departed` when there is none; makes no partition.
 fn partition(
     calls: &[RecordedCall],
     descriptor: &Descriptor,

@@ -99,6 +99,7 @@ pub(super) fn output(
     read(area, offset, len)
 }
 
+/// Copies bytes from the shared area. `None` when they are not completely in it.
 fn read(area: &Area, offset: usize, len: usize) -> Option<Vec<u8>> {
     if len > AREA_SIZE {
         return None;

@@ -118,6 +118,7 @@ impl Accounts {
 }
 
 impl Account {
+    /// Takes over what a ticket allows, beside earlier tickets of the same account.
     fn take(&mut self, ticket: &Ticket) {
         self.rights = ticket.rights;
         // An earlier ticket that is valid for longer may still be used.
@@ -126,6 +127,7 @@ impl Account {
     }
 }
 
+/// What tickets of the same account have in common.
 fn name(ticket: &Ticket) -> Name {
     (ticket.ticket_id, ticket.keys.clone())
 }

@@ -21,7 +21,7 @@ use strongroom_columns_ring::Fault;
 use strongroom_crypto::{GcmKey, KeyAgreement, SecretKey, random16, sha256};
 use strongroom_format::columns::channel::{
     Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, MESSAGE_SEALED, Request, Sealed, Ticket,
-    ZONE_LABEL, bound, hello_layout, opening,
+    ZONE_LABEL, associated_data, hello_layout, parse_opening,
 };
 use zeroize::Zeroize as _;
 
@@ -172,6 +172,8 @@ impl Channel {
         self.sessions.values().map(|live| &live.session)
     }
 
+    /// Opens a session for a client that answers a pending attestation in time. Each attestation
+    /// serves once.
     fn open(&mut self, keys: &mut ColumnKeys, message: &[u8]) -> Result<Reply, Fault> {
         let (hello, sealed) = Hello::parse(message).ok_or(Fault::BadMessage)?;
         let waiting = self
@@ -224,7 +226,7 @@ impl Channel {
         let Some((Request::Open, body)) = Request::parse(request) else {
             return Err(Fault::BadMessage);
         };
-        let (given, ticket) = opening(body).ok_or(Fault::BadMessage)?;
+        let (given, ticket) = parse_opening(body).ok_or(Fault::BadMessage)?;
         let (ticket, covered, macs) = Ticket::parse(ticket).ok_or(Fault::BadMessage)?;
         let mut received_keys = ColumnKeys::default();
         for (id, key) in given {
@@ -245,6 +247,8 @@ impl Channel {
         Ok((ticket, ledger))
     }
 
+    /// Answers a sealed message of the session that the ring has. `Fault::BadMessage` for another
+    /// session, or a message out of order.
     fn handle_sealed(
         &mut self,
         keys: &ColumnKeys,
@@ -301,6 +305,7 @@ impl Channel {
 }
 
 impl LiveSession {
+    /// Seals an answer under the next number of the session.
     fn answer(&mut self, body: &[u8]) -> Result<Vec<u8>, Fault> {
         let head = Sealed {
             session: *self.session.id(),
@@ -322,7 +327,7 @@ impl LiveSession {
 /// Opens a sealed message. A hello before it is part of the associated data.
 fn open_message(key: &GcmKey, hello: Option<&[u8]>, message: &[u8]) -> Result<Vec<u8>, Fault> {
     let (head, sealed) = Sealed::parse(message).ok_or(Fault::BadMessage)?;
-    let associated = bound(hello, message).ok_or(Fault::BadMessage)?;
+    let associated = associated_data(hello, message).ok_or(Fault::BadMessage)?;
     let (body, tag) = sealed.split_last_chunk::<TAG>().ok_or(Fault::BadMessage)?;
     let mut opened = body.to_vec();
     key.open(&head.nonce(), &associated, &mut opened, tag)

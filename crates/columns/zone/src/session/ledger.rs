@@ -55,6 +55,7 @@ impl Ledger {
             .map_or(0, |count| count.load(Relaxed))
     }
 
+    /// Adds to a count, which stays at its highest value rather than begin at zero again.
     fn raise(&self, of: Count, by: u64) {
         if let Some(count) = self.0.get(of as usize) {
             count.store(count.load(Relaxed).saturating_add(by), Relaxed);
@@ -98,6 +99,7 @@ impl Ledger {
         self.raise(Count::OutputBytes, bytes);
     }
 
+    /// Counts a refusal.
     pub(super) fn refuse(&self) {
         self.raise(Count::Refusals, 1);
     }

@@ -144,6 +144,7 @@ impl BlockCache {
         self.install(partitions, at, frame)
     }
 
+    /// Puts a frame into its block, as one that was used just now.
     fn install(
         &mut self,
         partitions: &mut PartitionTable,

@@ -49,6 +49,7 @@ impl Store {
     }
 }
 
+/// The values of a partition in blocks that were read, and the number of blocks that were not.
 fn count_values(partition: &Partition) -> (u64, u64) {
     let extents = partition.extents.iter().flatten();
     let blocks = extents.flat_map(|extent| &extent.blocks);

@@ -67,6 +67,7 @@ impl Store {
         Ok(position)
     }
 
+    /// Writes every block that was changed since it was last written.
     fn write_dirty(&mut self) -> Result<(), Error> {
         for at in self.partitions.blocks_where(|_, block| block.dirty) {
             self.cache.write(&mut self.partitions, at)?;
@@ -123,6 +124,7 @@ impl Store {
         Ok(())
     }
 
+    /// Notes which blocks the manifest names that was just written.
     fn mark_blocks_in_manifest(&mut self) {
         for partition in self.partitions.iter_mut() {
             for extent in partition.extents.iter_mut().flatten() {
@@ -133,6 +135,8 @@ impl Store {
         }
     }
 
+    /// Writes the manifest's body: partitions in the order of their numbers, then chains, values in
+    /// quarantine and keys.
     fn write_body(&self, position: u64, timeline: u32, out: &mut Buffer) -> Result<(), NoMemory> {
         let chains = self.chain_ends();
         let partitions = &self.partitions;
@@ -170,6 +174,7 @@ impl Store {
     }
 }
 
+/// Writes a partition's entry, its columns' keys and its extents.
 fn write_partition(number: u16, partition: &Partition, out: &mut Buffer) -> Result<(), NoMemory> {
     let entry = PartitionEntry {
         partition: number,

@@ -85,11 +85,13 @@ fn width_of(frame: &Frame, kind: Kind) -> usize {
     if (0..SLOTS).all(fits) { width } else { WORD }
 }
 
+/// Whether this byte is the same in all slots.
 fn is_one(frame: &Frame, of: impl Fn(Slot) -> u8) -> bool {
     let first = of(frame.slot(0));
     (1..SLOTS).all(|at| of(frame.slot(at)) == first)
 }
 
+/// Appends this byte of every slot, or of the first one only if `one` is set.
 fn append(
     frame: &Frame,
     one: bool,
@@ -130,6 +132,8 @@ pub(super) fn read(
     }
 }
 
+/// Fills an empty frame from an image. `ImageError::Malformed` when the image is not exactly one
+/// that this program writes.
 fn fill(
     frame: &mut Frame,
     image: &[u8],
@@ -191,6 +195,7 @@ fn fill(
     }
 }
 
+/// Takes the next bytes of the image. `ImageError::Malformed` when it ends before.
 fn take<'a>(from: &mut &'a [u8], len: usize) -> Result<&'a [u8], ImageError> {
     from.split_off(..len).ok_or(ImageError::Malformed)
 }

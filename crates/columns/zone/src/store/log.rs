@@ -52,6 +52,7 @@ struct OnDisk {
 }
 
 impl OnDisk {
+    /// Opens the log's file, or creates it, durably and readable by its owner.
     fn open(path: &Path) -> io::Result<Self> {
         let made = !path.exists();
         let mut options = OpenOptions::new();
@@ -180,7 +181,7 @@ impl LogFile {
     /// Makes every record that was appended durable.
     ///
     /// # Errors
-    /// SR-8023, from then on always.
+    /// SR-8015 or SR-8023; from then on always SR-8023.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.check_usable()?;
         if self.synced == self.end {
@@ -238,6 +239,7 @@ impl LogFile {
         Ok(())
     }
 
+    /// SR-8023 after a write or a sync failed: what the disk has is unknown from then on.
     fn check_usable(&self) -> Result<(), Error> {
         if self.poisoned {
             return Err(Error::new(

@@ -50,9 +50,9 @@ impl Marks {
         words[usize::from(index >> 6)] |= 1 << (index & 63);
     }
 
-    /// Whether a slot counts as marked. Those of extents that were opened after marking began all
-    /// do.
-    pub(super) fn contains(&self, extent: u32, index: u16) -> bool {
+    /// Whether a slot is marked or counts as marked, which every slot of an extent does that was
+    /// opened after marking began.
+    pub(super) fn counts_as_marked(&self, extent: u32, index: u16) -> bool {
         let words = self.extents.get(&extent);
         extent >= self.end
             || words.is_some_and(|words| words[usize::from(index >> 6)] & 1 << (index & 63) != 0)

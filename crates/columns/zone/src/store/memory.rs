@@ -211,6 +211,7 @@ impl<T: Zeroed> Pool<T> {
 }
 
 impl<T> Shared<T> {
+    /// Locks the lists. A panic of another thread does not poison them.
     fn chunks(&self) -> MutexGuard<'_, Chunks> {
         // Nothing below panics while the lists are half changed.
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
@@ -218,6 +219,7 @@ impl<T> Shared<T> {
 }
 
 impl Chunks {
+    /// Adds a chunk for `pieces` items. `None` when no memory is left.
     fn grow(&mut self, pieces: usize, memory: &Arc<Memory>) -> Option<usize> {
         let chunk = Chunk {
             region: Region::new(CHUNK, memory)?,
@@ -232,6 +234,7 @@ impl Chunks {
         Some(at)
     }
 
+    /// Makes an item free. An empty chunk is unmapped, except the last one.
     fn give_back(&mut self, at: usize, item: usize, pieces: usize) {
         let Some(Some(chunk)) = self.all.get_mut(at) else {
             return;
@@ -340,6 +343,7 @@ impl Buffer {
         }
     }
 
+    /// Appends bytes, if memory allows.
     pub(crate) fn extend(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
         let at = self.len;
         self.lengthen(bytes.len())?;

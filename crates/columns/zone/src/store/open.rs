@@ -13,7 +13,7 @@ use strongroom_format::columns::manifest::{
     QuarantineEntry, manifest_layout,
 };
 use strongroom_format::header::ObjectKind;
-use strongroom_keyring::{Error, NewObject, Object, Opener, durable};
+use strongroom_keyring::{Error, NewObject, Object, Opener, Recipient, durable};
 
 use super::Store;
 use super::anchor::Anchor;
@@ -44,9 +44,9 @@ pub struct Options {
 /// Makes the header of a new store in `directory`, which exists. [`open`] makes the other files.
 ///
 /// # Errors
-/// SR-1002 when there is one; those of the opener; SR-8023.
-pub fn create(directory: &Path, opener: &Opener) -> Result<(), Error> {
-    let object = Object::create(&NewObject::zone(), opener)?;
+/// SR-1002 when there is one; those of [`Object::create`]; SR-8023.
+pub fn create(directory: &Path, recipient: &Recipient) -> Result<(), Error> {
+    let object = Object::create(&NewObject::zone(), recipient)?;
     let path = directory.join(HEADER_NAME);
     durable::create_new(&path, &object.initial_bytes(), 0o600).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::new(&code::EXISTS, path.display().to_string()),
@@ -73,6 +73,7 @@ pub fn open(
     Store::with_files(keys, Box::new(files), anchor, options)
 }
 
+/// The error for a manifest that cannot be read.
 fn damaged(what: &str) -> Error {
     Error::new(&code::STORE_MANIFEST, what)
 }
@@ -190,6 +191,8 @@ impl Store {
         }
     }
 
+    /// Loads a partition with its extents from the manifest. Returns what follows; `None` when the
+    /// manifest is malformed.
     fn load_partition<'a>(
         &mut self,
         entry: &PartitionEntry,

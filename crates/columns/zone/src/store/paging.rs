@@ -79,6 +79,7 @@ impl Store {
             .map_err(|failure| self.report_failure(failure))
     }
 
+    /// Reads a block from disk into memory. An error is reported, and becomes a fault.
     fn read_block(&mut self, at: BlockAddress) -> Result<(), Fault> {
         self.cache
             .read(&mut self.partitions, at)

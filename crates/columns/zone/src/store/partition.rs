@@ -165,6 +165,7 @@ impl Partition {
         }
     }
 
+    /// The extent with this number. `None` when it was dropped or not made yet.
     #[inline]
     pub(super) fn extent(&self, extent: u32) -> Option<&Extent> {
         let at = extent.checked_sub(self.first_extent)?;
@@ -258,6 +259,7 @@ impl Partition {
 }
 
 impl Open {
+    /// An extent that is being filled, its blocks in random order.
     fn new(extent: u32, kind: Kind, reusable: Vec<u64>) -> Result<Self, Refusal> {
         let blocks = shuffled(BLOCKS)?;
         let blocks = blocks
@@ -273,6 +275,8 @@ impl Open {
         })
     }
 
+    /// The slot for the next value: one that became free, or the next in random order. Choosing it
+    /// twice gives the same slot until it is taken.
     fn next(&mut self) -> Result<Option<Chosen>, Refusal> {
         if let Some(slot) = self.reusable.last() {
             let fid = Fid::from_bits(*slot);

@@ -253,6 +253,7 @@ impl PartitionTable {
         }
     }
 
+    /// Forgets the number of a relation, unless the relation has another one by now.
     fn unmap(&mut self, relation: Relation, number: u16) {
         if self.by_relation.get(&relation) == Some(&number) {
             self.by_relation.remove(&relation);

@@ -142,6 +142,8 @@ impl Store {
         self.flush_log(ring)
     }
 
+    /// Makes one value permanent, and logs it. A stored value that is in its column already stays
+    /// where it is; a value of another place is copied.
     fn promote_one(
         &mut self,
         ring: u32,
@@ -177,6 +179,7 @@ impl Store {
         self.peek(fid)?.ok_or(Fault::OutOfMemory)
     }
 
+    /// Stores a copy of a stored value in another column, and logs it.
     fn put_copy(
         &mut self,
         ring: u32,

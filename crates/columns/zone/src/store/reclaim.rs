@@ -193,6 +193,7 @@ impl Store {
         Ok(Some(found))
     }
 
+    /// Ends the sweep of a partition: forgets the marks.
     fn end_sweep(&mut self, number: u16, sweep: u64) {
         self.reclamation.end_marking(number);
         if let Some(partition) = self.partitions.get_mut(number) {
@@ -201,6 +202,8 @@ impl Store {
         }
     }
 
+    /// Puts the unmarked values of a block into quarantine, and takes marked ones out. Returns the
+    /// number of values put into it.
     fn sweep_block(
         &mut self,
         ring: Option<u32>,
@@ -232,7 +235,7 @@ impl Store {
                 else {
                     continue;
                 };
-                let marked = marks.contains(at.extent, index);
+                let marked = marks.counts_as_marked(at.extent, index);
                 match (marked, self.reclamation.is_quarantined(fid)) {
                     (true, true) => rescued.push(fid),
                     (false, false) => garbage.push(fid),

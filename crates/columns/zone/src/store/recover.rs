@@ -140,8 +140,8 @@ impl Store {
         {
             return false;
         }
-        let bound = head.bound(self.keys.object_id(), self.keys.epoch());
-        let Ok(key) = self.keys.redo_run(head.incarnation, head.run()) else {
+        let bound = head.associated_data(self.keys.object_id(), self.keys.epoch());
+        let Ok(key) = self.keys.redo_run(head.incarnation, head.key_number()) else {
             return false;
         };
         key.open(&head.nonce, &bound, body.as_mut_slice(), &head.tag)
@@ -154,6 +154,7 @@ impl Store {
         earlier.chain(self.redo.chains()).collect()
     }
 
+    /// Replays a record of the log, in a buffer that is wiped afterwards.
     fn replay_record(&mut self, record: &[u8], position: u64) -> Result<(), Error> {
         let empty = Buffer::new(&self.cache.pools.memory);
         let mut body = std::mem::replace(&mut self.replay.record, empty);
@@ -163,6 +164,8 @@ impl Store {
         done
     }
 
+    /// Opens a record and applies its entries. SR-8016 when it is damaged, SR-8012 when one before
+    /// it is missing. A record that this process has sealed itself is left out.
     fn replay_into(
         &mut self,
         record: &[u8],
@@ -173,10 +176,10 @@ impl Store {
         let head = RedoHead::parse(record).ok_or_else(bad)?;
         body.extend(record.get(redo_layout::SIZE..).unwrap_or_default())
             .map_err(no_memory)?;
-        let bound = head.bound(self.keys.object_id(), self.keys.epoch());
+        let bound = head.associated_data(self.keys.object_id(), self.keys.epoch());
         let key = self
             .replay
-            .key(&self.keys, (head.incarnation, head.run()))?;
+            .key(&self.keys, (head.incarnation, head.key_number()))?;
         key.open(&head.nonce, &bound, body.as_mut_slice(), &head.tag)
             .map_err(|_| bad())?;
         let (link, mut rest) = Link::parse(body.as_slice()).ok_or_else(bad)?;
@@ -199,6 +202,7 @@ impl Store {
         Ok(())
     }
 
+    /// Applies an entry. Entries may have been applied before.
     fn apply(&mut self, entry: &Entry<'_>, position: u64) -> Result<(), Error> {
         match entry {
             Entry::Word {
@@ -244,6 +248,7 @@ impl Store {
         }
     }
 
+    /// Makes a partition, unless a later change of it is known.
     fn apply_opened(&mut self, change: PartitionChange) -> Result<(), Error> {
         if !self.partitions.is_newer(&change) {
             return Ok(());
@@ -275,6 +280,8 @@ impl Store {
         Ok(())
     }
 
+    /// Puts a value into the slot that the record names. Left out for a partition that was dropped
+    /// later; SR-8012 when the record that made the partition or bound the column is missing.
     fn apply_put(
         &mut self,
         fid: Fid,
@@ -364,6 +371,7 @@ impl Store {
         Ok(())
     }
 
+    /// Frees a value, if it is there.
     fn apply_freed(&mut self, fid: Fid) -> Result<(), Error> {
         if self.is_live(fid)? {
             self.free_slot(fid)

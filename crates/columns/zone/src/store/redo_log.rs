@@ -236,13 +236,13 @@ impl RedoLog {
             tag: [0; 16],
             nonce: self.nonces.draw(body).map_err(|_| Fault::OutOfMemory)?,
         };
-        if self.key.0 != head.run() {
-            let key = keys.redo_run(self.incarnation, head.run());
-            self.key = (head.run(), key.map_err(|_| Fault::OutOfMemory)?);
+        if self.key.0 != head.key_number() {
+            let key = keys.redo_run(self.incarnation, head.key_number());
+            self.key = (head.key_number(), key.map_err(|_| Fault::OutOfMemory)?);
         }
         // Raised before it is used: no two records have one number, whatever fails below (L2).
         self.last_number = number;
-        let bound = head.bound(keys.object_id(), keys.epoch());
+        let bound = head.associated_data(keys.object_id(), keys.epoch());
         let sealed = self.key.1.seal(&head.nonce, &bound, body);
         head.tag = sealed.map_err(crypto_error)?;
         let mut bytes = Vec::with_capacity(redo_layout::SIZE + body.len());

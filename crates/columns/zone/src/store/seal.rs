@@ -7,7 +7,9 @@
 use strongroom_crypto::{
     CryptoError, GcmKey, MacKey, OpenError, SecretKey, hkdf, random16, random32,
 };
-use strongroom_format::columns::block::{BLOCK_NONCE_LABEL, block_bound, sealed_block_layout};
+use strongroom_format::columns::block::{
+    BLOCK_NONCE_LABEL, block_associated_data, sealed_block_layout,
+};
 use strongroom_format::columns::manifest::{MANIFEST_NONCE_LABEL, ManifestHead};
 use strongroom_format::columns::redo::REDO_NONCE_LABEL;
 #[cfg(doc)]
@@ -76,7 +78,7 @@ impl Keys {
             nonce: self.manifest_nonces.draw(body)?,
             tag: [0; 16],
         };
-        let bound = head.bound(self.object_id, self.epoch);
+        let bound = head.associated_data(self.object_id, self.epoch);
         head.tag = self.manifest.seal(&head.nonce, &bound, body)?;
         Ok(head)
     }
@@ -87,7 +89,7 @@ impl Keys {
         head: &ManifestHead,
         body: &mut [u8],
     ) -> Result<(), OpenError> {
-        let bound = head.bound(self.object_id, self.epoch);
+        let bound = head.associated_data(self.object_id, self.epoch);
         self.manifest.open(&head.nonce, &bound, body, &head.tag)
     }
 }
@@ -108,6 +110,8 @@ impl Nonces {
         self.draw_with(&random16()?, body)
     }
 
+    /// A nonce from random bytes and from what is sealed: equal random bytes alone do not repeat
+    /// it.
     fn draw_with(&self, random: &[u8; 16], body: &[u8]) -> Result<[u8; 12], CryptoError> {
         let mac = self.0.mac(&[random, body]);
         mac.first_chunk().copied().ok_or(CryptoError::Length)
@@ -125,10 +129,12 @@ pub(super) struct PartitionKey {
 }
 
 impl PartitionKey {
+    /// A key for a new partition, under a fresh salt.
     pub(super) fn new(keys: &Keys) -> Result<Self, CryptoError> {
         Self::derive(keys, random32()?)
     }
 
+    /// The key of the partition with this salt.
     pub(super) fn derive(keys: &Keys, salt: [u8; 32]) -> Result<Self, CryptoError> {
         Ok(Self {
             salt,
@@ -151,7 +157,7 @@ impl PartitionKey {
         version: u64,
         sealed: &mut [u8],
     ) -> Result<[u8; 16], CryptoError> {
-        let bound = block_bound(self.object_id, self.epoch, first, version);
+        let bound = block_associated_data(self.object_id, self.epoch, first, version);
         let (nonce, image) = sealed
             .split_at_mut_checked(NONCE)
             .ok_or(CryptoError::Length)?;
@@ -168,7 +174,7 @@ impl PartitionKey {
         tag: &[u8; 16],
         sealed: &mut [u8],
     ) -> Result<(), OpenError> {
-        let bound = block_bound(self.object_id, self.epoch, first, version);
+        let bound = block_associated_data(self.object_id, self.epoch, first, version);
         let (nonce, image) = sealed.split_first_chunk_mut::<NONCE>().ok_or(OpenError)?;
         self.key.open(nonce, &bound, image, tag)
     }

@@ -61,6 +61,7 @@ impl Reference {
         Self { class, len, item }
     }
 
+    /// The reference as the word of a slot. `None` when the value is too long.
     fn word(self) -> Option<[u8; 8]> {
         let [a, b, c, top] = u32::try_from(self.len).ok()?.to_le_bytes();
         let [d, e, f, g] = self.item.to_le_bytes();
@@ -139,6 +140,7 @@ impl Slabs {
         }
     }
 
+    /// Stores a value in a region of its own. Returns its number.
     fn put_large(&mut self, bytes: &[u8], memory: &Arc<Memory>) -> Result<u32, NoMemory> {
         let mut region = Region::new(bytes.len(), memory).ok_or(NoMemory)?;
         let to = region
@@ -161,6 +163,7 @@ impl Slabs {
     }
 }
 
+/// The memory that a value takes, in bytes.
 fn room(reference: Reference) -> u64 {
     let class = SIZES.get(usize::from(reference.class));
     let room = class
@@ -170,6 +173,7 @@ fn room(reference: Reference) -> u64 {
 }
 
 impl Class {
+    /// Stores a value in a slab of this size. Returns its number.
     fn put(&mut self, bytes: &[u8], size: usize, pool: &Pool<Span>) -> Result<u32, NoMemory> {
         let at = self.slab_with_space(size, pool)?;
         let slab = self
@@ -213,6 +217,7 @@ impl Class {
         slab.bytes.get(start..start + reference.len)
     }
 
+    /// Wipes an item and makes it free. A slab without items is given back.
     fn free(&mut self, reference: Reference, size: usize) {
         let per_slab = SPAN / size;
         let item = reference.item as usize;

@@ -95,7 +95,7 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
     let dir = std::env::temp_dir().join(format!("sr-engine-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let opener = Opener::raw(strongroom_crypto::SecretKey::take(&mut [7; 32]).unwrap());
-    store::create(&dir, &opener).unwrap();
+    store::create(&dir, &opener.recipient().unwrap()).unwrap();
     let anchor = Box::new(FileAnchor::at(dir.join(ANCHOR_NAME)));
     let options = Options {
         memory_limit: 64 << 20,

@@ -9,7 +9,7 @@ use strongroom_crypto::{
 };
 use strongroom_format::columns::channel::{
     Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, Request, Sealed, TICKET_LABEL, Ticket,
-    ZONE_LABEL, bound,
+    ZONE_LABEL, associated_data,
 };
 use strongroom_format::columns::envelope::{self, EnvelopeHeader, envelope_layout};
 use strongroom_format::columns::{Kind, Lineage};
@@ -64,7 +64,7 @@ impl Owner {
             session: [0; 16],
             sequence: 0,
         };
-        let associated = bound(Some(&hello), &head.to_bytes()).unwrap();
+        let associated = associated_data(Some(&hello), &head.to_bytes()).unwrap();
         let send = GcmKey::new(&send).unwrap();
         let tag = send.seal(&head.nonce(), &associated, &mut request).unwrap();
         let message = [
@@ -113,7 +113,7 @@ impl Owner {
         envelope::pad(kind, &mut padded);
         let key = self.envelope_key(&header);
         let tag = key
-            .seal(&header.nonce, &header.bound(), &mut padded)
+            .seal(&header.nonce, &header.associated_data(), &mut padded)
             .unwrap();
         [&header.to_bytes()[..], &padded, &tag].concat()
     }
@@ -126,7 +126,7 @@ impl Owner {
             .unwrap();
         let mut body = body.to_vec();
         let key = self.envelope_key(&header);
-        key.open(&header.nonce, &header.bound(), &mut body, tag)
+        key.open(&header.nonce, &header.associated_data(), &mut body, tag)
             .unwrap();
         let len = envelope::unpadded(header.kind, &body).unwrap();
         body.truncate(len);

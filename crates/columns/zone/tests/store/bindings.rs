@@ -23,7 +23,7 @@ fn opened(directory: &Path) -> Store {
 fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
     let directory = std::env::temp_dir().join(format!("sr-bindings-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
-    create(&directory, &opener()).unwrap();
+    create(&directory, &opener().recipient().unwrap()).unwrap();
     let mut store = opened(&directory);
     store.finish_recovery(1).unwrap();
     let (first, second) = (store.attach(), store.attach());

@@ -59,7 +59,7 @@ pub(crate) struct Safe(Vec<u8>);
 
 impl Safe {
     pub(crate) fn new() -> Self {
-        let object = Object::create(&NewObject::zone(), &opener()).unwrap();
+        let object = Object::create(&NewObject::zone(), &opener().recipient().unwrap()).unwrap();
         Self(object.initial_bytes())
     }
 

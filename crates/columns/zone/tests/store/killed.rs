@@ -67,7 +67,7 @@ fn puts_until_it_is_killed() {
 fn what_was_acknowledged_survives_kills() {
     let directory = std::env::temp_dir().join(format!("strongroom-zone-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
-    create(&directory, &opener()).unwrap();
+    create(&directory, &opener().recipient().unwrap()).unwrap();
     let mut acknowledged: Vec<(u64, u64)> = Vec::new();
     for lines in [3, 40, 77, 150, 211, 333, 8, 500] {
         let program = std::env::current_exe().unwrap();

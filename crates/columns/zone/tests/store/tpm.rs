@@ -24,7 +24,7 @@ fn anchor(tpm: &Arc<Tpm>) -> TpmAnchor {
 
 fn new_store(directory: &Path, tpm: &Arc<Tpm>) -> Store {
     std::fs::create_dir_all(directory).unwrap();
-    create(directory, &opener()).unwrap();
+    create(directory, &opener().recipient().unwrap()).unwrap();
     let first = Options {
         accept_restored: true,
         ..options(1 << 20)

@@ -1,11 +1,11 @@
 //! A block of the zone's store: 1024 slots, the unit of paging and of sealing.
 //!
-//! Sealed, a block is a nonce and the encrypted image. The image is the generation and the state of
+//! A sealed block is a nonce and the encrypted image. The image has the generation and the state of
 //! every slot, then the words and short values, then the bytes that are kept out of line. Specified
 //! in docs/spec/columns.md. Must not: hold a value.
 
 use super::Kind;
-use crate::aad::{Place, Role, aad_layout};
+use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::layout;
 
@@ -13,7 +13,7 @@ use crate::layout::layout;
 pub const BLOCK_SLOTS: u32 = 1024;
 /// Blocks of an extent.
 pub const EXTENT_BLOCKS: u32 = 64;
-/// Places in the block file begin at a multiple of this, in bytes.
+/// A block begins at a multiple of this in the block file, in bytes.
 pub const BLOCK_UNIT: u64 = 1024;
 /// Label of the key that a partition's nonces are made with.
 pub const BLOCK_NONCE_LABEL: &str = "strongroom/v1/block-nonce";
@@ -26,13 +26,14 @@ pub const INLINE_MAX: usize = 7;
 pub mod state {
     /// Nothing is in it; the generation is that of the next value.
     pub const FREE: u8 = 0;
-    /// A word.
+    /// A value of fixed length, in the slot's word.
     pub const WORD: u8 = 1;
-    /// Bytes out of line; the image has their length.
+    /// Bytes that are kept out of line; the image has their length.
     pub const BYTES: u8 = 2;
-    /// Its generations are used up.
+    /// Never used again: its generations are used up.
     pub const RETIRED: u8 = 3;
-    /// As many bytes in the word as the state is above this, at most [`super::INLINE_MAX`].
+    /// A short value in the slot's word. Its length is the state less this number, at most
+    /// [`super::INLINE_MAX`].
     pub const INLINE: u8 = 8;
 }
 
@@ -59,8 +60,8 @@ pub mod form {
     pub const ONE_STATE: u8 = 2;
 }
 
-/// Bytes of the words of a kind in an image, if all of a block fit: fixed for a kind, so that an
-/// image's length tells nothing of them.
+/// Bytes of a word of this kind in an image, where the words of the whole block fit into so many.
+/// They are fixed for a kind, so that the length of an image says nothing about its values.
 #[must_use]
 pub const fn word_width(kind: Kind) -> usize {
     match kind {
@@ -70,16 +71,16 @@ pub const fn word_width(kind: Kind) -> usize {
     }
 }
 
-/// The associated data of a block: the FID bits of its first slot, generation 0, as position; the
-/// version as extra.
+/// The associated data of a block. Position: the bits of the identifier of its first slot with
+/// generation 0 (`first`). Extra: the block's version.
 #[must_use]
-pub fn block_bound(
+pub fn block_associated_data(
     object_id: [u8; 16],
     epoch: u32,
     first: u64,
     version: u64,
 ) -> [u8; aad_layout::SIZE] {
-    let place = Place {
+    let place = AssociatedData {
         role: Role::ZoneBlock,
         cipher: Cipher::Aes256Gcm.number(),
         unit_size: 0,

@@ -16,9 +16,9 @@ pub const CHANNEL_VERSION: u16 = 1;
 pub const MESSAGE_HELLO: u8 = 1;
 /// First byte of a message of a session: a [`Sealed`] message follows.
 pub const MESSAGE_SEALED: u8 = 2;
-/// Bytes of evidence at most.
+/// The most bytes of evidence.
 pub const EVIDENCE_MAX: usize = 65_536;
-/// Column keys in one opening at most.
+/// The most column keys with which a session is opened.
 pub const CHANNEL_KEYS_MAX: usize = 64;
 /// Label of a column key; the input is a key of the keyring, the salt the column key's id.
 pub const COLUMN_LABEL: &str = "strongroom/v1/column";
@@ -30,7 +30,7 @@ pub const CLIENT_LABEL: &str = "strongroom/v1/columns-client";
 pub const ZONE_LABEL: &str = "strongroom/v1/columns-zone";
 /// Label of a ticket's MAC key; the input is a column key.
 pub const TICKET_LABEL: &str = "strongroom/v1/columns-ticket";
-/// What the digest begins with that evidence has to bind.
+/// Prefix of what is hashed to the digest that evidence has to bind.
 pub const BINDING_LABEL: &str = "strongroom/v1/columns-attestation";
 
 layout! {
@@ -79,10 +79,10 @@ layout! {
     }
 }
 
-/// Which evidence an attestation carries.
+/// The kind of evidence in an attestation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttestationProvider {
-    /// The digest of the zone's program, as the zone itself says. Proves nothing.
+    /// The digest of the zone's program, as the zone itself states it. Proves nothing.
     Process,
     /// A TPM 2.0 quote.
     Tpm,
@@ -105,14 +105,14 @@ impl AttestationProvider {
     }
 }
 
-/// What the zone says of itself.
+/// The zone's attestation: who it is, a key for this agreement, and the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attestation {
     /// Kind of the evidence.
     pub provider: AttestationProvider,
     /// Object id of the zone's store.
     pub store_id: [u8; 16],
-    /// Number of the zone's start.
+    /// The zone's incarnation, drawn at random at each start.
     pub incarnation: [u8; 16],
     /// X25519 key of this attestation, used once.
     pub public_key: [u8; 32],
@@ -174,7 +174,7 @@ impl Attestation {
     }
 }
 
-/// What stands before a client's first message: which agreement it is.
+/// The two public keys before a client's first sealed message, which name the key agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The client's X25519 key, used once.
@@ -184,7 +184,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Reads a hello and what follows it.
+    /// Parses a hello; returns it and the bytes that follow. `None` when it is cut short.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         let hello = Self {
@@ -218,7 +218,8 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Reads a head and what is sealed, tag included.
+    /// Parses a head; returns it and the sealed bytes with their tag. `None` unless it is
+    /// canonical.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         let sound = u16_at(message, sealed_layout::VERSION)? == CHANNEL_VERSION
@@ -267,7 +268,7 @@ impl Sealed {
 pub mod right {
     /// Comparison of values and constants.
     pub const COMPARE: u32 = 1;
-    /// Functions that give values.
+    /// Functions whose results are values.
     pub const COMPUTE: u32 = 2;
     /// Aggregates.
     pub const AGGREGATE: u32 = 4;
@@ -287,7 +288,7 @@ pub mod right {
     pub const ALL: u32 = 255;
 }
 
-/// A ticket, what its MACs cover, and its MACs.
+/// A ticket, the bytes that its MACs cover, and its MACs, one for each key.
 pub type ParsedTicket<'a> = (Ticket, &'a [u8], &'a [[u8; 32]]);
 
 /// A ticket: what a session may do with the columns of its keys, until when and how often.
@@ -295,7 +296,7 @@ pub type ParsedTicket<'a> = (Ticket, &'a [u8], &'a [[u8; 32]]);
 pub struct Ticket {
     /// Bits of [`right`].
     pub rights: u32,
-    /// Names it in the ledger.
+    /// The ticket's id in the ledger.
     pub ticket_id: [u8; 16],
     /// Seconds since 1970 from which it is valid.
     pub not_before: u64,
@@ -310,8 +311,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Reads a ticket. Also answers what its MACs cover, and the MACs, one for each key. `None`
-    /// unless it is canonical.
+    /// Parses a ticket. `None` unless it is canonical. The MACs are not verified.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<ParsedTicket<'_>> {
         use ticket_layout as at;
@@ -375,8 +375,8 @@ pub enum Request {
     Close,
     /// The ledger of the session's ticket, as JSON.
     Ledger,
-    /// The session goes on under this ticket, with its MACs: of the same name and keys. Answered by
-    /// nothing.
+    /// Replaces the session's ticket by the one in the body, with its MACs, which has the same id
+    /// and keys. Answered by nothing.
     Renew,
 }
 
@@ -392,7 +392,8 @@ impl Request {
         }
     }
 
-    /// The request of a message and its body.
+    /// Parses an opened message; returns the request and its body. `None` when the request is not
+    /// known.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         let (number, body) = message.split_first()?;
@@ -406,9 +407,10 @@ impl Request {
 /// A column key's id and the key.
 pub type GivenKey<'a> = ([u8; 16], &'a [u8; 32]);
 
-/// The keys of an opening and the ticket behind them. `None` when the body is not one.
+/// Parses the body of [`Request::Open`]: the column keys, and the bytes after them, which are the
+/// ticket with its MACs. `None` when the body is cut short or has too many keys.
 #[must_use]
-pub fn opening(body: &[u8]) -> Option<(Vec<GivenKey<'_>>, &[u8])> {
+pub fn parse_opening(body: &[u8]) -> Option<(Vec<GivenKey<'_>>, &[u8])> {
     let (count, mut rest) = body.split_first_chunk::<2>()?;
     let count = usize::from(u16::from_le_bytes(*count));
     if count > CHANNEL_KEYS_MAX {
@@ -424,10 +426,10 @@ pub fn opening(body: &[u8]) -> Option<(Vec<GivenKey<'_>>, &[u8])> {
     Some((keys, rest))
 }
 
-/// The associated data of a sealed message is its head; of a client's first message, its hello and
-/// its head.
+/// The associated data of a sealed message: its head; for a client's first message its hello, then
+/// its head. `None` when `message` is shorter than a head.
 #[must_use]
-pub fn bound<'a>(hello: Option<&'a [u8]>, message: &'a [u8]) -> Option<Vec<u8>> {
+pub fn associated_data<'a>(hello: Option<&'a [u8]>, message: &'a [u8]) -> Option<Vec<u8>> {
     let head = message.get(..sealed_layout::SIZE)?;
     let mut out = hello.unwrap_or_default().to_vec();
     out.extend_from_slice(head);
@@ -504,11 +506,11 @@ mod tests {
         body.extend_from_slice(&[7; 16]);
         body.extend_from_slice(&[8; 32]);
         body.extend_from_slice(b"ticket");
-        let (keys, rest) = opening(&body).unwrap();
+        let (keys, rest) = parse_opening(&body).unwrap();
         assert_eq!((keys.len(), keys[0].0, rest), (1, [7; 16], &b"ticket"[..]));
         body[0] = 2;
-        assert!(opening(&body).is_none());
-        assert!(opening(&[65, 0]).is_none() && opening(&[1]).is_none());
+        assert!(parse_opening(&body).is_none());
+        assert!(parse_opening(&[65, 0]).is_none() && parse_opening(&[1]).is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 
 use super::kind::Kind;
-use crate::aad::{Place, Role, aad_layout};
+use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::{array, layout, put, u64_at, zero_at};
 
@@ -40,24 +40,25 @@ layout! {
     }
 }
 
-/// Where a value comes from, for as long as it is not computed with: every column draws a lineage
-/// when it gets its first value, and passes it on to whatever its values are copied or dumped to.
+/// Where a value comes from. Every column draws a lineage at random when it gets its first value,
+/// and its values keep it when they are copied or dumped. A computed value has the lineage
+/// [`Lineage::RESULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lineage(u64);
 
 impl Lineage {
-    /// Of what the data owner's client sealed: a constant, a parameter.
+    /// The lineage of what the data owner's client sealed: a constant, a parameter.
     pub const CLIENT: Self = Self(0);
-    /// Of what the zone computed.
+    /// The lineage of what the zone computed.
     pub const RESULT: Self = Self(1);
 
-    /// That of this number.
+    /// The lineage with this number.
     #[must_use]
     pub const fn of(number: u64) -> Self {
         Self(number)
     }
 
-    /// A column's, from random bits.
+    /// The lineage of a column, from random bits. Never [`Self::CLIENT`] or [`Self::RESULT`].
     #[must_use]
     pub const fn of_column(random: u64) -> Self {
         Self(random | 2)
@@ -83,7 +84,7 @@ pub struct EnvelopeHeader {
     pub kind: Kind,
     /// The column key.
     pub key_id: [u8; 16],
-    /// What the envelope's key is derived from the column key with.
+    /// The salt with which the envelope's key is derived from the column key.
     pub salt: [u8; 16],
     /// The nonce of AES-256-GCM, random.
     pub nonce: [u8; 12],
@@ -132,11 +133,11 @@ impl EnvelopeHeader {
         out
     }
 
-    /// The associated data: the key's id in the object's place, the kind as position, the lineage
-    /// as the extra word.
+    /// The associated data, with the column key's id as object id, the kind as position, and the
+    /// lineage as the extra word.
     #[must_use]
-    pub fn bound(&self) -> [u8; aad_layout::SIZE] {
-        let place = Place {
+    pub fn associated_data(&self) -> [u8; aad_layout::SIZE] {
+        let place = AssociatedData {
             role: Role::Envelope,
             cipher: Cipher::Aes256Gcm.number(),
             unit_size: 0,
@@ -162,7 +163,8 @@ pub fn pad(kind: Kind, value: &mut Vec<u8>) {
     }
 }
 
-/// The length of a value without its padding. `None` when it is not padded as it must be.
+/// The length of a value of this kind without its padding. `None` when its padding is not the one
+/// that [`pad`] appends.
 #[must_use]
 pub fn unpadded(kind: Kind, padded: &[u8]) -> Option<usize> {
     if !is_padded(kind) {

@@ -16,7 +16,8 @@ const EPHEMERAL: u64 = 1 << 63;
 const LITERAL: u64 = 1 << 39;
 const SLOT: u64 = (1 << 40) - 1;
 
-/// An identifier. Any eight bytes can arrive as one: resolving it is what finds a forged one.
+/// An identifier. Any eight bytes but zero can be parsed as one; a forged one is found when it is
+/// resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fid(u64);
 
@@ -58,31 +59,32 @@ impl Fid {
         self.0
     }
 
-    /// Whether it lives in an arena, not in a partition.
+    /// Whether its value is in an arena, for one statement or connection, and not in a partition.
     #[must_use]
     pub const fn is_ephemeral(self) -> bool {
         self.0 & EPHEMERAL != 0
     }
 
-    /// Whether it is an arena's literal.
+    /// Whether it is a literal in an arena, which is valid as long as the connection.
     #[must_use]
     pub const fn is_literal(self) -> bool {
         self.is_ephemeral() && self.0 & LITERAL != 0
     }
 
-    /// Partition, or arena for an ephemeral.
+    /// The number of the partition; for an ephemeral value that of the arena.
     #[must_use]
     pub const fn partition(self) -> u16 {
         ((self.0 >> 48) & 0x7fff) as u16
     }
 
-    /// Generation of the slot, or number of the statement for an ephemeral.
+    /// The generation of the slot; for an ephemeral value the number of the statement.
     #[must_use]
     pub const fn generation(self) -> u8 {
         ((self.0 >> 40) & 0xff) as u8
     }
 
-    /// Slot in the partition; in the arena without the bit that marks literals.
+    /// The slot in the partition; for an ephemeral value the slot in the arena, without the bit
+    /// that marks literals.
     #[must_use]
     pub const fn slot(self) -> u64 {
         if self.is_ephemeral() {
@@ -92,13 +94,13 @@ impl Fid {
         }
     }
 
-    /// Extent of a permanent value.
+    /// The extent of a permanent value. Without meaning for an ephemeral one.
     #[must_use]
     pub const fn extent(self) -> u32 {
         ((self.0 & SLOT) >> 16) as u32
     }
 
-    /// Slot in the extent.
+    /// The slot in the extent of a permanent value.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the low 16 bits")]
     pub const fn index(self) -> u16 {

@@ -98,7 +98,8 @@ impl Kind {
         }
     }
 
-    /// Whether every value's binary form has the same length, and that length in bytes.
+    /// The length of every value's binary form in bytes; `None` for a kind whose values differ in
+    /// length.
     #[must_use]
     pub const fn fixed_len(self) -> Option<usize> {
         match self {

@@ -20,17 +20,17 @@ layout! {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Bytes of the record behind it.
+    /// Length of the record that follows, in bytes.
     pub length: u32,
-    /// Position of the frame in the log, counted from its very first byte, whether or not that is
-    /// still there.
+    /// Position of the frame in the log, counted from the first byte that was ever written to it,
+    /// which may have been removed since.
     pub position: u64,
     /// Everything before this position was durable when the frame was written.
     pub synced: u64,
 }
 
 impl FrameHead {
-    /// Reads a head. `None` when it is none.
+    /// Parses a head. `None` when the bytes are not one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head = Self {

@@ -1,4 +1,4 @@
-//! The manifest of the zone's store: which blocks make up the last checkpoint, and where they are.
+//! The manifest of the zone's store: the blocks of the last checkpoint, and where they are.
 //!
 //! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains,
 //! the quarantine, column keys. Specified in docs/spec/columns.md. Must not: seal anything.
@@ -7,7 +7,7 @@ use super::envelope::Lineage;
 use super::fid::{EXTENTS, Fid, PARTITIONS};
 use super::kind::Kind;
 use super::redo::Relation;
-use crate::aad::{Place, Role, aad_layout};
+use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
 
@@ -17,9 +17,9 @@ pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
 pub const MANIFEST_VERSION: u16 = 1;
 /// Label of the key that nonces are made with.
 pub const MANIFEST_NONCE_LABEL: &str = "strongroom/v1/manifest-nonce";
-/// Extents that are reserved ahead of the last one in use, in each partition.
+/// How many extents are reserved after the last one in use, in each partition.
 pub const EXTENT_RESERVE: u32 = 64;
-/// Extents that a store which was restored on purpose leaves out, in each partition.
+/// How many extents a store leaves unused in each partition after it was restored on purpose.
 pub const RESTORE_STRIDE: u32 = 65_536;
 
 layout! {
@@ -131,9 +131,9 @@ layout! {
 /// The head of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestHead {
-    /// What the freshness anchor must agree with.
+    /// Raised at each checkpoint; the freshness anchor must have the same.
     pub counter: u64,
-    /// Sealed bytes behind the head.
+    /// Length of the sealed bytes that follow the head.
     pub length: u64,
     /// GCM's nonce, random.
     pub nonce: [u8; 12],
@@ -142,7 +142,7 @@ pub struct ManifestHead {
 }
 
 impl ManifestHead {
-    /// Reads the head of a manifest that is `file` to its last byte. `None` unless it is canonical.
+    /// Parses the head of `file`, which is exactly one manifest. `None` unless it is canonical.
     #[must_use]
     pub fn parse(file: &[u8]) -> Option<Self> {
         use manifest_layout as at;
@@ -181,8 +181,8 @@ impl ManifestHead {
 
     /// The associated data: the counter as position, the length as extra.
     #[must_use]
-    pub fn bound(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
-        let place = Place {
+    pub fn associated_data(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
+        let place = AssociatedData {
             role: Role::ZoneManifest,
             cipher: Cipher::Aes256Gcm.number(),
             unit_size: 0,
@@ -196,7 +196,7 @@ impl ManifestHead {
 /// The body's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestBody {
-    /// The host's log has to be replayed from here.
+    /// Position in the host's log from which it has to be replayed.
     pub position: u64,
     /// Highest stamp of a partition's change.
     pub stamp: u64,
@@ -204,7 +204,7 @@ pub struct ManifestBody {
     pub sweep: u64,
     /// Highest version of a block.
     pub block_version: u64,
-    /// Extents of a partition that is not listed begin here.
+    /// First extent of a partition that is not listed.
     pub floor: u32,
     /// How many partitions follow.
     pub partitions: u32,
@@ -219,7 +219,7 @@ pub struct ManifestBody {
 }
 
 impl ManifestBody {
-    /// Reads it, and what follows. `None` unless it is canonical.
+    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
     #[must_use]
     pub fn parse(body: &[u8]) -> Option<(Self, &[u8])> {
         use manifest_body_layout as at;
@@ -271,15 +271,15 @@ impl ManifestBody {
 pub struct PartitionEntry {
     /// Its number.
     pub partition: u16,
-    /// Whose it is; `None` when it was dropped.
+    /// The relation that it belongs to; `None` when it was dropped.
     pub relation: Option<Relation>,
     /// Its first extent.
     pub first_extent: u32,
-    /// No extent from here on can have been used.
+    /// The first extent that cannot have been used yet.
     pub reserved_to: u32,
     /// How many extents follow.
     pub extents: u32,
-    /// Of its last change.
+    /// Stamp of its last change.
     pub stamp: u64,
     /// Salt of the key of its blocks; zero when it was dropped.
     pub key: [u8; 32],
@@ -288,7 +288,7 @@ pub struct PartitionEntry {
 }
 
 impl PartitionEntry {
-    /// Reads it, and what follows. `None` unless it is canonical.
+    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         use partition_layout as at;
@@ -357,7 +357,8 @@ pub struct ColumnKeyEntry {
 }
 
 impl ColumnKeyEntry {
-    /// Reads it, and what follows.
+    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short or not
+    /// canonical.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         let found = Self {
@@ -400,14 +401,14 @@ pub struct ExtentEntry {
     pub column: u16,
     /// The column's kind.
     pub kind: Kind,
-    /// Which blocks follow.
+    /// The blocks that follow: bit n is block n.
     pub present: u64,
-    /// Which blocks held values, and hold none any more.
+    /// The blocks that held values before and are empty now: bit n is block n.
     pub gone: u64,
 }
 
 impl ExtentEntry {
-    /// Reads it, and what follows. `None` unless it is canonical.
+    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         use extent_layout as at;
@@ -443,7 +444,7 @@ impl ExtentEntry {
     }
 }
 
-/// Where a block is, and what it must be.
+/// Where a block is in the block file, and by what it is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEntry {
     /// Offset in the block file, a multiple of [`super::block::BLOCK_UNIT`].
@@ -459,7 +460,7 @@ pub struct BlockEntry {
 }
 
 impl BlockEntry {
-    /// Reads it, and what follows. `None` unless it is canonical.
+    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         use block_layout as at;
@@ -507,7 +508,8 @@ pub struct ChainEntry {
 }
 
 impl ChainEntry {
-    /// Reads it, and what follows.
+    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short or not
+    /// canonical.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         let found = Self {
@@ -544,7 +546,7 @@ pub struct QuarantineEntry {
 }
 
 impl QuarantineEntry {
-    /// Reads it, and what follows. `None` unless it is canonical.
+    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         let sweep = u64_at(rest, quarantine_layout::SWEEP)?;
@@ -584,7 +586,8 @@ pub struct KeptKey<'a> {
 }
 
 impl<'a> KeptKey<'a> {
-    /// Reads it, and what follows.
+    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short or not
+    /// canonical.
     #[must_use]
     pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (id, rest) = rest.split_first_chunk()?;

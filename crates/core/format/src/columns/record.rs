@@ -1,4 +1,4 @@
-//! Records of the operator's: what one backend asked the zone and what it answered.
+//! Recordings that an operator makes: what one backend asked the zone, and what the zone answered.
 //!
 //! Specified in docs/spec/columns-record.md. Must not: seal anything, or know what an operation
 //! means.
@@ -53,7 +53,7 @@ pub struct PieceHead {
 }
 
 impl PieceHead {
-    /// Reads a head. `None` when it is none.
+    /// Parses a head. `None` when the bytes are not one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         use record_piece_layout as at;
@@ -98,7 +98,7 @@ impl PieceHead {
     }
 }
 
-/// One call: descriptor, answer, and what stood in the data area.
+/// One call: its descriptor, the answer, and the contents of the data area before and after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedCall {
     /// The operation.
@@ -122,7 +122,7 @@ pub struct RecordedCall {
 }
 
 impl RecordedCall {
-    /// Reads a call, and what follows. `None` when it is cut.
+    /// Parses a call; returns it and the bytes after it. `None` when it is cut short.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         use record_call_layout as at;

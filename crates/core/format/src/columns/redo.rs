@@ -1,4 +1,4 @@
-//! A redo record: what a zone did to its store, sealed, as it stands in the host's log.
+//! A redo record: changes that a zone made to its store, sealed, in the host's log.
 //!
 //! The head is in clear; a link of the ring's chain and entries, one after the other, are sealed.
 //! Specified in docs/spec/columns.md.
@@ -8,7 +8,7 @@ use super::block::VALUE_MAX;
 use super::envelope::{ENVELOPE_PAD, Lineage, is_padded};
 use super::fid::Fid;
 use super::kind::Kind;
-use crate::aad::{Place, Role, aad_layout};
+use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::{array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};
 
@@ -102,7 +102,7 @@ layout! {
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedoHead {
-    /// Sealed bytes behind the head.
+    /// Length of the sealed bytes that follow the head.
     pub length: u32,
     /// The incarnation of the zone that sealed it.
     pub incarnation: [u8; 16],
@@ -110,12 +110,13 @@ pub struct RedoHead {
     pub number: u64,
     /// GCM's tag.
     pub tag: [u8; 16],
-    /// GCM's nonce, not the number: a machine that is resumed from a snapshot gives a number twice.
+    /// GCM's nonce, at random. It is not the number, because a machine that is resumed from a
+    /// snapshot gives a number twice.
     pub nonce: [u8; 12],
 }
 
 impl RedoHead {
-    /// Reads the head of a record that is `record` to its last byte. `None` unless it is canonical.
+    /// Parses the head of `record`, which is exactly one record. `None` unless it is canonical.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         let [version] = array(record, redo_layout::VERSION)?;
@@ -151,17 +152,17 @@ impl RedoHead {
         out
     }
 
-    /// Which of the incarnation's keys seals this record: its number by [`REDO_KEY_USES`], so that
-    /// random nonces under one key are few.
+    /// The number of the incarnation's key that seals this record. A key seals [`REDO_KEY_USES`]
+    /// records, so that there are few random nonces under it.
     #[must_use]
-    pub const fn run(&self) -> u64 {
+    pub const fn key_number(&self) -> u64 {
         self.number >> REDO_KEY_USES.trailing_zeros()
     }
 
-    /// The associated data: the number as position.
+    /// The associated data: the number as position, the length as extra.
     #[must_use]
-    pub fn bound(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
-        let place = Place {
+    pub fn associated_data(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
+        let place = AssociatedData {
             role: Role::ZoneRedo,
             cipher: Cipher::Aes256Gcm.number(),
             unit_size: 0,
@@ -228,7 +229,7 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// Of no relation.
+    /// Stands for no relation.
     pub const NONE: Self = Self {
         tablespace: 0,
         database: 0,
@@ -241,20 +242,20 @@ impl Relation {
 pub struct PartitionChange {
     /// Its number.
     pub partition: u16,
-    /// Whose it is now; [`Relation::NONE`] when it was dropped.
+    /// The relation that it belongs to now; [`Relation::NONE`] when it was dropped.
     pub relation: Relation,
-    /// Its first extent; extents below were another partition's of the same number.
+    /// Its first extent. Lower extents belonged to earlier partitions of the same number.
     pub first_extent: u32,
-    /// Orders the changes of one number: a lower one is older.
+    /// Orders the changes of the partitions of one number: an older one has a lower stamp.
     pub stamp: u64,
 }
 
-/// One thing that was done to the store.
+/// One change of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'a> {
-    /// A word was put.
+    /// A value of fixed length was put into a slot.
     Word {
-        /// Where.
+        /// Identifier of the value.
         fid: Fid,
         /// Number of the column.
         column: u16,
@@ -263,9 +264,9 @@ pub enum Entry<'a> {
         /// The value, little-endian.
         word: [u8; 8],
     },
-    /// Bytes were put.
+    /// A value of any length was put into a slot.
     Bytes {
-        /// Where.
+        /// Identifier of the value.
         fid: Fid,
         /// Number of the column.
         column: u16,
@@ -274,7 +275,7 @@ pub enum Entry<'a> {
         /// The value, at most [`VALUE_MAX`] bytes.
         bytes: &'a [u8],
     },
-    /// A value was freed: its slot has the next generation.
+    /// A value was freed: its slot has the next generation from now on.
     Freed(Fid),
     /// A value was put into quarantine by the sweep of that number.
     Swept(u64, Fid),
@@ -284,11 +285,11 @@ pub enum Entry<'a> {
     Dropped(PartitionChange),
     /// A partition was given to another relation.
     Rehomed(PartitionChange),
-    /// The values of a column belong to a column key.
+    /// A column was bound to a column key.
     Bound(ColumnBinding),
 }
 
-/// Under which key the values of a column may leave the zone.
+/// The column key under which the values of a column may leave the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnBinding {
     /// Number of the partition.
@@ -400,7 +401,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Bytes that [`Self::write`] gives.
+    /// The length of the bytes that [`Self::write`] writes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
@@ -418,7 +419,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Gives the entry's bytes to `out`, piece by piece.
+    /// Writes the entry's bytes: calls `out` with one piece after the other.
     pub fn write(&self, out: &mut dyn FnMut(&[u8])) {
         match self {
             Self::Word {
@@ -461,9 +462,9 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Zero bytes behind a word (`None`) or a value of so many bytes: what is of no fixed length is as
-/// long as an envelope's would be, and a word as long as the shortest of them, so that a record's
-/// length says no more than an envelope's.
+/// How many zero bytes follow a word (`None`) or a value of so many bytes. Values of a kind without
+/// fixed length are padded as in an envelope, and a word as the shortest of them, so that the
+/// length of a record says no more about a value than the length of an envelope does.
 const fn padding(kind: Kind, length: Option<usize>) -> usize {
     if !is_padded(kind) {
         return 0;
@@ -475,6 +476,7 @@ const fn padding(kind: Kind, length: Option<usize>) -> usize {
     }
 }
 
+/// So many zeros, at most [`ENVELOPE_PAD`].
 fn zeros(count: usize) -> &'static [u8] {
     const ZEROS: [u8; ENVELOPE_PAD] = [0; ENVELOPE_PAD];
     ZEROS.get(..count).unwrap_or(&ZEROS)
@@ -486,10 +488,12 @@ fn unpadded(kind: Kind, length: Option<usize>, tail: &[u8]) -> Option<&[u8]> {
     padding.iter().all(|byte| *byte == 0).then_some(tail)
 }
 
+/// The FID with these bits. `None` when it is not one of a stored value.
 fn permanent(bits: u64) -> Option<Fid> {
     Fid::from_bits(bits).filter(|fid| !fid.is_ephemeral() && fid.partition() != 0)
 }
 
+/// Parses the head of an entry with a value. Returns the bytes after it as well.
 fn parse_put(rest: &[u8]) -> Option<(Fid, u16, Kind, &[u8])> {
     let fid = permanent(u64_at(rest, redo_put_layout::FID)?)?;
     let [kind] = array(rest, redo_put_layout::KIND)?;

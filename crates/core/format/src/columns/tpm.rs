@@ -39,7 +39,8 @@ const SIGN: u32 = 1 << 18;
 /// What `publicArea.parameters.exponent` stands for when it is 0.
 const EXPONENT: u32 = 65_537;
 
-/// Reads fields one after the other; each is `None` when it is not there whole.
+/// Reads fields one after the other. Each method returns `None` when there are fewer bytes than the
+/// field has.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a>(pub &'a [u8]);
 
@@ -86,12 +87,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a quote says (`TPMS_ATTEST` with `TPMS_QUOTE_INFO`, 10.12).
+/// The contents of a quote (`TPMS_ATTEST` with `TPMS_QUOTE_INFO`, 10.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote<'a> {
-    /// What the asker had the TPM sign.
+    /// The caller's data, which the TPM signed together with the registers.
     pub extra_data: &'a [u8],
-    /// The registers of the SHA-256 bank that it is of: bit n is register n.
+    /// The registers of the SHA-256 bank that the quote covers: bit n is register n.
     pub pcrs: u32,
     /// The digest of their values.
     pub pcr_digest: [u8; 32],
@@ -134,13 +135,15 @@ impl<'a> QuoteEvidence<'a> {
 }
 
 impl<'a> Quote<'a> {
+    /// Parses what a quote's signature covers. `None` unless a TPM made it as a quote of the
+    /// SHA-256 bank.
     fn parse(signed: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(signed);
         (fields.uint32()? == GENERATED && fields.uint16()? == QUOTE).then_some(())?;
         let _signer = fields.sized()?;
         let extra_data = fields.sized()?;
         fields.bytes(CLOCK_AND_FIRMWARE)?;
-        let pcrs = selection(&mut fields)?;
+        let pcrs = read_selection(&mut fields)?;
         let pcr_digest = fields.sized()?.try_into().ok()?;
         fields.is_empty().then_some(Self {
             extra_data,
@@ -150,8 +153,9 @@ impl<'a> Quote<'a> {
     }
 }
 
-/// `TPML_PCR_SELECTION` (10.9.7) with one selection, of the SHA-256 bank.
-fn selection(fields: &mut Fields<'_>) -> Option<u32> {
+/// Reads a `TPML_PCR_SELECTION` (10.9.7): bit n of the result is register n. `None` unless it has
+/// one selection, of the SHA-256 bank.
+fn read_selection(fields: &mut Fields<'_>) -> Option<u32> {
     (fields.uint32()? == 1 && fields.uint16()? == SHA256).then_some(())?;
     let [len] = fields.array()?;
     let bits = fields.bytes(usize::from(len))?;
@@ -162,6 +166,7 @@ fn selection(fields: &mut Fields<'_>) -> Option<u32> {
 }
 
 impl<'a> Signature<'a> {
+    /// Reads a signature. `None` for any scheme but ECDSA and RSASSA with SHA-256.
     fn read(fields: &mut Fields<'a>) -> Option<Self> {
         let scheme = fields.uint16()?;
         (fields.uint16()? == SHA256).then_some(())?;
@@ -170,8 +175,8 @@ impl<'a> Signature<'a> {
                 let (r, s) = (fields.sized()?, fields.sized()?);
                 let mut both = [0; 64];
                 let (left, right) = both.split_at_mut(32);
-                filled(r, left)?;
-                filled(s, right)?;
+                copy_right_aligned(r, left)?;
+                copy_right_aligned(s, right)?;
                 Some(Self::Ecdsa(both))
             }
             RSASSA => Some(Self::Rsassa(fields.sized()?)),
@@ -180,8 +185,9 @@ impl<'a> Signature<'a> {
     }
 }
 
-/// Puts a number of at most as many bytes at the end of `out`, which is zero.
-fn filled(number: &[u8], out: &mut [u8]) -> Option<()> {
+/// Copies a big-endian number to the end of `out`, which is zero before. `None` when it is longer
+/// than `out`.
+fn copy_right_aligned(number: &[u8], out: &mut [u8]) -> Option<()> {
     let from = out.len().checked_sub(number.len())?;
     out.get_mut(from..)?.copy_from_slice(number);
     Some(())
@@ -221,27 +227,29 @@ impl<'a> AttestationKey<'a> {
         let scheme = fields.uint16()?;
         (fields.uint16()? == SHA256).then_some(())?;
         let key = match (kind, scheme) {
-            (ECC, ECDSA) => ecc(&mut fields)?,
-            (RSA, RSASSA) => rsa(&mut fields)?,
+            (ECC, ECDSA) => read_p256(&mut fields)?,
+            (RSA, RSASSA) => read_rsa(&mut fields)?,
             _ => return None,
         };
         fields.is_empty().then_some(key)
     }
 }
 
-fn ecc<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
+/// Reads the parameters and the point of a key on NIST P-256.
+fn read_p256<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     (fields.uint16()? == P256 && fields.uint16()? == NULL).then_some(())?;
     let (x, y) = (fields.sized()?, fields.sized()?);
     let mut point = [0; 65];
     let (form, rest) = point.split_first_mut()?;
     *form = 4;
     let (left, right) = rest.split_at_mut(32);
-    filled(x, left)?;
-    filled(y, right)?;
+    copy_right_aligned(x, left)?;
+    copy_right_aligned(y, right)?;
     Some(AttestationKey::P256(point))
 }
 
-fn rsa<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
+/// Reads the parameters and the modulus of an RSA key.
+fn read_rsa<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     let _bits = fields.uint16()?;
     let exponent = match fields.uint32()? {
         0 => EXPONENT,
@@ -254,7 +262,7 @@ fn rsa<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     })
 }
 
-/// The registers of a `sizeofSelect` of 3 bytes, for a command: bit n is register n.
+/// Registers as the three bytes of a `pcrSelect` in a command: bit n is register n.
 #[must_use]
 pub fn selected(pcrs: u32) -> [u8; 3] {
     let [a, b, c, _] = pcrs.to_le_bytes();

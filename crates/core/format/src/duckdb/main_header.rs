@@ -1,7 +1,7 @@
 //! The main header: the first 4096 bytes of a DuckDB database, in clear.
 //!
-//! Must not: believe it. Its checksum is without a key; whoever can write to the file can change
-//! any field.
+//! Must not: trust it. Its checksum has no key, so that anybody who can write to the file can
+//! change any field.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -63,7 +63,7 @@ pub enum EncryptionVersion {
 }
 
 impl EncryptionVersion {
-    /// As it stands in the header.
+    /// The number in the header.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -93,7 +93,7 @@ pub enum Refusal {
     Unknown(&'static str, u64),
 }
 
-/// What the checksum says.
+/// Whether the checksum is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderState {
     /// It is right.
@@ -105,7 +105,7 @@ pub enum HeaderState {
     Damaged,
 }
 
-/// A main header. It is kept as it stands.
+/// A main header, kept byte for byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MainHeader(Vec<u8>);
 
@@ -130,11 +130,12 @@ impl MainHeader {
         &self.0
     }
 
-    /// Whether the fields of this header are those that this code knows.
+    /// The format of the database, if this code can read it.
     ///
     /// # Errors
-    /// [`Refusal`]; the checksum is not looked at.
-    pub fn gate(&self) -> Result<Format, Refusal> {
+    /// [`Refusal`] when the database is not encrypted, or a field has a value that is not known.
+    /// The checksum is not verified.
+    pub fn supported_format(&self) -> Result<Format, Refusal> {
         let flags = self.byte_field(at::FLAGS);
         if flags.first().is_none_or(|first| first & 1 == 0) {
             return Err(Refusal::Plain);
@@ -177,7 +178,7 @@ impl MainHeader {
         })
     }
 
-    /// What the checksum says.
+    /// Verifies the checksum.
     #[must_use]
     pub fn state(&self) -> HeaderState {
         let stored = self.u64_field(at::CHECKSUM);
@@ -191,7 +192,7 @@ impl MainHeader {
         }
     }
 
-    /// The same header with its checksum right, or with every bit of it inverted.
+    /// The same header with a right checksum, or, with `rekeying`, with every bit of it inverted.
     #[must_use]
     pub fn in_state(&self, rekeying: bool) -> Self {
         let right = self.right_checksum();
@@ -284,6 +285,7 @@ impl MainHeader {
         array(&self.0, at::CANARY_TAG).unwrap_or_default()
     }
 
+    /// The checksum that the header should have.
     fn right_checksum(&self) -> u64 {
         duckdb_checksum(self.0.get(at::MAGIC.offset..).unwrap_or_default())
     }
@@ -300,6 +302,7 @@ impl MainHeader {
         u64_at(&self.0, Field { len: 8, ..field }).unwrap_or_default()
     }
 
+    /// A copy of the header with another value in this field.
     fn with(&self, field: Field, value: &[u8]) -> Self {
         let mut header = self.clone();
         // The lengths are those of the layout; `put` does nothing otherwise.
@@ -308,6 +311,7 @@ impl MainHeader {
     }
 }
 
+/// The printable ASCII characters at the beginning, for messages.
 fn text(bytes: &[u8]) -> String {
     let printable = bytes.iter().take_while(|byte| byte.is_ascii_graphic());
     printable.map(|&byte| char::from(byte)).collect()

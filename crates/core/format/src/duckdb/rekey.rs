@@ -1,5 +1,5 @@
-//! The file that lies beside a DuckDB database while its key is changed: what is to become of it,
-//! and the old bytes of the units that are being overwritten. Not DuckDB's: Strongroom's own.
+//! The file beside a DuckDB database while its key is changed: a plan of the rekey, and an undo
+//! copy of the units that are being overwritten. The format is Strongroom's own.
 //!
 //! Must not: hold a key, or anything that was decrypted.
 
@@ -42,7 +42,7 @@ pub const REKEY_MAGIC: [u8; 8] = *b"SRDUCKRK";
 /// Version of the rekey's file.
 pub const REKEY_VERSION: u32 = 1;
 
-/// What a rekey is about. Written whole before the database is touched.
+/// The plan of a rekey. It is written whole before the database is touched.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RekeyPlan {
     /// Length of a block, in bytes.
@@ -58,7 +58,8 @@ pub struct RekeyPlan {
 }
 
 impl RekeyPlan {
-    /// `None` when it is not one, or not of this version. The digest is for the caller to check.
+    /// Parses a plan. `None` when the bytes are not a plan of this version. The caller verifies the
+    /// digest.
     #[must_use]
     pub fn parse(file: &[u8]) -> Option<Self> {
         use rekey_plan_layout as at;
@@ -79,8 +80,7 @@ impl RekeyPlan {
         })
     }
 
-    /// As it stands in the file. Before [`RekeyPlan::digest`] is known, the bytes before it are
-    /// those to hash.
+    /// The plan's bytes. The bytes before [`RekeyPlan::digest`] are those that it is computed of.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         use rekey_plan_layout as at;
@@ -106,7 +106,7 @@ pub enum UndoKind {
     DatabaseHeaders,
 }
 
-/// Whose old bytes the undo copy holds.
+/// The head of the undo copy: which units it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoHead {
     /// SHA-256 of all after it, to the last unit's bytes.
@@ -117,12 +117,13 @@ pub struct UndoHead {
     pub kind: UndoKind,
     /// Number of the first unit.
     pub first: u64,
-    /// What is in clear of each unit: its first 32 bytes.
+    /// The part of each unit that is in clear: its first 32 bytes.
     pub units: Vec<[u8; DUCKDB_UNIT_CLEAR]>,
 }
 
 impl UndoHead {
-    /// `None` when it is not one. The digest is for the caller to check.
+    /// Parses the head of an undo copy. `None` when the bytes are not one. The caller verifies the
+    /// digest.
     #[must_use]
     pub fn parse(area: &[u8]) -> Option<Self> {
         use rekey_undo_layout as at;
@@ -143,7 +144,7 @@ impl UndoHead {
         })
     }
 
-    /// As it stands in the file.
+    /// The head's bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         use rekey_undo_layout as at;

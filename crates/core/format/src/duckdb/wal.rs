@@ -34,22 +34,23 @@ const WAL_VERSION_TYPE: u64 = 98;
 const END: u16 = 0xffff;
 
 impl WalHead {
-    /// From the beginning of a log; `None` when that is not such a record.
+    /// Parses the beginning of a log. `None` when that is not such a record, or has a field that is
+    /// not known.
     #[must_use]
     pub fn parse(log: &[u8]) -> Option<Self> {
         let mut rest = log;
-        (field(&mut rest)? == 100 && number(&mut rest)? == WAL_VERSION_TYPE).then_some(())?;
-        (field(&mut rest)? == 101).then_some(())?;
-        let version = match number(&mut rest)? {
+        (field_number(&mut rest)? == 100 && leb128(&mut rest)? == WAL_VERSION_TYPE).then_some(())?;
+        (field_number(&mut rest)? == 101).then_some(())?;
+        let version = match leb128(&mut rest)? {
             2 => WalVersion::Plain,
             3 => WalVersion::Encrypted,
             other => WalVersion::Other(other),
         };
         let (mut identifier, mut iteration) = (None, None);
         loop {
-            match field(&mut rest)? {
-                102 if identifier.is_none() => identifier = Some(sixteen(&mut rest)?),
-                103 if iteration.is_none() => iteration = Some(number(&mut rest)?),
+            match field_number(&mut rest)? {
+                102 if identifier.is_none() => identifier = Some(sixteen_bytes(&mut rest)?),
+                103 if iteration.is_none() => iteration = Some(leb128(&mut rest)?),
                 END => break,
                 _ => return None,
             }
@@ -63,14 +64,16 @@ impl WalHead {
     }
 }
 
-fn field(rest: &mut &[u8]) -> Option<u16> {
+/// Takes the number of a field: two bytes. `None` when they are not there.
+fn field_number(rest: &mut &[u8]) -> Option<u16> {
     let (first, tail) = rest.split_first_chunk()?;
     *rest = tail;
     Some(u16::from_le_bytes(*first))
 }
 
-/// LEB128, at most ten bytes.
-fn number(rest: &mut &[u8]) -> Option<u64> {
+/// Takes a number in LEB128, of at most ten bytes. `None` when it is cut short or does not fit into
+/// 64 bits.
+fn leb128(rest: &mut &[u8]) -> Option<u64> {
     let mut value: u64 = 0;
     for place in 0..10_u32 {
         let (&byte, tail) = rest.split_first()?;
@@ -88,12 +91,12 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// A list of sixteen bytes, each of them a number.
-fn sixteen(rest: &mut &[u8]) -> Option<[u8; 16]> {
-    (number(rest)? == 16).then_some(())?;
+/// Takes a list of sixteen numbers, each of which is a byte. `None` for any other list.
+fn sixteen_bytes(rest: &mut &[u8]) -> Option<[u8; 16]> {
+    (leb128(rest)? == 16).then_some(())?;
     let mut bytes = [0; 16];
     for byte in &mut bytes {
-        *byte = u8::try_from(number(rest)?).ok()?;
+        *byte = u8::try_from(leb128(rest)?).ok()?;
     }
     Some(bytes)
 }

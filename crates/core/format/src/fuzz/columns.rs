@@ -5,7 +5,9 @@
 
 use alloc::vec::Vec;
 
-use crate::columns::channel::{Attestation, Hello, Request, Sealed, Ticket, hello_layout, opening};
+use crate::columns::channel::{
+    Attestation, Hello, Request, Sealed, Ticket, hello_layout, parse_opening,
+};
 use crate::columns::envelope::{EnvelopeHeader, envelope_layout, pad, unpadded};
 use crate::columns::log::FrameHead;
 use crate::columns::manifest::{
@@ -132,7 +134,7 @@ pub fn channel(bytes: &[u8]) {
     if let Some((request, _)) = Request::parse(bytes) {
         assert_eq!(bytes.first(), Some(&request.number()));
     }
-    if let Some((keys, rest)) = opening(bytes) {
+    if let Some((keys, rest)) = parse_opening(bytes) {
         let len = keys.len().checked_mul(48);
         let len = len.and_then(|len| len.checked_add(2));
         assert_eq!(taken(bytes, rest).map(<[u8]>::len), len);

@@ -6,7 +6,7 @@
 //! anything, or know which name a path has.
 
 use crate::FORMAT_VERSION;
-use crate::aad::{Place, Role, aad_layout};
+use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::{array, layout, put, u16_at, zero_at};
 
@@ -22,7 +22,7 @@ pub const CONTAINER_SEALED: usize = 4124;
 pub const CONTAINER_UNBOUND: u16 = FORMAT_VERSION;
 /// `VERSION` of a container that is bound to its name.
 pub const CONTAINER_BOUND: u16 = 2;
-/// Length of what stands for a container's name, in bytes: the beginning of a SHA-256 digest.
+/// Length of the digest of a container's name, in bytes: the beginning of a SHA-256 digest.
 pub const CONTAINER_NAME: usize = container_aad_layout::NAME.len;
 /// First bytes of a container.
 pub const CONTAINER_MAGIC: [u8; 32] = *b"\x89STRONGROOM PG CONTAINER\r\n\x1a\n\0\0\0\0";
@@ -54,8 +54,8 @@ layout! {
 /// The header of a container, authenticated by each chunk's associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerHeader {
-    /// Drawn at random when the file is made and each time it is emptied. Whoever writes to the
-    /// disk can choose it, so the name is never combined with it but stands in a field of its own.
+    /// Drawn at random when the file is made and each time it is emptied. An attacker who writes to
+    /// the disk can choose it, so the name is not combined with it but has a field of its own.
     pub file_id: [u8; 16],
     /// Whether the chunks are bound to the file's name.
     pub bound: bool,
@@ -71,7 +71,7 @@ pub enum ChunkAad {
 }
 
 impl ChunkAad {
-    /// The bytes that go into the tag.
+    /// The bytes of the associated data.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8] {
         match self {
@@ -119,11 +119,12 @@ impl ContainerHeader {
         out
     }
 
-    /// The associated data of chunk `index` of the file with this name, which counts in a container
-    /// that is bound to it. That a chunk is the last is said by its length, which the tag covers.
+    /// The associated data of chunk `index` of the file with this name; the name is left out of a
+    /// container that is not bound to it. Which chunk is the last follows from its length, which
+    /// the tag covers.
     #[must_use]
     pub fn chunk(&self, index: u64, name: &[u8; CONTAINER_NAME]) -> ChunkAad {
-        let place = Place {
+        let unit = AssociatedData {
             role: match self.bound {
                 true => Role::PgNamedContainer,
                 false => Role::PgContainer,
@@ -133,13 +134,13 @@ impl ContainerHeader {
             epoch: 0,
             object_id: self.file_id,
         };
-        let place = place.at(index);
+        let unit = unit.at(index);
         if !self.bound {
-            return ChunkAad::Unbound(place);
+            return ChunkAad::Unbound(unit);
         }
         let mut bytes = [0; container_aad_layout::SIZE];
         let fields = [
-            put(&mut bytes, container_aad_layout::PLACE, &place),
+            put(&mut bytes, container_aad_layout::PLACE, &unit),
             put(&mut bytes, container_aad_layout::NAME, name),
         ];
         assert!(fields.iter().all(Option::is_some), "associated data layout");
@@ -170,14 +171,14 @@ pub fn container_physical(logical: u64) -> Option<u64> {
 /// it was cut short.
 #[must_use]
 pub fn container_logical(physical: u64) -> Option<u64> {
-    let logical = container_fits(physical);
+    let logical = container_capacity(physical);
     (container_physical(logical) == Some(physical)).then_some(logical)
 }
 
-/// The most bytes that a container of at most `physical` bytes can hold. For a container that was
-/// cut short, the best answer to a question for its size.
+/// The most bytes that a container of at most `physical` bytes can hold: the size that is reported
+/// for a container that was cut short.
 #[must_use]
-pub fn container_fits(physical: u64) -> u64 {
+pub fn container_capacity(physical: u64) -> u64 {
     let body = physical.saturating_sub(HEADER);
     let whole = body.checked_div(SEALED).unwrap_or(0);
     let rest = body.checked_rem(SEALED).unwrap_or(0);
@@ -235,7 +236,7 @@ mod tests {
     fn sizes_are_each_others_inverse() {
         let mut possible = 0;
         for physical in 0..20_000 {
-            let fits = container_fits(physical);
+            let fits = container_capacity(physical);
             let needs = container_physical(fits).unwrap();
             assert!(needs <= physical, "{physical}: {fits} bytes need {needs}");
             assert!(container_physical(fits + 1).unwrap() > physical);
@@ -244,7 +245,7 @@ mod tests {
                 possible += 1;
             }
         }
-        assert_eq!(possible, container_fits(19_999) + 1);
+        assert_eq!(possible, container_capacity(19_999) + 1);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! already.
 //!
 //! Text, so that an operator can read it. Lines are appended, each made durable before its file is
-//! put in place; a last line without its end was never acted upon and is ignored. Specified in
+//! put in place; a last line without its end is ignored: its
+//! file was not put in place yet. Specified in
 //! docs/spec/postgres.md. Must not: do I/O.
 
 use alloc::format;
@@ -57,7 +58,7 @@ pub struct State {
     pub action: Action,
     /// Object id of the instance's header.
     pub object_id: [u8; 16],
-    /// In the order in which they were written.
+    /// The files that have been converted, in the order in which they were written.
     pub done: Vec<Done>,
 }
 
@@ -91,7 +92,7 @@ impl State {
                 .into_iter()
                 .find(|known| known.name() == action)?,
             object_id: from_hex(id)?.try_into().ok()?,
-            done: lines.map(done_of).collect::<Option<_>>()?,
+            done: lines.map(parse_done).collect::<Option<_>>()?,
         })
     }
 
@@ -106,7 +107,8 @@ impl State {
     }
 }
 
-fn done_of(line: &str) -> Option<Done> {
+/// Parses a line for one file. `None` when it is not canonical.
+fn parse_done(line: &str) -> Option<Done> {
     let (number, path) = line.split_once(' ')?;
     let inode: u64 = number.parse().ok()?;
     // One spelling of each number: no sign, no leading zero.

@@ -29,15 +29,15 @@ layout! {
 /// The header of a stream. Nothing authenticates it, as nothing authenticates the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamHeader {
-    /// Drawn at random when the file is made and each time it is emptied: the counter block of the
-    /// file's first 16 bytes. That of the n-th is this plus n, as 128-bit big-endian numbers that
-    /// wrap.
+    /// The counter block of the file's first 16 bytes, drawn at random when the file is made and
+    /// each time it is emptied. The counter block of the n-th 16 bytes is this plus n, as 128-bit
+    /// big-endian numbers that wrap.
     pub nonce: [u8; 16],
 }
 
 impl StreamHeader {
     /// Reads a header from its first [`STREAM_PREFIX`] bytes or more. `None` unless they are
-    /// canonical; the padding is looked at only where it is given.
+    /// canonical. The padding is checked only as far as it is in `bytes`.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let magic: [u8; 32] = array(bytes, stream_layout::MAGIC)?;

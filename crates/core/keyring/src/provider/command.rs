@@ -3,10 +3,11 @@
 //! The command line stands in the keyring in clear, and is run before the keyring could be
 //! authenticated: the keyring refuses it when others may write to the file (K14).
 
-use super::{Made, Registered, RootProvider};
+use super::kind::{Made, Registered, RootProvider};
+use crate::command;
 use crate::error::Error;
+use crate::material::interpret;
 use crate::opener::Opener;
-use crate::source::{KeySource, SourceContext};
 
 /// The registry line of this provider.
 pub(super) const REGISTERED: Registered = Registered {
@@ -41,11 +42,7 @@ impl RootProvider for Command {
         &self.0
     }
 
-    fn fetch(&self, creating: bool) -> Result<Opener, Error> {
-        let context = SourceContext {
-            creating,
-            ..SourceContext::default()
-        };
-        KeySource::Command(self.0.clone()).opener(&context)
+    fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
+        interpret(&command::output(&self.0)?)
     }
 }

@@ -1,4 +1,4 @@
-//! A provider that this program does not have, asked through the `strongroom` command, which has
+//! A provider that this program does not have is asked through the `strongroom` command, which has
 //! it.
 //!
 //! The preload library of the PostgreSQL shield and the SQLite extension are loaded into other
@@ -6,14 +6,13 @@
 //! command, it is run as a key command is: with the number and the argument, which are no secrets,
 //! and the root key on its standard output.
 //!
-//! Must not: be reached in the program that was asked, which would ask itself for ever.
+//! Must not: be used in the command itself, which would run itself without end.
 
 use std::path::Path;
 
-use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 
-use super::{Provider, RootProvider};
+use super::kind::RootProvider;
 use crate::command;
 use crate::error::Error;
 use crate::material::interpret;
@@ -21,7 +20,7 @@ use crate::opener::Opener;
 
 /// The variable that holds the absolute path of the `strongroom` command.
 pub use strongroom_format::run::COMMAND_VARIABLE;
-/// The command's first argument then; number and argument follow.
+/// The first argument of the command for this; number and argument follow.
 const FETCH: &str = "--provider-fetch";
 
 struct Elsewhere {
@@ -31,7 +30,8 @@ struct Elsewhere {
     line: String,
 }
 
-/// The provider, if a command is named. Errors: SR-2019 when it is not an absolute path.
+/// A provider that runs the command. `None` when [`COMMAND_VARIABLE`] is not set. Errors: SR-2019
+/// when it is not an absolute path.
 pub(super) fn through_command(
     number: u16,
     name: &'static str,
@@ -60,16 +60,7 @@ pub(super) fn through_command(
     })))
 }
 
-/// The root key of this provider and argument, as material that the rule of
-/// docs/internals/keyring.md reads as the same key: what the command prints.
-///
-/// # Errors
-/// SR-2020; SR-2100; what the provider reports.
-pub fn deliver(number: u16, argument: &str) -> Result<SecretBytes, Error> {
-    Provider::own(number, argument)?.fetch(false)?.as_material()
-}
-
-/// One word of the shell's language.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
@@ -97,6 +88,8 @@ impl RootProvider for Elsewhere {
 
 #[cfg(test)]
 mod tests {
+    use strongroom_crypto::SecretBytes;
+
     use super::*;
 
     #[test]

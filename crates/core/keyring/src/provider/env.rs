@@ -1,9 +1,9 @@
 //! Provider `env:VAR`: the root key is the value of an environment variable.
 
-use super::{Made, Registered, RootProvider};
+use super::kind::{Made, Registered, RootProvider};
 use crate::error::Error;
+use crate::key_input::opener_from_env;
 use crate::opener::Opener;
-use crate::source::{KeySource, SourceContext};
 
 /// The registry line of this provider.
 pub(super) const REGISTERED: Registered = Registered {
@@ -38,11 +38,7 @@ impl RootProvider for Env {
         &self.0
     }
 
-    fn fetch(&self, creating: bool) -> Result<Opener, Error> {
-        let context = SourceContext {
-            creating,
-            ..SourceContext::default()
-        };
-        KeySource::Env(self.0.clone()).opener(&context)
+    fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
+        opener_from_env(&self.0)
     }
 }

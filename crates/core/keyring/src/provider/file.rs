@@ -1,9 +1,9 @@
 //! Provider `file:PATH`: the root key is the contents of a file.
 
-use super::{Made, Registered, RootProvider};
+use super::kind::{Made, Registered, RootProvider};
 use crate::error::Error;
+use crate::key_input::opener_from_file;
 use crate::opener::Opener;
-use crate::source::{KeySource, SourceContext};
 
 /// The registry line of this provider.
 pub(super) const REGISTERED: Registered = Registered {
@@ -40,11 +40,7 @@ impl RootProvider for KeyFile {
         &self.0
     }
 
-    fn fetch(&self, creating: bool) -> Result<Opener, Error> {
-        let context = SourceContext {
-            creating,
-            ..SourceContext::default()
-        };
-        KeySource::File((&self.0).into()).opener(&context)
+    fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
+        opener_from_file(self.0.as_ref())
     }
 }

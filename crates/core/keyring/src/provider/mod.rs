@@ -12,74 +12,21 @@ mod command;
 mod elsewhere;
 mod env;
 mod file;
+mod kind;
 mod passphrase;
 mod wrapped;
 
 use std::sync::OnceLock;
 
+use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_format::keyring::PROVIDER_ARGUMENT_MAX;
 
 use crate::error::Error;
-use crate::opener::Opener;
 
-pub use elsewhere::{COMMAND_VARIABLE, deliver};
+pub use elsewhere::COMMAND_VARIABLE;
+pub use kind::{Created, Made, Registered, RootProvider};
 pub use wrapped::{Wrapped, locator};
-
-/// Delivers a keyring's root key.
-pub trait RootProvider: Send + Sync {
-    /// The word before the colon in `env:VAR`.
-    fn name(&self) -> &'static str;
-    /// The number in the keyring.
-    fn number(&self) -> u16;
-    /// The text after the colon; empty where there is none. Never a secret.
-    fn argument(&self) -> &str;
-    /// Fetches the root key of a keyring that there is. `creating`: a keyring is being sealed with
-    /// it, so a passphrase is asked for twice.
-    ///
-    /// # Errors
-    /// The codes of [`crate::KeySource`]; SR-2100 to SR-2106.
-    fn fetch(&self, creating: bool) -> Result<Opener, Error>;
-    /// Makes or fetches the root key of a keyring that is about to be sealed with it: a new one at
-    /// each call, where the provider keeps no key but wraps one. Also when the argument holds the
-    /// wrapped root key of before.
-    ///
-    /// # Errors
-    /// As [`Self::fetch`].
-    fn create(&self) -> Result<Created, Error> {
-        Ok(Created {
-            opener: self.fetch(true)?,
-            argument: self.argument().to_owned(),
-        })
-    }
-}
-
-/// A root key to seal a keyring with.
-pub struct Created {
-    /// The root key.
-    pub opener: Opener,
-    /// The argument that the keyring has to keep: with it, [`RootProvider::fetch`] delivers this
-    /// root key.
-    pub argument: String,
-}
-
-/// What a kind makes of an argument: a provider, or in words why it is not valid. The words do not
-/// repeat the argument.
-pub type Made = Result<Box<dyn RootProvider>, &'static str>;
-
-/// One kind of provider.
-#[derive(Clone, Copy)]
-pub struct Registered {
-    /// The word before the colon.
-    pub name: &'static str,
-    /// The number in the keyring.
-    pub number: u16,
-    /// Whether it runs or loads what its argument names, or sends credentials to where it points. A
-    /// keyring that others may write to is then not acted on (K14).
-    pub acts: bool,
-    /// Makes one from a checked argument: not too long, no control characters.
-    pub make: fn(&str) -> Made,
-}
 
 /// The kinds that every program has.
 const REGISTRY: &[Registered] = &[
@@ -89,7 +36,7 @@ const REGISTRY: &[Registered] = &[
     command::REGISTERED,
 ];
 
-/// Every number that is taken by a kind that not every program has.
+/// The numbers and names of the kinds that only some programs have.
 const ELSEWHERE: &[(u16, &str)] = &[
     (5, "keyserver"),
     (6, "pkcs11"),
@@ -110,6 +57,7 @@ pub fn register(kinds: &'static [Registered]) {
     MORE.get_or_init(|| kinds);
 }
 
+/// All kinds that this program has.
 fn kinds() -> impl Iterator<Item = &'static Registered> {
     let more = MORE.get().copied().unwrap_or_default();
     REGISTRY.iter().chain(more)
@@ -158,11 +106,12 @@ impl Provider {
         {
             return Ok(Self { made, acts: true });
         }
-        Self::own(number, argument)
+        Self::of_this_program(number, argument)
     }
 
-    /// The provider of this number that this program itself has.
-    fn own(number: u16, argument: &str) -> Result<Self, Error> {
+    /// The provider of this number, if this program itself has its kind. Errors: SR-2020; SR-2100
+    /// for a kind that other programs have.
+    fn of_this_program(number: u16, argument: &str) -> Result<Self, Error> {
         if number == EXPORT {
             let detail = "the file is an export: `strongroom keyring import` reads it";
             return Err(Error::new(&code::PROVIDER, detail));
@@ -175,7 +124,7 @@ impl Provider {
         Self::made(kind.ok_or_else(unknown)?, argument)
     }
 
-    /// The word for a provider number in output, also for one that this program does not have.
+    /// The name of a provider number for output: `unknown` for a number that no kind has.
     #[must_use]
     pub fn name_of(number: u16) -> &'static str {
         let elsewhere = || ELSEWHERE.iter().find(|(known, _)| *known == number);
@@ -186,8 +135,8 @@ impl Provider {
         }
     }
 
-    /// Whether the kind of this number runs or loads what its argument names, or sends credentials
-    /// to where it points. True also of a kind of other builds, which a command is asked for.
+    /// As [`Self::acts`], for the kind of this number. True also for a kind that this program does
+    /// not have, because a command is run for it.
     pub(crate) fn number_acts(number: u16) -> bool {
         let kind = kinds().find(|kind| kind.number == number);
         // One that this program does not have may be asked through a command.
@@ -195,13 +144,14 @@ impl Provider {
         kind.map_or_else(elsewhere, |kind| kind.acts)
     }
 
-    /// Whether the provider runs or loads what its argument names, or sends credentials to where it
-    /// points.
+    /// Whether the provider runs or loads something that its argument names, or sends credentials
+    /// to an address in it.
     #[must_use]
     pub fn acts(&self) -> bool {
         self.acts
     }
 
+    /// Makes a provider of this kind. Errors: SR-2020 for an argument that is not valid.
     fn made(kind: &Registered, argument: &str) -> Result<Self, Error> {
         let refused = |why: &str| {
             Error::new(
@@ -219,6 +169,17 @@ impl Provider {
         let acts = kind.acts;
         Ok(Self { made, acts })
     }
+}
+
+/// The root key of this provider and argument, as material that the rule of
+/// docs/internals/keyring.md reads as the same key: what the command prints.
+///
+/// # Errors
+/// SR-2020; SR-2100; what the provider reports.
+pub fn deliver(number: u16, argument: &str) -> Result<SecretBytes, Error> {
+    Provider::of_this_program(number, argument)?
+        .fetch(false)?
+        .as_material()
 }
 
 impl std::ops::Deref for Provider {

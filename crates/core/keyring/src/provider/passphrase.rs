@@ -1,9 +1,10 @@
 //! Provider `passphrase`: the root key is typed at the terminal.
 
-use super::{Made, Registered, RootProvider};
+use super::kind::{Made, Registered, RootProvider};
 use crate::error::Error;
+use crate::material::interpret;
 use crate::opener::Opener;
-use crate::source::{KeySource, SourceContext};
+use crate::terminal;
 
 /// The registry line of this provider.
 pub(super) const REGISTERED: Registered = Registered {
@@ -39,12 +40,6 @@ impl RootProvider for Passphrase {
     }
 
     fn fetch(&self, creating: bool) -> Result<Opener, Error> {
-        let prompt = String::from("Passphrase of the keyring");
-        let context = SourceContext {
-            creating,
-            prompt,
-            ..SourceContext::default()
-        };
-        KeySource::Ask.opener(&context)
+        interpret(&terminal::ask("Passphrase of the keyring", creating)?)
     }
 }

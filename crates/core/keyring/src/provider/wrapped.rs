@@ -1,8 +1,7 @@
-//! Where a wrapped root key is kept: in the provider's argument, behind the text that says where
-//! the device is.
+//! A wrapped root key in a provider's argument, after the text that locates the device.
 //!
-//! A device that wraps keys, and does not hand out its own, makes of 32 random bytes - the secret -
-//! a blob that only it can undo. Blob and a random id stand in the argument as `LOCATOR;blob=HEX`
+//! A device that wraps keys, and does not hand out its own, wraps 32 random bytes - the secret - to
+//! a blob that only it can unwrap. Blob and a random id are in the argument as `LOCATOR;blob=HEX`
 //! (docs/spec/keyring.md, "Wrapped root keys"). The root key is derived from the secret, the id and
 //! the provider's number, so that a blob of another keyring, another provider or another purpose
 //! gives another key whatever the device checks; a device that can, checks too:
@@ -15,7 +14,7 @@ use strongroom_format::code;
 use strongroom_format::hex::{from_hex, hex};
 use strongroom_format::keyring::PROVIDER_ARGUMENT_MAX;
 
-use super::Created;
+use super::kind::Created;
 use crate::error::Error;
 use crate::opener::Opener;
 use crate::purpose::Label;
@@ -26,7 +25,7 @@ const MARK: &str = ";blob=";
 const VERSION: u8 = 1;
 const ID_LEN: usize = 16;
 
-/// The argument without the wrapped root key: what a person wants to see of it.
+/// The argument without the wrapped root key, for display.
 #[must_use]
 pub fn locator(argument: &str) -> &str {
     argument
@@ -34,7 +33,7 @@ pub fn locator(argument: &str) -> &str {
         .map_or(argument, |(locator, _)| locator)
 }
 
-/// A wrapped root key's id and what the device needs to undo it.
+/// A wrapped root key: its id, and the blob that the device unwraps.
 pub struct Wrapped {
     number: u16,
     id: [u8; ID_LEN],
@@ -69,10 +68,10 @@ impl Wrapped {
         Ok(Created { opener, argument })
     }
 
-    /// The wrapped root key in an argument, as the keyring has it.
+    /// Parses the wrapped root key in the argument of a keyring.
     ///
     /// # Errors
-    /// SR-2020 when there is none, or it does not have its form.
+    /// SR-2020 when there is none, or it is malformed.
     pub fn of(number: u16, argument: &str) -> Result<Self, Error> {
         let refused = |why: &str| Error::new(&code::PROVIDER, why);
         let (_, text) = argument
@@ -89,7 +88,7 @@ impl Wrapped {
                 id: *id,
                 blob: blob.to_vec(),
             }),
-            _ => Err(refused("the wrapped root key does not have its form")),
+            _ => Err(refused("the wrapped root key is malformed")),
         }
     }
 
@@ -99,19 +98,19 @@ impl Wrapped {
         &self.blob
     }
 
-    /// What a device that can is to bind the secret to: label, number, id; 45 bytes.
+    /// The context for a device that can bind a secret to one: label, number, id; 45 bytes.
     #[must_use]
     pub fn context(&self) -> Vec<u8> {
         [&self.info()[..], &self.id].concat()
     }
 
-    /// The id, for devices that take a context in words.
+    /// The id in hexadecimal digits, for devices that take the context as text.
     #[must_use]
     pub fn id_hex(&self) -> String {
         hex(&self.id)
     }
 
-    /// The root key of the secret that the device delivered.
+    /// Derives the root key from the secret that the device has unwrapped.
     ///
     /// # Errors
     /// SR-5001 without memory for keys.
@@ -119,6 +118,7 @@ impl Wrapped {
         Ok(Opener::raw(hkdf(secret, &self.id, &self.info())?))
     }
 
+    /// HKDF's info: the label and the provider's number.
     fn info(&self) -> Vec<u8> {
         [Label::ProviderRoot.info(), &self.number.to_le_bytes()].concat()
     }
@@ -133,7 +133,8 @@ mod tests {
     }
 
     fn same(one: &Opener, other: &Opener) -> bool {
-        let object = crate::Object::create(&crate::keyring::NEW_KEYRING, one).unwrap();
+        let object =
+            crate::Object::create(&crate::keyring::NEW_KEYRING, &one.recipient().unwrap()).unwrap();
         let header = object.header();
         other
             .open(&header.slots, header.epoch, header.object_id)

@@ -11,11 +11,11 @@ use strongroom_format::header::{Cipher, ObjectKind};
 use strongroom_format::keyring::KeyState;
 use strongroom_format::slot::SlotKind;
 use strongroom_keyring::{
-    Certificate, CertificateInfo, Keyring, NewCertificate, NewObject, Object, Opener,
+    Certificate, CertificateInfo, Keyring, NewCertificate, NewObject, Object, Recipient,
 };
 
 use crate::keyring::Home;
-use crate::{code, files_in, passphrase, raw, with_checksum};
+use crate::{code, files_in, passphrase, raw, recipient, with_checksum};
 
 /// A backup set.
 const BACKUP: NewObject = NewObject {
@@ -159,10 +159,8 @@ fn a_host_without_private_keys_writes_what_it_cannot_read() {
     assert_eq!(refused.code().number, 2032);
     let id: String = known.id.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(refused.detail().contains(&id), "{refused}");
-    assert_eq!(
-        code(Object::open(&header, ObjectKind::Backup, &recipient)),
-        2032
-    );
+    let none = writer.private_keys().unwrap();
+    assert_eq!(code(Object::open(&header, ObjectKind::Backup, &none)), 2032);
 
     let opened = keyring.open_object(&header, ObjectKind::Backup).unwrap();
     assert!(matches!(opened.opened_by(), SlotKind::Certificate { id, .. } if *id == known.id));
@@ -171,11 +169,11 @@ fn a_host_without_private_keys_writes_what_it_cannot_read() {
     assert!(one.unwrap().ct_eq(&two.unwrap()));
     // Private keys alone do not seal.
     let keys = keyring.private_keys().unwrap();
-    assert_eq!(code(Object::create(&BACKUP, &keys)), 2019);
+    assert_eq!(code(keys.recipient()), 2019);
 }
 
 #[test]
-fn several_openers_and_who_opens() {
+fn several_recipients_and_who_opens() {
     let (home, other) = (Home::new(), Home::new());
     let mut keyring = with_certificate(&home);
     keyring.create_key("app").unwrap();
@@ -183,28 +181,28 @@ fn several_openers_and_who_opens() {
     second
         .import_certificate(Some("b"), &identity(1, true))
         .unwrap();
-    let openers = [
-        raw(1),
+    let recipients = [
+        recipient(&raw(1)),
         second.recipient("b").unwrap(),
         keyring.recipient("a").unwrap(),
-        keyring.opener("app", true).unwrap(),
+        recipient(&keyring.opener("app", true).unwrap()),
     ];
-    let borrowed: Vec<&Opener> = openers.iter().collect();
-    let object = Object::create(&BACKUP, &raw(1)).unwrap();
+    let borrowed: Vec<&Recipient> = recipients.iter().collect();
+    let object = Object::create(&BACKUP, &recipients[0]).unwrap();
     let header = object.rewrapped(&borrowed).unwrap().header_bytes();
     for found in [&keyring, &second] {
         let opened = found.open_object(&header, ObjectKind::Backup).unwrap();
         assert_eq!(opened.opened_by().name(), "certificate");
     }
     // By the key that a slot names, when no certificate helps.
-    let named = object.rewrapped(&[&openers[1], &openers[3]]).unwrap();
+    let named = object.rewrapped(&[&recipients[1], &recipients[3]]).unwrap();
     let opened = keyring.open_object(&named.header_bytes(), ObjectKind::Backup);
     assert_eq!(opened.unwrap().opened_by().name(), "keyring");
     let third = Home::new();
     let stranger = third.init();
     let refused = stranger.open_object(&named.header_bytes(), ObjectKind::Backup);
     assert_eq!(code(refused), 2032, "the certificates are told first");
-    let by_key = object.rewrapped(&[&openers[3]]).unwrap().header_bytes();
+    let by_key = object.rewrapped(&[&recipients[3]]).unwrap().header_bytes();
     assert_eq!(
         code(stranger.open_object(&by_key, ObjectKind::Backup)),
         2003
@@ -224,7 +222,7 @@ fn several_openers_and_who_opens() {
         3006
     );
     // Six certificates of this size are one too many.
-    let one = &openers[2];
+    let one = &recipients[2];
     assert!(object.rewrapped(&[one; 5]).is_ok());
     assert_eq!(code(object.rewrapped(&[one; 6])), 3009);
 }
@@ -393,7 +391,7 @@ fn root_rotation_export_and_import_carry_certificates() {
         certificate(&keyring, "public").exported_unix_s.is_none(),
         "there is none to export"
     );
-    let by_certificate = keyring.recipient("a").unwrap();
+    let by_certificate = keyring.private_keys().unwrap();
     assert_eq!(
         code(keyring.export(&home.root("e2"), &by_certificate)),
         2044

@@ -23,7 +23,7 @@ use strongroom_format::postgres::{
 };
 use strongroom_keyring::{NewObject, Object, Purpose};
 
-use crate::{code, raw};
+use crate::{code, raw, recipient};
 
 fn directory(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -205,7 +205,8 @@ fn container(case: &Value, keys: &Value) {
 #[test]
 fn an_instance_has_xts_keys_of_its_ciphers_length_and_no_anchors() {
     for (cipher, len) in [(Cipher::Aes128Xts, 32), (Cipher::Aes256Xts, 64)] {
-        let object = Object::create(&NewObject::instance(cipher), &raw(1)).expect("an object");
+        let object =
+            Object::create(&NewObject::instance(cipher), &recipient(&raw(1))).expect("an object");
         let bytes = object.initial_bytes();
         assert!(bytes[3072..].iter().all(|byte| *byte == 0), "no anchors");
         let opened = Object::open(&bytes, ObjectKind::Postgres, &raw(1)).expect("it opens");
@@ -234,8 +235,8 @@ fn an_instance_has_xts_keys_of_its_ciphers_length_and_no_anchors() {
 #[test]
 fn an_instance_can_be_rekeyed() {
     let new = NewObject::instance(Cipher::Aes256Xts);
-    let before = Object::create(&new, &raw(1)).expect("an object");
-    let during = before.rekey_begun(&[&raw(1)]).expect("begun");
+    let before = Object::create(&new, &recipient(&raw(1))).expect("an object");
+    let during = before.rekey_begun(&[&recipient(&raw(1))]).expect("begun");
     let same = |one: &Object, other: &Object, epoch| {
         let key = |object: &Object| object.xts_subkey(epoch, Purpose::PgWal).expect("a key");
         key(one).as_slice() == key(other).as_slice()

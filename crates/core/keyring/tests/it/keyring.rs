@@ -123,7 +123,10 @@ fn the_life_of_a_key() {
     let opener = home.source("app", false).unwrap();
     assert_eq!(code(open(&second, &opener)), 0, "a retired key opens");
     assert_eq!(
-        code(strongroom_keyring::Object::create(&crate::SQLITE, &opener)),
+        code(strongroom_keyring::Object::create(
+            &crate::SQLITE,
+            &crate::recipient(&opener)
+        )),
         2012
     );
     assert_eq!(keyring.rotate_key("app").unwrap().version, 3);

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use strongroom_crypto::{SecretBytes, SecretKey, sha256};
 use strongroom_format::header::{Cipher, ObjectKind};
-use strongroom_keyring::{Argon2Params, Error, NewObject, Object, Opener};
+use strongroom_keyring::{Argon2Params, Error, NewObject, Object, Opener, Recipient};
 
 /// A database with 4 KiB pages.
 const SQLITE: NewObject = NewObject {
@@ -27,21 +27,25 @@ fn raw(byte: u8) -> Opener {
     Opener::raw(SecretKey::take(&mut [byte; 32]).expect("locked memory"))
 }
 
-/// A passphrase opener at the lowest cost that is accepted, so that tests are quick.
 fn passphrase(text: &str) -> Opener {
     let secret = SecretBytes::take(&mut text.as_bytes().to_vec()).expect("locked memory");
+    Opener::passphrase(secret)
+}
+
+/// The recipient of an opener. Slots for a passphrase get the lowest cost that is accepted, so that
+/// tests are quick.
+fn recipient(opener: &Opener) -> Recipient {
     let cost = Argon2Params {
         m_kib: 64,
         t: 1,
         p: 1,
     };
-    Opener::passphrase(secret)
-        .with_argon2(cost)
-        .expect("cost within bounds")
+    let recipient = opener.recipient().expect("an opener that seals");
+    recipient.with_argon2(cost).expect("cost within bounds")
 }
 
 fn new_object(opener: &Opener) -> Object {
-    Object::create(&SQLITE, opener).expect("a new object")
+    Object::create(&SQLITE, &recipient(opener)).expect("a new object")
 }
 
 fn open(header: &[u8], opener: &Opener) -> Result<Object, Error> {

@@ -5,7 +5,7 @@ use strongroom_format::header::{Anchor, ObjectKind, header_layout as at};
 use strongroom_format::slot::{Argon2Cost, SlotKind};
 use strongroom_keyring::{Purpose, inspect_checksum};
 
-use crate::{code, new_object, open, passphrase, raw, with_checksum};
+use crate::{code, new_object, open, passphrase, raw, recipient, with_checksum};
 
 const PURPOSES: [Purpose; 14] = [
     Purpose::Page,
@@ -54,7 +54,9 @@ fn every_flipped_bit_is_damage_or_not_this_format() {
 #[test]
 fn every_change_by_someone_who_mends_the_checksum_is_found() {
     let opener = raw(1);
-    let object = new_object(&opener).rewrapped(&[&opener, &raw(2)]).unwrap();
+    let object = new_object(&opener)
+        .rewrapped(&[&recipient(&opener), &recipient(&raw(2))])
+        .unwrap();
     let good = object.header_bytes();
     // Two raw slots of 120 bytes each; the first one is ours.
     let (first, second) = (256..256 + 120, 256 + 120..256 + 240);
@@ -209,17 +211,15 @@ fn a_second_open_of_a_passphrase_costs_no_argon2() {
         t: 3,
         p: 1,
     };
-    let slow = strongroom_keyring::Opener::passphrase(secret)
-        .with_argon2(cost)
-        .unwrap();
+    let slow = strongroom_keyring::Opener::passphrase(secret);
+    let recipient = slow.recipient().unwrap().with_argon2(cost).unwrap();
     let start = std::time::Instant::now();
-    let header = new_object(&slow).header_bytes();
+    let object = strongroom_keyring::Object::create(&crate::SQLITE, &recipient).unwrap();
+    let header = object.header_bytes();
     let first = start.elapsed();
     let start = std::time::Instant::now();
-    let copy = slow.try_clone().unwrap();
-    for _ in 0..5 {
+    for _ in 0..10 {
         assert_eq!(code(open(&header, &slow)), 0);
-        assert_eq!(code(open(&header, &copy)), 0);
     }
     assert!(
         start.elapsed() < first / 2,
@@ -232,7 +232,9 @@ fn a_second_open_of_a_passphrase_costs_no_argon2() {
 fn rewrapping_replaces_the_slots_and_nothing_else() {
     let (one, two, three) = (raw(1), passphrase("two"), raw(3));
     let object = new_object(&one);
-    let both = object.rewrapped(&[&two, &three]).unwrap();
+    let both = object
+        .rewrapped(&[&recipient(&two), &recipient(&three)])
+        .unwrap();
     let header = both.header_bytes();
     assert_eq!(both.header().sequence, object.header().sequence + 1);
     assert_eq!(both.epoch(), 1);
@@ -251,15 +253,15 @@ fn rewrapping_replaces_the_slots_and_nothing_else() {
     ));
     assert_eq!(*open(&header, &three).unwrap().opened_by(), SlotKind::Raw);
     assert_eq!(code(object.rewrapped(&[])), 2019);
-    assert_eq!(code(object.rewrapped(&[&one; 8])), 0);
-    assert_eq!(code(object.rewrapped(&[&one; 9])), 3009);
+    assert_eq!(code(object.rewrapped(&[&recipient(&one); 8])), 0);
+    assert_eq!(code(object.rewrapped(&[&recipient(&one); 9])), 3009);
 }
 
 #[test]
 fn extending_leaves_the_slots_that_are_there() {
     let (one, two, three) = (raw(1), passphrase("two"), raw(3));
-    let object = new_object(&one).extended(&[&two]).unwrap();
-    let more = object.extended(&[&three]).unwrap();
+    let object = new_object(&one).extended(&[&recipient(&two)]).unwrap();
+    let more = object.extended(&[&recipient(&three)]).unwrap();
     let header = more.header_bytes();
     assert_eq!(more.header().sequence, object.header().sequence + 1);
     assert_eq!(more.header().slots[..2], object.header().slots[..]);
@@ -267,23 +269,23 @@ fn extending_leaves_the_slots_that_are_there() {
         assert_eq!(code(open(&header, opener)), 0);
     }
     assert_eq!(code(more.extended(&[])), 2019);
-    assert_eq!(code(more.extended(&[&one; 5])), 0);
-    assert_eq!(code(more.extended(&[&one; 6])), 3009);
+    assert_eq!(code(more.extended(&[&recipient(&one); 5])), 0);
+    assert_eq!(code(more.extended(&[&recipient(&one); 6])), 3009);
 }
 
 #[test]
 fn a_rekey_opens_both_epochs_until_it_is_finished() {
     let (old, new) = (raw(1), raw(2));
     let object = new_object(&old);
-    let begun = object.rekey_begun(&[&new]).unwrap();
+    let begun = object.rekey_begun(&[&recipient(&new)]).unwrap();
     assert_eq!((begun.epoch(), begun.previous_epoch()), (2, Some(1)));
-    assert_eq!(code(begun.rekey_begun(&[&new])), 6011);
+    assert_eq!(code(begun.rekey_begun(&[&recipient(&new)])), 6011);
     let during = open(&begun.header_bytes(), &new).unwrap();
     assert_eq!(code(open(&begun.header_bytes(), &old)), 2002);
     let page = |object: &strongroom_keyring::Object, epoch| object.subkey(epoch, Purpose::Page);
     assert!(page(&during, 1).unwrap().ct_eq(&page(&object, 1).unwrap()));
     assert!(!page(&during, 2).unwrap().ct_eq(&page(&object, 1).unwrap()));
-    let rewrapped = during.rewrapped(&[&old]).unwrap();
+    let rewrapped = during.rewrapped(&[&recipient(&old)]).unwrap();
     assert!(
         page(&rewrapped, 1)
             .unwrap()
@@ -331,9 +333,14 @@ fn without_openers_a_rekey_keeps_the_slot_and_others_can_follow() {
 #[test]
 fn a_rekey_without_openers_drops_nobody_silently() {
     let (one, two) = (raw(1), raw(2));
-    let shared = new_object(&one).rewrapped(&[&one, &two]).unwrap();
+    let shared = new_object(&one)
+        .rewrapped(&[&recipient(&one), &recipient(&two)])
+        .unwrap();
     assert_eq!(code(shared.rekey_begun(&[])), 2019);
-    assert_eq!(code(shared.rekey_begun(&[&one, &two])), 0);
+    assert_eq!(
+        code(shared.rekey_begun(&[&recipient(&one), &recipient(&two)])),
+        0
+    );
 }
 
 #[test]
@@ -341,7 +348,7 @@ fn reload_follows_new_slots_and_refuses_what_it_cannot_follow() {
     let (one, two) = (raw(1), raw(2));
     let object = new_object(&one);
     let follower = open(&object.header_bytes(), &one).unwrap();
-    let rewrapped = object.rewrapped(&[&two]).unwrap();
+    let rewrapped = object.rewrapped(&[&recipient(&two)]).unwrap();
     let followed = follower.reload(&rewrapped.header_bytes()).unwrap();
     assert_eq!(followed.header().sequence, 2);
     assert_eq!(
@@ -349,7 +356,7 @@ fn reload_follows_new_slots_and_refuses_what_it_cannot_follow() {
         2017,
         "its own slot is gone"
     );
-    let rekeyed = rewrapped.rekey_begun(&[&two]).unwrap();
+    let rekeyed = rewrapped.rekey_begun(&[&recipient(&two)]).unwrap();
     assert_eq!(code(follower.reload(&rekeyed.header_bytes())), 2017);
     assert_eq!(
         code(follower.reload(&new_object(&one).header_bytes())),

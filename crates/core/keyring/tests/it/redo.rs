@@ -8,7 +8,7 @@ use strongroom_keyring::durable::replace;
 use strongroom_keyring::redo::{newest_header, redo_path, rewrite_header};
 use strongroom_keyring::{Object, Opener};
 
-use crate::{code, files_in, new_object, open, raw};
+use crate::{code, files_in, new_object, open, raw, recipient};
 
 /// A database of one page, its object before and after a rekey was begun, and the opener.
 struct Scene {
@@ -103,7 +103,7 @@ fn killed_before_the_redo_copy_was_removed() {
     replace(&redo_path(&scene.path), &scene.new.header_bytes(), 0o600).unwrap();
     assert_eq!(opened(&scene).epoch(), 2);
     // A leftover never undoes a newer header, and the next rewrite takes it away.
-    let later = scene.new.rewrapped(&[&scene.opener]).unwrap();
+    let later = scene.new.rewrapped(&[&recipient(&scene.opener)]).unwrap();
     put_in_place(&scene.path, &later.header_bytes());
     assert_eq!(opened(&scene).header().sequence, 3);
     let file = File::options()
@@ -114,7 +114,7 @@ fn killed_before_the_redo_copy_was_removed() {
     rewrite_header(
         &scene.path,
         &file,
-        &later.rewrapped(&[&scene.opener]).unwrap(),
+        &later.rewrapped(&[&recipient(&scene.opener)]).unwrap(),
     )
     .unwrap();
     assert_eq!(opened(&scene).header().sequence, 4);

@@ -8,7 +8,7 @@ use strongroom_keyring::durable::replace;
 use strongroom_keyring::source::take_open_files;
 use strongroom_keyring::{Error, KeySource, Opener, SourceContext, take_text_as_raw_key_warning};
 
-use crate::{code, new_object, open};
+use crate::{code, new_object, open, recipient};
 
 /// A key whose bytes are no text: the first one is never part of UTF-8.
 const HEX: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -66,10 +66,12 @@ fn letters_that_are_not_ascii_are_stretched() {
     let mut bytes: [u8; 32] = letters.as_bytes().try_into().unwrap();
     let older = Opener::raw(SecretKey::take(&mut bytes).unwrap());
     let header = new_object(&older).header_bytes();
-    let copy = now.try_clone().unwrap();
-    let opened = open(&header, &copy).unwrap();
+    let opened = open(&header, &now).unwrap();
     assert!(take_text_as_raw_key_warning());
-    let mended = opened.rewrapped(&[&now]).unwrap().header_bytes();
+    let mended = opened
+        .rewrapped(&[&recipient(&now)])
+        .unwrap()
+        .header_bytes();
     assert_eq!(
         open(&mended, &now).unwrap().opened_by().name(),
         "passphrase"

@@ -154,7 +154,7 @@ impl SealingServer for Kms {
         let wrong = || {
             Error::new(
                 &code::PROVIDER_ANSWER,
-                "what was sealed does not have its form",
+                "the wrapped key in the response is malformed",
             )
         };
         let ciphertext = parsed.ciphertext_blob.unwrap_or_default();
@@ -165,7 +165,10 @@ impl SealingServer for Kms {
         let arn = Some(parsed.key_id).filter(|arn| is_key(arn) && arn.starts_with("arn:"));
         let arn = arn.ok_or_else(wrong)?;
         if self.key.starts_with("arn:") && !self.key.contains(":alias/") && arn != self.key {
-            return Err(Error::new(&code::PROVIDER_ANSWER, "another key has sealed"));
+            return Err(Error::new(
+                &code::PROVIDER_ANSWER,
+                "it was wrapped with another key",
+            ));
         }
         Ok(format!("{arn} {ciphertext}").into_bytes())
     }
@@ -174,12 +177,7 @@ impl SealingServer for Kms {
         let parts = std::str::from_utf8(sealed).ok();
         let parts = parts.and_then(|text| text.split_once(' '));
         let parts = parts.filter(|(arn, text)| is_key(arn) && is_base64(text));
-        let damaged = || {
-            Error::new(
-                &code::PROVIDER_ANSWER,
-                "what is kept does not have its form",
-            )
-        };
+        let damaged = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let (arn, ciphertext) = parts.ok_or_else(damaged)?;
         let body = concat_locked(&[
             b"{\"KeyId\":\"",
@@ -193,7 +191,10 @@ impl SealingServer for Kms {
         let response = self.send("TrentService.Decrypt", &body, deadline)?;
         let parsed = parse_body(&response)?;
         if parsed.key_id != arn {
-            return Err(Error::new(&code::PROVIDER_ANSWER, "another key has opened"));
+            return Err(Error::new(
+                &code::PROVIDER_ANSWER,
+                "it was unwrapped with another key",
+            ));
         }
         decode_key(parsed.plaintext.unwrap_or_default())
     }
@@ -215,7 +216,7 @@ fn parse_body(response: &Response) -> Result<Body<'_>, Error> {
     serde_json::from_slice(response.body.as_slice()).map_err(|_| {
         Error::new(
             &code::PROVIDER_ANSWER,
-            "it is not the JSON that it should be",
+            "the response is not the expected JSON",
         )
     })
 }

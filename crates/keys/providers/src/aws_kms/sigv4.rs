@@ -3,6 +3,8 @@
 //! The tests are the examples that AWS publishes. Must not: touch the network or a clock; hold a
 //! key beyond a call.
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use strongroom_crypto::{MacKey, SecretBytes, SecretKey, sha256};
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
@@ -67,25 +69,13 @@ fn canonical(request: &Signed<'_>, names: &str) -> Vec<u8> {
     text
 }
 
-/// `YYYYMMDDTHHMMSSZ` of a time since 1970, for years from 1970 to 9999.
+/// `YYYYMMDDTHHMMSSZ` of a time in seconds since the Unix epoch. A time after the year 9999 is
+/// given as the epoch.
 pub(super) fn time_of(unix_s: u64) -> String {
-    let (days, rest) = (unix_s / 86_400, unix_s % 86_400);
-    // Days of eras of 400 years, from 1 March of the year 0: see Hinnant, "chrono-compatible
-    // low-level date algorithms".
-    let from_0 = days + 719_468;
-    let (era, of_era) = (from_0 / 146_097, from_0 % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+    let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+    let since = SignedDuration::from_secs(i64::try_from(unix_s).unwrap_or(0));
+    let time = epoch.checked_add(since).unwrap_or(epoch);
+    time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(super) fn open(session: &mut Session, blob: &Blob, context: &[u8]) -> Result
     let mac: Result<[u8; 16], _> = blob.tag.as_slice().try_into();
     let wrong = |what: &str| Error::new(&code::PROVIDER_ANSWER, what);
     let (Ok(iv), Ok(mac), 32) = (iv, mac, blob.ciphertext.len()) else {
-        return Err(wrong("what came is not a secret of 32 bytes"));
+        return Err(wrong("the response is not a secret of 32 bytes"));
     };
     let mut opened = SecretBytes::with_capacity(32)?;
     opened.as_mut_slice().copy_from_slice(&blob.ciphertext);

@@ -143,7 +143,10 @@ impl Reason {
             Self::NotFound => (&code::PROVIDER_NO_KEY, "item not found"),
             Self::NotAuthenticated => (&code::PROVIDER_DENIED, "not authenticated"),
             Self::Denied => (&code::PROVIDER_DENIED, "permission denied"),
-            Self::BadMessage => (&code::PROVIDER_ANSWER, "it finds the question malformed"),
+            Self::BadMessage => (
+                &code::PROVIDER_ANSWER,
+                "the server rejects the request as malformed",
+            ),
             Self::NotSupported => (&code::PROVIDER_DENIED, "not supported by the server"),
             Self::Cryptographic => (&code::PROVIDER_ANSWER, "it does not open"),
             Self::Archived => (&code::PROVIDER_DISABLED, "the key is archived"),
@@ -197,7 +200,7 @@ pub(super) fn parse_response<'item, 'bytes>(
 /// SR-2105 for another length.
 pub(super) fn secret_key(bytes: &[u8]) -> Result<SecretKey, Error> {
     let mut key: [u8; 32] = bytes.try_into().map_err(|_| {
-        let detail = "what came is not a secret of 32 bytes";
+        let detail = "the response is not a secret of 32 bytes";
         Error::new(&code::PROVIDER_ANSWER, detail)
     })?;
     Ok(SecretKey::take(&mut key)?)

@@ -148,12 +148,7 @@ impl SealingServer for Kmip {
     }
 
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
-        let damaged = || {
-            Error::new(
-                &code::PROVIDER_ANSWER,
-                "what is kept does not have its form",
-            )
-        };
+        let damaged = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let blob = Blob::parse(sealed).ok_or_else(damaged)?;
         let (this, context) = (self.clone(), context.to_vec());
         deadline.run_in_thread(move || this.open_before(&blob, &context, deadline))

@@ -44,7 +44,7 @@ pub(super) fn seal(
             // 32 bytes, and a block of padding with CBC.
             let expected = if cipher == Cipher::Gcm { 32 } else { 48 };
             if ciphertext.len() != expected || mac.len() != tag_length {
-                let detail = "what was sealed does not have its length";
+                let detail = "the wrapped key in the response has the wrong length";
                 return Err(Error::new(&code::PROVIDER_ANSWER, detail));
             }
             Ok(Blob {

@@ -156,7 +156,7 @@ fn translate_error(given: &io::Error, deadline: Deadline) -> Error {
     let what = match given.kind() {
         Kind::TimedOut | Kind::WouldBlock => return deadline.expired(),
         Kind::ConnectionRefused => "the connection was refused",
-        Kind::HostUnreachable | Kind::NetworkUnreachable => "there is no way to the host",
+        Kind::HostUnreachable | Kind::NetworkUnreachable => "there is no route to the host",
         Kind::UnexpectedEof
         | Kind::ConnectionReset
         | Kind::ConnectionAborted

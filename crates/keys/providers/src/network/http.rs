@@ -146,7 +146,7 @@ fn translate_error(given: &ureq::Error, deadline: Deadline) -> Error {
                     return Error::new(&code::PROVIDER_ANSWER, "it is not HTTP");
                 }
                 ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-                    "there is no way to the host"
+                    "there is no route to the host"
                 }
                 _ => "the connection failed",
             };
@@ -161,8 +161,8 @@ fn translate_error(given: &ureq::Error, deadline: Deadline) -> Error {
     }
 }
 
-/// Checks a server's address, and returns it as URLs begin with it: `https://host[:port][/path]`, without a slash at
-/// its end. HTTP without TLS only to this host.
+/// Checks a server's address, and returns it as URLs begin with it: `https://host[:port][/path]`,
+/// without a slash at its end. HTTP without TLS only to this host.
 ///
 /// # Errors
 /// Why it is not valid.
@@ -197,7 +197,7 @@ pub(crate) fn is_path_segment(text: &str) -> bool {
 /// SR-2105.
 pub(crate) fn decode_key(text: &str) -> Result<SecretKey, Error> {
     use base64::Engine as _;
-    let wrong = || Error::new(&code::PROVIDER_ANSWER, "what came is not a root key");
+    let wrong = || Error::new(&code::PROVIDER_ANSWER, "the response holds no root key");
     // The decoder wants room for three bytes of every four characters.
     let mut held = SecretBytes::with_capacity(text.len().min(BODY_MAX))?;
     let decoder = base64::engine::general_purpose::STANDARD;

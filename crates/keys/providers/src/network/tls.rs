@@ -90,7 +90,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error>
 /// The error of a certificate and private key of ours that cannot be used.
 fn unusable_identity(given: &rustls::Error) -> Error {
     let what = match given {
-        rustls::Error::InconsistentKeys(_) => "the private key is not the certificate's",
+        rustls::Error::InconsistentKeys(_) => "the private key does not belong to the certificate",
         _ => "the certificate or its private key cannot be used",
     };
     Error::new(&code::PROVIDER_CREDENTIALS, what)
@@ -146,6 +146,6 @@ pub(crate) fn translate_tls_error(given: &rustls::Error) -> Error {
             Error::new(&code::PROVIDER_TLS, "it does not speak HTTP/1.1")
         }
         // Not TLS at all, or changed on the way.
-        _ => Error::new(&code::PROVIDER_ANSWER, "what came is not valid TLS"),
+        _ => Error::new(&code::PROVIDER_ANSWER, "the server does not speak valid TLS"),
     }
 }

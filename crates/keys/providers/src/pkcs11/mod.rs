@@ -103,7 +103,7 @@ impl RootProvider for Pkcs11 {
         )?;
         let mut key = [0; 32];
         if secret.len() != key.len() {
-            let detail = "the token unwraps something that is no key of ours";
+            let detail = "the token unwraps something other than a key of Strongroom";
             return Err(Error::new(&code::PROVIDER_ANSWER, detail));
         }
         key.copy_from_slice(secret.as_slice());

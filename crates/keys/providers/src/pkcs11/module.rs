@@ -165,7 +165,7 @@ fn unwrap(
     context: &[u8],
     blob: &[u8],
 ) -> Result<SecretBytes, Error> {
-    let malformed = || Error::new(&code::PROVIDER_ANSWER, "the blob does not have its form");
+    let malformed = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
     let (how, rest) = blob.split_first().ok_or_else(malformed)?;
     let mut secret = match *how {
         GCM => {

@@ -192,7 +192,7 @@ impl SealingServer for Vault {
         let missing = || {
             Error::new(
                 &code::PROVIDER_ANSWER,
-                "what was sealed does not have its form",
+                "the wrapped key in the response is malformed",
             )
         };
         let ciphertext = ciphertext.ok_or_else(missing)?;
@@ -207,7 +207,7 @@ impl SealingServer for Vault {
         };
         let ciphertext = std::str::from_utf8(ciphertext).unwrap_or_default();
         if !is_ciphertext(ciphertext) {
-            let detail = "what is kept does not have its form";
+            let detail = "the wrapped key is malformed";
             return Err(Error::new(&code::PROVIDER_ANSWER, detail));
         }
         let session = Session::open(self, deadline)?;
@@ -252,7 +252,7 @@ fn parse_body(response: &Response) -> Result<Body<'_>, Error> {
     serde_json::from_slice(response.body.as_slice()).map_err(|_| {
         Error::new(
             &code::PROVIDER_ANSWER,
-            "it is not the JSON that it should be",
+            "the response is not the expected JSON",
         )
     })
 }
@@ -321,7 +321,10 @@ impl<'a> Session<'a> {
         let token = parse_body(&response)?.auth.map(|auth| auth.client_token);
         let token = token.unwrap_or_default().as_bytes();
         if token.is_empty() || !token.iter().all(u8::is_ascii_graphic) {
-            return Err(Error::new(&code::PROVIDER_ANSWER, "no token came"));
+            return Err(Error::new(
+                &code::PROVIDER_ANSWER,
+                "the response holds no token",
+            ));
         }
         copy(token)
     }
@@ -403,7 +406,7 @@ fn status_error(response: &Response) -> Error {
         412 | 429 | 472 | 473 => (&code::PROVIDER_BUSY, "standing by, or asked too often"),
         503 => (&code::PROVIDER_BUSY, "sealed, or in maintenance"),
         500..=599 => (&code::PROVIDER_BUSY, "it has failed"),
-        _ => (&code::PROVIDER_ANSWER, "an answer that is not known"),
+        _ => (&code::PROVIDER_ANSWER, "unknown status"),
     };
     Error::new(code, format!("status {status}: {what}"))
 }

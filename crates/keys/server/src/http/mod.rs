@@ -121,7 +121,7 @@ fn check_request(
 ) -> Result<(), ErrorResponse> {
     let headers = request.headers();
     if is_ambiguous(headers) {
-        let detail = "one Content-Length and no Transfer-Encoding is taken";
+        let detail = "exactly one Content-Length and no Transfer-Encoding is accepted";
         return Err(Error::new(&code::SERVER_REQUEST, detail).into());
     }
     let Some(connection) = request.extensions().get::<ConnectionInfo>() else {

@@ -44,7 +44,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v1/enroll", changing(post(enroll)))
         .route("/v1/renew", changing(post(renew)))
         .route("/v1/keys", get(keys).merge(changing(post(create))))
-        .route("/v1/keys/{name}", get(key))
+        .route("/v1/keys/{name}", get(key_info))
         .route("/v1/keys/{name}/versions/{version}/material", get(material))
         .route("/v1/keys/{name}/needs", get(needs))
         .route("/v1/keys/{name}/rotate", changing(post(rotate)))
@@ -224,7 +224,7 @@ async fn keys(
 }
 
 /// One key's description; its bytes are delivered by [`material`] only.
-async fn key(
+async fn key_info(
     State(server): SharedServer,
     Extension(connection): Connection,
     name: PathParameter,

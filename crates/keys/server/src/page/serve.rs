@@ -295,7 +295,7 @@ fn theme_of(headers: &HeaderMap) -> Theme {
 async fn theme(RawQuery(text): RawQuery, headers: HeaderMap) -> Result<Response, ErrorResponse> {
     let text = text.unwrap_or_default();
     if text.len() > THEME_QUERY_MAX {
-        return Err(Error::new(&code::SERVER_TOO_LARGE, "the way back").into());
+        return Err(Error::new(&code::SERVER_TOO_LARGE, "the address to return to").into());
     }
     let (mut theme, mut back) = (None, "/".to_owned());
     for (name, value) in form_urlencoded::parse(text.as_bytes()) {

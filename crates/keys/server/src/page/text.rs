@@ -5,6 +5,9 @@
 //!
 //! Must not: read a clock; escape HTML (the templates do).
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+
 use super::records::DAY_S;
 
 /// The most characters of a name that are shown.
@@ -33,46 +36,28 @@ pub fn ago(at: u64, now: u64) -> String {
     }
 }
 
-/// A date and time, to the minute: `2026-11-22 17:30 UTC`.
+/// A date and time, to the minute: `2026-11-22 17:30 UTC`. Times after the year 9999 are given as
+/// seconds since the Unix epoch.
 #[must_use]
 pub fn date(unix_s: u64) -> String {
-    let Some((year, month, day)) = civil(unix_s) else {
-        return format!("{unix_s} s");
-    };
-    let (hour, minute) = (unix_s / 3600 % 24, unix_s / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+    match civil(unix_s) {
+        Some(time) => time.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+        None => format!("{unix_s} s"),
+    }
 }
 
 /// A date and time for the attribute of a `time` element, by RFC 3339. Empty from the year 10000
 /// on.
 #[must_use]
 pub fn machine_date(unix_s: u64) -> String {
-    let Some((year, month, day)) = civil(unix_s) else {
-        return String::new();
-    };
-    let (hour, minute, second) = (unix_s / 3600 % 24, unix_s / 60 % 60, unix_s % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    civil(unix_s).map_or_else(String::new, |time| format!("{time}Z"))
 }
 
-/// Year, month and day (Hinnant, "chrono-compatible low-level date algorithms"); `None` from the
-/// year 10000 on.
-fn civil(unix_s: u64) -> Option<(u64, u64, u64)> {
-    const YEAR_10000_S: u64 = 253_402_300_800;
-    if unix_s >= YEAR_10000_S {
-        return None;
-    }
-    let from_march_0 = unix_s / DAY_S + 719_468;
-    let (era, of_era) = (from_march_0 / 146_097, from_march_0 % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    Some((year_of_era + era * 400 + u64::from(month <= 2), month, day))
+/// The date and time in UTC; `None` from the year 10000 on.
+fn civil(unix_s: u64) -> Option<DateTime> {
+    let since = SignedDuration::from_secs(i64::try_from(unix_s).ok()?);
+    let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+    epoch.checked_add(since).ok()
 }
 
 /// A name as the page shows it: misleading characters are replaced, and a long name is cut off.

@@ -119,8 +119,9 @@ impl Service {
         }
     }
 
-    /// Archives all rows that are due, in one or several archives. `event`: the row that records
-    /// each archive. With `when_overdue`, only if the rows are overdue.
+    /// Archives the rows that are due, in one or several archives, at most [`ARCHIVES_MAX`] in one
+    /// call. `event`: the row that records each archive. With `when_overdue`, only if the rows are
+    /// overdue.
     fn archive_all(
         &self,
         config: &Config,
@@ -334,7 +335,7 @@ impl Service {
         };
         let event = Event {
             subject: archived.file.clone(),
-            detail: naming(&archived.head, archived.last),
+            detail: archive_row_detail(&archived.head, archived.last),
             ..event.clone()
         };
         let changes = vec![self.put(AUDIT_CUT, &cut)?];
@@ -364,7 +365,7 @@ impl Service {
 
 /// The detail of the row that names an archive. `audit --verify` searches for it.
 #[must_use]
-pub fn naming(head: &str, last: u64) -> String {
+pub fn archive_row_detail(head: &str, last: u64) -> String {
     format!("through {last} head {head}")
 }
 

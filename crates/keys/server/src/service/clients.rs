@@ -102,7 +102,10 @@ impl Service {
         self.run(peer, "revoke", name, |client| {
             client.must_be(&[Role::Admin])?;
             if client.identity.name == name {
-                return Err(Error::new(&code::SERVER_STATE, "nobody revokes itself"));
+                return Err(Error::new(
+                    &code::SERVER_STATE,
+                    "an administrator cannot revoke itself",
+                ));
             }
             let (node, guard) = self
                 .read::<Node>(&node_path(name))?

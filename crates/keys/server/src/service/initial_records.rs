@@ -66,7 +66,7 @@ pub fn write_initial_records(
         Outcome::Done => Ok(()),
         Outcome::Conflict => Err(Error::new(
             &code::SERVER_EXISTS,
-            "made by another at the same time",
+            "another process made it at the same time",
         )),
     }
 }

@@ -45,7 +45,7 @@ mod space_info;
 mod state;
 mod tokens;
 
-pub use archive::{Archived, naming};
+pub use archive::{Archived, archive_row_detail};
 pub use checks::check_name;
 pub use clients::{GrantInfo, NodeInfo};
 pub use destroy::{Need, Needs};

@@ -15,11 +15,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use strongroom_crypto::SecretKey;
 use strongroom_format::code;
-use strongroom_keyring::{Error, KeySource};
+use strongroom_keyring::{Error, KeySource, secret_hex};
 use strongroom_sqlite::{OpenOptions, explain};
 
 use crate::disk_space::free_bytes;
-use crate::keys::secret_hex;
 
 use super::interface::{
     Append, Change, Guard, Outcome, Store, StoreSpace, Stored, last_row_stays, prefix_end,

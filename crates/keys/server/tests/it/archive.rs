@@ -28,7 +28,7 @@ use strongroom_keys_server::config::Config;
 use strongroom_keys_server::init::{NewServer, RootSource, init};
 use strongroom_keys_server::keys::{Keys, ROOT_KEY_NAME};
 use strongroom_keys_server::paths::AUDIT_CUT;
-use strongroom_keys_server::service::{Service, naming};
+use strongroom_keys_server::service::{Service, archive_row_detail};
 use strongroom_keys_server::store::{self, Store};
 use strongroom_testing_support::etcd::Cluster;
 
@@ -141,10 +141,10 @@ fn told(running: &Running, installation: &Installation) -> (u64, Vec<Row>) {
         chain.verify(row).unwrap();
     }
     if after > 0 {
-        let naming = naming(begins["hash"].as_str().unwrap(), after);
+        let named = archive_row_detail(begins["hash"].as_str().unwrap(), after);
         assert!(
             rows.iter()
-                .any(|row| row.action == "archive" && row.detail == naming)
+                .any(|row| row.action == "archive" && row.detail == named)
         );
     }
     (after, rows)
@@ -328,7 +328,7 @@ fn a_store_made_before_there_were_archives_takes_them() {
     let key = Keys::derive_store_key(&keyring.key(ROOT_KEY_NAME, None).unwrap(), &id).unwrap();
     let options = strongroom_sqlite::OpenOptions {
         key: Some(strongroom_keyring::KeySource::Given(
-            strongroom_keys_server::keys::secret_hex(key.expose()).unwrap(),
+            strongroom_keyring::secret_hex(key.expose()).unwrap(),
         )),
         ..strongroom_sqlite::OpenOptions::default()
     };

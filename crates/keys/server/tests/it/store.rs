@@ -13,9 +13,9 @@ use common::{Installation, Running};
 use rusqlite::params;
 use serde_json::json;
 use strongroom_crypto::{SecretBytes, SecretKey};
-use strongroom_keyring::{KeySource, Keyring};
+use strongroom_keyring::{KeySource, Keyring, secret_hex};
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::keys::{Keys, ROOT_KEY_NAME, secret_hex};
+use strongroom_keys_server::keys::{Keys, ROOT_KEY_NAME};
 use strongroom_keys_server::store::SqliteStore;
 use strongroom_sqlite::OpenOptions;
 

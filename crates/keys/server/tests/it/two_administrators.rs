@@ -277,11 +277,7 @@ fn the_policy_of_the_moment_counts() {
     with("destroy_least_days = 7", "destroy_least_days = 8");
     let refused = second.post(DESTROY, &json!({}));
     refused.refused(403, "SR-8452");
-    assert!(
-        refused.text().contains("take it back"),
-        "{}",
-        refused.text()
-    );
+    assert!(refused.text().contains("withdraw it"), "{}", refused.text());
     second.post(DESTROY, &days(7)).refused(403, "SR-8452");
     with("destroy_administrators = 2", "destroy_administrators = 1");
     assert_eq!(admin.get("/v1/keys/k").json().get("destroy_asked_by"), None);

@@ -20,7 +20,7 @@ use crate::scratch::BUFFER;
 use crate::sealed_file::SealedFile;
 use crate::zeros::{SECTOR, Sector, Zeros};
 
-/// Where a transfer lies among blocks and units. Offsets in a buffer count from `base`.
+/// The blocks and units that a transfer covers. Offsets in a buffer count from `base`.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     /// Number of the block in which the transfer begins, in this file.
@@ -36,6 +36,7 @@ pub(super) struct Span {
 }
 
 impl Span {
+    /// The span of `len` bytes at `offset`. EINVAL when it does not fit a buffer.
     pub(super) fn of(offset: u64, len: usize) -> Result<Self, Errno> {
         let block = offset.checked_div(BLOCK_U64).ok_or(EINVAL)?;
         let base = block.checked_mul(BLOCK_U64).ok_or(EINVAL)?;
@@ -54,6 +55,7 @@ impl Span {
         })
     }
 
+    /// The offset in the file of the byte `within` from `base`.
     fn at(&self, within: usize) -> u64 {
         self.base
             .saturating_add(u64::try_from(within).unwrap_or(u64::MAX))
@@ -84,7 +86,7 @@ impl Write<'_> {
         if head < skip {
             let mut unit = [0_u8; UNIT];
             let kept = self.stored_unit(head, &mut unit, cipher)?;
-            // Between the end of the file and the transfer there are zeros, as in any hole.
+            // Between the end of the file and the transfer the unit has zeros, as any hole.
             let before = skip.saturating_sub(head);
             copy(plain, head, unit.get(..before).ok_or(EIO)?)?;
             if head == last {
@@ -211,11 +213,13 @@ impl Write<'_> {
         Ok(start..end)
     }
 
+    /// The tweak of the block `block`, counted from the span's first one.
     fn span_tweak(&self, block: usize) -> Result<[u8; 16], Errno> {
         tweak(self.file, self.span.first_block, block)
     }
 
-    /// Writes the units, and returns how many of the caller's bytes were written.
+    /// Writes the units, and returns how many of the caller's bytes were written. After a short
+    /// write, the unit or sector that was written in part is completed, if possible.
     pub(super) fn store(
         &self,
         len: usize,

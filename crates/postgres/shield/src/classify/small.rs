@@ -13,6 +13,7 @@
 use super::{Class, Classified, Identity};
 use crate::name_parser::{NameParser, split_first_component};
 
+/// Classifies a path below `pg_wal`. `None` for a name that PostgreSQL does not use there.
 pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
     match name {
         b"archive_status" | b"summaries" => return Some(Classified::DIRECTORY),
@@ -41,7 +42,7 @@ pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
         return Some(Classified::of(Class::WalSummary));
     }
     let timeline = u32::try_from(parser.hex(8, 8)?).ok()?;
-    // pg_basebackup writes a history under a name of its own before it renames it.
+    // pg_basebackup writes a history as `.history.tmp` and renames it.
     if matches!(parser.rest(), b".history" | b".history.tmp") {
         return Some(Classified::of(Class::TimelineHistory));
     }
@@ -61,7 +62,8 @@ pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
     }
 }
 
-/// `%04X` of up to 24 bits, or 15 digits (`pg_notify` and `pg_serial` from 17 on).
+/// A segment of an SLRU: `%04X` of up to 24 bits, or 15 digits (`pg_notify` and `pg_serial` from 17
+/// on).
 pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Classified> {
     let mut parser = NameParser::new(name);
     let segment = parser.hex(4, 15)?;
@@ -72,6 +74,7 @@ pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Classified> {
     })
 }
 
+/// Classifies a path below `pg_replslot`: the slot's directory, its state, or spilled changes.
 pub(super) fn in_slots(path: &[u8]) -> Option<Classified> {
     let (_, Some(name)) = split_first_component(path) else {
         return Some(Classified::DIRECTORY);
@@ -91,6 +94,7 @@ pub(super) fn in_slots(path: &[u8]) -> Option<Classified> {
     Some(Classified::of(Class::Spill))
 }
 
+/// Classifies a path below `pg_logical`.
 pub(super) fn in_logical(path: &[u8]) -> Option<Classified> {
     match split_first_component(path) {
         (b"replorigin_checkpoint" | b"replorigin_checkpoint.tmp", None) => {
@@ -143,11 +147,12 @@ pub(super) fn two_phase(name: &[u8]) -> Option<Classified> {
     matches!(digits.len(), 8 | 16).then_some(Classified::of(Class::TwoPhase))
 }
 
+/// A file in `pg_stat` or `pg_stat_tmp`.
 pub(super) fn statistics(directory: &[u8], name: &[u8]) -> Option<Classified> {
     if name.is_empty() || name.contains(&b'/') {
         return None;
     }
-    // pg_stat_statements and its kin append here from many processes.
+    // pg_stat_statements and similar extensions append to these files from many processes.
     let texts = directory == b"pg_stat_tmp" && name.ends_with(b"texts.stat");
     Some(Classified::of(match texts {
         true => Class::QueryTexts,

@@ -1,7 +1,7 @@
 //! Which chunks a write touches, and their positions in a buffer and in the file. Arithmetic only.
 //!
-//! Invariants: F2, an image is one contiguous part of the file, from the first chunk that changes
-//! (or from the header of a new file) to the last.
+//! Invariants: F2: an image is one contiguous part of the file, from the first chunk that changes
+//! (or from the header of a new file) to the last one.
 //!
 //! Must not: read, write, or seal.
 #![deny(
@@ -99,7 +99,7 @@ impl Image {
         };
         let logical = end.max(state.logical);
         let first = offset / CHUNK;
-        // A write that comes to the end replaces the last chunk, which may be empty.
+        // A write that reaches the end replaces the last chunk, which may be empty.
         let last = if end >= state.logical {
             end / CHUNK
         } else {
@@ -189,6 +189,7 @@ pub(super) fn offset_of(index: u64) -> Result<u64, Fault> {
     chunk_offset(index).ok_or(Fault::Os(Errno(libc::EFBIG)))
 }
 
+/// EFBIG when it does not fit.
 pub(super) fn to_usize(value: u64) -> Result<usize, Fault> {
     usize::try_from(value).map_err(|_| Fault::Os(Errno(libc::EFBIG)))
 }

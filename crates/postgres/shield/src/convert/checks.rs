@@ -13,8 +13,8 @@ use strongroom_keyring::Error;
 
 use crate::data_directory::{pid_path, recorded_process, version_path, version_text};
 
-/// Who owns a data directory, and so Strongroom's files in it. The command converts as that user; a
-/// program that links this crate may do so as root.
+/// The owner of a data directory, and so of Strongroom's files in it. The command converts as that
+/// user; a program that links this crate may run as root.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     given: Option<(u32, u32)>,
@@ -22,12 +22,12 @@ pub(super) struct Owner {
 }
 
 impl Owner {
+    /// The owner of the directory `handle`, which has the path `directory`.
     pub(super) fn of(handle: &File, directory: &Path) -> Result<Self, Error> {
         let about = handle
             .metadata()
             .map_err(|error| Error::io(directory.display().to_string(), error))?;
-        // A user other than root may own a directory of a group that they are not in, and
-        // cannot give
+        // A user other than root may own a directory whose group they are not in, and cannot give
         // files to that group.
         let root = rustix::process::geteuid().is_root();
         Ok(Self {
@@ -51,7 +51,7 @@ impl Owner {
 /// The major version in `PG_VERSION`.
 ///
 /// # Errors
-/// SR-7011 when it is not there or not one that is supported.
+/// SR-7011 when the file is missing, or the version is not supported.
 pub(super) fn read_major(directory: &Path) -> Result<u32, Error> {
     let refused = |detail: String| Error::new(&code::PG_NOT_INSTANCE, detail);
     let text = version_text(directory)
@@ -62,10 +62,10 @@ pub(super) fn read_major(directory: &Path) -> Result<u32, Error> {
     }
 }
 
-/// Refuses while a server, or a backend by itself, has the directory.
+/// Checks that neither a server nor a single-user backend uses the directory.
 ///
 /// # Errors
-/// SR-7008.
+/// SR-7008 when `postmaster.pid` names a process that exists, or names none; SR-5001.
 pub(super) fn check_no_server(directory: &Path) -> Result<(), Error> {
     let path = pid_path(directory);
     let number = match recorded_process(directory) {
@@ -74,7 +74,7 @@ pub(super) fn check_no_server(directory: &Path) -> Result<(), Error> {
         Err(error) => return Err(Error::io(path.display().to_string(), error)),
     };
     let alive = match number.and_then(i32::checked_abs).and_then(Pid::from_raw) {
-        // Not a number: a server may just be writing the file.
+        // Without a number, a server may just be writing the file.
         None => true,
         Some(process) => test_kill_process(process) != Err(rustix::io::Errno::SRCH),
     };

@@ -10,7 +10,7 @@
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-/// Bytes of the file that are looked at: all that PostgreSQL uses.
+/// The bytes of the file that PostgreSQL uses; only these are read.
 pub(super) const USED: usize = 296;
 
 /// Offsets, in bytes.
@@ -28,7 +28,7 @@ const VERSIONS: [(u32, usize); 2] = [(1300, 288), (1800, 292)];
 /// `FLOATFORMAT_VALUE`, 1234567.0.
 const FLOAT_FORMAT_VALUE: u64 = 0x4132_D687_0000_0000;
 
-/// What the control file says.
+/// The fields of a control file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Control {
     pub(super) catalog_version: u32,
@@ -40,7 +40,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Reads the used part of a control file. `None` when its checksum does not lock, or it is of
+    /// Reads the used part of a control file. `None` when its checksum is wrong, or it is of
     /// another version.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let version = u32_at(bytes, VERSION)?;
@@ -68,7 +68,7 @@ impl Control {
         self.data_checksum_version != 0
     }
 
-    /// Refuses an instance that cannot be converted.
+    /// Checks that the instance can be converted: its sizes, and that it was shut down cleanly.
     ///
     /// # Errors
     /// SR-7010, SR-7009.
@@ -82,7 +82,7 @@ impl Control {
         Ok(())
     }
 
-    /// Refuses an instance with other sizes than the usual ones.
+    /// Checks that the instance has the usual sizes.
     ///
     /// # Errors
     /// SR-7010.
@@ -102,6 +102,7 @@ impl Control {
     }
 }
 
+/// The little-endian number at this offset.
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }

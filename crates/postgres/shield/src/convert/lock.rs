@@ -29,7 +29,7 @@ impl ConversionLock {
     /// Locks a directory on which no server may be running.
     ///
     /// # Errors
-    /// SR-7011, SR-7008, SR-7003 when another process is converting it, SR-5001.
+    /// SR-7011; SR-7008; SR-7003 when another process is converting it; SR-5001.
     pub(super) fn new(directory: &Path) -> Result<Self, Error> {
         let lock = Self::while_server_may_run(directory)?;
         check_no_server(&lock.directory)?;
@@ -48,7 +48,7 @@ impl ConversionLock {
         match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let detail = "another process is at it";
+                let detail = "another process is converting it";
                 return Err(Error::new(&code::PG_CONVERTING, detail));
             }
             Err(error) => return Err(io(error.into())),

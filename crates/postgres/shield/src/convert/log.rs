@@ -28,7 +28,7 @@ pub(super) struct Log<'a> {
     file: Mutex<File>,
 }
 
-/// The bytes of a regular file. Never waits; a link, a pipe or a device is an error.
+/// The bytes of a regular file. A link, a pipe or a device is an error, and is not waited for.
 fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     let (mut file, _) = open_regular(path, Link::Refused)?;
     let mut bytes = Vec::new();
@@ -37,7 +37,7 @@ fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl<'a> Log<'a> {
-    /// What the state says, if there is one.
+    /// The state of a conversion, if there is one.
     ///
     /// # Errors
     /// SR-7013, SR-5001.
@@ -52,11 +52,11 @@ impl<'a> Log<'a> {
         State::parse(&bytes).map(Some).ok_or_else(damaged)
     }
 
-    /// Begins a state, or goes on with `known`. Without a header (`sealed`), one without lines is
-    /// begun anew.
+    /// Begins a state, or continues `known`. If the instance has no header yet (`sealed` is false),
+    /// the known state is begun anew.
     ///
     /// # Errors
-    /// SR-7013 when `known` is of another object; SR-7008 when a server has started meanwhile;
+    /// SR-7013 when `known` belongs to another header; SR-7008 when a server has started meanwhile;
     /// SR-5001.
     pub(super) fn open(
         lock: &'a ConversionLock,
@@ -78,11 +78,11 @@ impl<'a> Log<'a> {
             }
             Some(known) if known.object_id == object_id => {}
             Some(_) => {
-                let detail = "it is of another header";
+                let detail = "it belongs to another header";
                 return Err(Error::new(&code::PG_CONVERT_STATE, detail));
             }
         }
-        // A server that began while the files were looked through has its lock file by now, or will
+        // A server that was started while the files were listed has its lock file by now, or will
         // see this state.
         if let Err(error) = check_no_server(lock.directory()) {
             if known.is_none() {
@@ -94,7 +94,7 @@ impl<'a> Log<'a> {
         Self::reopen(lock)
     }
 
-    /// Opens the state that is there.
+    /// Opens the existing state, and cuts off a last line without its end.
     ///
     /// # Errors
     /// SR-5001.
@@ -134,7 +134,7 @@ impl<'a> Log<'a> {
         written.map_err(|error| Error::io(self.path.display().to_string(), error))
     }
 
-    /// The end of the conversion.
+    /// Ends the conversion: removes the state durably.
     ///
     /// # Errors
     /// SR-5001.
@@ -147,7 +147,7 @@ impl<'a> Log<'a> {
 /// The state of this action, if one was begun.
 ///
 /// # Errors
-/// SR-7003 when another was begun; those of [`Log::read`].
+/// SR-7003 when another action was begun; those of [`Log::read`].
 pub(super) fn state_of_action(
     lock: &ConversionLock,
     action: Action,
@@ -160,7 +160,8 @@ pub(super) fn state_of_action(
     }
 }
 
-/// Whether the file at this path has been converted: whether it is the one of its last line.
+/// Whether the file at this path has been converted: its inode is that of its last line in the
+/// state.
 pub(super) fn is_converted(directory: &Path, state: &State, relative: &[u8]) -> bool {
     let line = state.done.iter().rfind(|done| done.path == relative);
     let path = directory.join(std::ffi::OsStr::from_bytes(relative));

@@ -33,6 +33,7 @@ pub(super) struct LogicalFile<'a> {
 }
 
 impl<'a> LogicalFile<'a> {
+    /// The open `file` as a file of this side; on the sealed side it is sealed as `seal` says.
     pub(super) fn new(file: &'a OsFile, side: Side<'a>, seal: &Seal) -> Self {
         Self {
             real: Real::linked(),
@@ -41,12 +42,13 @@ impl<'a> LogicalFile<'a> {
                 Side::Plain => None,
                 Side::Sealed(instance) => Some((instance, *seal)),
             },
-            // The last word: what is wrong with a file is reported by the caller's error, not on
+            // The last word is set, so that damage is reported by the caller's error, not on
             // standard error.
             cache: [0, 0, 0, 1].map(AtomicU64::new),
         }
     }
 
+    /// The size as PostgreSQL sees it.
     pub(super) fn size(&self) -> io::Result<u64> {
         let fd = self.file.as_raw_fd();
         Ok(match self.state() {
@@ -55,7 +57,7 @@ impl<'a> LogicalFile<'a> {
         })
     }
 
-    /// Fills `into` from `offset` on, as far as the file goes.
+    /// Fills `into` from `offset` on, up to the end of the file; returns the number of bytes.
     pub(super) fn read(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let fd = self.file.as_raw_fd();
         let Some(file) = self.state() else {
@@ -97,6 +99,7 @@ impl<'a> LogicalFile<'a> {
         Ok(())
     }
 
+    /// The file as [`file_io`] takes it; `None` on the plain side.
     fn state(&self) -> Option<SealedFile<'_>> {
         self.sealed.as_ref().map(|(instance, seal)| SealedFile {
             instance,

@@ -1,9 +1,10 @@
-//! How many pages of relations look like pages: distinguishes decrypted relations from noise.
+//! Counts how many pages of relations look like pages, which distinguishes decrypted relations from
+//! noise.
 //!
 //! Must not: compute page checksums. Damage that was there before a conversion is no failure of the
 //! conversion.
 
-/// Where a page says its size and layout (`pd_pagesize_version`), and what it says.
+/// The field of a page with its size and layout (`pd_pagesize_version`), and its value.
 const PAGE_VERSION: std::ops::Range<usize> = 18..20;
 const PAGE_VERSION_VALUE: [u8; 2] = [4, 0x20];
 /// PostgreSQL's block, in bytes.
@@ -17,6 +18,7 @@ pub(super) struct PageCounts {
 }
 
 impl PageCounts {
+    /// Counts the pages of a piece of a relation; pages of zeros do not count.
     pub(super) fn count(&mut self, piece: &[u8]) {
         for page in piece.chunks_exact(BLOCK) {
             if page.get(PAGE_VERSION) == Some(&PAGE_VERSION_VALUE) {
@@ -32,7 +34,8 @@ impl PageCounts {
         self.odd = self.odd.saturating_add(other.odd);
     }
 
-    /// Some pages may be odd; under a wrong key nearly all are.
+    /// Whether most pages do not look like pages. A few may be damaged; under a wrong key nearly
+    /// all look so.
     pub(super) const fn is_noise(&self) -> bool {
         self.odd > self.sound
     }

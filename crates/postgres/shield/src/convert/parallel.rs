@@ -7,10 +7,10 @@ use strongroom_keyring::Error;
 
 use super::plan::{BATCH_BYTES, PlannedFile};
 
-/// Most files of one batch.
+/// The most files of one batch.
 const BATCH_FILES: usize = 128;
 
-/// Puts items together for the threads: large ones first, small ones in batches.
+/// Groups files for the threads: large files first, small ones in batches.
 pub(super) fn batches<'item>(
     items: impl Iterator<Item = &'item PlannedFile>,
 ) -> Vec<Vec<&'item PlannedFile>> {
@@ -38,7 +38,8 @@ pub(super) fn batches<'item>(
     batches
 }
 
-/// Does `work` on each batch with several threads. After the first failure no batch is begun.
+/// Calls `work` for each batch, on several threads. After the first failure no further batch is
+/// begun.
 ///
 /// # Errors
 /// The first failure.

@@ -1,11 +1,10 @@
-//! Plans a conversion: determines what is done with every file of the instance, before the first
-//! one is changed.
+//! Plans a conversion: determines what becomes of every file of the instance, before the first one
+//! is changed.
 //!
 //! Invariants: the walk follows the same links as PostgreSQL, and gives each file one path, so that
 //! an interrupted conversion finds its records again. A file that cannot be converted is an error
-//! before anything was changed. So is a part of the instance that is not there,
-//! because its file system is not mounted: its files would keep a key that is gone, or stay in
-//! clear.
+//! before anything was changed. So is a part of the instance that is missing because its file
+//! system is not mounted: its files would keep a key that no longer exists, or stay in clear.
 //!
 //! Must not: write.
 
@@ -32,9 +31,9 @@ use crate::table::{Treatment, is_sealed_file, treatment};
 /// The control file's path.
 pub(super) const CONTROL: &[u8] = b"global/pg_control";
 
-/// Directories without files of which no server has ever started.
+/// Directories that have files in every instance.
 const NEVER_EMPTY: [&str; 4] = ["base/", "global/", "pg_wal/", "pg_xact/"];
-/// Bytes of files that one thread converts together; a larger file goes by itself.
+/// Bytes of files that one thread converts together; a larger file is converted by itself.
 pub(super) const BATCH_BYTES: u64 = 4 << 20;
 
 /// Longest file name, in bytes, on every file system that PostgreSQL runs on.
@@ -119,6 +118,8 @@ impl Plan {
         Ok(walk.plan)
     }
 
+    /// Checks that no part of the instance is missing.
+    ///
     /// # Errors
     /// SR-7002 when a directory that always has files has none.
     fn must_be_whole(&self, root: &Path) -> Result<(), Error> {
@@ -144,12 +145,14 @@ struct Walk<'a> {
     root: &'a Path,
     version_directory: OsString,
     done: BTreeMap<&'a [u8], u64>,
-    /// Directories by device and inode: a tablespace inside the data directory is met twice.
+    /// Directories that were walked, by device and inode: a tablespace inside the data directory is
+    /// reached twice.
     seen: BTreeSet<(u64, u64)>,
     plan: Plan,
 }
 
 impl Walk<'_> {
+    /// Walks a directory, unless it was walked before.
     fn directory(&mut self, relative: &[u8]) -> Result<(), Error> {
         let path = self.path(relative);
         let io = |error| Error::io(path.display().to_string(), error);
@@ -184,6 +187,7 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Plans one entry of a directory.
     fn entry(&mut self, relative: Vec<u8>) -> Result<(), Error> {
         let path = self.path(&relative);
         let about = fs::symlink_metadata(&path);
@@ -212,6 +216,9 @@ impl Walk<'_> {
         }
     }
 
+    /// Plans a symbolic link: follows it where PostgreSQL does. SR-7002 when a file that would be
+    /// sealed, or a directory of the instance, is behind a link that leads nowhere or to another
+    /// kind of file.
     fn link(&mut self, relative: &[u8], path: PathBuf, class: Class) -> Result<(), Error> {
         let target = fs::metadata(&path);
         match (treatment(class), target) {
@@ -239,6 +246,7 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Plans a regular file. SR-7002 when it cannot be sealed or converted.
     fn file(
         &mut self,
         relative: Vec<u8>,
@@ -275,7 +283,7 @@ impl Walk<'_> {
         {
             return Err(refused("its name is too long to be converted"));
         }
-        // An empty file is the same on both sides.
+        // An empty file is stored in the same way on both sides.
         if about.size() == 0 {
             return Ok(());
         }
@@ -301,6 +309,7 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// The absolute path.
     fn path(&self, relative: &[u8]) -> PathBuf {
         match relative {
             b"" => self.root.to_path_buf(),
@@ -318,8 +327,8 @@ fn is_away(path: &Path, why: &str) -> Error {
     Error::new(&code::PG_REFUSED, detail)
 }
 
-/// Whether a file is removed: PostgreSQL removes it when it starts, or writes it before it reads
-/// it, or an interrupted write of Strongroom left it.
+/// Whether a file is removed: because PostgreSQL removes it when it starts, or writes it before it
+/// reads it, or because an interrupted write of Strongroom left it.
 fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     let by_class = matches!(
         class,
@@ -333,10 +342,10 @@ fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
         || (treatment == Treatment::Hidden && left)
 }
 
-/// What is done with the file at `relative` when the instance is sealed.
+/// What becomes of the file at `relative` when the instance is sealed.
 ///
 /// # Errors
-/// SR-7002 for one that cannot be.
+/// SR-7002 for a file that cannot be sealed.
 pub(super) fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
     let classified = classify(relative);
     let treatment = treatment(classified.class);
@@ -359,8 +368,8 @@ fn is_tablespace_link(relative: &[u8]) -> bool {
     below.is_some_and(|oid| !oid.is_empty() && !oid.contains(&b'/'))
 }
 
-/// Fails when the file systems do not have enough free space for the copies of files that are
-/// converted at the same time, and, with `growing`, for the additional length of sealed files.
+/// Checks that each file system has room for the copies of files that are converted at the same
+/// time, and, with `growing`, for the additional length of sealed files.
 ///
 /// # Errors
 /// SR-7014, SR-5001.

@@ -1,4 +1,4 @@
-//! What a conversion is given, and what it reports while it runs and when it ends.
+//! The options of a conversion, its progress, and its result.
 
 use std::path::PathBuf;
 
@@ -45,9 +45,8 @@ pub struct Report {
     pub in_clear: u64,
     /// Temporary files that were removed, as PostgreSQL would.
     pub removed: u64,
-    /// Files that have other names, by hard links outside of this conversion. Under those names
-    /// they are as before.
+    /// Files that have other names, by hard links. Under those names they are not converted.
     pub other_names: Vec<PathBuf>,
-    /// Symbolic links that lead out of what PostgreSQL knows; they were not followed.
+    /// Symbolic links that were not followed, because PostgreSQL does not know them.
     pub not_followed: Vec<PathBuf>,
 }

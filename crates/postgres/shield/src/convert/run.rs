@@ -45,8 +45,8 @@ struct Run<'a> {
 }
 
 impl Conversion<'_> {
-    /// Checks everything that can be checked, and says what there is to do. `state` is that of an
-    /// interrupted run.
+    /// Checks everything that can be checked, and plans what becomes of each file. `state` is that
+    /// of an interrupted run.
     ///
     /// # Errors
     /// SR-7001 or SR-7011 when the control file cannot be read, SR-7009, SR-7010, SR-7014, SR-7002,
@@ -74,7 +74,7 @@ impl Conversion<'_> {
         Ok(run.report())
     }
 
-    /// Converts everything, `global/pg_control` when the rest has been verified.
+    /// Converts everything, `global/pg_control` last, after the rest was verified.
     ///
     /// # Errors
     /// As [`Conversion::convert_control_first`].
@@ -88,6 +88,7 @@ impl Conversion<'_> {
         Ok(run.report())
     }
 
+    /// Removes the files and directories that the plan removes, and prepares the run.
     fn begin<'run>(&'run self, plan: &'run Plan, log: &'run Log<'_>) -> Result<Run<'run>, Error> {
         for path in &plan.remove {
             remove(path)?;
@@ -109,7 +110,7 @@ impl Conversion<'_> {
         })
     }
 
-    /// The control file, of whichever side it is on.
+    /// Reads the control file, on the side on which it is.
     fn control(&self, state: Option<&State>) -> Result<Control, Error> {
         let path = self.lock.directory().join("global/pg_control");
         let done = state.is_some_and(|state| is_converted(self.lock.directory(), state, CONTROL));
@@ -128,6 +129,7 @@ impl Conversion<'_> {
         Control::parse(&used).ok_or_else(unreadable)
     }
 
+    /// The number of threads.
     fn threads(&self) -> usize {
         match self.options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -137,6 +139,7 @@ impl Conversion<'_> {
 }
 
 impl<'a> Run<'a> {
+    /// Converts the control file, unless an earlier run did. SR-7011 when it is empty.
     fn convert_control(&self) -> Result<(), Error> {
         let Some(control) = self.plan.control.as_ref() else {
             return Err(Error::new(
@@ -152,6 +155,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Converts the other files that are not converted yet.
     fn convert_items(&self) -> Result<(), Error> {
         let waiting = || self.plan.items.iter().filter(|item| !item.done);
         let worker = self.worker(Phase::Converting, waiting().map(|item| item.size).sum());
@@ -160,6 +164,7 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// Reads the files back, and compares them with what was converted.
     fn verify<'item>(&self, items: impl Iterator<Item = &'item PlannedFile>) -> Result<(), Error> {
         let items: Vec<&PlannedFile> = items.collect();
         let worker = self.worker(Phase::Verifying, items.iter().map(|item| item.size).sum());
@@ -169,6 +174,7 @@ impl<'a> Run<'a> {
         worker.check_page_counts()
     }
 
+    /// Makes the new names durable in every directory.
     fn sync_directories(&self) -> Result<(), Error> {
         let gone = &self.plan.remove_directories;
         let left = self
@@ -179,6 +185,7 @@ impl<'a> Run<'a> {
         left.into_iter().try_for_each(|path| sync_directory(path))
     }
 
+    /// A worker for one phase; `total` is the bytes of that phase.
     fn worker(&self, phase: Phase, total: u64) -> Worker<'_> {
         Worker {
             from: self.conversion.from,
@@ -190,6 +197,7 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The result of the run.
     fn report(&self) -> Report {
         let plan = self.plan;
         let count = |done: bool| plan.all().filter(|item| item.done == done).count();
@@ -213,7 +221,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How the control file is sealed, whatever instance it is of.
+/// How the control file of any instance is sealed.
 fn control_seal() -> Seal {
     Seal {
         root: 0,

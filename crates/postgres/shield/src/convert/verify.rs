@@ -1,9 +1,9 @@
 //! Reads converted files back from the disk, and compares their contents with the originals'.
 //!
-//! Files that an earlier, interrupted run converted have nothing to be compared with: containers
-//! are authenticated, every file must be readable to its end, and most pages of all those relations
-//! together must look like pages. A single relation may have been damaged before, or have the pages
-//! of an extension with another layout.
+//! The originals of files that an earlier, interrupted run converted are gone. For these,
+//! containers are authenticated, every file must be readable to its end, and most pages of all
+//! relations together must look like pages. A single relation may have been damaged before, or have
+//! the pages of an extension with another layout.
 //!
 //! Must not: compute page checksums; damage that was there before the conversion is no failure of
 //! the conversion.
@@ -24,7 +24,7 @@ impl Worker<'_> {
     /// Reads a batch of converted files.
     ///
     /// # Errors
-    /// SR-7001 naming the file that is not what was converted, SR-5001.
+    /// SR-7001 with the name of a file that reads back differently; SR-5001.
     pub(super) fn verify(&self, batch: &[&PlannedFile]) -> Result<(), Error> {
         for item in batch {
             self.verify_one(item)?;
@@ -32,6 +32,7 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Reads one converted file and compares it.
     fn verify_one(&self, item: &PlannedFile) -> Result<(), Error> {
         let differs = |why: &str| {
             let detail = format!(
@@ -75,10 +76,10 @@ impl Worker<'_> {
         }
     }
 
-    /// The verdict on what [`Worker::verify`] could not compare.
+    /// Judges the relations that [`Worker::verify`] could not compare, by their pages.
     ///
     /// # Errors
-    /// SR-7001 when relations that an earlier run converted hold noise.
+    /// SR-7001 when most pages of relations that an earlier run converted do not look like pages.
     pub(super) fn check_page_counts(&self) -> Result<(), Error> {
         if self
             .pages
@@ -86,7 +87,7 @@ impl Worker<'_> {
             .unwrap_or_else(PoisonError::into_inner)
             .is_noise()
         {
-            let detail = "most pages of the relations that an interrupted run converted are none";
+            let detail = "most of what an interrupted run converted are not pages of relations";
             return Err(Error::new(&code::PG_FILE, detail));
         }
         Ok(())

@@ -35,8 +35,8 @@ use crate::scratch::LEN;
 /// PostgreSQL's block, in bytes.
 const BLOCK: usize = 8192;
 
-/// The contents of a file when it was converted: a chained digest over pieces of [`LEN`] bytes, and
-/// the length.
+/// Length and digest of a file's contents when it was converted: a chained digest over pieces of
+/// [`LEN`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ContentDigest {
     digest: [u8; 32],
@@ -49,6 +49,7 @@ impl ContentDigest {
         len: 0,
     };
 
+    /// Adds the next piece.
     pub(super) fn add(&mut self, piece: &[u8]) {
         self.digest = sha256(&[&self.digest, piece]);
         self.len = self
@@ -75,6 +76,7 @@ impl<'a> ProgressMeter<'a> {
         }
     }
 
+    /// Counts bytes, and reports the progress.
     pub(super) fn add(&self, bytes: usize) {
         let more = u64::try_from(bytes).unwrap_or(u64::MAX);
         let before = self.bytes.fetch_add(more, Ordering::Relaxed);
@@ -92,17 +94,18 @@ pub(super) struct Worker<'a> {
     pub(super) to: Side<'a>,
     pub(super) log: &'a Log<'a>,
     pub(super) meter: ProgressMeter<'a>,
-    /// What was read from the originals, by path.
+    /// Digests of the originals, by path.
     pub(super) contents: &'a Mutex<BTreeMap<Vec<u8>, ContentDigest>>,
     /// Pages of relations that an earlier run converted.
     pub(super) pages: Mutex<PageCounts>,
 }
 
 impl Worker<'_> {
-    /// Converts a batch.
+    /// Converts a batch of files.
     ///
     /// # Errors
-    /// SR-5001. Files that were renamed stay; copies that were not are removed.
+    /// SR-7001 and SR-7029 for damaged files; SR-5001. Converted files that have their names stay,
+    /// other copies are removed.
     pub(super) fn convert(&self, batch: &[&PlannedFile]) -> Result<(), Error> {
         let mut copies = Copies(Vec::new());
         let mut lines = Vec::new();
@@ -130,7 +133,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Writes the converted file beside the original, durably. Gives its inode, and what was read.
+    /// Writes the converted file beside the original, durably. Returns its inode, and the digest of
+    /// the original.
     fn copy(&self, item: &PlannedFile, temp: &Path) -> io::Result<(u64, ContentDigest)> {
         let original = open_for_reading(&item.path)?;
         let about = original.metadata()?;
@@ -151,13 +155,14 @@ impl Worker<'_> {
         let times = FileTimes::new().set_accessed(about.accessed()?);
         made.set_times(times.set_modified(about.modified()?))?;
         made.sync_all()?;
-        // Verification is to read the disk, not this memory. Best effort.
+        // Verification has to read the disk, and not the page cache. Best effort.
         for file in [&original, &made] {
             let _refused = fadvise(file, 0, None, Advice::DontNeed);
         }
         Ok((mine.ino(), contents))
     }
 
+    /// Copies the logical content of a file from one form to the other, and returns its digest.
     fn transfer(
         &self,
         item: &PlannedFile,
@@ -167,9 +172,8 @@ impl Worker<'_> {
         let source = LogicalFile::new(original, self.from, &item.seal);
         let target = LogicalFile::new(made, self.to, &item.seal);
         let size = source.size()?;
-        // Holes stay holes, except in the log, where allocated space keeps the server from
-        // running out of
-        // it, and in transaction status files, whose zeros are sealed.
+        // Holes stay holes, except in the log, whose space must stay allocated, and in transaction
+        // status files, whose zeros are sealed.
         let sparse = item.allocated < item.size
             && item.seal.layout == FileLayout::Block
             && item.seal.class != Class::Wal
@@ -201,7 +205,7 @@ impl Worker<'_> {
     }
 }
 
-/// Writes what is not zero, in blocks.
+/// Writes the blocks that are not zero.
 fn write_sparsely(target: &LogicalFile<'_>, piece: &[u8], offset: u64) -> io::Result<()> {
     let mut at = offset;
     for block in piece.chunks(BLOCK) {
@@ -226,26 +230,28 @@ pub(super) fn file_error(item: &PlannedFile, error: io::Error) -> Error {
     }
 }
 
-/// Opens a regular file that is to be read; never through a link.
+/// Opens a regular file for reading, not through a link.
 pub(super) fn open_for_reading(path: &Path) -> io::Result<File> {
     let (file, _) = open_regular(path, Link::Refused)?;
     let _refused = fadvise(&file, 0, None, Advice::Sequential);
     Ok(file)
 }
 
+/// The path of the converted copy, beside the original.
 fn temp_path(path: &Path) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(std::ffi::OsStr::from_bytes(CONVERT_SUFFIX));
     PathBuf::from(name)
 }
 
-/// Copies that are not in place yet; removed unless forgotten.
+/// Copies that do not have their final names yet. Those that are listed when this is dropped are
+/// removed.
 struct Copies(Vec<PathBuf>);
 
 impl Drop for Copies {
     fn drop(&mut self) {
         for path in &self.0 {
-            // The failure that brought us here is the one to report.
+            // The earlier failure is the one that is reported.
             drop(std::fs::remove_file(path));
         }
     }

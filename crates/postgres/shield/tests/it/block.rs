@@ -45,7 +45,8 @@ struct Sealed<'a> {
 
 fn instance(cipher: Cipher) -> Instance {
     let opener = Opener::raw(SecretKey::generate().unwrap());
-    let object = Object::create(&NewObject::instance(cipher), &opener).unwrap();
+    let object =
+        Object::create(&NewObject::instance(cipher), &opener.recipient().unwrap()).unwrap();
     Instance::of_keys(Keys::open(&object, 1).unwrap())
 }
 

@@ -24,7 +24,7 @@ use common::{Instance, files_of};
 use kill::killed;
 use strongroom_crypto::{SecretKey, sha256};
 use strongroom_format::header::{Cipher, ObjectKind};
-use strongroom_keyring::{Error, Object, Opener};
+use strongroom_keyring::{Error, Object, Opener, Recipient};
 use strongroom_postgres_shield::classify::{Class, classify};
 use strongroom_postgres_shield::convert::{
     Action, Options, Report, decrypt, encrypt, rewrap, rotate, unfinished,
@@ -35,6 +35,10 @@ const CANARY: &[u8] = b"CANARY-7f3a";
 
 fn opener(seed: u8) -> Opener {
     Opener::raw(SecretKey::take(&mut [seed; 32]).unwrap())
+}
+
+fn recipient(seed: u8) -> Recipient {
+    opener(seed).recipient().unwrap()
 }
 
 fn options() -> Options<'static> {
@@ -328,7 +332,7 @@ fn a_rotated_instance_has_another_key_and_the_same_contents() {
     rotate(&data, &opener(1), &[&opener(3)], &options()).unwrap();
     assert_eq!(code(open(&instance)), 2002);
     let sealed = snapshot(&instance);
-    rewrap(&data, &opener(3), &[&opener(4), &opener(1)]).unwrap();
+    rewrap(&data, &opener(3), &[&recipient(4), &recipient(1)]).unwrap();
     let mut rewrapped = snapshot(&instance);
     rewrapped.insert(
         "strongroom.header".into(),
@@ -345,7 +349,7 @@ fn what_cannot_be_converted_is_refused_and_left_alone() {
     let data = instance.data();
     assert_eq!(code(open(&instance)), 7004, "not sealed");
     assert_eq!(code(rotate(&data, &opener(1), &[], &options())), 7004);
-    assert_eq!(code(rewrap(&data, &opener(1), &[&opener(2)])), 7004);
+    assert_eq!(code(rewrap(&data, &opener(1), &[&recipient(2)])), 7004);
     assert_eq!(
         code(decrypt(instance.directory(), &opener(1), &options())),
         7011
@@ -568,7 +572,7 @@ fn unfinished_conversions_are_recognised_for_what_they_are() {
         format!("{}123 61", title(Action::Rotate, &id)).as_bytes(),
     );
     assert_eq!(code(open(&instance)), 7003);
-    assert_eq!(code(rewrap(&data, &opener(1), &[&opener(2)])), 7003);
+    assert_eq!(code(rewrap(&data, &opener(1), &[&recipient(2)])), 7003);
     rotate(&data, &opener(1), &[], &options()).unwrap();
 
     // A container that does not open stops a decryption; without it, the same command goes on.

@@ -35,7 +35,11 @@ fn opened(header: &[u8], opener: &Opener) -> TempDir {
 /// The directory of a new instance.
 fn instance() -> TempDir {
     let opener = Opener::raw(SecretKey::generate().unwrap());
-    let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener).unwrap();
+    let object = Object::create(
+        &NewObject::instance(Cipher::Aes128Xts),
+        &opener.recipient().unwrap(),
+    )
+    .unwrap();
     opened(&object.initial_bytes(), &opener)
 }
 

@@ -42,7 +42,11 @@ fn data_directory(place: &Path, name: &str) -> PathBuf {
     fs::create_dir_all(directory.join("pg_wal")).unwrap();
     fs::create_dir_all(directory.join("global")).unwrap();
     let opener = || Opener::raw(SecretKey::take(&mut [7; 32]).unwrap());
-    let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener()).unwrap();
+    let object = Object::create(
+        &NewObject::instance(Cipher::Aes128Xts),
+        &opener().recipient().unwrap(),
+    )
+    .unwrap();
     put(
         &directory.join("strongroom.header"),
         &object.initial_bytes(),

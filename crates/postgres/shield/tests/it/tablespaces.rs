@@ -23,7 +23,11 @@ fn opener() -> Opener {
 fn data_directory(place: &Path, name: &str, version: &str) -> PathBuf {
     let directory = place.join(name);
     fs::create_dir_all(directory.join("pg_tblspc")).unwrap();
-    let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener()).unwrap();
+    let object = Object::create(
+        &NewObject::instance(Cipher::Aes128Xts),
+        &opener().recipient().unwrap(),
+    )
+    .unwrap();
     put(
         &directory.join("strongroom.header"),
         &object.initial_bytes(),

@@ -349,7 +349,7 @@ fn a_journal_of_another_database_changes_nothing() {
         Err(error) => assert!([4004, 4007].contains(&error.code().number), "{error}"),
     }
     assert_eq!(bytes(&hot.copy()), at_rest);
-    // A plaintext journal, made by an SQLite without the guard, likewise.
+    // A plaintext journal, made by an SQLite without the sealing VFS, likewise.
     let mut plain = vec![
         0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7, 0, 0, 0, 1, 1, 2, 3, 4, 0, 0, 0, 1, 0, 0,
         2, 0, 0, 0, 4, 0,

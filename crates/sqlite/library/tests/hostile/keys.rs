@@ -143,7 +143,7 @@ fn a_keyring_named_in_sql_cannot_run_a_command() {
     assert!(ran.exists());
 }
 
-/// An error that SQLite reports by itself is not explained with one of the guard's that came
+/// An error that SQLite reports by itself is not explained with one of the sealing VFS's that came
 /// before.
 #[test]
 fn an_old_error_does_not_explain_a_new_one() {
@@ -151,7 +151,7 @@ fn an_old_error_does_not_explain_a_new_one() {
     let path = directory.path().join("k.db");
     make(&path, Cipher::Aes256Gcm, 20);
     let connection = connect(&path);
-    // The guard refuses this, and nobody asks it why.
+    // The sealing VFS refuses this, and nobody asks it why.
     assert!(
         connection
             .execute(

@@ -1,6 +1,6 @@
 //! Goal: no byte that somebody changed, moved or put back in a sealed database, its log or its
-//! journal makes the guard crash or serve rows that were never committed together; each case has
-//! its error code.
+//! journal makes the sealing VFS crash or serve rows that were never committed together; each case
+//! has its error code.
 //!
 //! Method: databases are made with the bundled SQLite, copied together with their log or journal,
 //! changed as files, and opened again. What an older copy can do that nothing finds is asserted

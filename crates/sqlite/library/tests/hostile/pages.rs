@@ -149,7 +149,7 @@ fn an_older_copy_of_a_page_is_accepted_and_verify_says_so() {
         "{:?}",
         report.not_checked
     );
-    // The whole file put back is the same to the guard.
+    // The whole file put back is the same to the sealing VFS.
     put(&path, &old);
     assert!(rows(&path).is_ok());
 }

@@ -39,7 +39,7 @@ pub(crate) fn connect(path: &Path) -> Connection {
     open(path, &options(RAW)).unwrap()
 }
 
-/// Executes, and fails the test with the guard's text.
+/// Executes, and fails the test with the sealing VFS's text.
 pub(crate) fn run(connection: &Connection, sql: &str) {
     if let Err(error) = connection.execute_batch(sql) {
         panic!("{sql}: {}", explain(error));
@@ -93,7 +93,7 @@ pub(crate) fn rows_with(path: &Path, key: &str) -> Result<Vec<(i64, String)>, Er
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
         .map_err(explain)?;
     if check.contains("unable to get the page") {
-        // The check goes on after an error and reports it in words; the guard has the code.
+        // The check goes on after an error and reports it in words; the sealing VFS has the code.
         return Err(explain(rusqlite::Error::QueryReturnedNoRows));
     }
     assert_eq!(check, "ok", "what was served is not whole");

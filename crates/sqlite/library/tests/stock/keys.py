@@ -1,6 +1,6 @@
 """The key surface on stock SQLite: every way to give a key, and every way to give a wrong one. Each error has its code.
 
-Method: one scratch database per case; the guard's text through strongroom_last_error().
+Method: one scratch database per case; the sealing VFS's text through strongroom_last_error().
 """
 import os
 import sqlite3
@@ -13,7 +13,7 @@ from support import (
 
 
 def expect_text(number, call):
-    """As expect; returns the guard's text."""
+    """As expect; returns the sealing VFS's text."""
     expect(number, call)
     return last_error()
 

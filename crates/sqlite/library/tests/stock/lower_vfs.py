@@ -1,6 +1,6 @@
-"""The guard above each VFS that SQLite ships: what the file below cannot do, the sealed one does not offer.
+"""The sealing VFS above each VFS that SQLite ships: what the file below cannot do, the sealed one does not offer.
 
-The VFS is made the default one before the guard is loaded, by the library that Python's module uses."""
+The VFS is made the default one before the sealing VFS is loaded, by the library that Python's module uses."""
 import ctypes
 import os
 import sqlite3
@@ -18,7 +18,7 @@ if LOWER:
     expected = db.execute("pragma journal_mode=wal").fetchone()
     db.close()
 
-from support import connect, main, make  # noqa: E402: the guard is loaded here, over what is the default now
+from support import connect, main, make  # noqa: E402: the sealing VFS is loaded here, over what is the default now
 
 
 def over(name):

@@ -106,8 +106,8 @@ fn plain_copies() {
 }
 
 #[test]
-fn past_the_guard() {
-    run("past_the_guard.py");
+fn past_the_vfs() {
+    run("past_the_vfs.py");
 }
 
 #[test]
@@ -131,6 +131,6 @@ fn lower_vfs() {
 }
 
 #[test]
-fn unguarded() {
-    run("unguarded.py");
+fn without_the_vfs() {
+    run("without_the_vfs.py");
 }

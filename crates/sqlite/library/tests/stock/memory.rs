@@ -23,7 +23,7 @@ const OTHER_SCRIPTS: [&str; 5] = [
     "super_journal.py",
 ];
 /// Of the same, those that do their work in processes that they start.
-const WITH_CHILDREN: [&str; 2] = ["lower_vfs.py", "unguarded.py"];
+const WITH_CHILDREN: [&str; 2] = ["lower_vfs.py", "without_the_vfs.py"];
 
 const VALGRIND: [&str; 8] = [
     "valgrind",
@@ -122,7 +122,7 @@ fn shared_caches_under_valgrind() {
 
 #[test]
 fn shutdown_and_loading_again_under_valgrind() {
-    watched("past_the_guard.py", &[]);
+    watched("past_the_vfs.py", &[]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-"""Where SQLite has no memory left as a database is opened, it says so: no defect of the guard's, and no other error."""
+"""Where SQLite has no memory left as a database is opened, it says so: no defect of the sealing VFS's, and no other error."""
 import ctypes
 
 from support import fresh_last_error, last_error, main, make, uri

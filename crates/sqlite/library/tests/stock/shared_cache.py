@@ -1,4 +1,4 @@
-"""Connections that share a cache, closed in every order, while other databases are opened: the guard keeps no connection
+"""Connections that share a cache, closed in every order, while other databases are opened: the sealing VFS keeps no connection
 that is gone. The process ends by a signal where it does (use after free; memory is overwritten to make it certain)."""
 import itertools
 import sqlite3

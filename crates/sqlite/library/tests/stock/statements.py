@@ -67,7 +67,7 @@ def try_attach(db, kind):
     assert not wrong, wrong
 
 
-def test_attach_key_through_the_guard():
+def test_attach_key_through_the_vfs():
     make("g.db")
     try_attach(connect("g.db", key_env="K"), "sealed")
     try_attach(connect("g2.db"), "plain")
@@ -111,7 +111,7 @@ def test_sealed_attached_to_a_foreign_connection():
 
 
 def test_key_in_a_uri_on_the_connection_that_loaded():
-    """It was opened before the guard was there; its own VFS would ignore the key and make a plain database."""
+    """It was opened before the sealing VFS was there; its own VFS would ignore the key and make a plain database."""
     for index, sql in enumerate(("attach '%s' as s", "ATTACH ? AS s", "vacuum into '%s'", "; vacuum into ?")):
         target = uri("loader-%d.db" % index, key_env="K")
         arguments = (sql, (target,)) if "?" in sql else (sql % target,)

@@ -86,7 +86,7 @@ def test_first_opened_in_another_process_alone():
 
 
 def outcome(one, two):
-    """What both say afterwards: rows changed, or the guard's text."""
+    """What both say afterwards: rows changed, or the sealing VFS's text."""
     found = []
     for name, key in ((one, "K"), (two, "K2")):
         try:

@@ -22,7 +22,7 @@ NEEDLE = "CANARY-TEXT"
 if not hasattr(sqlite3.Connection, "enable_load_extension"):
     sys.exit("this Python cannot load SQLite extensions: install the distribution's (apt install python3 libsqlite3-0)")
 
-# Opened before the guard is there: a connection of the VFS below, for good.
+# Opened before the sealing VFS is there: a connection of the VFS below, for good.
 before = sqlite3.connect(":memory:", isolation_level=None, uri=True)
 loader = sqlite3.connect(":memory:")
 loader.enable_load_extension(True)
@@ -40,7 +40,7 @@ def uri(name, **parameters):
 
 
 def connect(name, timeout=5.0, **parameters):
-    """A connection through the guard, in autocommit mode."""
+    """A connection through the sealing VFS, in autocommit mode."""
     return sqlite3.connect(uri(name, **parameters), uri=True, isolation_level=None, timeout=timeout)
 
 
@@ -73,7 +73,7 @@ def sound(db, schema="main"):
 
 
 def last_error():
-    """The guard's last error on this thread."""
+    """The sealing VFS's last error on this thread."""
     return loader.execute("select strongroom_last_error()").fetchone()[0]
 
 
@@ -87,7 +87,7 @@ def fresh_last_error():
 
 
 def expect(number, call, *arguments):
-    """`call` fails, and the guard says SR-`number` of it. Returns SQLite's message."""
+    """`call` fails, and the sealing VFS says SR-`number` of it. Returns SQLite's message."""
     fresh_last_error()
     try:
         call(*arguments)

@@ -16,42 +16,41 @@ from typing import NoReturn, Optional
 # docs/reference/errors.md has the same words; a test compares them.
 OWN = {
     "SR-1002": (
-        "the output exists already and would be overwritten",
+        "the output exists already, and would have to be overwritten",
         "choose another name, or move the existing file away first",
     ),
     "SR-1006": ("the file does not exist", "check the path"),
     "SR-2019": (
-        "key options or URI parameters contradict each other or are not valid",
-        "give exactly one source of the key",
+        "the key options or URI parameters contradict one another, or are not valid",
+        "give exactly one source for each key",
     ),
     "SR-2270": (
-        "this Python's SQLite does not load extensions",
-        "use a Python whose sqlite3 module can, such as the distribution's or one that was built with "
-        "--enable-loadable-sqlite-extensions; or apsw: docs/guides/python.md",
+        "the SQLite of this Python does not load extensions",
+        "use a Python whose sqlite3 module does, such as the distribution's or one that was built with "
+        "--enable-loadable-sqlite-extensions; or use apsw: docs/guides/python.md",
     ),
     "SR-2271": (
-        "a key was given as a value, which tracebacks and logs show",
-        "give a callable that returns it, such as getpass.getpass, or name where the key is: "
-        "key_id, key_file, key_env, key_command",
+        "a key was given as a value, which tracebacks and logs would show",
+        "give a callable that returns the key, such as getpass.getpass, or say where the key is: key_id, "
+        "key_file, key_env or key_command",
     ),
     "SR-2272": (
         "a key was given for a database that has no file",
-        "leave the key away; attach the sealed database to the one in memory",
+        "leave the key out; attach the sealed database to the one in memory",
     ),
     "SR-2273": (
-        "the database is not sealed, or would not be",
-        "name a key; a plain database is opened with sqlite3.connect and sealed with strongroom.encrypt",
+        "the database is plain, or would be made plain",
+        "name a key; open a plain database with sqlite3.connect, and seal one with strongroom.encrypt",
     ),
     "SR-2274": (
-        "the guard serves another SQLite library of this process already",
-        "use one SQLite library in a process: Python's sqlite3 module and apsw bring one each",
+        "the sealing VFS is installed in another SQLite library of this process already",
+        "use only one SQLite library in a process; Python's sqlite3 module and apsw each bring their own",
     ),
     "SR-3011": (
         "the file is sealed already",
-        "to change its key use `strongroom sqlite rekey`; "
-        "to seal it anew, decrypt it first",
+        "change its key with `strongroom sqlite rekey SEALED`; to seal it anew, decrypt it first",
     ),
-    "SR-6007": ("this SQLite library is too old for the guard", "use SQLite 3.37 or later"),
+    "SR-6007": ("this SQLite library is too old for the sealing VFS", "use SQLite 3.37 or later"),
 }
 
 # Result codes of SQLite under which the extension's errors travel, and SQLite's words for them (Python before 3.11 has no number).

@@ -79,6 +79,7 @@ pub(crate) fn judge(
     Ok(Freshness::Busy)
 }
 
+/// The anchor in the file's header. `None` when neither of its two sectors is intact.
 fn anchor(file: &ReadOnlyFile, opened: &OpenedHeader) -> Result<Option<Anchor>, Error> {
     match opened.object.anchor(&file.head(HEADER_LEN)?) {
         Ok(anchor) => Ok(Some(anchor)),
@@ -87,6 +88,8 @@ fn anchor(file: &ReadOnlyFile, opened: &OpenedHeader) -> Result<Option<Anchor>, 
     }
 }
 
+/// Computes the digest of the pages in the file, where those that the log has count as they were
+/// before it, and compares it with the anchor's.
 fn compare(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -123,6 +126,7 @@ fn compare(
     })
 }
 
+/// The tail of a page in the file. Zeros when the file ends before the page does.
 fn tail_in(file: &ReadOnlyFile, opened: &OpenedHeader, number: u64) -> Result<Tail, Error> {
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), opened.object.header().unit_size);
@@ -134,6 +138,7 @@ fn tail_in(file: &ReadOnlyFile, opened: &OpenedHeader, number: u64) -> Result<Ta
     Ok(tail)
 }
 
+/// Reads the frames of the log, if there is one, as far as they belong to the anchor's generation.
 fn read_log(
     log: &mut LogTails,
     opened: &OpenedHeader,

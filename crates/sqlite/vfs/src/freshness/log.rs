@@ -94,6 +94,8 @@ impl LogTails {
     }
 }
 
+/// The key of the log's generation. `None` when the log does not begin with that generation, or its
+/// header does not open.
 fn key_of(
     opened: &OpenedHeader,
     generation: [u8; 16],

@@ -40,6 +40,8 @@ pub fn settle(connection: *mut sqlite3, schema: &str) -> Result<[u8; 32], Error>
     })
 }
 
+/// Accepts the pages of the file as its newest state: writes their digest into both sectors of the
+/// anchor, durably. Returns the root. SR-4014 if the database keeps no freshness.
 fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
     let opened = reload_opened_header(main)?;
     if !opened.object.header().freshness {
@@ -73,6 +75,7 @@ fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
     opened.object.fresh_root(&covered)
 }
 
+/// Writes one sector of the anchor, durably.
 fn write_anchor(
     sealed: &SealedDatabase,
     lower: LowerFile,

@@ -11,7 +11,7 @@ use strongroom_crypto::fill_random;
 use strongroom_format::code;
 use strongroom_format::journal::{
     JOURNAL_CHUNK, JOURNAL_LINK, JOURNAL_MARKS, JOURNAL_SHADOW, JournalMark, JournalState, Segment,
-    journal_slot_crosses, journal_slot_layout, journal_slot_offset, link_layout,
+    journal_slot_crosses_cache_page, journal_slot_layout, journal_slot_offset, link_layout,
 };
 use strongroom_format::layout::is_zero;
 use strongroom_format::sqlite::{AuxKind, Prologue, page_offset};
@@ -54,6 +54,7 @@ pub(super) struct LoadedHead {
 }
 
 impl LoadedHead {
+    /// Whether the head has a mark with this state.
     pub(super) fn is(&self, state: JournalState) -> bool {
         self.mark.is_some_and(|mark| mark.state == state)
     }
@@ -95,6 +96,7 @@ pub(crate) struct JournalCore {
 }
 
 impl JournalCore {
+    /// A journal of which nothing is read or written yet.
     pub(super) fn new(lower: LowerFile, database: JournalOwner) -> Self {
         let keeps_freshness = database.sealed.opened_header().object.header().freshness;
         Self {
@@ -122,10 +124,12 @@ impl JournalCore {
         }
     }
 
+    /// The path of the journal, for messages.
     pub(super) fn path(&self) -> String {
         format!("{}-journal", self.database.sealed.path())
     }
 
+    /// The page size of the database, in bytes.
     pub(super) fn page_size(&self) -> u32 {
         self.database
             .sealed
@@ -217,10 +221,13 @@ impl JournalCore {
         Ok(tail)
     }
 
+    /// The offset in the plain journal after the last buffered byte.
     fn end_of_buffer(&self) -> u64 {
         self.buffer_at.saturating_add(self.buffer.len() as u64)
     }
 
+    /// Takes what SQLite writes to the journal, and tells by position and length what it is: a
+    /// header, the number of records, the end of the transaction, or a part of a record.
     pub(super) fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let sector = data.len() == JOURNAL_CHUNK && at.is_multiple_of(CHUNK);
         // SQLite writes a whole sector here, at first without the magic (`writeJournalHdr`).
@@ -419,7 +426,7 @@ impl JournalCore {
             .head
             .as_ref()
             .is_some_and(|in_force| in_force.is(JournalState::Uncounted));
-        if !uncounted || index * CHUNK >= self.flushed || !journal_slot_crosses(index) {
+        if !uncounted || index * CHUNK >= self.flushed || !journal_slot_crosses_cache_page(index) {
             return Ok(());
         }
         let mut former = [0; journal_slot_layout::SIZE];
@@ -461,6 +468,7 @@ impl JournalCore {
         self.flushed = 0;
     }
 
+    /// Truncates the journal. With size 0 the transaction is over: what is buffered is discarded.
     pub(super) fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size == 0 {
             // What is still buffered belongs to a journal that is no longer needed. On a full disk
@@ -500,6 +508,7 @@ struct Randomness {
 }
 
 impl Randomness {
+    /// Takes fresh random bytes from the system.
     fn generate() -> SqliteResult<Self> {
         let mut bytes = [0; 44];
         fill_random(&mut bytes).map_err(|error| report_error(&crypto_error(&error)))?;
@@ -516,10 +525,12 @@ impl Randomness {
     }
 }
 
+/// Converts an offset that fits by construction. Reports a defect otherwise.
 pub(super) fn to_usize(value: u64) -> SqliteResult<usize> {
     usize::try_from(value).map_err(|_| report(&code::BUG, "journal offset"))
 }
 
+/// Locks a mutex. A panic of another thread does not poison it.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

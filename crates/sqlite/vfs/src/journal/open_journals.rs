@@ -16,6 +16,7 @@ use crate::sqlite_code::SqliteResult;
 type OpenJournals = Vec<(String, Weak<Mutex<JournalCore>>)>;
 static OPEN: Mutex<OpenJournals> = Mutex::new(Vec::new());
 
+/// Calls `with` on the locked list of open journals.
 fn live<T>(with: impl FnOnce(&mut OpenJournals) -> T) -> T {
     // A panic while the list was locked leaves it whole: it is changed by single calls.
     with(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner))

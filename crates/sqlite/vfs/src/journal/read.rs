@@ -47,6 +47,8 @@ impl JournalCore {
         Ok(true)
     }
 
+    /// Reads and opens the head of the journal from the file, with the newest header of the
+    /// database. `None` when the file does not begin with a head of this database.
     fn read_head(&self) -> SqliteResult<Option<JournalHead>> {
         let mut bytes = [0; JOURNAL_HEAD];
         self.lower.read_whole(&mut bytes, 0)?;
@@ -128,6 +130,8 @@ impl JournalCore {
         self.logical_size()
     }
 
+    /// The length of the plain journal, by the length field of its last slot. Writes the buffer
+    /// first.
     pub(super) fn logical_size(&mut self) -> SqliteResult<u64> {
         self.flush()?;
         let Some(last) = journal_slots(self.lower.size()?).checked_sub(1) else {
@@ -142,6 +146,8 @@ impl JournalCore {
         Ok(last * CHUNK + u64::from(u16::from_le_bytes(length)).min(CHUNK))
     }
 
+    /// Answers a read of SQLite's. What SQLite must not play back reads as an empty journal or as
+    /// one without a header; SR-4004 where a journal that counts is damaged or cut short.
     pub(super) fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         out.fill(0);
@@ -234,6 +240,9 @@ impl JournalCore {
         }
     }
 
+    /// Reads and opens the slots that these bytes are in. With `lenient`, a slot that does not open
+    /// is taken from its shadow or left zero. Otherwise it is left zero only after the end of what
+    /// this connection has written; SR-4004 for any other.
     pub(super) fn read_chunks(
         &mut self,
         out: &mut [u8],
@@ -293,6 +302,7 @@ impl JournalCore {
         Ok(open_shadow(&in_force.key, index, &bytes))
     }
 
+    /// Reports SR-4004, with the position in the plain journal.
     pub(super) fn damage_error(&self, at: u64, how: &str) -> SqliteCode {
         report(
             &code::JOURNAL,

@@ -24,6 +24,7 @@ use crate::sealed::SealedDatabase;
 use crate::sqlite_code::SqliteResult;
 
 impl MainFile {
+    /// Whether the database has a header that is opened, and says that freshness is checked.
     pub(super) fn keeps_freshness(&self) -> bool {
         self.has_header
             && self
@@ -32,16 +33,20 @@ impl MainFile {
                 .is_some_and(|opened| opened.object.header().freshness)
     }
 
+    /// The state that all connections of this process share. The reported error is that no key was
+    /// given yet.
     fn sealed_object(&self) -> SqliteResult<&Arc<SealedDatabase>> {
         self.sealed
             .as_ref()
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
+    /// What the page `number` with this tail adds to the digest of the database.
     fn contribution(&self, number: u64, tail: &Tail) -> SqliteResult<DigestSum> {
         Ok(self.require_header()?.contribution(number, tail))
     }
 
+    /// What the page `number` adds to the digest, by the tail that is in the file.
     fn contribution_on_disk(&self, number: u64) -> SqliteResult<DigestSum> {
         let tail = tail_on_disk(self.lower, number, self.page_size)?;
         self.contribution(number, &tail)
@@ -73,6 +78,8 @@ impl MainFile {
         ))
     }
 
+    /// Calls `work` with the running digest, which is read from the anchor first when this handle
+    /// has none. After an error it is kept as `work` left it.
     fn with_tally<T>(
         &mut self,
         work: impl FnOnce(&Self, &mut RunningDigest) -> SqliteResult<T>,
@@ -190,6 +197,7 @@ impl MainFile {
         })
     }
 
+    /// Subtracts the pages after `last` from the running digest, each by its tail in the file.
     fn drop_pages_after(&self, tally: &mut RunningDigest, last: u64) -> SqliteResult<()> {
         while tally.page_count() > last {
             let counted = self.contribution_on_disk(tally.page_count())?;
@@ -255,6 +263,8 @@ impl MainFile {
         Ok(())
     }
 
+    /// The state of freshness after a checkpoint that left `last` pages: the former digest, in
+    /// which each page that the log has is replaced by what is in the file now.
     fn digest_of_checkpoint(
         &self,
         log: &LogTails,

@@ -15,6 +15,8 @@ use crate::seal::PageError;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 impl MainFile {
+    /// Reads a page from the mapping of the file below, the pages read ahead, or the file, in this
+    /// order, and opens it.
     pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         self.require_header()?;
         let at = page_offset(number, self.page_size);
@@ -47,6 +49,8 @@ impl MainFile {
         Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
     }
 
+    /// Opens a page in place, under the current key or that of another epoch. If it is forged, a
+    /// fetched file may be fetched once more.
     fn open_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         let opened = self.require_header()?;
         match opened.current.open(number, page) {
@@ -121,6 +125,7 @@ impl MainFile {
             .map_err(|_| self.page_error(number))
     }
 
+    /// Reports SR-4001 for a page, with its number and offset.
     fn page_error(&self, number: u64) -> SqliteCode {
         let at = page_offset(number, self.page_size);
         report(

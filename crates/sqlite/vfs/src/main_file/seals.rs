@@ -21,6 +21,8 @@ impl MainFile {
         self.count_many_seals()
     }
 
+    /// Adds a step to the counter of seals in the anchor. Only AES-256-GCM has a limit, so other
+    /// ciphers are not counted.
     #[cold]
     fn count_many_seals(&mut self) -> SqliteResult<()> {
         let limited = self.require_header()?.object.header().cipher == Cipher::Aes256Gcm;

@@ -90,6 +90,7 @@ pub(crate) fn is_remote(lower: LowerFile) -> bool {
     is_ours(lower.as_ptr())
 }
 
+/// Whether the file is one that [`install`] made.
 fn is_ours(file: *mut sqlite3_file) -> bool {
     // SAFETY: an allocated file; `pMethods` is its first field.
     std::ptr::eq(unsafe { (*file).methods }, &raw const METHODS)
@@ -105,6 +106,7 @@ pub(super) fn with<T>(
     })
 }
 
+/// Calls `call` on a remote file. A panic is reported as a defect and becomes an error.
 fn inside<T>(
     file: *mut sqlite3_file,
     call: impl FnOnce(&mut dyn RemoteFile) -> SqliteResult<T>,
@@ -122,6 +124,7 @@ fn inside<T>(
         .unwrap_or_else(|_| Err(report(&code::BUG, "reading a remote file panicked")))
 }
 
+/// Closes the file, which ends its connection to the server. Always succeeds.
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let handle = file.cast::<RemoteHandle>();
     // SAFETY: called once, for a file that `install` made.
@@ -138,6 +141,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     SQLITE_OK
 }
 
+/// Reads from the server or the cache. What is after the end of the file, or was not read, is zero.
 unsafe extern "C" fn read(
     file: *mut sqlite3_file,
     out: *mut c_void,
@@ -167,6 +171,7 @@ unsafe extern "C" fn read(
     }))
 }
 
+/// Refuses: what is fetched is read only.
 unsafe extern "C" fn write(
     _file: *mut sqlite3_file,
     _data: *const c_void,
@@ -198,6 +203,7 @@ unsafe extern "C" fn lock(_file: *mut sqlite3_file, _level: c_int) -> c_int {
     SQLITE_OK
 }
 
+/// No other process can have a lock on what is fetched.
 unsafe extern "C" fn check_reserved_lock(_file: *mut sqlite3_file, held: *mut c_int) -> c_int {
     // SAFETY: the caller gives a place for the result.
     unsafe { held.write(0) };

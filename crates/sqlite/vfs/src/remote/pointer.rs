@@ -76,6 +76,7 @@ impl Pointer {
         })
     }
 
+    /// Parses a pointer: names and values, one to a line. The error says what is wrong with it.
     fn of(text: &[u8]) -> Result<Self, String> {
         let lines = text
             .strip_prefix(FIRST_LINE)

@@ -192,6 +192,8 @@ pub(super) fn verify_journal(
     Ok(is_to_be_played_back(&head))
 }
 
+/// Whether SQLite would play the journal back: its mark does not say that the transaction has
+/// ended.
 fn is_to_be_played_back(head: &JournalHead) -> bool {
     head.mark
         .is_some_and(|mark| mark.state != JournalState::Ended)
@@ -210,6 +212,7 @@ fn open_beside(path: &Path) -> Result<Option<(File, u64)>, Error> {
     }
 }
 
+/// Fills as much of `out` as the file has from `at` on. Returns the number of bytes.
 fn read_up_to(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < out.len() {

@@ -69,7 +69,7 @@ impl Serving {
         let at = place.path("mnt");
         std::fs::create_dir_all(&at).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "child", "--nocapture"]);
+        command.args(["--exact", "fuse::child", "--nocapture"]);
         command.env("LUKS_VOLUME", volume).env("LUKS_AT", &at);
         if read_only {
             command.env("LUKS_READ_ONLY", "1");

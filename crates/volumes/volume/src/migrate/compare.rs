@@ -1,7 +1,7 @@
 //! Compares two trees: every name, every attribute, SHA-256 of every file, and which names are one
 //! file.
 //!
-//! Must not: change anything; take the word of times and sizes for contents.
+//! Must not: change anything; conclude from times and sizes that contents are the same.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,9 +15,9 @@ use strongroom_keyring::Error;
 
 use super::entry::attributes;
 use super::{DEPTH_MAX, PIECE, names};
-use crate::look::io;
+use crate::error::io;
 
-/// Compares all below `from` with all below `to`.
+/// Compares everything below `from` with everything below `to`.
 ///
 /// # Errors
 /// SR-8334, which names the first difference; SR-5001.
@@ -32,7 +32,7 @@ pub fn compare(from: &Path, to: &Path) -> Result<(), Error> {
 
 struct Trees {
     device: u64,
-    /// For each file with several names, which file of the other tree it is.
+    /// For each inode with several names, the inode of the other tree.
     pairs: BTreeMap<u64, u64>,
 }
 
@@ -45,7 +45,7 @@ impl Trees {
         for name in names(from, depth)? {
             let about = std::fs::symlink_metadata(from.join(&name));
             let about = about.map_err(|error| io(from, error))?;
-            // As the copy leaves them out.
+            // The copy leaves these out, too.
             if about.dev() == self.device && !about.file_type().is_socket() {
                 wanted.push(name);
             }

@@ -1,4 +1,4 @@
-//! What there is to a name beside its contents: owner, mode, times, extended attributes.
+//! The attributes of a directory entry: owner, mode, times, extended attributes.
 //!
 //! Must not: follow a symbolic link.
 
@@ -13,26 +13,26 @@ use rustix::fs::{
 use rustix::io::Errno;
 use strongroom_keyring::Error;
 
-use crate::look::io;
+use crate::error::io;
 
-/// Longest list of names, and longest value: what Linux allows.
+/// Longest list of names of extended attributes, and longest value: Linux's bound.
 const XATTRS_MAX: usize = 64 * 1024;
 
-/// A name's attributes. Two that are equal are alike in all that is kept, but for the contents.
+/// The attributes of a directory entry. Two that are equal differ at most in contents.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
     /// Kind and permission bits.
     pub(super) mode: u32,
     pub(super) owner: (u32, u32),
-    /// Of a file; 0 for the rest, whose size is the file system's business.
+    /// Length of a regular file; 0 for other entries, whose size the file system chooses.
     pub(super) len: u64,
-    /// Of a device.
+    /// Device number of a device file.
     pub(super) device: u64,
     pub(super) modified: (i64, i64),
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Reads them.
+/// Reads the attributes of an entry.
 pub(super) fn attributes(path: &Path) -> Result<Attributes, Error> {
     let about = std::fs::symlink_metadata(path).map_err(|error| io(path, error))?;
     let is_file = about.is_file();
@@ -46,18 +46,21 @@ pub(super) fn attributes(path: &Path) -> Result<Attributes, Error> {
     })
 }
 
-/// Writes them. Owner first, because that takes capabilities and set-user-id bits away; times last.
+/// Sets the attributes of an entry. The owner comes first, because changing it clears capabilities
+/// and set-user-id bits; times come last.
 pub(super) fn put_attributes(wanted: &Attributes, path: &Path) -> Result<(), Error> {
     let failed = |error: Errno| io(path, error.into());
     let (uid, gid) = (Uid::from_raw(wanted.owner.0), Gid::from_raw(wanted.owner.1));
-    // One reference for all of it: between two looks at the name its owner could put a link there.
+    // One file descriptor for owner and mode: between two lookups of the name its owner could put a
+    // link there.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let spot = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
     rustix::fs::chownat(&spot, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH).map_err(failed)?;
     let about = rustix::fs::fstat(&spot).map_err(failed)?;
     if FileType::from_raw_mode(about.st_mode) != FileType::Symlink {
         let mode = Mode::from_raw_mode(wanted.mode & 0o7777);
-        // What the reference is to, which is no link; fchmod(2) takes no such reference.
+        // The path through /proc leads to the entry of the descriptor, which is no link; fchmod(2)
+        // refuses an O_PATH descriptor.
         let itself = format!("/proc/self/fd/{}", spot.as_raw_fd());
         rustix::fs::chmod(itself, mode).map_err(failed)?;
     }
@@ -89,7 +92,7 @@ fn xattrs(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
     let mut names = vec![0; XATTRS_MAX];
     let len = match rustix::fs::llistxattr(path, names.as_mut_slice()) {
         Ok(len) => len,
-        // A file system without them.
+        // The file system has no extended attributes.
         Err(Errno::NOTSUP) => 0,
         Err(error) => return Err(io(path, error.into())),
     };

@@ -1,13 +1,12 @@
-//! Copies a plain file system onto an encrypted one, and proves that both hold the same.
+//! Copies a plain file system onto an encrypted one, and compares both.
 //!
-//! Kept: contents with their holes, owner, mode, times to the nanosecond, extended attributes
+//! Copied: contents with their holes, owner, mode, times to the nanosecond, extended attributes
 //! (access control lists and capabilities among them), hard links, symbolic links, devices, pipes.
-//! Not kept: sockets, which are of processes. Nothing is taken from another file system that is
-//! mounted below.
+//! Left out: sockets, which belong to processes, and other file systems that are mounted below.
 //!
-//! Invariants: a file gets its name when it is complete; what is there already and looks the same
-//! is not copied again, but it is compared like everything else; the copy counts only after every
-//! byte and attribute was read back.
+//! Invariants: a file gets its name when it is complete; a file that is there already with the same
+//! attributes is not copied again, but it is compared like everything else; the copy succeeds only
+//! after every byte and attribute was read back.
 //!
 //! Must not: write to the source; follow a symbolic link.
 
@@ -27,34 +26,34 @@ use strongroom_keyring::Error;
 
 pub use compare::compare;
 
-use crate::look::io;
+use crate::error::io;
 use entry::{attributes, put_attributes};
 
-/// What a copy under way is called, until it is complete.
+/// The name of a file that is being copied, until it is complete.
 const UNFINISHED: &str = ".strongroom-migrate.tmp";
 /// Bytes that are copied at once.
 const PIECE: usize = 1 << 20;
-/// What mkfs.ext4 makes at the top.
+/// A directory that mkfs.ext4 makes at the top.
 const LOST_FOUND: &str = "lost+found";
-/// Directories in directories, at most: a tree that is deeper is damaged.
+/// Deepest nesting of directories: a deeper tree is taken for damaged.
 const DEPTH_MAX: usize = 1000;
 
-/// What was done.
+/// What was copied and compared.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Files, directories and the rest, in the source.
+    /// Entries of every kind in the source.
     pub entries: u64,
-    /// Of them, regular files.
+    /// Regular files among them.
     pub files: u64,
-    /// Bytes in them.
+    /// Bytes in these files.
     pub bytes: u64,
-    /// Files that were copied now; the others were there.
+    /// Files that this run has copied; the others were there.
     pub copied: u64,
     /// Names that were left out, and why.
     pub left_out: Vec<String>,
 }
 
-/// Whether nobody can write to the file system that `path` is on.
+/// Whether the file system that `path` is on is mounted read-only.
 ///
 /// # Errors
 /// SR-5001.
@@ -63,7 +62,8 @@ pub fn is_read_only(path: &Path) -> Result<bool, Error> {
     Ok(about.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
-/// Copies all below `from` to `to`, and compares.
+/// Copies everything below `from` to `to`, and compares. `progress` gets the bytes in use on the
+/// source's file system and the bytes copied; `false` ends the copy with SR-5001.
 ///
 /// # Errors
 /// SR-8334 when they differ; SR-1003; SR-5001.
@@ -79,7 +79,7 @@ pub fn migrate(
         matches!((a, b), (Ok(a), Ok(b)) if a.starts_with(&b))
     };
     if !source.is_dir() || !target.is_dir() || inside(from, to) || inside(to, from) {
-        let detail = "two directories are wanted, none of them within the other";
+        let detail = "two directories are needed, and neither may lie within the other";
         return Err(Error::new(&code::SAME_FILE, detail));
     }
     let usage = rustix::fs::statvfs(from).map_err(|error| io(from, error.into()))?;
@@ -101,7 +101,7 @@ pub fn migrate(
 struct Copy<'a> {
     device: u64,
     total: u64,
-    /// Where the first name of an inode with several went.
+    /// The copy of the first name of each inode that has several.
     linked: BTreeMap<u64, PathBuf>,
     report: Report,
     progress: &'a mut dyn FnMut(u64, u64) -> bool,
@@ -119,7 +119,7 @@ impl Copy<'_> {
             let (source, target) = (from.join(&name), to.join(&name));
             self.entry(&source, &target, depth)?;
         }
-        // After its entries, which change its times.
+        // After the entries, whose creation changes the directory's times.
         put_attributes(&target_of(from)?, to)?;
         self.report.entries += 1;
         Ok(())
@@ -181,7 +181,7 @@ impl Copy<'_> {
         self.report.files += 1;
         self.report.bytes += about.len();
         let wanted = attributes(source)?;
-        // What was interrupted left whole files with all their attributes, or none.
+        // An interrupted copy has left complete files with all their attributes, and no others.
         let there = std::fs::symlink_metadata(target).is_ok_and(|there| there.is_file());
         if !there || attributes(target)? != wanted {
             let temp = target.with_file_name(UNFINISHED);
@@ -208,7 +208,7 @@ fn target_of(from: &Path) -> Result<entry::Attributes, Error> {
     attributes(from)
 }
 
-/// Names in a directory, in order. What a file system's maker put at its top is not of the data.
+/// Names in a directory, sorted. At the top, the directory that mkfs made is left out.
 fn names(directory: &Path, depth: usize) -> Result<Vec<std::ffi::OsString>, Error> {
     let entries = std::fs::read_dir(directory).map_err(|error| io(directory, error))?;
     let mut names = Vec::new();
@@ -222,7 +222,7 @@ fn names(directory: &Path, depth: usize) -> Result<Vec<std::ffi::OsString>, Erro
     Ok(names)
 }
 
-/// Copies what a file holds, and leaves its holes holes.
+/// Copies the contents of a file; holes stay holes.
 fn contents(source: &Path, temp: &Path) -> Result<(), Error> {
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
     let opened = std::fs::OpenOptions::new()
@@ -239,7 +239,7 @@ fn contents(source: &Path, temp: &Path) -> Result<(), Error> {
     while at < len {
         let data = match rustix::fs::seek(&from, rustix::fs::SeekFrom::Data(at)) {
             Ok(data) => data,
-            // Nothing but a hole to the end.
+            // There is only a hole up to the end.
             Err(rustix::io::Errno::NXIO) => break,
             Err(error) => return Err(io(source, error.into())),
         };

@@ -110,7 +110,7 @@ fn a_head_is_canonical_or_refused() {
     record[..60].copy_from_slice(&head.to_bytes());
     assert_eq!(RedoHead::parse(&record), Some(head));
     assert_eq!(RedoHead::parse(&record[..91]), None);
-    let run = |number| RedoHead { number, ..head }.run();
+    let run = |number| RedoHead { number, ..head }.key_number();
     assert_eq!([1, 65_535, 65_536, 131_071].map(run), [0, 0, 1, 1]);
     for (at, byte) in [(0, 2), (1, 1), (4, 31), (4, 33), (24, 0)] {
         let mut bad = record.clone();

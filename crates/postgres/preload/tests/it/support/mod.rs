@@ -99,7 +99,8 @@ impl Place {
     pub(crate) fn sealed(&self, name: &str, cipher: Cipher) -> PathBuf {
         let directory = self.plain(name);
         let opener = Opener::raw(SecretKey::take(&mut KEY.clone()).unwrap());
-        let object = Object::create(&NewObject::instance(cipher), &opener).unwrap();
+        let object =
+            Object::create(&NewObject::instance(cipher), &opener.recipient().unwrap()).unwrap();
         put(
             &directory.join("strongroom.header"),
             &object.initial_bytes(),

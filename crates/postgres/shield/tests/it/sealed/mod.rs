@@ -34,7 +34,11 @@ fn opener() -> Opener {
 
 /// An instance with keys of its own.
 pub(crate) fn instance() -> Instance {
-    let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener()).unwrap();
+    let object = Object::create(
+        &NewObject::instance(Cipher::Aes128Xts),
+        &opener().recipient().unwrap(),
+    )
+    .unwrap();
     of(&object)
 }
 
@@ -44,7 +48,11 @@ fn of(object: &Object) -> Instance {
 
 /// Puts a new instance's header into `directory`, for [`instance_of`] in this process or another.
 pub(crate) fn found(directory: &Path) {
-    let object = Object::create(&NewObject::instance(Cipher::Aes256Xts), &opener()).unwrap();
+    let object = Object::create(
+        &NewObject::instance(Cipher::Aes256Xts),
+        &opener().recipient().unwrap(),
+    )
+    .unwrap();
     put(&directory.join("header"), &object.initial_bytes());
 }
 

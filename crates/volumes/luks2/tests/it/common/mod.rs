@@ -1,11 +1,7 @@
 //! Images made by cryptsetup, and headers changed and summed anew.
 //!
 //! Must not: use code under test to make what is tested.
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test program uses a part of it"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
 
 use std::fs;

@@ -1,5 +1,5 @@
-"""A key in a URI gives a sealed database or an error, also where SQLite opens it past the guard: after `sqlite3_shutdown()`,
-with `vfs=` in the URI, and on connections from before the guard was loaded."""
+"""A key in a URI gives a sealed database or an error, also where SQLite opens it past the sealing VFS: after `sqlite3_shutdown()`,
+with `vfs=` in the URI, and on connections from before the sealing VFS was loaded."""
 import ctypes
 import os
 import sqlite3
@@ -16,7 +16,7 @@ def fails(*arguments, **parameters):
         sqlite3.connect(*arguments, **parameters).execute("create table t(a)")
     except sqlite3.DatabaseError:
         return
-    raise AssertionError("a database was opened past the guard: %r" % (arguments,))
+    raise AssertionError("a database was opened past the sealing VFS: %r" % (arguments,))
 
 
 def is_sealed(name):
@@ -54,7 +54,7 @@ def fails_to_attach(connection, name):
     except sqlite3.DatabaseError:
         assert not os.path.exists(at(name))
         return
-    raise AssertionError("it was attached past the guard")
+    raise AssertionError("it was attached past the sealing VFS")
 
 
 def test_a_key_after_shutdown_is_refused_once_and_then_taken():

@@ -1,7 +1,8 @@
-//! What a device or file holds, and who uses it, before anything is written to it.
+//! What a device or file holds, and whether it is in use: looked at before anything is written to
+//! it.
 //!
 //! Invariants: V4, a device that is mounted, mapped, or a swap area is never written to; V5, one
-//! that holds anything known is written to only when that was asked for.
+//! with a known signature is written to only when the caller asked for that.
 //!
 //! Must not: change anything.
 
@@ -14,31 +15,24 @@ use std::process::{Command, Stdio};
 use rustix::fs::OFlags;
 use strongroom_format::{code, header};
 use strongroom_keyring::Error;
-use strongroom_luks2::loop_device_of;
+use strongroom_luks2::{MAGIC_PRIMARY, MAGIC_SECONDARY, loop_device_of};
 
-use crate::held::{Purpose, check_not_held};
+use crate::error::{in_use, io, missing};
+use crate::locked::{Purpose, check_not_locked};
 
-/// Bytes at the beginning that are looked at: where the last of the signatures below is.
+/// Bytes at the beginning that are searched: up to the end of the last signature in the table.
 const FIRST_LEN: usize = 128 * 1024;
-/// Bytes at the end that are looked at: the second header of a partition table, and of RAID.
+/// Bytes at the end that are searched: partition tables and RAID have their second header there.
 const LAST_LEN: usize = 128 * 1024;
-/// Samples of a device, and the length of each.
+/// How many samples of a device are read, and the length of each.
 const SAMPLES: u64 = 1024;
 const SAMPLE_LEN: usize = 16 * 1024;
 
-/// A signature: its place, its bytes, and whose it is.
+/// Signatures: offset, bytes, and what they are the signature of.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
-    (0, b"LUKS\xba\xbe", "a LUKS volume"),
-    (
-        0x4000,
-        b"SKUL\xba\xbe",
-        "a LUKS2 volume (its second header)",
-    ),
-    (
-        0x8000,
-        b"SKUL\xba\xbe",
-        "a LUKS2 volume (its second header)",
-    ),
+    (0, &MAGIC_PRIMARY, "a LUKS volume"),
+    (0x4000, &MAGIC_SECONDARY, SECOND_HEADER),
+    (0x8000, &MAGIC_SECONDARY, SECOND_HEADER),
     (1080, &[0x53, 0xef], "a file system of the kind ext"),
     (0, b"XFSB", "an XFS file system"),
     (0x1_0040, b"_BHRfS_M", "a Btrfs file system"),
@@ -75,13 +69,15 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"SQLite format 3\0", "an SQLite database"),
     (0, b"-FVE-FS-", "a BitLocker volume"),
 ];
+/// The secondary copy of a LUKS2 header, in words.
+const SECOND_HEADER: &str = "a LUKS2 volume (its second header)";
 /// A swap area, in words.
 const SWAP: &str = "a swap area";
 
-/// What there is.
+/// What a device or file holds.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
-    /// In words, when anything is known.
+pub struct Contents {
+    /// In words; `None` when no signature was found.
     pub holds: Option<String>,
     /// Length in bytes.
     pub len: u64,
@@ -89,7 +85,7 @@ pub struct Found {
     pub is_device: bool,
 }
 
-impl Found {
+impl Contents {
     /// Whether all that it holds is a swap area.
     #[must_use]
     pub fn is_swap(&self) -> bool {
@@ -97,11 +93,11 @@ impl Found {
     }
 }
 
-/// Looks at a device or file.
+/// Searches a device or file for signatures, with blkid(8) where no own one matches.
 ///
 /// # Errors
 /// SR-1006, SR-5001; SR-8322 when it is neither a block device nor a regular file.
-pub fn look(path: &Path) -> Result<Found, Error> {
+pub fn contents(path: &Path) -> Result<Contents, Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     let kind = about.file_type();
     if !kind.is_block_device() && !kind.is_file() {
@@ -112,40 +108,40 @@ pub fn look(path: &Path) -> Result<Found, Error> {
     let len = file
         .seek(SeekFrom::End(0))
         .map_err(|error| io(path, error))?;
-    let first = piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
+    let first = read_piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
     let at = len.saturating_sub(LAST_LEN as u64);
-    let last = piece(&mut file, at, LAST_LEN).map_err(|error| io(path, error))?;
+    let last = read_piece(&mut file, at, LAST_LEN).map_err(|error| io(path, error))?;
     let mut holds = signature(&first)
-        .or_else(|| at_the_end(&last))
+        .or_else(|| signature_at_end(&last))
         .map(str::to_owned);
     if holds.is_none() {
-        holds = probed(path);
+        holds = probe_with_blkid(path);
     }
-    Ok(Found {
+    Ok(Contents {
         holds,
         len,
         is_device: kind.is_block_device(),
     })
 }
 
-/// What a device holds that is no LUKS header and no rest of one.
+/// The first signature on a device that is neither of a LUKS header nor of the remains of one.
 ///
 /// # Errors
-/// As [`look`].
+/// As [`contents`].
 pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
-    let found = look(path)?.holds;
+    let found = contents(path)?.holds;
     if !found.as_deref().is_some_and(|what| what.contains("LUKS")) {
         return Ok(found);
     }
-    // Below the first header, a second one stays when something else is made over it.
+    // The secondary header stays when something else is written over the primary one.
     let mut file = File::open(path).map_err(|error| io(path, error))?;
-    let first = piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
+    let first = read_piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
     let others = signatures(&first).find(|what| !what.contains("LUKS"));
     Ok(others.map(str::to_owned))
 }
 
-/// Whether the device or file has something other than zeros, as far as samples over all of it
-/// show: a disk that was in use has.
+/// Whether any of [`SAMPLES`] pieces over the whole device or file is not all zeros. A disk that
+/// was in use has such pieces.
 ///
 /// # Errors
 /// SR-1006, SR-5001.
@@ -155,7 +151,7 @@ pub fn has_old_data(path: &Path) -> Result<bool, Error> {
     let len = file.seek(SeekFrom::End(0)).map_err(failed)?;
     for sample in 0..SAMPLES {
         let at = len / SAMPLES * sample;
-        let bytes = piece(&mut file, at, SAMPLE_LEN).map_err(failed)?;
+        let bytes = read_piece(&mut file, at, SAMPLE_LEN).map_err(failed)?;
         if bytes.iter().any(|byte| *byte != 0) {
             return Ok(true);
         }
@@ -163,32 +159,34 @@ pub fn has_old_data(path: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Refuses a device that somebody uses.
+/// Refuses a device that the kernel uses, and a file behind a loop device or locked by another
+/// process.
 ///
 /// # Errors
 /// SR-8320, SR-5001.
 pub fn check_unused(path: &Path) -> Result<(), Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     if about.file_type().is_block_device() {
-        return exclusively(path, false).map(drop);
+        return open_exclusively(path, false).map(drop);
     }
     match loop_device_of(&about) {
         Some(device) => Err(in_use(path, &format!("it is behind {}", device.display()))),
-        // One that is attached through FUSE is locked.
-        None => check_not_held(path, Purpose::Change),
+        // A volume that is attached through FUSE is locked.
+        None => check_not_locked(path, Purpose::Change),
     }
 }
 
-/// Opens a device so that nobody can mount or map it meanwhile; a file, as it is.
+/// Opens a block device for sole use: while it is open, nobody can mount or map it. A regular file
+/// is opened without a lock.
 ///
 /// # Errors
 /// SR-8320, SR-5001.
-pub fn exclusively(path: &Path, writing: bool) -> Result<File, Error> {
+pub fn open_exclusively(path: &Path, writing: bool) -> Result<File, Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     let mut options = OpenOptions::new();
     options.read(true).write(writing);
     if about.file_type().is_block_device() {
-        // Of a block device, O_EXCL asks the kernel for its sole use: a mounted one is busy.
+        // O_EXCL on a block device asks the kernel for its sole use: a mounted one is busy.
         let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
         options.custom_flags(flags);
     }
@@ -201,18 +199,18 @@ pub fn exclusively(path: &Path, writing: bool) -> Result<File, Error> {
     })
 }
 
-/// The whole beginning and end, as far as known signatures go.
+/// The most telling of the known signatures at the beginning.
 fn signature(first: &[u8]) -> Option<&'static str> {
     if header::is_sealed(first) {
         return Some("an object sealed by Strongroom");
     }
     let all: Vec<&str> = signatures(first).collect();
-    // An old swap area's signature may have stayed below something else, which is then what counts.
+    // An old swap area's signature may still be there below another one, which then counts.
     let other = all.iter().find(|what| **what != SWAP);
     other.or_else(|| all.first()).copied()
 }
 
-/// Every one of the table.
+/// All signatures of the table that match.
 fn signatures(first: &[u8]) -> impl Iterator<Item = &'static str> {
     let known = |(at, bytes, _): &&(usize, &[u8], &str)| {
         first
@@ -222,8 +220,8 @@ fn signatures(first: &[u8]) -> impl Iterator<Item = &'static str> {
     SIGNATURES.iter().filter(known).map(|(_, _, what)| *what)
 }
 
-/// Second headers that stand in the last blocks of a device.
-fn at_the_end(last: &[u8]) -> Option<&'static str> {
+/// The second copy of a GPT, in one of the last sectors of a device.
+fn signature_at_end(last: &[u8]) -> Option<&'static str> {
     let sectors = last.rchunks(512).take(16);
     let mut sectors = sectors.filter(|sector| sector.len() == 512);
     let gpt = |sector: &[u8]| sector.starts_with(b"EFI PART");
@@ -232,8 +230,8 @@ fn at_the_end(last: &[u8]) -> Option<&'static str> {
         .then_some("a partition table (GPT, its second copy)")
 }
 
-/// What blkid(8) of util-linux recognises beyond that, where it is installed.
-fn probed(path: &Path) -> Option<String> {
+/// What blkid(8) of util-linux recognises. `None` also where it is not installed.
+fn probe_with_blkid(path: &Path) -> Option<String> {
     let asked = Command::new("blkid")
         .args(["--probe", "--output", "export"])
         .arg(path)
@@ -241,7 +239,7 @@ fn probed(path: &Path) -> Option<String> {
         .stderr(Stdio::null())
         .output();
     let asked = asked.ok()?;
-    // 8: signatures of several things.
+    // Exit code 8: blkid found several signatures.
     if asked.status.code() == Some(8) {
         return Some("more than one thing (blkid)".to_owned());
     }
@@ -252,27 +250,11 @@ fn probed(path: &Path) -> Option<String> {
     Some(format!("{kind} (blkid)"))
 }
 
-fn piece(file: &mut File, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
+fn read_piece(file: &mut File, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(at))?;
     let mut bytes = Vec::new();
     file.take(len as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-pub(crate) fn in_use(path: &Path, why: &str) -> Error {
-    Error::new(&code::VOLUME_IN_USE, format!("{}: {why}", path.display()))
-}
-
-pub(crate) fn io(path: &Path, error: std::io::Error) -> Error {
-    Error::io(path.display().to_string(), error)
-}
-
-fn missing(path: &Path, error: std::io::Error) -> Error {
-    if error.kind() == std::io::ErrorKind::NotFound {
-        Error::new(&code::NOT_FOUND, path.display().to_string())
-    } else {
-        io(path, error)
-    }
 }
 
 #[cfg(test)]
@@ -311,22 +293,22 @@ mod tests {
             let file = File::create(&path).unwrap();
             file.set_len(32 << 20).unwrap();
             let made = Command::new(program).arg(&path).output();
-            // Both are of packages that every Debian has.
+            // Every Debian has both programs.
             assert!(made.unwrap().status.success(), "{program}");
-            let found = look(&path).unwrap();
+            let found = contents(&path).unwrap();
             assert!(found.holds.as_deref().unwrap().contains(words), "{found:?}");
             assert_eq!(found.is_swap(), program == "mkswap");
             assert_eq!((found.len, found.is_device), (32 << 20, false));
         }
         let mut file = File::create(&path).unwrap();
         file.write_all(&[0; 4096]).unwrap();
-        assert_eq!(look(&path).unwrap().holds, None);
+        assert_eq!(contents(&path).unwrap().holds, None);
         assert_eq!(
-            look(Path::new("/dev/null")).unwrap_err().code(),
+            contents(Path::new("/dev/null")).unwrap_err().code(),
             &code::VOLUME_NOT_LUKS
         );
         assert_eq!(
-            look(Path::new("absent")).unwrap_err().code(),
+            contents(Path::new("absent")).unwrap_err().code(),
             &code::NOT_FOUND
         );
     }

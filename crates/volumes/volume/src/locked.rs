@@ -1,8 +1,8 @@
-//! Whether another process holds a volume's file, and which one.
+//! Whether another process holds the lock of a volume's file, and which one.
 //!
-//! libcryptsetup takes a lock on a volume's file (`flock`) whenever it reads or changes the header,
-//! and waits for it without limit (`lib/utils_device_locking.c`). `volume attach` holds that lock
-//! as long as a volume is attached. So the lock is asked for here first, for a bounded time.
+//! libcryptsetup locks a volume's file (`flock`) whenever it reads or changes the header, and waits
+//! for the lock without limit (`lib/utils_device_locking.c`). `volume attach` holds that lock as
+//! long as a volume is attached. So this tries the lock first, for a bounded time.
 //!
 //! Must not: keep the lock, or break another process's.
 
@@ -14,32 +14,32 @@ use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::{Error, Locked};
 use strongroom_luks2::lock_holder;
 
-use crate::look::{in_use, io};
+use crate::error::{in_use, io};
 
-/// How long a lock is waited for: other commands hold it for the time of a change.
+/// How long to wait for a lock: other commands hold it while they change a header.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is to be done with the volume.
+/// What the caller is about to do with the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Its header is read.
+    /// Read its header.
     Read,
-    /// It is changed or destroyed.
+    /// Change or destroy it.
     Change,
 }
 
-/// Waits until no other process holds a lock that `purpose` would have to wait for. Anything but a
-/// regular file passes: for devices libcryptsetup has lock files of its own, and a device that is
-/// attached is busy.
+/// Waits until no other process holds a lock that would make `purpose` wait. Everything but a
+/// regular file passes: for block devices libcryptsetup has lock files of its own, and a device
+/// that is attached is busy.
 ///
 /// # Errors
 /// SR-8320 after [`PATIENCE`], with the process that holds it; SR-5001.
-pub(crate) fn check_not_held(path: &Path, purpose: Purpose) -> Result<(), Error> {
+pub(crate) fn check_not_locked(path: &Path, purpose: Purpose) -> Result<(), Error> {
     let file = match File::open(path) {
         Ok(file) => file,
-        // Who uses the file says so in words of its own.
+        // The caller reports a missing file in its own words.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(io(path, error)),
     };
@@ -74,21 +74,21 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("v.img");
         let file = File::create(&path).unwrap();
-        assert!(check_not_held(&path, Purpose::Change).is_ok());
+        assert!(check_not_locked(&path, Purpose::Change).is_ok());
         flock(&file, FlockOperation::LockShared).unwrap();
-        assert!(check_not_held(&path, Purpose::Read).is_ok());
+        assert!(check_not_locked(&path, Purpose::Read).is_ok());
         let begun = Instant::now();
-        let error = check_not_held(&path, Purpose::Change).err().unwrap();
+        let error = check_not_locked(&path, Purpose::Change).err().unwrap();
         assert!(begun.elapsed() < 3 * PATIENCE, "{:?}", begun.elapsed());
         assert_eq!(error.code().number, 8320);
         let pid = std::process::id().to_string();
         assert!(error.detail().contains(&pid), "{}", error.detail());
-        // One that is given back in time is waited for.
+        // A lock that is released in time is waited for.
         let soon = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(300));
             drop(Locked::from(file));
         });
-        assert!(check_not_held(&path, Purpose::Change).is_ok());
+        assert!(check_not_locked(&path, Purpose::Change).is_ok());
         soon.join().unwrap();
     }
 }

@@ -13,9 +13,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
+use strongroom_keyring::Error;
 use zeroize::Zeroize as _;
 
-use crate::failure::Failure;
+use crate::error::io;
 
 /// Terminals that are tried, in this order.
 const TERMINALS: [&str; 2] = ["/dev/tty", "/dev/console"];
@@ -25,13 +26,16 @@ const SYSTEMD_ASK: &str = "systemd-ask-password";
 /// Longest passphrase.
 const TYPED_MAX: usize = 1024;
 
-/// Asks, and waits at most `wait`.
-pub(super) fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Failure> {
+/// Asks for a passphrase, and waits at most `wait`.
+///
+/// # Errors
+/// SR-2001 when nobody typed in time, or nothing; SR-1004 where there is no terminal; SR-5001.
+pub fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
     if wait.is_zero() {
-        return Err(timeout_failure());
+        return Err(too_late());
     }
     if Path::new(SYSTEMD).is_dir() {
-        // Not there, or not able to: the console is left.
+        // Where the program is not there, or cannot ask, the console is asked at.
         if let Some(typed) = ask_through_systemd(prompt, wait)? {
             return Ok(typed);
         }
@@ -39,11 +43,12 @@ pub(super) fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Failure> 
     let open = |path: &&str| OpenOptions::new().read(true).write(true).open(path).ok();
     let terminal = TERMINALS.iter().find_map(open);
     let terminal = terminal
-        .ok_or_else(|| Failure::new(&code::NO_TERMINAL, "neither /dev/tty nor /dev/console"))?;
+        .ok_or_else(|| Error::new(&code::NO_TERMINAL, "neither /dev/tty nor /dev/console"))?;
     at_terminal(&terminal, prompt, wait)
 }
 
-fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, Failure> {
+/// `None` when systemd's program is not there, or ends without a passphrase before `wait` is over.
+fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, Error> {
     let asked = Command::new(SYSTEMD_ASK)
         .arg(format!("--timeout={}", wait.as_secs().max(1)))
         .arg("--id=strongroom")
@@ -55,12 +60,12 @@ fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretByte
     let Ok(mut child) = asked else {
         return Ok(None);
     };
-    let failed = |error| Failure::io(Path::new(SYSTEMD_ASK), &error);
+    let failed = |error| io(Path::new(SYSTEMD_ASK), error);
     let mut typed = Typed::new()?;
     let began = Instant::now();
     let mut finished = Ok(false);
     if let Some(mut out) = child.stdout.take() {
-        // Its own limit, and a little, should it not keep it.
+        // The program has this limit too; the seconds more are for its end.
         let limit = wait + Duration::from_secs(5);
         while let Ok(false) = finished {
             finished = match time_left(began, limit) {
@@ -71,14 +76,14 @@ fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretByte
     }
     let gave_up = typed.is_empty();
     if gave_up {
-        // Already gone, usually.
+        // Usually it has ended already.
         drop(child.kill());
     }
     let status = child.wait().map_err(failed)?;
     finished.map_err(failed)?;
     if gave_up || !status.success() {
         return if began.elapsed() >= wait {
-            Err(timeout_failure())
+            Err(too_late())
         } else {
             Ok(None)
         };
@@ -86,8 +91,9 @@ fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretByte
     typed.finish().map(Some)
 }
 
-fn at_terminal(terminal: &File, prompt: &str, wait: Duration) -> Result<SecretBytes, Failure> {
-    let failed = |error: std::io::Error| Failure::io(Path::new("the console"), &error);
+/// Asks at the terminal with its echo switched off, which is restored whatever happens.
+fn at_terminal(terminal: &File, prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
+    let failed = |error: std::io::Error| io(Path::new("the console"), error);
     let before = tcgetattr(terminal).map_err(|error| failed(error.into()))?;
     let mut silent = before.clone();
     silent.local_modes.remove(LocalModes::ECHO);
@@ -98,34 +104,37 @@ fn at_terminal(terminal: &File, prompt: &str, wait: Duration) -> Result<SecretBy
     let mut to = terminal;
     let typed = write!(to, "{prompt} ({} s): ", wait.as_secs())
         .map_err(failed)
-        .and_then(|()| line(terminal, wait));
+        .and_then(|()| read_line(terminal, wait));
     let restored = tcsetattr(terminal, OptionalActions::Now, &before);
     let typed = typed?;
     restored.map_err(|error| failed(error.into()))?;
     typed.finish()
 }
 
-fn line(terminal: &File, wait: Duration) -> Result<Typed, Failure> {
+/// Reads up to the end of a line, at most for `wait`.
+fn read_line(terminal: &File, wait: Duration) -> Result<Typed, Error> {
     let began = Instant::now();
     let mut typed = Typed::new()?;
     let mut from = terminal;
     loop {
         let Some(left) = time_left(began, wait) else {
-            return Err(timeout_failure());
+            return Err(too_late());
         };
         if !wait_until_readable(terminal, left)? {
-            return Err(timeout_failure());
+            return Err(too_late());
         }
         let ended = typed
             .read(&mut from)
-            .map_err(|error| Failure::io(Path::new("the console"), &error))?;
+            .map_err(|error| io(Path::new("the console"), error))?;
         if ended || typed.has_line() {
             return Ok(typed);
         }
     }
 }
 
-fn wait_until_readable(from: &impl std::os::fd::AsFd, wait: Duration) -> Result<bool, Failure> {
+/// Whether there is something to read within `wait`. True after a signal too: the caller reads the
+/// clock again.
+fn wait_until_readable(from: &impl std::os::fd::AsFd, wait: Duration) -> Result<bool, Error> {
     let mut asked = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
     let wait = Timespec {
         tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
@@ -133,31 +142,30 @@ fn wait_until_readable(from: &impl std::os::fd::AsFd, wait: Duration) -> Result<
     };
     match poll(&mut asked, Some(&wait)) {
         Ok(count) => Ok(count > 0),
-        // A signal: asked again, with the time that is left.
         Err(rustix::io::Errno::INTR) => Ok(true),
-        Err(error) => Err(Failure::io(Path::new("the console"), &error.into())),
+        Err(error) => Err(io(Path::new("the console"), error.into())),
     }
 }
 
+/// `None` when `wait` is over.
 fn time_left(began: Instant, wait: Duration) -> Option<Duration> {
     wait.checked_sub(began.elapsed())
         .filter(|left| !left.is_zero())
 }
 
-fn timeout_failure() -> Failure {
-    Failure::new(&code::NO_KEY, "nobody typed in time")
+fn too_late() -> Error {
+    Error::new(&code::NO_KEY, "nobody typed in time")
 }
 
-/// What is being typed.
+/// A passphrase while it is being typed, in locked memory.
 struct Typed {
     bytes: SecretBytes,
     filled: usize,
 }
 
 impl Typed {
-    fn new() -> Result<Self, Failure> {
-        let bytes = SecretBytes::with_capacity(TYPED_MAX);
-        let bytes = bytes.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
+    fn new() -> Result<Self, Error> {
+        let bytes = SecretBytes::with_capacity(TYPED_MAX)?;
         Ok(Self { bytes, filled: 0 })
     }
 
@@ -194,19 +202,63 @@ impl Typed {
     }
 
     /// The first line, without its end.
-    fn finish(mut self) -> Result<SecretBytes, Failure> {
+    fn finish(mut self) -> Result<SecretBytes, Error> {
         let typed = self.bytes.as_slice().get(..self.filled).unwrap_or_default();
         let end = typed
             .iter()
             .position(|byte| *byte == b'\n')
             .unwrap_or(self.filled);
         if end == 0 {
-            return Err(Failure::new(&code::NO_KEY, "nothing was typed"));
+            return Err(Error::new(&code::NO_KEY, "nothing was typed"));
         }
         if let Some(rest) = self.bytes.as_mut_slice().get_mut(end..) {
             rest.zeroize();
         }
         self.bytes.truncate(end);
         Ok(self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(text: &[u8]) -> Typed {
+        let mut typed = Typed::new().unwrap();
+        let mut from = text;
+        while !typed.read(&mut from).unwrap() {}
+        typed
+    }
+
+    #[test]
+    fn the_first_line_is_the_passphrase_and_nothing_is_none() {
+        let finished = |text: &[u8]| typed(text).finish();
+        assert_eq!(finished(b"a b\nrest").unwrap().as_slice(), b"a b");
+        assert_eq!(
+            finished(b"without an end").unwrap().as_slice(),
+            b"without an end"
+        );
+        for nothing in [b"".as_slice(), b"\n", b"\nmore"] {
+            let error = finished(nothing).err().unwrap();
+            assert_eq!(error.code(), &code::NO_KEY);
+        }
+        assert!(typed(b"").is_empty());
+        assert!(typed(b"a\n").has_line() && !typed(b"a").has_line());
+    }
+
+    #[test]
+    fn what_is_too_long_ends_the_reading() {
+        let long = vec![b'x'; 2 * TYPED_MAX];
+        let passphrase = typed(&long).finish().unwrap();
+        assert_eq!(passphrase.as_slice().len(), TYPED_MAX);
+    }
+
+    #[test]
+    fn nobody_is_asked_when_no_time_is_left() {
+        let error = ask("Passphrase", Duration::ZERO).err().unwrap();
+        assert_eq!(error.code(), &code::NO_KEY);
+        let began = Instant::now();
+        assert!(time_left(began, Duration::from_secs(60)).is_some());
+        assert!(time_left(began, Duration::ZERO).is_none());
     }
 }

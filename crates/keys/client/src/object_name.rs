@@ -6,9 +6,11 @@ use std::path::Path;
 
 use strongroom_format::text::printable;
 
-/// The server takes names of at most 256 printable bytes. The end of a path tells more than its
-/// beginning.
-pub(crate) fn object_name(path: &Path) -> String {
+/// The name for the object at `path`, which the caller has made absolute. The server takes names of
+/// at most 256 bytes without control characters: those are replaced, and a longer path loses its
+/// beginning, which tells less than its end.
+#[must_use]
+pub fn object_name(path: &Path) -> String {
     const LONGEST: usize = 250;
     let name = printable(&path.to_string_lossy());
     let cut = name.len().saturating_sub(LONGEST);

@@ -1,4 +1,4 @@
-"""An SQLite without the guard meets a sealed database that was not closed: it must not destroy what only the log or the
+"""An SQLite without the sealing VFS meets a sealed database that was not closed: it must not destroy what only the log or the
 journal has.
 
 Stock SQLite deletes a journal in which it finds nothing to play back, and a log in which it finds no frame, before or
@@ -35,7 +35,7 @@ def left_behind(name, mode, statements):
 
 
 def meets_stock(name):
-    """Runs an SQLite that has no guard on the file."""
+    """Runs an SQLite that has no sealing VFS on the file."""
     run = subprocess.run(["/usr/bin/python3", "-c", STOCK, at(name)], capture_output=True, text=True)
     assert "ACCEPTED" not in run.stdout.replace("ACCEPTED pragma journal_mode", ""), run
 

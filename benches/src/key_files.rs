@@ -1,25 +1,15 @@
-//! Hexadecimal, and key files made for one run.
+//! Key files made for one run.
 //!
 //! Must not: be used for a key that protects anything but demonstration data.
 
-use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use crate::Failure;
+use strongroom_format::hex::hex;
 
-/// `bytes` as lower-case hexadecimal digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        // Writing to a String cannot fail.
-        let written = write!(out, "{byte:02x}");
-        assert!(written.is_ok(), "formatting into a string");
-        out
-    })
-}
+use crate::Failure;
 
 /// Writes 64 random hexadecimal digits to a new file that only its owner can read.
 ///
