@@ -1,27 +1,22 @@
-//! A small client of PostgreSQL's protocol, version 3: simple queries, prepared statements, COPY
-//! in; values in text form; trust authentication over a unix socket.
+//! A small client of PostgreSQL: simple queries, prepared statements, COPY in; values in text form;
+//! trust authentication over a unix socket.
 //!
 //! It is small, so that a test sees each message and each error unchanged, and so that the load
-//! costs little compared with the server. Source: PostgreSQL's documentation, "Frontend/Backend
-//! Protocol". Must not: hide an error, or try again by itself.
-#![expect(
-    clippy::big_endian_bytes,
-    reason = "the protocol's integers are big-endian"
-)]
+//! costs little compared with the server. Must not: hide an error, or try again by itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use strongroom_postgres_wire::{Builder, Fields, Message, error_field, text_row};
+
 /// A server that sends nothing for this long has hung.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 /// Protocol version 3.0.
-const PROTOCOL: u32 = 0x0003_0000;
-/// The longest message that is accepted.
-const MESSAGE_MAX: usize = 0x3fff_ffff;
+const PROTOCOL: i32 = 0x0003_0000;
 
 /// Why an operation failed.
 #[derive(Debug)]
@@ -104,11 +99,6 @@ pub struct Client {
     process: u32,
 }
 
-struct Message {
-    tag: u8,
-    body: Vec<u8>,
-}
-
 impl Client {
     /// Connects to the socket in `directory` as `postgres`, to the database `postgres`.
     ///
@@ -124,15 +114,12 @@ impl Client {
             status: b'I',
             process: 0,
         };
-        let mut body = PROTOCOL.to_be_bytes().to_vec();
+        let mut packet = Builder::untagged(&mut client.out);
+        packet.int32(PROTOCOL);
         for text in ["user", "postgres", "database", "postgres", ""] {
-            body.extend_from_slice(text.as_bytes());
-            body.push(0);
+            packet.string(text.as_bytes());
         }
-        client
-            .out
-            .extend_from_slice(&length(body.len() + 4)?.to_be_bytes());
-        client.out.extend_from_slice(&body);
+        packet.end();
         client.flush()?;
         client.until_ready()?;
         Ok(client)
@@ -155,7 +142,9 @@ impl Client {
     /// # Errors
     /// The first one; the connection is ready for the next query if it was the server's.
     pub fn query(&mut self, sql: &str) -> Result<Vec<Answer>, Failure> {
-        self.message(b'Q', |out| text(out, sql))?;
+        Builder::new(&mut self.out, b'Q')
+            .string(sql.as_bytes())
+            .end();
         self.flush()?;
         self.until_ready()
     }
@@ -182,30 +171,16 @@ impl Client {
             Some(name) => name.clone(),
             None => self.prepare(sql)?,
         };
-        self.message(b'B', |out| {
-            text(out, "");
-            text(out, &name);
-            // All parameters in text form, and all results.
-            out.extend_from_slice(&0_u16.to_be_bytes());
-            let count = u16::try_from(parameters.len()).unwrap_or(u16::MAX);
-            out.extend_from_slice(&count.to_be_bytes());
-            for parameter in parameters {
-                match parameter {
-                    None => out.extend_from_slice(&u32::MAX.to_be_bytes()),
-                    Some(value) => {
-                        let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
-                        out.extend_from_slice(&length.to_be_bytes());
-                        out.extend_from_slice(value.as_bytes());
-                    }
-                }
-            }
-            out.extend_from_slice(&0_u16.to_be_bytes());
-        })?;
-        self.message(b'E', |out| {
-            text(out, "");
-            out.extend_from_slice(&0_u32.to_be_bytes());
-        })?;
-        self.message(b'S', |_| {})?;
+        let mut bind = Builder::new(&mut self.out, b'B');
+        // All parameters in text form, and all results.
+        bind.string(b"").string(name.as_bytes()).count(0);
+        bind.count(parameters.len());
+        for parameter in parameters {
+            bind.value(parameter.map(str::as_bytes));
+        }
+        bind.count(0).end();
+        Builder::new(&mut self.out, b'E').string(b"").int32(0).end();
+        Builder::new(&mut self.out, b'S').end();
         self.flush()?;
         Ok(self.until_ready()?.into_iter().last().unwrap_or_default())
     }
@@ -216,12 +191,12 @@ impl Client {
     /// As of [`Self::query`].
     pub fn prepare(&mut self, sql: &str) -> Result<String, Failure> {
         let name = format!("s{}", self.prepared.len());
-        self.message(b'P', |out| {
-            text(out, &name);
-            text(out, sql);
-            out.extend_from_slice(&0_u16.to_be_bytes());
-        })?;
-        self.message(b'S', |_| {})?;
+        Builder::new(&mut self.out, b'P')
+            .string(name.as_bytes())
+            .string(sql.as_bytes())
+            .count(0)
+            .end();
+        Builder::new(&mut self.out, b'S').end();
         self.flush()?;
         let _nothing = self.until_ready()?;
         let _former = self.prepared.insert(sql.to_owned(), name.clone());
@@ -237,7 +212,9 @@ impl Client {
         sql: &str,
         lines: impl IntoIterator<Item = String>,
     ) -> Result<u64, Failure> {
-        self.message(b'Q', |out| text(out, sql))?;
+        Builder::new(&mut self.out, b'Q')
+            .string(sql.as_bytes())
+            .end();
         self.flush()?;
         let first = self.read()?;
         if first.tag != b'G' {
@@ -249,12 +226,13 @@ impl Client {
         for line in lines {
             chunk.extend_from_slice(line.as_bytes());
             if chunk.len() > 1 << 15 {
-                self.message(b'd', |out| out.append(&mut chunk))?;
+                Builder::new(&mut self.out, b'd').bytes(&chunk).end();
+                chunk.clear();
                 self.flush()?;
             }
         }
-        self.message(b'd', |out| out.append(&mut chunk))?;
-        self.message(b'c', |_| {})?;
+        Builder::new(&mut self.out, b'd').bytes(&chunk).end();
+        Builder::new(&mut self.out, b'c').end();
         self.flush()?;
         Ok(self
             .until_ready()?
@@ -263,35 +241,15 @@ impl Client {
             .unwrap_or_default())
     }
 
-    fn message(&mut self, tag: u8, body: impl FnOnce(&mut Vec<u8>)) -> Result<(), Failure> {
-        self.out.push(tag);
-        let at = self.out.len();
-        self.out.extend_from_slice(&[0; 4]);
-        body(&mut self.out);
-        let length = length(self.out.len() - at)?.to_be_bytes();
-        if let Some(place) = self.out.get_mut(at..at + 4) {
-            place.copy_from_slice(&length);
-        }
-        Ok(())
-    }
-
     fn flush(&mut self) -> Result<(), Failure> {
         let out = std::mem::take(&mut self.out);
         Ok(self.stream.get_mut().write_all(&out)?)
     }
 
+    /// Reads a message; the end of the stream is an error.
     fn read(&mut self) -> Result<Message, Failure> {
-        let mut head = [0; 5];
-        self.stream.read_exact(&mut head)?;
-        let [tag, length @ ..] = head;
-        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        let length = length
-            .checked_sub(4)
-            .filter(|length| *length <= MESSAGE_MAX);
-        let length = length.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body)?;
-        Ok(Message { tag, body })
+        let message = strongroom_postgres_wire::read(&mut self.stream)?;
+        message.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof).into())
     }
 
     /// Reads until the server waits for the next query.
@@ -308,7 +266,12 @@ impl Client {
                     self.status = message.body.first().copied().unwrap_or(b'I');
                     break;
                 }
-                b'D' => answer.rows.push(row(&message.body)),
+                b'D' => {
+                    let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+                    answer
+                        .rows
+                        .push(text_row(&message.body).ok_or_else(malformed)?);
+                }
                 b'C' => {
                     answer.tag = string(&message.body);
                     answers.push(std::mem::take(&mut answer));
@@ -318,23 +281,14 @@ impl Client {
                     return Err(io::Error::other("this client has no password").into());
                 }
                 b'K' => {
-                    let number = message.body.first_chunk::<4>();
-                    self.process = number.map_or(0, |number| u32::from_be_bytes(*number));
+                    let number = Fields(&message.body).int32();
+                    self.process = number.map_or(0, i32::cast_unsigned);
                 }
                 _ => {}
             }
         }
         failure.map_or(Ok(answers), Err)
     }
-}
-
-fn length(length: usize) -> Result<u32, Failure> {
-    u32::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput).into())
-}
-
-fn text(out: &mut Vec<u8>, text: &str) {
-    out.extend_from_slice(text.as_bytes());
-    out.push(0);
 }
 
 fn string(bytes: &[u8]) -> String {
@@ -344,52 +298,19 @@ fn string(bytes: &[u8]) -> String {
 }
 
 fn failed(message: &Message) -> Failure {
-    let (mut state, mut said) = (String::new(), String::new());
-    for field in message.body.split(|byte| *byte == 0) {
-        match field.split_first() {
-            Some((b'C', rest)) => state = string(rest),
-            Some((b'M', rest)) => said = string(rest),
-            _ => {}
-        }
-    }
+    let field = |tag| error_field(&message.body, tag).map(string);
     Failure::Server {
-        state,
-        message: said,
+        state: field(b'C').unwrap_or_default(),
+        message: field(b'M').unwrap_or_default(),
     }
-}
-
-fn row(body: &[u8]) -> Vec<Field> {
-    let mut fields = Vec::new();
-    let Some((_count, mut rest)) = body.split_first_chunk::<2>() else {
-        return fields;
-    };
-    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
-        let length = u32::from_be_bytes(*length);
-        if length == u32::MAX {
-            fields.push(None);
-            rest = behind;
-            continue;
-        }
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let Some((field, behind)) = behind.split_at_checked(length) else {
-            break;
-        };
-        fields.push(Some(String::from_utf8_lossy(field).into_owned()));
-        rest = behind;
-    }
-    fields
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, Message, failed, row};
+    use super::{Failure, Message, failed};
 
     #[test]
-    fn rows_and_errors_are_read() {
-        let body = [0, 2, 0, 0, 0, 1, b'x', 255, 255, 255, 255];
-        assert_eq!(row(&body), [Some("x".to_owned()), None]);
-        // A row that is cut gives what is whole.
-        assert_eq!(row(&[0, 2, 0, 0, 0, 9, b'x']), []);
+    fn errors_are_read() {
         let message = Message {
             tag: b'E',
             body: b"SERROR\0C22012\0Mdivision by zero\0\0".to_vec(),

@@ -16,7 +16,7 @@ const CIRCLE_MAX: usize = 3;
 /// Sources outside `crates/core/tls` that still build a TLS client. May only shrink.
 const CLIENTS_ELSEWHERE: [&str; 2] = [
     "crates/columns/proxy/src/proxy/tls.rs",
-    "crates/postgres/replication/src/tls.rs",
+    "crates/postgres/wire/src/client/tls/mod.rs",
 ];
 /// Files that a crate takes from another one by `#[path]`. May only go down: shared support belongs
 /// into a crate of its own.
@@ -127,6 +127,11 @@ fn dependencies_point_one_way() {
                 "testing",
                 "benches",
             ],
+        ),
+        // PostgreSQL's wire protocol is spoken in one place.
+        (
+            "postgres-protocol",
+            &["crates/postgres/wire", "crates/postgres/replication"],
         ),
         // Fetched for its C source, which the comparison compiles; never built by cargo.
         ("libsqlite3-sys", &["benches/sqlite/peers"]),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_columns_proxy::conversion::server_error;
 use strongroom_columns_proxy::proxy::Address;
-use strongroom_columns_proxy::server::{Connection, Error, Login};
+use strongroom_columns_proxy::server::{Error, Login, StatementClient};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 
@@ -31,7 +31,7 @@ pub(super) struct LoginOptions {
 }
 
 impl LoginOptions {
-    pub(super) fn connect(&self, address: &str) -> Result<Connection, Failure> {
+    pub(super) fn connect(&self, address: &str) -> Result<StatementClient, Failure> {
         let password = self.password_file.as_deref().map(password).transpose()?;
         let login = Login {
             address: self::address(address),
@@ -39,7 +39,8 @@ impl LoginOptions {
             database: self.database.clone(),
             password,
         };
-        Connection::open(&login)
+        login
+            .connect()
             .map_err(|error| refused(&error).with_prefix(&format!("{address}: ")))
     }
 }
@@ -72,7 +73,7 @@ pub(super) fn address(text: &str) -> Address {
     }
 }
 
-/// What the server, or the way to it, has against a statement.
+/// The failure of a statement or of its connection.
 pub(super) fn refused(error: &Error) -> Failure {
     server_error(error).into()
 }

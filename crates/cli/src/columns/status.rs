@@ -5,7 +5,7 @@
 
 use clap::Args;
 use serde_json::Value;
-use strongroom_columns_proxy::server::Connection;
+use strongroom_columns_proxy::server::StatementClient;
 use strongroom_format::code;
 
 use super::connect::{LoginOptions, checked, refused};
@@ -71,12 +71,12 @@ impl StatusArgs {
     }
 }
 
-fn one_text(connection: &mut Connection, sql: &str) -> Result<Option<String>, Failure> {
+fn one_text(connection: &mut StatementClient, sql: &str) -> Result<Option<String>, Failure> {
     let answer = connection.run(sql).map_err(|error| refused(&error))?;
     Ok(answer.rows.into_iter().flatten().next().flatten())
 }
 
-fn status(connection: &mut Connection) -> Result<Value, Failure> {
+fn status(connection: &mut StatementClient) -> Result<Value, Failure> {
     let text = one_text(connection, "SELECT strongroom_columns.status()")?.unwrap_or_default();
     let bad =
         |error: serde_json::Error| Failure::new(&code::BUG, format!("the zone's status: {error}"));
@@ -85,7 +85,7 @@ fn status(connection: &mut Connection) -> Result<Value, Failure> {
 
 /// Adds to each partition of this database the table that it is of; a partition without one waits
 /// to be dropped.
-fn name_tables(connection: &mut Connection, status: &mut Value) -> Result<(), Failure> {
+fn name_tables(connection: &mut StatementClient, status: &mut Value) -> Result<(), Failure> {
     let sql =
         "SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()";
     let own: u64 = one_text(connection, sql)?

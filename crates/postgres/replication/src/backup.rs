@@ -18,39 +18,38 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use postgres_protocol::message::frontend;
+use strongroom_postgres_wire::Fields;
+use strongroom_postgres_wire::client::{Error, Reply, Result, Row};
 
 use crate::command::{optional, parse_column, quote, text};
 use crate::connection::{Connection, row_bytes};
-use crate::error::{Error, Result};
 use crate::lsn::Lsn;
-use crate::reply::{Reply, Row};
-use crate::wire::Fields;
 
 const DURING: &str = "a base backup was being received";
 const BEGINNING: &str = "a base backup was being begun";
 const UPLOADING: &str = "a manifest was being sent";
 
-/// Bytes of the list of tablespaces at the most.
+/// Largest list of tablespaces, in bytes.
 const TABLESPACES_MAX: usize = 4 << 20;
 
-/// A piece of a manifest that is sent, in bytes.
+/// Bytes of a manifest that are sent in one message.
 const PIECE: usize = 64 * 1024;
 
-/// When the backup's checkpoint is done.
+/// How fast the server carries out the checkpoint with which a backup begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoint {
-    /// At once, at the price of a burst of writes.
+    /// At once, with a burst of writes.
     Fast,
-    /// Over the usual time, minutes.
+    /// Over the usual time (`checkpoint_completion_target`), which is minutes.
     Spread,
 }
 
-/// What the manifest has of each file.
+/// The checksum that the manifest has of each file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManifestChecksums {
-    /// Only its size.
+    /// None: only the file's size.
     None,
-    /// Finds accidents.
+    /// CRC-32C, which detects accidental damage only.
     Crc32c,
     /// SHA-224.
     Sha224,
@@ -62,30 +61,30 @@ pub enum ManifestChecksums {
     Sha512,
 }
 
-/// What is asked of the server (PostgreSQL documentation, `BASE_BACKUP`).
+/// Options of a backup (PostgreSQL documentation, `BASE_BACKUP`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupOptions {
-    /// Stands in the backup's `backup_label`.
+    /// The text in the backup's `backup_label`.
     pub label: String,
-    /// Sizes of the tablespaces, which cost the server a look at all files first. Progress is told
-    /// in any case.
+    /// Whether the server estimates the sizes of the tablespaces, for which it has to look at all
+    /// files first. [`BackupEvent::Progress`] comes in any case.
     pub progress: bool,
-    /// When the checkpoint is done.
+    /// How fast the checkpoint is carried out.
     pub checkpoint: Checkpoint,
-    /// Put the log that the backup needs into its archive.
+    /// Whether the archive includes the log that the backup needs.
     pub wal: bool,
-    /// Let the server wait for its archive to have the log that the backup needs.
+    /// Whether the server waits until it has archived the log that the backup needs.
     pub wait: bool,
-    /// kB a second, 32 to 1048576. `None`: as fast as it goes.
+    /// The most kB a second, 32 to 1048576. `None`: no limit.
     pub max_rate: Option<u32>,
-    /// The links to tablespaces as a file `tablespace_map`.
+    /// Whether the links to tablespaces come as a file `tablespace_map`.
     pub tablespace_map: bool,
-    /// Let the server verify the checksums of the pages that it reads.
+    /// Whether the server verifies the checksums of the pages that it reads.
     pub verify_checksums: bool,
-    /// A manifest, with these checksums.
+    /// Whether there is a manifest, and with which checksums.
     pub manifest: Option<ManifestChecksums>,
-    /// Only what changed since the backup whose manifest [`Connection::upload_manifest`] sent.
-    /// PostgreSQL 17 and later.
+    /// Whether the backup has only the blocks that changed since the one whose manifest
+    /// [`Connection::upload_manifest`] sent. PostgreSQL 17 and later.
     pub incremental: bool,
 }
 
@@ -107,7 +106,7 @@ impl Default for BackupOptions {
     }
 }
 
-/// A tablespace that the backup has an archive of.
+/// A tablespace, or the data directory: the backup has one archive of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tablespace {
     /// `None`: the data directory itself.
@@ -121,7 +120,7 @@ pub struct Tablespace {
 /// One step of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackupEvent<'a> {
-    /// A tar archive begins; an earlier one is done.
+    /// A tar archive begins; the one before it has ended.
     Archive {
         /// `base.tar`, or the tablespace's oid and `.tar`. Never a path.
         name: &'a str,
@@ -130,17 +129,17 @@ pub enum BackupEvent<'a> {
     },
     /// The archive's next bytes.
     Data(&'a [u8]),
-    /// The manifest begins; the last archive is done.
+    /// The manifest begins; the last archive has ended.
     Manifest,
     /// The manifest's next bytes.
     ManifestData(&'a [u8]),
     /// Bytes that the server has read so far, of all archives.
     Progress(u64),
-    /// The backup is done.
+    /// The backup is complete.
     End(BackupEnd),
 }
 
-/// Where a backup ends: it is consistent once the log up to here is replayed.
+/// The end of a backup: it is consistent once the log up to this position is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupEnd {
     /// The position.
@@ -170,8 +169,8 @@ pub struct BaseBackup<'a> {
     stage: Stage,
 }
 
-/// An event whose bytes are still in the connection's buffer.
-enum Place {
+/// A [`BackupEvent`] whose bytes are still a range of the connection's input.
+enum Event {
     Archive(Range<usize>, Range<usize>),
     Data(Range<usize>),
     Manifest,
@@ -180,15 +179,16 @@ enum Place {
 }
 
 impl Connection {
-    /// Sends the manifest of an earlier backup, for an incremental one on this connection.
+    /// Sends the manifest of an earlier backup, on which an incremental one on this connection is
+    /// then based.
     ///
     /// # Errors
     /// [`Error::Unsupported`] before PostgreSQL 17; [`Error::Io`] of `manifest`; the server's.
     pub fn upload_manifest(&mut self, manifest: &mut dyn Read) -> Result<()> {
-        self.at_least_17()?;
+        self.require_17()?;
         self.send("UPLOAD_MANIFEST", UPLOADING)?;
         if !matches!(self.reply(UPLOADING)?, Reply::CopyIn) {
-            return self.out_of_place("a manifest that was not asked for");
+            return self.fail_protocol("a manifest that was not asked for");
         }
         let mut piece = vec![0; PIECE];
         loop {
@@ -204,21 +204,22 @@ impl Connection {
             let bytes = piece.get(..got).unwrap_or_default();
             let message = frontend::CopyData::new(bytes);
             let message = message.map_err(|_| Error::Misuse("a piece that is too long"))?;
-            message.write(&mut self.wire.output);
+            message.write(self.output());
             self.flush(UPLOADING)?;
         }
-        frontend::copy_done(&mut self.wire.output);
+        frontend::copy_done(self.output());
         self.flush(UPLOADING)?;
         loop {
             match self.reply(UPLOADING)? {
-                Reply::Complete => {}
+                Reply::Complete(_) => {}
                 Reply::Ready => return Ok(()),
-                _ => return self.out_of_place("an answer to a manifest"),
+                _ => return self.fail_protocol("an answer to a manifest"),
             }
         }
     }
 
-    fn at_least_17(&self) -> Result<()> {
+    /// Refuses a server that has no incremental backups.
+    fn require_17(&self) -> Result<()> {
         if self.major() >= 17 {
             return Ok(());
         }
@@ -228,31 +229,31 @@ impl Connection {
         )))
     }
 
-    /// Begins a backup: returns when the server's checkpoint is done and its first bytes are about
-    /// to come.
+    /// Begins a backup. Returns once the server has carried out its checkpoint and has announced
+    /// the tablespaces.
     ///
     /// # Errors
     /// [`Error::Misuse`], [`Error::Unsupported`], the server's, those of the connection.
     pub fn base_backup(&mut self, options: &BackupOptions) -> Result<BaseBackup<'_>> {
         if options.incremental {
-            self.at_least_17()?;
+            self.require_17()?;
         }
         let command = command(options)?;
         self.send(&command, BEGINNING)?;
         let (mut sets, mut bytes): (Vec<Vec<Row>>, usize) = (Vec::new(), 0);
         loop {
             match self.reply(BEGINNING) {
-                Ok(Reply::Columns) if sets.len() < 2 => sets.push(Vec::new()),
+                Ok(Reply::Columns(_)) if sets.len() < 2 => sets.push(Vec::new()),
                 Ok(Reply::Row(row)) => {
                     bytes += row_bytes(&row);
                     match sets.last_mut() {
                         Some(set) if bytes <= TABLESPACES_MAX => set.push(row),
-                        _ => return self.out_of_place("a list of tablespaces that is too long"),
+                        _ => return self.fail_protocol("a list of tablespaces that is too long"),
                     }
                 }
-                Ok(Reply::Complete) => {}
+                Ok(Reply::Complete(_)) => {}
                 Ok(Reply::CopyOut) => break,
-                Ok(_) => return self.out_of_place("an answer that does not begin a backup"),
+                Ok(_) => return self.fail_protocol("an answer that does not begin a backup"),
                 Err(error) => {
                     // Nothing was received yet, so the connection can go on.
                     if matches!(&error, Error::Server(told) if !told.is_fatal()) {
@@ -262,7 +263,7 @@ impl Connection {
                 }
             }
         }
-        let begun = begun(&sets);
+        let begun = parse_beginning(&sets);
         if begun.is_err() {
             self.state = crate::connection::State::GivenUp;
         }
@@ -292,7 +293,7 @@ impl BaseBackup<'_> {
         self.timeline
     }
 
-    /// What there will be archives of; the data directory is one of them.
+    /// The tablespaces of which there will be archives; the data directory is one of them.
     #[must_use]
     pub fn tablespaces(&self) -> &[Tablespace] {
         &self.tablespaces
@@ -303,23 +304,23 @@ impl BaseBackup<'_> {
         self.connection.take_notices()
     }
 
-    /// The next event. After [`BackupEvent::End`] it is that again.
+    /// The next event. After [`BackupEvent::End`] every call returns that again.
     ///
     /// # Errors
-    /// The server's, of the protocol, of the connection. What was received until then is no backup;
-    /// every later call is [`Error::GivenUp`].
+    /// The server's, of the protocol, of the connection. The parts that were received
+    /// until then are no backup; every later call is [`Error::GivenUp`].
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator cannot lend what it returns"
     )]
     pub fn next(&mut self) -> Result<BackupEvent<'_>> {
-        let place = match self.stage {
-            Stage::Done(end) => Place::End(end),
+        let event = match self.stage {
+            Stage::Done(end) => Event::End(end),
             _ => self.advance()?,
         };
-        let bytes = |range| self.connection.wire.bytes(range);
-        Ok(match place {
-            Place::Archive(name, path) => {
+        let bytes = |range| self.connection.session.bytes(range);
+        Ok(match event {
+            Event::Archive(name, path) => {
                 let name = str::from_utf8(bytes(name)).unwrap_or_default();
                 let path = bytes(path);
                 BackupEvent::Archive {
@@ -327,41 +328,42 @@ impl BaseBackup<'_> {
                     tablespace: (!path.is_empty()).then(|| Path::new(OsStr::from_bytes(path))),
                 }
             }
-            Place::Data(range) if self.stage == Stage::InManifest => {
+            Event::Data(range) if self.stage == Stage::InManifest => {
                 BackupEvent::ManifestData(bytes(range))
             }
-            Place::Data(range) => BackupEvent::Data(bytes(range)),
-            Place::Manifest => BackupEvent::Manifest,
-            Place::Progress(bytes) => BackupEvent::Progress(bytes),
-            Place::End(end) => BackupEvent::End(end),
+            Event::Data(range) => BackupEvent::Data(bytes(range)),
+            Event::Manifest => BackupEvent::Manifest,
+            Event::Progress(bytes) => BackupEvent::Progress(bytes),
+            Event::End(end) => BackupEvent::End(end),
         })
     }
 
-    fn advance(&mut self) -> Result<Place> {
+    /// Reads one message of a backup that has not ended.
+    fn advance(&mut self) -> Result<Event> {
         let taken = match self.connection.reply(DURING)? {
-            Reply::CopyData(body) => self.take(body),
+            Reply::CopyData(body) => self.parse(body),
             Reply::CopyDone => self.finish(),
             _ => Err("a message that does not belong into a backup".into()),
         };
-        taken.or_else(|stopped| match stopped {
-            Stopped::By(error) => Err(error),
-            Stopped::Wrong(text) => self.connection.out_of_place(text),
+        taken.or_else(|failure| match failure {
+            Failure::Connection(error) => Err(error),
+            Failure::Protocol(text) => self.connection.fail_protocol(text),
         })
     }
 
-    /// One message of the copy: its first byte says what it is.
-    fn take(&mut self, body: Range<usize>) -> std::result::Result<Place, Stopped> {
-        let payload = self.connection.wire.bytes(body.clone());
+    /// Parses one `CopyData`, whose first byte is its kind.
+    fn parse(&mut self, body: Range<usize>) -> std::result::Result<Event, Failure> {
+        let payload = self.connection.session.bytes(body.clone());
         let mut fields = Fields(payload);
         let kind = fields.byte();
         match (kind, self.stage) {
             (Some(b'd'), Stage::InArchive | Stage::InManifest) => {
-                Ok(Place::Data(body.start + 1..body.end))
+                Ok(Event::Data(body.start + 1..body.end))
             }
             (Some(b'n'), Stage::Before | Stage::InArchive) => {
                 let (name, path) = fields
-                    .text()
-                    .zip(fields.text())
+                    .string()
+                    .zip(fields.string())
                     .ok_or("an archive without a name")?;
                 if !is_file_name(name) || !fields.0.is_empty() {
                     return Err("an archive whose name is not one".into());
@@ -373,23 +375,23 @@ impl BaseBackup<'_> {
                 let (end, path) = (start + name.len(), path.len());
                 self.archives += 1;
                 self.stage = Stage::InArchive;
-                Ok(Place::Archive(start..end, end + 1..end + 1 + path))
+                Ok(Event::Archive(start..end, end + 1..end + 1 + path))
             }
             (Some(b'm'), Stage::InArchive) if self.manifest && fields.0.is_empty() => {
                 self.stage = Stage::InManifest;
-                Ok(Place::Manifest)
+                Ok(Event::Manifest)
             }
             (Some(b'p'), _) => {
-                let number = fields.number().filter(|_| fields.0.is_empty());
+                let number = fields.uint64().filter(|_| fields.0.is_empty());
                 let bytes = number.ok_or("a progress that is no number")?;
-                Ok(Place::Progress(bytes))
+                Ok(Event::Progress(bytes))
             }
             _ => Err("a part of a backup that has no place here".into()),
         }
     }
 
-    /// After the last byte: the end's position, and "ready".
-    fn finish(&mut self) -> std::result::Result<Place, Stopped> {
+    /// Reads from the last byte of the copy to `ReadyForQuery`: the position of the backup's end.
+    fn finish(&mut self) -> std::result::Result<Event, Failure> {
         let expected = if self.manifest {
             Stage::InManifest
         } else {
@@ -400,8 +402,8 @@ impl BaseBackup<'_> {
         }
         let mut rows: Vec<Row> = Vec::new();
         loop {
-            match self.connection.reply(DURING).map_err(Stopped::By)? {
-                Reply::Columns | Reply::Complete => {}
+            match self.connection.reply(DURING).map_err(Failure::Connection)? {
+                Reply::Columns(_) | Reply::Complete(_) => {}
                 Reply::Row(row) if rows.is_empty() => rows.push(row),
                 Reply::Ready => break,
                 _ => return Err("a message after a backup".into()),
@@ -414,30 +416,32 @@ impl BaseBackup<'_> {
             return Err("a backup that ends before it begins".into());
         }
         self.stage = Stage::Done(end);
-        Ok(Place::End(end))
+        Ok(Event::End(end))
     }
 }
 
 /// Why a step failed.
-enum Stopped {
-    /// The connection has been told already.
-    By(Error),
-    Wrong(&'static str),
+enum Failure {
+    /// An error for which the connection was given up already.
+    Connection(Error),
+    /// A message that the protocol does not allow here.
+    Protocol(&'static str),
 }
 
-impl From<&'static str> for Stopped {
+impl From<&'static str> for Failure {
     fn from(text: &'static str) -> Self {
-        Self::Wrong(text)
+        Self::Protocol(text)
     }
 }
 
-/// A name that can be a file's in any directory: callers may use it as one.
+/// Whether the name can be that of a file in any directory: callers may use it as one.
 fn is_file_name(name: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=64).contains(&name.len()) && name.iter().all(plain) && !name.starts_with(b".")
 }
 
-fn begun(sets: &[Vec<Row>]) -> Result<(Lsn, u32, Vec<Tablespace>)> {
+/// Start, timeline and tablespaces, from the result sets with which a backup begins.
+fn parse_beginning(sets: &[Vec<Row>]) -> Result<(Lsn, u32, Vec<Tablespace>)> {
     let [first, rows] = sets else {
         return Err(Error::protocol("a backup without a beginning"));
     };
@@ -476,6 +480,7 @@ fn tablespace(row: &Row) -> Result<Tablespace> {
     })
 }
 
+/// The command; refuses options that the server would.
 fn command(options: &BackupOptions) -> Result<String> {
     if let Some(rate) = options.max_rate
         && !(32..=1_048_576).contains(&rate)

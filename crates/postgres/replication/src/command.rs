@@ -3,10 +3,10 @@
 //! Invariant Q12: a caller's text becomes part of a command only quoted, or after every character
 //! was checked.
 
+use strongroom_postgres_wire::client::{Error, Result, Row};
+
 use crate::connection::Connection;
-use crate::error::{Error, Result};
 use crate::lsn::Lsn;
-use crate::reply::Row;
 
 /// The longest name that PostgreSQL keeps, in bytes.
 const NAME_MAX: usize = 63;
@@ -18,27 +18,27 @@ pub struct Identity {
     pub system: u64,
     /// The timeline that it writes or follows.
     pub timeline: u32,
-    /// How far its log is flushed; of a standby: received.
+    /// The position up to which its log is flushed; on a standby, received.
     pub position: Lsn,
 }
 
-/// A physical replication slot as it is.
+/// A replication slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// `physical` or `logical`.
     pub kind: String,
-    /// The log is kept from here on. `None`: nothing is kept yet.
+    /// The position from which on the server keeps the log. `None`: it keeps nothing yet.
     pub restart: Option<Lsn>,
     /// The timeline of that position.
     pub timeline: Option<u32>,
 }
 
-/// A slot that was just made.
+/// A slot that was just created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSlot {
     /// Its name.
     pub name: String,
-    /// `0/0` unless the log was reserved at once.
+    /// The position from which on the log is kept; `0/0` unless it was reserved at once.
     pub consistent_point: Lsn,
 }
 
@@ -66,10 +66,10 @@ impl Connection {
         })
     }
 
-    /// SHOW: a setting as the server prints it.
+    /// `SHOW`: a setting as the server prints it.
     ///
     /// # Errors
-    /// As [`Self::identify_system`]; [`Error::Misuse`] for what is not the name of a setting.
+    /// As [`Self::identify_system`]; [`Error::Misuse`] for a malformed name of a setting.
     pub fn show(&mut self, setting: &str) -> Result<String> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
         if setting.is_empty() || setting.len() > NAME_MAX || !setting.bytes().all(plain) {
@@ -101,12 +101,12 @@ impl Connection {
             .ok_or_else(|| Error::protocol("a size of segments that cannot be"))
     }
 
-    /// `READ_REPLICATION_SLOT`. `None`: there is no slot of this name.
+    /// `READ_REPLICATION_SLOT`: a slot, or `None` if there is none of this name.
     ///
     /// # Errors
-    /// As [`Self::identify_system`]; [`Error::Misuse`] for what is not the name of a slot.
+    /// As [`Self::identify_system`]; [`Error::Misuse`] for a malformed name of a slot.
     pub fn read_slot(&mut self, name: &str) -> Result<Option<Slot>> {
-        slot_name(name)?;
+        check_slot_name(name)?;
         let command = format!("READ_REPLICATION_SLOT \"{name}\"");
         let row = self.single(&command, "a slot was being read")?;
         let Some(kind) = text(&row, 0)? else {
@@ -119,13 +119,13 @@ impl Connection {
         }))
     }
 
-    /// `CREATE_REPLICATION_SLOT` of a physical slot. A temporary one ends with the connection. With
-    /// `reserve` the log is kept from the last restart point on.
+    /// `CREATE_REPLICATION_SLOT`: creates a physical slot. A temporary one is dropped when the
+    /// connection ends. With `reserve` the server keeps the log from its last restart point on.
     ///
     /// # Errors
-    /// As [`Self::read_slot`]; a name that is taken is SQLSTATE 42710.
+    /// As [`Self::read_slot`]; a name that exists is SQLSTATE 42710.
     pub fn create_slot(&mut self, name: &str, temporary: bool, reserve: bool) -> Result<NewSlot> {
-        slot_name(name)?;
+        check_slot_name(name)?;
         let temporary = if temporary { " TEMPORARY" } else { "" };
         let reserve = if reserve { " (RESERVE_WAL)" } else { "" };
         let command = format!("CREATE_REPLICATION_SLOT \"{name}\"{temporary} PHYSICAL{reserve}");
@@ -136,18 +136,19 @@ impl Connection {
         })
     }
 
-    /// `DROP_REPLICATION_SLOT`; with `wait` when nobody uses it any more.
+    /// `DROP_REPLICATION_SLOT`; with `wait`, waits until no connection uses the slot.
     ///
     /// # Errors
-    /// As [`Self::read_slot`]; a name that is not there is SQLSTATE 42704, a slot in use 55006.
+    /// As [`Self::read_slot`]; a slot that does not exist is SQLSTATE 42704, one in use 55006.
     pub fn drop_slot(&mut self, name: &str, wait: bool) -> Result<()> {
-        slot_name(name)?;
+        check_slot_name(name)?;
         let wait = if wait { " WAIT" } else { "" };
         let command = format!("DROP_REPLICATION_SLOT \"{name}\"{wait}");
         self.results(&command, "a slot was being dropped").map(drop)
     }
 
-    /// `TIMELINE_HISTORY`. Timeline 1 has none, which is SQLSTATE 58P01.
+    /// `TIMELINE_HISTORY`: the history file of a timeline. Timeline 1 has none, which is SQLSTATE
+    /// 58P01.
     ///
     /// # Errors
     /// As [`Self::identify_system`].
@@ -163,6 +164,7 @@ impl Connection {
         Ok(TimelineHistory { file, content })
     }
 
+    /// Executes a command whose answer has to be exactly one row.
     fn single(&mut self, command: &str, during: &'static str) -> Result<Row> {
         let mut sets = self.results(command, during)?;
         let mut rows = sets.pop().unwrap_or_default();
@@ -173,8 +175,8 @@ impl Connection {
     }
 }
 
-/// A name as the server takes it for a slot, so that it needs no quotes.
-pub(crate) fn slot_name(name: &str) -> Result<()> {
+/// Refuses a name that the server does not allow for a slot. An allowed one needs no quotes.
+pub(crate) fn check_slot_name(name: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     match !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(plain) {
         true => Ok(()),
@@ -184,7 +186,8 @@ pub(crate) fn slot_name(name: &str) -> Result<()> {
     }
 }
 
-/// A string constant of the replication commands: quotes are doubled, backslashes are ordinary.
+/// A string constant of the replication commands: quotes are doubled, backslashes are ordinary
+/// characters. Refuses a zero byte.
 pub(crate) fn quote(text: &str) -> Result<String> {
     match text.contains('\0') {
         true => Err(Error::Misuse("a text with a zero byte")),
@@ -192,7 +195,7 @@ pub(crate) fn quote(text: &str) -> Result<String> {
     }
 }
 
-/// A column as text; `None` is NULL.
+/// A column as text; `None` is NULL. A column that is missing or not UTF-8 is an error.
 pub(crate) fn text(row: &Row, column: usize) -> Result<Option<&str>> {
     let value = row
         .get(column)
@@ -201,11 +204,13 @@ pub(crate) fn text(row: &Row, column: usize) -> Result<Option<&str>> {
     text.map_err(|_| Error::protocol("a value that is not text"))
 }
 
+/// A column parsed; `None` is NULL.
 pub(crate) fn optional<T: std::str::FromStr>(row: &Row, column: usize) -> Result<Option<T>> {
     let parsed = text(row, column)?.map(str::parse).transpose();
     parsed.map_err(|_| Error::protocol("a number or position that is none"))
 }
 
+/// A column parsed; NULL is an error.
 pub(crate) fn parse_column<T: std::str::FromStr>(row: &Row, column: usize) -> Result<T> {
     optional(row, column)?.ok_or_else(|| Error::protocol("NULL where it cannot be"))
 }

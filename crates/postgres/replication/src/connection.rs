@@ -1,55 +1,64 @@
-//! One replication connection: opening it, sending a command, taking results.
+//! One replication connection: opens it, sends a command, collects its results.
 //!
 //! Invariants:
-//! - Q11: a connection is ready, busy, or given up. Only the server's `ReadyForQuery` makes it
-//!   ready again, so that messages of a dropped stream or a failed command are never taken for the
-//!   answer to a later command.
-//! - Q7: a result is at most [`RESULT_MAX`], and 64 notices and 256 parameters are kept.
+//! - Q11: a connection is ready, busy, or given up. Only the server's `ReadyForQuery` makes a busy
+//!   connection ready again, so that messages of a dropped stream or of a failed command are never
+//!   taken for the answer to a later command.
+//! - Q7: a message is at most 1 MiB, a result at most [`RESULT_MAX`].
 
-use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use bytes::BytesMut;
 use postgres_protocol::message::frontend;
-
-use crate::auth::Authenticator;
-use crate::config::Config;
-use crate::error::{Error, Result, ServerError};
-use crate::reply::{self, Reply, Row};
-use crate::tls;
-use crate::transport::{FAREWELL, Socket, Transport};
-use crate::wire::{Patience, Wire};
+use strongroom_postgres_wire::client::{
+    AuthenticationPolicy, CLOSE_TIMEOUT, Config, Error, Reply, Result, Row, ServerError, Session,
+    SessionOptions, Socket, WaitLimit, unexpected_message,
+};
 
 /// Largest result of a command, in bytes.
 const RESULT_MAX: usize = 16 << 20;
 
-const NOTICES_MAX: usize = 64;
-const PARAMETERS_MAX: usize = 256;
+/// Longest message that is accepted, type and length included, in bytes. The server's longest are
+/// 128 KiB of the log and 32 KiB of a backup; history files and lists of tablespaces are far below.
+const MESSAGE_MAX: usize = 1 << 20;
 
-/// The oldest version that speaks the forms of `BASE_BACKUP` that are used here.
+/// What a replication connection is beside its settings.
+const OPTIONS: SessionOptions = SessionOptions {
+    parameters: &[("replication", "true")],
+    body_max: MESSAGE_MAX - 5,
+    authentication: AuthenticationPolicy {
+        accepts_md5: true,
+        rounds_max: 100_000,
+    },
+};
+
+/// The oldest major version of PostgreSQL whose `BASE_BACKUP` has the syntax that is used here.
 const OLDEST: u32 = 15;
 
-/// Messages that are looked through for the reason of a connection's end.
-const LAST_WORDS_MAX: usize = 10_000;
+/// The most messages that are searched for the reason why the server ended a connection.
+const END_MESSAGES_MAX: usize = 10_000;
 
 /// A notice of the server, usually a warning.
 pub type Notice = ServerError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
+    /// A command can be sent.
     Ready,
+    /// A command is being executed; `ReadyForQuery` has not come yet.
     Busy,
+    /// A failure left unread messages: every further use is [`Error::GivenUp`].
     GivenUp,
 }
 
-/// A connection to a server's sender of backups and log.
+/// A connection to a WAL sender, the server process that sends base backups and the log.
 #[derive(Debug)]
 pub struct Connection {
-    pub(crate) wire: Wire,
+    pub(crate) session: Session,
     pub(crate) state: State,
+    /// How long the server may send nothing during a command or a backup.
     silence: Option<Duration>,
-    parameters: BTreeMap<String, String>,
-    notices: VecDeque<Notice>,
     major: u32,
 }
 
@@ -58,10 +67,11 @@ pub struct Connection {
 pub struct Interrupter(Socket);
 
 impl Interrupter {
-    /// Whatever the connection is waiting for ends with [`Error::EndedEarly`], now and later.
+    /// Shuts the socket down: the call that waits on the connection, and every later one, fails
+    /// with [`Error::EndedEarly`].
     ///
     /// # Errors
-    /// The system's; a connection that has ended already is none.
+    /// The system's. A connection that has ended already is no error.
     pub fn interrupt(&self) -> std::io::Result<()> {
         match self.0.shut_down() {
             Err(error) if error.kind() != std::io::ErrorKind::NotConnected => Err(error),
@@ -76,9 +86,7 @@ impl Connection {
     /// # Errors
     /// Every kind but [`Error::GivenUp`].
     pub fn open(config: &Config) -> Result<Self> {
-        let deadline = config.connect_timeout.map(|wait| Instant::now() + wait);
-        let socket = Socket::connect(config, deadline)?;
-        Self::begin_on(socket, config, deadline)
+        Self::begin(Session::open(config, &OPTIONS)?)
     }
 
     /// Authenticates on a local socket that is connected already.
@@ -86,70 +94,31 @@ impl Connection {
     /// # Errors
     /// As [`Self::open`].
     pub fn on_socket(socket: UnixStream, config: &Config) -> Result<Self> {
-        let deadline = config.connect_timeout.map(|wait| Instant::now() + wait);
-        Self::begin_on(Socket::Local(socket), config, deadline)
+        Self::begin(Session::on_socket(Socket::Local(socket), config, &OPTIONS)?)
     }
 
-    fn begin_on(socket: Socket, config: &Config, deadline: Option<Instant>) -> Result<Self> {
-        let transport = Transport::agree(socket, config, deadline)?;
+    /// Refuses a server that is too old.
+    fn begin(session: Session) -> Result<Self> {
         let mut connection = Self {
-            wire: Wire::new(transport),
-            state: State::Busy,
+            session,
+            state: State::Ready,
             silence: None,
-            parameters: BTreeMap::new(),
-            notices: VecDeque::new(),
             major: 0,
         };
-        connection.start(config, deadline)?;
-        connection.major = connection.told_version();
+        connection.major = connection.parse_version();
         if connection.major < OLDEST {
+            // A server that is not spoken to gets no message of the end either.
+            connection.state = State::GivenUp;
             let version = connection.parameter("server_version").unwrap_or("unknown");
             return Err(Error::Unsupported(format!(
                 "PostgreSQL {version}; it has to be {OLDEST} or later"
             )));
         }
-        connection.state = State::Ready;
         Ok(connection)
     }
 
-    fn start(&mut self, config: &Config, deadline: Option<Instant>) -> Result<()> {
-        let during = "the connection was being set up";
-        let mut parameters = vec![
-            ("user", config.user.as_str()),
-            ("replication", "true"),
-            ("application_name", config.application_name.as_str()),
-            ("client_encoding", "UTF8"),
-        ];
-        for (name, value) in [("database", &config.database), ("options", &config.options)] {
-            if !value.is_empty() {
-                parameters.push((name, value));
-            }
-        }
-        frontend::startup_message(parameters, &mut self.wire.output)
-            .map_err(|_| Error::Misuse("a setting with a zero byte"))?;
-        let wait = deadline.map(crate::transport::left);
-        self.wire.send(wait, during)?;
-        let transport = self.wire.transport();
-        let end_point = transport.tls().and_then(tls::server_end_point);
-        let (private, is_tls) = (transport.is_private(), transport.tls().is_some());
-        let mut authenticator = Authenticator::new(config, private, is_tls, end_point);
-        let patience = deadline.map_or(Patience::Silence(None), Patience::Until);
-        loop {
-            let reply = self.reply_in_time(patience, during).map_err(whose_fault)?;
-            match reply.ok_or(Error::TimedOut(during))? {
-                Reply::Authentication(request) => {
-                    authenticator.step(&request, &mut self.wire.output)?;
-                    if !self.wire.output.is_empty() {
-                        self.wire.send(wait, during)?;
-                    }
-                }
-                Reply::Ready if authenticator.is_done() => return Ok(()),
-                _ => return Err(Error::protocol("an answer before there was a question")),
-            }
-        }
-    }
-
-    fn told_version(&self) -> u32 {
+    /// The major version that the server reports; 0 when it reports none.
+    fn parse_version(&self) -> u32 {
         let version = self.parameter("server_version").unwrap_or_default();
         let digits = version.split(|character: char| !character.is_ascii_digit());
         digits
@@ -168,13 +137,13 @@ impl Connection {
     /// A parameter that the server reports by itself, such as `server_version` or `in_hot_standby`.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
-        self.parameters.get(name).map(String::as_str)
+        self.session.parameter(name)
     }
 
     /// Whether the connection is encrypted.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        self.wire.transport().tls().is_some()
+        self.session.is_tls()
     }
 
     /// Whether a command can be sent.
@@ -185,22 +154,22 @@ impl Connection {
 
     /// The notices that came since this was last called; the oldest go when there are many.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        self.notices.drain(..).collect()
+        self.session.take_notices()
     }
 
-    /// How long the server may be silent in a command or a backup before that is
-    /// [`Error::TimedOut`]. `None`, which is so at the beginning: for ever, because a backup waits
-    /// for a checkpoint, and may wait for the archive.
+    /// Sets how long the server may send nothing during a command or a backup before the call fails
+    /// with [`Error::TimedOut`]. The default is `None`, no limit, because a backup waits for a
+    /// checkpoint, and may wait until the server has archived its log.
     pub fn set_silence_limit(&mut self, limit: Option<Duration>) {
         self.silence = limit;
     }
 
-    /// What can end this connection from another thread.
+    /// A handle that ends this connection from another thread.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn interrupter(&self) -> Result<Interrupter> {
-        let socket = self.wire.transport().socket().try_clone();
+        let socket = self.session.socket().try_clone();
         socket.map(Interrupter).map_err(Error::Io)
     }
 
@@ -214,41 +183,43 @@ impl Connection {
             return Err(Error::GivenUp);
         }
         self.state = State::Busy;
-        frontend::query(command, &mut self.wire.output)
+        frontend::query(command, self.session.output())
             .map_err(|_| Error::Misuse("a command with a zero byte"))?;
         self.flush(during)
     }
 
-    /// Sends what is in the output buffer.
+    /// Sends the messages of the output buffer.
     pub(crate) fn flush(&mut self, during: &'static str) -> Result<()> {
-        match self.flush_unless_done(during)? {
+        match self.flush_or_end(during)? {
             Sent::Whole => Ok(()),
             Sent::AfterTheEnd => Err(Error::EndedEarly(during)),
         }
     }
 
-    /// Sends what is in the output buffer, to a server that may have carried the command out and
-    /// gone by now.
-    pub(crate) fn flush_unless_done(&mut self, during: &'static str) -> Result<Sent> {
-        match self.wire.send(self.silence, during) {
+    /// Sends the messages of the output buffer to a server that may have completed the command and
+    /// closed the connection by now. Any other failure gives the connection up.
+    pub(crate) fn flush_or_end(&mut self, during: &'static str) -> Result<Sent> {
+        match self.session.send(self.silence, during) {
             Ok(()) => Ok(Sent::Whole),
             Err(error) => {
                 self.state = State::GivenUp;
-                self.last_words(error)
+                self.reason_of_end(error)
             }
         }
     }
 
-    /// Why the server ended the connection, if it said so before and it can still be read; else the
-    /// error itself. Bytes of a copy that are met on the way are lost, and a command that ended
-    /// behind them has not ended well.
-    fn last_words(&mut self, error: Error) -> Result<Sent> {
-        let patience = Patience::Silence(Some(FAREWELL));
+    /// Looks for the reason of a failed write in the messages that the server sent before it closed
+    /// the connection: its error if there is one, else `error`. A `CommandComplete` among them is
+    /// [`Sent::AfterTheEnd`], unless data of a copy came before it: that data is lost.
+    fn reason_of_end(&mut self, error: Error) -> Result<Sent> {
+        let limit = WaitLimit::Silence(Some(CLOSE_TIMEOUT));
         let mut lost = false;
-        for _ in 0..LAST_WORDS_MAX {
-            match self.reply_in_time(patience, "its end was being read") {
-                Ok(Some(Reply::Complete)) if !lost => return Ok(Sent::AfterTheEnd),
-                Ok(Some(Reply::CopyData(body))) => lost |= !self.wire.bytes(body).starts_with(b"k"),
+        for _ in 0..END_MESSAGES_MAX {
+            match self.next_reply(limit, "its end was being read") {
+                Ok(Some(Reply::Complete(_))) if !lost => return Ok(Sent::AfterTheEnd),
+                Ok(Some(Reply::CopyData(body))) => {
+                    lost |= !self.session.bytes(body).starts_with(b"k");
+                }
                 Ok(Some(_)) => {}
                 Err(said @ Error::Server(_)) => return Err(said),
                 Ok(None) | Err(_) => break,
@@ -257,27 +228,28 @@ impl Connection {
         Err(error)
     }
 
-    /// The next message of the command that is being carried out. Any error gives the connection
-    /// up.
+    /// The next message of the answer to the current command. Any error, and a server that is
+    /// silent for longer than the limit, gives the connection up.
     pub(crate) fn reply(&mut self, during: &'static str) -> Result<Reply> {
-        let patience = Patience::Silence(self.silence);
-        let reply = self.reply_within(patience, during)?;
+        let limit = WaitLimit::Silence(self.silence);
+        let reply = self.reply_within(limit, during)?;
         reply.ok_or_else(|| {
             self.state = State::GivenUp;
             Error::TimedOut(during)
         })
     }
 
-    /// As [`Self::reply`]; `None` when the patience ended, after which it can be called again.
+    /// As [`Self::reply`], within this limit. `None` when the limit was reached, after which the
+    /// call can be repeated. `ReadyForQuery` makes the connection ready.
     pub(crate) fn reply_within(
         &mut self,
-        patience: Patience,
+        limit: WaitLimit,
         during: &'static str,
     ) -> Result<Option<Reply>> {
         if self.state != State::Busy {
             return Err(Error::GivenUp);
         }
-        let reply = self.reply_in_time(patience, during);
+        let reply = self.next_reply(limit, during);
         match &reply {
             Ok(Some(Reply::Ready)) => self.state = State::Ready,
             Ok(_) => {}
@@ -286,43 +258,27 @@ impl Connection {
         reply
     }
 
-    /// The next message that is not for this connection itself.
-    fn reply_in_time(&mut self, patience: Patience, during: &'static str) -> Result<Option<Reply>> {
-        loop {
-            let Some(frame) = self.wire.frame(patience, during)? else {
-                return Ok(None);
-            };
-            match reply::read(&self.wire, &frame)? {
-                Reply::Nothing => {}
-                Reply::Notice(notice) => {
-                    if self.notices.len() == NOTICES_MAX {
-                        self.notices.pop_front();
-                    }
-                    self.notices.push_back(notice);
-                }
-                Reply::Parameter(name, value) => {
-                    let known = self.parameters.contains_key(&name);
-                    if known || self.parameters.len() < PARAMETERS_MAX {
-                        self.parameters.insert(name, value);
-                    }
-                }
-                Reply::Error(error) => return Err(Error::Server(Box::new(error))),
-                other => return Ok(Some(other)),
-            }
-            if patience.is_over() {
-                return Ok(None);
-            }
+    /// As [`Session::reply`], without the messages that only the extended protocol has.
+    fn next_reply(&mut self, limit: WaitLimit, during: &'static str) -> Result<Option<Reply>> {
+        match self.session.reply(limit, during)? {
+            Some(Reply::Step(tag)) => Err(unexpected_message(tag)),
+            reply => Ok(reply),
         }
     }
 
-    /// Gives the connection up because of an unexpected message.
-    pub(crate) fn out_of_place<T>(&mut self, text: impl Into<String>) -> Result<T> {
+    /// The buffer of messages that [`Self::flush`] sends.
+    pub(crate) fn output(&mut self) -> &mut BytesMut {
+        self.session.output()
+    }
+
+    /// Gives the connection up because of a message that the protocol does not allow here.
+    pub(crate) fn fail_protocol<T>(&mut self, text: impl Into<String>) -> Result<T> {
         self.state = State::GivenUp;
         Err(Error::protocol(text))
     }
 
-    /// Carries out a command that answers with result sets. After an error of the server that is
-    /// not fatal the connection can be used again.
+    /// Executes a command whose answer is result sets, and returns the rows of each. After an error
+    /// of the server that is not fatal the connection can be used again.
     pub(crate) fn results(&mut self, command: &str, during: &'static str) -> Result<Vec<Vec<Row>>> {
         self.send(command, during)?;
         let results = self.take_results(during);
@@ -334,74 +290,63 @@ impl Connection {
         results
     }
 
+    /// Reads result sets until the server is ready: at most 16, of [`RESULT_MAX`] bytes together.
     fn take_results(&mut self, during: &'static str) -> Result<Vec<Vec<Row>>> {
         let mut sets: Vec<Vec<Row>> = Vec::new();
         let mut bytes = 0;
         loop {
             match self.reply(during)? {
-                Reply::Columns if sets.len() < 16 => sets.push(Vec::new()),
+                Reply::Columns(_) if sets.len() < 16 => sets.push(Vec::new()),
                 Reply::Row(row) => {
                     bytes += row_bytes(&row);
                     match sets.last_mut() {
                         Some(set) if bytes <= RESULT_MAX => set.push(row),
-                        _ => return self.out_of_place("a result that is too large"),
+                        _ => return self.fail_protocol("a result that is too large"),
                     }
                 }
-                Reply::Complete => {}
+                Reply::Complete(_) => {}
                 Reply::Ready => return Ok(sets),
-                _ => return self.out_of_place("an answer that is not a result"),
+                _ => return self.fail_protocol("an answer that is not a result"),
             }
         }
     }
 
-    /// Reads up to the server's "ready" after an error of a command.
+    /// Reads the `ReadyForQuery` that follows an error of a command. Any other message gives the
+    /// connection up, which the next command reports.
     pub(crate) fn recover(&mut self, during: &'static str) {
         self.state = State::Busy;
-        // Whatever else it says makes the connection given up, and that is seen by the next
-        // command.
         if !matches!(self.reply(during), Ok(Reply::Ready)) {
             self.state = State::GivenUp;
         }
     }
 }
 
-/// Whether bytes were sent.
+/// The outcome of a write that the server need not have waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// They went out.
+    /// All bytes were sent.
     Whole,
-    /// They did not: the server had said that the command is done, and ended the connection.
+    /// Not all were sent: the server had completed the command and closed the connection.
     AfterTheEnd,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         if self.state == State::Ready {
-            frontend::terminate(&mut self.wire.output);
-            // The server notices an end without a word too.
+            frontend::terminate(self.session.output());
+            // The server notices a connection that is closed without this message too.
             drop(
-                self.wire
-                    .send(Some(FAREWELL), "the connection was being closed"),
+                self.session
+                    .send(Some(CLOSE_TIMEOUT), "the connection was being closed"),
             );
         }
-        self.wire.close();
     }
 }
 
-/// What a row takes in memory, roughly.
+/// The memory that a row occupies, estimated, in bytes.
 pub(crate) fn row_bytes(row: &Row) -> usize {
     let values = row
         .iter()
         .map(|value| 32 + value.as_ref().map_or(0, Vec::len));
     values.sum::<usize>() + 32
-}
-
-/// An error of class 28 during the setup of a connection is one of authentication.
-fn whose_fault(error: Error) -> Error {
-    match error {
-        Error::Server(told) if told.sqlstate.starts_with("28") => {
-            Error::Authentication(told.to_string())
-        }
-        other => other,
-    }
 }

@@ -12,8 +12,8 @@ const EPOCH_SECONDS: i64 = 946_684_800;
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// Where the segment of `segment_bytes` that holds this position begins. `segment_bytes` of
-    /// zero gives the position.
+    /// The beginning of the segment that holds this position, where segments have `segment_bytes`.
+    /// For `segment_bytes` of zero it is the position itself.
     #[must_use]
     pub const fn segment_start(self, segment_bytes: u64) -> Self {
         match self.0.checked_rem(segment_bytes) {
@@ -22,7 +22,7 @@ impl Lsn {
         }
     }
 
-    /// The position `bytes` later; the last one there is, rather than a small one.
+    /// The position `bytes` later, or the largest one if that would overflow.
     #[must_use]
     pub const fn after(self, bytes: u64) -> Self {
         Self(self.0.saturating_add(bytes))
@@ -62,8 +62,9 @@ impl FromStr for Lsn {
     }
 }
 
-/// Microseconds since 2000-01-01 UTC; 0 when the host's clock cannot be told.
-pub(crate) fn clock() -> i64 {
+/// The time in microseconds since 2000-01-01 UTC, as the protocol has it. A clock before 1970
+/// counts as 1970.
+pub(crate) fn timestamp() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = now.map_or(0, |passed| {
         i64::try_from(passed.as_micros()).unwrap_or(i64::MAX)

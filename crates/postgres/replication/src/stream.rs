@@ -13,33 +13,32 @@ use std::time::Duration;
 
 use bytes::BufMut as _;
 use postgres_protocol::message::frontend;
+use strongroom_postgres_wire::Fields;
+use strongroom_postgres_wire::client::{Error, Reply, Result, Row, WaitLimit};
 
-use crate::command::{parse_column, slot_name};
+use crate::command::{check_slot_name, parse_column};
 use crate::connection::{Connection, Sent, State};
-use crate::error::{Error, Result};
-use crate::lsn::{Lsn, clock};
-use crate::reply::{Reply, Row};
-use crate::wire::{Fields, Patience};
+use crate::lsn::{Lsn, timestamp};
 
 const STARTING: &str = "the stream of the log was being begun";
 const DURING: &str = "the log was being received";
 const STOPPING: &str = "the stream of the log was being ended";
 
-/// How far a receiver has come. Zero is "nothing yet".
+/// Positions up to which a receiver has the log. Zero is "nothing yet".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Positions {
-    /// Written, perhaps not durably.
+    /// The log before it is written, perhaps not durably.
     pub write: Lsn,
-    /// Durable: the server may remove the log before it.
+    /// The log before it is durable at the receiver: the server may remove it.
     pub flush: Lsn,
-    /// Replayed; 0 for a receiver that only stores the log.
+    /// The log before it is replayed; 0 for a receiver that only stores the log.
     pub apply: Lsn,
 }
 
-/// Where the log goes on after a timeline that has ended.
+/// The timeline that follows one that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextTimeline {
-    /// The timeline.
+    /// Its number.
     pub timeline: u32,
     /// The position at which it begins.
     pub start: Lsn,
@@ -50,7 +49,7 @@ pub struct NextTimeline {
 pub enum Started<'a> {
     /// The stream.
     Streaming(WalStream<'a>),
-    /// The timeline ends just where the log was asked for.
+    /// There is no stream: the timeline ends exactly at the requested position.
     TimelineEnded(NextTimeline),
 }
 
@@ -59,57 +58,61 @@ pub enum Started<'a> {
 pub enum WalEvent<'a> {
     /// Bytes of the log.
     Data {
-        /// Where they are in it.
+        /// The position of their first byte.
         start: Lsn,
         /// How far the server's own log reaches.
         server_end: Lsn,
-        /// They need not begin or end with a record, a page or a segment.
+        /// The bytes. They need not begin or end with a record, a page or a segment.
         bytes: &'a [u8],
     },
-    /// The server is alive. If it asked for an answer, it has got the positions that were confirmed
-    /// last.
+    /// The server is alive. If it requested a reply, the stream has sent it the positions that were
+    /// confirmed last.
     Keepalive {
         /// How far the server's own log reaches.
         server_end: Lsn,
     },
     /// Nothing came in the time that was given.
     Idle,
-    /// The timeline has ended: everything of it was received. The connection is ready for the next
-    /// one.
+    /// The timeline has ended, and all of it was received. The connection is ready to start the
+    /// next one.
     TimelineEnd(NextTimeline),
     /// The server has sent everything and shuts down. The connection is over.
     ServerShutDown,
 }
 
-/// A stream of the log. Dropped before its end, it gives its connection up; [`Self::stop`] does
-/// not.
+/// A stream of the log. A stream that is dropped before its end gives its connection up;
+/// [`Self::stop`] ends a stream and keeps the connection.
 #[derive(Debug)]
 pub struct WalStream<'a> {
     connection: &'a mut Connection,
     received: Lsn,
     confirmed: Positions,
-    over: Option<Over>,
+    end: Option<End>,
 }
 
+/// How a stream has ended in good order.
 #[derive(Clone, Copy, Debug)]
-enum Over {
+enum End {
     Timeline(NextTimeline),
     ShutDown,
 }
 
-enum Place {
+/// A [`WalEvent`] whose bytes are still a range of the connection's input.
+enum Event {
+    /// First position, the server's end, the bytes.
     Data(Lsn, Lsn, Range<usize>),
+    /// The server's end.
     Keepalive(Lsn),
     Idle,
-    Over(Over),
+    End(End),
 }
 
 impl Connection {
-    /// Asks for the log of `timeline` from `from` on, through a physical slot if one is named.
+    /// Requests the log of `timeline` from `from` on, through a physical slot if one is named.
     ///
     /// # Errors
-    /// The server's, after which the connection can be used again: log that is no longer there is
-    /// SQLSTATE 58P01, a slot in use 55006. [`Error::Misuse`] for what is not the name of a slot.
+    /// The server's, after which the connection can be used again: a segment that was removed is
+    /// SQLSTATE 58P01, a slot in use 55006. [`Error::Misuse`] for a malformed name of a slot.
     pub fn start_replication(
         &mut self,
         slot: Option<&str>,
@@ -118,7 +121,7 @@ impl Connection {
     ) -> Result<Started<'_>> {
         let mut command = String::from("START_REPLICATION ");
         if let Some(name) = slot {
-            slot_name(name)?;
+            check_slot_name(name)?;
             command = format!("{command}SLOT \"{name}\" ");
         }
         command = format!("{command}PHYSICAL {from} TIMELINE {timeline}");
@@ -128,16 +131,16 @@ impl Connection {
                 connection: self,
                 received: from,
                 confirmed: Positions::default(),
-                over: None,
+                end: None,
             })),
-            Ok(Reply::Columns) => {
-                let next = self.next_timeline(Patience::Silence(self.silence()))?;
+            Ok(Reply::Columns(_)) => {
+                let next = self.next_timeline(WaitLimit::Silence(self.silence()))?;
                 match next {
                     Some(next) => Ok(Started::TimelineEnded(next)),
-                    None => self.out_of_place("a timeline that ends in nothing"),
+                    None => self.fail_protocol("a timeline that ends in nothing"),
                 }
             }
-            Ok(_) => self.out_of_place("an answer that does not begin a stream"),
+            Ok(_) => self.fail_protocol("an answer that does not begin a stream"),
             Err(error) => {
                 if matches!(&error, Error::Server(told) if !told.is_fatal()) {
                     self.recover(STARTING);
@@ -147,15 +150,16 @@ impl Connection {
         }
     }
 
-    /// What comes after both sides have ended a copy, up to "ready".
-    fn next_timeline(&mut self, patience: Patience) -> Result<Option<NextTimeline>> {
+    /// Reads from the end of a copy on both sides to `ReadyForQuery`: the next timeline, if the
+    /// server names one.
+    fn next_timeline(&mut self, limit: WaitLimit) -> Result<Option<NextTimeline>> {
         let mut rows: Vec<Row> = Vec::new();
         loop {
-            match self.in_time(patience)? {
-                Reply::Columns | Reply::Complete => {}
+            match self.reply_or_time_out(limit)? {
+                Reply::Columns(_) | Reply::Complete(_) => {}
                 Reply::Row(row) if rows.is_empty() => rows.push(row),
                 Reply::Ready => break,
-                _ => return self.out_of_place("a message after a stream"),
+                _ => return self.fail_protocol("a message after a stream"),
             }
         }
         let next = rows.first().map(|row| {
@@ -167,8 +171,9 @@ impl Connection {
         next.transpose()
     }
 
-    fn in_time(&mut self, patience: Patience) -> Result<Reply> {
-        let reply = self.reply_within(patience, STOPPING)?;
+    /// As [`Connection::reply_within`], but a limit that was reached gives the connection up.
+    fn reply_or_time_out(&mut self, limit: WaitLimit) -> Result<Reply> {
+        let reply = self.reply_within(limit, STOPPING)?;
         reply.ok_or_else(|| {
             self.state = State::GivenUp;
             Error::TimedOut(STOPPING)
@@ -177,98 +182,100 @@ impl Connection {
 }
 
 impl WalStream<'_> {
-    /// Up to where the log was received.
+    /// The position up to which the log was received.
     #[must_use]
     pub const fn received(&self) -> Lsn {
         self.received
     }
 
-    /// The positions that were confirmed last: the server was told them, or had shut down.
+    /// The positions that were confirmed last. The server has got them, or had shut down.
     #[must_use]
     pub const fn confirmed(&self) -> Positions {
         self.confirmed
     }
 
-    /// The next event; returns after `wait` at the latest, also in the middle of a message, which
-    /// is not lost. Once the stream is over, it says so again.
+    /// The next event. Returns [`WalEvent::Idle`] after `wait` at the latest; a message of which a
+    /// part has come is not lost. After the end of the stream every call returns that end.
     ///
     /// # Errors
     /// The server's, of the protocol, of the connection. Every later call is [`Error::GivenUp`].
     pub fn next(&mut self, wait: Duration) -> Result<WalEvent<'_>> {
-        let place = match self.over {
-            Some(over) => Place::Over(over),
+        let event = match self.end {
+            Some(end) => Event::End(end),
             None => self.advance(wait)?,
         };
-        Ok(match place {
-            Place::Data(start, server_end, range) => WalEvent::Data {
+        Ok(match event {
+            Event::Data(start, server_end, range) => WalEvent::Data {
                 start,
                 server_end,
-                bytes: self.connection.wire.bytes(range),
+                bytes: self.connection.session.bytes(range),
             },
-            Place::Keepalive(server_end) => WalEvent::Keepalive { server_end },
-            Place::Idle => WalEvent::Idle,
-            Place::Over(Over::Timeline(next)) => WalEvent::TimelineEnd(next),
-            Place::Over(Over::ShutDown) => WalEvent::ServerShutDown,
+            Event::Keepalive(server_end) => WalEvent::Keepalive { server_end },
+            Event::Idle => WalEvent::Idle,
+            Event::End(End::Timeline(next)) => WalEvent::TimelineEnd(next),
+            Event::End(End::ShutDown) => WalEvent::ServerShutDown,
         })
     }
 
-    fn advance(&mut self, wait: Duration) -> Result<Place> {
-        let patience = Patience::of(wait);
-        let Some(reply) = self.connection.reply_within(patience, DURING)? else {
-            return Ok(Place::Idle);
+    /// Reads one message of a stream that has not ended.
+    fn advance(&mut self, wait: Duration) -> Result<Event> {
+        let limit = WaitLimit::of(wait);
+        let Some(reply) = self.connection.reply_within(limit, DURING)? else {
+            return Ok(Event::Idle);
         };
         match reply {
-            Reply::CopyData(body) => self.take(body),
+            Reply::CopyData(body) => self.parse(body),
             Reply::CopyDone => {
-                frontend::copy_done(&mut self.connection.wire.output);
+                frontend::copy_done(self.connection.output());
                 self.connection.flush(DURING)?;
-                let patience = Patience::Silence(self.connection.silence());
-                match self.connection.next_timeline(patience)? {
-                    Some(next) => Ok(self.end(Over::Timeline(next))),
+                let limit = WaitLimit::Silence(self.connection.silence());
+                match self.connection.next_timeline(limit)? {
+                    Some(next) => Ok(self.end(End::Timeline(next))),
                     None => self
                         .connection
-                        .out_of_place("a timeline that ends in nothing"),
+                        .fail_protocol("a timeline that ends in nothing"),
                 }
             }
             // A server that shuts down says that the command is done, and nothing of the copy.
-            Reply::Complete => {
+            Reply::Complete(_) => {
                 self.connection.state = State::GivenUp;
-                Ok(self.end(Over::ShutDown))
+                Ok(self.end(End::ShutDown))
             }
             _ => self
                 .connection
-                .out_of_place("a message that does not belong into a stream"),
+                .fail_protocol("a message that does not belong into a stream"),
         }
     }
 
-    fn end(&mut self, over: Over) -> Place {
-        self.over = Some(over);
-        Place::Over(over)
+    fn end(&mut self, end: End) -> Event {
+        self.end = Some(end);
+        Event::End(end)
     }
 
-    /// One message of the copy: its first byte says what it is.
-    fn take(&mut self, body: Range<usize>) -> Result<Place> {
-        let payload = self.connection.wire.bytes(body.clone());
+    /// Parses one `CopyData`, whose first byte is its kind, and answers a keepalive that requests a
+    /// reply.
+    fn parse(&mut self, body: Range<usize>) -> Result<Event> {
+        let payload = self.connection.session.bytes(body.clone());
         let mut fields = Fields(payload);
         let kind = fields.byte();
         let head = match kind {
-            Some(b'w') => fields.number().zip(fields.number()).zip(fields.number()),
-            Some(b'k') => fields.number().zip(fields.number()).zip(Some(0)),
+            Some(b'w') => fields.uint64().zip(fields.uint64()).zip(fields.uint64()),
+            Some(b'k') => fields.uint64().zip(fields.uint64()).zip(Some(0)),
             _ => None,
         };
         let Some(((first, second), _clock)) = head else {
             return self
                 .connection
-                .out_of_place("a part of a stream that is none");
+                .fail_protocol("a part of a stream that is none");
         };
         if kind == Some(b'w') {
             let bytes = fields.0.len();
             if Lsn(first) != self.received {
                 let text = format!("log from {} where {} is next", Lsn(first), self.received);
-                return self.connection.out_of_place(text);
+                return self.connection.fail_protocol(text);
             }
             self.received = self.received.after(bytes as u64);
-            return Ok(Place::Data(
+            return Ok(Event::Data(
                 Lsn(first),
                 Lsn(second),
                 body.end - bytes..body.end,
@@ -277,16 +284,17 @@ impl WalStream<'_> {
         match (fields.byte(), fields.0) {
             (Some(0), []) => {}
             (Some(1), []) => self.keep_alive()?,
-            _ => return self.connection.out_of_place("a keepalive that is none"),
+            _ => return self.connection.fail_protocol("a keepalive that is none"),
         }
-        Ok(Place::Keepalive(Lsn(first)))
+        Ok(Event::Keepalive(Lsn(first)))
     }
 
-    /// Confirms positions, and tells the server. They do not go back, `flush` is not after `write`,
-    /// and neither is after what was received.
+    /// Confirms positions, and sends them to the server. No position may be before the one
+    /// confirmed last, `flush` and `apply` may not be after `write`, nor `write` after the received
+    /// log.
     ///
     /// # Errors
-    /// [`Error::Misuse`], after which the stream goes on; those of the connection.
+    /// [`Error::Misuse`], after which the stream can be continued; those of the connection.
     pub fn confirm(&mut self, positions: Positions) -> Result<()> {
         let before = self.confirmed;
         let forward = positions.write >= before.write
@@ -304,20 +312,20 @@ impl WalStream<'_> {
         self.keep_alive()
     }
 
-    /// Tells the server again what was confirmed last. Whoever is busy with what was received calls
-    /// it now and then: a server gives a receiver up that it has not heard of for
-    /// `wal_sender_timeout`, a minute by default.
+    /// Sends the positions that were confirmed last again. A caller that processes what it received
+    /// for long calls it now and then: a server closes the connection of a receiver that has sent
+    /// nothing for `wal_sender_timeout`, a minute by default. After the end it does nothing.
     ///
     /// # Errors
     /// Those of the connection.
     pub fn keep_alive(&mut self) -> Result<()> {
-        if self.over.is_some() {
+        if self.end.is_some() {
             return Ok(());
         }
         if self.connection.state != State::Busy {
             return Err(Error::GivenUp);
         }
-        let output = &mut self.connection.wire.output;
+        let output = self.connection.output();
         // Type and length of CopyData, then a standby status update: type, three positions, clock,
         // "answer at once".
         output.put_u8(b'd');
@@ -330,47 +338,48 @@ impl WalStream<'_> {
         ] {
             output.put_u64(position.0);
         }
-        output.put_i64(clock());
+        output.put_i64(timestamp());
         output.put_u8(0);
-        // A server that shuts down may be gone when its last request is answered. It waits before
-        // until all of the log was confirmed, so nothing is missing.
-        if self.connection.flush_unless_done(DURING)? == Sent::AfterTheEnd {
-            self.over = Some(Over::ShutDown);
+        // A server that shuts down may be gone when its last request is answered. Before that it
+        // waits until all of the log was confirmed, so nothing is missing.
+        if self.connection.flush_or_end(DURING)? == Sent::AfterTheEnd {
+            self.end = Some(End::ShutDown);
         }
         Ok(())
     }
 
-    /// Ends the stream in good order, within `wait`, after which the connection is ready again.
-    /// What the server had sent beyond [`Self::received`] is thrown away.
+    /// Ends the stream in good order, within `wait`, after which the connection is ready again
+    /// unless the server shut down. Log that the server had sent beyond [`Self::received`] is
+    /// discarded. Returns the next timeline if this one has ended.
     ///
     /// # Errors
     /// Those of the server, of the protocol, of the connection.
     pub fn stop(self, wait: Duration) -> Result<Option<NextTimeline>> {
-        match self.over {
-            Some(Over::Timeline(next)) => return Ok(Some(next)),
-            Some(Over::ShutDown) => return Ok(None),
+        match self.end {
+            Some(End::Timeline(next)) => return Ok(Some(next)),
+            Some(End::ShutDown) => return Ok(None),
             None => {}
         }
-        let patience = Patience::of(wait);
-        frontend::copy_done(&mut self.connection.wire.output);
-        if self.connection.flush_unless_done(STOPPING)? == Sent::AfterTheEnd {
+        let limit = WaitLimit::of(wait);
+        frontend::copy_done(self.connection.output());
+        if self.connection.flush_or_end(STOPPING)? == Sent::AfterTheEnd {
             return Ok(None);
         }
         loop {
-            match self.connection.in_time(patience)? {
+            match self.connection.reply_or_time_out(limit)? {
                 // A busy server must not outlast the deadline either.
-                Reply::CopyData(_) if patience.is_over() => {
+                Reply::CopyData(_) if limit.has_passed() => {
                     self.connection.state = State::GivenUp;
                     return Err(Error::TimedOut(STOPPING));
                 }
                 Reply::CopyData(_) => {}
-                Reply::CopyDone => return self.connection.next_timeline(patience),
+                Reply::CopyDone => return self.connection.next_timeline(limit),
                 // It shut down meanwhile.
-                Reply::Complete => {
+                Reply::Complete(_) => {
                     self.connection.state = State::GivenUp;
                     return Ok(None);
                 }
-                _ => return self.connection.out_of_place("an end that is none"),
+                _ => return self.connection.fail_protocol("an end that is none"),
             }
         }
     }

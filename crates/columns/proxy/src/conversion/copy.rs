@@ -6,10 +6,11 @@
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_postgres_wire::client::{Answer, Error as ServerError, StatementClient};
 
 use super::database::{AttemptError, Database, refusal, server_error};
 use super::table::{Table, field};
-use crate::server::{Answer, Connection, Error as ServerError, identifier};
+use crate::server::identifier;
 
 /// Blocks of the table that are looked at together.
 const BLOCKS: u64 = 64;
@@ -94,7 +95,10 @@ fn pass_over(database: &mut Database<'_>, table: &Table) -> Result<u64, Error> {
 }
 
 /// Converts every row that is left, with writers locked out.
-pub(super) fn copy_rest(connection: &mut Connection, table: &Table) -> Result<u64, AttemptError> {
+pub(super) fn copy_rest(
+    connection: &mut StatementClient,
+    table: &Table,
+) -> Result<u64, AttemptError> {
     let mut converted = 0_u64;
     let mut from = 0_u64;
     let end = block_count(connection, table)?;
@@ -109,7 +113,7 @@ pub(super) fn copy_rest(connection: &mut Connection, table: &Table) -> Result<u6
 }
 
 /// Blocks of the table, as of now.
-fn block_count(connection: &mut Connection, table: &Table) -> Result<u64, ServerError> {
+fn block_count(connection: &mut StatementClient, table: &Table) -> Result<u64, ServerError> {
     let sql = format!(
         "SELECT pg_catalog.pg_relation_size({}) / pg_catalog.current_setting('block_size')::int8",
         table.oid
@@ -119,11 +123,15 @@ fn block_count(connection: &mut Connection, table: &Table) -> Result<u64, Server
         .rows
         .first()
         .and_then(|row| field(row, 0).parse().ok());
-    count.ok_or(ServerError::Protocol("the size of a table is no number"))
+    count.ok_or_else(|| ServerError::protocol("the size of a table is no number"))
 }
 
 /// Converts some rows of a range of blocks, in the transaction under way; their number.
-fn copy_batch(connection: &mut Connection, from: u64, blocks: u64) -> Result<u64, AttemptError> {
+fn copy_batch(
+    connection: &mut StatementClient,
+    from: u64,
+    blocks: u64,
+) -> Result<u64, AttemptError> {
     let to = from.saturating_add(blocks);
     let range = vec![Some(format!("({from},0)")), Some(format!("({to},0)"))];
     let Answer { rows, .. } = connection.execute_each(READ, &[range])?;
@@ -134,7 +142,7 @@ fn copy_batch(connection: &mut Connection, from: u64, blocks: u64) -> Result<u64
     let mut changes = Vec::with_capacity(rows.len());
     for row in rows {
         let [place, value] =
-            <[_; 2]>::try_from(row).map_err(|_| ServerError::Protocol("a row of another width"))?;
+            <[_; 2]>::try_from(row).map_err(|_| ServerError::protocol("a row of another width"))?;
         changes.push(vec![value, place]);
     }
     let written = connection.execute_each(WRITE, &changes)?.written;
@@ -147,7 +155,7 @@ fn copy_batch(connection: &mut Connection, from: u64, blocks: u64) -> Result<u64
 
 /// Whether a row has one of the columns and not the other.
 pub(super) fn check_complete(
-    connection: &mut Connection,
+    connection: &mut StatementClient,
     table: &Table,
 ) -> Result<(), AttemptError> {
     let (old, new) = (

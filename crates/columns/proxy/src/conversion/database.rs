@@ -5,17 +5,18 @@
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_postgres_wire::client::{Answer, Error as ServerError, StatementClient};
 
-use crate::server::{Answer, Connection, Error as ServerError};
+use crate::server::{describe, is_from_server};
 
 /// The connection of a conversion, and where its notes go.
 pub(super) struct Database<'a> {
-    pub(super) connection: Connection,
+    pub(super) connection: StatementClient,
     note: &'a mut dyn FnMut(&str),
 }
 
 impl<'a> Database<'a> {
-    pub(super) fn new(connection: Connection, note: &'a mut dyn FnMut(&str)) -> Self {
+    pub(super) fn new(connection: StatementClient, note: &'a mut dyn FnMut(&str)) -> Self {
         Self { connection, note }
     }
 
@@ -40,7 +41,7 @@ impl<'a> Database<'a> {
     /// and nothing was done.
     pub(super) fn attempt(
         &mut self,
-        work: impl FnOnce(&mut Connection) -> Result<(), AttemptError>,
+        work: impl FnOnce(&mut StatementClient) -> Result<(), AttemptError>,
     ) -> Result<Option<()>, Error> {
         self.run("BEGIN")?;
         let done = work(&mut self.connection)
@@ -62,11 +63,12 @@ impl<'a> Database<'a> {
 /// SR-8122 for what the server refuses, SR-5001 for a failure of the connection.
 #[must_use]
 pub fn server_error(error: &ServerError) -> Error {
-    let code = match error {
-        ServerError::Server { .. } => &code::COLUMN_SERVER,
-        _ => &code::IO,
+    let code = if is_from_server(error) {
+        &code::COLUMN_SERVER
+    } else {
+        &code::IO
     };
-    Error::new(code, error.to_string())
+    Error::new(code, describe(error))
 }
 
 /// Why a transaction did not come to its end.
@@ -83,7 +85,7 @@ impl From<ServerError> for AttemptError {
 
 /// Lock not available, deadlock, serialization failure, query cancelled by a timeout.
 pub(super) fn is_passing(error: &ServerError) -> bool {
-    matches!(error.state(), Some("55P03" | "40P01" | "40001"))
+    matches!(error.sqlstate(), Some("55P03" | "40P01" | "40001"))
 }
 
 /// A refusal with its reason.

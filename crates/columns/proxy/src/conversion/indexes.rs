@@ -4,6 +4,7 @@
 //! it is made again.
 
 use strongroom_keyring::Error;
+use strongroom_postgres_wire::client::Error as ServerError;
 
 use super::database::{Database, is_passing, refusal, server_error};
 use super::plan::{Index, Plan};
@@ -54,7 +55,7 @@ fn build_index(database: &mut Database<'_>, table: &Table, index: &Index) -> Res
 }
 
 /// Ignores an error that another attempt may not meet.
-fn ignore_passing<T>(done: Result<T, crate::server::Error>) -> Result<(), Error> {
+fn ignore_passing<T>(done: Result<T, ServerError>) -> Result<(), Error> {
     match done {
         Ok(_) => Ok(()),
         Err(error) if is_passing(&error) => Ok(()),

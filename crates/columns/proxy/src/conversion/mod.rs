@@ -23,7 +23,7 @@ use self::database::{Database, refusal};
 use self::plan::Plan;
 pub use self::table::Direction;
 use self::table::Table;
-use crate::server::Connection;
+use crate::server::StatementClient;
 
 /// What is converted, and how.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 /// # Errors
 /// SR-8121 when the column cannot be converted; SR-8122 for what the server refuses; SR-5001.
 pub fn convert(
-    connection: Connection,
+    connection: StatementClient,
     options: &ConversionOptions,
     direction: Direction,
     note: &mut dyn FnMut(&str),
@@ -81,7 +81,7 @@ pub fn convert(
 /// # Errors
 /// As [`convert`].
 pub fn abandon(
-    connection: Connection,
+    connection: StatementClient,
     options: &ConversionOptions,
     note: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {

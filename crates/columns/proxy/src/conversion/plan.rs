@@ -287,7 +287,7 @@ fn mentions(database: &mut Database<'_>, table: &Table, index: &str) -> Result<b
 }
 
 /// The keys of an index with the new column in the old one's place.
-fn keys(table: &Table, numbers: &str, options: &str, names: &[crate::server::Row]) -> String {
+fn keys(table: &Table, numbers: &str, options: &str, names: &[crate::server::TextRow]) -> String {
     let named = |number: &str| {
         if number == table.column.number {
             return table.new_column();

@@ -7,12 +7,13 @@
 //! behind the waiting.
 
 use strongroom_keyring::Error;
+use strongroom_postgres_wire::client::StatementClient;
 
 use super::copy;
 use super::database::{AttemptError, Database, refusal};
 use super::plan::Plan;
 use super::table::{Table, field};
-use crate::server::{Connection, constant, identifier};
+use crate::server::{constant, identifier};
 
 /// How often a lock is tried for, with the session's `lock_timeout` each.
 const TRIES: u32 = 100;
@@ -20,7 +21,7 @@ const TRIES: u32 = 100;
 /// Tries until the locks are there.
 pub(super) fn until_locked(
     database: &mut Database<'_>,
-    mut work: impl FnMut(&mut Connection) -> Result<(), AttemptError>,
+    mut work: impl FnMut(&mut StatementClient) -> Result<(), AttemptError>,
 ) -> Result<(), Error> {
     for _ in 0..TRIES {
         if database.attempt(&mut work)?.is_some() {

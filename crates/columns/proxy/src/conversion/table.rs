@@ -5,7 +5,7 @@
 use strongroom_keyring::Error;
 
 use super::database::{Database, refusal};
-use crate::server::{Row, identifier};
+use crate::server::{TextRow, identifier};
 
 /// What the column becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +62,11 @@ const EXTENSION: &str = "SELECT n.nspname FROM pg_catalog.pg_extension e JOIN pg
     WHERE e.extname = 'strongroom_columns'";
 
 /// A field that is there; empty otherwise.
-pub(super) fn field(row: &Row, at: usize) -> &str {
+pub(super) fn field(row: &TextRow, at: usize) -> &str {
     row.get(at).and_then(Option::as_deref).unwrap_or_default()
 }
 
-fn is_true(row: &Row, at: usize) -> bool {
+fn is_true(row: &TextRow, at: usize) -> bool {
     field(row, at) == "t"
 }
 
@@ -136,7 +136,7 @@ impl Table {
 }
 
 impl Column {
-    fn of(row: &Row) -> Self {
+    fn of(row: &TextRow) -> Self {
         let collation = row.get(11).cloned().flatten();
         Self {
             name: field(row, 0).to_owned(),

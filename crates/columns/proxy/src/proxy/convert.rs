@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use strongroom_columns_values::{Buf, Out, Unreadable};
 use strongroom_format::columns::{EnvelopeHeader, Kind};
+use strongroom_postgres_wire::{Builder, Fields};
 use zeroize::Zeroizing;
 
+use super::messages::unexpected;
 use super::settings::Settings;
-use super::wire::{Builder, Fields, unexpected};
 use crate::envelope::{self, EnvelopeError};
 use crate::keys::ColumnKeys;
 use crate::sql::catalog::{Catalog, EncType, base_array_oid};

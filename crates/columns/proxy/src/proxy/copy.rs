@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use strongroom_format::columns::Kind;
+use strongroom_postgres_wire::{Builder, Fields};
 use zeroize::Zeroizing;
 
 use super::convert::{BINARY, Converter};
 use super::settings::Settings;
-use super::wire::{Builder, Fields};
 use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::sql::catalog::EncType;

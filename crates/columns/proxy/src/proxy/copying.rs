@@ -9,10 +9,11 @@
 
 use std::sync::Arc;
 
+use strongroom_postgres_wire::{Builder, Message, append};
+
 use super::copy::Incoming;
 use super::session::{Copying, State};
 use super::upstream::{Failure, Outcome, POISON, Upstream};
-use super::wire::{Builder, Message, append};
 
 impl Upstream {
     /// `CopyData`, `CopyDone`, `CopyFail`.

@@ -8,13 +8,15 @@
 use std::io::{self, BufReader, Write};
 use std::sync::Arc;
 
+use strongroom_postgres_wire::{
+    self as wire, Builder, Fields, Message, append, error_field, text_row, without_field,
+};
+
 use super::convert::{Converter, ResultColumn, format_at};
+use super::messages::{append_error, unexpected};
 use super::session::{Columns, Copying, Description, PendingAnswer, Session, State};
 use super::settings::Settings;
 use super::stream::Stream;
-use super::wire::{
-    self, Builder, Fields, Message, append, append_error, parse_text_row, unexpected, without_field,
-};
 use crate::keys::ColumnKeys;
 use crate::sql::refusal::Refusal;
 
@@ -275,7 +277,7 @@ impl Downstream {
             let session = Arc::clone(&self.session);
             let mut state = session.lock();
             if let Some(PendingAnswer::Own { collected, .. }) = state.pending_answers.front_mut() {
-                collected.push(parse_text_row(body).ok_or_else(unexpected)?);
+                collected.push(text_row(body).ok_or_else(unexpected)?);
                 return Ok(());
             }
             self.current = Some((self.result_columns(&state), state.settings.clone()));
@@ -434,10 +436,7 @@ impl Downstream {
 /// Whether an error says that the zone has forgotten the session: the zone was started anew
 /// (SR-8003), has no ticket for the session (SR-8006), or lacks the keys (SR-8008).
 fn is_lost(body: &[u8]) -> bool {
-    let message = body
-        .split(|byte| *byte == 0)
-        .find_map(|field| field.strip_prefix(b"M"))
-        .unwrap_or_default();
+    let message = error_field(body, b'M').unwrap_or_default();
     [b"(SR-8003)", b"(SR-8006)", b"(SR-8008)"]
         .iter()
         .any(|code| message.windows(code.len()).any(|window| window == *code))

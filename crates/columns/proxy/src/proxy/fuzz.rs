@@ -16,7 +16,6 @@ use strongroom_format::columns::{Kind, Lineage};
 use super::copy::{Incoming, Outgoing, Transform};
 use super::session::Session;
 use super::settings::Settings;
-use super::socket::Socket;
 use super::startup::{self, Connection};
 use super::stream::{Address, Stream};
 use super::{PlaintextConstants, Shared, Tls};
@@ -24,6 +23,7 @@ use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::sql::catalog::Catalog;
 use crate::sql::{self, Copy, CopyFormat, CopyOptions};
+use strongroom_postgres_wire::client::Socket;
 
 /// More would not fit into a socket that is not read.
 const SCRIPT_MAX: usize = 16_384;
@@ -78,7 +78,7 @@ fn peer(script: &[u8]) -> Option<(Stream, UnixStream)> {
     let (ours, mut theirs) = UnixStream::pair().ok()?;
     theirs.write_all(script).ok()?;
     theirs.shutdown(Shutdown::Write).ok()?;
-    Some((Stream::Plain(Socket::Unix(ours)), theirs))
+    Some((Stream::Plain(Socket::Local(ours)), theirs))
 }
 
 /// The first bytes of a client.

@@ -10,18 +10,17 @@ mod copying;
 mod downstream;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod messages;
 mod planning;
 mod prepared;
 mod renewal;
 mod session;
 mod settings;
 mod shared;
-mod socket;
 mod startup;
 pub(crate) mod stream;
 mod tls;
 mod upstream;
-pub(crate) mod wire;
 mod zone_session;
 
 use std::io;

@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use strongroom_postgres_wire::Fields;
+
 use super::PlaintextConstants;
 use super::convert::{BINARY, Converter, format_at};
 use super::copy::Transform;
@@ -12,7 +14,6 @@ use super::session::{Columns, Description, DescriptionSlot, PendingAnswer};
 use super::upstream::{
     BATCH, Failure, Outcome, Portal, Statement, Upstream, bind_values, int16s, malformed,
 };
-use super::wire::Fields;
 use crate::sql::refusal::Refusal;
 use crate::sql::{Effects, Structure};
 

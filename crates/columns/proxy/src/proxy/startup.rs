@@ -6,11 +6,13 @@
 use std::borrow::Cow;
 use std::io::{self, BufReader, Write};
 
+use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, invalid};
+
+use super::messages::append_error;
 use super::session::Session;
 use super::settings::Settings;
 use super::shared::Shared;
 use super::stream::{Address, Stream, TIMEOUT};
-use super::wire::{self, Builder, Fields, Message, append, append_error, invalid};
 use super::zone_session::{self, ZoneSession};
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
@@ -241,7 +243,7 @@ fn read_catalog(server: &mut BufReader<Stream>) -> io::Result<Option<Catalog>> {
         let message = wire::read(server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         match message.tag {
             b'D' => {
-                let row = wire::parse_text_row(&message.body);
+                let row = wire::text_row(&message.body);
                 rows.push(row.ok_or_else(|| invalid("a malformed row"))?);
             }
             b'E' => failed = true,

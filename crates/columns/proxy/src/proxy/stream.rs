@@ -9,12 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use strongroom_postgres_wire::client::Socket;
 
-use super::socket::Socket;
 use super::tls::{Channel, ToServer};
 
-/// The request for TLS: its length, then its code (src/include/libpq/pqcomm.h).
-const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// As PostgreSQL's `authentication_timeout`.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -37,26 +35,26 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Connects, through TLS if `tls` is given. A server without TLS is an error then.
-    pub(crate) fn connect(&self, tls: Option<&ToServer>) -> io::Result<Stream> {
-        let socket = match self {
+    /// Connects, without TLS.
+    pub(crate) fn socket(&self) -> io::Result<Socket> {
+        Ok(match self {
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
                 Socket::Tcp(stream)
             }
-            Self::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
-        };
+            Self::Unix(path) => Socket::Local(UnixStream::connect(path)?),
+        })
+    }
+
+    /// Connects, through TLS if `tls` is given. A server without TLS is an error then.
+    pub(crate) fn connect(&self, tls: Option<&ToServer>) -> io::Result<Stream> {
+        let socket = self.socket()?;
         let Some(to) = tls else {
             return Ok(Stream::Plain(socket));
         };
         socket.set_read_timeout(Some(TIMEOUT))?;
-        (&socket).write_all(&SSL_REQUEST)?;
-        // Reads exactly one byte: further bytes came in clear, and must not be taken for the
-        // server's.
-        let mut answer = [0];
-        (&socket).read_exact(&mut answer)?;
-        if answer != *b"S" {
+        if socket.request_tls()? != b'S' {
             let what = "it does not speak TLS";
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, what));
         }
@@ -95,7 +93,7 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Stream::Plain(Socket::Tcp(stream)))
             }
-            Self::Unix(listener) => Ok(Stream::Plain(Socket::Unix(listener.accept()?.0))),
+            Self::Unix(listener) => Ok(Stream::Plain(Socket::Local(listener.accept()?.0))),
         }
     }
 
@@ -144,7 +142,7 @@ impl Stream {
         if let Self::Tls(channel) = self {
             channel.send_close_notify();
         }
-        drop(self.socket().shutdown());
+        drop(self.socket().shut_down());
     }
 
     fn socket(&self) -> &Socket {

@@ -12,17 +12,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{
-    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, RootCertStore, ServerConfig,
-    ServerConnection, SignatureScheme,
+    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
 };
-
-use super::socket::Socket;
+use strongroom_postgres_wire::client::Socket;
+use strongroom_postgres_wire::client::tls::{Check, Verifier};
 
 /// Bytes that are read from a socket at a time: a TLS record with its header.
 const RECORD_LEN: usize = 16_640;
@@ -77,23 +74,29 @@ impl Tls {
             Ok(address) => ServerName::from(address),
             Err(_) => ServerName::try_from(host.to_owned()).map_err(invalid)?,
         };
-        let verifier: Arc<dyn ServerCertVerifier> = match authorities {
-            Some(path) => {
-                let mut roots = RootCertStore::empty();
-                for authority in certificates(path)? {
-                    roots.add(authority).map_err(invalid)?;
-                }
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
-                    .build()
-                    .map_err(invalid)?
-            }
-            None => Arc::new(AnyCertificate(provider())),
+        let mut roots = RootCertStore::empty();
+        for authority in authorities
+            .map(certificates)
+            .transpose()?
+            .into_iter()
+            .flatten()
+        {
+            roots.add(authority).map_err(invalid)?;
+        }
+        let verifier = Verifier {
+            check: match authorities {
+                Some(_) => Check::ChainAndName,
+                None => Check::Nothing,
+            },
+            roots,
+            pinned: Vec::new(),
+            provider: provider(),
         };
         let config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(invalid)?
             .dangerous()
-            .with_custom_certificate_verifier(verifier)
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         self.connect = Some(ToServer {
             config: Arc::new(config),
@@ -116,47 +119,6 @@ fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
         return Err(invalid(format!("{}: no certificate", path.display())));
     }
     Ok(found)
-}
-
-/// Accepts any certificate, as `sslmode=require` does. It checks that the server has the key.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let schemes = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, schemes)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let schemes = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, schemes)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 /// An encrypted connection, for both of its threads.

@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
+
 use super::convert::Converter;
 use super::copy::{Incoming, Transform};
 use super::session::{Columns, Description, DescriptionSlot, PendingAnswer, Session};
 use super::shared::{PlaintextConstants, Shared};
 use super::stream::Stream;
-use super::wire::{self, Builder, Fields, Message, append};
 use super::zone_session::ZoneSession;
 use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strongroom_crypto::random16;
 use strongroom_format::columns::channel::{Ticket, right};
 use strongroom_format::hex::{from_hex, hex};
+use strongroom_postgres_wire::{self as wire, Builder, invalid};
 
 use super::stream::Stream;
-use super::wire::{self, Builder, invalid};
 use crate::channel::{AttestationPolicy, AttestationRequest, OpenSession};
 use crate::keys::ColumnKeys;
 use crate::sql::refusal::Refusal;
@@ -145,8 +145,8 @@ pub(super) fn call(
         let message = wire::read(server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         match message.tag {
             b'D' => {
-                let row = wire::parse_text_row(&message.body)
-                    .ok_or_else(|| invalid("a malformed row"))?;
+                let row =
+                    wire::text_row(&message.body).ok_or_else(|| invalid("a malformed row"))?;
                 answer = bytes_of_row(row);
             }
             b'E' => answer = Err(error_message(&message.body)),

@@ -5,6 +5,7 @@
 mod canary;
 mod channel;
 mod extension;
+mod login;
 mod relay;
 mod support;
 mod tls;

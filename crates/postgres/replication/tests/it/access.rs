@@ -179,7 +179,8 @@ fn is_tls(result: Result<Connection, Error>) -> String {
 #[track_caller]
 fn is_authentication(result: Result<Connection, Error>) -> String {
     match result {
-        Err(Error::Authentication(text)) => {
+        Err(Error::Authentication(error)) => {
+            let text = error.to_string();
             assert!(!text.contains("geh eim") && !text.contains("wrong pw"));
             text
         }

@@ -14,6 +14,7 @@ use strongroom_columns_proxy::sql::catalog::PinnedColumn;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 use strongroom_columns_zone::session::channel::Channel;
+use strongroom_postgres_wire::append;
 
 use super::{config, started};
 
@@ -43,9 +44,8 @@ impl End {
     }
 
     pub(crate) fn send(&mut self, tag: u8, body: &[u8]) {
-        let mut message = vec![tag];
-        message.extend_from_slice(&u32::try_from(body.len() + 4).unwrap().to_be_bytes());
-        message.extend_from_slice(body);
+        let mut message = Vec::new();
+        append(&mut message, tag, body);
         // The other side may have hung up already: what it said before is still there to be read.
         match self.stream.write_all(&message) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}

@@ -27,7 +27,7 @@ pub enum Error {
     /// TLS was refused, failed, or the certificate is not the one that was asked for.
     Tls(String),
     /// Authentication failed, or the server could not prove that it knows the password.
-    Authentication(String),
+    Authentication(AuthenticationError),
     /// The server answered with an error.
     Server(Box<ServerError>),
     /// The server sent what the protocol does not allow here.
@@ -47,6 +47,70 @@ pub enum Error {
     /// This connection was given up after an earlier failure, or a stream on it was dropped before
     /// its end.
     GivenUp,
+}
+
+/// Why authentication failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AuthenticationError {
+    /// The server asks for a password. There is none, for this reason if there is a password file
+    /// that is not used.
+    NoPassword(Option<String>),
+    /// The server asks for this over a connection that is neither TLS nor a local socket.
+    NotPrivate(&'static str),
+    /// The server asks for a method that is not supported, or that the caller does not accept.
+    Unsupported(&'static str),
+    /// The server offers SASL without SCRAM-SHA-256.
+    NoScram,
+    /// A message of SCRAM that is refused.
+    Scram(&'static str),
+    /// The server's proof that it knows the password is wrong.
+    NotProven,
+    /// The server ended SCRAM before it had proved that it knows the password.
+    EndedWithoutProof,
+    /// `channel_binding=require`, and the server cannot bind, or did not.
+    NotBound(&'static str),
+    /// The server offers channel binding on a connection without TLS.
+    BindingWithoutTls,
+    /// The server refused the login.
+    Refused(Box<ServerError>),
+    /// The system lacks locked memory or random numbers.
+    System(&'static str),
+}
+
+impl From<AuthenticationError> for Error {
+    fn from(error: AuthenticationError) -> Self {
+        Self::Authentication(error)
+    }
+}
+
+impl fmt::Display for AuthenticationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let no_password = "the server asks for a password and none is given";
+        match self {
+            Self::NoPassword(None) => f.write_str(no_password),
+            Self::NoPassword(Some(why)) => write!(f, "{no_password}: {why}"),
+            Self::NotPrivate(what) => write!(
+                f,
+                "the server wants {what}, which is sent over TLS or a local socket only; \
+                 use scram-sha-256 or TLS"
+            ),
+            Self::Unsupported(method) => write!(
+                f,
+                "the server asks for {method}, which this program cannot do"
+            ),
+            Self::NoScram => f.write_str("the server has no SCRAM-SHA-256"),
+            Self::Scram(what) => write!(f, "SCRAM: {what}"),
+            Self::NotProven => f.write_str("the server did not prove that it knows us"),
+            Self::EndedWithoutProof => f.write_str("the server ends SCRAM without its own proof"),
+            Self::NotBound(what) => write!(f, "channel_binding=require, and the server {what}"),
+            Self::BindingWithoutTls => {
+                f.write_str("the server offers to bind to TLS that there is not")
+            }
+            Self::Refused(error) => error.fmt(f),
+            Self::System(what) => write!(f, "the system has {what}"),
+        }
+    }
 }
 
 /// An error as the server reports it.
@@ -94,8 +158,9 @@ impl Error {
         }
     }
 
-    /// What reading or writing failed with, while `during` was going on.
-    pub(crate) fn transfer(error: io::Error, during: &'static str) -> Self {
+    /// The error of a read or write that failed with `error` while `during` was going on.
+    #[must_use]
+    pub fn transfer(error: io::Error, during: &'static str) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::TimedOut(during),
             // A server that is killed, or that shuts down, resets connections.
@@ -109,7 +174,9 @@ impl Error {
         }
     }
 
-    pub(crate) fn protocol(text: impl Into<String>) -> Self {
+    /// [`Error::Protocol`] with this text.
+    #[must_use]
+    pub fn protocol(text: impl Into<String>) -> Self {
         Self::Protocol(text.into())
     }
 }
@@ -120,7 +187,7 @@ impl fmt::Display for Error {
             Self::Config(text) => write!(f, "connection settings: {text}"),
             Self::Connect { address, source } => write!(f, "no connection to {address}: {source}"),
             Self::Tls(text) => write!(f, "TLS: {text}"),
-            Self::Authentication(text) => write!(f, "authentication: {text}"),
+            Self::Authentication(error) => write!(f, "authentication: {error}"),
             Self::Server(error) => write!(f, "the server reports {error}"),
             Self::Protocol(text) => {
                 write!(f, "the server does not keep to the protocol: {text}")

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - Q3: the strength is the one that `sslmode` names; nothing falls back to a weaker one.
-//! - Q4: a server's own certificate that stands in the file of trusted certificates is trusted as
+//! - Q4: a server's own certificate that is in the file of trusted certificates is trusted as
 //!   such, also where it is a self-signed one that calls itself an authority; its dates and, for
 //!   verify-full, its names are still checked.
 //!
@@ -18,24 +18,30 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::der;
+use super::der;
 
 /// How strictly a certificate is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Check {
+pub enum Check {
+    /// Any certificate is accepted; the server has to have its key.
     Nothing,
+    /// The certificate is from a trusted authority, or is trusted itself.
     Chain,
+    /// As [`Check::Chain`], and it names the host.
     ChainAndName,
 }
 
 /// The rules for one connection.
 #[derive(Debug)]
-pub(crate) struct Verifier {
-    pub(crate) check: Check,
-    pub(crate) roots: RootCertStore,
-    /// The certificates of the file as they are.
-    pub(crate) pinned: Vec<CertificateDer<'static>>,
-    pub(crate) provider: Arc<CryptoProvider>,
+pub struct Verifier {
+    /// How strictly.
+    pub check: Check,
+    /// Trusted authorities.
+    pub roots: RootCertStore,
+    /// Certificates of servers that are trusted whoever has signed them.
+    pub pinned: Vec<CertificateDer<'static>>,
+    /// The primitives.
+    pub provider: Arc<CryptoProvider>,
 }
 
 impl ServerCertVerifier for Verifier {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use crate::secret::Secret;
+use super::secret::Secret;
 
 /// Longest file that is read, in bytes.
 const FILE_MAX: u64 = 1 << 20;
@@ -19,6 +19,8 @@ const FILE_MAX: u64 = 1 << 20;
 pub(crate) struct Wanted<'a> {
     pub(crate) host: &'a str,
     pub(crate) port: u16,
+    /// `replication` for a replication connection, whatever its database is.
+    pub(crate) database: &'a str,
     pub(crate) user: &'a str,
 }
 
@@ -30,7 +32,7 @@ pub(crate) enum Found {
     NotUsed(String),
 }
 
-/// Looks for a password in the file. The database of a replication connection is `replication`.
+/// Looks for a password in the file.
 pub(crate) fn look(path: &Path, wanted: &Wanted<'_>) -> Found {
     let Ok(about) = fs::metadata(path) else {
         return Found::Nothing;
@@ -52,6 +54,7 @@ pub(crate) fn look(path: &Path, wanted: &Wanted<'_>) -> Found {
     }
 }
 
+/// The password of a line, if it is for the wanted connection.
 fn password(line: &[u8], wanted: &Wanted<'_>) -> Option<Secret> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.first() == Some(&b'#') {
@@ -59,7 +62,7 @@ fn password(line: &[u8], wanted: &Wanted<'_>) -> Option<Secret> {
     }
     let port = wanted.port.to_string();
     let mut rest = line;
-    for expected in [wanted.host, &port, "replication", wanted.user] {
+    for expected in [wanted.host, &port, wanted.database, wanted.user] {
         let (field, after) = field(rest)?;
         let any = rest.starts_with(b"*:");
         if !any && *field != expected.as_bytes() {
@@ -68,11 +71,12 @@ fn password(line: &[u8], wanted: &Wanted<'_>) -> Option<Secret> {
         rest = after;
     }
     // The password is the rest of the line, up to a colon that is not escaped.
-    let plain = field_or_all(rest);
+    let plain = field_to_end(rest);
     Some(Secret::new(plain.to_vec()))
 }
 
-/// A field that a colon ends, its escapes resolved, and what follows.
+/// A field that ends at a colon, with its escapes resolved, and the text after the colon. `None`
+/// when there is no such colon.
 fn field(text: &[u8]) -> Option<(Zeroizing<Vec<u8>>, &[u8])> {
     let mut plain = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut bytes = text.iter().enumerate();
@@ -86,7 +90,8 @@ fn field(text: &[u8]) -> Option<(Zeroizing<Vec<u8>>, &[u8])> {
     None
 }
 
-fn field_or_all(text: &[u8]) -> Zeroizing<Vec<u8>> {
+/// As [`field`], but the end of the text ends the field too.
+fn field_to_end(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut closed = Zeroizing::new(Vec::with_capacity(text.len() + 2));
     closed.extend_from_slice(text);
     // A last backslash escapes nothing.
@@ -105,6 +110,7 @@ mod tests {
         let wanted = Wanted {
             host: "db::1",
             port: 5433,
+            database: "replication",
             user: "us\\er",
         };
         let secret = password(line.as_bytes(), &wanted)?;
@@ -145,6 +151,7 @@ mod tests {
         let wanted = Wanted {
             host: "h",
             port: 1,
+            database: "replication",
             user: "u",
         };
         assert!(matches!(look(&path, &wanted), Found::Nothing));

@@ -4,12 +4,12 @@
 //! Invariants: Q1, a message quotes keywords, never a value; Q2, a keyword that is not known is an
 //! error, here by the caller, because a misspelt `sslmode` must not become the default.
 
-use crate::error::{Error, Result};
+use super::error::{Error, Result};
 
-/// Keyword and value, in the order in which they stand; a later one wins.
+/// Keywords and values in their order; the last one of a keyword counts.
 pub(crate) type Pairs = Vec<(String, String)>;
 
-/// Reads either form.
+/// Parses either form.
 pub(crate) fn pairs(text: &str) -> Result<Pairs> {
     let after_scheme = ["postgresql://", "postgres://"]
         .iter()
@@ -20,6 +20,7 @@ pub(crate) fn pairs(text: &str) -> Result<Pairs> {
     }
 }
 
+/// A malformed connection string.
 fn bad(text: &str) -> Error {
     Error::Config(String::from(text))
 }
@@ -44,7 +45,7 @@ fn keywords(text: &str) -> Result<Pairs> {
     Ok(found)
 }
 
-/// One value and what follows it.
+/// One value, perhaps quoted, and the text after it.
 fn value(text: &str) -> Result<(String, &str)> {
     let quoted = text.strip_prefix('\'');
     let mut value = String::new();
@@ -104,7 +105,7 @@ fn uri(text: &str) -> Result<Pairs> {
             .split_once('=')
             .ok_or_else(|| bad("a parameter of the URI has no value"))?;
         match (keyword, value) {
-            // libpq takes JDBC's word for it too.
+            // libpq accepts JDBC's keyword too.
             ("ssl", "true") => found.push((String::from("sslmode"), String::from("require"))),
             _ => found.push((percent_decode(keyword)?, percent_decode(value)?)),
         }
@@ -112,6 +113,7 @@ fn uri(text: &str) -> Result<Pairs> {
     Ok(found)
 }
 
+/// Splits `host:port`, `[address]:port` or either without a port.
 fn host_and_port(text: &str) -> Result<(&str, &str)> {
     if let Some(inside) = text.strip_prefix('[') {
         let (address, after) = inside
@@ -128,7 +130,7 @@ fn host_and_port(text: &str) -> Result<(&str, &str)> {
     Ok(text.split_once(':').unwrap_or((text, "")))
 }
 
-/// `%41` and the like.
+/// Text whose bytes may be written as `%41`. Refuses a zero byte, and bytes that are not UTF-8.
 fn percent_decode(text: &str) -> Result<String> {
     let wrong = || bad("a percent sign in the URI is not followed by two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());

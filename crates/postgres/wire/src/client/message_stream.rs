@@ -1,12 +1,16 @@
-//! The protocol's frames: a type byte, a length, a body. Frontend/backend protocol 3.0, "Message
-//! Formats".
+//! The messages of a connection: read without copying their bodies, and with time limits.
 //!
 //! Invariants:
-//! - Q7: no frame is longer than [`FRAME_MAX`], and no memory is allocated for one before its bytes
-//!   arrive: the buffer grows only to the length that a frame needs.
-//! - Q8: a body is returned where it was read; it is not copied here.
-//! - Q5: running out of time in the middle of a frame loses nothing.
-//! - Q1: what was sent is overwritten after a password.
+//! - Q7: no body is longer than the caller accepts, and no memory is allocated for one before its
+//!   bytes arrive: the buffer grows only to the length that a message needs.
+//! - Q8: a body stays in the buffer that it was read into; it is not copied here.
+//! - Q5: a time limit that is reached in the middle of a message loses nothing.
+//! - Q1: sent bytes are overwritten, because they may hold a password.
+
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "the protocol's integers are big-endian"
+)]
 
 use std::io;
 use std::ops::Range;
@@ -15,20 +19,18 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use zeroize::Zeroize as _;
 
-use crate::error::{Error, Result};
-use crate::transport::{Transport, left};
+use super::error::{Error, Result};
+use super::socket::time_left;
+use super::transport::Transport;
+use crate::message::body_length;
 
-/// Longest frame that is taken, type and length included, in bytes. The server's longest are 128
-/// KiB of the log and 32 KiB of a backup; history files and lists of tablespaces are far below.
-pub(crate) const FRAME_MAX: usize = 1 << 20;
-
-/// Type and length.
+/// Bytes of a message's type and length.
 const HEADER: usize = 5;
 
-/// The buffer to begin with, in bytes; at most this much is asked for in one read.
+/// The buffer's initial size, and the most that one read asks for, in bytes.
 const INPUT: usize = 256 * 1024;
 
-/// A message; its body is read with [`Wire::bytes`] before the next one is asked for.
+/// A message in the buffer. [`MessageStream::bytes`] has its body until the next one is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) tag: u8,
@@ -37,23 +39,25 @@ pub(crate) struct Frame {
 
 /// How long a read may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub enum WaitLimit {
     /// At most this long without a byte.
     Silence(Option<Duration>),
     /// Until then.
     Until(Instant),
 }
 
-impl Patience {
+impl WaitLimit {
     /// At most this long from now.
-    pub(crate) fn of(wait: Duration) -> Self {
-        // What no clock can hold is for ever.
+    #[must_use]
+    pub fn of(wait: Duration) -> Self {
+        // A deadline that the clock cannot represent is none.
         let deadline = Instant::now().checked_add(wait);
         deadline.map_or(Self::Silence(None), Self::Until)
     }
 
     /// Whether a deadline has passed.
-    pub(crate) fn is_over(self) -> bool {
+    #[must_use]
+    pub fn has_passed(self) -> bool {
         match self {
             Self::Silence(_) => false,
             Self::Until(deadline) => Instant::now() >= deadline,
@@ -61,21 +65,24 @@ impl Patience {
     }
 }
 
-/// Frames in, bytes out.
+/// Reads messages from a transport, and sends those that were put into `output`.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct MessageStream {
     transport: Transport,
+    body_max: usize,
     input: Vec<u8>,
-    /// What was read and not yet handed out.
+    /// The bytes of `input` that were read and are not part of a returned message.
     unread: Range<usize>,
-    /// What is sent next, by [`Self::send`].
+    /// The messages that [`Self::send`] sends next.
     pub(crate) output: BytesMut,
 }
 
-impl Wire {
-    pub(crate) fn new(transport: Transport) -> Self {
+impl MessageStream {
+    /// A stream of messages whose bodies have at most `body_max` bytes.
+    pub(crate) fn new(transport: Transport, body_max: usize) -> Self {
         Self {
             transport,
+            body_max,
             input: vec![0; INPUT],
             unread: 0..0,
             output: BytesMut::with_capacity(4096),
@@ -86,10 +93,10 @@ impl Wire {
         &self.transport
     }
 
-    /// The next frame. `None` when the patience ended before it was whole.
+    /// The next message. `None` when the limit was reached before it was complete.
     pub(crate) fn frame(
         &mut self,
-        patience: Patience,
+        limit: WaitLimit,
         during: &'static str,
     ) -> Result<Option<Frame>> {
         let mut tried = false;
@@ -98,12 +105,12 @@ impl Wire {
                 return Ok(Some(frame));
             }
             // A peer that sends a byte now and then must not outlast a deadline.
-            if tried && patience.is_over() {
+            if tried && limit.has_passed() {
                 return Ok(None);
             }
-            let wait = match patience {
-                Patience::Silence(wait) => wait,
-                Patience::Until(deadline) => Some(left(deadline)),
+            let wait = match limit {
+                WaitLimit::Silence(wait) => wait,
+                WaitLimit::Until(deadline) => Some(time_left(deadline)),
             };
             match self.fill(wait) {
                 Ok(0) => return Err(Error::EndedEarly(during)),
@@ -115,12 +122,12 @@ impl Wire {
         }
     }
 
-    /// The bytes of a frame's part. Those of an earlier frame are gone.
+    /// The bytes of a range of the last message. Those of earlier messages may be overwritten.
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.input.get(range).unwrap_or_default()
     }
 
-    /// A frame that is in the buffer as a whole.
+    /// The next message, if the buffer has all of it.
     fn whole_frame(&mut self) -> Result<Option<Frame>> {
         let Some(length) = self.frame_length()? else {
             return Ok(None);
@@ -136,22 +143,22 @@ impl Wire {
         }))
     }
 
-    /// The length of the frame that the buffer begins with, once its header is there.
+    /// The length of the next message with its header, once the header was read.
     fn frame_length(&self) -> Result<Option<usize>> {
         let Some(header) = self.bytes(self.unread.clone()).first_chunk::<HEADER>() else {
             return Ok(None);
         };
-        let [_, length @ ..] = *header;
-        let length = length
-            .iter()
-            .fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-        // The length counts itself and not the type.
-        match usize::try_from(length) {
-            Ok(length) if (4..FRAME_MAX).contains(&length) => Ok(Some(length + 1)),
-            _ => Err(Error::protocol(format!("a message of {length} bytes"))),
+        let [_, field @ ..] = *header;
+        match body_length(field, self.body_max) {
+            Some(length) => Ok(Some(HEADER + length)),
+            None => {
+                let length = u32::from_be_bytes(field);
+                Err(Error::protocol(format!("a message of {length} bytes")))
+            }
         }
     }
 
+    /// Reads bytes into the buffer; 0 at the end of the stream.
     fn fill(&mut self, wait: Option<Duration>) -> io::Result<usize> {
         self.make_room();
         let end = self.unread.end;
@@ -162,7 +169,7 @@ impl Wire {
         Ok(got)
     }
 
-    /// Room behind what is unread for the rest of the frame that it begins with.
+    /// Makes room after the unread bytes for the rest of the message that they begin with.
     fn make_room(&mut self) {
         if self.unread.is_empty() {
             self.unread = 0..0;
@@ -175,7 +182,7 @@ impl Wire {
             self.unread = 0..self.unread.len();
         }
         if needed > self.input.len() {
-            // Twice what is there, so that a length alone takes no memory.
+            // It doubles only once it is full, so that an announced length alone takes no memory.
             let grown = needed.min(self.input.len().max(self.unread.len()) * 2);
             if self.unread.end == self.input.len() {
                 self.input.resize(grown, 0);
@@ -183,7 +190,7 @@ impl Wire {
         }
     }
 
-    /// Sends what is in `output`, and forgets it.
+    /// Sends the messages in `output`, and overwrites them.
     pub(crate) fn send(&mut self, wait: Option<Duration>, during: &'static str) -> Result<()> {
         let sent = self.transport.write(&self.output, wait);
         self.output.zeroize_and_clear();
@@ -206,39 +213,10 @@ impl ZeroizeAndClear for BytesMut {
     }
 }
 
+/// Whether a read failed because its timeout was reached.
 pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
     )
-}
-
-/// A reader of a body's fields, most significant byte first, as the protocol has them.
-#[derive(Debug)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Fields<'a> {
-    pub(crate) fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    pub(crate) fn number(&mut self) -> Option<u64> {
-        let (bytes, rest) = self.0.split_first_chunk::<8>()?;
-        self.0 = rest;
-        Some(
-            bytes
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-        )
-    }
-
-    /// Text up to a zero byte.
-    pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
-        let end = self.0.iter().position(|byte| *byte == 0)?;
-        let text = self.0.get(..end)?;
-        self.0 = self.0.get(end + 1..)?;
-        Some(text)
-    }
 }

@@ -1,7 +1,10 @@
 //! The TLS client of a connection, made from its settings.
 //!
-//! Invariants: Q3 and Q4 (see `trust`); a private key that others may read is refused, as libpq
-//! does.
+//! Invariants: Q3 and Q4 (see `verifier.rs`); a private key that others may read is refused, as
+//! libpq does.
+
+mod der;
+mod verifier;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -13,12 +16,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, version};
 use sha2::Digest as _;
 
-use crate::config::{Config, Roots, SslMode, TlsSettings};
-use crate::der::{self, Hash};
-use crate::error::{Error, Result};
-use crate::trust::{Check, Verifier};
+use self::der::Hash;
+use super::config::{Config, Roots, SslMode, TlsSettings};
+use super::error::{Error, Result};
 
-/// A client that is about to shake hands with the host of these settings.
+pub use self::verifier::{Check, Verifier};
+
+/// A client for the host of these settings, before its handshake.
 pub(crate) fn client(config: &Config) -> Result<ClientConnection> {
     let settings = &config.tls;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -126,8 +130,8 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
         .map_err(|_| wrong(String::from("is not a PEM key without a passphrase")))
 }
 
-/// What SCRAM binds itself to: the server's certificate, hashed (RFC 5929). `None` where the
-/// standard says nothing.
+/// The hash of the server's certificate that SCRAM is bound to (`tls-server-end-point` of RFC
+/// 5929). `None` where the standard names no hash.
 pub(crate) fn server_end_point(client: &ClientConnection) -> Option<Vec<u8>> {
     let certificate = client.peer_certificates()?.first()?;
     Some(match der::binding_hash(certificate)? {

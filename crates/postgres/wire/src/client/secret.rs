@@ -4,20 +4,23 @@
 
 use zeroize::Zeroizing;
 
-/// Secret bytes. No `Debug` of the content, no `Clone` but by name.
+/// Secret bytes. Their `Debug` shows none of them, and only [`Self::again`] copies them.
 #[derive(Default)]
-pub(crate) struct Secret(Zeroizing<Vec<u8>>);
+pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+    /// Takes the bytes over.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
+    /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Another copy of it.
+    /// A second copy.
     pub(crate) fn again(&self) -> Self {
         Self::new(self.0.to_vec())
     }

@@ -1,9 +1,9 @@
-//! Connection settings: from a connection string, and from the environment for keywords that it
-//! does not have, as in libpq.
+//! Connection settings: from a connection string, and from the environment for keywords that the
+//! string does not have, as in libpq.
 //!
 //! Invariants: Q1, the password is never shown; Q2, an unknown keyword is refused, and so is a
 //! setting that libpq supports and this crate does not, because ignoring it could mean another
-//! server or a weaker connection. docs/internals/replication.md lists the differences.
+//! server or a weaker connection. docs/internals/postgres-wire.md lists the differences.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -11,19 +11,19 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::passfile::{self, Found, Wanted};
-use crate::secret::Secret;
-use crate::text;
+use super::connection_string::{self, Pairs};
+use super::error::{AuthenticationError, Error, Result};
+use super::passfile::{self, Found, Wanted};
+use super::secret::Secret;
 
-/// How the connection is protected. Ignored on a local socket, as libpq does.
+/// How TLS protects the connection. On a local socket it is ignored, as in libpq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SslMode {
     /// Never TLS.
     Disable,
-    /// TLS where the server offers it; its certificate is not looked at.
+    /// TLS where the server offers it; its certificate is not checked.
     Prefer,
-    /// TLS; the certificate is looked at only if there is a file of root certificates.
+    /// TLS; the certificate is checked only if there is a file of root certificates.
     Require,
     /// TLS, with a certificate from a trusted authority.
     VerifyCa,
@@ -42,7 +42,7 @@ pub enum ChannelBindingMode {
     Require,
 }
 
-/// What to do about a silent peer: TCP's own means.
+/// TCP keepalive, which detects a peer that has failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keepalive {
     pub(crate) on: bool,
@@ -52,18 +52,18 @@ pub(crate) struct Keepalive {
     pub(crate) user_timeout: Option<Duration>,
 }
 
-/// TLS, before any file is read.
+/// Settings of TLS, before any file is read.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsSettings {
     pub(crate) mode: SslMode,
-    /// `None`: there is none, and the mode does not need any.
+    /// Trusted authorities. `None`: there are none, and the mode does not need any.
     pub(crate) roots: Option<Roots>,
-    /// Certificate and key of the client.
+    /// The files of the client's certificate and key.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
     pub(crate) only_13: bool,
 }
 
-/// Which authorities are trusted.
+/// Where the trusted authorities come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Roots {
     System,
@@ -89,12 +89,13 @@ pub struct Config {
     pub(crate) keepalive: Keepalive,
 }
 
-/// What is done about a keyword.
+/// How a keyword is treated.
 enum Support {
+    /// The crate does what it says.
     Used,
     /// It changes nothing for a physical replication connection.
     Ignored,
-    /// Only these values mean what this crate does anyway.
+    /// These values mean what this crate does anyway; any other one is refused.
     Only(&'static [&'static str]),
 }
 use Support::{Ignored, Only, Used};
@@ -165,14 +166,15 @@ const KEYWORDS: [(&str, &str, Support); 46] = [
     ("require_auth", "PGREQUIREAUTH", Only(&[])),
 ];
 
-/// The words of a connection string and of the environment.
-struct Words<'a> {
-    pairs: text::Pairs,
+/// The keywords of a connection string that were not taken yet, and the environment.
+struct Keywords<'a> {
+    pairs: Pairs,
     environment: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
-impl Words<'_> {
-    /// The value under a keyword; what is empty counts as not given.
+impl Keywords<'_> {
+    /// Takes the value of a keyword from the string, else from its variable of the environment. An
+    /// empty value counts as not given.
     fn take(&mut self, keyword: &str) -> Result<Option<String>> {
         let mut found = None;
         self.pairs.retain_mut(|(name, value)| {
@@ -194,11 +196,13 @@ impl Words<'_> {
             .map_err(|_| Error::Config(format!("the environment's {keyword} is not UTF-8")))
     }
 
+    /// A variable of the environment that is not empty.
     fn variable(&self, name: &str) -> Option<OsString> {
         let value = (!name.is_empty()).then(|| (self.environment)(name))?;
         value.filter(|value| !value.is_empty())
     }
 
+    /// Takes a number.
     fn number<T: std::str::FromStr>(&mut self, keyword: &str) -> Result<Option<T>> {
         let Some(text) = self.take(keyword)? else {
             return Ok(None);
@@ -207,7 +211,7 @@ impl Words<'_> {
         number.map_err(|_| Error::Config(format!("{keyword} is not a number that it can be")))
     }
 
-    /// The place of `keyword` in a list of names.
+    /// Takes one of several names, and returns what it stands for.
     fn choice<T: Copy>(&mut self, keyword: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
         let Some(text) = self.take(keyword)? else {
             return Ok(None);
@@ -223,10 +227,12 @@ impl Words<'_> {
         }
     }
 
-    fn refuse_what_is_not_supported(&mut self) -> Result<()> {
+    /// Refuses keywords that are not known, and values that are not supported.
+    fn refuse_unsupported(&mut self) -> Result<()> {
         let known = |name: &str| KEYWORDS.iter().any(|(keyword, _, _)| *keyword == name);
         if let Some((name, _)) = self.pairs.iter().find(|(name, _)| !known(name)) {
-            // Behind a password that was not quoted, what looks like a keyword is a part of it.
+            // After a password with spaces that was not quoted, the keyword is a part of the
+            // password.
             let secret = self.pairs.iter().any(|(name, _)| name == "password");
             return Err(Error::Config(match secret {
                 true => String::from("a keyword is not known; a value with spaces needs quotes"),
@@ -246,7 +252,7 @@ impl Words<'_> {
         Ok(())
     }
 
-    /// A file below `~/.postgresql`, if it is there.
+    /// The path of a file in `~/.postgresql`, if it exists.
     fn personal(&self, name: &str) -> Option<PathBuf> {
         let path = PathBuf::from(self.variable("HOME")?)
             .join(".postgresql")
@@ -256,42 +262,43 @@ impl Words<'_> {
 }
 
 impl Config {
-    /// Reads a connection string, pairs of `keyword=value` or a URI; `environment` gives what it
-    /// leaves out, under libpq's names and HOME. A program passes `&|name| std::env::var_os(name)`.
+    /// Parses a connection string, pairs of `keyword=value` or a URI. Settings that it leaves out
+    /// come from `environment`, under libpq's names of variables and HOME. A program passes
+    /// `&|name| std::env::var_os(name)`.
     ///
     /// # Errors
     /// [`Error::Config`].
     pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<Self> {
-        let mut words = Words {
-            pairs: text::pairs(text)?,
+        let mut keywords = Keywords {
+            pairs: connection_string::pairs(text)?,
             environment,
         };
-        words.refuse_what_is_not_supported()?;
-        let host = words.take("host")?;
-        let address = words.number::<IpAddr>("hostaddr")?;
+        keywords.refuse_unsupported()?;
+        let host = keywords.take("host")?;
+        let address = keywords.number::<IpAddr>("hostaddr")?;
         if host.as_deref().is_some_and(|host| host.contains(',')) {
             let text = "the connection string must name one host: a backup is made of one server";
             return Err(Error::Config(String::from(text)));
         }
-        let port = words.number("port")?.unwrap_or(5432);
+        let port = keywords.number("port")?.unwrap_or(5432);
         let host = host.unwrap_or_else(|| default_host(address, port));
         if host.contains(['\0', '\n']) {
             return Err(Error::Config(String::from("the host is not a name")));
         }
-        let password_in_text = words
+        let password_in_text = keywords
             .pairs
             .iter()
             .any(|(name, value)| name == "password" && !value.is_empty());
-        let password = password(&mut words)?;
-        let passfile = match words.take("passfile")? {
+        let password = password(&mut keywords)?;
+        let passfile = match keywords.take("passfile")? {
             Some(path) => Some(PathBuf::from(path)),
-            None => words
+            None => keywords
                 .variable("HOME")
                 .map(|home| PathBuf::from(home).join(".pgpass")),
         };
-        let application_name = match words.take("application_name")? {
+        let application_name = match keywords.take("application_name")? {
             Some(name) => name,
-            None => words
+            None => keywords
                 .take("fallback_application_name")?
                 .unwrap_or_else(|| String::from("strongroom")),
         };
@@ -299,26 +306,59 @@ impl Config {
             host,
             address,
             port,
-            user: user(&mut words)?,
-            database: words.take("dbname")?.unwrap_or_default(),
+            user: user(&mut keywords)?,
+            database: keywords.take("dbname")?.unwrap_or_default(),
             password,
             password_in_text,
             passfile,
-            tls: tls(&mut words)?,
-            channel_binding: channel_binding(&mut words)?,
-            connect_timeout: words
+            tls: tls(&mut keywords)?,
+            channel_binding: channel_binding(&mut keywords)?,
+            connect_timeout: keywords
                 .number("connect_timeout")?
                 .filter(|seconds: &i32| *seconds > 0)
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .map(Duration::from_secs),
             application_name,
-            options: words.take("options")?.unwrap_or_default(),
-            keepalive: keepalive(&mut words)?,
+            options: keywords.take("options")?.unwrap_or_default(),
+            keepalive: keepalive(&mut keywords)?,
         })
     }
 
-    /// Whether the string itself held a password: a program whose command line it came from should
-    /// refuse it.
+    /// Settings for a socket that the caller has connected: without TLS, with this password or
+    /// none.
+    #[must_use]
+    pub fn without_tls(user: &str, database: &str, password: Option<Secret>) -> Self {
+        Self {
+            host: String::new(),
+            address: None,
+            port: 0,
+            user: String::from(user),
+            database: String::from(database),
+            password,
+            password_in_text: false,
+            passfile: None,
+            tls: TlsSettings {
+                mode: SslMode::Disable,
+                roots: None,
+                identity: None,
+                only_13: false,
+            },
+            channel_binding: ChannelBindingMode::Prefer,
+            connect_timeout: None,
+            application_name: String::from("strongroom"),
+            options: String::new(),
+            keepalive: Keepalive {
+                on: false,
+                idle: None,
+                interval: None,
+                count: None,
+                user_timeout: None,
+            },
+        }
+    }
+
+    /// Whether the connection string itself held a password: a program should refuse that in a
+    /// string from its command line.
     #[must_use]
     pub const fn password_in_text(&self) -> bool {
         self.password_in_text
@@ -342,44 +382,45 @@ impl Config {
         self.port
     }
 
-    /// As whom.
+    /// The user of the database.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// What is asked of TLS. Means nothing when [`Self::is_local`].
+    /// How TLS protects the connection. Means nothing when [`Self::is_local`].
     #[must_use]
     pub const fn ssl_mode(&self) -> SslMode {
         self.tls.mode
     }
 
-    /// The password: of the settings, else of the password file. The error says why there is none.
-    pub(crate) fn password(&self) -> std::result::Result<Secret, String> {
+    /// The password: from the settings, else from the password file.
+    pub(crate) fn password(&self) -> std::result::Result<Secret, AuthenticationError> {
         if let Some(password) = &self.password {
             return Ok(password.again());
         }
-        let none = "the server asks for a password and none is given";
         let Some(path) = &self.passfile else {
-            return Err(String::from(none));
+            return Err(AuthenticationError::NoPassword(None));
         };
         let standard = self.is_local() && SOCKET_DIRECTORIES.contains(&self.host.as_str());
         let wanted = Wanted {
             host: if standard { "localhost" } else { &self.host },
             port: self.port,
+            database: "replication",
             user: &self.user,
         };
         match passfile::look(path, &wanted) {
             Found::Password(password) => Ok(password),
-            Found::Nothing => Err(String::from(none)),
-            Found::NotUsed(why) => Err(format!("{none}: {why}")),
+            Found::Nothing => Err(AuthenticationError::NoPassword(None)),
+            Found::NotUsed(why) => Err(AuthenticationError::NoPassword(Some(why))),
         }
     }
 }
 
-/// Debian's, and PostgreSQL's own.
+/// Directories of local sockets: Debian's, and PostgreSQL's own.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
+/// The host where none is named: the address, else the directory with a socket of this port.
 fn default_host(address: Option<IpAddr>, port: u16) -> String {
     if let Some(address) = address {
         return address.to_string();
@@ -392,18 +433,18 @@ fn default_host(address: Option<IpAddr>, port: u16) -> String {
     String::from(*there.unwrap_or(&SOCKET_DIRECTORIES[0]))
 }
 
-/// The password need not be UTF-8 when it comes from the environment.
-fn password(words: &mut Words<'_>) -> Result<Option<Secret>> {
-    let here = words.pairs.iter().any(|(name, _)| name == "password");
-    if here && let Some(password) = words.take("password")? {
+/// Takes the password, which need not be UTF-8 when it comes from the environment.
+fn password(keywords: &mut Keywords<'_>) -> Result<Option<Secret>> {
+    let here = keywords.pairs.iter().any(|(name, _)| name == "password");
+    if here && let Some(password) = keywords.take("password")? {
         return Ok(Some(Secret::new(password.into_bytes())));
     }
-    let variable = words.variable("PGPASSWORD");
+    let variable = keywords.variable("PGPASSWORD");
     Ok(variable.map(|password| Secret::new(password.into_vec())))
 }
 
-fn user(words: &mut Words<'_>) -> Result<String> {
-    if let Some(user) = words.take("user")? {
+fn user(keywords: &mut Keywords<'_>) -> Result<String> {
+    if let Some(user) = keywords.take("user")? {
         return Ok(user);
     }
     account().ok_or_else(|| {
@@ -413,7 +454,7 @@ fn user(words: &mut Words<'_>) -> Result<String> {
     })
 }
 
-/// The name of the account that this process runs under, where /etc/passwd has it.
+/// The name of the account that this process runs under, if /etc/passwd has it.
 fn account() -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
     let me = std::fs::metadata("/proc/self").ok()?.uid().to_string();
@@ -425,7 +466,7 @@ fn account() -> Option<String> {
     })
 }
 
-fn tls(words: &mut Words<'_>) -> Result<TlsSettings> {
+fn tls(keywords: &mut Keywords<'_>) -> Result<TlsSettings> {
     let modes = [
         ("disable", SslMode::Disable),
         ("prefer", SslMode::Prefer),
@@ -433,17 +474,17 @@ fn tls(words: &mut Words<'_>) -> Result<TlsSettings> {
         ("verify-ca", SslMode::VerifyCa),
         ("verify-full", SslMode::VerifyFull),
     ];
-    let given = words.choice("sslmode", &modes)?;
-    let roots = match words.take("sslrootcert")? {
+    let given = keywords.choice("sslmode", &modes)?;
+    let roots = match keywords.take("sslrootcert")? {
         Some(name) if name == "system" => Some(Roots::System),
         Some(path) => Some(Roots::File(PathBuf::from(path))),
-        None => words.personal("root.crt").map(Roots::File),
+        None => keywords.personal("root.crt").map(Roots::File),
     };
     let system = matches!(roots, Some(Roots::System));
     let mode = match given {
         None if system => SslMode::VerifyFull,
         None => SslMode::Prefer,
-        // Anybody gets a certificate of a public authority for some name.
+        // Everyone can get a certificate from a public authority for some name.
         Some(mode) if system && mode < SslMode::VerifyFull => {
             let text = "sslrootcert=system needs sslmode=verify-full";
             return Err(Error::Config(String::from(text)));
@@ -456,8 +497,8 @@ fn tls(words: &mut Words<'_>) -> Result<TlsSettings> {
         return Err(Error::Config(String::from(text)));
     }
     let mut file = |keyword: &str, standard: &str| -> Result<Option<PathBuf>> {
-        let named = words.take(keyword)?.map(PathBuf::from);
-        Ok(named.or_else(|| words.personal(standard)))
+        let named = keywords.take(keyword)?.map(PathBuf::from);
+        Ok(named.or_else(|| keywords.personal(standard)))
     };
     let certificate = file("sslcert", "postgresql.crt")?;
     let key = file("sslkey", "postgresql.key")?;
@@ -467,7 +508,7 @@ fn tls(words: &mut Words<'_>) -> Result<TlsSettings> {
         ("TLSv1.2", false),
         ("TLSv1.3", true),
     ];
-    let only_13 = words.choice("ssl_min_protocol_version", &versions)?;
+    let only_13 = keywords.choice("ssl_min_protocol_version", &versions)?;
     Ok(TlsSettings {
         mode,
         roots,
@@ -476,26 +517,26 @@ fn tls(words: &mut Words<'_>) -> Result<TlsSettings> {
     })
 }
 
-fn channel_binding(words: &mut Words<'_>) -> Result<ChannelBindingMode> {
+fn channel_binding(keywords: &mut Keywords<'_>) -> Result<ChannelBindingMode> {
     let modes = [
         ("disable", ChannelBindingMode::Disable),
         ("prefer", ChannelBindingMode::Prefer),
         ("require", ChannelBindingMode::Require),
     ];
-    let given = words.choice("channel_binding", &modes)?;
+    let given = keywords.choice("channel_binding", &modes)?;
     Ok(given.unwrap_or(ChannelBindingMode::Prefer))
 }
 
-fn keepalive(words: &mut Words<'_>) -> Result<Keepalive> {
-    let on = words.number::<i32>("keepalives")?.unwrap_or(1) != 0;
+fn keepalive(keywords: &mut Keywords<'_>) -> Result<Keepalive> {
+    let on = keywords.number::<i32>("keepalives")?.unwrap_or(1) != 0;
     let mut seconds = |keyword: &str| -> Result<Option<u64>> {
-        let number = words.number::<u64>(keyword)?;
+        let number = keywords.number::<u64>(keyword)?;
         Ok(number.filter(|seconds| *seconds > 0))
     };
     let idle = seconds("keepalives_idle")?.map(Duration::from_secs);
     let interval = seconds("keepalives_interval")?.map(Duration::from_secs);
     let user_timeout = seconds("tcp_user_timeout")?.map(Duration::from_millis);
-    let count = words.number::<u32>("keepalives_count")?;
+    let count = keywords.number::<u32>("keepalives_count")?;
     Ok(Keepalive {
         on,
         idle,

@@ -1,0 +1,26 @@
+//! Messages that the proxy makes of its own refusals.
+
+use strongroom_postgres_wire::Builder;
+
+use crate::sql::refusal::Refusal;
+
+/// Appends an `ErrorResponse` or `NoticeResponse`.
+pub(crate) fn append_error(out: &mut Vec<u8>, severity: &str, refusal: &Refusal) {
+    let mut message = Builder::new(out, b'E');
+    message.byte(b'S').string(severity.as_bytes());
+    message.byte(b'V').string(severity.as_bytes());
+    message.byte(b'C').string(refusal.sqlstate.as_bytes());
+    message.byte(b'M').string(refusal.message.as_bytes());
+    if let Some(hint) = refusal.hint {
+        message.byte(b'H').string(hint.as_bytes());
+    }
+    if let Some(position) = refusal.position {
+        message.byte(b'P').string(position.to_string().as_bytes());
+    }
+    message.byte(0).end();
+}
+
+/// The error for an answer of the server that does not belong there.
+pub(crate) fn unexpected() -> Refusal {
+    Refusal::protocol("the server's answer is not the one that was expected")
+}
