@@ -2,6 +2,7 @@
 //! model, a weak disk.
 #![allow(
     dead_code,
+    clippy::unwrap_used,
     clippy::allow_attributes,
     reason = "each test binary uses some of this"
 )]
