@@ -2,7 +2,6 @@
 //! it happens in PostgreSQL's critical sections and in signal handlers.
 //!
 //! Method: an allocator that counts, and every treatment on a real file.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![expect(unsafe_code, reason = "an allocator")]
 
 #[path = "it/sealed/mod.rs"]
