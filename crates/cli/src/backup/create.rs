@@ -183,7 +183,7 @@ impl CreateArgs {
         self.report(context, created, sign_key.as_ref())?;
         match key {
             None if options.recipients.is_empty() => {
-                warn(&code::PLAIN_SET, &self.to.display().to_string())
+                warn(&code::PLAIN_SET, &self.to.display().to_string());
             }
             // A certificate's warning has been given.
             _ if self.sealing.has_certificates() => {}
