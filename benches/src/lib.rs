@@ -14,6 +14,7 @@
 pub mod bytes;
 pub mod key_files;
 pub mod machine;
+pub mod options;
 pub mod postgres;
 pub mod report;
 pub mod splice;

@@ -88,9 +88,9 @@ fn matrix(options: &Options) -> Result<(), Failure> {
 }
 
 fn show(options: &Options, markers: Markers, table: &str, json: &str) -> Result<(), Failure> {
-    let text = if options.json { json } else { table };
+    let text = if options.report.json { json } else { table };
     writeln!(std::io::stdout(), "{text}")?;
-    match &options.write {
+    match &options.report.write {
         Some(path) => splice_file(path, markers, table),
         None => Ok(()),
     }

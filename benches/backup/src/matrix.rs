@@ -159,12 +159,12 @@ impl Spot {
 
 /// All rounds; the result.
 pub(crate) fn run(options: &Options) -> Result<Matrix, Failure> {
-    let machine = Machine::here(&options.directory);
+    let machine = Machine::here(&options.report.directory);
     let beside = std::env::current_exe()?.with_file_name("strongroom");
     let strongroom = std::env::var_os("STRONGROOM_BIN").map_or(beside, PathBuf::from);
     let [disk, memory] = PLACES;
     let mut spots = Vec::new();
-    for (name, directory) in [(disk, &options.directory), (memory, &options.memory)] {
+    for (name, directory) in [(disk, &options.report.directory), (memory, &options.memory)] {
         let directory = tempfile::Builder::new()
             .prefix("strongroom-bench-")
             .tempdir_in(directory.canonicalize()?)?;

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use strongroom_benches::options::ReportOptions;
 
 /// Backups and restores of one server and one directory: time, processor time, memory, size.
 #[derive(Parser)]
@@ -35,13 +36,6 @@ pub(crate) struct Options {
     /// Do not measure, take these results (the JSON of an earlier run)
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
-    /// Where everything is made, and removed again
-    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
-    pub(crate) directory: PathBuf,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Also put the table between its markers in this document
-    #[arg(long, value_name = "FILE")]
-    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) report: ReportOptions,
 }

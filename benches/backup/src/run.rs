@@ -60,10 +60,10 @@ impl Line {
 
 /// All rounds; the result.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
-    let mut machine = Machine::here(&options.directory);
+    let mut machine = Machine::here(&options.report.directory);
     let directory = tempfile::Builder::new()
         .prefix("strongroom-bench-")
-        .tempdir_in(options.directory.canonicalize()?)?;
+        .tempdir_in(options.report.directory.canonicalize()?)?;
     let place = Place::make(&Tools::find()?, Account::here()?, directory.path())?;
     note("loading the server");
     let bytes = options.size_mb.saturating_mul(1_000_000);

@@ -164,7 +164,7 @@ pub(crate) struct Counted {
 
 /// Makes three instances and counts on each.
 pub(crate) fn count(options: &Options) -> Result<Counted, Failure> {
-    let mut machine = Machine::here(&options.directory);
+    let mut machine = Machine::here(&options.report.directory);
     let workshop = Workshop::open(options)?;
     let counter = Counter::find(&workshop.path(""))?;
     let mut nodes = workshop.nodes(options)?;
@@ -179,10 +179,7 @@ pub(crate) fn count(options: &Options) -> Result<Counted, Failure> {
         node.stop()?;
     }
     let mut lines = Vec::new();
-    for work in WORKS
-        .iter()
-        .filter(|work| work.name.contains(&options.only))
-    {
+    for work in WORKS.iter().filter(|work| options.workloads.has(work.name)) {
         note(work.name);
         let mut rounds = [Vec::new(), Vec::new(), Vec::new()];
         for _ in 0..options.rounds() {

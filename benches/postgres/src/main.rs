@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
-    let mut machine = Machine::here(&options.directory);
+    let mut machine = Machine::here(&options.report.directory);
     let workshop = Workshop::open(options)?;
     let mut nodes = workshop.nodes(options)?;
     for node in &nodes {
@@ -59,7 +59,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     let mut sizes = Sizes::of(plain)?;
     let mut lines = Vec::new();
     for workload in workloads::all() {
-        if !workload.name.contains(&options.only) {
+        if !options.workloads.has(workload.name) {
             continue;
         }
         note(workload.name);
@@ -79,13 +79,13 @@ fn run(options: &Options) -> Result<(), Failure> {
     let version = workshop.place.tools.version()?;
     let report = Report::of(machine, version, sizes, lines, options);
     let table = report.markdown()?;
-    let text = if options.json {
+    let text = if options.report.json {
         report.json()?
     } else {
         table.clone()
     };
     writeln!(std::io::stdout(), "{text}")?;
-    match &options.write {
+    match &options.report.write {
         Some(path) => splice_file(path, POSTGRES, &table),
         None => Ok(()),
     }
@@ -121,13 +121,13 @@ fn rotate(
 fn count(options: &Options) -> Result<(), Failure> {
     let counted = instructions::count(options)?;
     let table = counted.markdown()?;
-    let text = if options.json {
+    let text = if options.report.json {
         serde_json::to_string_pretty(&counted)?
     } else {
         table.clone()
     };
     writeln!(std::io::stdout(), "{text}")?;
-    match &options.write {
+    match &options.report.write {
         Some(path) => splice_file(path, POSTGRES_INSTRUCTIONS, &table),
         None => Ok(()),
     }

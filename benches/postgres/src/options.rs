@@ -2,10 +2,9 @@
 //!
 //! Must not: measure.
 
-use std::path::PathBuf;
-
 use clap::Parser;
 use serde::Serialize;
+use strongroom_benches::options::{ReportOptions, WorkloadOptions};
 
 /// Sealed PostgreSQL beside plain PostgreSQL: pgbench in and out of the page cache, COPY, CREATE
 /// TABLE AS, spills, recovery.
@@ -28,21 +27,13 @@ pub(crate) struct Options {
     /// pgbench's transactions, for each client, in a round; fewer where they write
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(4..))]
     pub(crate) transactions: u32,
-    /// Only workloads whose name contains this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    pub(crate) only: String,
+    #[command(flatten)]
+    pub(crate) workloads: WorkloadOptions,
     /// Count instructions of single processes instead of time
     #[arg(long)]
     pub(crate) instructions: bool,
-    /// Where the data directories are made, and removed again
-    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
-    pub(crate) directory: PathBuf,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Also put the table between its markers in this document
-    #[arg(long, value_name = "FILE")]
-    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) report: ReportOptions,
 }
 
 impl Options {

@@ -33,11 +33,11 @@ pub(crate) struct Workshop {
 }
 
 impl Workshop {
-    /// Under `options.directory`.
+    /// Under `options.report.directory`.
     pub(crate) fn open(options: &Options) -> Result<Self, Failure> {
         let directory = tempfile::Builder::new()
             .prefix("strongroom-bench-")
-            .tempdir_in(options.directory.canonicalize()?)?;
+            .tempdir_in(options.report.directory.canonicalize()?)?;
         let place = Place::make(&Tools::find()?, Account::here()?, directory.path())?;
         Ok(Self { directory, place })
     }

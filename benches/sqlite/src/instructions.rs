@@ -35,7 +35,7 @@ pub(crate) fn count(
     std::fs::create_dir_all(profiles)?;
     let mut all = Vec::new();
     for (number, workload) in (0_u32..).zip(COUNTED) {
-        if !workload.name.contains(&options.only) {
+        if !options.workloads.has(workload.name) {
             continue;
         }
         note(&format!("instructions: {}", workload.name));

@@ -52,8 +52,12 @@ fn main() -> ExitCode {
 
 fn run(mut options: Options) -> Result<(), Failure> {
     let engines = chosen(&options.engines)?;
-    let mut machine = Machine::here(&options.directory);
-    let place = Place::make(&options.directory, &options.drivers, &options.extension)?;
+    let mut machine = Machine::here(&options.report.directory);
+    let place = Place::make(
+        &options.report.directory,
+        &options.drivers,
+        &options.extension,
+    )?;
     note(&format!("loading TPC-H at scale {}", options.scale));
     let sizes = setup::load(&place, &engines, options.scale)?;
     options.rows =
@@ -61,11 +65,11 @@ fn run(mut options: Options) -> Result<(), Failure> {
             .query_row("SELECT max(rowid) FROM lineitem", [], |row| row.get(0))?;
     let (mut lines, mut grown) = (Vec::new(), Vec::new());
     if !options.no_times {
-        let wanted = |workload: &Workload| workload.name.contains(&options.only);
+        let wanted = |workload: &Workload| options.workloads.has(workload.name);
         for workload in workloads::all().iter().filter(|workload| wanted(workload)) {
             lines.push(measure(workload, &place, &engines, &options)?);
         }
-        if options.only.is_empty() {
+        if options.workloads.has_all() {
             grown = growth::measure(&place, &engines, &options.sizes, options.rounds)?;
         }
     }
@@ -147,13 +151,13 @@ fn measure(
 }
 
 fn publish(report: &Report, engines: &[Engine], options: &Options) -> Result<(), Failure> {
-    let text = if options.json {
+    let text = if options.report.json {
         serde_json::to_string_pretty(report)?
     } else {
         report.markdown(engines)?
     };
     writeln!(std::io::stdout(), "{text}")?;
-    let Some(document) = &options.write else {
+    let Some(document) = &options.report.write else {
         return Ok(());
     };
     let beside = document.parent().unwrap_or_else(|| Path::new("."));

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use strongroom_benches::Failure;
+use strongroom_benches::options::{ReportOptions, WorkloadOptions};
 
 use crate::engine::Engine;
 
@@ -26,9 +27,8 @@ pub(crate) struct Options {
     /// TPC-H scale factor
     #[arg(long, default_value_t = 0.1)]
     pub(crate) scale: f64,
-    /// Only workloads whose name contains this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    pub(crate) only: String,
+    #[command(flatten)]
+    pub(crate) workloads: WorkloadOptions,
     /// Only these engines, separated by commas; stock is always among them
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) engines: Vec<String>,
@@ -42,15 +42,8 @@ pub(crate) struct Options {
     /// Measure no times
     #[arg(long)]
     pub(crate) no_times: bool,
-    /// Where the databases are made, and removed again
-    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
-    pub(crate) directory: PathBuf,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Also put the table between the markers of this document, and the charts beside it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) report: ReportOptions,
     /// Rows of lineitem, once they are known
     #[arg(skip)]
     pub(crate) rows: u32,

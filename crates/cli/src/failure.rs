@@ -135,11 +135,6 @@ impl Failure {
         )
     }
 
-    /// Whether the reader of standard output has gone, so that going on is useless.
-    pub(crate) fn is_closed_output(&self) -> bool {
-        self.told == Reported::Everything
-    }
-
     /// The `error` member for a JSON result.
     pub(crate) fn json(&self) -> ErrorJson {
         ErrorJson {

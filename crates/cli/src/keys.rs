@@ -4,11 +4,8 @@
 //!
 //! Must not: read key material, which the source does. A typed secret is only passed on.
 
-use std::io::Write as _;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
@@ -18,10 +15,12 @@ use crate::key_options::KeyOptions;
 
 /// `--keyring`, else `STRONGROOM_KEYRING` if it is set to anything, else `None`: the default path.
 pub(crate) fn keyring_path(option: Option<PathBuf>) -> Option<PathBuf> {
-    option.or_else(|| {
-        let value = std::env::var_os("STRONGROOM_KEYRING")?;
-        (!value.is_empty()).then(|| value.into())
-    })
+    option.or_else(|| keyring_of_environment().filter(|path| !path.as_os_str().is_empty()))
+}
+
+/// What `STRONGROOM_KEYRING` is set to, which may be nothing.
+pub(crate) fn keyring_of_environment() -> Option<PathBuf> {
+    std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from)
 }
 
 /// The source that the options name; `None` when they name none. Clap has made sure that there is
@@ -69,40 +68,8 @@ pub(crate) fn without_terminal(error: strongroom_keyring::Error, instead: &str) 
     }
 }
 
-/// Makes paths absolute: the program that gets them may have another working directory.
-pub(crate) fn with_absolute_path(key: KeySource) -> Result<KeySource, Failure> {
-    match key {
-        KeySource::File(path) => {
-            let absolute = std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))?;
-            Ok(KeySource::File(absolute))
-        }
-        other => Ok(other),
-    }
-}
-
 /// The keyring's path, made absolute.
 pub(crate) fn absolute_keyring_path(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let path = named.unwrap_or_else(Keyring::default_path);
     std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))
-}
-
-/// A path as text, for another program's environment. SR-2019 when it is not UTF-8.
-pub(crate) fn path_text(path: &Path) -> Result<String, Failure> {
-    let refused = || Failure::new(&code::KEY_OPTION, format!("{}: not UTF-8", path.display()));
-    path.to_str().map(String::from).ok_or_else(refused)
-}
-
-/// A descriptor that programs inherit and from which they can read `secret`; it has no name and
-/// cannot be changed.
-pub(crate) fn inheritable_secret(name: &str, secret: &[u8]) -> Result<OwnedFd, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(&code::IO, format!("memory for the passphrase: {error}"))
-    };
-    let flags = MemfdFlags::ALLOW_SEALING;
-    let descriptor = rustix::fs::memfd_create(name, flags).map_err(|e| failed(e.into()))?;
-    let mut file = std::fs::File::from(descriptor);
-    file.write_all(secret).map_err(failed)?;
-    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals).map_err(|e| failed(e.into()))?;
-    Ok(file.into())
 }

@@ -6,7 +6,7 @@
 //! 3. With `--json`, standard output holds exactly one JSON object, also when the command fails.
 //! 4. Core dumps are switched off before anything else is done.
 //! 5. Root has become the owner of what the command is pointed at before a subcommand begins
-//!    ([`owner`]).
+//!    ([`strongroom_launch::owner`]).
 //!
 //! Must not: seal or open anything itself, take a secret from the command line.
 #![deny(clippy::expect_used)]
@@ -28,16 +28,12 @@ mod key_options;
 mod keyring;
 mod keys;
 mod keyserver;
-mod libraries;
 mod output;
-mod owner;
-mod paths;
 mod pg;
 mod progress;
 mod sealed_sqlite;
 mod signals;
 mod sqlite;
-mod time;
 mod verification;
 mod verify;
 mod volume;
@@ -47,6 +43,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 use strongroom_format::code;
+use strongroom_launch::owner;
 
 use crate::args::{Cli, Command};
 use crate::context::Context;
@@ -133,7 +130,8 @@ fn run(cli: Cli) -> ExitCode {
         keyring: keys::keyring_path(cli.keyring),
         output: Output::stdout(),
     };
-    let acted = owner::become_owner_of(&cli.command.subjects(context.keyring.as_deref()));
+    let subjects = cli.command.subjects(context.keyring.as_deref());
+    let acted = owner::become_owner_of(&subjects, failure::note).map_err(Failure::from);
     let result = acted.and_then(|()| dispatch(cli.command, &mut context));
     let result = match (result, context.output.flush()) {
         (Ok(()), Err(error)) => Err(error),

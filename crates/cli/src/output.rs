@@ -12,8 +12,6 @@ use strongroom_format::code;
 
 use crate::failure::Failure;
 
-pub(crate) use strongroom_format::hex::hex;
-
 /// Buffered standard output.
 pub(crate) struct Output {
     to: BufWriter<Stdout>,

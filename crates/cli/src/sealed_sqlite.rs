@@ -3,13 +3,12 @@
 //!
 //! Must not: know a byte of the sealed format.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
 use strongroom_format::code;
 use strongroom_format::header::{ObjectKind, SEALS_LIMIT};
 use strongroom_format::hex::hex;
-use strongroom_keyring::{KeySource, Keyring};
+use strongroom_keyring::KeySource;
 use strongroom_sqlite::ops::{self, Freshness, RekeyReport, Report, UnitKind, VerifyReport};
 use strongroom_sqlite::{Cipher, OpenOptions};
 
@@ -18,21 +17,14 @@ use crate::failure::{Failure, code_text};
 use crate::progress::Progress;
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
 
-/// URI parameters that name a key.
-const KEY_PARAMETERS: [&str; 4] = ["key_id=", "key_env=", "key_file=", "key_command="];
-
 /// The options that every operation on a database has in common.
 pub(crate) fn options(key: Option<KeySource>, context: &Context) -> OpenOptions {
     OpenOptions {
         key,
-        keyring: Some(keyring(context.keyring.clone())),
+        // The library knows the environment, but not `--keyring`.
+        keyring: Some(context.keyring_path()),
         ..OpenOptions::default()
     }
-}
-
-/// Always given to the library, which knows the environment, but not `--keyring`.
-fn keyring(named: Option<PathBuf>) -> PathBuf {
-    named.unwrap_or_else(Keyring::default_path)
 }
 
 /// A copy gets its source's permissions when it is complete; until then nobody else may read it.
@@ -226,61 +218,4 @@ const fn freshness_name(freshness: Freshness) -> Option<&'static str> {
         Freshness::Stale => Some("stale"),
         _ => Some("unknown"),
     }
-}
-
-/// Opens a database for the shell. With a key, one that does not exist is made.
-pub(crate) fn open(
-    path: &Path,
-    key: Option<KeySource>,
-    named_keyring: Option<PathBuf>,
-    read_only: bool,
-) -> Result<Connection, Failure> {
-    let create = key.is_some() && !read_only;
-    let options = OpenOptions {
-        key,
-        keyring: Some(keyring(named_keyring)),
-        read_only,
-        create,
-        ..OpenOptions::default()
-    };
-    Ok(strongroom_sqlite::open(path, &options)?)
-}
-
-/// Opens what a URI names, with the SQLite extension's parameters in it.
-pub(crate) fn open_uri(
-    uri: &str,
-    named_keyring: Option<PathBuf>,
-    read_only: bool,
-) -> Result<Connection, Failure> {
-    let (_, query) = uri.split_once('?').unwrap_or((uri, ""));
-    let names_key = query
-        .split('&')
-        .any(|item| KEY_PARAMETERS.iter().any(|name| item.starts_with(name)));
-    let names_keyring = query.split('&').any(|item| item.starts_with("keyring="));
-    if named_keyring.is_some() && names_key && !names_keyring {
-        // --keyring and STRONGROOM_KEYRING look alike here, and the extension reads only the
-        // variable.
-        if std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from) != named_keyring {
-            let detail = "--keyring goes with a file name; in a URI write keyring=FILE";
-            return Err(Failure::new(&code::KEY_OPTION, detail));
-        }
-    }
-    strongroom_sqlite::register()?;
-    let access = match (read_only, names_key) {
-        (true, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
-        (false, true) => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-        (false, false) => OpenFlags::SQLITE_OPEN_READ_WRITE,
-    };
-    let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_FULL_MUTEX;
-    let connection = Connection::open_with_flags(uri, flags).map_err(sql_failure)?;
-    // Wrong keys and damage show now, not at the first statement.
-    let settled = connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0));
-    settled.map_err(sql_failure)?;
-    Ok(connection)
-}
-
-/// The VFS's error that caused one of SQLite's, or SQLite's own, without the statement that it was
-/// about.
-pub(crate) fn sql_failure(error: rusqlite::Error) -> Failure {
-    strongroom_sqlite::explain(error).into()
 }

@@ -14,12 +14,12 @@ use strongroom_format::header::{Cipher, HEADER_LEN, Header, HeaderError, ObjectK
 use strongroom_format::hex::from_hex;
 use strongroom_format::text::printable;
 use strongroom_keyring::Keyring;
+use strongroom_keyring::paths::{self, FileFormat};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths::{self, FileFormat};
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
 use crate::{duckdb, keys, pg, sealed_sqlite};
 

@@ -121,6 +121,7 @@ fn dependencies_point_one_way() {
             // The store of the key server and the catalogue of backups are sealed SQLite databases.
             &[
                 "crates/sqlite/library",
+                "crates/sqlite/shell",
                 "crates/keys/server",
                 "crates/backup",
                 "crates/cli",

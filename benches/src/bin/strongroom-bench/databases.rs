@@ -25,7 +25,7 @@ impl Databases {
     pub(crate) fn make(options: &Options) -> Result<Self, Failure> {
         let directory = tempfile::Builder::new()
             .prefix("strongroom-bench-")
-            .tempdir_in(&options.directory)?;
+            .tempdir_in(&options.report.directory)?;
         let place = Place::at(directory.path().canonicalize()?, options.cache_kib);
         new_key_file(&place.key_file())?;
         make_keyring(&place)?;

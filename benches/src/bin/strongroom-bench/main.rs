@@ -47,12 +47,12 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
-    let mut machine = Machine::here(&options.directory);
+    let mut machine = Machine::here(&options.report.directory);
     let databases = Databases::make(options)?;
     let mut lines = Vec::new();
     for workload in workloads::all() {
         let mut line = workload.line();
-        if !line.name.contains(&options.only) {
+        if !options.workloads.has(&line.name) {
             continue;
         }
         note(&line.name);
@@ -70,13 +70,13 @@ fn run(options: &Options) -> Result<(), Failure> {
         database_bytes: databases.sizes,
         lines,
     };
-    let text = if options.json {
+    let text = if options.report.json {
         report.json()?
     } else {
         report.markdown()
     };
     writeln!(std::io::stdout(), "{text}")?;
-    match &options.write {
+    match &options.report.write {
         Some(path) => splice_file(path, SQLITE, &report.markdown()),
         None => Ok(()),
     }

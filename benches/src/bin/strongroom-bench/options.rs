@@ -2,9 +2,8 @@
 //!
 //! Must not: measure.
 
-use std::path::PathBuf;
-
 use clap::Parser;
+use strongroom_benches::options::{ReportOptions, WorkloadOptions};
 
 /// Sealed SQLite beside stock SQLite: scans, TPC-H queries, point reads, updates, bulk load, open
 /// latency.
@@ -20,18 +19,10 @@ pub(crate) struct Options {
     /// Page cache of each connection, in KiB
     #[arg(long, default_value_t = 2000)]
     pub(crate) cache_kib: u32,
-    /// Only workloads whose name contains this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    pub(crate) only: String,
-    /// Where the databases are made, and removed again
-    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
-    pub(crate) directory: PathBuf,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Also put the table between the markers of this document
-    #[arg(long, value_name = "FILE")]
-    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) workloads: WorkloadOptions,
+    #[command(flatten)]
+    pub(crate) report: ReportOptions,
     /// One round of one peer: what this command runs itself as
     #[arg(long, hide = true, num_args = 3, value_names = ["PEER", "WORKLOAD", "ROUND"])]
     pub(crate) worker: Option<Vec<String>>,

@@ -66,7 +66,7 @@ pub(crate) fn work(arguments: &[String], options: &Options) -> Result<(), Failur
         return Err("three arguments".into());
     };
     let variant = Variant::from_name(peer).ok_or("no such peer")?;
-    let place = Place::at(options.directory.clone(), options.cache_kib);
+    let place = Place::at(options.report.directory.clone(), options.cache_kib);
     refuse_vfs(variant)?;
     let done = if workload == SETUP {
         tpch::load(&[&place.open(variant)?], options.scale)?;

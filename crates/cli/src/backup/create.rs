@@ -14,6 +14,7 @@ use strongroom_backup::{
 };
 use strongroom_crypto::SigningKey;
 use strongroom_format::{code, hex};
+use strongroom_keyring::paths::{self, FileFormat};
 use strongroom_keyring::{KeySource, Keyring, Recipient, SourceContext};
 use strongroom_postgres_replication::{Config, SslMode};
 
@@ -29,7 +30,6 @@ use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::key_options::SourceKeyOptions;
-use crate::paths::{self, FileFormat};
 use crate::{keys, sealed_sqlite};
 
 /// Back up a directory, a SQLite database, or a PostgreSQL server.

@@ -9,11 +9,12 @@ use clap::Args;
 use strongroom_backup::drill::{self, DrillQuestions, DrillReport, RestoredCluster};
 use strongroom_backup::{ArchivedLog, Chain, Owners};
 use strongroom_format::code;
+use strongroom_launch::owner;
 
 use super::progress::{ProgressOptions, ProgressReporter};
 use crate::failure::Failure;
 use crate::pg::programs::BindirOption;
-use crate::{owner, signals};
+use crate::signals;
 
 /// The user that packages of PostgreSQL make for its servers.
 const SERVER_USER: &str = "postgres";

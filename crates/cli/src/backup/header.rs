@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{Description, ListedSet, Listing, MediumHead, list, opener_names};
+use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
+use strongroom_inspect::time::rfc3339;
 
 use super::medium_name::store;
 use crate::context::Context;
 use crate::failure::{ErrorJson, Failure};
 use crate::help::tail;
-use crate::output::hex;
-use crate::time::rfc3339;
 
 /// List the sets on a medium: what can be known without a key. Nothing of it is authenticated.
 #[derive(Args)]

@@ -15,13 +15,13 @@ use strongroom_backup::history::{
 use strongroom_backup::metrics::write_metrics;
 use strongroom_format::code;
 use strongroom_format::text::printable;
+use strongroom_inspect::time::rfc3339;
 
 use super::medium_name::store;
 use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::output::columns;
-use crate::time::rfc3339;
 
 /// Where a run is noted.
 #[derive(Args, Clone, Default)]

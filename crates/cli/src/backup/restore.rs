@@ -13,6 +13,8 @@ use strongroom_backup::{
 };
 use strongroom_format::header::Cipher;
 use strongroom_format::text::printable;
+use strongroom_launch::owner;
+use strongroom_postgres_instance::restored::NewInstance;
 
 use super::history::{self, HistoryOptions, Outlets};
 use super::medium_name::{is_url, store};
@@ -25,9 +27,8 @@ use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::key_options::{InstanceKeyOptions, KeyOptions};
-use crate::owner;
+use crate::pg::given::{cipher, given_key, warn_about_key};
 use crate::pg::programs::BindirOption;
-use crate::pg::restored::{self, NewInstance};
 
 /// Restore a set into a directory that is absent or empty, or with --delta over the one that it was
 /// made of.
@@ -110,7 +111,7 @@ struct SealedOptions {
     #[arg(long)]
     sealed: bool,
     /// With --sealed: aes-128-xts or aes-256-xts
-    #[arg(long, value_name = "CIPHER", default_value = "aes-256-xts", requires = "sealed", value_parser = restored::cipher)]
+    #[arg(long, value_name = "CIPHER", default_value = "aes-256-xts", requires = "sealed", value_parser = cipher)]
     cipher: Cipher,
     #[command(flatten)]
     key: InstanceKeyOptions,
@@ -127,7 +128,11 @@ impl SealedOptions {
             return Ok(None);
         }
         let key = KeyOptions::from(self.key.clone());
-        NewInstance::new(key, self.cipher, context, to).map(Some)
+        Ok(Some(NewInstance::new(
+            given_key(key, context),
+            self.cipher,
+            to,
+        )?))
     }
 }
 
@@ -269,7 +274,7 @@ impl RestoreArgs {
         record.mark_done();
         progress.finish();
         if let Some(unattended) = unattended {
-            NewInstance::warn_about_key(unattended, &self.to);
+            warn_about_key(unattended, &self.to);
         }
         let position = set.position();
         self.report(context, position, restored, unattended.is_some())?;

@@ -10,10 +10,10 @@ use clap::Args;
 use strongroom_backup::Chain;
 use strongroom_crypto::{SigningKey, SigningKeyError, VerifyingKey};
 use strongroom_format::{code, hex};
+use strongroom_keyring::paths::open_to_read;
 use strongroom_keyring::source::key_file;
 
 use crate::failure::Failure;
-use crate::paths::open_to_read;
 
 /// Longest file that a public key is read from, in bytes.
 const PUBLIC_MAX: u64 = 64 * 1024;

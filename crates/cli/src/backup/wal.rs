@@ -23,6 +23,8 @@ use strongroom_backup::{
     Partial, begins_segment, check_archivable, wal_fetch, wal_partial, wal_push,
 };
 use strongroom_format::code;
+use strongroom_keyring::paths;
+use strongroom_postgres_instance::sealed_log::SealedLog;
 
 use super::create::set_options;
 use super::history::{self, Outlets};
@@ -34,8 +36,6 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
-use crate::pg::log::SealedLog;
 
 /// Longest file that PostgreSQL archives, in bytes.
 const FILE_MAX: u64 = 1 << 30;
@@ -100,7 +100,7 @@ impl WalPushArgs {
             return Err(Failure::new(&code::BACKUP_SOURCE, detail));
         }
         // The server runs this without the shield, so files of a sealed instance are sealed.
-        let sealed = SealedLog::around(&self.file, context, false)?;
+        let sealed = SealedLog::around(&self.file, context.keyring.clone(), false)?;
         let content = if let Some(sealed) = &sealed {
             sealed.open(&self.file, name, FILE_MAX)?
         } else {
@@ -140,11 +140,11 @@ impl WalFetchArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         // A sealed instance whose key does not reach this command gets what it got before: its
         // shield decides.
-        let sealed = SealedLog::around(&self.file, context, true);
+        let sealed = SealedLog::around(&self.file, context.keyring.clone(), true);
         let local = ServerFile {
             path: self.file.with_file_name(&self.name),
             name: self.name.clone(),
-            sealed: sealed.map_err(with_stopping_code)?,
+            sealed: sealed.map_err(|error| with_stopping_code(error.into()))?,
         };
         let keyring = context.keyring_path();
         let fetched = self.fetch(&keyring, &local);
@@ -200,7 +200,7 @@ impl ServerFile {
                 if let Some(system) = check_archivable(&self.name, &content)? {
                     sealed.check_system(&self.name, system)?;
                 }
-                sealed.seal(&self.name, &content)
+                Ok(sealed.seal(&self.name, &content)?)
             }
             _ => Ok(content),
         }

@@ -6,13 +6,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_keyring::{KeySource, Keyring, SourceContext};
+use strongroom_keyring::{KeySource, Keyring, SourceContext, paths};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::{keys, paths};
+use crate::keys;
 
 /// Write certificate and private key to a PKCS #12 file, and prove that it opens.
 ///

@@ -5,14 +5,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_keyring::Keyring;
+use strongroom_keyring::{Keyring, paths};
 
 use super::{certificate_file, report};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
 
 /// Take in a certificate: PEM or DER, with or without its private key, or PKCS #12.
 ///

@@ -4,14 +4,15 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keyring::{Certificate, CertificateInfo, Keyring};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::output::{columns, hex};
-use crate::time::rfc3339;
+use crate::output::columns;
 
 /// List the certificates.
 #[derive(Args)]

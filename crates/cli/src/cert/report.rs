@@ -3,11 +3,11 @@
 //! Must not: show a private key.
 
 use strongroom_format::code;
+use strongroom_format::hex::hex;
 use strongroom_keyring::{CertificateInfo, Keyring};
 
 use crate::context::Context;
 use crate::failure::{Failure, warn};
-use crate::output::hex;
 
 /// Says which certificate it is and what was done, then what is not well with it.
 pub(super) fn report(

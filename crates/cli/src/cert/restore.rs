@@ -6,14 +6,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_keyring::Keyring;
+use strongroom_keyring::{Keyring, paths};
 
 use super::{certificate_file, report};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
 
 /// Bring a private key back from the file that it was exported to.
 ///

@@ -17,7 +17,7 @@ use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 /// Whether a file is a DuckDB database, by its first bytes.
 pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {
     use std::io::Read as _;
-    let (file, _) = crate::paths::open_to_read(path)?;
+    let (file, _) = strongroom_keyring::paths::open_to_read(path)?;
     let mut head = Vec::new();
     let read = file.take(12).read_to_end(&mut head);
     read.map_err(|error| Failure::io(path, &error))?;

@@ -1,31 +1,26 @@
 //! `strongroom inspect FILE`: what a file is, what its header says in clear, and how random its
 //! bytes are.
 //!
-//! Invariants:
-//! 1. No key is used and nothing is changed. What is shown is not authenticated; `verify` is for
-//!    that.
-//! 2. One pass over the file, in constant memory.
-//! 3. A picture never overwrites a file.
+//! Invariants: no key is used. What is shown is not authenticated; `verify` is for that. A picture
+//! never overwrites a file.
 //!
 //! Must not: say anything about contents beyond their statistics.
 
-mod describe;
-mod duckdb;
-mod luks;
-mod picture;
-mod report;
-mod scan;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 use strongroom_format::code;
+use strongroom_inspect::report::{Png, Report};
+use strongroom_inspect::{Scan, describe, picture, scan};
+use strongroom_keyring::paths;
 
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{ErrorJson, Failure};
 use crate::help::tail;
-use crate::paths;
+use crate::progress::Progress;
 
 /// Show what a file is and what its header says, without a key.
 ///
@@ -46,6 +41,14 @@ pub(crate) struct InspectArgs {
     png: Option<PathBuf>,
 }
 
+/// The JSON result: docs/reference/exit-codes.md.
+#[derive(Serialize)]
+struct Inspected<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    error: Option<ErrorJson>,
+}
+
 impl InspectArgs {
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = paths::header_of(self.file);
@@ -53,13 +56,21 @@ impl InspectArgs {
             paths::check_copy(&path, out)?;
         }
         let (file, size) = paths::open_any_to_read(&path)?;
-        let scan = scan::scan(&path, file, size, self.png.is_some())?;
-        let (mut report, problem) = describe::describe(&path, &scan);
+        let mut bar = Progress::new("reading");
+        let scan = scan(&path, file, size, self.png.is_some(), &mut |done, total| {
+            bar.update(done, total);
+        })?;
+        drop(bar);
+        let (mut report, problem) = describe(&path, &scan);
+        let problem = problem.map(Failure::from);
         if let Some(out) = &self.png {
             report.png = Some(draw(out, &scan)?);
         }
         if self.json {
-            context.output.json(&report)?;
+            context.output.json(&Inspected {
+                report: &report,
+                error: problem.as_ref().map(Failure::json),
+            })?;
         } else {
             context.output.text(&text::render(&report))?;
         }
@@ -71,15 +82,14 @@ impl InspectArgs {
     }
 }
 
-fn draw(out: &std::path::Path, scan: &scan::Scan) -> Result<report::Png, Failure> {
+fn draw(out: &Path, scan: &Scan) -> Result<Png, Failure> {
     let Some(sampler) = scan.sampler.as_ref().filter(|sampler| !sampler.is_empty()) else {
         let detail = "the file is empty: there is nothing to draw";
         return Err(Failure::new(&code::USAGE, detail));
     };
-    let picture = picture::encode(sampler)
-        .map_err(|e| Failure::new(&code::BUG, format!("PNG encoder: {e}")))?;
+    let picture = picture::encode(sampler)?;
     paths::create_new(out, &picture.bytes)?;
-    Ok(report::Png {
+    Ok(Png {
         path: out.display().to_string(),
         width: picture.width,
         height: picture.height,

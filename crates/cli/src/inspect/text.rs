@@ -4,8 +4,7 @@
 
 use strongroom_format::header::ObjectKind;
 use strongroom_format::text::printable;
-
-use super::report::{
+use strongroom_inspect::report::{
     DuckdbReport, ForeignReport, HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport,
 };
 

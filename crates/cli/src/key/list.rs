@@ -5,6 +5,7 @@
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::text::printable;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keyring::Keyring;
 
 use crate::context::Context;
@@ -12,7 +13,6 @@ use crate::failure::Failure;
 use crate::help::tail;
 use crate::keyring::status::KeyJson;
 use crate::output::columns;
-use crate::time::rfc3339;
 
 /// List the keys and their versions.
 #[derive(Args)]

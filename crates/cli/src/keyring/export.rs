@@ -6,13 +6,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_keyring::{Keyring, SourceContext};
+use strongroom_keyring::{Keyring, SourceContext, paths};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
 
 /// Write every key and certificate to a new file, sealed for another key.
 #[derive(Args)]

@@ -5,13 +5,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_keyring::{Keyring, SourceContext};
+use strongroom_keyring::{Keyring, SourceContext, paths};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
 
 /// Add the keys of an export.
 #[derive(Args)]

@@ -4,15 +4,15 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keyring::provider::locator;
 use strongroom_keyring::{KeyInfo, Keyring, Status};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::output::hex;
-use crate::time::rfc3339;
 
 /// Show a keyring without its root key.
 #[derive(Args)]

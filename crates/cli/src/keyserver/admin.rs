@@ -11,9 +11,6 @@ use strongroom_keys_client::{Client, Method, Node};
 
 use crate::failure::Failure;
 
-/// Items of a list that are asked for at once: an answer has a bounded length.
-pub(super) const PAGE: usize = 200;
-
 /// With whose certificate, and where.
 #[derive(Args)]
 pub(super) struct ServerOptions {
@@ -47,50 +44,34 @@ impl ServerOptions {
         Ok(self.client()?.call(method, path, body, false)?)
     }
 
-    /// A whole list, page by page. `each` gets the items; `key` is the member that the next page
-    /// comes after.
-    pub(super) fn all(
-        &self,
-        path: &str,
-        list: &str,
-        key: &str,
-        mut each: impl FnMut(Value) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let key = |item: &Value| plain(&item[key]);
-        self.pages(path, list, String::new(), key, |item| {
-            each(item).map(|()| true)
-        })
+    /// As [`Self::get`], for many paths.
+    pub(super) fn asking(&self) -> Result<impl FnMut(&str) -> Result<Value, Failure>, Failure> {
+        let client = self.client()?;
+        Ok(move |path: &str| Ok(client.call(&Method::GET, path, None, true)?))
     }
 
-    /// Items of a list that come after `after`, page by page, until `each` says that it has
-    /// enough. `key` is what the next page comes after.
+    /// A whole list. `key` is the member that the next page comes after.
+    pub(super) fn all(&self, path: &str, list: &str, key: &str) -> Result<Vec<Value>, Failure> {
+        let mut items = Vec::new();
+        let key = |item: &Value| plain(&item[key]);
+        self.pages(path, list, String::new(), key, |item| {
+            items.push(item);
+            Ok(true)
+        })?;
+        Ok(items)
+    }
+
+    /// Items of a list that come after `after`, until `each` says that it has enough. `key` is what
+    /// the next page comes after.
     pub(super) fn pages(
         &self,
         path: &str,
         list: &str,
-        mut after: String,
+        after: String,
         key: impl Fn(&Value) -> String,
-        mut each: impl FnMut(Value) -> Result<bool, Failure>,
+        each: impl FnMut(Value) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
-        let client = self.client()?;
-        loop {
-            let page = format!("{path}?limit={PAGE}&after={after}");
-            let mut answer = client.call(&Method::GET, &page, None, true)?;
-            let more = answer["more"] == Value::Bool(true);
-            let Value::Array(items) = answer[list].take() else {
-                return Err(malformed(list));
-            };
-            let last = items.last().map(&key);
-            for item in items {
-                if !each(item)? {
-                    return Ok(());
-                }
-            }
-            match last {
-                Some(last) if more && !last.is_empty() && last != after => after = last,
-                _ => return Ok(()),
-            }
-        }
+        self.client()?.pages(path, list, after, key, each)
     }
 }
 
@@ -161,5 +142,5 @@ pub(super) fn plain(value: &Value) -> String {
 pub(super) fn time(value: &Value) -> String {
     value
         .as_u64()
-        .map_or_else(String::new, crate::time::rfc3339)
+        .map_or_else(String::new, strongroom_inspect::time::rfc3339)
 }

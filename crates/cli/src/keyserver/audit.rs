@@ -1,25 +1,22 @@
 //! `strongroom keyserver audit`: the audit log, whether its chain is whole, and its archives.
 //!
-//! Must not: believe a hash that the server sends: each is computed anew. Only the hash of the last
-//! archived row is taken from it, and that one is compared with the archives when they are given,
-//! and with the row that names the archive in any case.
+//! Must not: believe a row that was not checked.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
-use strongroom_format::code;
+use serde_json::json;
 use strongroom_format::text::printable;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keys_client::{Files, Method, Node};
 use strongroom_keys_server::archive::{self, VerifiedRange};
-use strongroom_keys_server::audit::{Chain, Row};
-use strongroom_keys_server::service::archive_row_detail;
+use strongroom_keys_server::audit::Row;
+use strongroom_keys_server::audit_check::{check_live_rows, read_live_rows};
 
-use super::admin::{PAGE, ServerOptions, malformed, plain};
+use super::admin::{ServerOptions, malformed, plain};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::time::rfc3339;
 
 /// Show the audit log, check it, archive it.
 #[derive(Args)]
@@ -99,7 +96,7 @@ impl AuditArgs {
     }
 
     fn show(&self, context: &mut Context) -> Result<(), Failure> {
-        let live = read_live_rows(&self.server, |row| match () {
+        let live = read_live_rows(self.server.asking()?, |row| match () {
             () if self.verify || row.n <= self.after => Ok(()),
             () if self.json => {
                 let text = serde_json::to_string(row).unwrap_or_default();
@@ -125,83 +122,6 @@ impl AuditArgs {
         };
         context.output.line(&whole)
     }
-}
-
-/// The rows that a server has, checked.
-struct LiveRows {
-    /// Number of the last row that is in an archive.
-    archived: u64,
-    /// The hash of that row, as the server says.
-    archived_head: String,
-    /// The name of the archive that it is in.
-    archive: String,
-    /// Number of the last row.
-    last: u64,
-    /// Its hash.
-    head: String,
-}
-
-/// Reads the server's rows, checks them, and hands each to `each`.
-fn read_live_rows(
-    server: &ServerOptions,
-    mut each: impl FnMut(&Row) -> Result<(), Failure>,
-) -> Result<LiveRows, Failure> {
-    let client = server.client()?;
-    let mut read = None::<(Chain, LiveRows)>;
-    let mut is_named = false;
-    loop {
-        let after = read.as_ref().map_or(0, |(chain, _)| chain.last().0);
-        let page = format!("/v1/audit?limit={PAGE}&after={after}");
-        let mut answer = client.call(&Method::GET, &page, None, true)?;
-        let Value::Array(rows) = answer["rows"].take() else {
-            return Err(malformed("rows"));
-        };
-        let (chain, live) = read.get_or_insert_with(|| begin_chain(&answer["begins"]));
-        if answer["begins"]["after"].as_u64() > Some(chain.last().0) {
-            let detail = "rows were archived while they were read";
-            return Err(Failure::new(&code::SERVER_BUSY, detail));
-        }
-        let is_last = answer["more"] != Value::Bool(true) || rows.is_empty();
-        for value in rows {
-            let row: Row = serde_json::from_value(value).map_err(|_| malformed("row"))?;
-            // Every hash depends on those before it: there is no checking without the beginning.
-            chain.verify(&row)?;
-            let named = archive_row_detail(&live.archived_head, live.archived);
-            is_named |= row.action == "archive" && row.detail == named;
-            each(&row)?;
-        }
-        if is_last {
-            break;
-        }
-    }
-    let (chain, mut live) = read.unwrap_or_else(|| begin_chain(&Value::Null));
-    let (last, head) = chain.last();
-    (live.last, live.head) = (last, head.to_owned());
-    if live.archived > 0 && !is_named {
-        let detail = format!(
-            "no row says that rows up to {} were archived",
-            live.archived
-        );
-        return Err(Failure::new(&code::SERVER_AUDIT, detail));
-    }
-    Ok(live)
-}
-
-/// Where a server's rows begin: after the first row of all, or after an archive.
-fn begin_chain(begins: &Value) -> (Chain, LiveRows) {
-    let archived = begins["after"].as_u64().unwrap_or(0);
-    let chain = match archived {
-        0 => Chain::default(),
-        n => Chain::after(n, begins["hash"].as_str().unwrap_or_default()),
-    };
-    let live = LiveRows {
-        archived,
-        archived_head: chain.last().1.to_owned(),
-        archive: plain(&begins["archive"]),
-        last: 0,
-        head: String::new(),
-    };
-    (chain, live)
 }
 
 impl ArchiveArgs {
@@ -256,7 +176,7 @@ impl VerifyArgs {
         let whole = archive::verify_files(&self.archives, &authority)?;
         // Only when it is asked for by name: archives are checked where there is no server.
         let live = match self.server.node {
-            Some(_) => Some(self.check_live_rows(&whole)?),
+            Some(_) => Some(check_live_rows(self.server.asking()?, &whole)?),
             None => None,
         };
         if self.json {
@@ -288,40 +208,6 @@ impl VerifyArgs {
             context.output.line(&line)?;
         }
         Ok(())
-    }
-
-    /// The server's rows, which have to agree with the archives where they meet.
-    fn check_live_rows(&self, whole: &VerifiedRange) -> Result<LiveRows, Failure> {
-        let differs = |what: String| Failure::new(&code::SERVER_AUDIT, what);
-        let mut meets = false;
-        let live = read_live_rows(&self.server, |row| {
-            if row.n != whole.last {
-                return Ok(());
-            }
-            meets = true;
-            match row.hash == whole.head {
-                true => Ok(()),
-                false => Err(differs(format!(
-                    "the server and the archives have different rows {}",
-                    row.n
-                ))),
-            }
-        })?;
-        if live.archived == whole.last {
-            meets = live.archived_head == whole.head;
-        }
-        match meets {
-            true => Ok(live),
-            false if live.archived > whole.last => Err(differs(format!(
-                "rows {} to {} are in no archive that was given",
-                whole.last.saturating_add(1),
-                live.archived
-            ))),
-            false => Err(differs(format!(
-                "the archives end with another row {} than the server's log",
-                whole.last
-            ))),
-        }
     }
 }
 

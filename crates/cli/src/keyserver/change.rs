@@ -10,60 +10,19 @@ use strongroom_keys_client::Method;
 use super::admin::{ServerOptions, named, plain};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::help::tail;
 
-/// Make a key. A node gets it granted; an administrator grants it to whom it is for.
+// No comment of this type's own: that of the verb is its help.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver create --node admin.toml db-7"))]
-pub(super) struct CreateArgs {
+pub(super) struct KeyNameArgs {
     /// The key's name
     name: String,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-/// Make a new version of a key. Older ones stay.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver rotate --node admin.toml db-7"))]
-pub(super) struct RotateArgs {
-    /// The key's name
-    name: String,
-    #[command(flatten)]
-    server: ServerOptions,
-}
-
-/// Stop the delivery of a key.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver disable --node admin.toml db-7"))]
-pub(super) struct DisableArgs {
-    /// The key's name
-    name: String,
-    #[command(flatten)]
-    server: ServerOptions,
-}
-
-/// Let a disabled key be delivered again.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver enable --node admin.toml db-7"))]
-pub(super) struct EnableArgs {
-    /// The key's name
-    name: String,
-    #[command(flatten)]
-    server: ServerOptions,
-}
-
-/// Call off a key's destruction while there is time. It is disabled then.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver restore --node admin.toml db-7"))]
-pub(super) struct RestoreArgs {
-    /// The key's name
-    name: String,
-    #[command(flatten)]
-    server: ServerOptions,
-}
-
-impl CreateArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+impl KeyNameArgs {
+    /// Makes the key.
+    pub(super) fn create(self, context: &mut Context) -> Result<(), Failure> {
         let body = json!({"name": named(&self.name)?});
         let made = self.server.change(&Method::POST, "/v1/keys", Some(&body))?;
         let version = plain(&made["version"]);
@@ -71,46 +30,23 @@ impl CreateArgs {
             .output
             .line(&format!("{} version {version}", self.name))
     }
-}
 
-impl RotateArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let path = format!("/v1/keys/{}/rotate", named(&self.name)?);
-        let made = self.server.change(&Method::POST, &path, Some(&json!({})))?;
-        let version = plain(&made["version"]);
+    /// Makes a new version of it.
+    pub(super) fn rotate(self, context: &mut Context) -> Result<(), Failure> {
+        let version = plain(&self.order("rotate")?["version"]);
         context
             .output
             .line(&format!("{} version {version}", self.name))
     }
-}
 
-impl DisableArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        switch(&self.server, &self.name, "disable", context)
+    /// Brings it into another state: `disable`, `enable` or `restore`.
+    pub(super) fn switch(self, action: &str, context: &mut Context) -> Result<(), Failure> {
+        let state = plain(&self.order(action)?["state"]);
+        context.output.line(&format!("{} {state}", self.name))
     }
-}
 
-impl EnableArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        switch(&self.server, &self.name, "enable", context)
+    fn order(&self, action: &str) -> Result<serde_json::Value, Failure> {
+        let path = format!("/v1/keys/{}/{action}", named(&self.name)?);
+        self.server.change(&Method::POST, &path, Some(&json!({})))
     }
-}
-
-impl RestoreArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        switch(&self.server, &self.name, "restore", context)
-    }
-}
-
-fn switch(
-    server: &ServerOptions,
-    name: &str,
-    action: &str,
-    context: &mut Context,
-) -> Result<(), Failure> {
-    let path = format!("/v1/keys/{}/{action}", named(name)?);
-    let answer = server.change(&Method::POST, &path, Some(&json!({})))?;
-    context
-        .output
-        .line(&format!("{name} {}", plain(&answer["state"])))
 }

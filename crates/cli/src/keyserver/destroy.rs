@@ -9,7 +9,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use clap::Args;
 use serde_json::{Value, json};
 use strongroom_format::code;
-use strongroom_keys_client::Method;
+use strongroom_keys_client::{Method, Needs};
 
 use super::admin::{ServerOptions, named, plain, time};
 use crate::context::Context;
@@ -53,7 +53,7 @@ impl DestroyArgs {
                 .output
                 .line(&format!("{name} {state}: the request was taken back"));
         }
-        for line in missing_conditions(&self.server.get(&format!("{path}/needs"))?) {
+        for line in lost_objects(&self.server.client()?.needs(name)?) {
             note(&line);
         }
         let key = self.server.get(&path)?;
@@ -115,20 +115,16 @@ fn ask_for_name(name: &str) -> Result<String, Failure> {
 }
 
 /// What would be lost, line by line.
-fn missing_conditions(needs: &Value) -> Vec<String> {
-    let list = |member: &str| needs[member].as_array().cloned().unwrap_or_default();
-    let (objects, nodes) = (plain(&needs["objects"]), list("nodes"));
-    let at_least = match needs["complete"] == Value::Bool(false) {
-        true => "at least ",
-        false => "",
+fn lost_objects(needs: &Needs) -> Vec<String> {
+    let at_least = match needs.complete {
+        true => "",
+        false => "at least ",
     };
     let mut lines = vec![format!(
-        "{at_least}{objects} objects need it, and {} nodes are granted it",
-        nodes.len()
+        "{at_least}{} objects need it, and {} nodes are granted it",
+        needs.objects,
+        needs.nodes.len()
     )];
-    lines.extend(list("named").iter().map(|object| {
-        let [kind, name, node] = ["kind", "name", "node"].map(|member| plain(&object[member]));
-        format!("  {kind} {name} on {node}")
-    }));
+    lines.extend(needs.named.iter().map(|object| format!("  {object}")));
     lines
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyring::Provider;
+use strongroom_keyring::{Provider, paths};
 use strongroom_keys_server::config::Etcd;
 use strongroom_keys_server::init::{NewServer, RootSource, init_with};
 use strongroom_keys_server::names;
@@ -17,7 +17,6 @@ use strongroom_keys_server::names;
 use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::paths;
 
 /// Make a key server.
 ///

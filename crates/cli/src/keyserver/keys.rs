@@ -25,11 +25,7 @@ pub(super) struct KeysArgs {
 
 impl KeysArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut keys = Vec::new();
-        self.server.all("/v1/keys", "keys", "name", |key| {
-            keys.push(key);
-            Ok(())
-        })?;
+        let keys = self.server.all("/v1/keys", "keys", "name")?;
         if self.json {
             return context.output.json(&json!({"keys": keys}));
         }

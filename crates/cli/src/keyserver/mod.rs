@@ -59,12 +59,22 @@ enum Verb {
     Ungrant(grant::UngrantArgs),
     Grants(grants::GrantsArgs),
     Keys(keys::KeysArgs),
-    Create(change::CreateArgs),
-    Rotate(change::RotateArgs),
-    Disable(change::DisableArgs),
-    Enable(change::EnableArgs),
+    /// Make a key. A node gets it granted; an administrator grants it to whom it is for.
+    #[command(after_help = tail!("  strongroom keyserver create --node admin.toml db-7"))]
+    Create(change::KeyNameArgs),
+    /// Make a new version of a key. Older ones stay.
+    #[command(after_help = tail!("  strongroom keyserver rotate --node admin.toml db-7"))]
+    Rotate(change::KeyNameArgs),
+    /// Stop the delivery of a key.
+    #[command(after_help = tail!("  strongroom keyserver disable --node admin.toml db-7"))]
+    Disable(change::KeyNameArgs),
+    /// Let a disabled key be delivered again.
+    #[command(after_help = tail!("  strongroom keyserver enable --node admin.toml db-7"))]
+    Enable(change::KeyNameArgs),
     Destroy(destroy::DestroyArgs),
-    Restore(change::RestoreArgs),
+    /// Call off a key's destruction while there is time. It is disabled then.
+    #[command(after_help = tail!("  strongroom keyserver restore --node admin.toml db-7"))]
+    Restore(change::KeyNameArgs),
     Forget(forget::ForgetArgs),
     Audit(audit::AuditArgs),
 }
@@ -104,12 +114,12 @@ impl KeyserverArgs {
             Verb::Ungrant(args) => args.run(context),
             Verb::Grants(args) => args.run(context),
             Verb::Keys(args) => args.run(context),
-            Verb::Create(args) => args.run(context),
-            Verb::Rotate(args) => args.run(context),
-            Verb::Disable(args) => args.run(context),
-            Verb::Enable(args) => args.run(context),
+            Verb::Create(args) => args.create(context),
+            Verb::Rotate(args) => args.rotate(context),
+            Verb::Disable(args) => args.switch("disable", context),
+            Verb::Enable(args) => args.switch("enable", context),
             Verb::Destroy(args) => args.run(context),
-            Verb::Restore(args) => args.run(context),
+            Verb::Restore(args) => args.switch("restore", context),
             Verb::Forget(args) => args.run(context),
             Verb::Audit(args) => args.run(context),
         }

@@ -24,11 +24,7 @@ pub(super) struct NodesArgs {
 
 impl NodesArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut nodes = Vec::new();
-        self.server.all("/v1/nodes", "nodes", "name", |node| {
-            nodes.push(node);
-            Ok(())
-        })?;
+        let nodes = self.server.all("/v1/nodes", "nodes", "name")?;
         if self.json {
             return context.output.json(&json!({"nodes": nodes}));
         }

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyring::{KeySource, SourceContext, durable};
+use strongroom_inspect::time::rfc3339;
+use strongroom_keyring::{KeySource, SourceContext, durable, paths};
 use strongroom_keys_client::Node;
 use strongroom_keys_server::config::{Config, with_names};
 use strongroom_keys_server::offline::Offline;
@@ -18,8 +19,7 @@ use super::admin::named;
 use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
-use crate::time::rfc3339;
-use crate::{keys, paths};
+use crate::keys;
 
 /// Which server, and with what its root key comes.
 #[derive(Args)]
@@ -73,44 +73,27 @@ pub(super) struct ServerCertArgs {
 
 #[derive(Subcommand)]
 enum CertVerb {
-    Issue(IssueArgs),
-    Renew(RenewArgs),
-    Replace(ReplaceArgs),
+    /// Give a further server on the same store its first certificate, and the authority's.
+    ///
+    /// Its server.toml is there already, with the names and the address of that server, and its
+    /// root key comes as the first one's does.
+    #[command(after_help = tail!("  strongroom keyserver server-cert issue --config /var/lib/strongroom/server.toml"))]
+    Issue(Change),
+    /// Give the server another certificate, with a new private key. A server that runs takes it
+    /// within a minute.
+    ///
+    /// Not needed while a server runs and is open: it renews its certificate itself when a third of
+    /// its time is left. It is needed for another name, and for a server that was away for so long
+    /// that its certificate has ended.
+    #[command(after_help = tail!("  strongroom keyserver server-cert renew --config /var/lib/strongroom/server.toml --name keys-b.example.org"))]
+    Renew(Change),
+    /// Replace a private key of the server that others may have, and say until when the certificate
+    /// to it is believed.
+    #[command(after_help = tail!("  strongroom keyserver server-cert replace --config /var/lib/strongroom/server.toml"))]
+    Replace(Change),
 }
 
-/// Give a further server on the same store its first certificate, and the authority's.
-///
-/// Its server.toml is there already, with the names and the address of that server, and its root
-/// key comes as the first one's does.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver server-cert issue --config /var/lib/strongroom/server.toml"))]
-struct IssueArgs {
-    #[command(flatten)]
-    change: Change,
-}
-
-/// Give the server another certificate, with a new private key. A server that runs takes it within
-/// a minute.
-///
-/// Not needed while a server runs and is open: it renews its certificate itself when a third of its
-/// time is left. It is needed for another name, and for a server that was away for so long that its
-/// certificate has ended.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver server-cert renew --config /var/lib/strongroom/server.toml --name keys-b.example.org"))]
-struct RenewArgs {
-    #[command(flatten)]
-    change: Change,
-}
-
-/// Replace a private key of the server that others may have, and say until when the certificate to
-/// it is believed.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver server-cert replace --config /var/lib/strongroom/server.toml"))]
-struct ReplaceArgs {
-    #[command(flatten)]
-    change: Change,
-}
-
+// No comment of this type's own: that of the verb is its help.
 #[derive(Args)]
 struct Change {
     /// A further name or address of this server, which is added to its server.toml; may be repeated
@@ -134,21 +117,21 @@ impl Change {
 impl ServerCertArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
-            CertVerb::Issue(args) => {
-                let (files, ends) = args.change.open()?.issue()?;
+            CertVerb::Issue(change) => {
+                let (files, ends) = change.open()?.issue()?;
                 for file in files {
                     context.output.line(&format!("made {}", file.display()))?;
                 }
                 until(context, ends)
             }
-            CertVerb::Renew(args) => {
-                let ends = args.change.open()?.renew()?;
+            CertVerb::Renew(change) => {
+                let ends = change.open()?.renew()?;
                 until(context, ends)
             }
-            CertVerb::Replace(args) => {
-                let config = Config::read(&args.change.root.config)?;
+            CertVerb::Replace(change) => {
+                let config = Config::read(&change.root.config)?;
                 let (_, former) = strongroom_keys_server::tls::validity(&config)?;
-                let ends = args.change.open()?.renew()?;
+                let ends = change.open()?.renew()?;
                 let former = rfc3339(former);
                 note(&format!(
                     "nodes accept the former key's certificate until {former}; until then, whoever has that key can impersonate this server to nodes whose connections they can redirect"

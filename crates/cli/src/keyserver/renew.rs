@@ -13,12 +13,12 @@ use std::process::Command;
 use clap::Args;
 use serde_json::json;
 use strongroom_format::code;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keys_client::{Node, Renewal, Validity};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::time::rfc3339;
 
 /// Renew this host's certificate. It gets a new private key; the former one is overwritten.
 ///

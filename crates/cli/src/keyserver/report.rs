@@ -10,8 +10,6 @@
 //!
 //! Must not: open an object, report its contents.
 
-mod look;
-
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -20,14 +18,14 @@ use strongroom_backup::history::past_runs;
 use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
+use strongroom_inspect::fleet::{FoundObject, HostFacts, look};
+use strongroom_inspect::time::rfc3339;
 use strongroom_keys_client::{Node, Report};
 
-use self::look::{FoundObject, HostFacts};
 use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, note, warn};
 use crate::help::tail;
 use crate::output::columns;
-use crate::time::rfc3339;
 
 /// Tell the key server of this node's databases, instances, volumes and backup media, for its fleet
 /// page.
@@ -90,7 +88,7 @@ impl ReportArgs {
         let mut told = Vec::new();
         let mut first = None;
         for path in &self.paths {
-            let found = look::look(path, &known, self.verified);
+            let found = look(path, &known, self.verified).map_err(Failure::from);
             let sent = found.and_then(|found| match &client {
                 None => Ok(found),
                 Some(client) => client

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use strongroom_keyring::paths;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, malformed, named};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::paths;
 
 /// Make a token for a client.
 ///
@@ -84,7 +84,7 @@ impl TokenArgs {
             None => context.output.line(token),
             Some(path) => {
                 let line = format!("{token}\n");
-                paths::create_private(path, line.as_bytes())
+                Ok(paths::create_private(path, line.as_bytes())?)
             }
         }
     }

@@ -39,11 +39,7 @@ impl TokensArgs {
             self.server.change(&Method::DELETE, &path, None)?;
             return context.output.line(&format!("taken back: {id}"));
         }
-        let mut tokens = Vec::new();
-        self.server.all("/v1/tokens", "tokens", "id", |token| {
-            tokens.push(token);
-            Ok(())
-        })?;
+        let tokens = self.server.all("/v1/tokens", "tokens", "id")?;
         if self.json {
             return context.output.json(&json!({"tokens": tokens}));
         }

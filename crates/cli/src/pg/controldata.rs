@@ -3,16 +3,15 @@
 //!
 //! Must not: change anything.
 
-use std::path::Path;
-
 use clap::Args;
+use strongroom_postgres_instance::chosen::ChosenKey;
+use strongroom_postgres_instance::contents::check_control;
+use strongroom_postgres_instance::control_data::ControlData;
+use strongroom_postgres_instance::facts::{Facts, opener};
 
-use super::chosen::ChosenKey;
-use super::contents::check_control;
-use super::directory::{Directory, DirectoryOption};
-use super::facts::{Facts, opener};
+use super::directory::DirectoryOption;
+use super::given::given_key;
 use super::programs::BindirOption;
-use super::shielded::Shielded;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -40,10 +39,10 @@ impl ControldataArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.sealed()?;
         let bindir = self.bindir.find(directory.major())?;
-        let chosen = ChosenKey::required(self.key, context, &directory)?;
+        let chosen = ChosenKey::required(given_key(self.key, context), &directory)?;
         let object = chosen.open(&directory)?;
         check_control(&directory, &chosen.instance(&directory)?)?;
-        let control = Control::read(&bindir, &directory, Some(&chosen))?;
+        let control = ControlData::read(&bindir, &directory, Some(&chosen))?;
         context.output.text(&control.text)?;
         let facts = Facts::of(object.header());
         let added = [
@@ -55,33 +54,5 @@ impl ControldataArgs {
             context.output.line(&format!("{name:<COLUMN$}{value}"))?;
         }
         Ok(())
-    }
-}
-
-/// What `pg_controldata` prints.
-pub(super) struct Control {
-    text: String,
-}
-
-impl Control {
-    /// Reads the control file through the shield.
-    pub(super) fn read(
-        bindir: &Path,
-        directory: &Directory,
-        chosen: Option<&ChosenKey>,
-    ) -> Result<Self, Failure> {
-        let program = bindir.join("pg_controldata");
-        let mut shielded = Shielded::new(program, &[directory], chosen)?;
-        shielded.command().arg("-D").arg(&directory.path);
-        let text = shielded.output()?;
-        Ok(Self { text })
-    }
-
-    /// The value of the line that begins with `name` and a colon.
-    pub(super) fn value(&self, name: &str) -> Option<&str> {
-        self.text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .map(str::trim)
     }
 }

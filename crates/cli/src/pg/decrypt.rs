@@ -4,13 +4,11 @@
 //! order.
 
 use clap::Args;
-use strongroom_crypto::SecretKey;
-use strongroom_keyring::Opener;
-use strongroom_postgres_shield::convert::{self, Action};
+use strongroom_postgres_instance::conversion::decrypt;
 
-use super::chosen::ChosenKey;
 use super::convert::{Bars, ThreadsOption, amount, remarks};
-use super::directory::{Directory, DirectoryOption};
+use super::directory::DirectoryOption;
+use super::given::given_key;
 use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
@@ -34,11 +32,11 @@ pub(super) struct DecryptArgs {
 impl DecryptArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.existing()?;
-        let opener = opener(self.key, context, &directory)?;
+        let key = given_key(self.key, context);
         let bars = Bars::new("unsealing");
-        let done = self.threads.run(&bars, |options| {
-            convert::decrypt(&directory.path, &opener, options)
-        });
+        let done = self
+            .threads
+            .run(&bars, |options| decrypt(&directory, key, options));
         drop(bars);
         let report = done?;
         let shown = directory.shown();
@@ -52,17 +50,4 @@ impl DecryptArgs {
         );
         Ok(())
     }
-}
-
-/// The key. When only the state of a conversion is left, header and configuration are gone, and any
-/// key will do.
-fn opener(key: KeyOptions, context: &Context, directory: &Directory) -> Result<Opener, Failure> {
-    if !directory.is_sealed() {
-        if convert::unfinished(&directory.path)? != Some(Action::Decrypt) {
-            directory.check_sealed()?;
-        }
-        let any = SecretKey::generate().map_err(strongroom_keyring::Error::from)?;
-        return Ok(Opener::raw(any));
-    }
-    ChosenKey::required(key, context, directory)?.opener()
 }

@@ -1,22 +1,17 @@
 //! `strongroom pg encrypt -D DIR`: seals a stopped instance in place.
 //!
-//! Invariant: the configuration is there before the first file is sealed, and gone again when
-//! nothing was sealed.
-//!
-//! Must not: leave an instance that its own configuration does not open.
+//! Must not: convert anything itself.
+
+use std::path::Path;
 
 use clap::Args;
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
-use strongroom_format::postgres::CONFIG_FILE;
-use strongroom_postgres_shield::convert::{self, Action};
-use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_instance::conversion::encrypt;
 
-use super::chosen::{ChosenKey, configure};
-use super::contents::has_data_checksums;
 use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::DirectoryOption;
-use super::facts::Facts;
+use super::given::{cipher, given_key, warn_about_key};
 use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -35,7 +30,7 @@ pub(super) struct EncryptArgs {
     #[command(flatten)]
     key: KeyOptions,
     /// aes-128-xts or aes-256-xts
-    #[arg(long, value_name = "CIPHER", default_value = "aes-256-xts", value_parser = super::initdb::cipher)]
+    #[arg(long, value_name = "CIPHER", default_value = "aes-256-xts", value_parser = cipher)]
     cipher: Cipher,
     #[command(flatten)]
     threads: ThreadsOption,
@@ -44,50 +39,27 @@ pub(super) struct EncryptArgs {
 impl EncryptArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.existing()?;
-        let begun = convert::unfinished(&directory.path)? == Some(Action::Encrypt);
-        if directory.is_sealed() && !begun {
-            return Err(directory.failure(&code::PG_ALREADY_SEALED, "strongroom.header is there"));
-        }
-        if let Some(pid) = directory.server() {
-            return Err(directory.failure(&code::PG_RUNNING, &format!("process {pid}")));
-        }
-        let chosen = if directory.is_sealed() {
-            ChosenKey::required(self.key, context, &directory)?
-        } else {
-            ChosenKey::for_new(self.key, context, &directory)?
-        };
-        let configuration = chosen.configuration()?;
-        let opener = chosen.opener()?;
-        configure(&directory.path, &configuration)?;
+        let key = given_key(self.key, context);
         let bars = Bars::new("sealing");
         let done = self.threads.run(&bars, |options| {
-            convert::encrypt(&directory.path, self.cipher, &opener, options)
+            encrypt(&directory, key, self.cipher, options)
         });
         drop(bars);
-        if done.is_err() && !directory.is_sealed() {
-            // Nothing was sealed. The failure is the one to report.
-            drop(std::fs::remove_file(directory.path.join(CONFIG_FILE)));
-        }
-        let report = done?;
-        let facts = Facts::read(&directory)?;
+        let sealed = done?;
+        let facts = &sealed.facts;
         context.output.line(&format!(
             "sealed {}: {}, {}, {}, fingerprint {}",
             directory.shown(),
-            amount(&report),
+            amount(&sealed.report),
             facts.cipher,
             facts.openers_text(),
             facts.fingerprint
         ))?;
         context.output.flush()?;
-        remarks(&report);
+        remarks(&sealed.report);
         note("backups, archived logs and free blocks of the disk still hold the data in clear");
-        warn(&code::PG_KEEP_KEY, &directory.shown());
-        if !chosen.is_unattended() {
-            warn(&code::PG_NO_SOURCE, &directory.shown());
-        }
-        let about = |error| Failure::from(error).with_prefix(&format!("{}: ", directory.shown()));
-        let instance = Instance::open(&directory.path, &[], &opener).map_err(about)?;
-        if !has_data_checksums(&directory, Some(&instance))? {
+        warn_about_key(sealed.is_unattended, Path::new(&directory.shown()));
+        if !sealed.has_checksums(&directory)? {
             warn(&code::PG_NO_CHECKSUMS, &directory.shown());
         }
         Ok(())

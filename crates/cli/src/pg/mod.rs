@@ -1,35 +1,19 @@
-//! `strongroom pg`: one file per verb. What the verbs share is in `directory`, `programs`, `chosen`
-//! and `shielded`.
+//! `strongroom pg`: one file for each verb. What the verbs do is in strongroom-postgres-instance.
 //!
-//! Invariants:
-//! 1. Keys are tried before anything is started or written, so a refusal leaves everything
-//!    unchanged.
-//! 2. A program that is started gets the name of the key's source or, for a key that was typed, an
-//!    inherited descriptor; never the key as an argument.
-//!
-//! Must not: read or write a sealed file but through strongroom-postgres-shield or a program under
-//! the shield.
+//! Must not: read or write a sealed file; start a program but through the library.
 
-mod chosen;
-mod clusters;
-mod contents;
 mod control;
 mod controldata;
 mod convert;
 mod decrypt;
 mod directory;
 mod encrypt;
-mod facts;
+pub(crate) mod given;
 mod initdb;
-pub(crate) mod log;
-mod outside;
-mod plaintext;
 pub(crate) mod programs;
-pub(crate) mod restored;
 mod rotate;
 mod run;
 mod service;
-mod shielded;
 mod status;
 pub(crate) mod verify;
 
@@ -52,9 +36,16 @@ pub(crate) struct PgArgs {
 #[derive(Subcommand)]
 enum Verb {
     Initdb(initdb::InitdbArgs),
+    /// Start the server on a sealed instance: `pg_ctl` start under the shield.
+    ///
+    /// Without a key option the key comes from PGENCRYPTIONKEY, or from what strongroom.conf in the
+    /// data directory names. Options of `pg_ctl` itself follow `--`.
+    #[command(after_help = tail!("  strongroom pg start -D /srv/pg/data -l /srv/pg/server.log"))]
     Start(control::StartArgs),
     Stop(control::StopArgs),
-    Restart(control::RestartArgs),
+    /// Stop the server and start it again: `pg_ctl` restart under the shield.
+    #[command(after_help = tail!("  strongroom pg restart -D /srv/pg/data"))]
+    Restart(control::StartArgs),
     Promote(control::PromoteArgs),
     Status(status::StatusArgs),
     Run(run::RunArgs),
@@ -93,9 +84,9 @@ impl PgArgs {
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Initdb(args) => args.run(context),
-            Verb::Start(args) => args.run(context),
-            Verb::Stop(args) => args.run(context),
-            Verb::Restart(args) => args.run(context),
+            Verb::Start(args) => args.start(context),
+            Verb::Stop(args) => args.run(),
+            Verb::Restart(args) => args.restart(context),
             Verb::Promote(args) => args.run(context),
             Verb::Status(args) => args.run(context),
             Verb::Run(args) => args.run(context),

@@ -1,23 +1,12 @@
-//! Where PostgreSQL's programs and the preload library are.
+//! `--bindir`, the option that names where PostgreSQL's programs are.
 //!
-//! Must not: start a server; believe a directory that holds no `postgres`.
+//! Must not: look for them.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_format::code;
-use strongroom_format::postgres::MAJORS;
-
-use crate::failure::Failure;
-use crate::libraries;
-
-/// The library's file name.
-pub(super) const LIBRARY: &str = "libstrongroom_shield.so";
-/// The variable that names the library.
-const LIBRARY_VARIABLE: &str = "STRONGROOM_SHIELD_LIB";
-/// Where packages put PostgreSQL: the parts of the path before and after the major version.
-const LAYOUTS: &[(&str, &str)] = &[("/usr/lib/postgresql/", "/bin"), ("/usr/pgsql-", "/bin")];
+use strongroom_keyring::Error;
+use strongroom_postgres_instance::programs;
 
 /// `--bindir`.
 #[derive(Args, Clone)]
@@ -32,80 +21,12 @@ pub(crate) struct BindirOption {
 
 impl BindirOption {
     /// The directory of PostgreSQL's programs, of version `major` if that is known.
-    ///
-    /// A directory that was named is used or refused, never replaced by another one.
-    pub(crate) fn find(&self, major: Option<u32>) -> Result<PathBuf, Failure> {
-        let variable = std::env::var_os("PG_BINDIR").filter(|value| !value.is_empty());
-        if let Some(named) = self.bindir.clone().or_else(|| variable.map(PathBuf::from)) {
-            return match version(&named) {
-                Some(found) if major.is_none_or(|major| major == found) => {
-                    std::path::absolute(&named).map_err(|e| Failure::io(&named, &e))
-                }
-                Some(found) => {
-                    let shown = named.display();
-                    let wanted = major.unwrap_or(found);
-                    let detail =
-                        format!("{shown} has version {found}, the instance is of {wanted}");
-                    Err(Failure::new(&code::PG_PROGRAMS, detail))
-                }
-                None => {
-                    let detail = format!("no postgres in {}", named.display());
-                    Err(Failure::new(&code::PG_PROGRAMS, detail))
-                }
-            };
-        }
-        let fits = |directory: &PathBuf| {
-            version(directory).is_some_and(|found| major.is_none_or(|major| major == found))
-        };
-        pg_config()
-            .into_iter()
-            .chain(packaged())
-            .find(fits)
-            .ok_or_else(|| {
-                let detail = major.map(|major| format!("version {major}"));
-                Failure::new(&code::PG_PROGRAMS, detail.unwrap_or_default())
-            })
+    pub(crate) fn find(&self, major: Option<u32>) -> Result<PathBuf, Error> {
+        programs::find(self.named(), major)
     }
-}
 
-/// What `pg_config --bindir` says.
-fn pg_config() -> Option<PathBuf> {
-    let mut command = Command::new("pg_config");
-    let text = output(command.arg("--bindir"))?;
-    let path = PathBuf::from(text.trim());
-    path.is_absolute().then_some(path)
-}
-
-/// Directories that packages use, the newest version first.
-fn packaged() -> impl Iterator<Item = PathBuf> {
-    MAJORS.rev().flat_map(|major| {
-        let path =
-            move |(before, after): &(&str, &str)| PathBuf::from(format!("{before}{major}{after}"));
-        LAYOUTS.iter().map(path)
-    })
-}
-
-/// The major version of the `postgres` in a directory; `None` without one.
-fn version(bindir: &Path) -> Option<u32> {
-    let mut command = Command::new(bindir.join("postgres"));
-    let text = output(command.arg("--version"))?;
-    // postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1); 18beta1, 18devel.
-    let number = text.split_whitespace().nth(2)?;
-    let digits = number.find(|c: char| !c.is_ascii_digit());
-    number.get(..digits.unwrap_or(number.len()))?.parse().ok()
-}
-
-fn output(command: &mut Command) -> Option<String> {
-    let command = command
-        .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
-    let output = command.output().ok().filter(|out| out.status.success())?;
-    String::from_utf8(output.stdout).ok()
-}
-
-/// The preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside the command, else
-/// where packages put it.
-pub(super) fn library() -> Result<PathBuf, Failure> {
-    libraries::find(LIBRARY, LIBRARY_VARIABLE, &code::PG_SHIELD)
+    /// The directory that was named.
+    pub(crate) fn named(&self) -> Option<PathBuf> {
+        self.bindir.clone()
+    }
 }

@@ -1,19 +1,14 @@
 //! `strongroom pg rotate -D DIR`: a new data key, another key that opens the instance, or both.
 //!
-//! Invariant: what the configuration names opens the header at every moment. Another key is first
-//! added to the old one, then named, and only then alone.
-//!
-//! Must not: leave an instance that neither the old nor the new key opens.
+//! Must not: convert anything itself.
 
 use clap::Args;
 use strongroom_format::code;
-use strongroom_keyring::Opener;
-use strongroom_postgres_shield::convert;
+use strongroom_postgres_instance::conversion::{Rotation, rotate};
 
-use super::chosen::{ChosenKey, configure};
 use super::convert::{Bars, ThreadsOption, amount, remarks};
-use super::directory::{Directory, DirectoryOption};
-use super::facts::Facts;
+use super::directory::DirectoryOption;
+use super::given::given_key;
 use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -44,72 +39,35 @@ pub(super) struct RotateArgs {
 impl RotateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.sealed()?;
-        if !self.slots_only
-            && let Some(pid) = directory.server()
-        {
-            return Err(directory.failure(&code::PG_RUNNING, &format!("process {pid}")));
-        }
-        let old = ChosenKey::required(self.key, context, &directory)?;
-        let new = ChosenKey::for_rotation(self.new.into(), context, &directory)?;
-        let configuration = new.as_ref().map(ChosenKey::configuration).transpose()?;
-        let opener = old.opener()?;
-        let under_way = convert::unfinished(&directory.path)?.is_some();
-        let new_opener = match &new {
-            Some(new) => Some(new.opener()?),
-            None => None,
+        let key = given_key(self.key, context);
+        let new = given_key(self.new.into(), context);
+        let what = match self.slots_only {
+            true => Rotation::SlotsOnly,
+            false => Rotation::DataKey,
         };
-        if let (Some(text), Some(new_opener), false) = (&configuration, &new_opener, under_way) {
-            let (first, second) = (new_opener.recipient()?, opener.recipient()?);
-            convert::rewrap(&directory.path, &opener, &[&first, &second])?;
-            configure(&directory.path, text)?;
-        }
-        let line = if self.slots_only {
-            slots(&directory, &opener, new_opener.as_ref())?
-        } else {
-            files(&directory, &self.threads, &opener, new_opener)?
+        let bars = Bars::new("sealing anew");
+        let done = self
+            .threads
+            .run(&bars, |options| rotate(&directory, key, new, what, options));
+        drop(bars);
+        let rotated = done?;
+        let shown = directory.shown();
+        let line = match &rotated.report {
+            Some(report) => {
+                remarks(report);
+                format!("rotated {shown}: {}", amount(report))
+            }
+            None => format!("rewrapped {shown}"),
         };
-        let opened = new.as_ref().unwrap_or(&old).open(&directory)?;
-        let facts = Facts::of(opened.header());
-        let (openers, fingerprint) = (facts.openers_text(), facts.fingerprint);
+        let (openers, fingerprint) = (rotated.facts.openers_text(), rotated.facts.fingerprint);
         context
             .output
             .line(&format!("{line}: {openers}, fingerprint {fingerprint}"))?;
         context.output.flush()?;
         note("backups from before are still opened by the former key");
-        if new.as_ref().is_some_and(|new| !new.is_unattended()) {
-            warn(&code::PG_NO_SOURCE, &directory.shown());
+        if rotated.needs_key_at_start {
+            warn(&code::PG_NO_SOURCE, &shown);
         }
         Ok(())
     }
-}
-
-/// Slots for the new key alone, or for the same one anew.
-fn slots(directory: &Directory, opener: &Opener, new: Option<&Opener>) -> Result<String, Failure> {
-    let one = new.unwrap_or(opener);
-    convert::rewrap(&directory.path, one, &[&one.recipient()?])?;
-    Ok(format!("rewrapped {}", directory.shown()))
-}
-
-/// A new data key, for the new key alone if there is one.
-fn files(
-    directory: &Directory,
-    threads: &ThreadsOption,
-    opener: &Opener,
-    new: Option<Opener>,
-) -> Result<String, Failure> {
-    let bars = Bars::new("sealing anew");
-    let done = threads.run(&bars, |options| match &new {
-        // The header knows the new key since it was rewrapped; an interrupted run may know the new
-        // one only.
-        Some(new) => convert::rotate(&directory.path, new, &[new], options),
-        None => convert::rotate(&directory.path, opener, &[], options),
-    });
-    drop(bars);
-    let report = done?;
-    remarks(&report);
-    Ok(format!(
-        "rotated {}: {}",
-        directory.shown(),
-        amount(&report)
-    ))
 }

@@ -6,11 +6,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use strongroom_postgres_instance::chosen::ChosenKey;
+use strongroom_postgres_instance::directory::Directory;
+use strongroom_postgres_instance::shielded::Shielded;
 
-use super::chosen::ChosenKey;
-use super::directory::Directory;
+use super::given::given_key;
 use super::programs::BindirOption;
-use super::shielded::Shielded;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -41,7 +42,7 @@ impl RunArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directories = self.directories()?;
         let chosen = match directories.first() {
-            Some(first) => ChosenKey::find(self.key.clone(), context, first)?,
+            Some(first) => ChosenKey::find(given_key(self.key.clone(), context), first)?,
             None => None,
         };
         for directory in &directories {
@@ -55,7 +56,7 @@ impl RunArgs {
         shielded.inherit_environment();
         shielded.command().args(words);
         context.output.flush()?;
-        Err(shielded.exec())
+        Err(shielded.exec().into())
     }
 
     /// The data directories, as they were named.
@@ -86,8 +87,8 @@ impl RunArgs {
         chosen: Option<&ChosenKey>,
         several: bool,
     ) -> Result<(), Failure> {
-        let own =
-            || ChosenKey::required(KeyOptions::default(), context, directory)?.open(directory);
+        let given = || given_key(KeyOptions::default(), context);
+        let own = || ChosenKey::required(given(), directory)?.open(directory);
         match chosen {
             Some(chosen) if chosen.is_own() => own()?,
             Some(chosen) => match chosen.open(directory) {

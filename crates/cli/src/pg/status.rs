@@ -8,19 +8,17 @@ use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE};
 use strongroom_format::text::printable;
-use strongroom_postgres_shield::source;
+use strongroom_postgres_instance::facts::Facts;
+use strongroom_postgres_instance::outside::{self, OutsideWrite};
+use strongroom_postgres_instance::status;
+use strongroom_postgres_instance::unsealed::{self, UnsealedClass};
 
-use super::chosen::ChosenKey;
-use super::contents::has_data_checksums;
-use super::directory::{Directory, DirectoryOption};
-use super::facts::Facts;
-use super::outside::{self, OutsideWrite};
-use super::plaintext;
+use super::directory::DirectoryOption;
+use super::given::given_key;
 use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::keys;
 use crate::output::columns;
 
 /// Show whether an instance is running and sealed, and by which key.
@@ -55,7 +53,7 @@ struct Status {
     key_source: Option<String>,
     conversion_under_way: bool,
     data_checksums: Option<bool>,
-    plaintext: Option<Vec<plaintext::UnsealedClass>>,
+    plaintext: Option<Vec<UnsealedClass>>,
     unknown: Option<Vec<String>>,
     outside: Option<Vec<OutsideWrite>>,
     error: Option<ErrorJson>,
@@ -67,19 +65,19 @@ impl StatusArgs {
         let facts = directory.is_sealed().then(|| Facts::read(&directory));
         let (header, problem) = match facts.transpose() {
             Ok(facts) => (facts, None),
-            Err(failure) => (None, Some(failure)),
+            Err(error) => (None, Some(Failure::from(error))),
         };
-        let found = self.plaintext.then(|| plaintext::find(&directory.path));
+        let found = self.plaintext.then(|| unsealed::find(&directory.path));
         let found = found.transpose()?;
         let (in_clear, unknown) = found.map(|found| (found.in_clear, found.unknown)).unzip();
-        let data_checksums = data_checksums(self.key, context, &directory)?;
+        let data_checksums = status::data_checksums(given_key(self.key, context), &directory)?;
         let status = Status {
             path: directory.path.display().to_string(),
             postgresql: directory.major(),
             pid: directory.server(),
             sealed: directory.is_sealed(),
             header,
-            key_source: key_source(&directory),
+            key_source: status::key_source(&directory),
             conversion_under_way: directory.is_converting(),
             data_checksums,
             plaintext: in_clear,
@@ -100,49 +98,6 @@ impl StatusArgs {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
-    }
-}
-
-/// Whether pages of relations have checksums; `None` when that is not known. A key that was given
-/// has to open the instance.
-fn data_checksums(
-    key: KeyOptions,
-    context: &Context,
-    directory: &Directory,
-) -> Result<Option<bool>, Failure> {
-    if directory.major().is_none() || directory.is_converting() {
-        return Ok(None);
-    }
-    if !directory.is_sealed() {
-        return Ok(has_data_checksums(directory, None).ok());
-    }
-    // What strongroom.conf names was chosen by the directory's owner, and is followed for the owner
-    // only.
-    let given = keys::source(key.clone()).is_some();
-    let chosen = match ChosenKey::find(key, context, directory) {
-        Err(failure) if given => return Err(failure),
-        found => found.ok().flatten(),
-    };
-    let Some(chosen) = chosen else {
-        return Ok(None);
-    };
-    if chosen.is_own() && !(chosen.is_at_hand() && directory.is_own()) {
-        return Ok(None);
-    }
-    let found = chosen
-        .instance(directory)
-        .and_then(|instance| has_data_checksums(directory, Some(&instance)));
-    match found {
-        Err(failure) if !chosen.is_own() => Err(failure),
-        found => Ok(found.ok()),
-    }
-}
-
-/// What the configuration names.
-fn key_source(directory: &Directory) -> Option<String> {
-    match source::from_configuration(&directory.path) {
-        Ok(found) => found.map(|found| found.key.describe()),
-        Err(error) => Some(format!("not valid: {error}")),
     }
 }
 
@@ -201,11 +156,55 @@ fn status_text(status: &Status) -> String {
     if let Some(classes) = &status.plaintext {
         out.push('\n');
         let unknown = status.unknown.as_deref().unwrap_or_default();
-        out.push_str(&plaintext::text(classes, unknown));
+        out.push_str(&unsealed_text(classes, unknown));
     }
     if let Some(found) = &status.outside {
-        out.push_str(&outside::text(found));
+        out.push_str(&outside_text(found));
         out.push_str(NOT_LOOKED_AT);
+    }
+    out
+}
+
+/// What the server writes elsewhere, below the list of files.
+fn outside_text(found: &[OutsideWrite]) -> String {
+    let mut out = String::from("\nwritten elsewhere by the server itself, and not sealed:\n");
+    if found.is_empty() {
+        out.push_str("\n  nothing by its configuration files\n");
+    }
+    for outside in found {
+        let (setting, value) = (printable(&outside.setting), printable(&outside.value));
+        out.push_str(&format!(
+            "\n  {setting} = '{value}'\n    {}\n",
+            outside.reason
+        ));
+        out.push_str(&format!("    in {}\n", printable(&outside.file)));
+    }
+    out
+}
+
+/// What is not sealed: what, how much, why, which files.
+fn unsealed_text(classes: &[UnsealedClass], unknown: &[String]) -> String {
+    let mut out = String::new();
+    if !unknown.is_empty() {
+        out.push_str(
+            "of a kind that this version does not know, and sealed by the shield when they are written:\n\n",
+        );
+        for name in unknown {
+            out.push_str(&format!("      {}\n", printable(name)));
+        }
+        out.push('\n');
+    }
+    out.push_str("not sealed in this instance:\n");
+    for class in classes {
+        let (count, size) = (class.files.len(), class.size_bytes);
+        out.push_str(&format!("\n  {}\n    {}\n", class.pattern, class.reason));
+        out.push_str(&format!("    here: {count} files, {size} bytes\n"));
+        let rows: Vec<Vec<String>> = class
+            .files
+            .iter()
+            .map(|name| vec![String::from("     "), printable(name)])
+            .collect();
+        out.push_str(&columns(&rows));
     }
     out
 }

@@ -1,43 +1,18 @@
-//! `strongroom verify DIR`: authenticates what can be authenticated in a sealed instance, which is
-//! its header and its containers, at the names that they were sealed for; and finds zeros that were
-//! written into its transaction status files from outside.
+//! `strongroom verify DIR`, of a sealed PostgreSQL instance.
 //!
-//! Invariant: the result names, by class, the files that are sealed without a tag, and so are not
-//! authenticated: blocks and streams.
-//!
-//! Must not: change a file, or need PostgreSQL.
+//! Must not: check anything itself.
 
-use std::fs::File;
 use std::path::Path;
 
-use strongroom_format::code::{self, Code};
-use strongroom_format::header::{Header, ObjectKind};
-use strongroom_postgres_shield::container_name;
-use strongroom_postgres_shield::instance::Instance;
-use strongroom_postgres_shield::layout::{BlockKey, FileLayout};
-use strongroom_postgres_shield::real::Errno;
-use strongroom_postgres_shield::resolve::Seal;
-use strongroom_postgres_shield::scratch;
+use strongroom_format::header::ObjectKind;
+use strongroom_postgres_instance::verify;
 
-use super::chosen::ChosenKey;
-use super::contents::{Contents, check_control, seal_of};
-use super::directory::Directory;
-use super::plaintext::files;
+use super::given::given_key;
 use crate::context::Context;
 use crate::failure::{Failure, code_text};
 use crate::key_options::KeyOptions;
 use crate::progress::Progress;
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
-
-/// The word for a container in results.
-const CONTAINER: &str = "container";
-/// The word for a transaction status file in results.
-const STATUS_FILE: &str = "transaction status file";
-/// Directories of transaction status files that PostgreSQL makes durable.
-const LASTING_STATUS: [&str; 3] = ["pg_xact", "pg_multixact", "pg_commit_ts"];
-/// The system's code for input that is not what was written, which is how a container tells that it
-/// does not open.
-const EIO: Errno = Errno(5);
 
 /// The result, and the failure that it amounts to.
 pub(crate) fn verify(
@@ -45,177 +20,39 @@ pub(crate) fn verify(
     key: KeyOptions,
     context: &Context,
 ) -> Result<(Verified, Option<Failure>), Failure> {
-    let directory = Directory::at(path)?;
-    let is_instance = directory.major().is_some() || directory.is_sealed();
-    if !is_instance && !directory.is_converting() {
-        let detail = "a directory, and no data directory of PostgreSQL's: name a file";
-        return Err(directory.failure(&code::PG_NOT_INSTANCE, detail));
-    }
-    directory.check_sealed()?;
-    let chosen = ChosenKey::required(key, context, &directory)?;
-    let object = chosen.open(&directory)?;
-    let instance = chosen.instance(&directory)?;
-    check_control(&directory, &instance)?;
-    let finds_zeros = object.header().sealed_zeros;
-    let looked = FileCheck::read_all_files(&directory, &instance, finds_zeros)?;
-    let failure = looked.bad.first().map(|first| {
-        let file = first.file.clone().unwrap_or_default();
-        let detail = format!("{} bad, the first is {file}", looked.bad.len());
-        directory.failure(code_of(first.kind), &detail)
+    let mut bar = Progress::new("verifying");
+    let mut progress = |done, total| bar.update(done, total);
+    let found = verify::verify(path, given_key(key, context), &mut progress)?;
+    let bad = found.bad.into_iter().map(|bad| BadUnit {
+        kind: bad.kind,
+        index: bad.index,
+        offset_bytes: bad.offset_bytes,
+        code: code_text(bad.code),
+        file: Some(bad.file),
     });
-    let mut kinds = vec![looked.checked(CONTAINER, looked.containers)];
-    if finds_zeros {
-        kinds.push(looked.checked(STATUS_FILE, looked.status_files));
-    }
+    let checked = found.checked.iter().map(|files| Checked {
+        kind: files.kind,
+        count: files.count,
+        good: files.good,
+        claim: match files.is_authenticated {
+            true => AUTHENTIC,
+            false => "without zeros that somebody wrote",
+        },
+    });
     let verified = Verified {
         path: path.display().to_string(),
         kind: ObjectKind::Postgres.name(),
-        ok: looked.bad.is_empty(),
-        cipher: object.header().cipher.name(),
-        rekey_under_way: object.previous_epoch().is_some(),
+        ok: found.failure.is_none(),
+        cipher: found.cipher,
+        rekey_under_way: found.rekey_under_way,
         freshness: None,
         seals: None,
         root: None,
-        checked: kinds,
-        bad: looked.bad,
+        checked: checked.collect(),
+        bad: bad.collect(),
         notes: Vec::new(),
-        not_checked: not_checked(&directory, object.header()),
+        not_checked: found.not_checked,
         error: None,
     };
-    Ok((verified, failure))
-}
-
-/// What was looked at in a data directory.
-struct FileCheck {
-    containers: u64,
-    status_files: u64,
-    bad: Vec<BadUnit>,
-}
-
-impl FileCheck {
-    /// Reads every file that can be checked.
-    fn read_all_files(
-        directory: &Directory,
-        instance: &Instance,
-        finds_zeros: bool,
-    ) -> Result<Self, Failure> {
-        let found = files(&directory.path)?;
-        let total = found.len() as u64;
-        let mut progress = Progress::new("verifying");
-        let mut looked = Self {
-            containers: 0,
-            status_files: 0,
-            bad: Vec::new(),
-        };
-        for (done, (relative, _)) in (1_u64..).zip(&found) {
-            let Some((seal, kind)) = unit_kind(relative, finds_zeros) else {
-                continue;
-            };
-            // A running server removes and replaces files.
-            let Ok(file) = File::open(directory.path.join(relative)) else {
-                continue;
-            };
-            let count = match kind {
-                CONTAINER => &mut looked.containers,
-                _ => &mut looked.status_files,
-            };
-            *count += 1;
-            match read_to_end(&Contents::new(&file, instance, seal)) {
-                Ok(()) => {}
-                Err((EIO, offset_bytes)) => looked.bad.push(BadUnit {
-                    kind,
-                    index: *count,
-                    offset_bytes,
-                    code: code_text(code_of(kind)),
-                    file: Some(relative.display().to_string()),
-                }),
-                Err((errno, _)) => {
-                    let error = std::io::Error::from_raw_os_error(errno.0);
-                    return Err(Failure::io(&directory.path.join(relative), &error));
-                }
-            }
-            progress.update(done, total);
-        }
-        Ok(looked)
-    }
-
-    /// How many of the `count` files of a kind are good.
-    fn checked(&self, kind: &'static str, count: u64) -> Checked {
-        let bad = self.bad.iter().filter(|unit| unit.kind == kind).count();
-        Checked {
-            kind,
-            count,
-            good: count - bad as u64,
-            claim: match kind {
-                CONTAINER => AUTHENTIC,
-                // Their blocks have no tags.
-                _ => "without zeros that somebody wrote",
-            },
-        }
-    }
-}
-
-/// The code for a file of a kind that is bad.
-fn code_of(kind: &str) -> &'static Code {
-    match kind {
-        CONTAINER => &code::PG_FILE,
-        _ => &code::PG_STATUS_ZEROS,
-    }
-}
-
-/// How a file is sealed and as what it is checked; `None` when there is nothing to check.
-/// Transaction status files that PostgreSQL does not keep through a restart may hold zeros after a
-/// power cut; they are made anew. So is the one container that a kill leaves between two names.
-fn unit_kind(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)> {
-    let seal = seal_of(relative)
-        .filter(|seal| !container_name::is_temporary_summary(seal.class, &seal.tweak))?;
-    let lasts = LASTING_STATUS.iter().any(|name| relative.starts_with(name));
-    match (seal.layout, seal.key) {
-        (FileLayout::Container, _) => Some((seal, CONTAINER)),
-        (FileLayout::Block, BlockKey::Slru) if finds_zeros && lasts => Some((seal, STATUS_FILE)),
-        _ => None,
-    }
-}
-
-/// Reads a file to its end; or why not, and at which logical offset.
-fn read_to_end(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
-    let mut buffer = vec![0; scratch::LEN];
-    let mut offset = 0;
-    loop {
-        match contents.read(&mut buffer, offset) {
-            Ok(0) => return Ok(()),
-            Ok(length) => offset += length as u64,
-            Err(errno) => return Err((errno, offset)),
-        }
-    }
-}
-
-fn not_checked(directory: &Directory, header: &Header) -> Vec<String> {
-    let mut out = vec![
-        String::from(
-            "relations, log, transaction status but for zeros, control file: sealed without authentication; \
-             `strongroom pg run -D DIR -- pg_checksums --check -D DIR` finds damage, not intent",
-        ),
-        String::from("streams and temporary files: sealed without authentication"),
-        String::from("files in clear: `strongroom pg status --plaintext` lists them"),
-        String::from("whether this is the newest state, and whether every file is there"),
-    ];
-    if !header.bound_names {
-        out.push(String::from(
-            "whether a small sealed file was put in the place of another: an older version sealed the instance; \
-             `strongroom pg decrypt` and `strongroom pg encrypt` make one whose files are bound to their names",
-        ));
-    }
-    if !header.sealed_zeros {
-        out.push(String::from(
-            "zeros that somebody wrote into transaction status files: an older version sealed the instance; \
-             `strongroom pg decrypt` and `strongroom pg encrypt` make one whose zeros are checked",
-        ));
-    }
-    if let Some(pid) = directory.server() {
-        out.push(format!(
-            "what the running server (process {pid}) wrote meanwhile"
-        ));
-    }
-    out
+    Ok((verified, found.failure.map(Failure::from)))
 }

@@ -5,12 +5,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use strongroom_keyring::paths;
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::{keys, paths, sealed_sqlite};
+use crate::{keys, sealed_sqlite};
 
 /// Make a plain copy of a sealed database. Whoever can read the copy can read the data.
 #[derive(Args)]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
-
+use strongroom_keyring::paths;
 use strongroom_sqlite::OpenOptions;
 
 use super::format_options::{cipher, page_size};
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::{keys, paths, sealed_sqlite};
+use crate::{keys, sealed_sqlite};
 
 /// Make a sealed copy of a plain database. The plain one stays as it is.
 #[derive(Args)]

@@ -17,6 +17,8 @@ use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::provider::COMMAND_VARIABLE;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
+use strongroom_launch::library;
+use strongroom_launch::secret::{inheritable_secret, path_text, with_absolute_path};
 use strongroom_sqlite::defaults::{DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME};
 
 use super::format_options::{cipher, page_size};
@@ -25,7 +27,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::{keys, libraries};
+use crate::keys;
 
 /// The library's file name.
 const LIBRARY: &str = "libstrongroom_sqlite_run.so";
@@ -70,13 +72,13 @@ impl RunArgs {
             prompt: String::new(),
         };
         let key = keys::required(self.key.clone(), "run")?;
-        let key = keys::with_absolute_path(key)?.settled(&surroundings)?;
+        let key = with_absolute_path(key)?.settled(&surroundings)?;
         // A wrong name is reported before the program begins. A command is run by the program, and
         // would be run twice.
         if !matches!(key, KeySource::Command(_)) && !needs_terminal(&key, &surroundings)? {
             key.opener(&surroundings)?;
         }
-        let library = libraries::find(LIBRARY, LIBRARY_VARIABLE, &code::RUN_LIBRARY)?;
+        let preloaded = library::find(LIBRARY, LIBRARY_VARIABLE, &code::RUN_LIBRARY)?;
         let mut words = self.program.iter();
         let word = words.next().map(OsString::as_os_str).unwrap_or_default();
         let program = program::check(word)?;
@@ -84,7 +86,7 @@ impl RunArgs {
         let mut command = Command::new(&program);
         command
             .args(words)
-            .env("LD_PRELOAD", libraries::preload(&library))
+            .env("LD_PRELOAD", library::preload(&preloaded))
             .env(DEFAULT_VARIABLE, variable);
         if std::env::var_os(COMMAND_VARIABLE).is_none()
             && let Ok(own) = std::env::current_exe()
@@ -110,14 +112,14 @@ impl RunArgs {
             KeySource::KeyId { id } => {
                 lines.push(("key_id", id.clone()));
                 if let Some(path) = &context.keyring {
-                    lines.push(("keyring", keys::path_text(path)?));
+                    lines.push(("keyring", path_text(path)?));
                 }
             }
             KeySource::Env(variable) => lines.push(("key_env", variable.clone())),
-            KeySource::File(path) => lines.push(("key_file", keys::path_text(path)?)),
+            KeySource::File(path) => lines.push(("key_file", path_text(path)?)),
             KeySource::Command(line) => lines.push(("key_command", line.clone())),
             KeySource::Given(bytes) => {
-                let inherited = keys::inheritable_secret(KEY_FD_NAME, bytes.as_slice())?;
+                let inherited = inheritable_secret(KEY_FD_NAME, bytes.as_slice())?;
                 lines.push((KEY_FD, inherited.as_raw_fd().to_string()));
                 descriptor = Some(inherited);
             }

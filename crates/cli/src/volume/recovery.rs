@@ -12,11 +12,11 @@ use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
+use strongroom_keyring::paths;
 use strongroom_volume::secret::new_recovery_key;
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
-use crate::paths;
 
 const TERMINAL: &str = "/dev/tty";
 

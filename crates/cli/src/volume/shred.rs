@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
+use strongroom_inspect::time::rfc3339;
 use strongroom_volume::shred::{Record, Request, shred_and_report};
 
 use super::material::ProviderOptions;
@@ -14,7 +15,6 @@ use super::messages::StandardError;
 use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
-use crate::time::rfc3339;
 
 /// Destroy a volume: its key slots, its header, and the key at the key server. Says what remains.
 ///

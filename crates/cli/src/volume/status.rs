@@ -54,7 +54,7 @@ fn state_text(state: &State) -> String {
     }
     rows.push(row("open", state.mapping.as_deref().unwrap_or("no")));
     if let Some(until) = state.kept_until {
-        rows.push(row("kept until", &crate::time::rfc3339(until)));
+        rows.push(row("kept until", &strongroom_inspect::time::rfc3339(until)));
     }
     for slot in &state.slots {
         let kdf = slot.kdf.as_deref().unwrap_or("-");

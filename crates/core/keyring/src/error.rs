@@ -3,8 +3,8 @@
 //!
 //! Invariant K2: `detail` names files, variables, key ids and exit codes, never key material.
 
-use std::fmt;
-use std::io;
+use std::path::Path;
+use std::{fmt, io};
 
 use strongroom_crypto::{CertificateError, CryptoError};
 use strongroom_format::code::{self, Code};
@@ -37,6 +37,21 @@ impl Error {
         Self::caused(code, context, error)
     }
 
+    /// SR-5001, or the code of a [`Fault`], for the system's error on `path`.
+    #[must_use]
+    pub fn on_path(path: &Path, error: io::Error) -> Self {
+        Self::io(path.display().to_string(), error)
+    }
+
+    /// As [`Error::on_path`], but SR-1006 when nothing is at `path`.
+    #[must_use]
+    pub fn opening(path: &Path, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::new(&code::NOT_FOUND, path.display().to_string()),
+            _ => Self::on_path(path, error),
+        }
+    }
+
     /// An error of this code, with `context` and the system's error as its detail.
     #[must_use]
     pub fn caused(code: &'static Code, context: impl Into<String>, error: io::Error) -> Self {
@@ -57,6 +72,13 @@ impl Error {
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
+    }
+
+    /// The same failure with `prefix` directly before the detail.
+    #[must_use]
+    pub fn with_prefix(self, prefix: &str) -> Self {
+        let detail = format!("{prefix}{}", self.detail);
+        Self { detail, ..self }
     }
 
     /// SR-2005: this part of a keyring's file is damaged.

@@ -47,6 +47,7 @@ mod newest;
 pub mod object;
 mod opener;
 pub mod pair;
+pub mod paths;
 mod private_key;
 pub mod provider;
 mod purpose;

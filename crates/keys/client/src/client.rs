@@ -18,7 +18,9 @@ use crate::base64;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Request, Response, SECRET_MAX};
 use crate::rounds::Servers;
-use crate::wire::{Destroy, Ending, KeyRecord, Keys, Made, Material, NewKey, Report, ServerStatus};
+use crate::wire::{
+    Destroy, Ending, KeyRecord, Keys, Made, Material, Needs, NewKey, Report, ServerStatus,
+};
 
 /// The longest response in JSON, in bytes.
 const JSON_MAX: usize = 64 * 1024 * 1024;
@@ -213,6 +215,15 @@ impl Client {
             true => Ok(ending),
             false => Err(malformed("it is about another key")),
         }
+    }
+
+    /// What needs a key, as far as nodes have reported it.
+    ///
+    /// # Errors
+    /// As [`Client::material`].
+    pub fn needs(&self, name: &str) -> Result<Needs> {
+        let path = format!("/v1/keys/{}/needs", checked_key_name(name)?);
+        parse_json(&self.ask(&Request::get(path, JSON_MAX))?)
     }
 
     /// Cancels a destruction that has not happened yet.

@@ -22,8 +22,10 @@ mod client;
 mod enrol;
 mod error;
 mod exchange;
+mod join;
 mod node;
 mod object_name;
+mod pages;
 mod renew;
 mod rounds;
 mod tls;
@@ -36,12 +38,13 @@ pub use certificate::Validity;
 pub use client::{Client, Fetched, Version};
 pub use enrol::{Enrolled, Enrolment, enrol};
 pub use error::{Error, Kind};
+pub use join::{Join, Joined};
 pub use node::{DEFAULT_PATH, Files, Node, VARIABLE};
 pub use object_name::object_name;
 pub use renew::Renewal;
 pub use ureq::http::Method;
 pub use watch::{Waiting, tell_waiting};
-pub use wire::{Ending, KeyRecord, KeyVersion, Report, ServerStatus};
+pub use wire::{Ending, KeyRecord, KeyVersion, NeedingObject, Needs, Report, ServerStatus};
 
 /// Clients are shared between threads; a type that stops being `Send + Sync` fails here.
 const fn shareable<T: Send + Sync>() {}

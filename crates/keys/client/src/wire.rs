@@ -1,7 +1,10 @@
 //! The JSON of requests and responses: docs/spec/keyserver.md. Unknown members of a response are
 //! ignored, because a newer server may send more. Members that are used must be there.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
+use strongroom_format::text::printable;
 
 /// A key as the server describes it, without its material.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -61,6 +64,54 @@ pub struct Report {
     /// When it was destroyed by `volume shred`; none for an object that is there.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shredded: Option<u64>,
+}
+
+/// What would be lost with a key, as far as nodes have reported it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Needs {
+    /// How many objects need it.
+    pub objects: u64,
+    /// Whether the server has counted all of them.
+    #[serde(default = "is_complete")]
+    pub complete: bool,
+    /// The nodes that are granted it.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// Some of the objects.
+    #[serde(default)]
+    pub named: Vec<NeedingObject>,
+}
+
+const fn is_complete() -> bool {
+    true
+}
+
+/// An object that needs a key. Shown as `volume /dev/vdb on db-7`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct NeedingObject {
+    /// Its identifier in hexadecimal digits.
+    pub object_id: String,
+    /// `volume`, `sqlite`, `instance` or `backup`.
+    pub kind: String,
+    /// What people call it.
+    pub name: String,
+    /// The node that has reported it.
+    pub node: String,
+}
+
+impl fmt::Display for NeedingObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind, name, node, ..
+        } = self;
+        write!(
+            f,
+            "{} {} on {}",
+            printable(kind),
+            printable(name),
+            printable(node)
+        )
+    }
 }
 
 /// The status that a server gives to every client.

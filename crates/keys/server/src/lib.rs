@@ -13,6 +13,7 @@
 
 pub mod archive;
 pub mod audit;
+pub mod audit_check;
 pub mod authority;
 mod certificate_keeper;
 pub mod config;

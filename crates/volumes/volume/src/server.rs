@@ -4,11 +4,10 @@
 
 use std::path::Path;
 
-use serde_json::Value;
 use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
-use strongroom_keys_client::{Client, Error as ClientError, Kind, Method, Node, Version};
+use strongroom_keys_client::{Client, Error as ClientError, Kind, Node, Version};
 
 use crate::keys::{Destruction, Fate, Keys, Material, Report};
 use strongroom_luks2::Provider;
@@ -114,18 +113,11 @@ impl Keys for ServerKeys {
     }
 
     fn others_that_need(&mut self, name: &str, object_id: &[u8; 16]) -> Result<Vec<String>, Error> {
-        let path = format!("/v1/keys/{name}/needs");
-        let needs = self.client.call(&Method::GET, &path, None, true);
+        let needs = self.client.needs(name);
         let needs = needs.map_err(|error| from_client(&error))?;
         let own = hex(object_id);
-        let named = needs["named"].as_array().into_iter().flatten();
-        let others = named.filter(|object| object["object_id"] != own.as_str());
-        let shown = |object: &Value| {
-            let [kind, name, node] =
-                ["kind", "name", "node"].map(|member| object[member].as_str().unwrap_or_default());
-            format!("{kind} {name} on {node}")
-        };
-        Ok(others.map(shown).collect())
+        let others = needs.named.iter().filter(|object| object.object_id != own);
+        Ok(others.map(ToString::to_string).collect())
     }
 
     fn keeps_headers(&self) -> bool {

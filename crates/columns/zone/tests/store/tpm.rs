@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use strongroom_columns_zone::sandbox::{Sandbox, close};
 use strongroom_columns_zone::store::{
     Anchor as _, MANIFEST_NAME, Options, Store, TpmAnchor, create, open,
 };
@@ -128,4 +129,26 @@ fn only_an_index_that_keeps_its_counter_is_taken() {
     let first = tpm.counter(INDEX).unwrap().read().unwrap();
     tpm.counter(INDEX).unwrap().increment().unwrap();
     assert_eq!(tpm.counter(INDEX).unwrap().read().unwrap(), first + 1);
+}
+
+/// The link to a TPM only polls, reads, writes and sleeps: anything else would end the process.
+#[test]
+fn a_counter_rises_within_the_closed_sandbox() {
+    let simulator = Swtpm::start();
+    simulator.counter(INDEX, COUNTER);
+    let tpm = Tpm::open(&simulator.place()).unwrap();
+    let counter = tpm.counter(INDEX).unwrap();
+    let before = counter.read().unwrap();
+    let directory = simulator.directory().to_owned();
+    let closed = std::thread::spawn(move || {
+        let sandbox = Sandbox {
+            directories: vec![directory],
+            insist_on_locks: false,
+            all_threads: false,
+        };
+        close(&sandbox).unwrap();
+        counter.increment().unwrap();
+        counter.read().unwrap()
+    });
+    assert_eq!(closed.join().unwrap(), before + 1);
 }

@@ -1,0 +1,170 @@
+//! The files that a command names: checked before any key is fetched (inputs exist, outputs do not,
+//! and they are not the same file), opened for reading, and written as new files.
+//!
+//! The checks give early and clear messages. Races are excluded later, by moving files without
+//! overwriting.
+//!
+//! Must not: overwrite a file; wait for a named pipe.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use strongroom_format::postgres::HEADER_FILE;
+use strongroom_format::{code, header};
+
+use crate::durable;
+use crate::error::Error;
+use crate::regular::{Link, is_not_regular, open_regular};
+
+/// The header file of a sealed PostgreSQL data directory; any other path as it is.
+#[must_use]
+pub fn header_of(path: PathBuf) -> PathBuf {
+    let header = path.join(HEADER_FILE);
+    if path.is_dir() && header.is_file() {
+        return header;
+    }
+    path
+}
+
+/// First bytes of a plain SQLite database (SQLite file format, section 1.3).
+pub const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// What a file is by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// Without a byte.
+    Empty,
+    /// It begins with the header of a sealed object.
+    Sealed,
+    /// A SQLite database in clear.
+    PlainSqlite,
+    /// Anything else.
+    Other,
+}
+
+/// Checks that the input is there, that the output is not, and that the output's directory is.
+///
+/// # Errors
+/// SR-1002 when the output exists, SR-1003 when it is the input, SR-1006 when the input or the
+/// output's directory is missing; SR-5001.
+pub fn check_copy(input: &Path, output: &Path) -> Result<(), Error> {
+    let source = std::fs::metadata(input).map_err(|e| Error::opening(input, e))?;
+    // symlink_metadata: a dangling link in the way is in the way too.
+    let Ok(target) = std::fs::symlink_metadata(output) else {
+        return check_directory_of(output);
+    };
+    let resolved = std::fs::metadata(output).unwrap_or(target);
+    if (source.dev(), source.ino()) == (resolved.dev(), resolved.ino()) {
+        return Err(Error::new(&code::SAME_FILE, output.display().to_string()));
+    }
+    Err(Error::new(&code::EXISTS, output.display().to_string()))
+}
+
+/// Checks that the output is not there, and that its directory is.
+///
+/// # Errors
+/// SR-1002 when it exists, SR-1006 when its directory is missing.
+pub fn check_new(output: &Path) -> Result<(), Error> {
+    if std::fs::symlink_metadata(output).is_ok() {
+        return Err(Error::new(&code::EXISTS, output.display().to_string()));
+    }
+    check_directory_of(output)
+}
+
+/// SR-1006 where the directory is missing that the output goes into.
+fn check_directory_of(output: &Path) -> Result<(), Error> {
+    let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !directory.exists() => {
+            let detail = format!("the directory {}", directory.display());
+            Err(Error::new(&code::NOT_FOUND, detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a regular file is by its first bytes.
+///
+/// # Errors
+/// As [`open_to_read`].
+pub fn file_format(path: &Path) -> Result<FileFormat, Error> {
+    let (mut file, _) = open_to_read(path)?;
+    let mut first = Vec::new();
+    let read = file.by_ref().take(16).read_to_end(&mut first);
+    read.map_err(|e| Error::on_path(path, e))?;
+    Ok(format_of(&first))
+}
+
+/// What a file is that begins with these bytes.
+#[must_use]
+pub fn format_of(first: &[u8]) -> FileFormat {
+    if first.is_empty() {
+        FileFormat::Empty
+    } else if header::is_sealed(first) {
+        FileFormat::Sealed
+    } else if first.starts_with(SQLITE_MAGIC) {
+        FileFormat::PlainSqlite
+    } else {
+        FileFormat::Other
+    }
+}
+
+/// Opens a regular file and returns its length in bytes. Opening a pipe would wait for a writer, so
+/// it is refused.
+///
+/// # Errors
+/// SR-1006 when nothing is there, SR-1007 when it is no regular file; SR-5001.
+pub fn open_to_read(path: &Path) -> Result<(File, u64), Error> {
+    let opened = open_regular(path, Link::Followed);
+    let (file, about) = opened.map_err(|error| match is_not_regular(&error) {
+        true => Error::new(&code::NOT_A_FILE, path.display().to_string()),
+        false => Error::opening(path, error),
+    })?;
+    Ok((file, about.len()))
+}
+
+/// As [`open_to_read`], and block devices too.
+///
+/// # Errors
+/// As [`open_to_read`].
+pub fn open_any_to_read(path: &Path) -> Result<(File, u64), Error> {
+    let about = std::fs::metadata(path).map_err(|e| Error::opening(path, e))?;
+    if !about.file_type().is_block_device() {
+        return open_to_read(path);
+    }
+    let mut file = File::open(path).map_err(|e| Error::opening(path, e))?;
+    let size = file
+        .seek(SeekFrom::End(0))
+        .map_err(|e| Error::on_path(path, e))?;
+    file.rewind().map_err(|e| Error::on_path(path, e))?;
+    Ok((file, size))
+}
+
+/// Writes a new file readable by all; never overwrites.
+///
+/// # Errors
+/// SR-1002 when it exists; SR-5001.
+pub fn create_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    create_with(path, bytes, 0o644)
+}
+
+/// Writes a new file that only this user may read; never overwrites.
+///
+/// # Errors
+/// SR-1002 when it exists; SR-5001.
+pub fn create_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    create_with(path, bytes, 0o600)
+}
+
+/// SR-1002 for a file that is there; SR-5001. `mode`: the permissions of the new file.
+fn create_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    durable::create_new(path, bytes, mode).map_err(|e| {
+        if e.kind() == std::io::ErrorKind::AlreadyExists {
+            Error::new(&code::EXISTS, path.display().to_string())
+        } else {
+            Error::on_path(path, e)
+        }
+    })
+}

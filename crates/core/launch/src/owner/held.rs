@@ -1,0 +1,157 @@
+//! A directory of another user in which root itself has to write. It is opened once, through no
+//! link, and its files are reached by their names in it.
+//!
+//! Invariants: no link is followed, and no file is opened that has another name elsewhere; a new
+//! file gets its owner and mode by its descriptor before it gets its name.
+//!
+//! Must not: be used where root can act as the owner instead.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat, openat2, renameat, unlinkat};
+use rustix::io::Errno;
+
+/// Longest file that is read, in bytes.
+const READ_MAX: u64 = 1 << 20;
+
+/// The directory.
+pub struct HeldDirectory(OwnedFd);
+
+/// A file as it was.
+pub struct ExistingFile {
+    /// Its content.
+    pub text: String,
+    user: u32,
+    group: u32,
+    mode: u32,
+}
+
+impl HeldDirectory {
+    /// Opens a directory; no part of its path may be a link.
+    ///
+    /// # Errors
+    /// The system's: `ELOOP` for a link.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            // Linux before 5.6, or a sandbox that does not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => open_part_by_part(path, flags),
+            other => other.map(Self).map_err(io::Error::from),
+        }
+    }
+
+    /// A file, if it is there.
+    ///
+    /// # Errors
+    /// The system's; an error too when it is a link, has another name elsewhere, or is no text.
+    pub fn read(&self, name: &str) -> io::Result<Option<ExistingFile>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(&self.0, name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let about = file.metadata()?;
+        if !about.is_file() || about.nlink() != 1 {
+            return Err(io::Error::other("not a file of its own"));
+        }
+        let mut text = String::new();
+        file.take(READ_MAX).read_to_string(&mut text)?;
+        Ok(Some(ExistingFile {
+            text,
+            user: about.uid(),
+            group: about.gid(),
+            mode: about.mode() & 0o777,
+        }))
+    }
+
+    /// Replaces a file whole and durably. It keeps owner and mode of the former one, or gets the
+    /// directory's owner.
+    ///
+    /// # Errors
+    /// The system's. The former file is then there as before.
+    pub fn replace(&self, name: &str, text: &str, former: Option<&ExistingFile>) -> io::Result<()> {
+        let random = strongroom_crypto::random16().map_err(io::Error::other)?;
+        let temp = format!(".{name}.{:032x}.tmp", u128::from_le_bytes(random));
+        let directory = File::from(self.0.try_clone()?);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.0, temp.as_str(), flags, Mode::from_raw_mode(0o600))?;
+        let written = || {
+            let mut file = File::from(file);
+            file.write_all(text.as_bytes())?;
+            let about = directory.metadata()?;
+            let (user, group, mode) = match former {
+                Some(former) => (former.user, former.group, former.mode),
+                None => (about.uid(), about.gid(), 0o644),
+            };
+            let made = file.metadata()?;
+            if (made.uid(), made.gid()) != (user, group) {
+                fchown(&file, Some(user), Some(group))?;
+            }
+            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+            file.sync_all()?;
+            renameat(&self.0, temp.as_str(), &self.0, name)?;
+            directory.sync_all()
+        };
+        written().inspect_err(|_| {
+            // The failure that brought us here is the one to report.
+            let _gone = unlinkat(&self.0, temp.as_str(), AtFlags::empty());
+        })
+    }
+}
+
+fn open_part_by_part(path: &Path, flags: OFlags) -> io::Result<HeldDirectory> {
+    let begin = if path.is_absolute() { "/" } else { "." };
+    let mut here = openat(CWD, begin, flags, Mode::empty())?;
+    for part in path.components() {
+        let name = match part {
+            std::path::Component::Normal(name) => name,
+            std::path::Component::ParentDir => std::ffi::OsStr::new(".."),
+            _ => continue,
+        };
+        here = openat(&here, name, flags, Mode::empty())?;
+    }
+    Ok(HeldDirectory(here))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn no_link_is_followed_and_none_written_through() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        fs::create_dir_all(at("real/in")).unwrap();
+        strongroom_keyring::durable::create_new(&at("secret"), b"secret", 0o600).unwrap();
+        symlink(at("real"), at("link")).unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        for name in ["link", "link/in"] {
+            assert!(HeldDirectory::open(&at(name)).is_err(), "{name}");
+            assert!(open_part_by_part(&at(name), flags).is_err(), "{name}");
+        }
+        open_part_by_part(&at("real/in"), flags).unwrap();
+        let held = HeldDirectory::open(&at("real/in")).unwrap();
+        assert!(held.read("file").unwrap().is_none());
+        symlink(at("secret"), at("real/in/file")).unwrap();
+        assert!(held.read("file").is_err());
+        fs::remove_file(at("real/in/file")).unwrap();
+        fs::hard_link(at("secret"), at("real/in/file")).unwrap();
+        assert!(held.read("file").is_err());
+        // What has the name is replaced, not what it leads to.
+        held.replace("file", "new", None).unwrap();
+        assert_eq!(fs::read_to_string(at("secret")).unwrap(), "secret");
+        let former = held.read("file").unwrap().unwrap();
+        assert_eq!((former.text.as_str(), former.mode), ("new", 0o644));
+        assert_eq!(fs::read_dir(at("real/in")).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,159 @@
+//! The header of a LUKS volume: what opens the volume, how it is encrypted, and which change is
+//! under way.
+//!
+//! Must not: trust a token, or show text of the header that a terminal would obey.
+
+use std::fs::File;
+use std::path::Path;
+
+use strongroom_format::hex::hex;
+use strongroom_format::text::printable;
+use strongroom_keyring::Error;
+use strongroom_luks2::{
+    CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, TpmToken,
+    Which, online_version, read,
+};
+
+use crate::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
+
+/// The kind, and what the header says; or what is wrong with it.
+pub(crate) fn describe(path: &Path) -> (&'static str, Option<LuksReport>, Option<Error>) {
+    let found = match File::open(path) {
+        Ok(file) => read(&file),
+        Err(error) => return ("luks2-damaged", None, Some(Error::on_path(path, error))),
+    };
+    let failure = |error: LuksError| {
+        Error::new(error.code(), error.detail()).with_prefix(&format!("{}: ", path.display()))
+    };
+    match found {
+        Ok(found) => ("luks2", Some(report(&found)), None),
+        Err(LuksError::Luks1) => ("luks1", None, None),
+        Err(LuksError::NotLuks) => ("unknown", None, None),
+        Err(error) => ("luks2-damaged", None, Some(failure(error))),
+    }
+}
+
+fn report(found: &Found) -> LuksReport {
+    let (binary, metadata) = (&found.header.binary, &found.header.metadata);
+    let requirements = &metadata.config.requirements;
+    LuksReport {
+        uuid: binary.uuid.clone(),
+        label: nonempty(&binary.label),
+        subsystem: nonempty(&binary.subsystem),
+        sequence: binary.sequence,
+        primary: copy_state_text(&found.primary),
+        secondary: copy_state_text(&found.secondary),
+        used: match found.from {
+            Which::Primary => "primary",
+            Which::Secondary => "secondary",
+        },
+        warning: found.warning(),
+        segments: metadata
+            .regular_segments()
+            .map(|(_, segment)| LuksSegmentReport {
+                offset_bytes: segment.offset,
+                size_bytes: segment.size,
+                cipher: match &segment.kind {
+                    SegmentKind::Crypt { encryption, .. } => printable(encryption),
+                    SegmentKind::Linear => "none".to_owned(),
+                    SegmentKind::Unknown(name) => printable(name),
+                },
+                sector_size: segment.sector_size(),
+                integrity: segment.integrity().map(printable),
+            })
+            .collect(),
+        slots: metadata
+            .keyslots
+            .iter()
+            .map(|(&number, slot)| slot_report(metadata, number, slot))
+            .collect(),
+        tokens: metadata
+            .tokens
+            .iter()
+            .map(|(&number, token)| token_report(number, token))
+            .collect(),
+        flags: metadata
+            .config
+            .flags
+            .iter()
+            .map(|flag| printable(flag))
+            .collect(),
+        requirements: requirements.iter().map(|name| printable(name)).collect(),
+        reencryption: requirements
+            .iter()
+            .any(|name| online_version(name).is_some() || name == "offline-reencrypt"),
+    }
+}
+
+fn slot_report(metadata: &Metadata, number: u32, slot: &Keyslot) -> LuksSlotReport {
+    let (kind, kdf) = match &slot.kind {
+        KeyslotKind::Luks2(luks2) => (opener(metadata, number), Some(kdf_text(&luks2.kdf))),
+        KeyslotKind::Reencrypt(rules) => (
+            format!("re-encryption: {}, {}", rules.mode, rules.resilience),
+            None,
+        ),
+        KeyslotKind::Unknown(name) => (format!("not known: {}", printable(name)), None),
+    };
+    let digest = metadata.digest_of_keyslot(number);
+    let bound = digest.is_some_and(|(_, digest)| !digest.segments.is_empty());
+    LuksSlotReport {
+        slot: number,
+        opener: kind,
+        key_bits: u64::from(slot.key_size) * 8,
+        kdf,
+        priority: slot.priority,
+        opens_data: bound,
+    }
+}
+
+/// What opens the slot: the kind of its token, else a passphrase.
+fn opener(metadata: &Metadata, number: u32) -> String {
+    let mut tokens = metadata.tokens.values();
+    let token = tokens.find(|token| token.keyslots.contains(&number));
+    token.map_or_else(|| "passphrase".to_owned(), |token| printable(&token.kind))
+}
+
+fn kdf_text(kdf: &Kdf) -> String {
+    match kdf {
+        Kdf::Pbkdf2 { hash, iterations } => {
+            format!("pbkdf2-{}, {iterations} iterations", printable(hash))
+        }
+        Kdf::Argon2 {
+            time,
+            memory_kib,
+            cpus,
+            ..
+        } => {
+            let name = kdf.name();
+            format!("{name}, {memory_kib} KiB, {time} passes, {cpus} lanes")
+        }
+        Kdf::Unknown(name) => format!("not known: {}", printable(name)),
+    }
+}
+
+fn token_report(number: u32, token: &Token) -> LuksTokenReport {
+    let ours = token.strongroom();
+    LuksTokenReport {
+        token: number,
+        kind: printable(&token.kind),
+        slots: token.keyslots.clone(),
+        object_id: ours.map(|ours| hex(&ours.object_id)),
+        key_id: ours.map(|ours| ours.key_id.clone()),
+        key_version: ours.map(|ours| ours.key_version),
+        provider: ours.map(|ours| ours.provider.name().to_owned()),
+        servers: ours.map(|ours| ours.servers.clone()),
+        pcrs: token.tpm().map(TpmToken::registers),
+    }
+}
+
+fn copy_state_text(copy: &CopyState) -> String {
+    match copy {
+        CopyState::Good(sequence) => format!("whole, sequence id {sequence}"),
+        CopyState::Damaged(field) => format!("damaged: {}", printable(field)),
+        CopyState::Absent => "absent".to_owned(),
+    }
+}
+
+fn nonempty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| printable(text))
+}

@@ -1,0 +1,209 @@
+//! Joining a key server: this host gets a certificate, and the configuration to use it with.
+//!
+//! Invariants: the private key is on disk before the token is sent. The configuration is written
+//! last, so incomplete files are never used. Nothing that exists is overwritten; where a
+//! configuration is replaced, the one in use changes to the new files in one step, after which its
+//! former private key is overwritten and removed.
+//!
+//! Must not: take the authority from the network.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::pair::remove_key;
+use strongroom_keyring::{Error, durable, paths};
+
+use crate::enrol::{Enrolment, enrol};
+use crate::node::{Files, Node};
+
+/// Files of this many joins can stand in one directory.
+const JOINS_MAX: usize = 1000;
+
+/// A join that was checked, and needs the token.
+pub struct Join {
+    config: PathBuf,
+    servers: Vec<String>,
+    authority: Vec<u8>,
+    node: String,
+}
+
+/// A host that has joined.
+pub struct Joined {
+    /// The configuration that was written.
+    pub config: PathBuf,
+    /// The role that the token gave.
+    pub role: String,
+    /// The last second of the certificate, since the Unix epoch.
+    pub ends: u64,
+    /// The former configuration's private key, where that could not be removed.
+    pub former_key: Option<PathBuf>,
+}
+
+impl Join {
+    /// Checks what can be checked before a token is used up. `servers` are asked in this order, and
+    /// the first one enrols; `authority` is the file of their authority's certificate; `node` is
+    /// the name that the token was made for; `replace` allows a configuration at `config` already.
+    ///
+    /// # Errors
+    /// SR-1002 when there is a configuration; SR-1006 without the authority's file; those of the
+    /// addresses; SR-5001.
+    pub fn prepare(
+        config: &Path,
+        servers: Vec<String>,
+        authority: &Path,
+        node: String,
+        replace: bool,
+    ) -> Result<Self, Error> {
+        let config = std::path::absolute(config).map_err(|e| Error::on_path(config, e))?;
+        if config.symlink_metadata().is_ok() && !replace {
+            return Err(Error::new(&code::EXISTS, config.display().to_string()));
+        }
+        Node::check_servers(&servers)?;
+        let authority = std::fs::read(authority).map_err(|e| Error::opening(authority, e))?;
+        Ok(Self {
+            config,
+            servers,
+            authority,
+            node,
+        })
+    }
+
+    /// Enrols, and writes the files.
+    ///
+    /// # Errors
+    /// Those of the server; SR-1002 and SR-5001 of the files.
+    pub fn enrol(&self, token: &SecretBytes) -> Result<Joined, Error> {
+        let files = NewFiles::beside(&self.config)?;
+        let enrolment = Enrolment {
+            server: self.servers.first().map_or("", String::as_str),
+            authority: &self.authority,
+            node: &self.node,
+            token,
+        };
+        // Bad addresses are found before the token is used up.
+        let text = configuration(&self.servers, &files);
+        Node::check(&text)?;
+        let mut kept = false;
+        let enrolled = enrol::<Error>(&enrolment, |key| {
+            paths::create_private(&files.key, key.as_slice())?;
+            kept = true;
+            Ok(())
+        });
+        let enrolled = enrolled.inspect_err(|error| {
+            let is_uncertain = error.code() == &code::KEYSERVER_UNCERTAIN;
+            if kept && !is_uncertain {
+                // No certificate was made for this key. That it stays would do no harm.
+                drop(std::fs::remove_file(&files.key));
+            }
+        })?;
+        paths::create_new(&files.certificate, enrolled.certificate.as_bytes())?;
+        paths::create_new(&files.authority, &self.authority)?;
+        let former = Files::load(&self.config).ok();
+        durable::replace(&self.config, text.as_bytes(), 0o644)
+            .map_err(|error| Error::on_path(&self.config, error))?;
+        // What was written is what will be used.
+        let ends = Node::load(&self.config)?.validity().ends;
+        let former_key = match former {
+            Some(former) => forget(&self.config, &former)?,
+            None => None,
+        };
+        Ok(Joined {
+            config: self.config.clone(),
+            role: enrolled.role,
+            ends,
+            former_key,
+        })
+    }
+}
+
+/// Removes the files of the configuration that was replaced, the private key overwritten. What
+/// stands elsewhere, or is named by another configuration beside it, stays. Returns the former
+/// private key, if that stays.
+fn forget(config: &Path, former: &Files) -> Result<Option<PathBuf>, Error> {
+    let mut kept = None;
+    let beside = config.parent().unwrap_or_else(|| Path::new("/"));
+    let others = configurations(beside)?;
+    let is_free = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.parent() == Some(beside)
+            && path.symlink_metadata().is_ok_and(|about| about.is_file())
+            && !others.iter().any(|text| text.contains(&*quoted(&name)))
+    };
+    let next = former.pair().next();
+    for path in [&former.key, &next, &former.certificate, &former.authority] {
+        if is_free(path) {
+            remove_key(path).map_err(|error| Error::on_path(path, error))?;
+        } else if path == &former.key && path.exists() {
+            kept = Some(path.clone());
+        }
+    }
+    Ok(kept)
+}
+
+/// The texts of all configurations in a directory.
+fn configurations(directory: &Path) -> Result<Vec<String>, Error> {
+    let failed = |error: io::Error| Error::on_path(directory, error);
+    let mut texts = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|end| end == "toml") {
+            texts.extend(std::fs::read_to_string(&path));
+        }
+    }
+    Ok(texts)
+}
+
+/// The files of one join.
+struct NewFiles {
+    authority: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl NewFiles {
+    /// Names that nothing has yet: `node.key`, else `node-2.key` and so on. Makes the directory.
+    fn beside(config: &Path) -> Result<Self, Error> {
+        let directory = config.parent().unwrap_or_else(|| Path::new("/"));
+        std::fs::create_dir_all(directory).map_err(|error| Error::on_path(directory, error))?;
+        for number in 1..=JOINS_MAX {
+            let suffix = match number {
+                1 => String::new(),
+                _ => format!("-{number}"),
+            };
+            let files = Self {
+                authority: directory.join(format!("authority{suffix}.pem")),
+                certificate: directory.join(format!("node{suffix}.pem")),
+                key: directory.join(format!("node{suffix}.key")),
+            };
+            let all = [&files.authority, &files.certificate, &files.key];
+            if all.iter().all(|path| path.symlink_metadata().is_err()) {
+                return Ok(files);
+            }
+        }
+        let detail = format!("{}: files of earlier joins", directory.display());
+        Err(Error::new(&code::EXISTS, detail))
+    }
+}
+
+/// The text of `node.toml`.
+fn configuration(servers: &[String], files: &NewFiles) -> String {
+    let name = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        quoted(&name)
+    };
+    let servers: Vec<String> = servers.iter().map(|server| quoted(server)).collect();
+    format!(
+        "# Written by `strongroom keyserver join`; docs/spec/node.md says what may stand here.\nservers = [{}]\nauthority = {}\ncertificate = {}\nkey = {}\nrequest_timeout_seconds = 5\ntotal_timeout_seconds = 60\n",
+        servers.join(", "),
+        name(&files.authority),
+        name(&files.certificate),
+        name(&files.key),
+    )
+}
+
+/// A TOML string. What would need an escape is refused when the text is checked.
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}

@@ -1,0 +1,323 @@
+//! The key source that is used for an instance, how programs get it, and how it is stored for
+//! unattended starts.
+//!
+//! The order is that of the preload library: a key option; the environment (`STRONGROOM_PG_KEY_*`,
+//! then `PGENCRYPTIONKEY`); `strongroom.conf` in the data directory.
+//!
+//! Invariants:
+//! 1. A key is typed once, kept in locked memory, and passed on through an inherited descriptor
+//!    only.
+//! 2. The configuration is replaced whole. It names a source and never holds a key.
+//!
+//! Must not: print a command line or a key.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use strongroom_format::code;
+use strongroom_format::header::ObjectKind;
+use strongroom_format::postgres::CONFIG_FILE;
+use strongroom_keyring::provider::COMMAND_VARIABLE;
+use strongroom_keyring::{Error, KeySource, Keyring, Object, Opener, SourceContext, durable};
+use strongroom_launch::secret::{inheritable_secret, path_text, with_absolute_path};
+use strongroom_postgres_shield::instance::{self, Instance};
+use strongroom_postgres_shield::source;
+
+use crate::directory::Directory;
+
+/// What the user named by options.
+#[derive(Default)]
+pub struct GivenKey {
+    /// Where the key comes from.
+    pub key: Option<KeySource>,
+    /// The keyring; `None` for the default one.
+    pub keyring: Option<PathBuf>,
+}
+
+/// A key source, and where it was named.
+pub struct ChosenKey {
+    key: KeySource,
+    context: SourceContext,
+    origin: Origin,
+}
+
+/// Who named the source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Option,
+    Environment,
+    Configuration,
+}
+
+/// What a program needs in its environment to find the key. The descriptor must stay open until it
+/// has started.
+pub(crate) struct KeyHandover {
+    pub(crate) variables: Vec<(String, String)>,
+    _descriptor: Option<OwnedFd>,
+}
+
+impl ChosenKey {
+    /// The source for an existing instance. `None` when nothing names one.
+    ///
+    /// # Errors
+    /// SR-7007 and others of a configuration that is not valid; SR-1004 without a terminal to ask
+    /// for a passphrase.
+    pub fn find(given: GivenKey, directory: &Directory) -> Result<Option<Self>, Error> {
+        if let Some(chosen) = Self::named(given, &directory.shown(), false)? {
+            return Ok(Some(chosen));
+        }
+        let own = source::from_configuration(&directory.path)
+            .map_err(|error| error.with_prefix(&format!("{}: ", directory.shown())))?;
+        Ok(own.map(|own| Self {
+            key: own.key,
+            context: own.context,
+            origin: Origin::Configuration,
+        }))
+    }
+
+    /// As [`Self::find`], where a source has to be named.
+    ///
+    /// # Errors
+    /// SR-2001 when nothing names one; as [`Self::find`].
+    pub fn required(given: GivenKey, directory: &Directory) -> Result<Self, Error> {
+        let missing = || directory.failure(&code::NO_KEY, "nor does its configuration name one");
+        Self::find(given, directory)?.ok_or_else(missing)
+    }
+
+    /// The source for an instance that is to be made: a key option or the environment.
+    ///
+    /// # Errors
+    /// SR-2041 when nothing names one; as [`Self::find`].
+    pub fn for_new(given: GivenKey, directory: &Directory) -> Result<Self, Error> {
+        Self::named(given, &directory.shown(), true)?.ok_or_else(|| {
+            let detail = "a new instance needs one; the variable PGENCRYPTIONKEY can hold it too";
+            Error::new(&code::KEY_NONE, detail)
+        })
+    }
+
+    /// The source for an instance that a restore makes at `shown`: an option or the environment.
+    ///
+    /// # Errors
+    /// SR-2041 when nothing names one; as [`Self::find`].
+    pub fn for_restored(given: GivenKey, shown: &str) -> Result<Self, Error> {
+        Self::named(given, shown, true)?.ok_or_else(|| {
+            let detail = "--sealed needs one of --instance-key-id, --instance-key-env, --instance-key-file, \
+                          --instance-key-command, --instance-ask, or PGENCRYPTIONKEY";
+            Error::new(&code::KEY_NONE, detail)
+        })
+    }
+
+    /// The source that is to open the instance from now on; `None` when the options name none.
+    ///
+    /// # Errors
+    /// SR-1004 without a terminal to ask for a passphrase.
+    pub fn for_rotation(given: GivenKey, directory: &Directory) -> Result<Option<Self>, Error> {
+        let prompt = format!("New passphrase of {}", directory.shown());
+        Self::of_options(given, prompt, true)
+    }
+
+    /// What an option or the environment names.
+    fn named(given: GivenKey, shown: &str, creating: bool) -> Result<Option<Self>, Error> {
+        let prompt = format!("Passphrase of {shown}");
+        if let Some(chosen) = Self::of_options(given, prompt, creating)? {
+            return Ok(Some(chosen));
+        }
+        let variable = |name: &str| std::env::var(name).ok();
+        Ok(source::from_environment(variable).map(|found| Self {
+            key: found.key,
+            context: SourceContext {
+                creating,
+                ..found.context
+            },
+            origin: Origin::Environment,
+        }))
+    }
+
+    /// What an option names. A passphrase is asked for here.
+    fn of_options(given: GivenKey, prompt: String, creating: bool) -> Result<Option<Self>, Error> {
+        let Some(key) = given.key else {
+            return Ok(None);
+        };
+        let surroundings = SourceContext {
+            keyring: Some(absolute_keyring_path(given.keyring)?),
+            creating,
+            prompt,
+        };
+        Ok(Some(Self {
+            key: with_absolute_path(key)?.settled(&surroundings)?,
+            context: surroundings,
+            origin: Origin::Option,
+        }))
+    }
+
+    /// Fetches the key.
+    ///
+    /// # Errors
+    /// Those of its source.
+    pub fn opener(&self) -> Result<Opener, Error> {
+        self.key.opener(&self.context)
+    }
+
+    /// Opens the instance with it, for its files.
+    ///
+    /// # Errors
+    /// SR-7003 while a conversion is unfinished; those of the header and of the key's source.
+    pub fn instance(&self, directory: &Directory) -> Result<Instance, Error> {
+        let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
+        // The header first: its faults are reported without a key.
+        instance::header(&directory.path).map_err(about)?;
+        Instance::open(&directory.path, &[], &self.opener()?).map_err(about)
+    }
+
+    /// Opens the instance's header with it.
+    ///
+    /// # Errors
+    /// Those of the header and of the key's source.
+    pub fn open(&self, directory: &Directory) -> Result<Object, Error> {
+        let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
+        let header = instance::header(&directory.path).map_err(about)?;
+        let opener = self.opener()?;
+        Object::open(&header, ObjectKind::Postgres, &opener).map_err(about)
+    }
+
+    /// Whether it is what the instance's own configuration names.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.origin == Origin::Configuration
+    }
+
+    /// Whether the key can be had without running a program, asking anybody or opening a keyring.
+    #[must_use]
+    pub fn is_at_hand(&self) -> bool {
+        matches!(self.key, KeySource::Env(_) | KeySource::File(_))
+    }
+
+    /// What programs need to find it. Nothing when they find it by themselves.
+    pub(crate) fn for_server(&self) -> Result<KeyHandover, Error> {
+        let mut handed = KeyHandover {
+            variables: Vec::new(),
+            _descriptor: None,
+        };
+        self.check_keyring()?;
+        if matches!(self.key, KeySource::KeyId { .. })
+            && std::env::var_os(COMMAND_VARIABLE).is_none()
+        {
+            // Of the keyring's provider, for one that only this command has.
+            if let Ok(command) = std::env::current_exe() {
+                let command = (String::from(COMMAND_VARIABLE), path_text(&command)?);
+                handed.variables.push(command);
+            }
+        }
+        if self.origin != Origin::Option {
+            return Ok(handed);
+        }
+        let (kind, value) = match &self.key {
+            KeySource::KeyId { id } => {
+                let keyring = self.context.keyring.as_deref().map(path_text).transpose()?;
+                let name = String::from(source::KEYRING_VARIABLE);
+                handed.variables.extend(keyring.map(|path| (name, path)));
+                ("ID", id.clone())
+            }
+            KeySource::Env(variable) => ("ENV", variable.clone()),
+            KeySource::File(path) => ("FILE", path_text(path)?),
+            KeySource::Command(line) => ("COMMAND", line.clone()),
+            KeySource::Given(bytes) => {
+                let descriptor = inheritable_secret("strongroom", bytes.as_slice())?;
+                let number = descriptor.as_raw_fd().to_string();
+                handed._descriptor = Some(descriptor);
+                ("FD", number)
+            }
+            KeySource::Ask => {
+                return Err(Error::new(&code::BUG, "a passphrase was not asked for"));
+            }
+        };
+        let name = format!("{}{kind}", source::VARIABLE_PREFIX);
+        handed.variables.push((name, value));
+        Ok(handed)
+    }
+
+    /// A server has no terminal: it cannot open a keyring whose root key somebody has to type.
+    /// SR-1004.
+    fn check_keyring(&self) -> Result<(), Error> {
+        if !matches!(self.key, KeySource::KeyId { .. }) {
+            return Ok(());
+        }
+        let path = absolute_keyring_path(self.context.keyring.clone())?;
+        if Keyring::status(&path)?.provider != "passphrase" {
+            return Ok(());
+        }
+        let detail = format!(
+            "{}: the root key of this keyring is a passphrase, and the server has nobody to ask; give it another \
+             provider with `strongroom keyring rotate-root`",
+            path.display()
+        );
+        Err(Error::new(&code::NO_TERMINAL, detail))
+    }
+
+    /// Whether the server can find this source by itself.
+    #[must_use]
+    pub fn is_unattended(&self) -> bool {
+        !matches!(self.key, KeySource::Given(_) | KeySource::Ask)
+    }
+
+    /// The text of `strongroom.conf` for this source.
+    ///
+    /// # Errors
+    /// SR-2019 when it cannot be written there, which is found before anything is made; SR-1004
+    /// when a server could not open the keyring.
+    pub fn configuration(&self) -> Result<String, Error> {
+        self.check_keyring()?;
+        let mut out = String::from(
+            "# Where the key of this instance comes from: `name = value`, one of key_id, key_env, key_file, key_command.\n\
+             # The key itself must not stand here. Documentation: docs/reference/pg.md.\n",
+        );
+        let mut line = |name: &str, value: String| {
+            // As the reader sees it: trimmed, one line.
+            if value.trim() != value || value.is_empty() || value.contains(['\n', '\r']) {
+                let detail =
+                    format!("{name}: begins or ends with a blank, is empty, or has several lines");
+                return Err(Error::new(&code::KEY_OPTION, detail));
+            }
+            out.push_str(&format!("{name} = {value}\n"));
+            Ok(())
+        };
+        match &self.key {
+            KeySource::KeyId { id } => {
+                line("key_id", id.clone())?;
+                let keyring = self.context.keyring.clone();
+                line("keyring", path_text(&absolute_keyring_path(keyring)?)?)?;
+            }
+            KeySource::Env(variable) => line("key_env", variable.clone())?,
+            KeySource::File(path) => line("key_file", path_text(path)?)?,
+            KeySource::Command(command) => line("key_command", command.clone())?,
+            KeySource::Ask | KeySource::Given(_) => {
+                out.push_str("# A passphrase, asked for by `strongroom pg start --ask`.\n");
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// The keyring's path, made absolute.
+fn absolute_keyring_path(named: Option<PathBuf>) -> Result<PathBuf, Error> {
+    let path = named.unwrap_or_else(Keyring::default_path);
+    std::path::absolute(&path).map_err(|e| Error::on_path(&path, e))
+}
+
+/// Writes the configuration, whole. It belongs to the data directory's owner, because that is who
+/// this is.
+///
+/// # Errors
+/// SR-5001.
+pub fn configure(directory: &Path, text: &str) -> Result<(), Error> {
+    let path = directory.join(CONFIG_FILE);
+    let io = |error: std::io::Error| Error::on_path(&path, error);
+    let about = std::fs::metadata(directory).map_err(io)?;
+    let mode = if about.mode() & 0o040 != 0 {
+        0o640
+    } else {
+        0o600
+    };
+    durable::replace(&path, text.as_bytes(), mode).map_err(io)
+}

@@ -1,0 +1,159 @@
+//! A data directory: its version, whether it is sealed, being converted or in use, and whose it is.
+//!
+//! Must not: need a key; change anything.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use strongroom_format::code;
+use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE, HEADER_FILE};
+use strongroom_keyring::Error;
+use strongroom_postgres_shield::data_directory::{is_own, major_version, running_server};
+use strongroom_postgres_shield::instance;
+
+/// A data directory.
+pub struct Directory {
+    /// Absolute, with links resolved: programs may be started in another working directory.
+    pub path: PathBuf,
+    /// As it was named, for messages.
+    named: PathBuf,
+}
+
+impl Directory {
+    /// A directory that holds an instance.
+    ///
+    /// # Errors
+    /// SR-7011 when it holds none; as [`Self::at`].
+    pub fn existing(path: &Path) -> Result<Self, Error> {
+        let directory = Self::at(path)?;
+        if directory.major().is_none() && !directory.is_sealed() {
+            return Err(directory.failure(&code::PG_NOT_INSTANCE, "no PG_VERSION in it"));
+        }
+        Ok(directory)
+    }
+
+    /// A directory that holds a sealed instance.
+    ///
+    /// # Errors
+    /// As [`Self::existing`] and [`Self::check_sealed`].
+    pub fn sealed(path: &Path) -> Result<Self, Error> {
+        let directory = Self::existing(path)?;
+        directory.check_sealed()?;
+        Ok(directory)
+    }
+
+    /// The directory at `path`, whatever it holds.
+    ///
+    /// # Errors
+    /// SR-1006 when nothing is there, SR-7011 when it is no directory; SR-5001.
+    pub fn at(path: &Path) -> Result<Self, Error> {
+        let resolved = path.canonicalize().map_err(|e| Error::opening(path, e))?;
+        if !resolved.is_dir() {
+            let detail = format!("{}: not a directory", path.display());
+            return Err(Error::new(&code::PG_NOT_INSTANCE, detail));
+        }
+        Ok(Self {
+            path: resolved,
+            named: path.to_path_buf(),
+        })
+    }
+
+    /// `code` about this directory.
+    #[must_use]
+    pub fn failure(&self, code: &'static code::Code, detail: &str) -> Error {
+        Error::new(code, format!("{}: {detail}", self.named.display()))
+    }
+
+    /// Whether there is a header. Nothing says yet that it is a good one.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        instance::is_sealed(&self.path)
+    }
+
+    /// Checks that it is sealed.
+    ///
+    /// # Errors
+    /// SR-7003 while it is converted, SR-7004 when it is not sealed.
+    pub fn check_sealed(&self) -> Result<(), Error> {
+        if self.is_sealed() {
+            return Ok(());
+        }
+        // The first thing that sealing makes, and the last that opening removes: the header is not
+        // there yet, or no more.
+        if self.is_converting() {
+            return Err(self.failure(&code::PG_CONVERTING, "strongroom.convert is there"));
+        }
+        let detail = if self.path.join(CONFIG_FILE).exists() {
+            format!(
+                "{CONFIG_FILE} is there, {HEADER_FILE} is not: run `strongroom pg encrypt` again if it was interrupted, else restore the header from a backup"
+            )
+        } else {
+            format!("no {HEADER_FILE} in it")
+        };
+        Err(self.failure(&code::PG_NOT_SEALED, &detail))
+    }
+
+    /// Whether a conversion was begun and not finished.
+    #[must_use]
+    pub fn is_converting(&self) -> bool {
+        self.path.join(CONVERT_FILE).symlink_metadata().is_ok()
+    }
+
+    /// PostgreSQL's major version, from `PG_VERSION`.
+    #[must_use]
+    pub fn major(&self) -> Option<u32> {
+        major_version(&self.path)
+    }
+
+    /// The process id of the server that runs on it.
+    #[must_use]
+    pub fn server(&self) -> Option<u32> {
+        running_server(&self.path)
+    }
+
+    /// SR-7008 while a server runs on it.
+    pub(crate) fn check_stopped(&self) -> Result<(), Error> {
+        match self.server() {
+            Some(pid) => Err(self.failure(&code::PG_RUNNING, &format!("process {pid}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the data directory belongs to the user of this process.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        is_own(&self.path)
+    }
+
+    /// Refuses root and everybody but the directory's owner, as PostgreSQL does.
+    ///
+    /// # Errors
+    /// SR-7015 for root; SR-5001.
+    pub fn check_user(&self) -> Result<(), Error> {
+        refuse_root()?;
+        let about = std::fs::metadata(&self.path).map_err(|e| Error::on_path(&self.path, e))?;
+        let me = rustix::process::geteuid().as_raw();
+        if about.uid() == me {
+            return Ok(());
+        }
+        let detail = format!("it belongs to user {}, this is user {me}", about.uid());
+        Err(self.failure(&code::IO, &detail))
+    }
+
+    /// Path for messages.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        self.named.display().to_string()
+    }
+}
+
+/// Refuses root, as PostgreSQL's programs do, before anything is done.
+///
+/// # Errors
+/// SR-7015 for root.
+pub fn refuse_root() -> Result<(), Error> {
+    if rustix::process::geteuid().is_root() {
+        return Err(Error::new(&code::PG_ROOT, ""));
+    }
+    Ok(())
+}

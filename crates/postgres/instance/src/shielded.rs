@@ -1,0 +1,166 @@
+//! Programs under the shield: the environment in which the preload library finds instances and
+//! keys.
+//!
+//! Invariants: the library is the first entry of `LD_PRELOAD`, and other entries stay. The program
+//! gets the key source that this command was given; `STRONGROOM_PG_KEY_*` of an outer command is
+//! passed on only where this command was given none.
+//!
+//! Must not: put a key into the environment.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Output, Stdio};
+
+use strongroom_format::code;
+use strongroom_keyring::Error;
+use strongroom_launch::library;
+use strongroom_postgres_shield::discover::ROOTS_VARIABLE;
+use strongroom_postgres_shield::source;
+
+use crate::chosen::{ChosenKey, KeyHandover};
+use crate::directory::Directory;
+use crate::programs;
+
+/// Shields every program, whatever its name: what PostgreSQL's programs and backup tools start must
+/// see what they see.
+const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
+
+/// A program to be started under the shield.
+pub struct Shielded {
+    command: Command,
+    program: PathBuf,
+    _handed: Option<KeyHandover>,
+}
+
+impl Shielded {
+    /// `program` on these directories, with the key where one was chosen.
+    ///
+    /// # Errors
+    /// SR-7017 without the library; SR-1001 for a directory whose name holds a colon; those of the
+    /// key's source.
+    pub fn new(
+        program: PathBuf,
+        directories: &[&Directory],
+        chosen: Option<&ChosenKey>,
+    ) -> Result<Self, Error> {
+        let mut command = Command::new(&program);
+        command.env("LD_PRELOAD", preload()?);
+        if directories.is_empty() {
+            command.env_remove(ROOTS_VARIABLE);
+        } else {
+            command.env(ROOTS_VARIABLE, roots_value(directories)?);
+        }
+        let handed = chosen.map(ChosenKey::for_server).transpose()?;
+        if let Some(handed) = handed
+            .as_ref()
+            .filter(|handed| !handed.variables.is_empty())
+        {
+            for kind in ["ID", "ENV", "FILE", "COMMAND", "FD"] {
+                command.env_remove(format!("{}{kind}", source::VARIABLE_PREFIX));
+            }
+            command.env_remove(source::KEYRING_VARIABLE);
+            for (name, value) in &handed.variables {
+                command.env(name, value);
+            }
+        }
+        Ok(Self {
+            command,
+            program,
+            _handed: handed,
+        })
+    }
+
+    /// `program` without the shield, for what reads nothing that is sealed.
+    #[must_use]
+    pub fn bare(program: PathBuf) -> Self {
+        Self {
+            command: Command::new(&program),
+            program,
+            _handed: None,
+        }
+    }
+
+    /// The command, for arguments and streams.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+
+    /// Shields programs of any name, also those that the program starts.
+    pub fn inherit_environment(&mut self) {
+        self.command.env(ALL_VARIABLE, "1");
+    }
+
+    /// Runs it to its end, on the streams of this process.
+    ///
+    /// # Errors
+    /// SR-7018 when it fails.
+    pub fn run(mut self) -> Result<(), Error> {
+        let status = self
+            .command
+            .status()
+            .map_err(|e| Error::opening(&self.program, e))?;
+        self.check_status(status, "")
+    }
+
+    /// Runs it to its end and returns what it printed, in English.
+    ///
+    /// # Errors
+    /// SR-7018 with what it complained about when it fails.
+    pub fn output(mut self) -> Result<String, Error> {
+        let output = self
+            .command
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output();
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = output.map_err(|e| Error::opening(&self.program, e))?;
+        let complaint = String::from_utf8_lossy(&stderr);
+        self.check_status(status, complaint.trim_end())?;
+        Ok(String::from_utf8_lossy(&stdout).into_owned())
+    }
+
+    fn check_status(&self, status: ExitStatus, complaint: &str) -> Result<(), Error> {
+        if status.success() {
+            return Ok(());
+        }
+        let shown = self.program.display();
+        let detail = match complaint {
+            "" => format!("{shown}: {status}"),
+            complaint => format!("{shown}: {status}: {complaint}"),
+        };
+        Err(Error::new(&code::PG_PROGRAM, detail))
+    }
+
+    /// Becomes the program: its exit code, its signals, its terminal. Returns only when it cannot
+    /// be started.
+    #[must_use]
+    pub fn exec(mut self) -> Error {
+        let error = self.command.exec();
+        Error::opening(&self.program, error)
+    }
+}
+
+/// `LD_PRELOAD` with the library before what is there.
+fn preload() -> Result<OsString, Error> {
+    Ok(library::preload(&programs::library()?))
+}
+
+fn roots_value(directories: &[&Directory]) -> Result<OsString, Error> {
+    let mut joined = OsString::new();
+    for directory in directories {
+        if directory.path.to_string_lossy().contains(':') {
+            return Err(
+                directory.failure(&code::USAGE, "a data directory's path may hold no colon")
+            );
+        }
+        if !joined.is_empty() {
+            joined.push(":");
+        }
+        joined.push(&directory.path);
+    }
+    Ok(joined)
+}

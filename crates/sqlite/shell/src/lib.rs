@@ -1,0 +1,96 @@
+//! The SQL shell: statements and dot-commands on a sealed or plain SQLite database. The library of
+//! `strongroom sqlite shell`.
+//!
+//! Invariants:
+//! 1. A script stops at its first error, which names its line.
+//! 2. Ctrl-C stops the running statement, not an interactive shell.
+//! 3. A statement that names a key never reaches the history file or an error message.
+//!
+//! Must not: open a sealed database but through the SQLite extension; print but through the
+//! caller's writer and [`Console`]; read the environment.
+
+mod complete;
+mod console;
+mod dot;
+mod dump;
+mod editor;
+mod error;
+mod feed;
+mod ffi;
+mod history;
+mod import;
+mod mode;
+mod render;
+mod schema;
+mod session;
+mod target;
+
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+pub use self::console::Console;
+pub use self::error::Error;
+pub use self::mode::Mode;
+use self::session::Session;
+pub use self::target::{Target, database_file, open};
+
+/// A shell on one connection.
+pub struct Shell<'a> {
+    session: Session<'a>,
+}
+
+impl<'a> Shell<'a> {
+    /// A shell that writes results to `output` in this mode, and everything else to `console`.
+    pub fn new(
+        connection: Connection,
+        output: &'a mut dyn Write,
+        console: &'a dyn Console,
+        mode: Mode,
+    ) -> Self {
+        Self {
+            session: Session::new(connection, output, console, mode),
+        }
+    }
+
+    /// Runs each of the commands as a script of its own, up to one that is `.quit`.
+    ///
+    /// # Errors
+    /// Of the first that fails; `origin` and its line are in the detail.
+    pub fn run_commands(&mut self, commands: &[String], origin: &str) -> Result<(), Error> {
+        for command in commands {
+            let flow = feed::run_script(&mut self.session, command.as_bytes(), origin)?;
+            if flow == feed::Flow::Quit {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs all of `input`.
+    ///
+    /// # Errors
+    /// Of the first statement that fails; `origin` and its line are in the detail.
+    pub fn run_script(&mut self, input: impl BufRead, origin: &str) -> Result<(), Error> {
+        feed::run_script(&mut self.session, input, origin).map(|_| ())
+    }
+
+    /// Reads statements from the terminal and runs them, until the input ends or `.quit`.
+    /// `history` names the file of former statements. Errors of statements are given to the
+    /// console, and the shell goes on. Replaces the process's handler of SIGINT.
+    ///
+    /// # Errors
+    /// SR-5001 of the terminal; of the output, once its reader has gone.
+    pub fn run_interactive(&mut self, history: Option<PathBuf>) -> Result<(), Error> {
+        editor::run(&mut self.session, history)
+    }
+
+    /// Flushes the results: the last chance to hear of a failed write.
+    ///
+    /// # Errors
+    /// SR-5001 of a file; of the output.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.session.finish()
+    }
+}

@@ -1,0 +1,52 @@
+//! What the three renderers have in common: their trait, the settings, and numbers and blobs as
+//! text.
+//!
+//! Must not: choose a renderer.
+
+use std::io;
+
+use rusqlite::types::ValueRef;
+use strongroom_format::hex::hex;
+
+use crate::mode::Mode;
+
+/// The settings that decide how results look.
+#[derive(Clone)]
+pub(crate) struct Style {
+    pub(crate) mode: Mode,
+    /// Whether table and CSV begin with the column names.
+    pub(crate) headers: bool,
+    /// The text of NULL in a table.
+    pub(crate) null: String,
+}
+
+impl Style {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            headers: true,
+            null: "NULL".to_owned(),
+        }
+    }
+}
+
+/// Writes the rows of one statement.
+pub(crate) trait Renderer {
+    fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()>;
+    /// After the last row.
+    fn end(&mut self) -> io::Result<()>;
+}
+
+/// The shortest decimal that reads back as the same number; infinities in SQLite's words.
+pub(crate) fn real_text(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "Inf" } else { "-Inf" }.to_owned();
+    }
+    // SQLite has no NaN, so the fallback is never used.
+    serde_json::Number::from_f64(value).map_or_else(|| "NULL".to_owned(), |n| n.to_string())
+}
+
+/// A blob as SQL writes it.
+pub(crate) fn blob_text(bytes: &[u8]) -> String {
+    format!("x'{}'", hex(bytes))
+}

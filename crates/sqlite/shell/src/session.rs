@@ -1,0 +1,170 @@
+//! The state of a shell while it runs: the connection, the settings, and where results go.
+//!
+//! Must not: print messages; it returns failures, and the caller prints them.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Instant;
+
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::{Batch, Connection, Statement};
+use strongroom_format::code;
+
+use crate::console::Console;
+use crate::error::{Error, sql_failure};
+use crate::mode::Mode;
+use crate::render::renderer::Style;
+use crate::{history, render};
+
+/// One shell.
+pub(crate) struct Session<'a> {
+    pub(crate) connection: Rc<Connection>,
+    pub(crate) style: Style,
+    /// Whether to say how long each statement took.
+    pub(crate) timer: bool,
+    /// How deep `.read` is nested.
+    pub(crate) depth: u32,
+    /// Receives what is not a result.
+    pub(crate) console: &'a dyn Console,
+    output: &'a mut dyn Write,
+    file: Option<(PathBuf, BufWriter<File>)>,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(
+        connection: Connection,
+        output: &'a mut dyn Write,
+        console: &'a dyn Console,
+        mode: Mode,
+    ) -> Self {
+        Self {
+            connection: Rc::new(connection),
+            style: Style::new(mode),
+            timer: false,
+            depth: 0,
+            console,
+            output,
+            file: None,
+        }
+    }
+
+    /// Runs every statement of `sql`, in order, up to the first that fails.
+    pub(crate) fn run_sql(&mut self, sql: &str) -> Result<(), Error> {
+        let connection = Rc::clone(&self.connection);
+        let mut batch = Batch::new(&connection, sql);
+        loop {
+            let started = Instant::now();
+            let statement = batch.next().map_err(|e| statement_failure(e, sql))?;
+            let Some(mut statement) = statement else {
+                return Ok(());
+            };
+            self.run_statement(&mut statement)
+                .map_err(|e| hide_sql(e, sql))?;
+            if self.timer {
+                let time = format!("time: {:.3} s", started.elapsed().as_secs_f64());
+                self.console.line(&time);
+            }
+        }
+    }
+
+    fn run_statement(&mut self, statement: &mut Statement<'_>) -> Result<(), Error> {
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        let mut rows = statement.raw_query();
+        if names.is_empty() {
+            while rows.next().map_err(sql_failure)?.is_some() {}
+            return Ok(());
+        }
+        let style = self.style.clone();
+        let (writer, to_file) = self.writer();
+        let mut renderer = render::renderer_of(&style, writer, &names);
+        let told = |error: std::io::Error| write_failure(to_file.as_deref(), error);
+        let outcome = loop {
+            match rows.next() {
+                Ok(Some(row)) => {
+                    let cells = render::cells(row, names.len());
+                    let cells = cells.map_err(sql_failure)?;
+                    renderer.row(&cells).map_err(told)?;
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(sql_failure(error)),
+            }
+        };
+        // Rows that came before an error are shown, and a JSON array is closed.
+        renderer.end().map_err(told)?;
+        outcome
+    }
+
+    /// Where results go, and the file's path if it is one.
+    pub(crate) fn writer(&mut self) -> (&mut dyn Write, Option<PathBuf>) {
+        match &mut self.file {
+            Some((path, file)) => (file, Some(path.clone())),
+            None => (&mut *self.output, None),
+        }
+    }
+
+    /// Writes text to where results go.
+    pub(crate) fn print(&mut self, text: &str) -> Result<(), Error> {
+        let (writer, path) = self.writer();
+        let written = writer.write_all(text.as_bytes());
+        written.map_err(|e| write_failure(path.as_deref(), e))
+    }
+
+    /// Sends results to a new file, or back to standard output. Never overwrites.
+    pub(crate) fn redirect(&mut self, path: Option<&Path>) -> Result<(), Error> {
+        self.flush()?;
+        self.file = None;
+        let Some(path) = path else {
+            return Ok(());
+        };
+        let mut options = File::options();
+        let opened = options.write(true).create_new(true).mode(0o600).open(path);
+        let file = opened.map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Error::new(&code::EXISTS, path.display().to_string())
+            }
+            _ => strongroom_keyring::Error::opening(path, e).into(),
+        })?;
+        self.file = Some((path.to_owned(), BufWriter::new(file)));
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        let (writer, path) = self.writer();
+        let flushed = writer.flush();
+        flushed.map_err(|e| write_failure(path.as_deref(), e))
+    }
+
+    /// Flushes everything; the last chance to hear of a failed write.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        self.redirect(None)?;
+        self.flush()
+    }
+}
+
+/// A failure to write results.
+pub(crate) fn write_failure(path: Option<&Path>, error: std::io::Error) -> Error {
+    match path {
+        Some(path) => strongroom_keyring::Error::on_path(path, error).into(),
+        None => Error::Output {
+            prefix: String::new(),
+            error,
+        },
+    }
+}
+
+/// SQLite's refusal of `sql`.
+fn statement_failure(error: rusqlite::Error, sql: &str) -> Error {
+    hide_sql(sql_failure(error), sql)
+}
+
+/// SQLite quotes the statement in its messages. Where that may be a key, the message is withheld.
+fn hide_sql(failure: Error, sql: &str) -> Error {
+    if failure.has_code(&code::SQL) && history::mentions_key(sql) {
+        let detail = "the statement names a key, so SQLite's message is not shown";
+        return Error::new(&code::SQL, detail);
+    }
+    failure
+}
