@@ -3,7 +3,6 @@
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
 )]
-#![expect(dead_code, reason = "each test uses its part")]
 
 pub(crate) mod harness;
 
