@@ -13,11 +13,6 @@ const LINES_MAX: usize = 620;
 const COLUMNS_MAX: usize = 100;
 /// Most modules of a crate that use each other.
 const CIRCLE_MAX: usize = 3;
-/// Sources outside `crates/core/tls` that still build a TLS client. May only shrink.
-const CLIENTS_ELSEWHERE: [&str; 2] = [
-    "crates/columns/proxy/src/proxy/tls.rs",
-    "crates/postgres/wire/src/client/tls/mod.rs",
-];
 /// Files that a crate takes from another one by `#[path]`. May only go down: shared support belongs
 /// into a crate of its own.
 const BORROWED_MAX: usize = 1;

@@ -12,14 +12,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{
-    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
-};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use strongroom_postgres_wire::client::Socket;
 use strongroom_postgres_wire::client::tls::{Check, Verifier};
+use strongroom_tls::{ServerCheck, TlsClient, authorities, certificates, crypto_provider};
 
 /// Bytes that are read from a socket at a time: a TLS record with its header.
 const RECORD_LEN: usize = 16_640;
@@ -51,9 +49,9 @@ impl Tls {
     /// # Errors
     /// The files cannot be read, or do not belong together.
     pub fn accept(mut self, certificate: &Path, key: &Path) -> io::Result<Self> {
-        let chain = certificates(certificate)?;
+        let chain = read_certificates(certificate)?;
         let key = PrivateKeyDer::from_pem_file(key).map_err(invalid)?;
-        let config = ServerConfig::builder_with_provider(provider())
+        let config = ServerConfig::builder_with_provider(crypto_provider())
             .with_safe_default_protocol_versions()
             .map_err(invalid)?
             .with_no_client_auth()
@@ -64,40 +62,32 @@ impl Tls {
     }
 
     /// The server has to speak TLS, and to show a certificate for `host` that an authority in the
-    /// PEM file `authorities` vouches for. Without a file any certificate is accepted: that
+    /// PEM file `trusted` has signed. Without a file any certificate is accepted: that
     /// protects against eavesdroppers, not against an attacker in the middle.
     ///
     /// # Errors
     /// The file cannot be read or has no authority; `host` is no name or address.
-    pub fn require(mut self, host: &str, authorities: Option<&Path>) -> io::Result<Self> {
+    pub fn require(mut self, host: &str, trusted: Option<&Path>) -> io::Result<Self> {
         let name = match host.trim_matches(['[', ']']).parse::<IpAddr>() {
             Ok(address) => ServerName::from(address),
             Err(_) => ServerName::try_from(host.to_owned()).map_err(invalid)?,
         };
-        let mut roots = RootCertStore::empty();
-        for authority in authorities
-            .map(certificates)
+        let found = trusted
+            .map(read_certificates)
             .transpose()?
-            .into_iter()
-            .flatten()
-        {
-            roots.add(authority).map_err(invalid)?;
-        }
+            .unwrap_or_default();
+        let roots = authorities(found).map_err(invalid)?;
         let verifier = Verifier {
-            check: match authorities {
+            check: match trusted {
                 Some(_) => Check::ChainAndName,
                 None => Check::Nothing,
             },
             roots,
             pinned: Vec::new(),
-            provider: provider(),
+            provider: crypto_provider(),
         };
-        let config = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(invalid)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
+        let config = TlsClient::new(ServerCheck::Custom(Arc::new(verifier)));
+        let config = config.build().map_err(invalid)?;
         self.connect = Some(ToServer {
             config: Arc::new(config),
             name,
@@ -106,19 +96,9 @@ impl Tls {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
-        .map_err(invalid)?
-        .collect();
-    let found = read.map_err(invalid)?;
-    if found.is_empty() {
-        return Err(invalid(format!("{}: no certificate", path.display())));
-    }
-    Ok(found)
+fn read_certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    certificates(&std::fs::read(path)?)
+        .map_err(|error| invalid(format!("{}: {error}", path.display())))
 }
 
 /// An encrypted connection, for both of its threads.

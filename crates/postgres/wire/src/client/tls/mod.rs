@@ -11,10 +11,14 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, version};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConnection, RootCertStore};
 use sha2::Digest as _;
+use strongroom_tls::{
+    Identity, ServerCheck, TlsClient, Versions, certificates, crypto_provider, system_certificates,
+    usable_authorities,
+};
+use zeroize::Zeroizing;
 
 use self::der::Hash;
 use super::config::{Config, Roots, SslMode, TlsSettings};
@@ -25,33 +29,26 @@ pub use self::verifier::{Check, Verifier};
 /// A client for the host of these settings, before its handshake.
 pub(crate) fn client(config: &Config) -> Result<ClientConnection> {
     let settings = &config.tls;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions: &[_] = match settings.only_13 {
-        true => &[&version::TLS13],
-        false => &[&version::TLS13, &version::TLS12],
-    };
     let (roots, pinned) = roots(settings)?;
     let verifier = Verifier {
         check: check(settings),
         roots,
         pinned,
-        provider: Arc::clone(&provider),
+        provider: crypto_provider(),
     };
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions)
-        .map_err(|error| Error::Tls(error.to_string()))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
-    let tls = match &settings.identity {
-        None => builder.with_no_client_auth(),
-        Some((certificate, key)) => {
-            let chain = certificates(certificate)?;
-            let key = private_key(key)?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|error| Error::Config(format!("{}: {error}", certificate.display())))?
-        }
-    };
+    let files = settings.identity.as_ref();
+    let identity = files.map(|(certificate, key)| identity(certificate, key));
+    let tls = TlsClient::new(ServerCheck::Custom(Arc::new(verifier)))
+        .identity(identity.transpose()?)
+        .versions(match settings.only_13 {
+            true => Versions::Only13,
+            false => Versions::Both,
+        })
+        .build()
+        .map_err(|error| match files {
+            Some((certificate, _)) => Error::Config(format!("{}: {error}", certificate.display())),
+            None => Error::Tls(error.to_string()),
+        })?;
     let name = name(config)?;
     ClientConnection::new(Arc::new(tls), name).map_err(|error| Error::Tls(error.to_string()))
 }
@@ -80,53 +77,49 @@ fn name(config: &Config) -> Result<ServerName<'static>> {
 }
 
 fn roots(settings: &TlsSettings) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)> {
-    let mut store = RootCertStore::empty();
+    let none = || (RootCertStore::empty(), Vec::new());
     if check(settings) == Check::Nothing {
-        return Ok((store, Vec::new()));
+        return Ok(none());
     }
     match &settings.roots {
-        None => Ok((store, Vec::new())),
+        None => Ok(none()),
         Some(Roots::System) => {
-            let found = rustls_native_certs::load_native_certs();
-            let (added, _) = store.add_parsable_certificates(found.certs);
-            if added == 0 {
+            let roots = usable_authorities(system_certificates());
+            if roots.is_empty() {
                 let text = "the system has no trusted certificates";
                 return Err(Error::Config(String::from(text)));
             }
-            Ok((store, Vec::new()))
+            Ok((roots, Vec::new()))
         }
         Some(Roots::File(path)) => {
-            let pinned = certificates(path)?;
+            let pinned = read_certificates(path)?;
             // A certificate that cannot be an anchor can still be the server's own.
-            let _: (usize, usize) = store.add_parsable_certificates(pinned.iter().cloned());
-            Ok((store, pinned))
+            Ok((usable_authorities(pinned.iter().cloned()), pinned))
         }
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let wrong = |error: &dyn std::fmt::Display| {
         Error::Config(format!("certificates in {}: {error}", path.display()))
     };
-    let found = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
-        .map_err(|error| wrong(&error))?;
-    match found.is_empty() {
-        true => Err(wrong(&"there are none")),
-        false => Ok(found),
-    }
+    let pem = fs::read(path).map_err(|error| wrong(&error))?;
+    certificates(&pem).map_err(|error| wrong(&error))
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
-    let wrong = |text: String| Error::Config(format!("private key {}: {text}", path.display()));
-    let about = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+/// The client's certificate and private key.
+fn identity(certificate: &Path, key: &Path) -> Result<Identity> {
+    let chain = read_certificates(certificate)?;
+    let wrong = |text: String| Error::Config(format!("private key {}: {text}", key.display()));
+    let about = fs::metadata(key).map_err(|error| wrong(error.to_string()))?;
     // A key of root's that a group may read is how distributions hand one to services.
     let allowed = if about.uid() == 0 { 0o740 } else { 0o700 };
     if about.permissions().mode() & 0o777 & !allowed != 0 {
         return Err(wrong(String::from("others may read it; give it mode 0600")));
     }
-    // The parser's own error may quote the file.
-    PrivateKeyDer::from_pem_file(path)
+    let pem = fs::read(key).map(Zeroizing::new);
+    let pem = pem.map_err(|error| wrong(error.to_string()))?;
+    Identity::new(chain, &pem)
         .map_err(|_| wrong(String::from("is not a PEM key without a passphrase")))
 }
 
