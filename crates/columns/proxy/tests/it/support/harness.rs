@@ -1,9 +1,5 @@
 //! The two ends of a proxy, in the hands of one test. Of `wire.rs`.
 #![expect(
-    clippy::big_endian_bytes,
-    reason = "the protocol's integers are big-endian"
-)]
-#![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
 )]
