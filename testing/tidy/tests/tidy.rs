@@ -205,8 +205,7 @@ fn clients_are_built_in_one_place() {
     for (path, text) in sources() {
         let path = path.strip_prefix(root()).unwrap().display().to_string();
         let is_product = path.starts_with("crates/") && !path.contains("/tests/");
-        let is_allowed =
-            path.starts_with("crates/core/tls/") || CLIENTS_ELSEWHERE.contains(&path.as_str());
+        let is_allowed = path.starts_with("crates/core/tls/");
         for builder in [
             concat!("ClientConfig::", "builder"),
             concat!("Agent::", "config_builder"),
