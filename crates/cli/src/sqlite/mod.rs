@@ -5,7 +5,6 @@
 mod decrypt;
 mod encrypt;
 mod format_options;
-mod program;
 mod rekey;
 mod run;
 mod shell;

@@ -20,9 +20,9 @@ use strongroom_keyring::{KeySource, Keyring, SourceContext};
 use strongroom_launch::library;
 use strongroom_launch::secret::{inheritable_secret, path_text, with_absolute_path};
 use strongroom_sqlite::defaults::{DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME};
+use strongroom_sqlite::program;
 
 use super::format_options::{cipher, page_size};
-use super::program;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;

@@ -18,6 +18,7 @@
 pub mod foreign;
 mod open;
 pub mod ops;
+pub mod program;
 #[cfg(feature = "http")]
 mod remote;
 

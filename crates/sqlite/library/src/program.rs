@@ -13,29 +13,32 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
+use strongroom_keyring::Error;
 use strongroom_sqlite_program::{
     EXECUTABLE_MAX, Interpreter, OTHER_RIGHTS, SCRIPTS, dynamic_linker, has_own_sqlite,
     interpreter, is_elf, kind, script_line,
 };
 
-use crate::failure::Failure;
-
-/// The program's file, found as the shell finds it. SR-2285 when the SQLite extension cannot be
-/// loaded into it.
-pub(super) fn check(word: &OsStr) -> Result<PathBuf, Failure> {
+/// The program's file, found as the shell finds it: a name without a slash is looked for in `PATH`.
+///
+/// # Errors
+///
+/// SR-2285 when the SQLite extension cannot be loaded into the program; "not found", or an I/O error
+/// with the path, when there is no such file or it cannot be read.
+pub fn check(word: &OsStr) -> Result<PathBuf, Error> {
     let program = find_in_path(word)?;
     check_file(&program, SCRIPTS)?;
     Ok(program)
 }
 
-fn refusal(path: &Path, why: &str) -> Failure {
-    Failure::new(&code::RUN_PROGRAM, format!("{}: {why}", path.display()))
+fn refusal(path: &Path, why: &str) -> Error {
+    Error::new(&code::RUN_PROGRAM, format!("{}: {why}", path.display()))
 }
 
 /// A name without a slash is looked for in PATH.
-fn find_in_path(word: &OsStr) -> Result<PathBuf, Failure> {
+fn find_in_path(word: &OsStr) -> Result<PathBuf, Error> {
     let named = PathBuf::from(word);
-    let missing = || Failure::new(&code::NOT_FOUND, named.display().to_string());
+    let missing = || Error::new(&code::NOT_FOUND, named.display().to_string());
     if word.as_bytes().contains(&b'/') {
         return named.is_file().then(|| named.clone()).ok_or_else(missing);
     }
@@ -50,12 +53,12 @@ fn is_executable(path: &Path) -> bool {
     about.is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
-fn check_file(path: &Path, scripts: u32) -> Result<(), Failure> {
-    let file = File::open(path).map_err(|e| Failure::open(path, &e))?;
-    let about = file.metadata().map_err(|e| Failure::io(path, &e))?;
+fn check_file(path: &Path, scripts: u32) -> Result<(), Error> {
+    let file = File::open(path).map_err(|e| Error::opening(path, e))?;
+    let about = file.metadata().map_err(|e| Error::on_path(path, e))?;
     let mut bytes = Vec::new();
     let read = file.take(EXECUTABLE_MAX).read_to_end(&mut bytes);
-    read.map_err(|e| Failure::io(path, &e))?;
+    read.map_err(|e| Error::on_path(path, e))?;
     if let Some(line) = script_line(&bytes) {
         if scripts == 0 {
             return Err(refusal(path, "scripts that lead to scripts"));
@@ -77,10 +80,10 @@ fn check_file(path: &Path, scripts: u32) -> Result<(), Failure> {
     check_elf(path, &bytes)
 }
 
-fn check_elf(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+fn check_elf(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let own_path = std::env::current_exe();
-    let own_path = own_path.map_err(|e| Failure::io(Path::new("/proc/self/exe"), &e))?;
-    let own = std::fs::read(&own_path).map_err(|e| Failure::io(&own_path, &e))?;
+    let own_path = own_path.map_err(|e| Error::on_path(Path::new("/proc/self/exe"), e))?;
+    let own = std::fs::read(&own_path).map_err(|e| Error::on_path(&own_path, e))?;
     if kind(bytes) != kind(&own) {
         return Err(refusal(path, "a program for another kind of processor"));
     }
