@@ -79,11 +79,13 @@ demo: deps-postgres build
 # All with one profile, that of development, and with the features that the whole workspace with its tests asks for: the
 # dependencies are built once. Cargo would build many of them again for `-p`, which asks for fewer features.
 DEV := $(abspath $(TARGET)/debug)
+# Many tests wait for a server, a disk or a clock: twice as many at once as there are processors.
+TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: deps-test
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_SQLITE_TOOLS=$(SQLITE_TOOLS) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
-		$(CARGO) test --locked --workspace --no-fail-fast
+		RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked --workspace --no-fail-fast
 	$(CARGO) test --locked --workspace --features strongroom-testing/count-often --test simulation -- sealed_ freshness_ power_cuts
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory test-python BUILT=yes
