@@ -149,7 +149,7 @@ columns-postgres: deps-postgres
 
 # What `make test` runs of them: the shorter ones. The others are kills under load, recovery, replication, sweeps, conversions, full disks, TPC-C,
 # TPC-H and sysbench.
-COLUMNS_USUAL := catalogs connections definitions faults lost_records memo operator owner_commands plans random slot statements whole
+COLUMNS_USUAL := answer_memo catalogs connections definitions faults lost_records operator owner_commands plans random slot statements whole
 COLUMNS_TESTS :=
 test-columns: columns-postgres
 	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)
@@ -170,8 +170,7 @@ lint: deps
 	cd crates/columns/extension && $(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-# With the examples, so that the features are those of the line for clippy and nothing is checked twice.
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --lib --bins --examples --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 	$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 # PostgreSQL's user must be able to enter the directory.

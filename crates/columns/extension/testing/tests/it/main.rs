@@ -2,6 +2,7 @@
 //!
 //! They are one binary, which links once and runs the tests of all files side by side.
 
+mod answer_memo;
 mod catalogs;
 mod connections;
 mod convert;
@@ -13,7 +14,6 @@ mod histories;
 mod kills;
 mod logical;
 mod lost_records;
-mod memo;
 mod operator;
 mod owner_commands;
 mod plans;

@@ -5,6 +5,7 @@
 //! room for.
 
 #[path = "../../../src/scanning/memo.rs"]
+#[expect(dead_code, reason = "the extension uses all of it")]
 mod memo;
 
 use std::collections::BTreeMap;
