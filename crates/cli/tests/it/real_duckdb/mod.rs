@@ -35,7 +35,7 @@ fn python(version: &str) -> PathBuf {
 }
 
 fn command(place: &Place, version: &str, arguments: &[&str]) -> Command {
-    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/duckdb/driver.py");
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/real_duckdb/driver.py");
     let mut command = Command::new(python(version));
     command
         .arg(driver)

@@ -34,7 +34,7 @@ fn the_server_gives_every_constant_of_tpch_a_confidential_type() {
         5432,
         concat!(
             "CREATE EXTENSION strongroom_columns;\n",
-            include_str!("tpch/confidential.sql")
+            include_str!("../tpch/confidential.sql")
         ),
     );
     assert!(!made.contains("ERROR"), "{made}");
