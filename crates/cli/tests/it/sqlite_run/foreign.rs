@@ -81,7 +81,7 @@ fn files_of_sqlcipher_are_recognised() {
         &sqlcipher("clear.db", "cipher_plaintext_header_size=32"),
     );
     let text = inspected(&place, "clear.db");
-    assert!(text.contains("another product encrypted"), "{text}");
+    assert!(text.contains("another product has encrypted"), "{text}");
     assert!(text.contains("SQLCipher"), "{text}");
     is_refused(&place, "clear.db", "SQLCipher");
     let json = place.run(&["inspect", "clear.db", "--json"]).succeeded();
