@@ -141,7 +141,7 @@ impl Store {
             return false;
         }
         let bound = head.associated_data(self.keys.object_id(), self.keys.epoch());
-        let Ok(key) = self.keys.redo_run(head.incarnation, head.key_number()) else {
+        let Ok(key) = self.keys.redo_key(head.incarnation, head.key_number()) else {
             return false;
         };
         key.open(&head.nonce, &bound, body.as_mut_slice(), &head.tag)

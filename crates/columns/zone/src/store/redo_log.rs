@@ -89,7 +89,7 @@ impl RedoLog {
         let incarnation = random16()?;
         Ok(Self {
             incarnation,
-            key: (0, keys.redo_run(incarnation, 0)?),
+            key: (0, keys.redo_key(incarnation, 0)?),
             nonces: keys.redo_nonces(incarnation)?,
             last_number: 0,
             rings: BTreeMap::new(),
@@ -237,7 +237,7 @@ impl RedoLog {
             nonce: self.nonces.draw(body).map_err(|_| Fault::OutOfMemory)?,
         };
         if self.key.0 != head.key_number() {
-            let key = keys.redo_run(self.incarnation, head.key_number());
+            let key = keys.redo_key(self.incarnation, head.key_number());
             self.key = (head.key_number(), key.map_err(|_| Fault::OutOfMemory)?);
         }
         // Raised before it is used: no two records have one number, whatever fails below (L2).

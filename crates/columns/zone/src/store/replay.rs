@@ -82,7 +82,7 @@ impl Replay {
         let at = match known {
             Some(at) => at,
             None => {
-                let key = keys.redo_run(run.0, run.1).map_err(crypto_error)?;
+                let key = keys.redo_key(run.0, run.1).map_err(crypto_error)?;
                 if self.keys.len() >= KEYS_MAX {
                     self.keys.remove(0);
                 }

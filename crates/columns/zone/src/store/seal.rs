@@ -47,9 +47,14 @@ impl Keys {
         })
     }
 
-    /// The key of one run of an incarnation's redo records ([`RedoHead::run`]).
-    pub(super) fn redo_run(&self, incarnation: [u8; 16], run: u64) -> Result<GcmKey, CryptoError> {
-        GcmKey::new(&hkdf(&self.redo, &incarnation, &run.to_le_bytes())?)
+    /// The key that seals the redo records of `incarnation` with the key number `number`
+    /// ([`RedoHead::key_number`]).
+    pub(super) fn redo_key(
+        &self,
+        incarnation: [u8; 16],
+        number: u64,
+    ) -> Result<GcmKey, CryptoError> {
+        GcmKey::new(&hkdf(&self.redo, &incarnation, &number.to_le_bytes())?)
     }
 
     /// The generator of nonces of an incarnation's records.
