@@ -141,7 +141,7 @@ impl Service {
             }
             if after < rules.destroy_least_s {
                 let waits = match requested.is_some() && after_s.is_none() {
-                    true => "; the request that waits is for less: take it back and ask anew",
+                    true => "; the request that waits is for less: withdraw it and ask anew",
                     false => "",
                 };
                 let detail = format!("{} days at least{waits}", rules.destroy_least_s / 86_400);
