@@ -236,7 +236,7 @@ fn derive(hash: LuksHash, secret: &[u8], salt: &[u8], iterations: NonZeroU32, ou
     pbkdf2::derive(hash.pbkdf2(), iterations, salt, secret, out);
 }
 
-/// PBKDF2, compared in constant time. Not inlined, as [`derive`].
+/// PBKDF2, compared in constant time. Not inlined, as [`derive()`].
 #[inline(never)]
 fn compare(
     hash: LuksHash,

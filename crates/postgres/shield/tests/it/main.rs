@@ -13,5 +13,4 @@ mod renames;
 mod restored;
 mod sealed;
 mod stream;
-mod tablespaces;
 mod zeros;
