@@ -23,8 +23,8 @@ use strongroom_sqlite_program::{
 ///
 /// # Errors
 ///
-/// SR-2285 when the SQLite extension cannot be loaded into the program; "not found", or an I/O error
-/// with the path, when there is no such file or it cannot be read.
+/// SR-2285 when the SQLite extension cannot be loaded into the program; "not found", or an I/O
+/// error with the path, when there is no such file or it cannot be read.
 pub fn check(word: &OsStr) -> Result<PathBuf, Error> {
     let program = find_in_path(word)?;
     check_file(&program, SCRIPTS)?;

@@ -244,7 +244,8 @@ fn a_server_that_ended_the_connection_is_heard_though_we_were_writing() {
 #[test]
 fn a_shutdown_is_told_apart_from_a_kill() {
     let room = Room::new();
-    // The checkpoint of a shutdown removes segments that a slow receiver without a slot has not read.
+    // The checkpoint of a shutdown removes segments that a slow receiver without a slot has not
+    // read.
     let server = Server::started(&room, &installed(), "wal_keep_size = 256MB\n");
     let mut connection = server.connect();
     let from = connection.identify_system().unwrap().position;
