@@ -135,7 +135,7 @@ class Hosts(Case):
             print(sqlite3.connect(":memory:").execute("SELECT 1").fetchone())
             """
         )
-        self.assertTrue(other.startswith("SR-2274 use one SQLite library"), other)
+        self.assertTrue(other.startswith("SR-2274 use only one SQLite library"), other)
 
     def test_sqlalchemy(self):
         import sqlalchemy
