@@ -2,7 +2,9 @@
 //! verifies every unit, replaces the key in place, zeroes unused bytes, and backs up and restores
 //! the main header.
 //!
-//!     DatabaseFile::open --> unlock(KeyText) --> verify | rekey | scrub
+//! ```text
+//! DatabaseFile::open --> unlock(KeyText) --> verify | rekey | scrub
+//! ```
 //!
 //! Bytes: docs/spec/duckdb.md. Invariants D1 to D10: docs/internals/duckdb.md.
 //!

@@ -1,7 +1,9 @@
 //! LUKS2 in user space: reads and checks headers, opens key slots, reads and writes sectors, shows
 //! a volume as a file. Strongroom's one implementation of header, metadata and tokens.
 //!
-//!     read --> Found --> unlock --> VolumeKey --> Volume::open --> Volume --> Mounted
+//! ```text
+//! read --> Found --> unlock --> VolumeKey --> Volume::open --> Volume --> Mounted
+//! ```
 //!
 //! A volume that libcryptsetup has opened shows its metadata as JSON, which
 //! [`Metadata::from_library`] reads.
