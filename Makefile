@@ -102,8 +102,8 @@ fuzz: deps
 	@packaging/install-debian g++:g++
 	fuzz/run $(FUZZ)
 
-# BUILT=yes: the command is there.
-# The Python wheel: built with the profile of the other tests, so that only the library's last link is new.
+# The Python wheel: built with the profile of the other tests, so that only the library's last link is new. With BUILT=yes,
+# here and for the columns, the command is not built first: `make test` has built it.
 PYTHON_TOOLS := $(abspath $(TARGET)/python)
 test-python: deps-test
 	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)

@@ -45,8 +45,8 @@ pub fn rotate_slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated,
     }
     let secret = tried_secret(volume, keys, &token)?;
     let newest = keys.fetch(&token.key_id, None)?;
-    // A newer version was made by this command before it was stopped, or by somebody who wants it
-    // used.
+    // A newer version than the token's is used, not replaced: this command made it and was stopped
+    // before it could write the token, or an administrator rotated the key at the server.
     let began = newest.version > from;
     let new = if began {
         newest
