@@ -57,23 +57,27 @@ struct Aggregates(Vec<Vec<RunningAggregate>>);
 const AGGREGATES_PER_CHUNK: usize = 64;
 
 impl Aggregates {
+    /// The number of aggregates.
     fn len(&self) -> usize {
         let full = self.0.len().saturating_sub(1) * AGGREGATES_PER_CHUNK;
         full + self.0.last().map_or(0, Vec::len)
     }
 
+    /// The aggregate at this index, counted from 0. `None` past the last one.
     fn get(&self, at: usize) -> Option<&RunningAggregate> {
         self.0
             .get(at / AGGREGATES_PER_CHUNK)?
             .get(at % AGGREGATES_PER_CHUNK)
     }
 
+    /// As [`Self::get`], to be changed.
     fn get_mut(&mut self, at: usize) -> Option<&mut RunningAggregate> {
         self.0
             .get_mut(at / AGGREGATES_PER_CHUNK)?
             .get_mut(at % AGGREGATES_PER_CHUNK)
     }
 
+    /// Appends an aggregate, whose index is the former [`Self::len`].
     fn push(&mut self, total: RunningAggregate) {
         match self.0.last_mut() {
             Some(last) if last.len() < AGGREGATES_PER_CHUNK => last.push(total),
@@ -106,6 +110,7 @@ struct ValueArea {
 }
 
 impl ValueArea {
+    /// An empty area. Takes no memory yet.
     fn new(memory: &Arc<Memory>) -> Self {
         Self {
             slots: Slots::new(memory),
@@ -113,8 +118,9 @@ impl ValueArea {
         }
     }
 
-    /// Puts a value into a slot. `Fault::BadRequest` when the slot has one already; a fault as well
-    /// when the arena is full or no memory is left.
+    /// Stores a copy of `value` in the slot at index `at`. `Fault::BadRequest` if the slot is
+    /// filled already, `Fault::StringTooLong` from 4 GiB on, `Fault::ArenaFull` if the area would
+    /// hold more than 4 GiB of bytes, `Fault::OutOfMemory` if no memory is left.
     fn put(&mut self, at: u64, meta: Meta, value: Value<'_>) -> Result<(), Fault> {
         if self
             .slots
@@ -144,8 +150,9 @@ impl ValueArea {
         self.slots.set(at, slot).ok_or(Fault::OutOfMemory)
     }
 
-    /// Copies the value of a slot to `out`. A slot that has a fault answers with this fault.
-    /// `Fault::ForgedFid` for an empty slot, `Fault::KindMismatch` for an aggregate.
+    /// Copies the value of a slot to `out`, and returns its kind and scope. A slot that holds a
+    /// fault returns that fault; `Fault::ForgedFid` for an empty slot, `Fault::KindMismatch` for an
+    /// aggregate.
     fn get(&self, at: u64, out: &mut Out) -> Result<Meta, Fault> {
         let slot = self.slots.get(at).ok_or(Fault::ForgedFid)?;
         match slot.form {
@@ -165,14 +172,14 @@ impl ValueArea {
     }
 }
 
-/// The fault that a slot has. `Fault::BadRequest` for an unknown number.
+/// The fault that a slot of form `Fault` holds. `Fault::BadRequest` for an unknown number.
 fn fault_of(slot: Slot) -> Fault {
     let number = u32::try_from(slot.word).unwrap_or_default();
     Fault::from_number(number).unwrap_or(Fault::BadRequest)
 }
 
 impl Arena {
-    /// An empty arena of this number.
+    /// An empty arena of this number, which is the partition number in its identifiers.
     pub(crate) fn new(number: u16, memory: &Arc<Memory>) -> Self {
         Self {
             number,
@@ -186,11 +193,12 @@ impl Arena {
         }
     }
 
-    /// Copies a value out.
+    /// Copies a value, computed or literal, to `out`, and returns its kind and scope.
     ///
     /// # Errors
-    /// [`Fault::StaleFid`], [`Fault::ForgedFid`]; [`Fault::KindMismatch`] for an accumulator; the
-    /// fault that it holds.
+    /// [`Fault::StaleFid`] for an identifier of another statement; [`Fault::ForgedFid`] for one of
+    /// another arena or of an empty slot; [`Fault::KindMismatch`] for an accumulator; the fault
+    /// that the slot holds, if it holds one.
     pub(crate) fn get(&self, fid: Fid, out: &mut Out) -> Result<Meta, Fault> {
         if fid.is_literal() {
             return self.literals.get(fid.slot(), out);
@@ -198,19 +206,20 @@ impl Arena {
         self.values.get(self.slot_index(fid)?, out)
     }
 
-    /// Fills a slot.
+    /// Stores a copy of a computed value in the slot that the backend chose.
     ///
     /// # Errors
-    /// [`Fault::StaleFid`] for one of another statement, [`Fault::ForgedFid`] for one of another
-    /// arena, [`Fault::BadRequest`] for one that is filled; [`Fault::ArenaFull`],
-    /// [`Fault::OutOfMemory`].
+    /// [`Fault::StaleFid`] for a slot of another statement; [`Fault::ForgedFid`] for one of another
+    /// arena, or of a literal; [`Fault::BadRequest`] for one that is filled;
+    /// [`Fault::StringTooLong`], [`Fault::ArenaFull`], [`Fault::OutOfMemory`].
     pub(crate) fn put(&mut self, fid: Fid, meta: Meta, value: Value<'_>) -> Result<(), Fault> {
         let at = self.free_slot_index(fid)?;
         self.values.put(at, meta, value)
     }
 
-    /// Makes a slot hold a fault. A slot that cannot be reached needs none: its identifier does not
-    /// resolve.
+    /// Stores a fault in a slot, over any value there; every later use of its identifier returns
+    /// the fault. Does nothing if the identifier is not one of this statement, or memory is
+    /// lacking: using it is then an error anyway.
     pub(crate) fn fail(&mut self, fid: Fid, fault: Fault) {
         if let Ok(at) = self.free_slot_index(fid) {
             let slot = Slot {
@@ -223,15 +232,18 @@ impl Arena {
         }
     }
 
-    /// The literal of this envelope, by the digest of its bytes.
+    /// The identifier of the literal whose envelope has this digest. `None` if there is none yet.
     pub(crate) fn literal(&self, digest: &[u8; 32]) -> Option<Fid> {
         self.literals_by_digest.get(digest).copied()
     }
 
-    /// Keeps a literal under the digest of its envelope, in the slot that the backend chose.
+    /// Stores a literal in the slot that the backend chose, for the rest of the connection, and
+    /// notes it under the digest of its envelope for [`Self::literal`].
     ///
     /// # Errors
-    /// As [`Self::put`].
+    /// [`Fault::ForgedFid`] if the identifier is not a literal's of this arena;
+    /// [`Fault::ArenaFull`] above 2^20 literals, or too far after the last one; otherwise as
+    /// [`Self::put`].
     pub(crate) fn put_literal(
         &mut self,
         fid: Fid,
@@ -251,10 +263,11 @@ impl Arena {
         Ok(())
     }
 
-    /// The accumulator of this slot. `None` when the slot is empty.
+    /// The accumulator in this slot. `None` if the slot is empty.
     ///
     /// # Errors
-    /// [`Fault::NotAnAccumulator`], and as [`Self::get`].
+    /// [`Fault::NotAnAccumulator`] if the slot holds a value; the fault that it holds; otherwise as
+    /// [`Self::get`].
     pub(crate) fn aggregate(&self, fid: Fid) -> Result<Option<&RunningAggregate>, Fault> {
         match self.aggregate_index(fid)? {
             Some(at) => self.aggregates.get(at).map(Some).ok_or(Fault::ForgedFid),
@@ -262,7 +275,8 @@ impl Arena {
         }
     }
 
-    /// As [`Self::aggregate`], mutable, with the scopes.
+    /// The accumulator in this slot, to be changed, and the arena's scopes. `None` if the slot is
+    /// empty.
     ///
     /// # Errors
     /// As [`Self::aggregate`].
@@ -279,7 +293,7 @@ impl Arena {
         }
     }
 
-    /// Makes an accumulator.
+    /// Stores a new accumulator in an empty slot, until the statement ends.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -303,7 +317,9 @@ impl Arena {
         Ok(())
     }
 
-    /// Ends the statement. The next one has this number, and slots from `base`.
+    /// Ends the statement: wipes all its values and accumulators, so that their identifiers become
+    /// stale. Literals remain. `statement` is the next one's number, `base` the number of its first
+    /// slot.
     pub(crate) fn end_statement(&mut self, statement: u8, base: u64) {
         self.values.slots.clear();
         self.values.heap.clear();
@@ -312,7 +328,8 @@ impl Arena {
         self.base = base;
     }
 
-    /// Slots in use, literals, and bytes out of line, for the status.
+    /// For the status: how many slots of the statement and of literals there are, and how many
+    /// bytes both hold outside slots.
     pub(crate) fn size(&self) -> (u64, u64, u64) {
         let bytes = self
             .values
@@ -322,8 +339,9 @@ impl Arena {
         (self.values.slots.len(), self.literals.slots.len(), bytes)
     }
 
-    /// The index of the slot that an ephemeral FID names. `Fault::ForgedFid` for one of another
-    /// ring or another kind, `Fault::StaleFid` for one of an earlier statement.
+    /// The index of the slot that the identifier of a computed value names; the slot may be empty.
+    /// `Fault::ForgedFid` for an identifier of another arena or another sort, `Fault::StaleFid` for
+    /// one of another statement.
     fn slot_index(&self, fid: Fid) -> Result<u64, Fault> {
         if fid.partition() != self.number || fid.is_literal() || !fid.is_ephemeral() {
             return Err(Fault::ForgedFid);
@@ -334,8 +352,8 @@ impl Arena {
         fid.slot().checked_sub(self.base).ok_or(Fault::StaleFid)
     }
 
-    /// As [`Self::slot_index`], for a slot that is to be filled. `Fault::ArenaFull` when it is too
-    /// far after the last one.
+    /// As [`Self::slot_index`], for a slot that is to be filled; does not check that it is empty.
+    /// `Fault::ArenaFull` above 2^26 slots, or more than 65536 slots after the last one.
     fn free_slot_index(&self, fid: Fid) -> Result<u64, Fault> {
         let at = self.slot_index(fid)?;
         let end = self.values.slots.len();
@@ -345,8 +363,9 @@ impl Arena {
         Ok(at)
     }
 
-    /// The index of the aggregate that a slot has. `None` for an empty slot; a fault for any other
-    /// content.
+    /// The index in `aggregates` of the accumulator that a slot holds. `None` for an empty slot,
+    /// `Fault::NotAnAccumulator` for one with a value; the slot's fault if it holds one; otherwise
+    /// as [`Self::slot_index`].
     fn aggregate_index(&self, fid: Fid) -> Result<Option<usize>, Fault> {
         let slot = self.values.slots.get(self.slot_index(fid)?);
         match slot {

@@ -33,7 +33,8 @@ pub(crate) enum Common {
 }
 
 impl Common {
-    /// The same with one more value.
+    /// What the values have in common if one more is added: a stored one at `place`, or one that is
+    /// not stored (`None`) and came to be as `from` says.
     pub(crate) fn with(self, place: Option<ColumnAddress>, from: Origin) -> Self {
         let constant = from == Origin::Envelope;
         match (self, place) {
@@ -46,7 +47,8 @@ impl Common {
         }
     }
 
-    /// The rights that they need besides that of the operation.
+    /// The right that a session needs besides that of the operation: `CONSTANT` if one of several
+    /// values came in an envelope, otherwise none.
     pub(crate) const fn extra_rights(self) -> u32 {
         match self {
             Self::Mixed { constant: true } => right::CONSTANT,
@@ -55,11 +57,12 @@ impl Common {
     }
 }
 
-/// Whether `count` truths may be given on values that have `common` in common and were made from
-/// the keys of `scope`.
+/// Checks that `count` truth values may be given for the operation whose right is `wanted`, on
+/// values that have `common` in common and were made from the keys of `scope`. With a session,
+/// takes them from its budget. Comparing stored values of one column needs no session.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
+/// [`Fault::NotAllowed`] without a session or the rights, [`Fault::BudgetSpent`].
 pub(crate) fn truths(
     session: Option<&mut Session>,
     wanted: u32,
@@ -85,10 +88,12 @@ pub(crate) fn truths(
     }
 }
 
-/// The key under which a value may be sealed for the ring, and the lineage that its envelope names.
+/// The key under which a value of `len` bytes may be sealed for the ring, and the lineage that its
+/// envelope names. With a session, counts one output of `len` bytes against its budget. Without
+/// one, only values of a column or an envelope may be sealed, under their own key.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
+/// [`Fault::NotAllowed`] without the right or a session that is needed, [`Fault::BudgetSpent`].
 pub(crate) fn output(
     mut session: Option<&mut Session>,
     scope: &Scope,
@@ -119,7 +124,8 @@ pub(crate) fn output(
 }
 
 /// The binding of a column into which a value may be stored. `bound` is the binding that the column
-/// has already, `draw` draws a lineage.
+/// has already, `draw` draws a lineage for a column that has none. Storing a computed value counts
+/// as one output against the session's budget.
 ///
 /// Stored values of one column may be compared without a ticket. So without one a column takes only
 /// values of its own lineage: copies and dumps of it, or of the one column that it is a copy of.
@@ -127,7 +133,7 @@ pub(crate) fn output(
 ///
 /// # Errors
 /// [`Fault::NotAllowed`]: storing a value in a column of another key also makes it readable under
-/// that key. [`Fault::BudgetSpent`].
+/// that key. [`Fault::BudgetSpent`]; those of `draw`.
 pub(crate) fn store(
     session: Option<&mut Session>,
     scope: &Scope,
@@ -171,10 +177,11 @@ pub(crate) fn store(
     }
 }
 
-/// Whether a value of this scope may be given in clear.
+/// Checks that a value of this scope and of `len` bytes may be given in clear. Counts it against
+/// the session's budget, and in its ledger.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
+/// [`Fault::NotAllowed`] without a session or the right, [`Fault::BudgetSpent`].
 pub(crate) fn declassify(
     session: Option<&mut Session>,
     scope: &Scope,

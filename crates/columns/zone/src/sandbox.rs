@@ -39,10 +39,12 @@ pub struct Closed {
     pub locked: bool,
 }
 
-/// Closes the sandbox.
+/// Closes the sandbox for good: forbids core dumps, locks the process's memory if it may, forbids
+/// new privileges, and restricts files and system calls. Returns what the kernel could do of it.
 ///
 /// # Errors
-/// Of the kernel. The process must not serve then.
+/// Of the kernel; memory that cannot be locked only if `insist_on_locks` is set. After an error the
+/// sandbox may be closed in part, and the process must not serve.
 pub fn close(sandbox: &Sandbox) -> io::Result<Closed> {
     strongroom_crypto::forbid_core_dumps();
     // Under a limit all later memory would be refused when it is reached, the allocator's too: then
@@ -64,7 +66,7 @@ pub fn close(sandbox: &Sandbox) -> io::Result<Closed> {
     Ok(Closed { files, locked })
 }
 
-/// Whether the process may lock all memory that it gets: it runs as root, or has no limit.
+/// Whether the process may lock all memory that it gets: it runs as root, or has no memlock limit.
 fn may_lock_all() -> bool {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -77,8 +79,9 @@ fn may_lock_all() -> bool {
     root || (known && limit.rlim_cur == libc::RLIM_INFINITY)
 }
 
-/// Restricts the process to files in the given directories, and forbids it to run any. A directory
-/// that does not exist is left out. False when the kernel enforces nothing.
+/// Restricts this thread, and those that it starts later, to files below the given directories, and
+/// forbids to run any (Landlock). A directory that cannot be opened is left out. False if the
+/// kernel enforces nothing.
 fn restrict_files(sandbox: &Sandbox) -> Result<bool, landlock::RulesetError> {
     let abi = ABI::V3;
     let all = AccessFs::from_all(abi);
@@ -180,8 +183,8 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_rename,
 ];
 
-/// Forbids the system calls in [`CALLS`], for this thread or for all of them. A forbidden call
-/// fails with EPERM.
+/// Forbids all system calls but those in [`CALLS`], for this thread and those that it starts later,
+/// or for all threads of the process. A forbidden call fails with EPERM.
 fn restrict_calls(all_threads: bool) -> io::Result<()> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
     let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());

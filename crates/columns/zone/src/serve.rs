@@ -18,11 +18,12 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Binds the socket at `path`, whose file gets the permissions `mode`. The user id of a process
-    /// decides whether it is served, not these.
+    /// Binds the zone's Unix socket at `path`, whose file gets the permissions `mode`, and listens.
+    /// Backends are served only by [`Self::run`]; which of them is decided by their user id, not by
+    /// `mode`.
     ///
     /// # Errors
-    /// `AddrInUse` when a zone listens there, or something other than a socket is there; otherwise
+    /// `AddrInUse` if a zone listens there, or something other than a socket is there; otherwise
     /// the kernel's.
     pub fn bind(zone: Zone, path: &Path, mode: u32) -> io::Result<Self> {
         let server = Server::bind(path, mode, zone.incarnation())?;
@@ -35,11 +36,12 @@ impl Serving {
         self.server.stopper()
     }
 
-    /// Closes the sandbox, if there is one, calls `report` with what it could close, and serves
-    /// until it is stopped. Returns the zone, for a last [`Zone::checkpoint`].
+    /// Closes the sandbox, if one is given, calls `report` with what it could close, and serves
+    /// backends on this thread until a [`Stopper`] stops it. Returns the zone, for a last
+    /// [`Zone::checkpoint`].
     ///
     /// # Errors
-    /// When the sandbox cannot be closed; those of `report`; those of the kernel.
+    /// If the sandbox cannot be closed; those of `report`; those of the kernel.
     pub fn run(
         mut self,
         sandbox: Option<&Sandbox>,

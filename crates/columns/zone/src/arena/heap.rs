@@ -60,6 +60,8 @@ impl Slot {
         form: Form::Empty,
     };
 
+    /// The slot that these bytes encode; the reverse of [`Self::to_bytes`]. An unknown form reads
+    /// as an empty slot.
     #[expect(clippy::cast_possible_truncation, reason = "the word is taken apart")]
     const fn of(bytes: [u8; SLOT]) -> Self {
         let whole = u128::from_le_bytes(bytes);
@@ -72,6 +74,7 @@ impl Slot {
         }
     }
 
+    /// The slot as bytes: little-endian word, length, scope, kind and form.
     fn to_bytes(self) -> [u8; SLOT] {
         let whole = u128::from(self.word)
             | u128::from(self.len) << 64
@@ -91,6 +94,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
+    /// No slots yet. Takes memory from `memory` as slots are set.
     pub(super) fn new(memory: &Arc<Memory>) -> Self {
         Self {
             chunks: Vec::new(),
@@ -99,11 +103,12 @@ impl Slots {
         }
     }
 
+    /// One more than the index of the last slot that was set since the last `clear`.
     pub(super) const fn len(&self) -> u64 {
         self.len
     }
 
-    /// The slot at this index. `None` past the last one.
+    /// The slot at this index, empty if it was skipped. `None` past the last one.
     pub(super) fn get(&self, at: u64) -> Option<Slot> {
         if at >= self.len {
             return None;
@@ -113,7 +118,8 @@ impl Slots {
         slots.get(place).copied().map(Slot::of)
     }
 
-    /// Sets a slot. `None` when there is no memory.
+    /// Sets the slot at this index, and allocates all chunks up to it. `None`, and nothing is set,
+    /// if no memory is left.
     pub(super) fn set(&mut self, at: u64, slot: Slot) -> Option<()> {
         let (chunk, place) = split(at)?;
         while self.chunks.len() <= chunk {
@@ -129,6 +135,8 @@ impl Slots {
         Some(())
     }
 
+    /// Overwrites and forgets all slots. Keeps up to 16 chunks (1 MiB) of memory for the next
+    /// statement.
     pub(super) fn clear(&mut self) {
         // A region that is dropped is overwritten by its owner.
         self.chunks.truncate(CHUNKS_KEPT);
@@ -144,7 +152,7 @@ impl Slots {
     }
 }
 
-/// The chunk in which a slot is, and its index there.
+/// The index of the chunk in which the slot is, and the slot's index in that chunk.
 fn split(at: u64) -> Option<(usize, usize)> {
     let chunk = usize::try_from(at / CHUNK_SLOTS).ok()?;
     let place = usize::try_from(at % CHUNK_SLOTS).ok()?;
@@ -161,6 +169,7 @@ pub(super) struct Heap {
 }
 
 impl Heap {
+    /// An empty heap. Takes memory from `memory` as bytes are put.
     pub(super) fn new(memory: &Arc<Memory>) -> Self {
         Self {
             regions: Vec::new(),
@@ -170,13 +179,14 @@ impl Heap {
         }
     }
 
+    /// How many bytes are taken, padding included.
     pub(super) const fn used(&self) -> u64 {
         self.used
     }
 
-    /// Copies bytes in; returns their place. `None` when there is no memory. Values whose envelopes
-    /// have one length take one size, so that the bytes used say no more about a value than its
-    /// envelope.
+    /// Copies bytes in; returns their place for [`Self::get`]. `None` if no memory is left. Takes
+    /// the padded length of the value's envelope, so that the memory in use says no more about a
+    /// value than its envelope does.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Option<u64> {
         let taken = bytes.len().checked_add(1)?;
         let taken = taken.checked_next_multiple_of(ENVELOPE_PAD)?;
@@ -202,7 +212,7 @@ impl Heap {
         Some(place)
     }
 
-    /// The bytes at a place that `put` returned. `None` when there are no such bytes.
+    /// The `len` bytes at a place that `put` returned. `None` if they lie outside the region.
     pub(super) fn get(&self, place: u64, len: u32) -> Option<&[u8]> {
         let region = self.regions.get(usize::try_from(place >> 32).ok()?)?;
         let from = usize::try_from(place & 0xffff_ffff).ok()?;
@@ -210,6 +220,8 @@ impl Heap {
         region.as_slice().get(from..to)
     }
 
+    /// Overwrites and forgets all bytes. Keeps the first region's memory for the next statement,
+    /// unless it is of more than the ordinary size.
     pub(super) fn clear(&mut self) {
         let only = self.regions.len() == 1;
         self.regions.truncate(1);

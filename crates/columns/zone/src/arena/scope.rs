@@ -49,6 +49,7 @@ impl Scope {
         }
     }
 
+    /// The ids of the column keys that the value was made from, ascending; at least one.
     pub(crate) fn keys(&self) -> &[KeyId] {
         &self.keys
     }
@@ -61,6 +62,7 @@ impl Scope {
         }
     }
 
+    /// How the value came to be: stored, from an envelope, or computed.
     pub(crate) const fn origin(&self) -> Origin {
         self.origin
     }
@@ -76,10 +78,12 @@ impl Scope {
 pub(crate) struct ScopeId(u16);
 
 impl ScopeId {
+    /// The number, for a slot of the arena.
     pub(crate) const fn number(self) -> u16 {
         self.0
     }
 
+    /// The scope id of this number; whether there is such a scope is checked by [`Scopes::get`].
     pub(crate) const fn of(number: u16) -> Self {
         Self(number)
     }
@@ -100,6 +104,7 @@ pub(crate) struct Scopes {
 const JOINS_CACHED: usize = 16;
 
 impl Scopes {
+    /// No scopes yet.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -112,10 +117,10 @@ impl Scopes {
         self.scopes.get(usize::from(id.0)).ok_or(Fault::ForgedFid)
     }
 
-    /// The number of a scope.
+    /// The number of a scope, which is added if it is not there yet.
     ///
     /// # Errors
-    /// [`Fault::ArenaFull`] when there are 65535 different ones.
+    /// [`Fault::ArenaFull`] if there are 65536 different ones already.
     pub(crate) fn intern(&mut self, scope: Scope) -> Result<ScopeId, Fault> {
         if let Some(id) = self.numbers.get(&scope) {
             return Ok(*id);
@@ -126,7 +131,7 @@ impl Scopes {
         Ok(ScopeId(number))
     }
 
-    /// The number of a stored value's scope.
+    /// The number of the scope of values stored in this column, which is added if it is new.
     ///
     /// # Errors
     /// As [`Self::intern`].
@@ -142,7 +147,9 @@ impl Scopes {
         Ok(id)
     }
 
-    /// The scope of a value that is computed from values of these two scopes.
+    /// The number of the scope of a value that is computed from values of these two scopes: the
+    /// keys of both, origin computed. Adds it if it is new. Looks into a small cache before
+    /// [`Self::join`].
     ///
     /// # Errors
     /// As [`Self::intern`] and [`Self::get`].
@@ -160,8 +167,8 @@ impl Scopes {
         Ok(id)
     }
 
-    /// The scope of a value computed from values of both: the keys of both, and no column. Found
-    /// again in a cache.
+    /// The number of the scope that has the keys of both, is computed, and belongs to no column.
+    /// Added if it is new; remembered for each pair. Fails as [`Self::intern`] and [`Self::get`].
     fn join(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
         let pair = (a.min(b), a.max(b));
         if let Some(id) = self.joined.get(&pair) {
