@@ -16,8 +16,12 @@ const NAME_MAX: usize = 128;
 pub(crate) struct Address(String);
 
 impl Address {
-    /// Accepts `https://HOST[:PORT][/]`, where HOST is a name, an IPv4 address, or an IPv6 address
-    /// in brackets.
+    /// Parses `https://HOST[:PORT]`, with or without a slash at its end, which is dropped. HOST is
+    /// a name, an IPv4 address, or an IPv6 address in brackets.
+    ///
+    /// # Errors
+    ///  [`Kind::Address`] for any other text: another scheme, a user, path or query, a port that is
+    /// not 1 to 65535, or more than 300 bytes.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let refused = |why: &str| {
             let shown: String = text.chars().filter(|c| !c.is_control()).take(80).collect();
@@ -64,7 +68,7 @@ impl Address {
         Ok(Self(format!("https://{rest}")))
     }
 
-    /// The address without a slash at its end.
+    /// Returns the address, `https://HOST[:PORT]` without a slash at its end.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
@@ -78,7 +82,10 @@ pub fn key_name_is_valid(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
 }
 
-/// Returns a name that a key may have.
+/// Returns `name` unchanged if a key may have it ([`key_name_is_valid`]).
+///
+/// # Errors
+///  [`Kind::Refused`] if not.
 pub(crate) fn checked_key_name(name: &str) -> Result<&str> {
     match key_name_is_valid(name) {
         true => Ok(name),

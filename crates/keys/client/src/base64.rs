@@ -6,10 +6,11 @@
 use base64ct::{Base64, Encoding as _};
 use strongroom_crypto::{CryptoError, SecretBytes, SecretKey};
 
-/// The 32 bytes that `text` encodes. `None` for any other text.
+/// Decodes the base64 of a key of 32 bytes into locked memory. `None` for any text that is not the
+/// one canonical encoding of exactly 32 bytes.
 ///
 /// # Errors
-/// The host has no locked memory left.
+///  [`CryptoError::OutOfLockedMemory`] if the host has no locked memory left.
 pub(crate) fn decode_key(text: &[u8]) -> Result<Option<SecretKey>, CryptoError> {
     let mut decoded = SecretBytes::with_capacity(32)?;
     let length = Base64::decode(text, decoded.as_mut_slice()).map(<[u8]>::len);

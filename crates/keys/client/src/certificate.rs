@@ -15,7 +15,8 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Whether the certificate is to be renewed: less than a third of its time remains.
+    /// Whether the certificate is to be renewed at `now`, in seconds since the Unix epoch: at most
+    /// a third of its time remains, or it has expired.
     #[must_use]
     pub fn is_due(&self, now: u64) -> bool {
         let third = self.ends.saturating_sub(self.begins) / 3;
@@ -23,8 +24,11 @@ impl Validity {
     }
 }
 
-/// The validity and the common name of the first certificate in PEM. The name is empty where the
-/// certificate has none.
+/// Returns the validity and the common name of the first certificate in a PEM text. The name is
+/// empty where the certificate has none. Whether the certificate is trusted is not checked.
+///
+/// # Errors
+///  A text for an operator if there is no certificate, or it cannot be parsed.
 pub(crate) fn validity_and_name(pem: &[u8]) -> Result<(Validity, String), String> {
     let found = certificates(pem).map_err(|error| error.to_string())?;
     let first = found.first().map(AsRef::as_ref).unwrap_or_default();

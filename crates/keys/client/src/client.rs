@@ -68,17 +68,18 @@ pub struct Client {
 const ABSENCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// The same client for a person who waits for the result. It gives up after a second if every
-    /// connection is refused or no host is known: then the server does not run, or the address is
-    /// wrong. Any other client asks again until its total time is over, because a server may start
-    /// later than its nodes.
+    /// Returns the same client for a person who waits for the result. It gives up after about a
+    /// second, with [`Kind::Absent`], if every connection is refused or no host is known: then the
+    /// server does not run, or the address is wrong. Any other client repeats a request until its
+    /// total time is over, because a server may start later than its nodes.
     #[must_use]
     pub fn not_waiting(mut self) -> Self {
         self.absence_timeout = Some(ABSENCE_TIMEOUT);
         self
     }
 
-    /// The same client with another total time, for a caller with something else to fall back on.
+    /// Returns the same client with another total time for each call, for a caller with something
+    /// else to fall back on. The time for one request is lowered to it if it is longer.
     #[must_use]
     pub fn within(mut self, total: Duration) -> Self {
         self.total_timeout = total;
@@ -86,10 +87,16 @@ impl Client {
         self
     }
 
-    /// The material of a key.
+    /// Fetches the bytes of a key: of the newest version, or of the given one. The server writes a
+    /// row of its audit log.
     ///
     /// # Errors
-    /// All kinds but [`Kind::Uncertain`] and [`Kind::Exists`].
+    ///  [`Kind::Refused`] for a name that no key may have; [`Kind::Denied`], [`Kind::NotFound`],
+    /// [`Kind::Disabled`] or [`Kind::Destroyed`] as the server decides; [`Kind::Malformed`] if the
+    /// response is about another key or version, or the material is not 32 bytes in base64;
+    /// [`Kind::Unreachable`], [`Kind::Absent`], [`Kind::Sealed`], [`Kind::Busy`],
+    /// [`Kind::NotTrusted`] or [`Kind::NotAccepted`] if no server decided; [`Kind::Host`] without
+    /// locked memory.
     pub fn material(&self, name: &str, version: Version) -> Result<Fetched> {
         let which = match version {
             Version::Latest => String::from("latest"),
@@ -119,10 +126,14 @@ impl Client {
         })
     }
 
-    /// Makes a key and grants it to this node. Returns the number of its first version.
+    /// Makes a key at the server, which grants it to this client if that is a node. Returns the
+    /// number of its first version. The request is sent only once.
     ///
     /// # Errors
-    /// [`Kind::Exists`], [`Kind::Uncertain`] and others.
+    ///  [`Kind::Exists`] if there is a key of that name; [`Kind::Uncertain`] if the connection
+    /// broke after the request was sent; [`Kind::Refused`] for an invalid name; [`Kind::Denied`]
+    /// without the right to make keys; [`Kind::Malformed`] if the response names another key; those
+    /// of a request that no server decided ([`Client::material`]).
     pub fn create(&self, name: &str) -> Result<u64> {
         let body = json(&NewKey {
             name: checked_key_name(name)?,
@@ -132,19 +143,22 @@ impl Client {
     }
 
     /// Makes a new version of a key and returns its number. Older versions still open what they
-    /// have sealed.
+    /// have sealed. The request is sent only once.
     ///
     /// # Errors
-    /// [`Kind::Uncertain`] and others.
+    ///  [`Kind::Uncertain`] if the connection broke after the request was sent, so that the version
+    /// may exist; otherwise as [`Client::material`].
     pub fn rotate(&self, name: &str) -> Result<u64> {
         let path = format!("/v1/keys/{}/rotate", checked_key_name(name)?);
         made_version(&self.ask(&post(path, b"{}", false))?, name)
     }
 
-    /// The keys that this client is granted; an administrator's are all.
+    /// Fetches the list of the keys that this client is granted, or of all keys for an
+    /// administrator or a viewer, in order of their names and without their bytes.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  [`Kind::Malformed`] if the pages of the list do not go on in order or do not end; otherwise
+    /// as [`Client::material`].
     pub fn keys(&self) -> Result<Vec<KeyRecord>> {
         let mut all: Vec<KeyRecord> = Vec::new();
         for _ in 0..PAGES_MAX {
@@ -172,10 +186,11 @@ impl Client {
         Err(malformed("the list of keys does not end"))
     }
 
-    /// One key.
+    /// Fetches the description of one key, without its bytes.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  [`Kind::Malformed`] if the response is about another key; otherwise as
+    /// [`Client::material`].
     pub fn key(&self, name: &str) -> Result<KeyRecord> {
         let path = format!("/v1/keys/{}", checked_key_name(name)?);
         let key: KeyRecord = parse_json(&self.ask(&Request::get(path, JSON_MAX))?)?;
@@ -185,27 +200,31 @@ impl Client {
         }
     }
 
-    /// Forbids the use of a key, until it is enabled.
+    /// Has the server forbid the delivery of a key until it is enabled. For administrators.
+    /// Repeating it has no further effect.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  [`Kind::Exists`] if the state of the key does not allow it; otherwise as
+    /// [`Client::material`].
     pub fn disable(&self, name: &str) -> Result<()> {
         self.act(name, "disable", b"{}")
     }
 
-    /// Allows the use of a disabled key.
+    /// Has the server allow the delivery of a disabled key again. For administrators. Repeating it
+    /// has no further effect.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  As [`Client::disable`].
     pub fn enable(&self, name: &str) -> Result<()> {
         self.act(name, "enable", b"{}")
     }
 
-    /// Has a key destroyed after a time, or after the server's own time if none is given. Returns
-    /// the key's new state: usually it waits for that time.
+    /// Has a key destroyed after a time, or after the server's own time if `after` is `None`.
+    /// Returns the key's new state: usually the key waits for that time, or for the consent of a
+    /// second administrator. `after` is rounded down to whole seconds.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  [`Kind::Malformed`] if the response is about another key; otherwise as [`Client::disable`].
     pub fn destroy(&self, name: &str, after: Option<Duration>) -> Result<Ending> {
         let after_seconds = after.map(|after| after.as_secs());
         let path = format!("/v1/keys/{}/destroy", checked_key_name(name)?);
@@ -217,34 +236,41 @@ impl Client {
         }
     }
 
-    /// What needs a key, as far as nodes have reported it.
+    /// Fetches which objects would be lost with a key, as far as nodes have reported them, and the
+    /// nodes that are granted it.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  As [`Client::material`].
     pub fn needs(&self, name: &str) -> Result<Needs> {
         let path = format!("/v1/keys/{}/needs", checked_key_name(name)?);
         parse_json(&self.ask(&Request::get(path, JSON_MAX))?)
     }
 
-    /// Cancels a destruction that has not happened yet.
+    /// Has the server cancel a destruction that has not happened yet. The key is disabled
+    /// afterwards.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  As [`Client::disable`].
     pub fn restore(&self, name: &str) -> Result<()> {
         self.act(name, "restore", b"{}")
     }
 
-    /// Posts to a path below the key's.
+    /// Sends `POST /v1/keys/NAME/WHAT` with a JSON body and ignores the content of the response.
+    /// May be sent several times.
+    ///
+    /// # Errors
+    ///  [`Kind::Refused`] for an invalid name; otherwise as [`Client::material`].
     fn act(&self, name: &str, what: &str, body: &[u8]) -> Result<()> {
         let path = format!("/v1/keys/{}/{what}", checked_key_name(name)?);
         self.ask(&post(path, body, true)).map(drop)
     }
 
-    /// Stores a copy of an object's header at the server. The bytes must be sealed, because the
-    /// server and its backups hold them.
+    /// Stores a copy of an object's header at the server, in place of a former one. The bytes must
+    /// be sealed, because the server and its backups hold them.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  [`Kind::Refused`] for more than 32 MiB, before anything is sent; otherwise as
+    /// [`Client::material`].
     pub fn put_escrow(&self, object_id: &[u8; 16], sealed: &[u8]) -> Result<()> {
         if sealed.len() > ESCROW_MAX {
             return Err(Error::new(Kind::Refused, "an escrow has at most 32 MiB"));
@@ -257,20 +283,22 @@ impl Client {
         .map(drop)
     }
 
-    /// Fetches the copy of an object's header.
+    /// Fetches the copy of an object's header that the server keeps.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  [`Kind::NotFound`] if there is none or another node owns it; otherwise as
+    /// [`Client::material`].
     pub fn escrow(&self, object_id: &[u8; 16]) -> Result<Vec<u8>> {
         let path = format!("/v1/escrow/{}", hex(object_id));
         let response = self.ask(&Request::get(path, ESCROW_MAX))?;
         Ok(response.body.bytes().to_vec())
     }
 
-    /// Removes the copy of an object's header.
+    /// Removes the copy of an object's header from the server.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  [`Kind::NotFound`] if there is none, which may also be because an earlier attempt of this
+    /// call removed it; otherwise as [`Client::material`].
     pub fn delete_escrow(&self, object_id: &[u8; 16]) -> Result<()> {
         self.ask(&Request {
             method: Method::DELETE,
@@ -279,10 +307,11 @@ impl Client {
         .map(drop)
     }
 
-    /// Reports the state of an object, for the fleet page.
+    /// Sends the state of an object to the server, for the fleet page. It replaces the former
+    /// report.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  As [`Client::material`].
     pub fn report(&self, object_id: &[u8; 16], report: &Report) -> Result<()> {
         let body = json(report)?;
         self.ask(&Request {
@@ -292,20 +321,24 @@ impl Client {
         .map(drop)
     }
 
-    /// The status of the first server that responds.
+    /// Fetches the status of the first server that responds: whether it is sealed, and more. Needs
+    /// no certificate.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    ///  As [`Client::material`].
     pub fn status(&self) -> Result<ServerStatus> {
         parse_json(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
     }
 
-    /// Sends any other request of docs/spec/keyserver.md, for administration. `path` is made of
-    /// checked parts and holds no secret. `is_repeatable`: sending it twice has the same effect as
-    /// once.
+    /// Sends any other request of docs/spec/keyserver.md, for administration, and returns the JSON
+    /// of the response, or `Null` for an empty one. `path` begins with `/v1/`, is made of checked
+    /// parts and holds no secret. `is_repeatable`: sending it twice has the same effect as once;
+    /// otherwise it is not sent again once it may have reached a server.
     ///
     /// # Errors
-    /// All kinds. [`Kind::Refused`] for a path with characters that would have to be quoted.
+    ///  [`Kind::Refused`] for a path with characters that would have to be quoted, or with `/..`;
+    /// [`Kind::Uncertain`] if a request that is not repeatable may have taken effect;
+    /// [`Kind::Exists`] for any conflict; otherwise as [`Client::material`].
     pub fn call(
         &self,
         method: &Method,
@@ -330,7 +363,9 @@ impl Client {
         }
     }
 
-    /// Sends a request to the servers, and returns the response of the one that fulfilled it.
+    /// Sends a request to the servers in order, and again after pauses, and returns the response of
+    /// the one that fulfilled it. Blocks for at most the total time. Errors are those of
+    /// `Servers::ask`.
     pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response> {
         let servers = Servers {
             addresses: &self.addresses,
@@ -343,7 +378,8 @@ impl Client {
     }
 }
 
-/// A request that posts JSON.
+/// Builds a request that posts `body` as JSON. The response may have 64 MiB and is not treated as
+/// secret.
 pub(crate) fn post(path: String, body: &[u8], is_repeatable: bool) -> Request<'_> {
     Request {
         method: Method::POST,
@@ -356,7 +392,8 @@ pub(crate) fn post(path: String, body: &[u8], is_repeatable: bool) -> Request<'_
     }
 }
 
-/// The version that was made, if the response is about this key.
+/// Returns the number of the version that was made. [`Kind::Malformed`] if the response is not such
+/// JSON, or about a key other than `name`.
 fn made_version(response: &Response, name: &str) -> Result<u64> {
     let made: Made = parse_json(response)?;
     match made.name == name {
@@ -365,17 +402,19 @@ fn made_version(response: &Response, name: &str) -> Result<u64> {
     }
 }
 
+/// Writes a value as JSON. [`Kind::Host`] if that fails.
 fn json(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| Error::new(Kind::Host, error.to_string()))
 }
 
-/// Parses a response in JSON. The parser's message may quote the response, so it is dropped.
+/// Parses the body of a response as JSON. [`Kind::Malformed`] if it does not fit `T`. The parser's
+/// message may quote the response, so it is dropped.
 pub(crate) fn parse_json<'a, T: serde::Deserialize<'a>>(response: &'a Response) -> Result<T> {
     serde_json::from_slice(response.body.bytes())
         .map_err(|_| malformed("it is not the JSON that was asked for"))
 }
 
-/// The error of a response that does not fit the request.
+/// Makes the error of a response that does not fit the request ([`Kind::Malformed`], SR-8404).
 pub(crate) fn malformed(why: &str) -> Error {
     Error::new(Kind::Malformed, why)
 }

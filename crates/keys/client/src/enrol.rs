@@ -45,12 +45,16 @@ pub struct Enrolled {
     pub key: SecretBytes,
 }
 
-/// Enrols a node. `store_key` has to store the private key; it is called before the token is sent,
-/// because a token works once, and without the key the certificate would be useless.
+/// Enrols a node: makes a key pair, has `store_key` store the private key, sends the token to the
+/// server, and returns the certificate that it issued. `store_key` is called before the token is
+/// sent, because a token works once, and without the key the certificate would be useless. The
+/// request is sent only once.
 ///
 /// # Errors
-/// [`Kind::Token`], [`Kind::Uncertain`] when the response was lost, and others; those of
-/// `store_key`.
+///  [`Kind::Address`]; [`Kind::NodeFile`] if the authority cannot be used; [`Kind::Refused`] for an
+/// invalid name of the node; [`Kind::Token`] if the token is malformed or the server does not
+/// accept it; [`Kind::Uncertain`] when the response was lost; [`Kind::Malformed`] for a certificate
+/// of another node or another key; those of a request that no server decided; those of `store_key`.
 pub fn enrol<E: From<Error>>(
     enrolment: &Enrolment<'_>,
     store_key: impl FnOnce(&SecretBytes) -> std::result::Result<(), E>,
@@ -82,7 +86,9 @@ pub fn enrol<E: From<Error>>(
     })
 }
 
-/// A client without a certificate, which does not wait for a server that is absent.
+/// Makes a client without a certificate for one server, with the default times, which gives up
+/// after a second while the server is absent. [`Kind::NodeFile`] if the authority's PEM cannot be
+/// used.
 fn client(server: &Address, authority: &[u8]) -> Result<Client> {
     let tls = client_config(authority, None)
         .map_err(|why| Error::new(Kind::NodeFile, format!("authority: {why}")))?;
@@ -97,7 +103,12 @@ fn client(server: &Address, authority: &[u8]) -> Result<Client> {
     .not_waiting())
 }
 
-/// A private key in PEM, and the request for its certificate.
+/// Makes a new key pair. Returns the private key in PEM, in locked memory, and the request for its
+/// certificate (PKCS #10 in PEM) with `node` as the common name.
+///
+/// # Errors
+///  [`Kind::Refused`] for a name that no node may have; [`Kind::Host`] without random numbers or
+/// locked memory.
 pub(crate) fn key_and_request(node: &str) -> Result<(SecretBytes, String)> {
     if !key_name_is_valid(node) {
         let text = "a node's name has 1 to 128 characters of a-z, A-Z, 0-9, '.', '_', '-'";
@@ -117,7 +128,9 @@ pub(crate) fn key_and_request(node: &str) -> Result<(SecretBytes, String)> {
     Ok((key?, request))
 }
 
-/// The body of the request, `{"token":...,"csr":...}`, in memory that is wiped.
+/// Writes the body of the request, `{"token":...,"csr":...}`, into memory that is wiped. White
+/// space around the token is left out. [`Kind::Token`] if it is empty, longer than 512 bytes, or
+/// has other characters than letters, digits, `.`, `_` and `-`.
 fn body(token: &SecretBytes, request: &str) -> Result<Zeroizing<Vec<u8>>> {
     let text = token.as_slice().trim_ascii();
     // The characters of a token need no quoting.

@@ -58,7 +58,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The stable code, unless a server gave another one.
+    /// Returns the stable code of a kind, which an error has unless a server gave another one.
     fn code(self) -> &'static Code {
         match self {
             Self::Config => &code::NODE_CONFIG,
@@ -91,6 +91,7 @@ pub struct Error {
 }
 
 impl Error {
+    /// Makes an error of this kind with the kind's own code. `detail` must not hold a secret.
     pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self {
             kind,
@@ -99,7 +100,7 @@ impl Error {
         }
     }
 
-    /// With the code that a server gave, if it did.
+    /// Replaces the code by the one that a server gave. `None` leaves it.
     pub(crate) fn with_code(self, code: Option<&'static Code>) -> Self {
         Self {
             code: code.unwrap_or(self.code),
@@ -107,7 +108,7 @@ impl Error {
         }
     }
 
-    /// The same error as another kind.
+    /// Returns the same error as another kind. The code and the text stay.
     pub(crate) fn with_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// A request that changes nothing.
+    /// Builds a GET request without a body, which may be repeated and whose response is not secret.
     pub(crate) fn get(path: String, response_max: usize) -> Self {
         Request {
             method: http::Method::GET,
@@ -67,6 +67,7 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    /// Returns the bytes of the body, whether it is secret or not.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Plain(bytes) => bytes,
@@ -85,7 +86,14 @@ pub(crate) struct Failure {
     pub(crate) is_absent: bool,
 }
 
-/// Sends a request to one server and reads the response, for at most `time`.
+/// Sends a request to one server over a new TLS connection and reads the response, for at most
+/// `time`. A response with an error status is a response too.
+///
+/// # Errors
+///  A [`Failure`] if there was no complete response: whether a part of the request may have been
+/// sent, and whether nothing listens at the address. Its kind is [`Kind::Unreachable`],
+/// [`Kind::NotTrusted`], [`Kind::NotAccepted`], [`Kind::Malformed`] (not HTTP, or longer than
+/// `request.response_max`), or [`Kind::Host`].
 pub(crate) fn exchange(
     tls: &Arc<ClientConfig>,
     server: &Address,
@@ -139,7 +147,7 @@ pub(crate) fn exchange(
 /// own.
 const LOOKUP_FAILED: &str = "failed to lookup address information";
 
-/// Whether the error says that no program listens at the address, or that there is no such host.
+/// Whether an error says that no program listens at the address, or that there is no such host.
 fn is_absence(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::HostNotFound => true,
@@ -153,6 +161,9 @@ fn is_absence(error: &ureq::Error) -> bool {
 
 type Reason = (Kind, String);
 
+/// Reads the status, the `Retry-After` in seconds, and the body of a response: into locked memory
+/// where a success is secret, else into memory that is wiped. [`Kind::Malformed`] if the body is
+/// longer than `request.response_max`, or than 16 KiB with an error status.
 fn read_response(
     mut response: http::Response<ureq::Body>,
     request: &Request<'_>,
@@ -180,7 +191,8 @@ fn read_response(
     })
 }
 
-/// Reads a body into locked memory.
+/// Reads a body of at most 4 KiB into locked memory. [`Kind::Malformed`] if it is longer,
+/// [`Kind::Host`] without locked memory, else as [`translate_error`].
 fn read_secret(reader: &mut dyn Read) -> Result<SecretBytes, Reason> {
     let mut room = SecretBytes::with_capacity(SECRET_MAX + 1)
         .map_err(|error| (Kind::Host, error.to_string()))?;
@@ -200,8 +212,8 @@ fn read_secret(reader: &mut dyn Read) -> Result<SecretBytes, Reason> {
     Err(too_long(SECRET_MAX))
 }
 
-/// Reads a body of at most `max` bytes. Memory grows with what arrives, not with what the server
-/// announces.
+/// Reads a body of at most `max` bytes; [`Kind::Malformed`] if it is longer. Memory grows with what
+/// arrives, not with what the server announces.
 fn read_plain(reader: &mut dyn Read, max: usize) -> Result<Zeroizing<Vec<u8>>, Reason> {
     let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Zeroizing::new(Vec::new());
@@ -215,6 +227,7 @@ fn read_plain(reader: &mut dyn Read, max: usize) -> Result<Zeroizing<Vec<u8>>, R
     }
 }
 
+/// Makes the reason for a body longer than `max` bytes ([`Kind::Malformed`]).
 fn too_long(max: usize) -> Reason {
     (
         Kind::Malformed,
@@ -222,11 +235,14 @@ fn too_long(max: usize) -> Reason {
     )
 }
 
+/// Translates an error while a body was read into a kind and a text ([`translate_error`]).
 fn read_failure(error: std::io::Error) -> Reason {
     translate_error(&ureq::Error::from(error))
 }
 
-/// The kind of failure that an error of the HTTP client means, and its text.
+/// Returns the kind of failure that an error of the HTTP client means, and a text for it:
+/// [`Kind::Unreachable`] without a connection or in time, a TLS kind ([`translate_tls_error`]),
+/// else [`Kind::Malformed`].
 fn translate_error(error: &ureq::Error) -> Reason {
     match error {
         ureq::Error::Io(error) => {
@@ -254,6 +270,8 @@ fn translate_error(error: &ureq::Error) -> Reason {
     }
 }
 
+/// Returns the kind and the text of a TLS error: [`Kind::NotAccepted`] if the server refused this
+/// node's certificate with an alert, else [`Kind::NotTrusted`].
 fn translate_tls_error(error: &rustls::Error) -> Reason {
     use rustls::{AlertDescription as Alert, Error as Tls};
     match error {
@@ -279,7 +297,7 @@ fn translate_tls_error(error: &rustls::Error) -> Reason {
     }
 }
 
-/// A server's text on one line, cut short.
+/// Returns a server's text without control characters, cut after 600 characters.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(600).collect()
 }

@@ -42,13 +42,14 @@ pub struct Joined {
 }
 
 impl Join {
-    /// Checks what can be checked before a token is used up. `servers` are asked in this order, and
-    /// the first one enrols; `authority` is the file of their authority's certificate; `node` is
-    /// the name that the token was made for; `replace` allows a configuration at `config` already.
+    /// Checks what can be checked before a token is used up, and reads the authority's file.
+    /// Nothing is written or sent. `servers` are asked in this order, and the first one enrols;
+    /// `authority` is the file of their authority's certificate; `node` is the name that the token
+    /// was made for; `replace` allows a configuration at `config` already.
     ///
     /// # Errors
-    /// SR-1002 when there is a configuration; SR-1006 without the authority's file; those of the
-    /// addresses; SR-5001.
+    ///  SR-1002 when there is something at `config` and `replace` is false; SR-8408 for an address;
+    /// SR-1006 without the authority's file; SR-5001.
     pub fn prepare(
         config: &Path,
         servers: Vec<String>,
@@ -70,10 +71,16 @@ impl Join {
         })
     }
 
-    /// Enrols, and writes the files.
+    /// Enrols at the first server and writes the files beside the configuration: the private key
+    /// before the token is sent, then the certificate and the authority, and the configuration
+    /// last. If there was a configuration before, overwrites and removes its private key and its
+    /// other files, unless another configuration names them. If the enrolment fails, removes the
+    /// new private key again, unless it is not known whether the token was used.
     ///
     /// # Errors
-    /// Those of the server; SR-1002 and SR-5001 of the files.
+    ///  Those of [`enrol()`], with the server's code, such as SR-8431 for the token; SR-8405 when
+    /// it is not known whether the token was used; SR-8400 for a configuration that would not be
+    /// valid; SR-1002 and SR-5001 of the files.
     pub fn enrol(&self, token: &SecretBytes) -> Result<Joined, Error> {
         let files = NewFiles::beside(&self.config)?;
         let enrolment = Enrolment {
@@ -118,9 +125,9 @@ impl Join {
     }
 }
 
-/// Removes the files of the configuration that was replaced, the private key overwritten. What
-/// stands elsewhere, or is named by another configuration beside it, stays. Returns the former
-/// private key, if that stays.
+/// Removes the files of the configuration that was replaced; they are overwritten first. Files in
+/// another directory, or that another configuration beside it names, are left. Returns the path of
+/// the former private key if that is left and exists. SR-5001.
 fn forget(config: &Path, former: &Files) -> Result<Option<PathBuf>, Error> {
     let mut kept = None;
     let beside = config.parent().unwrap_or_else(|| Path::new("/"));
@@ -142,7 +149,8 @@ fn forget(config: &Path, former: &Files) -> Result<Option<PathBuf>, Error> {
     Ok(kept)
 }
 
-/// The texts of all configurations in a directory.
+/// Reads the texts of all files `*.toml` in a directory. Files that cannot be read are left out.
+/// SR-5001 if the directory cannot be listed.
 fn configurations(directory: &Path) -> Result<Vec<String>, Error> {
     let failed = |error: io::Error| Error::on_path(directory, error);
     let mut texts = Vec::new();
@@ -163,7 +171,9 @@ struct NewFiles {
 }
 
 impl NewFiles {
-    /// Names that nothing has yet: `node.key`, else `node-2.key` and so on. Makes the directory.
+    /// Chooses names of files beside the configuration that do not exist yet: `node.key`, else
+    /// `node-2.key` and so on, and likewise for the certificate and the authority. Makes the
+    /// directory if it is missing, but no file. SR-1002 after 1000 joins; SR-5001.
     fn beside(config: &Path) -> Result<Self, Error> {
         let directory = config.parent().unwrap_or_else(|| Path::new("/"));
         std::fs::create_dir_all(directory).map_err(|error| Error::on_path(directory, error))?;
@@ -187,7 +197,7 @@ impl NewFiles {
     }
 }
 
-/// The text of `node.toml`.
+/// Writes the text of `node.toml`, with the default times. Files are named without their directory.
 fn configuration(servers: &[String], files: &NewFiles) -> String {
     let name = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -203,7 +213,8 @@ fn configuration(servers: &[String], files: &NewFiles) -> String {
     )
 }
 
-/// A TOML string. What would need an escape is refused when the text is checked.
+/// Puts a text in quotes as a TOML string, without escapes. What would need an escape is refused
+/// when the configuration is checked.
 fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }

@@ -46,7 +46,7 @@ pub use ureq::http::Method;
 pub use watch::{Waiting, tell_waiting};
 pub use wire::{Ending, KeyRecord, KeyVersion, NeedingObject, Needs, Report, ServerStatus};
 
-/// Clients are shared between threads; a type that stops being `Send + Sync` fails here.
+/// Does nothing at run time. It compiles only for a type that can be shared between threads.
 const fn shareable<T: Send + Sync>() {}
 const _: () = {
     shareable::<Client>();

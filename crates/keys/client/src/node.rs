@@ -70,7 +70,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// The configuration's path: `named`, else that of the variable, else [`DEFAULT_PATH`].
+    /// Returns the path of the configuration: `named`, else that of the environment variable
+    /// `STRONGROOM_NODE` unless it is empty, else [`DEFAULT_PATH`]. Nothing is read.
     #[must_use]
     pub fn path(named: Option<&Path>) -> PathBuf {
         let variable = || std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
@@ -80,10 +81,14 @@ impl Node {
         }
     }
 
-    /// Reads the configuration and the files that it names.
+    /// Reads the configuration and the files that it names: authority, certificate and private key.
+    /// Reads a pair that does not fit again, for less than a tenth of a second: it may just be
+    /// renewed.
     ///
     /// # Errors
-    /// [`Kind::Config`], [`Kind::NodeFile`].
+    ///  [`Kind::Config`] if the configuration is missing, writable by others, or not valid;
+    /// [`Kind::NodeFile`] if one of the other files is missing, cannot be used, or may be written
+    /// (or, with a private key, read) by others.
     pub fn load(path: &Path) -> Result<Self> {
         let config = Config::load(path)?;
         let files = Files::of(path, &config.members).map_err(|why| config_error(path, &why))?;
@@ -98,11 +103,11 @@ impl Node {
         })
     }
 
-    /// A client for requests that need no certificate. It uses the certificate of the configuration
-    /// if there is one.
+    /// Reads a configuration and returns a client for requests that need no certificate. It uses
+    /// the certificate of the configuration if that names a certificate or a key.
     ///
     /// # Errors
-    /// [`Kind::Config`], [`Kind::NodeFile`].
+    ///  As [`Node::load`].
     pub fn client_with_or_without_certificate(path: &Path) -> Result<Client> {
         let config = Config::load(path)?;
         if config.members.certificate.is_some() || config.members.key.is_some() {
@@ -118,11 +123,13 @@ impl Node {
         })
     }
 
-    /// A client without a certificate, for these servers; `authority` is a file that has to have
-    /// signed their certificates.
+    /// Returns a client without a certificate for these servers, with the default times.
+    /// `authority` is the file of the certificates that have to have signed the servers'
+    /// certificates.
     ///
     /// # Errors
-    /// [`Kind::Address`], [`Kind::NodeFile`].
+    ///  [`Kind::Address`] for a text that is not an address; [`Kind::NodeFile`] for the authority's
+    /// file.
     pub fn client_without_certificate(servers: &[String], authority: &Path) -> Result<Client> {
         Ok(Client {
             tls: tls_without_certificate(authority)?,
@@ -148,10 +155,11 @@ impl Node {
         &self.name
     }
 
-    /// Checks the text of a configuration without reading any file.
+    /// Checks the text of a configuration without reading any file. It has to name a certificate
+    /// and a key.
     ///
     /// # Errors
-    /// [`Kind::Config`].
+    ///  [`Kind::Config`] if it is not valid.
     pub fn check(text: &str) -> Result<()> {
         Config::parse(text)
             .and_then(|config| Files::of(Path::new(""), &config.members))
@@ -169,18 +177,19 @@ impl Node {
             .try_for_each(|server| Address::parse(server).map(drop))
     }
 
-    /// The servers' addresses, in the order in which they are asked.
+    /// Returns the servers' addresses, in the order in which they are asked.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.addresses.iter().map(Address::text)
     }
 
-    /// The time for all servers and rounds of one call.
+    /// Returns the longest time of one call, with all servers and rounds.
     #[must_use]
     pub fn total_timeout(&self) -> Duration {
         self.total_timeout
     }
 
-    /// A client of its servers.
+    /// Returns a client for the configured servers with the node's certificate. While servers are
+    /// absent it repeats requests until the total time is over.
     #[must_use]
     pub fn client(&self) -> Client {
         Client {
@@ -202,13 +211,17 @@ struct Config {
 }
 
 impl Config {
-    /// Reads a configuration, and no file that it names.
+    /// Reads and checks a configuration, but no file that it names. [`Kind::Config`] if it is
+    /// missing, larger than 1 MiB, writable by others, or not valid.
     fn load(path: &Path) -> Result<Self> {
         let bytes = read_file(path, Access::NotWritable).map_err(|why| config_error(path, &why))?;
         let text = std::str::from_utf8(&bytes).map_err(|_| config_error(path, "is not text"))?;
         Self::parse(text).map_err(|why| config_error(path, &why))
     }
 
+    /// Parses and checks the text of a configuration: 1 to 16 servers, times from 1 second to 10
+    /// minutes for a request and to a day in all. The time for a request is lowered to the total
+    /// time. Returns a text for an operator if it is not valid.
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let members: Members = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         let addresses = members
@@ -249,6 +262,7 @@ impl Config {
     }
 }
 
+/// Makes a [`Kind::Config`] error about this file.
 fn config_error(path: &Path, why: &str) -> Error {
     Error::new(Kind::Config, format!("{}: {why}", path.display()))
 }
@@ -264,6 +278,9 @@ pub struct Files {
 }
 
 impl Files {
+    /// Resolves the files that a configuration names, relative to the directory of the
+    /// configuration. Returns a text for an operator if it names no certificate or no key. Nothing
+    /// is read.
     fn of(config: &Path, members: &Members) -> std::result::Result<Self, String> {
         let beside = config.parent().unwrap_or_else(|| Path::new("."));
         let required = |file: Option<&PathBuf>, member: &str| {
@@ -277,16 +294,18 @@ impl Files {
         })
     }
 
-    /// The files of a configuration. Only the configuration itself is read.
+    /// Reads a configuration and returns the files that it names. Only the configuration itself is
+    /// read.
     ///
     /// # Errors
-    /// [`Kind::Config`].
+    ///  [`Kind::Config`] if it cannot be read, is not valid, or names no certificate or no key.
     pub fn load(config: &Path) -> Result<Self> {
         let members = Config::load(config)?.members;
         Self::of(config, &members).map_err(|why| config_error(config, &why))
     }
 
-    /// The bytes of the authority's file.
+    /// Reads the bytes of the authority's file. [`Kind::NodeFile`] if it is missing, larger than 1
+    /// MiB, or others may write it.
     pub(crate) fn authority(&self) -> Result<Zeroizing<Vec<u8>>> {
         with_path(
             &self.authority,
@@ -294,7 +313,9 @@ impl Files {
         )
     }
 
-    /// The TLS settings with these files, and the certificate's validity and name.
+    /// Reads the files and returns the TLS settings with them, and the certificate's validity and
+    /// name. Tries certificate and key up to four times, with pauses of 20 ms, because a renewal
+    /// may replace them meanwhile. [`Kind::NodeFile`] if a file cannot be used.
     fn settings(&self) -> Result<(Arc<ClientConfig>, (Validity, String))> {
         let authority = self.authority()?;
         // So that an unusable authority is not reported as a certificate that does not fit its key.
@@ -311,6 +332,9 @@ impl Files {
         }
     }
 
+    /// Reads the certificate and the private key once: the pair of a renewal if there is one
+    /// ([`Files::renewed`]), else the two configured files. [`Kind::NodeFile`] if they cannot be
+    /// used or do not belong together.
     fn read_pair(&self, authority: &[u8]) -> Result<(Arc<ClientConfig>, (Validity, String))> {
         let (shown, certificate, key) = match self.renewed()? {
             Some((path, both)) => (path, both.clone(), both),
@@ -329,8 +353,9 @@ impl Files {
         Ok((tls, about))
     }
 
-    /// The file with a renewed certificate and its key. From the moment that it exists it replaces
-    /// the other two. `None` where it does not exist.
+    /// Reads the file with a renewed certificate and its key, `KEY.next`, and returns its path and
+    /// bytes. From the moment that it exists it replaces the other two files. `None` where it does
+    /// not exist. [`Kind::NodeFile`] if it cannot be read, or others may read it.
     fn renewed(&self) -> Result<Option<(PathBuf, Zeroizing<Vec<u8>>)>> {
         let path = self.pair().next();
         match path.symlink_metadata() {
@@ -345,20 +370,22 @@ impl Files {
         Ok(Some((path, both)))
     }
 
-    /// The certificate and the private key, which are replaced together.
+    /// Returns the certificate and the private key as a pair of files that are replaced together.
+    /// Symbolic links are resolved; nothing is read.
     #[must_use]
     pub fn pair(&self) -> Pair {
         Pair::new(&self.certificate, &self.key)
     }
 }
 
-/// The TLS settings of a client without a certificate.
+/// Reads the authority's file and returns the TLS settings of a client without a certificate.
+/// [`Kind::NodeFile`] if the file cannot be used, or others may write it.
 fn tls_without_certificate(authority: &Path) -> Result<Arc<ClientConfig>> {
     let bytes = with_path(authority, read_file(authority, Access::NotWritable))?;
     with_path(authority, client_config(&bytes, None))
 }
 
-/// Puts the path before the text of an error.
+/// Turns an error's text into a [`Kind::NodeFile`] error with the path before the text.
 fn with_path<T>(path: &Path, result: std::result::Result<T, String>) -> Result<T> {
     result.map_err(|text| Error::new(Kind::NodeFile, format!("{}: {text}", path.display())))
 }
@@ -372,7 +399,9 @@ enum Access {
     Private,
 }
 
-/// Reads a file that others may not access so.
+/// Reads a file of at most 1 MiB into memory that is wiped. Returns a text for an operator if it
+/// cannot be read, is larger, is not a regular file, or its mode lets others do what `access`
+/// forbids.
 fn read_file(path: &Path, access: Access) -> std::result::Result<Zeroizing<Vec<u8>>, String> {
     use std::io::Read as _;
     let failed = |error: std::io::Error| error.to_string();

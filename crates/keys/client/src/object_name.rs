@@ -6,9 +6,9 @@ use std::path::Path;
 
 use strongroom_format::text::printable;
 
-/// The name for the object at `path`, which the caller has made absolute. The server takes names of
-/// at most 256 bytes without control characters: those are replaced, and a longer path loses its
-/// beginning, which tells less than its end.
+/// Returns the name for the object at `path`, which the caller has made absolute. The server takes
+/// names of at most 256 bytes without control characters: each of those becomes U+FFFD, and a path
+/// of more than 250 bytes is cut at its beginning and gets `…` there, because the end tells more.
 #[must_use]
 pub fn object_name(path: &Path) -> String {
     const LONGEST: usize = 250;

@@ -12,11 +12,13 @@ use crate::error::{Error, Kind};
 const PAGE: usize = 200;
 
 impl Client {
-    /// The items of `list` at `path` that come after `after`, page by page, until `each` says that
-    /// it has enough. `key` is what the next page comes after.
+    /// Fetches the items of the member `list` of the responses at `path`, page by page from the one
+    /// after `after` on, and calls `each` with every item, until `each` returns `Ok(false)` or
+    /// there are no more. `key` returns what the next page comes after, from the last item of a
+    /// page; if that is empty or does not change, the list ends.
     ///
     /// # Errors
-    /// Those of [`Client::call`]; [`Kind::Malformed`] for an answer without the list; those of
+    ///  Those of [`Client::call`]; [`Kind::Malformed`] for a response without the list; those of
     /// `each`.
     pub fn pages<E: From<Error>>(
         &self,

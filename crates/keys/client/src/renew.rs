@@ -29,11 +29,12 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Begins a renewal.
+    /// Begins a renewal: reads the configuration, takes the lock on the files, and removes
+    /// unfinished files that a killed renewal left.
     ///
     /// # Errors
-    /// [`Kind::Config`]; [`Kind::NodeFile`] for files that cannot be used, or during another
-    /// renewal.
+    ///  [`Kind::Config`]; [`Kind::NodeFile`] for files that cannot be used or belong to another
+    /// user, or while another renewal has the lock.
     pub fn begin(config: &Path) -> Result<Self> {
         let files = Files::load(config)?;
         let pair = files.pair();
@@ -46,17 +47,21 @@ impl Renewal {
         })
     }
 
-    /// Whether an earlier renewal was not finished: there is a new certificate already.
+    /// Whether an earlier renewal was not finished: there is a new certificate that was not yet
+    /// confirmed by [`Renewal::finish`].
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         self.pair.is_unsettled()
     }
 
-    /// Requests a new certificate and stores it with its key. From then on this host uses it; the
-    /// former one is valid until the first use.
+    /// Makes a new key pair, requests a certificate for it with the present one, and stores both in
+    /// one file, durably. From then on this host uses it; the former certificate is valid until the
+    /// first use. Returns the validity of the new certificate.
     ///
     /// # Errors
-    /// All kinds; the former certificate is then as it was.
+    ///  All kinds of a request; [`Kind::Malformed`] for a certificate of another node or key;
+    /// [`Kind::Config`] and [`Kind::NodeFile`] for the files. The former certificate and key are
+    /// then as they were.
     pub fn ask(&self) -> Result<Validity> {
         let node = Node::load(&self.config)?;
         let (key, request) = key_and_request(node.name())?;
@@ -83,19 +88,22 @@ impl Renewal {
         Ok(validity)
     }
 
-    /// Moves the new pair to the file names of the configuration. May be repeated.
+    /// Copies the new pair to the two file names of the configuration and overwrites the former
+    /// private key. Does nothing when there is no new pair. May be repeated.
     ///
     /// # Errors
-    /// [`Kind::NodeFile`]; the new pair is in use nevertheless.
+    ///  [`Kind::NodeFile`] if a file cannot be written; the new pair is in use nevertheless.
     pub fn place(&self) -> Result<()> {
         let placed = self.pair.place(&self.lock);
         placed.map_err(|error| failed(&self.files.key, &error))
     }
 
-    /// Uses the new certificate at a server once, which invalidates the former one.
+    /// Uses the new certificate at a server once, which invalidates the former one, and then
+    /// removes the file of the renewal. [`Renewal::place`] comes before it.
     ///
     /// # Errors
-    /// All kinds; the new pair stays in use.
+    ///  All kinds of a request, and [`Kind::NodeFile`] if the file cannot be removed; the new pair
+    /// stays in use.
     pub fn finish(&self) -> Result<()> {
         let client = Node::load(&self.config)?.client();
         client.call(&Method::GET, "/v1/keys?limit=1", None, true)?;
@@ -104,7 +112,7 @@ impl Renewal {
     }
 }
 
-/// The error of a file.
+/// Makes a [`Kind::NodeFile`] error of the system's error on a file.
 fn failed(path: &Path, error: &std::io::Error) -> Error {
     Error::new(Kind::NodeFile, format!("{}: {error}", path.display()))
 }

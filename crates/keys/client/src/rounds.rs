@@ -51,7 +51,16 @@ struct Round {
 }
 
 impl Servers<'_> {
-    /// Sends a request to the servers, one after another and again after a pause.
+    /// Sends a request to the servers, one after another, and again in rounds after growing random
+    /// pauses, until one decides or the total time is over. Returns the response of success. Sleeps
+    /// in between, and notifies the listener of `watch.rs` when it takes long.
+    ///
+    /// # Errors
+    ///  The decision of the first server that refuses. [`Kind::Uncertain`] if a request that is not
+    /// repeatable may have taken effect. [`Kind::Absent`] if all servers are absent for longer than
+    /// `absence_timeout`. Otherwise one error for the last round ([`Round::into_error`]): at once
+    /// where a repetition cannot help, else when the time is over. [`Kind::Host`] without random
+    /// numbers.
     pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response> {
         let began = Instant::now();
         let deadline = began + self.total_timeout;
@@ -86,7 +95,12 @@ impl Servers<'_> {
         }
     }
 
-    /// Asks each server once. `None`: no server decided, and `round` has the failures.
+    /// Asks each server once, in order, until one decides. Returns the response of success. `None`:
+    /// no server decided, and `round` has the failures. Each may take the request's time, and a
+    /// second more for each MiB that may be transferred.
+    ///
+    /// # Errors
+    ///  The decision of a server that refuses; [`Kind::Uncertain`] ([`check_unchanged`]).
     fn round(
         &self,
         request: &Request<'_>,
@@ -138,8 +152,8 @@ impl Servers<'_> {
     }
 }
 
-/// N8: fails for a change that may have taken effect, although there is no usable response.
-/// Otherwise the next server may be asked.
+/// Fails with [`Kind::Uncertain`] for a request that is not repeatable and that may have reached
+/// the server, although there is no usable response (N8). With `Ok` the next server may be asked.
 fn check_unchanged(
     request: &Request<'_>,
     address: &Address,
@@ -155,14 +169,15 @@ fn check_unchanged(
     }
 }
 
-/// The error of a server's refusal.
+/// Makes the error of a server's refusal: its kind and code, and its text after the address.
 fn error_of(address: &Address, refusal: Refusal) -> Error {
     let detail = format!("{}: {}", address.text(), refusal.detail);
     Error::new(refusal.kind, detail).with_code(refusal.code)
 }
 
 impl Round {
-    /// One error for all servers: of the most telling kind, with the details of each.
+    /// Makes one error for all servers: of the most telling kind among the failures, with the
+    /// details of each. [`Kind::Unreachable`] if there is no failure.
     fn into_error(self) -> Error {
         let mut order = vec![Kind::Host, Kind::Sealed, Kind::Busy];
         match self.may_repeat {
@@ -189,7 +204,8 @@ impl Round {
     }
 }
 
-/// Between half of `pause` and all of it.
+/// Returns a random time between half of `pause` and all of it. [`Kind::Host`] without random
+/// numbers.
 fn jittered(pause: Duration) -> Result<Duration> {
     let mut random = [0_u8; 4];
     strongroom_crypto::fill_random(&mut random)?;

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use strongroom_tls::rustls::ClientConfig;
 use strongroom_tls::{Identity, ServerCheck, TlsClient, authorities, certificates};
 
-/// The settings of every connection. `authority` is PEM with at least one certificate. Each
-/// connection shows the node's certificate anew, so that a revoked one is not resumed.
+/// Builds the TLS settings of every connection. `authority` is PEM with at least one certificate;
+/// only these are trusted. With an `identity`, each connection shows the node's certificate anew,
+/// because no session is resumed, so that a revoked one is noticed. Returns a text for an operator
+/// if the authority cannot be used, or certificate and private key do not belong together.
 pub(crate) fn client_config(
     authority: &[u8],
     identity: Option<Identity>,
@@ -27,7 +29,8 @@ pub(crate) fn client_config(
     Ok(Arc::new(config))
 }
 
-/// A node's identity from PEM. The text of an error never quotes the key.
+/// Parses a node's certificate and private key from PEM. Whether they belong together is found
+/// later, by [`client_config`]. The text of an error never quotes the key.
 pub(crate) fn identity(certificate: &[u8], key: &[u8]) -> Result<Identity, String> {
     Identity::from_pem(certificate, key).map_err(|error| error.to_string())
 }

@@ -48,7 +48,9 @@ struct ErrorMembers {
     detail: String,
 }
 
-/// The meaning of a response.
+/// Decides what a response means: success (status 2xx), a final refusal, one that is worth another
+/// attempt (408, 429, 5xx) after the server's `Retry-After`, or a response that is not one of a key
+/// server.
 pub(crate) fn judge(response: Response) -> Verdict {
     let status = response.status;
     if (200..300).contains(&status) {
@@ -76,8 +78,8 @@ pub(crate) fn judge(response: Response) -> Verdict {
     }
 }
 
-/// The meaning of a status without the error body of a key server: of a proxy in front of it, or of
-/// another program.
+/// Decides what a status means without the error body of a key server: it comes from a proxy in
+/// front of it, or from another program. Another attempt is worth it for 408, 429 and 5xx.
 fn judge_status(status: u16, wait: Duration) -> Verdict {
     let refusal = |kind, detail| Refusal {
         kind,
@@ -100,7 +102,8 @@ fn judge_status(status: u16, wait: Duration) -> Verdict {
     }
 }
 
-/// The code and the text of a key server's error body. `None` for any other body.
+/// Parses a key server's error body and returns its code and its text on one line. The code is
+/// `None` unless it is one of a key server's (8420 to 8459). `None` for any other body.
 fn parse_error(response: &Response) -> Option<(Option<&'static Code>, String)> {
     let ErrorBody { error } = serde_json::from_slice(response.body.bytes()).ok()?;
     let number: Option<u16> = error

@@ -28,8 +28,9 @@ pub struct Waiting {
 /// What the program wants to be notified by.
 static LISTENER: OnceLock<fn(&Waiting)> = OnceLock::new();
 
-/// From now on `listener` is called, from a thread of its own, once in each call of this process
-/// that takes longer than one and a half seconds. The first listener stays.
+/// Sets a process-wide listener: from now on `listener` is called, from a thread of its own, once
+/// in each call to the key servers that takes longer than one and a half seconds. Later listeners
+/// are ignored.
 pub fn tell_waiting(listener: fn(&Waiting)) {
     LISTENER.get_or_init(|| listener);
 }
@@ -42,7 +43,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch a call to these servers.
+    /// Begins to watch a call to these servers, on a thread of its own, until the value is dropped.
+    /// Does nothing when there is no listener, or the thread cannot be started.
     pub(crate) fn begin(servers: &Servers<'_>) -> Self {
         let why = Arc::new(Mutex::new(String::new()));
         let call = LISTENER.get().and_then(|listener| {
@@ -73,7 +75,7 @@ impl Watch {
         Self { why, _call: call }
     }
 
-    /// Notes why the servers are asked again.
+    /// Notes why the servers are asked again; the listener gets the last such text.
     pub(crate) fn note_failure(&self, error: &Error) {
         let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
         error.detail().clone_into(&mut why);

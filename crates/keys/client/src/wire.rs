@@ -82,6 +82,7 @@ pub struct Needs {
     pub named: Vec<NeedingObject>,
 }
 
+/// Returns true: the value of `complete` in a response of an older server, which does not send it.
 const fn is_complete() -> bool {
     true
 }
