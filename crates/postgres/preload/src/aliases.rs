@@ -19,66 +19,86 @@ use crate::arguments::{bytes, resolve_path};
 use crate::{close, data, next, open, process, refused, report, space, stdio};
 
 symbols! {
+    /// Another name of this library's `open`.
     fn __open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         open::open(path, flags, mode)
     }
+    /// Another name of this library's `open64`.
     fn __open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         open::open64(path, flags, mode)
     }
+    /// Another name of this library's `close`.
     fn __close(fd: c_int) -> c_int {
         close::close(fd)
     }
+    /// Another name of this library's `dup2`.
     fn __dup2(fd: c_int, copy: c_int) -> c_int {
         close::dup2(fd, copy)
     }
+    /// Another name of this library's `fcntl`.
     fn __fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         close::fcntl(fd, command, argument)
     }
+    /// Another name of this library's `read`.
     fn __read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
         data::read(fd, into, len)
     }
+    /// Another name of this library's `write`.
     fn __write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
         data::write(fd, from, len)
     }
+    /// Another name of this library's `pread64`.
     fn __pread64(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
         data::pread64(fd, into, len, at)
     }
+    /// Another name of this library's `pwrite64`.
     fn __pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
         data::pwrite64(fd, from, len, at)
     }
+    /// Another name of this library's `lseek`.
     fn __lseek(fd: c_int, to: off_t, whence: c_int) -> off_t {
         space::lseek(fd, to, whence)
     }
+    /// Another name of this library's `fork`.
     fn __fork() -> pid_t {
         process::fork()
     }
+    /// Another name of this library's `vfork`.
     fn __vfork() -> pid_t {
         process::vfork()
     }
+    /// Another name of this library's `fopen`.
     fn _IO_fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
         stdio::fopen(path, mode)
     }
+    /// Another name of this library's `fdopen`.
     fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
         stdio::fdopen(fd, mode)
     }
+    /// As `lio_listio`(3); -1 with EINVAL if a request of the list names a sealed file.
     fn lio_listio(
         mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void
     ) -> c_int {
         lio_listio_any(mode, list, count, event)
     }
+    /// As `lio_listio`(3); -1 with EINVAL if a request of the list names a sealed file.
     fn lio_listio64(
         mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void
     ) -> c_int {
         lio_listio_any(mode, list, count, event)
     }
+    /// As the C library's function; on a sealed file it reports SR-7002 and returns -1 with EBADF.
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
         if is_refused(fd) { -1 } else { next::vdprintf(fd, format, arguments) }
     }
+    /// As the C library's function; on a sealed file it reports SR-7002 and returns -1 with EBADF.
     fn __vdprintf_chk(
         fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void
     ) -> c_int {
         if is_refused(fd) { -1 } else { next::__vdprintf_chk(fd, flag, format, arguments) }
     }
+    /// As the C library's function; returns EACCES, reported as SR-7002, for a file that is sealed,
+    /// hidden or refused, because the new program would see its stored bytes.
     fn posix_spawn_file_actions_addopen(
         actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t
     ) -> c_int {
@@ -99,7 +119,7 @@ symbols! {
     }
 }
 
-/// `lio_listio`: EINVAL when a request names a sealed file.
+/// `lio_listio`: starts no request and returns -1 with EINVAL when one of them names a sealed file.
 ///
 /// # Safety
 /// As `lio_listio`(3).
@@ -119,7 +139,8 @@ unsafe fn lio_listio_any(
     unsafe { next::lio_listio(mode, list, count, event) }
 }
 
-/// Whether `dprintf` is refused because the file is sealed; sets errno then.
+/// Whether `dprintf` is refused because the file is sealed; then reports SR-7002 and sets errno to
+/// EBADF.
 fn is_refused(fd: c_int) -> bool {
     let sealed = descriptors::is_sealed(fd);
     if sealed {
@@ -143,18 +164,20 @@ mod variadic {
     static DPRINTF: Slot = Slot::new(c"dprintf");
     static DPRINTF_CHK: Slot = Slot::new(c"__dprintf_chk");
 
-    /// The C library's `dprintf`; null when the call is refused.
+    /// The address of the C library's `dprintf`; null when the call is refused because `fd` is
+    /// sealed, or there is no such function.
     extern "C" fn plain(fd: c_int) -> *mut c_void {
         function_unless_refused(fd, &DPRINTF)
     }
 
-    /// The C library's `__dprintf_chk`; null when the call is refused.
+    /// The address of the C library's `__dprintf_chk`; null when the call is refused because `fd`
+    /// is sealed, or there is no such function.
     extern "C" fn checked(fd: c_int) -> *mut c_void {
         function_unless_refused(fd, &DPRINTF_CHK)
     }
 
-    /// The C library's function in `slot`; null when the call is refused, or there is no such
-    /// function.
+    /// The address of the C library's function in `slot`; null when the call is refused because
+    /// `fd` is sealed (reported, errno EBADF), or there is no such function.
     fn function_unless_refused(fd: c_int, slot: &Slot) -> *mut c_void {
         match is_refused(fd) {
             true => std::ptr::null_mut(),

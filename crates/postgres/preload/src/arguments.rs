@@ -25,7 +25,10 @@ pub(crate) unsafe fn bytes<'a>(path: *const c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(path) }.to_bytes()
 }
 
-/// Resolves `path`, relative to the working directory.
+/// Resolves `path`, relative to the working directory: whether it is outside of every open
+/// instance, or in one, and how its file is treated. Symbolic links into an instance are followed.
+/// `Outside` while no instance is open; `pg_ctl` first opens its instances when the path is the
+/// control file (EACCES if that fails). Otherwise the errors of [`resolve`].
 ///
 /// # Safety
 /// As [`bytes`].
@@ -44,7 +47,8 @@ pub(crate) unsafe fn resolve_path(path: *const c_char) -> Result<Resolved, Errno
     }
 }
 
-/// Resolves `path`, relative to the directory that is open as `base`.
+/// As [`resolve_path`], relative to the directory that is open as `base`, and without opening an
+/// instance. EBADF if a relative path needs `base` and its path cannot be found out.
 ///
 /// # Safety
 /// As [`bytes`].
@@ -68,8 +72,9 @@ pub(crate) unsafe fn resolve_path_at(base: c_int, path: *const c_char) -> Result
 }
 
 /// Resolves a path that is, as it is spelled, outside of every instance: a symbolic link in it may
-/// lead into one (N1). The kernel follows the links; the server rarely uses such paths. errno is
-/// unchanged.
+/// lead into one (N1). The kernel follows the links; the server rarely uses such paths. For a file
+/// that does not exist yet, its directory counts. `Outside` if the links cannot be followed, except
+/// that EMFILE, ENFILE and ENOMEM are returned. Leaves errno unchanged.
 fn resolve_by_kernel(base: c_int, path: &[u8]) -> Result<Resolved, Errno> {
     if path.is_empty() {
         return Ok(Resolved::Outside);
@@ -104,7 +109,8 @@ const LINKS_MAX: u32 = 40;
 
 /// Resolves a file that does not exist, by its name in the directory `there`. The name may be that
 /// of a symbolic link whose target does not exist: the file would be created at the target, which
-/// is resolved then. ELOOP after too many links.
+/// is resolved then. `links` is how many further links may be followed: ELOOP after them.
+/// ENAMETOOLONG if the path does not fit.
 fn resolve_new_file(there: &[u8], name: &[u8], links: u32) -> Result<Resolved, Errno> {
     let mut path = [0_u8; PATH_MAX];
     let joined = [there, b"/", name].concat();
@@ -135,7 +141,9 @@ fn resolve_new_file(there: &[u8], name: &[u8], links: u32) -> Result<Resolved, E
     }
 }
 
-/// The canonical path of an existing file, symbolic links followed. `None` when it has none.
+/// Writes the canonical path of an existing file, symbolic links followed, into `buffer`, and
+/// returns it. `None` if the kernel knows no absolute path of it. Errors are those of openat(2),
+/// and ENAMETOOLONG.
 fn follow_links<'out>(
     base: c_int,
     path: &[u8],
@@ -168,7 +176,8 @@ fn follow_links<'out>(
 /// Longest path, with its terminator.
 const PATH_MAX: usize = 4096;
 
-/// The caller's buffer, to be filled.
+/// The caller's buffer, to be filled. Empty when `count` is 0; EFAULT for a null pointer or an
+/// impossible length.
 ///
 /// # Safety
 /// `into` is valid for writing `count` bytes, and nobody else uses them during the call.
@@ -186,7 +195,8 @@ pub(crate) unsafe fn buffer_mut<'a>(
     Ok(unsafe { std::slice::from_raw_parts_mut(into.cast(), count) })
 }
 
-/// The caller's bytes, to be written.
+/// The caller's bytes, to be written. Empty when `count` is 0; EFAULT for a null pointer or an
+/// impossible length.
 ///
 /// PostgreSQL changes hint bits in a buffer while it is being written. The core reads each byte
 /// once, by copying it to its own memory, and uses the copy only (P1); PostgreSQL may write either

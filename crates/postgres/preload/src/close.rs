@@ -15,10 +15,13 @@ use crate::open::fail;
 use crate::{next, report};
 
 symbols! {
+    /// Removes the descriptor's entry from the table, then closes the descriptor.
     fn close(fd: c_int) -> c_int {
         descriptors::remove(fd);
         next::close(fd)
     }
+    /// As `close_range`(2). Removes the descriptors' entries first, unless the flags say that they
+    /// are only marked to be closed on exec.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         // With this flag the descriptors stay open in this program.
         if flags & CLOSE_RANGE_CLOEXEC == 0 {
@@ -26,28 +29,41 @@ symbols! {
         }
         next::close_range(first, last, flags)
     }
+    /// Removes the entries of `first` and all higher descriptors, then closes them.
     fn closefrom(first: c_int) -> () {
         descriptors::remove_range(c_uint::try_from(first).unwrap_or(0), c_uint::MAX);
         next::closefrom(first);
     }
+    /// As dup(2); the copy of a sealed file gets its entry. EMFILE if the copy does not fit the
+    /// table.
     fn dup(fd: c_int) -> c_int {
         enter_copy(fd, next::dup(fd))
     }
+    /// As the C library's function; the copy of a sealed file gets its entry. EMFILE if the copy
+    /// does not fit the table; EACCES, reported as SR-7002, if a sealed file would become a
+    /// standard stream.
     fn dup2(fd: c_int, copy: c_int) -> c_int {
         if is_redirection(fd, copy) {
             return refuse_redirection();
         }
         enter_copy(fd, next::dup2(fd, copy))
     }
+    /// As the C library's function; the copy of a sealed file gets its entry. EMFILE if the copy
+    /// does not fit the table; EACCES, reported as SR-7002, if a sealed file would become a
+    /// standard stream.
     fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
         if is_redirection(fd, copy) {
             return refuse_redirection();
         }
         enter_copy(fd, next::dup3(fd, copy, flags))
     }
+    /// As fcntl(2); append mode of a sealed file is emulated, and its copies get its entry. EACCES
+    /// if a copy would be a standard stream.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         fcntl_any(fd, command, argument)
     }
+    /// As fcntl(2); append mode of a sealed file is emulated, and its copies get its entry. EACCES
+    /// if a copy would be a standard stream.
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
         fcntl_any(fd, command, argument)
     }
@@ -55,15 +71,16 @@ symbols! {
 
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
-/// Whether a sealed file would become a standard stream. The C library's stdin, stdout and stderr,
-/// and those of a program that is executed next, would read and write the stored bytes.
+/// Whether copying `fd` to `copy` would make a sealed file a standard stream. The C library's
+/// stdin, stdout and stderr, and those of a program that is executed next, would read and write the
+/// stored bytes.
 fn is_redirection(fd: c_int, copy: c_int) -> bool {
     (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&copy)
         && fd != copy
         && descriptors::is_sealed(fd)
 }
 
-/// Reports the refusal, and returns -1 with EACCES.
+/// Reports SR-7002 for a redirection of a sealed file, and returns -1 with EACCES.
 fn refuse_redirection() -> c_int {
     report::refuse(
         &code::PG_REFUSED,
@@ -72,8 +89,8 @@ fn refuse_redirection() -> c_int {
     fail(libc::EACCES)
 }
 
-/// Copies the entry of `fd` to `copy`, the result of a dup. Closes `copy` when its number does not
-/// fit the table.
+/// Copies the entry of `fd` to `copy`, the result of a dup, and returns `copy`; -1 is passed on. If
+/// the number of `copy` does not fit the table, closes it and returns -1 with EMFILE.
 fn enter_copy(fd: c_int, copy: c_int) -> c_int {
     if copy < 0 || descriptors::duplicate(fd, copy) {
         return copy;
@@ -83,7 +100,10 @@ fn enter_copy(fd: c_int, copy: c_int) -> c_int {
     fail(libc::EMFILE)
 }
 
-/// `fcntl`: a copy of a sealed file's descriptor gets its entry; append mode is emulated.
+/// `fcntl`. On a sealed file, a copy of the descriptor gets its entry (EMFILE if it does not fit
+/// the table; EACCES if it would be a standard stream), `F_GETFL` returns the flags that the
+/// program opened the file with, and `F_SETFL` keeps `O_APPEND` in the table only. EIO if the
+/// descriptor's entry is invalid.
 ///
 /// # Safety
 /// As fcntl(2).

@@ -17,6 +17,8 @@ use crate::arguments::offset;
 use crate::next::{self, count, real};
 
 symbols! {
+    /// As `copy_file_range`(2). Where either file is sealed, it reads and writes logical bytes, at
+    /// most one buffer in a call.
     fn copy_file_range(
         from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
     ) -> ssize_t {
@@ -34,8 +36,10 @@ symbols! {
 /// offset.
 type CopyEnd = (c_int, Option<OpenFile>, *mut off_t);
 
-/// Copies at most one buffer, and advances the offsets that the program gave, or the files'
-/// positions. EINVAL for any flag.
+/// Copies at most `len` bytes and one buffer, opening and sealing them as needed, advances the
+/// offsets that the program gave, or the files' positions, and returns the count. EINVAL for any
+/// flag and for a negative offset; ENOMEM if there is no buffer; otherwise errors of reading and
+/// writing.
 ///
 /// # Safety
 /// As `copy_file_range`.
@@ -71,7 +75,8 @@ unsafe fn copy_range(
     Ok(done)
 }
 
-/// The offset that the program gave, or else the position of the file.
+/// The offset that the program gave for this end, or else the present position of the file. EINVAL
+/// if it is negative.
 ///
 /// # Safety
 /// The end's pointer is null or valid.
@@ -83,7 +88,8 @@ unsafe fn position(end: &CopyEnd) -> Result<u64, Errno> {
     offset(unsafe { *end.2 })
 }
 
-/// Sets that offset to `at + count`.
+/// Sets the offset that the program gave, or else the file's position, to `at + count`. EOVERFLOW
+/// if that is too large.
 ///
 /// # Safety
 /// The end's pointer is null or valid.

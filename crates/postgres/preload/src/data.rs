@@ -25,6 +25,8 @@ symbols! {
             }
         }
     }
+    /// As the function that it checks for: `len` bytes into a buffer of `room` bytes. If `len`
+    /// exceeds `room`, the C library reports it and ends the program.
     fn __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t {
         // The C library ends the program when the count exceeds the buffer, and reports it.
         if !descriptors::is_sealed(fd) || len > room {
@@ -47,12 +49,16 @@ symbols! {
     fn pread64(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
         pread_any(fd, into, len, at)
     }
+    /// As the function that it checks for: `len` bytes into a buffer of `room` bytes. If `len`
+    /// exceeds `room`, the C library reports it and ends the program.
     fn __pread_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
         if !descriptors::is_sealed(fd) || len > room {
             return next::__pread_chk(fd, into, len, at, room);
         }
         pread_any(fd, into, len, at)
     }
+    /// As the function that it checks for: `len` bytes into a buffer of `room` bytes. If `len`
+    /// exceeds `room`, the C library reports it and ends the program.
     fn __pread64_chk(
         fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t
     ) -> ssize_t {
@@ -69,7 +75,9 @@ symbols! {
     }
 }
 
-/// `pread`: of a sealed file, its logical bytes.
+/// `pread`: of a sealed file, its logical bytes, opened. Returns the count, or -1 with errno: EIO
+/// if the descriptor's entry is invalid, EINVAL for a negative offset, EBADF if the program opened
+/// the file for writing only.
 ///
 /// # Safety
 /// As pread(2).
@@ -86,7 +94,8 @@ unsafe fn pread_any(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssi
     count(into.and_then(|into| transfer::read_at(real(), fd, &open, into, offset(at)?)))
 }
 
-/// `pwrite`: to a sealed file, sealed.
+/// `pwrite`: to a sealed file, sealed; in append mode at its end, whatever the offset. Returns the
+/// count, or -1 with errno: EIO if the descriptor's entry is invalid, EINVAL for a negative offset.
 ///
 /// # Safety
 /// As pwrite(2).

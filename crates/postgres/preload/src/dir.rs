@@ -15,21 +15,25 @@ use shield::resolve::{Resolved, resolve_followed};
 use crate::next::{self, real};
 
 symbols! {
+    /// As the C library's function, but skips Strongroom's own files in an instance.
     fn readdir(directory: *mut DIR) -> *mut dirent {
         read(directory)
     }
+    /// As the C library's function, but skips Strongroom's own files in an instance.
     fn readdir64(directory: *mut DIR) -> *mut dirent {
         read(directory)
     }
+    /// As the C library's function, but skips Strongroom's own files in an instance.
     fn readdir_r(directory: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {
         read_into(directory, entry, result)
     }
+    /// As the C library's function, but skips Strongroom's own files in an instance.
     fn readdir64_r(directory: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {
         read_into(directory, entry, result)
     }
 }
 
-/// The next entry that is not hidden.
+/// Returns the next entry that is not hidden; null at the end or on failure, as readdir(3).
 ///
 /// # Safety
 /// As readdir(3).
@@ -44,7 +48,8 @@ unsafe fn read(directory: *mut DIR) -> *mut dirent {
     }
 }
 
-/// As [`read`], into the program's buffer.
+/// As [`read`], into the program's buffer: `result` is set to the entry, or to null at the end.
+/// Returns 0 or the error number.
 ///
 /// # Safety
 /// As `readdir_r`.
@@ -59,7 +64,8 @@ unsafe fn read_into(directory: *mut DIR, entry: *mut dirent, result: *mut *mut d
     }
 }
 
-/// Whether an entry is one of Strongroom's own files.
+/// Whether an entry is one of Strongroom's own files in an open instance. False if the directory's
+/// path is not known.
 ///
 /// # Safety
 /// An open directory and an entry of it.

@@ -33,14 +33,16 @@ const LIBRARY: &[u8] = b"libstrongroom_shield";
 /// write to the archive could have them replayed and sealed.
 static REFUSED: AtomicBool = AtomicBool::new(true);
 
-/// Reads the setting for segments in clear. Anything but `accept` refuses them.
+/// Reads from the environment whether segments in clear from the restore command are accepted, and
+/// keeps it for [`plain_segment_policy`]. Any value but `accept` refuses them, also a misspelt one.
 pub(crate) fn read_settings() {
     let value = std::env::var_os(ARCHIVE_VARIABLE).unwrap_or_default();
     // A misspelt value refuses.
     REFUSED.store(value != "accept", Ordering::Relaxed);
 }
 
-/// Whether segments in clear are accepted.
+/// The policy that [`read_settings`] kept: `Sealed` if segments in clear are accepted and then
+/// sealed, otherwise `Refused`, the default.
 pub(crate) fn plain_segment_policy() -> PlainSegments {
     if REFUSED.load(Ordering::Relaxed) {
         PlainSegments::Refused
@@ -49,7 +51,8 @@ pub(crate) fn plain_segment_policy() -> PlainSegments {
     }
 }
 
-/// Removes the library from `LD_PRELOAD`, and returns the former value.
+/// Removes this library from `LD_PRELOAD`, under whichever name, and unsets the variable if nothing
+/// else is in it. Returns the former value; `None` if the variable was not set.
 pub(crate) fn remove_from_preload() -> Option<OsString> {
     let former = std::env::var_os("LD_PRELOAD")?;
     let is_separator = |byte: &u8| matches!(byte, b':' | b' ');
@@ -69,7 +72,7 @@ pub(crate) fn remove_from_preload() -> Option<OsString> {
     Some(former)
 }
 
-/// Sets `LD_PRELOAD` to its former value.
+/// Sets `LD_PRELOAD` to the value that [`remove_from_preload`] returned. `None` changes nothing.
 pub(crate) fn restore_preload(preload: Option<OsString>) {
     if let Some(preload) = preload {
         // SAFETY: before main(), or in `pg_ctl`, there is one thread.
@@ -77,7 +80,8 @@ pub(crate) fn restore_preload(preload: Option<OsString>) {
     }
 }
 
-/// Whether `path` is this library under another name.
+/// Whether `path` is the file of this library, perhaps under another name: device and inode are the
+/// same. False if either cannot be looked at.
 fn is_this_library(path: &[u8]) -> bool {
     let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the address of something in this library, and one structure to be filled.
@@ -101,9 +105,10 @@ fn contains(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|window| window == part)
 }
 
-/// Removes the variables that name keys, so that children do not get them. The values of those that
-/// hold key material, among them the variables in `secrets`, are overwritten in place. An inherited
-/// descriptor with the key is closed.
+/// Removes the variables that name keys, the keyring and the roots, so that children do not get
+/// them. The values of those that hold key material, among them the variables in `secrets`, are
+/// overwritten in place. The inherited descriptor with the key is closed, unless it is a standard
+/// stream.
 pub(crate) fn remove_key_variables(secrets: &[String]) {
     let prefix = source::VARIABLE_PREFIX;
     wipe(source::KEY_VARIABLE);
@@ -130,7 +135,8 @@ pub(crate) fn remove_key_variables(secrets: &[String]) {
     }
 }
 
-/// Overwrites the value of a variable in the block that the kernel shows, and removes the variable.
+/// Overwrites the value of a variable, in the environment block that `/proc/PID/environ` shows,
+/// with zeros (`0`), and removes the variable. Does nothing if it is not set.
 fn wipe(name: &str) {
     let Ok(name) = CString::new(name) else {
         return;

@@ -23,18 +23,25 @@ use crate::open::fail;
 use crate::report;
 
 symbols! {
+    /// As rename(2). A file that is sealed for its name is first converted to the new one, or
+    /// checked if it comes from the restore command. Fails with EXDEV where that is impossible, and
+    /// ENOENT for Strongroom's own files.
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
         match prepare_rename(resolve_path(from), resolve_path(to), from) {
             Ok(()) => next::rename(from, to),
             Err(errno) => fail(errno.0),
         }
     }
+    /// As the C library's function; EXDEV if the file would have to be converted for its new name.
+    /// Only `rename` and `link` convert.
     fn renameat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char) -> c_int {
         match prepare_rename_at(from_base, from, to_base, to) {
             Ok(()) => next::renameat(from_base, from, to_base, to),
             Err(errno) => fail(errno.0),
         }
     }
+    /// As the C library's function; EXDEV if the file would have to be converted for its new name.
+    /// Only `rename` and `link` convert.
     fn renameat2(
         from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint
     ) -> c_int {
@@ -43,12 +50,15 @@ symbols! {
             Err(errno) => fail(errno.0),
         }
     }
+    /// As link(2). A file that is sealed for its name is first converted as for `rename`.
     fn link(from: *const c_char, to: *const c_char) -> c_int {
         match prepare_rename(resolve_path(from), resolve_path(to), from) {
             Ok(()) => next::link(from, to),
             Err(errno) => fail(errno.0),
         }
     }
+    /// As the C library's function; EXDEV if the file would have to be converted for its new name.
+    /// Only `rename` and `link` convert.
     fn linkat(
         from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int
     ) -> c_int {
@@ -57,30 +67,35 @@ symbols! {
             Err(errno) => fail(errno.0),
         }
     }
+    /// As the C library's function; ENOENT for Strongroom's own files.
     fn unlink(path: *const c_char) -> c_int {
         match check_visible(resolve_path(path)) {
             Ok(()) => next::unlink(path),
             Err(errno) => fail(errno.0),
         }
     }
+    /// As the C library's function; ENOENT for Strongroom's own files.
     fn unlinkat(base: c_int, path: *const c_char, flags: c_int) -> c_int {
         match check_visible(resolve_path_at(base, path)) {
             Ok(()) => next::unlinkat(base, path, flags),
             Err(errno) => fail(errno.0),
         }
     }
+    /// As the C library's function; ENOENT for Strongroom's own files.
     fn remove(path: *const c_char) -> c_int {
         match check_visible(resolve_path(path)) {
             Ok(()) => next::remove(path),
             Err(errno) => fail(errno.0),
         }
     }
+    /// As the C library's function; ENOENT for Strongroom's own files.
     fn access(path: *const c_char, mode: c_int) -> c_int {
         match check_visible(resolve_path(path)) {
             Ok(()) => next::access(path, mode),
             Err(errno) => fail(errno.0),
         }
     }
+    /// As the C library's function; ENOENT for Strongroom's own files.
     fn faccessat(base: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
         match check_visible(resolve_path_at(base, path)) {
             Ok(()) => next::faccessat(base, path, mode, flags),
@@ -89,7 +104,8 @@ symbols! {
     }
 }
 
-/// ENOENT for a path that is hidden from the program.
+/// Checks that the program may see the path: ENOENT if it is hidden. Passes on the error in
+/// `resolved`.
 pub(crate) fn check_visible(resolved: Result<Resolved, Errno>) -> Result<(), Errno> {
     match resolved? {
         Resolved::Hidden => Err(Errno(libc::ENOENT)),
@@ -97,8 +113,9 @@ pub(crate) fn check_visible(resolved: Result<Resolved, Errno>) -> Result<(), Err
     }
 }
 
-/// As [`prepare_rename`], for the functions with directory descriptors. EXDEV when the file would
-/// have to be converted.
+/// Checks that `from` can get its new name as it is; for the functions with directory descriptors.
+/// EXDEV when the file would have to be converted or checked, which only [`prepare_rename`] does;
+/// otherwise errors of resolving, and the errno of a refusal.
 ///
 /// # Safety
 /// As renameat(2).
@@ -128,7 +145,12 @@ unsafe fn prepare_rename_at(
     }
 }
 
-/// Does what must be done before `from` gets its new name: converts or checks the file, or refuses.
+/// Does what must be done before `from` gets its new name: converts the file in place and syncs it,
+/// checks it, or refuses. Nothing for paths whose treatment is the same.
+///
+/// Errors: EXDEV if the contents cannot get that name (reported as SR-7040 where a container is
+/// bound to its name), those of [`check_restored`], EIO if a container does not open, the error in
+/// `source` or `target`, and the kernel's.
 ///
 /// # Safety
 /// `from` is null or a terminated string.
@@ -163,8 +185,9 @@ unsafe fn prepare_rename(
 /// Whether a segment in clear was reported: one line for each process is enough.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Checks a file from the restore command, and seals it if that is allowed, before it gets the name
-/// of a segment. A refusal is reported with its reason.
+/// Checks a file from the restore command before it gets the name of a segment. If it is in clear
+/// and that is accepted, seals it in place, and writes a line about it, once in each process. A
+/// refusal is reported as SR-7023 with its reason, and returned as its errno.
 fn check_restored(path: &CStr, target: &Seal) -> Result<(), Errno> {
     let what = path.to_bytes().escape_ascii();
     match restored::check_restored(real(), path, target, plain_segment_policy()) {

@@ -30,7 +30,8 @@ impl Slot {
         }
     }
 
-    /// The function's address; `None` when the C library has no such function.
+    /// The function's address, looked up once. `None` when the C library has no such function; it
+    /// is then looked up at each call.
     #[inline]
     pub(crate) fn find(&self) -> Option<*mut c_void> {
         let known = self.address.load(Ordering::Relaxed);
@@ -239,8 +240,8 @@ const NEWER: &[&CStr] = &[
     c"__fxstatat",
 ];
 
-/// Looks up every function. The error is the name of a missing one that no version of the C library
-/// lacks.
+/// Looks up every function of the C library that this library calls. The error is the name of a
+/// missing one that no version of the C library lacks.
 pub(crate) fn find_all() -> Result<(), &'static str> {
     let missing = ALL
         .iter()
@@ -252,6 +253,7 @@ pub(crate) fn find_all() -> Result<(), &'static str> {
 }
 
 /// fstat(2), as a system call where the C library has no function of that name (glibc before 2.33).
+/// Returns 0, or -1 with errno.
 ///
 /// # Safety
 /// `about` is one `struct stat`.
@@ -266,18 +268,21 @@ unsafe fn any_fstat(fd: c_int, about: *mut libc::stat) -> c_int {
     c_int::try_from(done).unwrap_or(-1)
 }
 
-/// The core's table of functions.
+/// The table of the C library's functions that the core (`shield`) calls; built at first use.
 pub(crate) fn real() -> &'static Real {
     static REAL: OnceLock<Real> = OnceLock::new();
     REAL.get_or_init(|| {
+        /// Calls the C library's `open`, not this library's.
         unsafe extern "C" fn real_open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             // SAFETY: the core's arguments.
             unsafe { open(path, flags, mode) }
         }
+        /// Calls the C library's `close`, not this library's.
         unsafe extern "C" fn real_close(fd: c_int) -> c_int {
             // SAFETY: as above.
             unsafe { close(fd) }
         }
+        /// Calls the C library's `pread`, not this library's.
         unsafe extern "C" fn real_pread(
             fd: c_int,
             into: *mut c_void,
@@ -287,6 +292,7 @@ pub(crate) fn real() -> &'static Real {
             // SAFETY: as above.
             unsafe { pread(fd, into, count, at) }
         }
+        /// Calls the C library's `pwrite`, not this library's.
         unsafe extern "C" fn real_pwrite(
             fd: c_int,
             from: *const c_void,
@@ -296,22 +302,27 @@ pub(crate) fn real() -> &'static Real {
             // SAFETY: as above.
             unsafe { pwrite(fd, from, count, at) }
         }
+        /// Calls the C library's `lseek`, not this library's.
         unsafe extern "C" fn real_lseek(fd: c_int, offset: i64, whence: c_int) -> i64 {
             // SAFETY: as above.
             unsafe { lseek(fd, offset, whence) }
         }
+        /// Calls the C library's `fstat`, not this library's.
         unsafe extern "C" fn real_fstat(fd: c_int, about: *mut libc::stat) -> c_int {
             // SAFETY: as above.
             unsafe { any_fstat(fd, about) }
         }
+        /// Calls the C library's `ftruncate`, not this library's.
         unsafe extern "C" fn real_ftruncate(fd: c_int, size: i64) -> c_int {
             // SAFETY: as above.
             unsafe { ftruncate(fd, size) }
         }
+        /// Calls the C library's `fsync`, not this library's.
         unsafe extern "C" fn real_fsync(fd: c_int) -> c_int {
             // SAFETY: as above.
             unsafe { fsync(fd) }
         }
+        /// Calls the C library's `fcntl`, not this library's.
         unsafe extern "C" fn real_fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
             // SAFETY: as above.
             unsafe { fcntl(fd, command, argument) }
@@ -339,7 +350,7 @@ pub(crate) fn set_errno(value: c_int) {
     unsafe { *libc::__errno_location() = value };
 }
 
-/// The C result of a transfer: a count, or -1 and errno.
+/// Converts the outcome of a transfer to C's: the count, or -1 with errno set.
 pub(crate) fn count(outcome: Result<usize, Errno>) -> ssize_t {
     match outcome {
         Ok(count) => ssize_t::try_from(count).unwrap_or(ssize_t::MAX),
@@ -350,7 +361,7 @@ pub(crate) fn count(outcome: Result<usize, Errno>) -> ssize_t {
     }
 }
 
-/// The C result of a call without a value: 0, or -1 and errno.
+/// Converts the outcome of a call without a value to C's: 0, or -1 with errno set.
 pub(crate) fn status(outcome: Result<(), Errno>) -> c_int {
     match outcome {
         Ok(()) => 0,

@@ -22,9 +22,15 @@ use crate::arguments::{bytes, resolve_path, resolve_path_at};
 use crate::{next, report};
 
 symbols! {
+    /// As open(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
     }
+    /// As open(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         open_resolved(
             resolve_path(path), path, flags, |flags| next::open(
@@ -32,19 +38,31 @@ symbols! {
             )
         )
     }
+    /// As open(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn __open_2(path: *const c_char, flags: c_int) -> c_int {
         open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, 0))
     }
+    /// As open(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
         open_resolved(
             resolve_path(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, 0)
         )
     }
+    /// As openat(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn openat(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         open_resolved(
             resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, mode)
         )
     }
+    /// As openat(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn openat64(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         let large = libc::O_LARGEFILE;
         open_resolved(
@@ -53,11 +71,17 @@ symbols! {
             )
         )
     }
+    /// As openat(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn __openat_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
         open_resolved(
             resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, 0)
         )
     }
+    /// As openat(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn __openat64_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
         let large = libc::O_LARGEFILE;
         open_resolved(
@@ -66,10 +90,16 @@ symbols! {
             )
         )
     }
+    /// As creat(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn creat(path: *const c_char, mode: mode_t) -> c_int {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
         open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
     }
+    /// As creat(2); a sealed file is opened for reading too and entered into the table of
+    /// descriptors. ENOENT for Strongroom's own files, EACCES where no file can be sealed,
+    /// EOPNOTSUPP for `O_TMPFILE`.
     fn creat64(path: *const c_char, mode: mode_t) -> c_int {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC | libc::O_LARGEFILE;
         open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
@@ -77,34 +107,51 @@ symbols! {
 }
 
 symbols! {
+    /// As mkstemp(3), and enters a sealed file into the table of descriptors. Where no file can be
+    /// sealed, the new file is removed again and the call fails with EACCES.
     fn mkstemp(template: *mut c_char) -> c_int {
         enter_temporary(template, next::mkostemps(template, 0, 0), 0)
     }
+    /// As mkstemp(3), and enters a sealed file into the table of descriptors. Where no file can be
+    /// sealed, the new file is removed again and the call fails with EACCES.
     fn mkstemp64(template: *mut c_char) -> c_int {
         enter_temporary(template, next::mkostemps(template, 0, 0), 0)
     }
+    /// As mkostemp(3), and enters a sealed file into the table of descriptors. Where no file can be
+    /// sealed, the new file is removed again and the call fails with EACCES.
     fn mkostemp(template: *mut c_char, flags: c_int) -> c_int {
         enter_temporary(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
     }
+    /// As mkostemp(3), and enters a sealed file into the table of descriptors. Where no file can be
+    /// sealed, the new file is removed again and the call fails with EACCES.
     fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int {
         enter_temporary(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
     }
+    /// As mkstemps(3), and enters a sealed file into the table of descriptors. Where no file can be
+    /// sealed, the new file is removed again and the call fails with EACCES.
     fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int {
         enter_temporary(template, next::mkostemps(template, suffix, 0), 0)
     }
+    /// As mkstemps(3), and enters a sealed file into the table of descriptors. Where no file can be
+    /// sealed, the new file is removed again and the call fails with EACCES.
     fn mkstemps64(template: *mut c_char, suffix: c_int) -> c_int {
         enter_temporary(template, next::mkostemps(template, suffix, 0), 0)
     }
+    /// As mkostemps(3), and enters a sealed file into the table of descriptors. Where no file can
+    /// be sealed, the new file is removed again and the call fails with EACCES.
     fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
         enter_temporary(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
     }
+    /// As mkostemps(3), and enters a sealed file into the table of descriptors. Where no file can
+    /// be sealed, the new file is removed again and the call fails with EACCES.
     fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
         enter_temporary(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
     }
 }
 
-/// Enters a temporary file that the C library has just made into the table of descriptors;
-/// `template` now holds its name. A file that is refused is removed again.
+/// Enters a temporary file that the C library has just made, open as `fd`, into the table of
+/// descriptors; `template` now holds its name. Returns `fd`, or -1 with errno when
+/// [`open_resolved`] refuses the file, which is then closed and removed again.
 ///
 /// # Safety
 /// `template` is a terminated string.
@@ -134,8 +181,15 @@ unsafe fn enter_temporary(template: *mut c_char, fd: c_int, flags: c_int) -> c_i
     made
 }
 
-/// Opens a file in the way that its path was resolved to. `call` calls the C library's function
-/// with the flags that it is given.
+/// Opens a file in the way that its path was resolved to, and returns the descriptor, or -1 with
+/// errno. `call` calls the C library's function with the flags that it is given. A sealed file is
+/// entered into the table of descriptors; for any other, a left-over entry of the same descriptor
+/// is removed.
+///
+/// Fails with EOPNOTSUPP for `O_TMPFILE` in an instance, ENOENT for a hidden path, EACCES for a
+/// refused one (reported as SR-7002), EBUSY for a new `postmaster.pid` during a conversion
+/// (reported as SR-7003; the file is removed), EMFILE if the descriptor does not fit the table, and
+/// with the error in `resolved`.
 ///
 /// # Safety
 /// `path` is null or a terminated string.
@@ -188,8 +242,9 @@ pub(crate) unsafe fn open_resolved(
 const NEW: c_int = libc::O_CREAT | libc::O_EXCL;
 
 /// Refuses a server that has just made `postmaster.pid` while a conversion of the instance is under
-/// way. A conversion makes its own file first and then looks for `postmaster.pid`, so at least one
-/// of the two sees the other.
+/// way: reports SR-7003, closes `fd`, removes the file, and returns -1 with EBUSY. Otherwise
+/// returns `fd` unchanged, also when it is -1 or another file. A conversion makes its own file
+/// first and then looks for `postmaster.pid`, so at least one of the two sees the other.
 ///
 /// # Safety
 /// `path` is a terminated string.
@@ -212,8 +267,10 @@ unsafe fn check_lock_file(path: *const c_char, fd: c_int, root: u8) -> c_int {
     fail(libc::EBUSY)
 }
 
-/// Opens a sealed file, for reading too and without `O_APPEND`, and enters it into the table of
-/// descriptors. EMFILE when its descriptor does not fit the table.
+/// Opens a sealed file, for reading too and without `O_APPEND`, enters it into the table of
+/// descriptors and returns the descriptor. A container's path that is not a regular file, such as a
+/// directory, is opened without an entry. Returns -1 with errno: that of `call`, or EMFILE when the
+/// descriptor does not fit the table; it is then closed.
 fn open_sealed(seal: &Seal, flags: c_int, call: impl Fn(c_int) -> c_int) -> c_int {
     let write_only = flags & libc::O_ACCMODE == libc::O_WRONLY;
     let append = flags & libc::O_APPEND != 0;
@@ -249,7 +306,7 @@ fn open_sealed(seal: &Seal, flags: c_int, call: impl Fn(c_int) -> c_int) -> c_in
     fail(libc::EMFILE)
 }
 
-/// Whether the descriptor is a regular file.
+/// Whether the descriptor is a regular file. False too if that cannot be found out.
 fn is_regular(fd: c_int) -> bool {
     next::real()
         .fstat(fd)

@@ -17,15 +17,18 @@ use shield::open_instances;
 use crate::next;
 
 symbols! {
+    /// As fork(2). While an instance is open, the child locks the memory that holds keys again.
     fn fork() -> pid_t {
         fork_and_relock()
     }
-    // A child of the real vfork shares the memory of its parent. A descriptor that it closes before
-    // it executes another program would be removed from the parent's table of descriptors, and the
-    // parent would then write that file in clear.
+    /// As fork(2), not vfork(2). A child of the real vfork shares the memory of its parent. A
+    /// descriptor that it closes before it executes another program would be removed from the
+    /// parent's table of descriptors, and the parent would then write that file in clear.
     fn vfork() -> pid_t {
         fork_and_relock()
     }
+    /// Changes the working directory as the C library does, and on success remembers the new one
+    /// for resolving paths.
     fn chdir(path: *const c_char) -> c_int {
         let done = next::chdir(path);
         if done == 0 {
@@ -33,6 +36,8 @@ symbols! {
         }
         done
     }
+    /// Changes the working directory as the C library does, and on success remembers the new one
+    /// for resolving paths.
     fn fchdir(fd: c_int) -> c_int {
         let done = next::fchdir(fd);
         if done == 0 {
@@ -42,7 +47,8 @@ symbols! {
     }
 }
 
-/// Forks. The child locks the memory that holds keys again.
+/// Forks. While an instance is open, the child locks the memory that holds keys again. Returns as
+/// fork(2).
 ///
 /// # Safety
 /// As fork(2).
@@ -67,8 +73,9 @@ pub(crate) fn working_directory() -> &'static [u8] {
     unsafe { &*known }
 }
 
-/// Asks the kernel for the working directory, and keeps it. The former path is never freed, because
-/// another thread may be reading it; a program changes its directory a few times at most.
+/// Asks the kernel for the working directory, and keeps it for [`working_directory`]; empty if the
+/// kernel does not tell. errno is unchanged. The former path is never freed, because another thread
+/// may be reading it; a program changes its directory a few times at most.
 pub(crate) fn update_working_directory() {
     let errno = shield::real::Errno::last();
     let path = std::env::current_dir().map(|path| path.into_os_string().into_vec());

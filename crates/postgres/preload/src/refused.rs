@@ -18,16 +18,20 @@ use crate::open::fail;
 use crate::{next, report};
 
 symbols! {
+    /// As mmap(2); ENODEV for a sealed file.
     fn mmap(
         address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t
     ) -> *mut c_void {
         mmap_any(address, len, protection, flags, fd, at)
     }
+    /// As mmap(2); ENODEV for a sealed file.
     fn mmap64(
         address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t
     ) -> *mut c_void {
         mmap_any(address, len, protection, flags, fd, at)
     }
+    /// As the C library's function; EINVAL if either file is sealed, so that the caller reads and
+    /// writes instead.
     fn sendfile(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
         if is_sealed(to) || is_sealed(from) {
             refuse_transfer()
@@ -35,6 +39,8 @@ symbols! {
             next::sendfile(to, from, at, len)
         }
     }
+    /// As the C library's function; EINVAL if either file is sealed, so that the caller reads and
+    /// writes instead.
     fn sendfile64(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
         if is_sealed(to) || is_sealed(from) {
             refuse_transfer()
@@ -42,6 +48,8 @@ symbols! {
             next::sendfile(to, from, at, len)
         }
     }
+    /// As the C library's function; EINVAL if either file is sealed, so that the caller reads and
+    /// writes instead.
     fn splice(
         from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint
     ) -> ssize_t {
@@ -51,24 +59,31 @@ symbols! {
             next::splice(from, from_at, to, to_at, len, flags)
         }
     }
+    /// As the C library's function; -1 with EINVAL for a sealed file.
     fn aio_read(block: *mut libc::aiocb) -> c_int {
         if targets_sealed_file(block) { fail(libc::EINVAL) } else { next::aio_read(block) }
     }
+    /// As the C library's function; -1 with EINVAL for a sealed file.
     fn aio_read64(block: *mut libc::aiocb) -> c_int {
         if targets_sealed_file(block) { fail(libc::EINVAL) } else { next::aio_read(block) }
     }
+    /// As the C library's function; -1 with EINVAL for a sealed file.
     fn aio_write(block: *mut libc::aiocb) -> c_int {
         if targets_sealed_file(block) { fail(libc::EINVAL) } else { next::aio_write(block) }
     }
+    /// As the C library's function; -1 with EINVAL for a sealed file.
     fn aio_write64(block: *mut libc::aiocb) -> c_int {
         if targets_sealed_file(block) { fail(libc::EINVAL) } else { next::aio_write(block) }
     }
+    /// As ioctl(2); EOPNOTSUPP for a clone of extents to or from a sealed file, except of a whole
+    /// file under the same address and keys.
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
         if is_refused_clone(fd, request, argument) {
             return fail(libc::EOPNOTSUPP);
         }
         next::ioctl(fd, request, argument)
     }
+    /// As liburing's function; while an instance is open it returns -EPERM and reports SR-7002.
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int {
         refuse_io_uring(c"io_uring_queue_init", |function| {
             let function: unsafe extern "C" fn(
@@ -77,6 +92,7 @@ symbols! {
             function(entries, ring, flags)
         })
     }
+    /// As liburing's function; while an instance is open it returns -EPERM and reports SR-7002.
     fn io_uring_queue_init_params(
         entries: c_uint, ring: *mut c_void, parameters: *mut c_void
     ) -> c_int {
@@ -87,6 +103,7 @@ symbols! {
             function(entries, ring, parameters)
         })
     }
+    /// As liburing's function; while an instance is open it returns -EPERM and reports SR-7002.
     fn io_uring_queue_init_mem(
         entries: c_uint,
         ring: *mut c_void,
@@ -103,7 +120,7 @@ symbols! {
     }
 }
 
-/// Whether an asynchronous request names a sealed file.
+/// Whether an asynchronous request names a sealed file. False for a null pointer.
 ///
 /// # Safety
 /// `block` is null or valid.
@@ -117,14 +134,14 @@ fn is_sealed(fd: c_int) -> bool {
     descriptors::is_sealed(fd)
 }
 
-/// Fails with EINVAL, which callers take for a reason to fall back to read and write.
+/// Returns -1 with EINVAL, which callers take for a reason to fall back to read and write.
 fn refuse_transfer() -> ssize_t {
     // The kernel returns this for files that do not support the call.
     next::set_errno(libc::EINVAL);
     -1
 }
 
-/// `mmap`: ENODEV for a sealed file.
+/// `mmap`: returns `MAP_FAILED` with ENODEV for a sealed file.
 ///
 /// # Safety
 /// As mmap(2).
@@ -149,7 +166,9 @@ unsafe fn mmap_any(
 const FICLONE: c_ulong = 0x4004_9409;
 const FICLONERANGE: c_ulong = 0x4020_940d;
 
-/// Whether an ioctl clones extents to or from a sealed file, and is therefore refused.
+/// Whether an ioctl clones extents to or from a sealed file, and is therefore refused. A clone of a
+/// whole file between files of the same address and keys is allowed. True as well if the source's
+/// number is no descriptor; false for any other request.
 ///
 /// # Safety
 /// As ioctl(2).
@@ -174,7 +193,9 @@ unsafe fn is_refused_clone(fd: c_int, request: c_ulong, argument: usize) -> bool
     }
 }
 
-/// Refuses to set up a ring while an instance is open; otherwise calls liburing's function.
+/// While an instance is open, reports SR-7002 and returns -EPERM without setting up a ring.
+/// Otherwise passes liburing's function to `pass` and returns its result, or -ENOSYS if liburing is
+/// not loaded.
 ///
 /// # Safety
 /// `pass` calls the function that it is given, which is liburing's function of the name `name`.

@@ -19,6 +19,7 @@ struct Line {
 }
 
 impl Write for Line {
+    /// Appends the text; what does not fit is cut off without an error.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         // The last byte is for the newline; text that does not fit is cut off.
         let room = LINE_MAX.saturating_sub(self.len).saturating_sub(1);
@@ -35,7 +36,8 @@ impl Write for Line {
     }
 }
 
-/// Reports a refusal, with its code and what to do about it.
+/// Writes a refusal to standard error, with its code and what to do about it. It does not refuse
+/// anything itself.
 pub(crate) fn refuse(code: &Code, detail: fmt::Arguments<'_>) {
     line(format_args!(
         "strongroom: SR-{:04}: {} ({detail}); {}",
@@ -43,7 +45,8 @@ pub(crate) fn refuse(code: &Code, detail: fmt::Arguments<'_>) {
     ));
 }
 
-/// Writes one line to standard error.
+/// Writes one line to standard error with a single call. Text beyond 1023 bytes is cut off; errors
+/// are ignored.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     let mut line = Line {
         bytes: [0; LINE_MAX],

@@ -24,61 +24,87 @@ type Stat = libc::stat;
 type Statx = libc::statx;
 
 symbols! {
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn stat(path: *const c_char, about: *mut Stat) -> c_int {
         stat_by_path(resolve_path(path), StatBuffer::Stat(about), || next::stat(path, about))
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn stat64(path: *const c_char, about: *mut Stat) -> c_int {
         stat_by_path(resolve_path(path), StatBuffer::Stat(about), || next::stat(path, about))
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn lstat(path: *const c_char, about: *mut Stat) -> c_int {
         stat_by_path(resolve_path(path), StatBuffer::Stat(about), || next::lstat(path, about))
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn lstat64(path: *const c_char, about: *mut Stat) -> c_int {
         stat_by_path(resolve_path(path), StatBuffer::Stat(about), || next::lstat(path, about))
     }
+    /// As the C library's function, with the logical size of a sealed file.
     fn fstat(fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::fstat(fd, about))
     }
+    /// As the C library's function, with the logical size of a sealed file.
     fn fstat64(fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::fstat(fd, about))
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn fstatat(base: c_int, path: *const c_char, about: *mut Stat, flags: c_int) -> c_int {
         stat_at(
             base, path, flags, StatBuffer::Stat(about), || next::fstatat(base, path, about, flags)
         )
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn fstatat64(base: c_int, path: *const c_char, about: *mut Stat, flags: c_int) -> c_int {
         stat_at(
             base, path, flags, StatBuffer::Stat(about), || next::fstatat(base, path, about, flags)
         )
     }
     // Programs that were linked with a C library before 2.33 call these.
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn __xstat(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
         stat_by_path(
             resolve_path(path), StatBuffer::Stat(about), || next::__xstat(version, path, about)
         )
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn __xstat64(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
         stat_by_path(
             resolve_path(path), StatBuffer::Stat(about), || next::__xstat(version, path, about)
         )
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn __lxstat(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
         stat_by_path(
             resolve_path(path), StatBuffer::Stat(about), || next::__lxstat(version, path, about)
         )
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn __lxstat64(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
         stat_by_path(
             resolve_path(path), StatBuffer::Stat(about), || next::__lxstat(version, path, about)
         )
     }
+    /// As the C library's function, with the logical size of a sealed file.
     fn __fxstat(version: c_int, fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::__fxstat(version, fd, about))
     }
+    /// As the C library's function, with the logical size of a sealed file.
     fn __fxstat64(version: c_int, fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::__fxstat(version, fd, about))
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn __fxstatat(
         version: c_int, base: c_int, path: *const c_char, about: *mut Stat, flags: c_int
     ) -> c_int {
@@ -88,6 +114,8 @@ symbols! {
             )
         )
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn __fxstatat64(
         version: c_int, base: c_int, path: *const c_char, about: *mut Stat, flags: c_int
     ) -> c_int {
@@ -97,6 +125,8 @@ symbols! {
             )
         )
     }
+    /// As the C library's function, with the logical size of a sealed file; ENOENT for Strongroom's
+    /// own files.
     fn statx(
         base: c_int, path: *const c_char, flags: c_int, mask: c_uint, about: *mut Statx
     ) -> c_int {
@@ -115,7 +145,9 @@ enum StatBuffer {
     Statx(*mut Statx),
 }
 
-/// Calls `call`, and replaces the size of a sealed file. ENOENT for a hidden path.
+/// Calls `call`, which fills `about`, and replaces the size of a sealed file by the logical one.
+/// Returns what `call` returns. Without calling it, returns -1 with ENOENT for a hidden path, or
+/// with the error in `resolved`. A refused path is passed on.
 ///
 /// # Safety
 /// `about` points to a buffer that is filled when `call` returns 0.
@@ -139,7 +171,8 @@ unsafe fn stat_by_path(
     }
 }
 
-/// Calls `call`, and replaces the size if the descriptor is a sealed file.
+/// Calls `call`, which fills `about`, and replaces the size by the logical one if `fd` is a sealed
+/// file. Returns what `call` returns; -1 with EIO if the descriptor's entry is invalid.
 ///
 /// # Safety
 /// As [`stat_by_path`].
@@ -179,7 +212,8 @@ unsafe fn stat_at(
     unsafe { stat_by_path(resolve_path_at(base, path), about, call) }
 }
 
-/// Replaces the physical size by the logical one.
+/// Replaces the physical size in the buffer by the logical one. Leaves it as it is for a layout
+/// without header and for what is not a regular file.
 ///
 /// # Safety
 /// `about` points to a filled buffer.

@@ -19,39 +19,56 @@ use crate::next::{self, real, status};
 use crate::open::{fail, open_resolved};
 
 symbols! {
+    /// As lseek(2), at logical offsets of a sealed file.
     fn lseek(fd: c_int, to: off_t, whence: c_int) -> off_t {
         seek(fd, to, whence)
     }
+    /// As lseek(2), at logical offsets of a sealed file.
     fn lseek64(fd: c_int, to: off_t, whence: c_int) -> off_t {
         seek(fd, to, whence)
     }
+    /// As ftruncate(2), to a logical size of a sealed file.
     fn ftruncate(fd: c_int, size: off_t) -> c_int {
         truncate_any(fd, size)
     }
+    /// As ftruncate(2), to a logical size of a sealed file.
     fn ftruncate64(fd: c_int, size: off_t) -> c_int {
         truncate_any(fd, size)
     }
+    /// As truncate(2), to a logical size of a sealed file, which is opened for it. ENOENT for
+    /// Strongroom's own files, EACCES where no file can be sealed.
     fn truncate(path: *const c_char, size: off_t) -> c_int {
         truncate_by_path(path, size)
     }
+    /// As truncate(2), to a logical size of a sealed file, which is opened for it. ENOENT for
+    /// Strongroom's own files, EACCES where no file can be sealed.
     fn truncate64(path: *const c_char, size: off_t) -> c_int {
         truncate_by_path(path, size)
     }
+    /// As `posix_fallocate`(3); returns EINVAL for a sealed file that must not be extended by plain
+    /// zeros.
     fn posix_fallocate(fd: c_int, from: off_t, len: off_t) -> c_int {
         posix_fallocate_any(fd, from, len)
     }
+    /// As `posix_fallocate`(3); returns EINVAL for a sealed file that must not be extended by plain
+    /// zeros.
     fn posix_fallocate64(fd: c_int, from: off_t, len: off_t) -> c_int {
         posix_fallocate_any(fd, from, len)
     }
+    /// As fallocate(2); on a sealed file EOPNOTSUPP for a mode that does not extend, and where
+    /// plain zeros must not extend it.
     fn fallocate(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
         fallocate_any(fd, mode, from, len)
     }
+    /// As fallocate(2); on a sealed file EOPNOTSUPP for a mode that does not extend, and where
+    /// plain zeros must not extend it.
     fn fallocate64(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
         fallocate_any(fd, mode, from, len)
     }
 }
 
-/// `lseek`, at logical offsets.
+/// `lseek`, at logical offsets of a sealed file. Returns the new logical position, or -1 with
+/// errno: EIO if the descriptor's entry is invalid.
 ///
 /// # Safety
 /// As lseek(2).
@@ -68,7 +85,8 @@ unsafe fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
     }
 }
 
-/// `ftruncate`, to a logical size.
+/// `ftruncate`, to a logical size of a sealed file. Returns 0, or -1 with errno: EINVAL for a
+/// negative size, EIO if the descriptor's entry is invalid.
 ///
 /// # Safety
 /// As ftruncate(2).
@@ -82,7 +100,9 @@ unsafe fn truncate_any(fd: c_int, size: off_t) -> c_int {
     status(offset(size).and_then(|size| file_io::truncate(real(), fd, &open.file, size)))
 }
 
-/// `truncate`: a sealed file is opened for it, unless its bytes do not matter.
+/// `truncate`, to a logical size: a sealed file is opened for it and closed again, except where its
+/// bytes do not matter (size 0 of a block file). ENOENT for a hidden path, EACCES for a refused
+/// one.
 ///
 /// # Safety
 /// As truncate(2).
@@ -119,7 +139,8 @@ unsafe fn truncate_by_path(path: *const c_char, size: off_t) -> c_int {
     }
 }
 
-/// `posix_fallocate`: EINVAL for a sealed file that must not be extended by plain zeros.
+/// `posix_fallocate`: returns 0 or the error number, without setting errno. EINVAL for a sealed
+/// file that must not be extended by plain zeros; EIO if the descriptor's entry is invalid.
 ///
 /// # Safety
 /// As `posix_fallocate`.
@@ -138,8 +159,8 @@ unsafe fn posix_fallocate_any(fd: c_int, from: off_t, len: off_t) -> c_int {
     }
 }
 
-/// `fallocate`: EOPNOTSUPP for a sealed file that must not be extended by plain zeros, and for
-/// other modes than extending.
+/// `fallocate`. On a sealed file EOPNOTSUPP for other modes than 0 and `FALLOC_FL_KEEP_SIZE`, and
+/// if it must not be extended by plain zeros; EIO if the descriptor's entry is invalid.
 ///
 /// # Safety
 /// As fallocate(2).
@@ -156,7 +177,8 @@ unsafe fn fallocate_any(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_in
     }
 }
 
-/// Whether the kernel may extend this file with zeros that are not sealed.
+/// Whether the kernel may extend this file, from its present size, with zeros that are not sealed.
+/// False if the size cannot be found out.
 fn may_grow(fd: c_int, open: &OpenFile) -> bool {
     real()
         .file_size(fd)

@@ -34,7 +34,9 @@ const CORE_VARIABLE: &str = "STRONGROOM_ALLOW_CORE_DUMPS";
 #[used]
 static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
 
-/// Runs before `main`. Ends the program with status 1 when an instance cannot be opened.
+/// Runs before `main`: notes the working directory and, in a program that works on data
+/// directories, opens its instances. If [`start`] fails, writes the error to standard error and
+/// ends the program with status 1.
 extern "C" fn constructor(count: c_int, arguments: *const *const c_char, _: *const *const c_char) {
     // SAFETY: main()'s arguments, as the C library passes them.
     let arguments = unsafe { collect(count, arguments) };
@@ -49,7 +51,7 @@ extern "C" fn constructor(count: c_int, arguments: *const *const c_char, _: *con
     }
 }
 
-/// The arguments of the program.
+/// Copies the arguments of the program, up to the first null pointer.
 ///
 /// # Safety
 /// `arguments` points to `count` terminated strings.
@@ -100,7 +102,9 @@ const FRONTENDS: &[&[u8]] = &[
 
 impl Program {
     /// The kind of this program, by the name of its executable. `None` for one that does not work
-    /// on data directories, and for a server that only prints something.
+    /// on data directories (unless `STRONGROOM_SHIELD_ALL` is 1), for a server that only prints
+    /// something (`--version`, `--help`, `-C data_directory` and others), and if the executable's
+    /// path is not known.
     fn of(arguments: &[Vec<u8>]) -> Option<Self> {
         let file = std::env::current_exe().ok()?;
         let name = file.file_name()?.as_bytes();
@@ -129,8 +133,14 @@ impl Program {
     }
 }
 
-/// Finds and opens the sealed instances that the program may work on. A server without any is
-/// refused if it was given a key, and warned otherwise. `pg_ctl` opens them later.
+/// Finds and opens the sealed instances that the program may work on. In a server it then wipes and
+/// removes the variables with keys and forbids core dumps; other programs keep `LD_PRELOAD`.
+/// `pg_ctl` only notes its instances, for [`open_deferred`]. A server without any instance goes to
+/// [`start_without_instance`].
+///
+/// Errors: SR-7005 if the C library lacks a function, SR-7004 if a named root is not sealed,
+/// SR-7003 if a conversion began before there was a header, SR-5001 without memory, and those of
+/// [`open`]. Warnings (SR-2023, SR-2038, SR-2040) are written by a server only.
 fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     next::find_all().map_err(|name| Error::new(&code::PG_SYMBOL, name))?;
     let environment: Vec<(Vec<u8>, Vec<u8>)> = std::env::vars_os()
@@ -195,7 +205,7 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a warning with its code.
+/// Writes a warning with its code and what to do about it to standard error.
 fn warn(code: &code::Code) {
     report::line(format_args!(
         "strongroom: SR-{:04}: {}; {}",
@@ -210,10 +220,11 @@ static DEFERRED: OnceLock<Vec<SealedDirectory>> = OnceLock::new();
 /// The one sealed file that `pg_ctl` reads.
 const CONTROL_FILE: &[u8] = b"global/pg_control";
 
-/// Opens the instances of [`DEFERRED`] if `path` is the control file. `pg_ctl` has one thread.
+/// Opens the instances of [`DEFERRED`] if `path` is the control file; does nothing for any other
+/// path, or without such instances. The library is out of `LD_PRELOAD` meanwhile. `pg_ctl` has one
+/// thread.
 ///
-/// # Errors
-/// EACCES when an instance does not open; the reason was reported.
+/// # Errors EACCES when an instance does not open; the reason was written to standard error.
 pub(crate) fn open_deferred(path: &[u8]) -> Result<(), Errno> {
     let Some(later) = DEFERRED.get().filter(|_| path.ends_with(CONTROL_FILE)) else {
         return Ok(());
@@ -227,10 +238,10 @@ pub(crate) fn open_deferred(path: &[u8]) -> Result<(), Errno> {
     })
 }
 
-/// Forbids core dumps of the server: a core would hold user data in clear, in the data directory. A
-/// limit of 1 byte forbids files and pipes; a limit of 0 would not forbid pipes (core(5)). A hard
-/// limit of 0 cannot be raised to 1; the process is then made undumpable, which has side effects
-/// (R6).
+/// Forbids core dumps of the server, unless `STRONGROOM_ALLOW_CORE_DUMPS` is 1: a core would hold
+/// user data in clear, in the data directory. A limit of 1 byte forbids files and pipes; a limit of
+/// 0 would not forbid pipes (core(5)). A hard limit of 0 cannot be raised to 1; the process is then
+/// made undumpable, which has side effects (R6).
 fn forbid_core_dumps() {
     if std::env::var_os(CORE_VARIABLE).is_some_and(|value| value == "1") {
         return;
@@ -246,8 +257,9 @@ fn forbid_core_dumps() {
     }
 }
 
-/// Starts a server that has no sealed instance: an error if it was given a key or a root, otherwise
-/// one message, because the instance may have lost its header, or be in another directory.
+/// Lets a server start that has no sealed instance, and warns with SR-7024 (unless it runs for
+/// `initdb` or only prints a setting), because the instance may have lost its header, or be in
+/// another directory. SR-7004 if the server was given a key or a root.
 fn start_without_instance(arguments: &[Vec<u8>]) -> Result<(), Error> {
     refuse_plain()?;
     // `initdb` runs it with `--boot` and `--single`, and `-C` only prints a setting.
@@ -262,8 +274,8 @@ fn start_without_instance(arguments: &[Vec<u8>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// For a server whose data directory has no header: SR-7004 if it was given a key or a root all the
-/// same.
+/// For a server whose data directory has no header: SR-7004 if the environment names a key or a
+/// root all the same.
 fn refuse_plain() -> Result<(), Error> {
     let roots = std::env::var_os(ROOTS_VARIABLE);
     let key = source::from_environment(variable);
@@ -276,7 +288,8 @@ fn refuse_plain() -> Result<(), Error> {
     ))
 }
 
-/// Refuses a root that is not a sealed instance: a program would write it in clear.
+/// Checks that every root that the environment names, relative to `here`, is a sealed instance:
+/// SR-7004 if one is not, because a program would write it in clear.
 fn check_roots(here: &[u8]) -> Result<(), Error> {
     let roots = std::env::var_os(ROOTS_VARIABLE).unwrap_or_default();
     for root in discover::split_roots(roots.as_bytes()) {
@@ -293,6 +306,7 @@ fn is_running(program: &str) -> bool {
     std::env::current_exe().is_ok_and(|file| file.file_name().is_some_and(|name| name == program))
 }
 
+/// The value of an environment variable. `None` if it is not set or not UTF-8.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -300,7 +314,9 @@ fn variable(name: &str) -> Option<String> {
 /// A sealed directory by its canonical path, and its other spellings.
 type SealedDirectory = (std::path::PathBuf, Vec<Vec<u8>>);
 
-/// Opens all instances. Returns the names of the variables that held key material.
+/// Opens all instances, and adds them to the open ones only when every one has opened. Returns the
+/// names of the variables that held key material. SR-7006 if there are more than 8; otherwise the
+/// errors of [`open_one`].
 fn open(sealed: &[SealedDirectory]) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     let mut secrets = Vec::new();
@@ -316,8 +332,12 @@ fn open(sealed: &[SealedDirectory]) -> Result<Vec<String>, Error> {
 }
 
 /// Opens an instance with the key that the environment names, or else with that of its own
-/// configuration. Where there are several instances, either of the two may open it. Returns also
-/// the variables that hold either key.
+/// configuration. Where there are several instances, the configuration's key is tried too if the
+/// environment's key is not this instance's. Returns also the names of the variables that hold
+/// either key.
+///
+/// Errors: SR-2001 if neither names a key; otherwise those of reading the configuration (SR-7007),
+/// of fetching the key and of opening the header.
 fn open_one(
     directory: &Path,
     spellings: &[Vec<u8>],
@@ -345,7 +365,7 @@ fn open_one(
     Ok((instance, secrets))
 }
 
-/// Whether the error means that the key does not belong to the instance.
+/// Whether the error (SR-2002 or SR-2003) means that the key does not belong to the instance.
 fn is_other_key(error: &Error) -> bool {
     error.code() == &code::WRONG_KEY || error.code() == &code::UNKNOWN_KEY_ID
 }

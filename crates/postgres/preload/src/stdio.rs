@@ -29,18 +29,28 @@ use crate::open::open_resolved;
 use crate::report;
 
 symbols! {
+    /// As fopen(3). A sealed file gets a stream of this module; update mode (`+`) fails with
+    /// EOPNOTSUPP for it.
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
         open_stream(path, mode)
     }
+    /// As fopen(3). A sealed file gets a stream of this module; update mode (`+`) fails with
+    /// EOPNOTSUPP for it.
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
         open_stream(path, mode)
     }
+    /// As freopen(3). For a sealed file, or a stream of this module, it closes the stream, and
+    /// fails with EOPNOTSUPP.
     fn freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
         reopen(path, mode, stream)
     }
+    /// As freopen(3). For a sealed file, or a stream of this module, it closes the stream, and
+    /// fails with EOPNOTSUPP.
     fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
         reopen(path, mode, stream)
     }
+    /// As fdopen(3). A sealed file gets a stream of this module; update mode (`+`) fails with
+    /// EOPNOTSUPP for it, and the descriptor stays open.
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
         if !descriptors::is_sealed(fd) {
             return next::fdopen(fd, mode);
@@ -55,9 +65,11 @@ symbols! {
             }
         }
     }
+    /// As fileno(3), also for streams of this module, of which the C library knows no descriptor.
     fn fileno(stream: *mut FILE) -> c_int {
         descriptor_of(stream)
     }
+    /// As fileno(3), also for streams of this module, of which the C library knows no descriptor.
     fn fileno_unlocked(stream: *mut FILE) -> c_int {
         descriptor_of(stream)
     }
@@ -80,9 +92,11 @@ struct Mode {
 
 impl Mode {
     /// Parses a mode string as fopen(3) does: unknown letters are ignored, and a comma ends it.
-    /// Update mode (`+`) is refused (R5): a stream made by fopencookie of glibc 2.36 can lose its
-    /// position when it is read, then written, then asked for its position. PostgreSQL opens no
-    /// stream for update.
+    /// EINVAL if the first letter is not `r`, `w` or `a`.
+    ///
+    /// Update mode (`+`) is refused with EOPNOTSUPP (R5): a stream made by fopencookie of glibc
+    /// 2.36 can lose its position when it is read, then written, then asked for its position.
+    /// PostgreSQL opens no stream for update.
     fn of(text: &[u8]) -> Result<Self, Errno> {
         let (first, rest) = text.split_first().ok_or(Errno(libc::EINVAL))?;
         let rest = rest.split(|&byte| byte == b',').next().unwrap_or_default();
@@ -105,7 +119,8 @@ impl Mode {
     }
 }
 
-/// `fopen`: a sealed file gets a stream of this module.
+/// `fopen`: a sealed file gets a stream of this module. Null with errno on failure; EOPNOTSUPP,
+/// reported as SR-7002, for update mode (`+`) on a sealed file.
 ///
 /// # Safety
 /// As fopen(3).
@@ -145,7 +160,8 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
     unsafe { next::fdopen(fd, mode) }
 }
 
-/// A stream over a descriptor that was opened for it. The descriptor is closed when there is none.
+/// Makes a stream over the sealed file `fd`, which was opened for it. If that fails, closes the
+/// descriptor, and returns null with errno.
 fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
     let stream = stream_of(fd, mode);
     if stream.is_null() {
@@ -158,7 +174,9 @@ fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
     stream
 }
 
-/// A stream over an open sealed file.
+/// Makes a stream over the open sealed file `fd` with fopencookie, and notes it for `fileno`. With
+/// append mode it first moves the file's position to the end. Returns null with errno if there is
+/// no memory; the descriptor stays open.
 fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
     // As the C library does: ftell returns the size of a file that is opened for appending, before
     // it is written.
@@ -182,8 +200,8 @@ fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
     stream
 }
 
-/// `freopen`: refused for a sealed file (R5), and for a stream of this module; the stream is closed
-/// then.
+/// `freopen`. For a path or a stream of which either is sealed (or hidden or refused), it closes
+/// the stream and returns null with EOPNOTSUPP (R5).
 ///
 /// # Safety
 /// As freopen(3).
@@ -202,8 +220,8 @@ unsafe fn reopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) ->
     no_stream(libc::EOPNOTSUPP)
 }
 
-/// Removes the entry of the descriptor of a stream that the C library has opened: the file is not
-/// sealed.
+/// Removes the entry of the descriptor of a stream that the C library has opened, because its file
+/// is not sealed. Returns the stream; does nothing for a null one.
 ///
 /// # Safety
 /// `stream` is null or open.
@@ -215,7 +233,7 @@ unsafe fn remove_entry_of(stream: *mut FILE) -> *mut FILE {
     stream
 }
 
-/// `fileno`, also of streams of this module.
+/// `fileno`, also of streams of this module. -1 with errno if the stream has no descriptor.
 ///
 /// # Safety
 /// As fileno(3).
@@ -235,7 +253,7 @@ unsafe fn descriptor_of(stream: *mut FILE) -> c_int {
     }
 }
 
-/// The descriptor of a stream that was made by this module.
+/// The descriptor of a stream that was made by this module. `None` for any other stream.
 fn own_descriptor(stream: *mut FILE) -> Option<c_int> {
     let end = STREAMS_END.load(Ordering::Relaxed);
     let known = STREAMS.get(..end)?;
@@ -245,7 +263,8 @@ fn own_descriptor(stream: *mut FILE) -> Option<c_int> {
     c_int::try_from(at).ok()
 }
 
-/// The place for the stream of a descriptor, and its number.
+/// The entry of [`STREAMS`] for a descriptor, with its index. `None` if the descriptor does not fit
+/// the table.
 fn slot(fd: c_int) -> Option<(usize, &'static AtomicPtr<FILE>)> {
     let at = usize::try_from(fd).ok()?;
     Some((at, STREAMS.get(at)?))
@@ -263,18 +282,20 @@ fn cookie_of(fd: c_int) -> *mut c_void {
     without_provenance_mut(number)
 }
 
-/// The descriptor of a cookie.
+/// The descriptor that [`cookie_of`] put into a cookie; -1 if it holds none.
 fn fd_of(cookie: *mut c_void) -> c_int {
     let number = cookie.addr().saturating_sub(1);
     c_int::try_from(number).unwrap_or(-1)
 }
 
-/// The open sealed file of a descriptor.
+/// The open sealed file of a descriptor. EBADF if it is not a sealed file; EIO if its entry is
+/// invalid.
 fn find_open_file(fd: c_int) -> Result<OpenFile, Errno> {
     descriptors::find(fd)?.ok_or(Errno(libc::EBADF))
 }
 
-/// Reads from a stream's sealed file.
+/// The read function of a stream: reads and opens bytes at the position of its sealed file. Returns
+/// the count, 0 at the end, or -1 with errno.
 unsafe extern "C" fn cookie_read(cookie: *mut c_void, into: *mut c_char, len: size_t) -> ssize_t {
     let fd = fd_of(cookie);
     // SAFETY: the C library's buffer.
@@ -310,7 +331,8 @@ unsafe extern "C" fn cookie_write(
     ssize_t::try_from(written).unwrap_or(ssize_t::MAX)
 }
 
-/// Sets the position of a stream's sealed file, and returns the new one in `to`.
+/// The seek function of a stream: sets the position of its sealed file, and stores the new one in
+/// `to`. Returns 0, or -1 with errno.
 unsafe extern "C" fn cookie_seek(cookie: *mut c_void, to: *mut off_t, whence: c_int) -> c_int {
     let fd = fd_of(cookie);
     // SAFETY: the C library's variable.
@@ -330,7 +352,8 @@ unsafe extern "C" fn cookie_seek(cookie: *mut c_void, to: *mut off_t, whence: c_
     }
 }
 
-/// Closes a stream's descriptor, and removes its entry.
+/// The close function of a stream: forgets the stream, removes the descriptor's entry, and closes
+/// the descriptor. Returns what close(2) returns.
 unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
     let fd = fd_of(cookie);
     if let Some((_, slot)) = slot(fd) {

@@ -52,17 +52,21 @@ symbols! {
     fn pwritev64(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
         pwritev_any(fd, parts, number, at)
     }
+    /// As the C library's function; on a sealed file any flag fails with EOPNOTSUPP.
     fn preadv2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
         preadv2_any(fd, parts, number, at, flags)
     }
+    /// As the C library's function; on a sealed file any flag fails with EOPNOTSUPP.
     fn preadv64v2(
         fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int
     ) -> ssize_t {
         preadv2_any(fd, parts, number, at, flags)
     }
+    /// As the C library's function; on a sealed file any flag fails with EOPNOTSUPP.
     fn pwritev2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
         pwritev2_any(fd, parts, number, at, flags)
     }
+    /// As the C library's function; on a sealed file any flag fails with EOPNOTSUPP.
     fn pwritev64v2(
         fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int
     ) -> ssize_t {
@@ -70,7 +74,8 @@ symbols! {
     }
 }
 
-/// `preadv`.
+/// `preadv`: of a sealed file, its logical bytes, opened. -1 with errno: EIO if the descriptor's
+/// entry is invalid, EINVAL for a negative offset or too many parts.
 ///
 /// # Safety
 /// As preadv(2).
@@ -86,7 +91,8 @@ unsafe fn preadv_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -
     count(parts.and_then(|parts| read_parts(fd, &open, parts, offset(at)?)))
 }
 
-/// `pwritev`.
+/// `pwritev`: to a sealed file, sealed; in append mode at its end. -1 with errno: EIO if the
+/// descriptor's entry is invalid, EINVAL for a negative offset or too many parts.
 ///
 /// # Safety
 /// As pwritev(2).
@@ -102,7 +108,8 @@ unsafe fn pwritev_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) 
     count(parts.and_then(|parts| write_parts(fd, &open, parts, offset(at)?)))
 }
 
-/// `preadv2`. Flags are refused on a sealed file (EOPNOTSUPP) rather than ignored.
+/// `preadv2`; with offset -1 it reads at the file's position and advances it. Flags are refused on
+/// a sealed file (EOPNOTSUPP) rather than ignored.
 ///
 /// # Safety
 /// As preadv2(2).
@@ -130,8 +137,8 @@ unsafe fn preadv2_any(
     }
 }
 
-/// `pwritev2`. Flags, such as `RWF_DSYNC`, are refused on a sealed file (EOPNOTSUPP) rather than
-/// ignored.
+/// `pwritev2`; with offset -1 it writes at the file's position and advances it. Flags, such as
+/// `RWF_DSYNC`, are refused on a sealed file (EOPNOTSUPP) rather than ignored.
 ///
 /// # Safety
 /// As pwritev2(2).
@@ -159,7 +166,8 @@ unsafe fn pwritev2_any(
     }
 }
 
-/// The parts of a vector. EINVAL for more than [`PARTS_MAX`].
+/// The parts of a vector as a slice. EINVAL for a negative number, for more than [`PARTS_MAX`], and
+/// for a null pointer with a number above 0.
 ///
 /// # Safety
 /// `parts` points to `number` parts.
@@ -178,7 +186,8 @@ unsafe fn parts_of<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec]
 /// The most parts of one transfer (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
 
-/// `readv`: reads at the file's position, and advances it.
+/// `readv` of a sealed file: reads at the file's position, advances it, and returns the count of
+/// bytes.
 fn read_from_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     let at = real().lseek(fd, 0, libc::SEEK_CUR)?;
     let done = read_parts(fd, open, parts, at)?;
@@ -186,8 +195,8 @@ fn read_from_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usi
     Ok(done)
 }
 
-/// `writev`: writes at the file's position, or at the end in append mode, and advances the
-/// position.
+/// `writev` to a sealed file: writes at the file's position, or at the end in append mode, and
+/// advances the position. Returns the count of bytes.
 fn write_at_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     if open.append {
         let done = write_parts(fd, open, parts, 0)?;
@@ -200,14 +209,16 @@ fn write_at_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usiz
     Ok(done)
 }
 
-/// Sets the file's position to `at + further`.
+/// Sets the file's position to `at + further`. EOVERFLOW if that is too large.
 fn move_to(fd: c_int, at: u64, further: usize) -> Result<(), Errno> {
     let target = i64::try_from(at.saturating_add(u64::try_from(further).unwrap_or(u64::MAX)));
     let target = target.map_err(|_| Errno(libc::EOVERFLOW))?;
     real().lseek(fd, target, libc::SEEK_SET).map(|_| ())
 }
 
-/// Reads into the parts of a vector, one after the other.
+/// Reads from the offset `at` into the parts of a vector, one after the other, and returns the
+/// count of bytes. The count is short at the end of the file, and when an error follows after some
+/// bytes were read. ENOMEM if there is no memory for the buffer.
 fn read_parts(fd: c_int, open: &OpenFile, parts: &[iovec], at: u64) -> Result<usize, Errno> {
     if let [only] = parts {
         // SAFETY: the program's buffer.
@@ -245,7 +256,9 @@ fn read_parts(fd: c_int, open: &OpenFile, parts: &[iovec], at: u64) -> Result<us
     .map_err(|_| Errno(libc::ENOMEM))?
 }
 
-/// Writes the parts of a vector, one after the other.
+/// Writes the parts of a vector at the offset `at`, one after the other, and returns the count of
+/// bytes. The count is short when the kernel writes less, and when an error follows after some
+/// bytes were written. ENOMEM if there is no memory for the buffer.
 fn write_parts(fd: c_int, open: &OpenFile, parts: &[iovec], at: u64) -> Result<usize, Errno> {
     if let [only] = parts {
         // SAFETY: the program's buffer.
@@ -297,7 +310,7 @@ impl<'a> Cursor<'a> {
         Self { parts, used: 0 }
     }
 
-    /// Bytes that are left.
+    /// The number of bytes that were not yet taken.
     fn left(&self) -> usize {
         self.parts
             .iter()
@@ -305,8 +318,8 @@ impl<'a> Cursor<'a> {
             .saturating_sub(self.used)
     }
 
-    /// The next piece within one part, of at most `limit` bytes. `None` when `limit` is 0 or no
-    /// bytes are left.
+    /// Takes the next piece within one part, of at most `limit` bytes, and advances. `None` when
+    /// `limit` is 0 or no bytes are left.
     fn next(&mut self, limit: usize) -> Option<iovec> {
         while let Some((first, others)) = self.parts.split_first() {
             let ahead = first.iov_len.saturating_sub(self.used);
