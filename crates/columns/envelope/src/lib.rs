@@ -84,7 +84,8 @@ pub struct ColumnKey {
 }
 
 impl ColumnKey {
-    /// The column key of a key and its id.
+    /// Makes a column key of an id and a secret key. It does not check that the id belongs to the
+    /// key; [`id_of`] computes it.
     #[must_use]
     pub const fn new(id: KeyId, key: SecretKey) -> Self {
         Self {
@@ -95,24 +96,25 @@ impl ColumnKey {
         }
     }
 
-    /// The key's id, which is part of its envelopes.
+    /// Returns the key's id, which every envelope of it names.
     #[must_use]
     pub const fn id(&self) -> &KeyId {
         &self.id
     }
 
-    /// The column key, to be released to the zone.
+    /// Returns the secret key itself. The proxy needs it to release the key to the zone.
     #[must_use]
     pub const fn key(&self) -> &SecretKey {
         &self.key
     }
 
-    /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is
-    /// wiped and empty then.
+    /// Seals a value, given in PostgreSQL's binary form, and appends the envelope to `out`.
+    /// Afterwards `value` is wiped and empty, also after an error; after an error `out` is
+    /// unchanged.
     ///
     /// # Errors
-    /// The host's random number generator fails, there is no locked memory, or the value has 64
-    /// GiB.
+    /// The system's random number generator fails, there is no locked memory for a derived key, or
+    /// the value is too long for AES-GCM (64 GiB).
     pub fn seal(
         &self,
         kind: Kind,
@@ -133,8 +135,9 @@ impl ColumnKey {
         sealed.map(drop)
     }
 
-    /// Pads and encrypts a value in place. Returns the header and the tag. After a certain number
-    /// of envelopes a fresh salt is used.
+    /// Pads and encrypts a value in place, under a fresh nonce. Returns the envelope's header and
+    /// the tag. After [`ENVELOPE_SALT_USES`] envelopes it changes to a new salt. Fails as
+    /// [`Self::seal`] does.
     fn seal_in_place(
         &self,
         kind: Kind,
@@ -165,7 +168,8 @@ impl ColumnKey {
         }
     }
 
-    /// Draws a new salt, unless another thread just has.
+    /// Replaces the current salt and its key if the salt is used up or there is none yet. Does
+    /// nothing if another thread has replaced it meanwhile.
     fn renew_salt(&self) -> Result<(), CryptoError> {
         let mut sealing = self.sealing.write().unwrap_or_else(PoisonError::into_inner);
         let used_up = sealing
@@ -182,15 +186,21 @@ impl ColumnKey {
         Ok(())
     }
 
-    /// The key for envelopes with this salt.
+    /// Derives the key for the envelopes with this salt (HKDF). Fails if there is no locked memory.
     fn derive_key(&self, salt: &[u8; 16]) -> Result<GcmKey, CryptoError> {
         GcmKey::new(&hkdf(&self.key, salt, ENVELOPE_LABEL.as_bytes())?)
     }
 
-    /// Opens an envelope of a kind into `value`: PostgreSQL's binary form.
+    /// Decrypts an envelope of this kind into `value`, as PostgreSQL's binary form. What `value`
+    /// held before is wiped.
     ///
     /// # Errors
-    /// [`EnvelopeError`]; `value` is empty then.
+    /// `value` is wiped and empty then.
+    /// - [`EnvelopeError::Malformed`]: the header, the padding or the value's length is not valid.
+    /// - [`EnvelopeError::OtherKind`]: the envelope names another kind.
+    /// - [`EnvelopeError::UnknownKey`]: it names the id of another key.
+    /// - [`EnvelopeError::NotAuthentic`]: it is damaged or forged.
+    /// - [`EnvelopeError::System`]: there is no locked memory for its key.
     pub fn open(
         &self,
         kind: Kind,
@@ -205,8 +215,9 @@ impl ColumnKey {
         opened
     }
 
-    /// Decrypts an envelope to the end of `value`, which is empty. The key of the salt is kept if
-    /// the envelope is authentic.
+    /// Decrypts an envelope into `value`, which must be empty, and removes the padding. The derived
+    /// key is cached if the envelope is authentic. Fails as [`Self::open`] does, but may leave
+    /// bytes in `value`.
     fn open_into(
         &self,
         kind: Kind,
@@ -251,7 +262,7 @@ impl ColumnKey {
     }
 }
 
-/// The id of a column key. It commits to the key: no other key has this id.
+/// Computes the id of a column key. The id commits to the key: no other key has it.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].
@@ -260,10 +271,12 @@ pub fn id_of(key: &SecretKey) -> Result<KeyId, CryptoError> {
     id.as_slice().try_into().map_err(|_| CryptoError::TooLong)
 }
 
-/// Parses the header of an envelope of a kind; its `key_id` names the key that opens it.
+/// Parses the header of an envelope that should hold a value of this kind. Nothing is authenticated
+/// yet. The header's `key_id` names the column key that opens the envelope.
 ///
 /// # Errors
-/// [`EnvelopeError::Malformed`], [`EnvelopeError::OtherKind`].
+/// [`EnvelopeError::Malformed`] for an invalid or short header, [`EnvelopeError::OtherKind`] if it
+/// names another kind.
 pub fn parse_header(kind: Kind, envelope: &[u8]) -> Result<EnvelopeHeader, EnvelopeError> {
     let header = EnvelopeHeader::parse(envelope).ok_or(EnvelopeError::Malformed)?;
     if header.kind == kind {

@@ -18,6 +18,7 @@ pub(crate) struct RecentKeys {
 }
 
 impl RecentKeys {
+    /// Returns an empty cache.
     pub(crate) const fn new() -> Self {
         Self {
             keys: BTreeMap::new(),
@@ -25,14 +26,16 @@ impl RecentKeys {
         }
     }
 
-    /// The key of a salt, which counts as used just now.
+    /// Returns the key that is cached for a salt, and marks it as the most recently used one.
+    /// `None` if none is cached.
     pub(crate) fn get(&self, salt: &[u8; 16]) -> Option<&GcmKey> {
         let (key, last) = self.keys.get(salt)?;
         last.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Some(key)
     }
 
-    /// Adds a key, and drops the least recently used ones.
+    /// Adds or replaces the key of a salt. If the cache is full, the least recently used key is
+    /// removed first.
     pub(crate) fn insert(&mut self, salt: [u8; 16], key: GcmKey) {
         while self.keys.len() >= RECENT_MAX && !self.keys.contains_key(&salt) {
             let last = |(_, last): &(GcmKey, AtomicU64)| last.load(Ordering::Relaxed);
@@ -46,6 +49,7 @@ impl RecentKeys {
         self.keys.insert(salt, (key, AtomicU64::new(now)));
     }
 
+    /// Returns how many keys are cached.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
