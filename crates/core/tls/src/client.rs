@@ -42,7 +42,8 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// A client without a certificate of its own, with both versions, which resumes sessions.
+    /// Returns the settings of a client that has no certificate of its own, offers TLS 1.3 and 1.2,
+    /// and resumes sessions.
     #[must_use]
     pub fn new(check: ServerCheck) -> Self {
         Self {
@@ -54,19 +55,20 @@ impl TlsClient {
         }
     }
 
-    /// Identifies itself so, where there is an identity.
+    /// Sets the certificate and private key that the client identifies itself with; `None`: it has
+    /// none.
     #[must_use]
     pub fn identity(self, identity: Option<Identity>) -> Self {
         Self { identity, ..self }
     }
 
-    /// Offers these versions.
+    /// Sets the versions of TLS that the client offers.
     #[must_use]
     pub fn versions(self, versions: Versions) -> Self {
         Self { versions, ..self }
     }
 
-    /// Says that it speaks HTTP/1.1 (ALPN).
+    /// Makes the client announce HTTP/1.1 as the protocol inside TLS (ALPN).
     #[must_use]
     pub fn http(self) -> Self {
         Self {
@@ -75,8 +77,8 @@ impl TlsClient {
         }
     }
 
-    /// Resumes no session: each connection shows the certificates anew, so that a revoked one is
-    /// not accepted longer than it has to be.
+    /// Turns session resumption off: each connection shows the certificates anew, so that a revoked
+    /// one is not accepted longer than necessary.
     #[must_use]
     pub fn without_resumption(self) -> Self {
         Self {
@@ -85,10 +87,10 @@ impl TlsClient {
         }
     }
 
-    /// The settings.
+    /// Builds the configuration for rustls. Opens no connection.
     ///
     /// # Errors
-    /// When the identity's certificate and private key cannot be used together.
+    /// If the certificate and the private key of the identity cannot be used together.
     pub fn build(self) -> Result<ClientConfig, rustls::Error> {
         let versions: &[_] = match self.versions {
             Versions::Both => &[&version::TLS13, &version::TLS12],
@@ -116,10 +118,10 @@ impl TlsClient {
     }
 }
 
-/// These certificates as authorities, all of them.
+/// Returns a store in which all of these certificates are trusted authorities.
 ///
 /// # Errors
-/// When one cannot be an authority.
+/// If one of them cannot be an authority.
 pub fn authorities(
     certificates: impl IntoIterator<Item = CertificateDer<'static>>,
 ) -> Result<RootCertStore, rustls::Error> {
@@ -130,7 +132,8 @@ pub fn authorities(
     Ok(roots)
 }
 
-/// Those of these certificates that can be authorities; perhaps none.
+/// Returns a store of those of these certificates that can be authorities. The others are left out
+/// without an error; the store may be empty.
 #[must_use]
 pub fn usable_authorities(
     certificates: impl IntoIterator<Item = CertificateDer<'static>>,

@@ -18,14 +18,14 @@ pub use client::{ServerCheck, TlsClient, Versions, authorities, usable_authoriti
 pub use pem::{Identity, PemError, certificates};
 pub use rustls;
 
-/// The supplier of TLS's primitives.
+/// Returns the implementation of TLS's primitives, which is ring's, as a new object.
 #[must_use]
 pub fn crypto_provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The certificates of the authorities that the system trusts, read anew. Those that cannot be read
-/// are left out.
+/// Reads the certificates of the authorities that the operating system trusts, anew at each call.
+/// Those that cannot be read are left out without an error; the list may be empty.
 #[must_use]
 pub fn system_certificates() -> Vec<rustls::pki_types::CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs

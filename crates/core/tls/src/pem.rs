@@ -30,10 +30,11 @@ impl fmt::Display for PemError {
 
 impl std::error::Error for PemError {}
 
-/// All certificates of a PEM text, at least one.
+/// Parses all certificates of a PEM text, in their order. Other PEM sections are skipped.
 ///
 /// # Errors
-/// [`PemError::Certificates`], [`PemError::NoCertificate`].
+/// [`PemError::Certificates`] if the text cannot be parsed, [`PemError::NoCertificate`] if it holds
+/// none.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let found = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
@@ -51,29 +52,30 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity of these certificates, and of a private key in PEM. Whether they belong together
-    /// is checked by [`Identity::check`], and when a client is built.
+    /// Makes an identity of a certificate chain and a private key in PEM. Whether they belong
+    /// together is not checked here: see [`Identity::check`] and [`crate::TlsClient::build`].
     ///
     /// # Errors
-    /// [`PemError::PrivateKey`].
+    /// [`PemError::PrivateKey`] if there is no private key, or it has a passphrase.
     pub fn new(chain: Vec<CertificateDer<'static>>, key_pem: &[u8]) -> Result<Self, PemError> {
         // The parser's own error may quote the key.
         let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| PemError::PrivateKey)?;
         Ok(Self { chain, key })
     }
 
-    /// An identity of certificates and private key, both in PEM.
+    /// Makes an identity of a certificate chain and a private key, both in PEM. Whether they belong
+    /// together is not checked.
     ///
     /// # Errors
-    /// As [`certificates`] and [`Identity::new`].
+    /// Those of [`certificates`] and of [`Identity::new`].
     pub fn from_pem(certificate_pem: &[u8], key_pem: &[u8]) -> Result<Self, PemError> {
         Self::new(certificates(certificate_pem)?, key_pem)
     }
 
-    /// Whether the private key is that of the first certificate.
+    /// Checks that the private key belongs to the first certificate.
     ///
     /// # Errors
-    /// Why they cannot be used together.
+    /// If it does not, or if the certificate or the key cannot be used.
     pub fn check(&self) -> Result<(), rustls::Error> {
         let (chain, key) = (self.chain.clone(), self.key.clone_key());
         let provider = crate::crypto_provider();

@@ -20,9 +20,10 @@ use self::transport::TlsConnector;
 /// The longest header of a response, in bytes.
 const HEADER_MAX: usize = 16 * 1024;
 
-/// The rules of every client, to which the caller adds its own. There is no proxy and no
-/// redirection: a response that redirects is returned like any other, and so is one with an error
-/// status. The header of a response is bounded, and no connection is kept open.
+/// Returns the settings that all HTTP clients have in common, to which the caller adds its own.
+/// There is no proxy and no redirection: a response that redirects is returned like any other, and
+/// so is one with an error status. The header of a response has at most 16 KiB, and no idle
+/// connection is kept open.
 #[must_use]
 pub fn client_rules() -> ConfigBuilder<AgentScope> {
     Agent::config_builder()
@@ -35,13 +36,15 @@ pub fn client_rules() -> ConfigBuilder<AgentScope> {
         .user_agent(concat!("strongroom/", env!("CARGO_PKG_VERSION")))
 }
 
-/// A client of these rules. Without settings of TLS it refuses addresses with `https`.
+/// Builds an HTTP client with these settings. Without settings of TLS, requests to `https`
+/// addresses fail. It opens no connection yet.
 #[must_use]
 pub fn client(rules: Config, tls: Option<Arc<ClientConfig>>) -> Agent {
     watched_client(rules, tls, &SentFlag::default())
 }
 
-/// As [`client`]; `sent` is set as soon as a part of a request is handed over to TLS for sending.
+/// Builds an HTTP client as [`client`] does. The client sets `sent` as soon as it hands a part of a
+/// request to TLS for sending, so that the caller knows whether the server may have received it.
 #[must_use]
 pub fn watched_client(rules: Config, tls: Option<Arc<ClientConfig>>, sent: &SentFlag) -> Agent {
     let tls = TlsConnector {
@@ -57,12 +60,13 @@ pub fn watched_client(rules: Config, tls: Option<Arc<ClientConfig>>, sent: &Sent
 pub struct SentFlag(Arc<AtomicBool>);
 
 impl SentFlag {
-    /// Whether a part was handed over for sending.
+    /// Returns whether a part of a request was handed to TLS for sending.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Records that a part of a request was handed to TLS.
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

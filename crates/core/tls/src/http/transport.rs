@@ -42,6 +42,10 @@ impl fmt::Debug for TlsConnector {
 impl<In: Transport> Connector<In> for TlsConnector {
     type Out = Either<In, TlsTransport<In>>;
 
+    /// Returns the socket as it is for `http`; for `https` makes the TLS handshake on it, within
+    /// what is left of the time to connect. Fails if there is no socket, with `TlsRequired` if the
+    /// client has no settings of TLS, with `Tls` if the host cannot be in a certificate, with
+    /// `Timeout`, and if the handshake fails.
     fn connect(
         &self,
         details: &ConnectionDetails<'_>,
@@ -72,7 +76,8 @@ impl<In: Transport> Connector<In> for TlsConnector {
     }
 }
 
-/// The time for the handshake: the connection's time without what connecting took.
+/// Returns the time that is left for the handshake: the time to connect, less what has passed since
+/// connecting began. Fails with `Timeout` if none is left.
 fn handshake_timeout(details: &ConnectionDetails<'_>) -> Result<NextTimeout, Error> {
     let mut left = details.timeout;
     if let (Duration::Exact(limit), Instant::Exact(started)) = (left.after, details.now) {
@@ -98,10 +103,13 @@ impl<In: Transport> fmt::Debug for TlsTransport<In> {
 }
 
 impl<In: Transport> Transport for TlsTransport<In> {
+    /// Returns the buffers of the data to send and of the data received.
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }
 
+    /// Sends the first `amount` bytes of the output buffer through TLS and wipes them, also after
+    /// an error. Sets [`SentFlag`] before it writes.
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         self.sent.set();
         self.stream.get_mut().set_timeout(timeout);
@@ -111,6 +119,8 @@ impl<In: Transport> Transport for TlsTransport<In> {
         Ok(done?)
     }
 
+    /// Waits for data and appends it to the input buffer. `Ok(false)` means that the peer has ended
+    /// the connection. Fails if nothing arrives in time.
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         self.stream.get_mut().set_timeout(timeout);
         let amount = self.stream.read(self.buffers.input_append_buf())?;
@@ -118,6 +128,7 @@ impl<In: Transport> Transport for TlsTransport<In> {
         Ok(amount > 0)
     }
 
+    /// Returns whether the socket below is still open. Sends nothing.
     fn is_open(&mut self) -> bool {
         self.stream.get_mut().get_mut().is_open()
     }
@@ -139,6 +150,7 @@ struct WipedBuffers {
 }
 
 impl WipedBuffers {
+    /// Allocates both buffers, filled with zeros.
     fn new() -> Self {
         Self {
             input: Zeroizing::new(vec![0; BUFFER_LEN]),
@@ -151,14 +163,18 @@ impl WipedBuffers {
 }
 
 impl Buffers for WipedBuffers {
+    /// Returns the whole output buffer.
     fn output(&mut self) -> &mut [u8] {
         &mut self.output
     }
 
+    /// Returns the bytes that were received and are not consumed yet.
     fn input(&self) -> &[u8] {
         self.input.get(self.used..self.filled).unwrap_or_default()
     }
 
+    /// Moves the unconsumed bytes to the start of the input buffer, wipes the rest, and returns the
+    /// rest for the next read.
     fn input_append_buf(&mut self) -> &mut [u8] {
         self.input.copy_within(self.used..self.filled, 0);
         self.filled -= self.used;
@@ -168,10 +184,12 @@ impl Buffers for WipedBuffers {
         free
     }
 
+    /// Counts `amount` more bytes of the input buffer as received.
     fn input_appended(&mut self, amount: usize) {
         self.filled = self.filled.saturating_add(amount).min(self.input.len());
     }
 
+    /// Counts the first `amount` received bytes as consumed, and wipes them.
     fn input_consume(&mut self, amount: usize) {
         self.progress = amount > 0;
         let until = self.used.saturating_add(amount).min(self.filled);
@@ -181,11 +199,14 @@ impl Buffers for WipedBuffers {
         self.used = until;
     }
 
+    /// Returns the free part of the input buffer, for use as scratch space, and the output buffer.
     fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
         let free = self.input.get_mut(self.filled..).unwrap_or_default();
         (free, &mut self.output)
     }
 
+    /// Returns whether bytes are waiting and the last call of `input_consume` consumed any. If it
+    /// consumed none, the parser needs more data first.
     fn can_use_input(&self) -> bool {
         self.used < self.filled && self.progress
     }
