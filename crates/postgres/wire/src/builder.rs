@@ -15,7 +15,8 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Begins a message of this type.
+    /// Begins a message of this type at the end of `out`: appends the type byte and room for the
+    /// length.
     #[inline]
     #[must_use]
     pub fn new(out: &'a mut Vec<u8>, tag: u8) -> Self {
@@ -23,7 +24,8 @@ impl<'a> Builder<'a> {
         Self::untagged(out)
     }
 
-    /// Begins a packet without a type.
+    /// Begins a packet without a type byte, such as a startup packet, at the end of `out`: appends
+    /// room for the length.
     #[inline]
     #[must_use]
     pub fn untagged(out: &'a mut Vec<u8>) -> Self {
@@ -32,52 +34,53 @@ impl<'a> Builder<'a> {
         Self { out, start }
     }
 
-    /// Bytes as they are.
+    /// Appends bytes as they are.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.out.extend_from_slice(bytes);
         self
     }
 
-    /// One byte.
+    /// Appends one byte.
     #[inline]
     pub fn byte(&mut self, byte: u8) -> &mut Self {
         self.bytes(&[byte])
     }
 
-    /// A signed number of 16 bits.
+    /// Appends a signed number of 16 bits.
     #[inline]
     pub fn int16(&mut self, number: i16) -> &mut Self {
         self.bytes(&number.to_be_bytes())
     }
 
-    /// A signed number of 32 bits.
+    /// Appends a signed number of 32 bits.
     #[inline]
     pub fn int32(&mut self, number: i32) -> &mut Self {
         self.bytes(&number.to_be_bytes())
     }
 
-    /// An object identifier.
+    /// Appends an object identifier, an unsigned number of 32 bits.
     #[inline]
     pub fn oid(&mut self, number: u32) -> &mut Self {
         self.bytes(&number.to_be_bytes())
     }
 
-    /// A string with its zero byte. Zero bytes inside would end it: they are left out.
+    /// Appends a string and the zero byte that ends it. Zero bytes inside would end it early: they
+    /// are left out.
     #[inline]
     pub fn string(&mut self, text: &[u8]) -> &mut Self {
         self.out.extend(text.iter().filter(|byte| **byte != 0));
         self.byte(0)
     }
 
-    /// A count of 16 bits. A larger one is the caller's error: it is cut, and the server refuses
-    /// the message.
+    /// Appends an unsigned count of 16 bits. A count above 65535 is the caller's error: 65535 is
+    /// written, and the server refuses the message.
     #[inline]
     pub fn count(&mut self, count: usize) -> &mut Self {
         self.bytes(&u16::try_from(count).unwrap_or(u16::MAX).to_be_bytes())
     }
 
-    /// A value, or NULL.
+    /// Appends a value with its length, or -1 for NULL.
     #[inline]
     pub fn value(&mut self, value: Option<&[u8]>) -> &mut Self {
         match value {
@@ -88,7 +91,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Fills in the length.
+    /// Ends the message: writes its length into the room that was left for it.
     #[inline]
     pub fn end(&mut self) {
         let length = self.out.len().saturating_sub(self.start);
@@ -100,7 +103,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Appends a message with this body.
+/// Appends a whole message with this type and body to `out`.
 #[inline]
 pub fn append(out: &mut Vec<u8>, tag: u8, body: &[u8]) {
     Builder::new(out, tag).bytes(body).end();

@@ -11,7 +11,7 @@
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// That many bytes.
+    /// Takes that many bytes. `None` if fewer are left.
     #[inline]
     pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
@@ -19,6 +19,7 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
+    /// Takes `N` bytes. `None` if fewer are left.
     #[inline]
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk::<N>()?;
@@ -26,37 +27,40 @@ impl<'a> Fields<'a> {
         Some(*taken)
     }
 
-    /// One byte.
+    /// Takes one byte. `None` if none is left.
     #[inline]
     pub fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// A signed number of 16 bits.
+    /// Takes a signed number of 16 bits. `None` if fewer than 2 bytes are left.
     #[inline]
     pub fn int16(&mut self) -> Option<i16> {
         self.array().map(i16::from_be_bytes)
     }
 
-    /// A signed number of 32 bits.
+    /// Takes a signed number of 32 bits. `None` if fewer than 4 bytes are left.
     #[inline]
     pub fn int32(&mut self) -> Option<i32> {
         self.array().map(i32::from_be_bytes)
     }
 
-    /// An unsigned number of 64 bits, as replication has them.
+    /// Takes an unsigned number of 64 bits, as replication messages have them. `None` if fewer than
+    /// 8 bytes are left.
     #[inline]
     pub fn uint64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// An object identifier.
+    /// Takes an object identifier, an unsigned number of 32 bits. `None` if fewer than 4 bytes are
+    /// left.
     #[inline]
     pub fn oid(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A string that ends in a zero byte, without it.
+    /// Takes a string and the zero byte that ends it, and returns it without that byte. `None` if
+    /// no zero byte follows.
     #[inline]
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let length = self.0.iter().position(|byte| *byte == 0)?;
@@ -65,7 +69,7 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// A count of 16 bits, as the protocol has them: never negative.
+    /// Takes a count, which has 16 bits and no sign. `None` if fewer than 2 bytes are left.
     #[inline]
     pub fn count(&mut self) -> Option<usize> {
         // Since counts go to 65535 the field is read without sign (pqformat.c, pq_getmsgint).
@@ -73,7 +77,8 @@ impl<'a> Fields<'a> {
             .map(|bytes| usize::from(u16::from_be_bytes(bytes)))
     }
 
-    /// A value: length and bytes; `Some(None)` is NULL.
+    /// Takes a value: its length, then its bytes. `Some(None)` is NULL. `None` if the length is
+    /// invalid or fewer bytes are left.
     #[inline]
     pub fn value(&mut self) -> Option<Option<&'a [u8]>> {
         match self.int32()? {

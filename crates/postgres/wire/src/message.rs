@@ -26,13 +26,14 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
-/// The error for a malformed message.
+/// Makes an `InvalidData` error with this text, for a message that is malformed.
 #[must_use]
 pub fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The length of a body by the length field of its message. `None` if it is negative or over `max`.
+/// Returns the length of a message's body, computed from the message's length field, which counts
+/// its own 4 bytes. `None` if the field is less than 4 or the body would be longer than `max`.
 #[inline]
 #[must_use]
 pub fn body_length(field: [u8; LENGTH], max: usize) -> Option<usize> {
@@ -40,7 +41,7 @@ pub fn body_length(field: [u8; LENGTH], max: usize) -> Option<usize> {
     length.checked_sub(LENGTH).filter(|length| *length <= max)
 }
 
-/// Reads a message. `None` at the end of the stream between two messages.
+/// Reads one message with its body. `None` at the end of the stream between two messages.
 ///
 /// # Errors
 /// Those of the reader; `InvalidData` for an impossible length; `UnexpectedEof` for a stream that
@@ -56,7 +57,8 @@ pub fn read(from: &mut impl Read) -> io::Result<Option<Message>> {
     Ok(Some(Message { tag, body }))
 }
 
-/// Reads a startup packet, which has no type byte.
+/// Reads a startup packet, which has no type byte, and returns what follows its length field. It
+/// may have at most 10,000 bytes.
 ///
 /// # Errors
 /// As [`read`], but the end of the stream is always an error.
@@ -64,6 +66,9 @@ pub fn read_startup(from: &mut impl Read) -> io::Result<Vec<u8>> {
     read_body(from, STARTUP_MAX)
 }
 
+/// Reads a length field and the body after it. Fails with `InvalidData` if the body would be longer
+/// than `max` or the field is less than 4, with `UnexpectedEof` if the stream ends before, and with
+/// the reader's errors.
 #[inline]
 fn read_body(from: &mut impl Read, max: usize) -> io::Result<Vec<u8>> {
     let mut field = [0; LENGTH];

@@ -2,8 +2,8 @@
 
 use crate::fields::Fields;
 
-/// The fields of an `ErrorResponse` or `NoticeResponse`: type and text of each. Text that has no
-/// end ends them.
+/// Returns the fields of an `ErrorResponse` or `NoticeResponse` in their order: type and text of
+/// each. The iteration ends at the zero byte after the last field, and at a text that has no end.
 pub fn error_fields(body: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut fields = Fields(body);
     std::iter::from_fn(move || {
@@ -12,7 +12,8 @@ pub fn error_fields(body: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// The text of an error's field of this type, if it has one.
+/// Returns the text of the first field of this type in an `ErrorResponse` or `NoticeResponse`.
+/// `None` if it has no such field.
 #[must_use]
 pub fn error_field(body: &[u8], tag: u8) -> Option<&[u8]> {
     let mut fields = error_fields(body);
@@ -21,7 +22,7 @@ pub fn error_field(body: &[u8], tag: u8) -> Option<&[u8]> {
         .map(|(_, text)| text)
 }
 
-/// The `ErrorResponse` without the field of this type.
+/// Returns a copy of the body of an `ErrorResponse` without the fields of this type.
 #[must_use]
 pub fn without_field(body: &[u8], tag: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len());
@@ -36,8 +37,8 @@ pub fn without_field(body: &[u8], tag: u8) -> Vec<u8> {
     out
 }
 
-/// The values of a `DataRow` in text format; bytes that are not UTF-8 are replaced. `None` when it
-/// is malformed.
+/// Parses the values of a `DataRow` in text format; `None` in the row is NULL. Bytes that are not
+/// UTF-8 are replaced. Returns `None` when the message is malformed.
 #[must_use]
 pub fn text_row(body: &[u8]) -> Option<Vec<Option<String>>> {
     let mut fields = Fields(body);

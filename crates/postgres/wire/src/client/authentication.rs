@@ -71,6 +71,8 @@ enum Request<'b> {
 }
 
 impl<'b> Request<'b> {
+    /// Parses the body of an authentication request. Fails with [`Error::Protocol`] if it is
+    /// malformed or its code is not known; methods that are known and not supported become `Other`.
     fn parse(body: &'b [u8]) -> Result<Self> {
         let mut fields = Fields(body);
         let malformed = || Error::protocol("a malformed request of authentication");
@@ -103,6 +105,8 @@ impl<'b> Request<'b> {
 }
 
 impl<'a> Authenticator<'a> {
+    /// Prepares the exchange with one server. `private`: the connection uses TLS or a local socket.
+    /// `end_point`: the hash of the server's certificate for channel binding, if there is one.
     pub(crate) fn new(
         config: &'a Config,
         policy: AuthenticationPolicy,
@@ -121,12 +125,16 @@ impl<'a> Authenticator<'a> {
         }
     }
 
+    /// Returns whether the server has accepted the login. Means nothing after [`Self::step`] has
+    /// failed.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Accepted)
     }
 
-    /// Takes the body of one request; an answer, if there is one, is put into `output`. After an
-    /// error the exchange cannot be continued.
+    /// Handles one request of the server, given as its body, and appends the answer, if there is
+    /// one, to `output`. Fails with [`Error::Authentication`] if the request is not acceptable, the
+    /// server gives no valid proof or there is no password, and with [`Error::Protocol`] if it is
+    /// malformed or out of order. After an error the exchange cannot be continued.
     pub(crate) fn step(&mut self, body: &[u8], output: &mut BytesMut) -> Result<()> {
         let stage = std::mem::replace(&mut self.stage, Stage::Accepted);
         self.stage = match (Request::parse(body)?, stage) {
@@ -166,7 +174,9 @@ impl<'a> Authenticator<'a> {
         Ok(())
     }
 
-    /// Takes the server's `AuthenticationOk`.
+    /// Handles the server's `AuthenticationOk`. Fails with `EndedWithoutProof` if SCRAM had begun
+    /// and the server has not proved that it knows the password, and with `NotBound` if channel
+    /// binding is required and did not take place.
     fn accept(&self, stage: &Stage) -> Result<Stage> {
         match stage {
             Stage::Beginning | Stage::Sent | Stage::Proven => {}
@@ -182,7 +192,9 @@ impl<'a> Authenticator<'a> {
         Ok(Stage::Accepted)
     }
 
-    /// The password, if the connection is one over which `what` may be sent.
+    /// Returns the password, if it may be sent over this connection without SCRAM. Fails with
+    /// `NotBound` if channel binding is required, with `NotPrivate` (which quotes `what`) on a
+    /// connection that others can read, and with `NoPassword`.
     fn password_to_send(&self, what: &'static str) -> Result<Secret> {
         if self.config.channel_binding == ChannelBindingMode::Require {
             return Err(AuthenticationError::NotBound("cannot bind").into());
@@ -193,7 +205,9 @@ impl<'a> Authenticator<'a> {
         Ok(self.config.password()?)
     }
 
-    /// Begins SCRAM with the strongest of the offered mechanisms.
+    /// Begins SCRAM: chooses the strongest mechanism that both sides have, and appends the client's
+    /// first message. Fails with `BindingWithoutTls`, `NotBound`, `NoScram`, `NoPassword`, and with
+    /// [`Error::Protocol`] for a malformed list of mechanisms.
     fn begin(&mut self, mechanisms: &[u8], output: &mut BytesMut) -> Result<Stage> {
         let (mut plain, mut plus) = (false, false);
         let mut fields = Fields(mechanisms);
@@ -238,6 +252,8 @@ impl<'a> Authenticator<'a> {
     }
 }
 
+/// Appends the message with the password, or its hash, to `output`. Nothing is sent yet. Fails with
+/// [`Error::Misuse`] if the password has a zero byte.
 fn send_password(password: &[u8], output: &mut BytesMut) -> Result<Stage> {
     // The message grows by the password and its frame; a buffer that has to move would leave a
     // copy behind.
@@ -246,6 +262,7 @@ fn send_password(password: &[u8], output: &mut BytesMut) -> Result<Stage> {
     Ok(Stage::Sent)
 }
 
+/// Turns the failure to append a message into [`Error::Misuse`].
 fn put(written: std::io::Result<()>) -> Result<()> {
     written.map_err(|_| Error::Misuse("a password with a zero byte, or a name that is too long"))
 }

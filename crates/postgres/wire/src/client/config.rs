@@ -173,8 +173,9 @@ struct Keywords<'a> {
 }
 
 impl Keywords<'_> {
-    /// Takes the value of a keyword from the string, else from its variable of the environment. An
-    /// empty value counts as not given.
+    /// Takes the value of a keyword out of the connection string, where the last of several counts,
+    /// else from its environment variable. An empty value counts as not given. `None` if it is
+    /// given nowhere. Fails with [`Error::Config`] if the variable is not UTF-8.
     fn take(&mut self, keyword: &str) -> Result<Option<String>> {
         let mut found = None;
         self.pairs.retain_mut(|(name, value)| {
@@ -196,13 +197,14 @@ impl Keywords<'_> {
             .map_err(|_| Error::Config(format!("the environment's {keyword} is not UTF-8")))
     }
 
-    /// A variable of the environment that is not empty.
+    /// Returns an environment variable. `None` if it is not set or empty.
     fn variable(&self, name: &str) -> Option<OsString> {
         let value = (!name.is_empty()).then(|| (self.environment)(name))?;
         value.filter(|value| !value.is_empty())
     }
 
-    /// Takes a number.
+    /// Takes a keyword's value as a number, or as another type that text can be parsed into. `None`
+    /// if it is not given. Fails with [`Error::Config`] if it cannot be parsed.
     fn number<T: std::str::FromStr>(&mut self, keyword: &str) -> Result<Option<T>> {
         let Some(text) = self.take(keyword)? else {
             return Ok(None);
@@ -211,7 +213,9 @@ impl Keywords<'_> {
         number.map_err(|_| Error::Config(format!("{keyword} is not a number that it can be")))
     }
 
-    /// Takes one of several names, and returns what it stands for.
+    /// Takes a keyword's value, which must be one of several names, and returns what the name
+    /// means. `None` if it is not given. Fails with [`Error::Config`], which lists the names, for
+    /// another value.
     fn choice<T: Copy>(&mut self, keyword: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
         let Some(text) = self.take(keyword)? else {
             return Ok(None);
@@ -227,7 +231,8 @@ impl Keywords<'_> {
         }
     }
 
-    /// Refuses keywords that are not known, and values that are not supported.
+    /// Fails with [`Error::Config`] if the connection string has a keyword that is not known, or if
+    /// a keyword, there or in the environment, has a value that is not supported.
     fn refuse_unsupported(&mut self) -> Result<()> {
         let known = |name: &str| KEYWORDS.iter().any(|(keyword, _, _)| *keyword == name);
         if let Some((name, _)) = self.pairs.iter().find(|(name, _)| !known(name)) {
@@ -252,7 +257,8 @@ impl Keywords<'_> {
         Ok(())
     }
 
-    /// The path of a file in `~/.postgresql`, if it exists.
+    /// Returns the path of a file in `~/.postgresql`. `None` if it does not exist or HOME is not
+    /// set.
     fn personal(&self, name: &str) -> Option<PathBuf> {
         let path = PathBuf::from(self.variable("HOME")?)
             .join(".postgresql")
@@ -264,10 +270,12 @@ impl Keywords<'_> {
 impl Config {
     /// Parses a connection string, pairs of `keyword=value` or a URI. Settings that it leaves out
     /// come from `environment`, under libpq's names of variables and HOME. A program passes
-    /// `&|name| std::env::var_os(name)`.
+    /// `&|name| std::env::var_os(name)`. Without a user, the name of the process's account is used
+    /// (/etc/passwd); nothing is connected and no password file is read yet.
     ///
     /// # Errors
-    /// [`Error::Config`].
+    /// [`Error::Config`] for a malformed string, an unknown keyword, a value that is not valid or
+    /// not supported, more than one host, or settings of TLS that contradict one another.
     pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<Self> {
         let mut keywords = Keywords {
             pairs: connection_string::pairs(text)?,
@@ -324,8 +332,8 @@ impl Config {
         })
     }
 
-    /// Settings for a socket that the caller has connected: without TLS, with this password or
-    /// none.
+    /// Returns settings for a socket that the caller has connected: without TLS, with this password
+    /// or none. They name no host and no password file.
     #[must_use]
     pub fn without_tls(user: &str, database: &str, password: Option<Secret>) -> Self {
         Self {
@@ -357,44 +365,46 @@ impl Config {
         }
     }
 
-    /// Whether the connection string itself held a password: a program should refuse that in a
-    /// string from its command line.
+    /// Returns whether the connection string itself held a password: a program should refuse that
+    /// in a string from its command line.
     #[must_use]
     pub const fn password_in_text(&self) -> bool {
         self.password_in_text
     }
 
-    /// Whether the connection is a local socket.
+    /// Returns whether the connection is a local socket: the host is a directory, and there is no
+    /// address.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.address.is_none() && self.host.starts_with('/')
     }
 
-    /// The host's name or address, or the directory of its socket.
+    /// Returns the host's name or address, or the directory of its socket.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port, which is part of a local socket's name too.
+    /// Returns the port, which is part of a local socket's name too.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// The user of the database.
+    /// Returns the name of the database user.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// How TLS protects the connection. Means nothing when [`Self::is_local`].
+    /// Returns how TLS protects the connection. Means nothing when [`Self::is_local`].
     #[must_use]
     pub const fn ssl_mode(&self) -> SslMode {
         self.tls.mode
     }
 
-    /// The password: from the settings, else from the password file.
+    /// Returns a copy of the password: from the settings, else from the password file, which is
+    /// read at each call. Fails with `NoPassword` if there is none, or if the file may not be used.
     pub(crate) fn password(&self) -> std::result::Result<Secret, AuthenticationError> {
         if let Some(password) = &self.password {
             return Ok(password.again());
@@ -420,7 +430,8 @@ impl Config {
 /// Directories of local sockets: Debian's, and PostgreSQL's own.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
-/// The host where none is named: the address, else the directory with a socket of this port.
+/// Returns the host where none is named: the address, else the first directory of
+/// [`SOCKET_DIRECTORIES`] with a socket of this port, else the first of all.
 fn default_host(address: Option<IpAddr>, port: u16) -> String {
     if let Some(address) = address {
         return address.to_string();
@@ -433,7 +444,8 @@ fn default_host(address: Option<IpAddr>, port: u16) -> String {
     String::from(*there.unwrap_or(&SOCKET_DIRECTORIES[0]))
 }
 
-/// Takes the password, which need not be UTF-8 when it comes from the environment.
+/// Takes the password from the connection string, else from PGPASSWORD, where it need not be UTF-8.
+/// `None` if it is given nowhere.
 fn password(keywords: &mut Keywords<'_>) -> Result<Option<Secret>> {
     let here = keywords.pairs.iter().any(|(name, _)| name == "password");
     if here && let Some(password) = keywords.take("password")? {
@@ -443,6 +455,8 @@ fn password(keywords: &mut Keywords<'_>) -> Result<Option<Secret>> {
     Ok(variable.map(|password| Secret::new(password.into_vec())))
 }
 
+/// Takes the user's name; if none is given, the name of the account that the process runs under.
+/// Fails with [`Error::Config`] if that has none.
 fn user(keywords: &mut Keywords<'_>) -> Result<String> {
     if let Some(user) = keywords.take("user")? {
         return Ok(user);
@@ -454,7 +468,8 @@ fn user(keywords: &mut Keywords<'_>) -> Result<String> {
     })
 }
 
-/// The name of the account that this process runs under, if /etc/passwd has it.
+/// Returns the name of the account that this process runs under. `None` if /etc/passwd does not
+/// have it.
 fn account() -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
     let me = std::fs::metadata("/proc/self").ok()?.uid().to_string();
@@ -466,6 +481,10 @@ fn account() -> Option<String> {
     })
 }
 
+/// Takes the settings of TLS. Without `sslmode` it is `prefer`, or `verify-full` with
+/// `sslrootcert=system`. Fails with [`Error::Config`] if a value is not valid, if
+/// `sslrootcert=system` has a weaker mode, or if the mode needs root certificates and there are
+/// none.
 fn tls(keywords: &mut Keywords<'_>) -> Result<TlsSettings> {
     let modes = [
         ("disable", SslMode::Disable),
@@ -517,6 +536,8 @@ fn tls(keywords: &mut Keywords<'_>) -> Result<TlsSettings> {
     })
 }
 
+/// Takes how authentication is bound to TLS; `prefer` if it is not given. Fails with
+/// [`Error::Config`] for another value.
 fn channel_binding(keywords: &mut Keywords<'_>) -> Result<ChannelBindingMode> {
     let modes = [
         ("disable", ChannelBindingMode::Disable),
@@ -527,6 +548,8 @@ fn channel_binding(keywords: &mut Keywords<'_>) -> Result<ChannelBindingMode> {
     Ok(given.unwrap_or(ChannelBindingMode::Prefer))
 }
 
+/// Takes the settings of TCP keepalive, which is on by default. 0 means the system's default. Fails
+/// with [`Error::Config`] if a value is not a number.
 fn keepalive(keywords: &mut Keywords<'_>) -> Result<Keepalive> {
     let on = keywords.number::<i32>("keepalives")?.unwrap_or(1) != 0;
     let mut seconds = |keyword: &str| -> Result<Option<u64>> {

@@ -9,7 +9,9 @@ use super::error::{Error, Result};
 /// Keywords and values in their order; the last one of a keyword counts.
 pub(crate) type Pairs = Vec<(String, String)>;
 
-/// Parses either form.
+/// Parses a connection string: a URI if it begins with `postgres://` or `postgresql://`, else pairs
+/// of `keyword=value`. Keywords are not checked. Fails with [`Error::Config`] if the string is
+/// malformed.
 pub(crate) fn pairs(text: &str) -> Result<Pairs> {
     let after_scheme = ["postgresql://", "postgres://"]
         .iter()
@@ -20,13 +22,13 @@ pub(crate) fn pairs(text: &str) -> Result<Pairs> {
     }
 }
 
-/// A malformed connection string.
+/// Returns an [`Error::Config`] with this text.
 fn bad(text: &str) -> Error {
     Error::Config(String::from(text))
 }
 
-/// `host=/run/postgresql user = 'a b'`: quotes and backslashes as libpq's `conninfo_parse` takes
-/// them.
+/// Parses pairs such as `host=/run/postgresql user = 'a b'`, with quotes and backslashes as libpq's
+/// `conninfo_parse` takes them. Fails with [`Error::Config`] if the text is malformed.
 fn keywords(text: &str) -> Result<Pairs> {
     let mut found = Vec::new();
     let mut rest = text.trim_start();
@@ -45,7 +47,9 @@ fn keywords(text: &str) -> Result<Pairs> {
     Ok(found)
 }
 
-/// One value, perhaps quoted, and the text after it.
+/// Takes one value, perhaps quoted, from the start of the text, and returns it without quotes and
+/// escapes, and the text after it. Fails with [`Error::Config`] if a quote is not closed or the
+/// text ends in a backslash.
 fn value(text: &str) -> Result<(String, &str)> {
     let quoted = text.strip_prefix('\'');
     let mut value = String::new();
@@ -75,7 +79,8 @@ fn value(text: &str) -> Result<(String, &str)> {
     Ok((value, ""))
 }
 
-/// `[user[:password]@][host][:port][/dbname][?keyword=value[&...]]`, after the scheme.
+/// Parses `[user[:password]@][host][:port][/dbname][?keyword=value[&...]]`, the part of a URI after
+/// the scheme. Parts that are empty are left out. Fails with [`Error::Config`] if it is malformed.
 fn uri(text: &str) -> Result<Pairs> {
     let mut found = Vec::new();
     let (place, query) = text.split_once('?').unwrap_or((text, ""));
@@ -113,7 +118,8 @@ fn uri(text: &str) -> Result<Pairs> {
     Ok(found)
 }
 
-/// Splits `host:port`, `[address]:port` or either without a port.
+/// Splits `host:port`, `[address]:port` or either without a port; a missing port is empty. Fails
+/// with [`Error::Config`] if the bracket is not closed, or is not followed by a colon.
 fn host_and_port(text: &str) -> Result<(&str, &str)> {
     if let Some(inside) = text.strip_prefix('[') {
         let (address, after) = inside
@@ -130,7 +136,8 @@ fn host_and_port(text: &str) -> Result<(&str, &str)> {
     Ok(text.split_once(':').unwrap_or((text, "")))
 }
 
-/// Text whose bytes may be written as `%41`. Refuses a zero byte, and bytes that are not UTF-8.
+/// Replaces each `%41` by the byte that its two digits mean. Fails with [`Error::Config`] for a
+/// percent sign without two hexadecimal digits, for a zero byte, and if the result is not UTF-8.
 fn percent_decode(text: &str) -> Result<String> {
     let wrong = || bad("a percent sign in the URI is not followed by two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());

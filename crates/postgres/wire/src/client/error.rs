@@ -129,7 +129,8 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// Whether the server closes the connection after it.
+    /// Returns whether the server closes the connection after this error: for FATAL and PANIC. Like
+    /// them, every severity but ERROR counts as fatal.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         self.severity != "ERROR"
@@ -149,7 +150,8 @@ impl fmt::Display for ServerError {
 }
 
 impl Error {
-    /// The server's SQLSTATE, where it is the server that failed.
+    /// Returns the SQLSTATE of an [`Error::Server`]. `None` for every other error, also for a
+    /// refused login.
     #[must_use]
     pub fn sqlstate(&self) -> Option<&str> {
         match self {
@@ -158,7 +160,9 @@ impl Error {
         }
     }
 
-    /// The error of a read or write that failed with `error` while `during` was going on.
+    /// Makes the error of a read or write that failed with `error` while `during` was going on: a
+    /// timeout becomes [`Error::TimedOut`], a connection that has ended [`Error::EndedEarly`],
+    /// `InvalidData` [`Error::Tls`], and everything else [`Error::Io`].
     #[must_use]
     pub fn transfer(error: io::Error, during: &'static str) -> Self {
         match error.kind() {
@@ -174,7 +178,7 @@ impl Error {
         }
     }
 
-    /// [`Error::Protocol`] with this text.
+    /// Returns [`Error::Protocol`] with this text.
     #[must_use]
     pub fn protocol(text: impl Into<String>) -> Self {
         Self::Protocol(text.into())

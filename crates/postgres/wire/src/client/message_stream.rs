@@ -47,7 +47,7 @@ pub enum WaitLimit {
 }
 
 impl WaitLimit {
-    /// At most this long from now.
+    /// Returns a deadline that lies this long after now; no limit if the clock cannot represent it.
     #[must_use]
     pub fn of(wait: Duration) -> Self {
         // A deadline that the clock cannot represent is none.
@@ -55,7 +55,7 @@ impl WaitLimit {
         deadline.map_or(Self::Silence(None), Self::Until)
     }
 
-    /// Whether a deadline has passed.
+    /// Returns whether a deadline has passed. Always false for a limit on silence.
     #[must_use]
     pub fn has_passed(self) -> bool {
         match self {
@@ -78,7 +78,8 @@ pub(crate) struct MessageStream {
 }
 
 impl MessageStream {
-    /// A stream of messages whose bodies have at most `body_max` bytes.
+    /// Makes a stream of messages whose bodies have at most `body_max` bytes. Nothing is read or
+    /// sent.
     pub(crate) fn new(transport: Transport, body_max: usize) -> Self {
         Self {
             transport,
@@ -89,11 +90,15 @@ impl MessageStream {
         }
     }
 
+    /// Returns the connection below.
     pub(crate) fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// The next message. `None` when the limit was reached before it was complete.
+    /// Waits for the next message and returns its type and where its body is. `None` when the limit
+    /// was reached before it was complete; what has arrived of it is not lost. Fails with
+    /// [`Error::EndedEarly`] at the end of the stream, with [`Error::Protocol`] for a body longer
+    /// than allowed, and with the errors of reading; they name `during`.
     pub(crate) fn frame(
         &mut self,
         limit: WaitLimit,
@@ -122,12 +127,14 @@ impl MessageStream {
         }
     }
 
-    /// The bytes of a range of the last message. Those of earlier messages may be overwritten.
+    /// Returns the bytes of a range in the last message; those of earlier messages may be
+    /// overwritten. Empty for a range outside the buffer.
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.input.get(range).unwrap_or_default()
     }
 
-    /// The next message, if the buffer has all of it.
+    /// Takes the next message from the buffer. `None` if the buffer does not have all of it yet.
+    /// Fails with [`Error::Protocol`] if its body would be longer than allowed.
     fn whole_frame(&mut self) -> Result<Option<Frame>> {
         let Some(length) = self.frame_length()? else {
             return Ok(None);
@@ -143,7 +150,8 @@ impl MessageStream {
         }))
     }
 
-    /// The length of the next message with its header, once the header was read.
+    /// Returns the length of the next message with its header. `None` until the header has arrived.
+    /// Fails with [`Error::Protocol`] if the body would be longer than allowed.
     fn frame_length(&self) -> Result<Option<usize>> {
         let Some(header) = self.bytes(self.unread.clone()).first_chunk::<HEADER>() else {
             return Ok(None);
@@ -158,7 +166,8 @@ impl MessageStream {
         }
     }
 
-    /// Reads bytes into the buffer; 0 at the end of the stream.
+    /// Reads more bytes into the buffer, at most 256 KiB, and returns how many; 0 at the end of the
+    /// stream. Fails as [`Transport::read`] does.
     fn fill(&mut self, wait: Option<Duration>) -> io::Result<usize> {
         self.make_room();
         let end = self.unread.end;
@@ -169,7 +178,8 @@ impl MessageStream {
         Ok(got)
     }
 
-    /// Makes room after the unread bytes for the rest of the message that they begin with.
+    /// Makes room after the unread bytes for the rest of the message that they begin with: moves
+    /// them to the start of the buffer, and enlarges the buffer, where that is needed.
     fn make_room(&mut self) {
         if self.unread.is_empty() {
             self.unread = 0..0;
@@ -190,30 +200,35 @@ impl MessageStream {
         }
     }
 
-    /// Sends the messages in `output`, and overwrites them.
+    /// Sends the messages in `output`, each part within `wait`. Overwrites and removes them, also
+    /// after an error. Fails with [`Error::TimedOut`] or another error of the connection; they name
+    /// `during`.
     pub(crate) fn send(&mut self, wait: Option<Duration>, during: &'static str) -> Result<()> {
         let sent = self.transport.write(&self.output, wait);
         self.output.zeroize_and_clear();
         sent.map_err(|error| Error::transfer(error, during))
     }
 
+    /// Ends TLS on the connection: see [`Transport::close`].
     pub(crate) fn close(&mut self) {
         self.transport.close();
     }
 }
 
 trait ZeroizeAndClear {
+    /// Overwrites the content with zeros and makes the buffer empty.
     fn zeroize_and_clear(&mut self);
 }
 
 impl ZeroizeAndClear for BytesMut {
+    /// Overwrites the content with zeros and makes the buffer empty.
     fn zeroize_and_clear(&mut self) {
         self.as_mut().zeroize();
         self.clear();
     }
 }
 
-/// Whether a read failed because its timeout was reached.
+/// Returns whether a read failed because its timeout was reached.
 pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

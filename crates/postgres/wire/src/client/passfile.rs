@@ -32,7 +32,9 @@ pub(crate) enum Found {
     NotUsed(String),
 }
 
-/// Looks for a password in the file.
+/// Searches the password file for the connection. Nothing is found if there is no such file or no
+/// line matches. A file that is not regular, has more than 1 MiB, cannot be read, or that group or
+/// others have permissions for, is not used, and the reason is returned.
 pub(crate) fn look(path: &Path, wanted: &Wanted<'_>) -> Found {
     let Ok(about) = fs::metadata(path) else {
         return Found::Nothing;
@@ -54,7 +56,8 @@ pub(crate) fn look(path: &Path, wanted: &Wanted<'_>) -> Found {
     }
 }
 
-/// The password of a line, if it is for the wanted connection.
+/// Returns the password of a line. `None` if the line is for another connection, a comment, or
+/// malformed.
 fn password(line: &[u8], wanted: &Wanted<'_>) -> Option<Secret> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.first() == Some(&b'#') {
@@ -75,8 +78,8 @@ fn password(line: &[u8], wanted: &Wanted<'_>) -> Option<Secret> {
     Some(Secret::new(plain.to_vec()))
 }
 
-/// A field that ends at a colon, with its escapes resolved, and the text after the colon. `None`
-/// when there is no such colon.
+/// Returns the field at the start, which ends at a colon, with its escapes resolved, and the text
+/// after the colon. `None` when there is no such colon.
 fn field(text: &[u8]) -> Option<(Zeroizing<Vec<u8>>, &[u8])> {
     let mut plain = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut bytes = text.iter().enumerate();
@@ -90,7 +93,8 @@ fn field(text: &[u8]) -> Option<(Zeroizing<Vec<u8>>, &[u8])> {
     None
 }
 
-/// As [`field`], but the end of the text ends the field too.
+/// Returns the field at the start with its escapes resolved, as [`field`] does, but the end of the
+/// text ends the field too.
 fn field_to_end(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut closed = Zeroizing::new(Vec::with_capacity(text.len() + 2));
     closed.extend_from_slice(text);

@@ -49,7 +49,9 @@ pub enum Reply {
     Nothing,
 }
 
-/// Parses a message of this type. `at` is where its body begins in the input.
+/// Parses a message of this type. `at` is where its body begins in the input buffer. Fails with
+/// [`Error::Protocol`] if the body is malformed or longer than its content, or if the type is not
+/// one that is expected.
 pub(crate) fn parse(tag: u8, body: &[u8], at: usize) -> Result<Reply> {
     let mut fields = Fields(body);
     let reply = match tag {
@@ -79,18 +81,21 @@ pub(crate) fn parse(tag: u8, body: &[u8], at: usize) -> Result<Reply> {
         .ok_or_else(|| malformed(tag))
 }
 
-/// The error for a message of this type where the protocol does not allow one.
+/// Makes the error for a message of this type where the protocol does not allow one: an
+/// [`Error::Protocol`].
 #[must_use]
 pub fn unexpected_message(tag: u8) -> Error {
     let tag = char::from(tag).escape_default();
     Error::protocol(format!("a message of type '{tag}' where none can be"))
 }
 
+/// Makes the [`Error::Protocol`] for a malformed message of this type.
 fn malformed(tag: u8) -> Error {
     let tag = char::from(tag).escape_default();
     Error::protocol(format!("a malformed message of type '{tag}'"))
 }
 
+/// Takes the values of a `DataRow`. `None` if it is malformed.
 fn row(fields: &mut Fields<'_>) -> Option<Row> {
     let count = fields.count()?;
     let mut values = Vec::new();
@@ -100,7 +105,8 @@ fn row(fields: &mut Fields<'_>) -> Option<Row> {
     Some(values)
 }
 
-/// The OIDs of the types in a `RowDescription`.
+/// Takes the columns of a `RowDescription` and returns the OIDs of their types. `None` if it is
+/// malformed.
 fn column_types(fields: &mut Fields<'_>) -> Option<Vec<u32>> {
     let count = fields.count()?;
     let mut types = Vec::new();
@@ -113,6 +119,8 @@ fn column_types(fields: &mut Fields<'_>) -> Option<Vec<u32>> {
     Some(types)
 }
 
+/// Takes the body of a `CopyInResponse` or `CopyOutResponse` and ignores its content. `None` if it
+/// is too short.
 fn formats(fields: &mut Fields<'_>) -> Option<()> {
     fields.byte()?;
     fields.count()?;
@@ -120,11 +128,13 @@ fn formats(fields: &mut Fields<'_>) -> Option<()> {
     Some(())
 }
 
+/// Takes name and value of a `ParameterStatus`. `None` if it is malformed or not UTF-8.
 fn parameter(fields: &mut Fields<'_>) -> Option<Reply> {
     let mut text = || str::from_utf8(fields.string()?).ok().map(String::from);
     Some(Reply::Parameter(text()?, text()?))
 }
 
+/// Takes the body of a `NotificationResponse` and ignores its content. `None` if it is malformed.
 fn notification(fields: &mut Fields<'_>) -> Option<()> {
     fields.int32()?; // process
     fields.string()?; // channel
@@ -132,6 +142,9 @@ fn notification(fields: &mut Fields<'_>) -> Option<()> {
     Some(())
 }
 
+/// Parses the body of an `ErrorResponse` or `NoticeResponse`. Fields that are missing stay empty,
+/// others than those of [`ServerError`] are ignored. Fails with [`Error::Protocol`] if the body has
+/// no zero byte at its end, or has bytes after it.
 fn error(body: &[u8]) -> Result<ServerError> {
     let mut found = ServerError::default();
     let mut localized = String::new();
@@ -158,8 +171,9 @@ fn error(body: &[u8]) -> Result<ServerError> {
     Ok(found)
 }
 
-/// A server's text. Before a database is known, its encoding is not; and a terminal is no place for
-/// a server's control characters.
+/// Returns a server's text in a form that can be shown: bytes that are not UTF-8 are replaced,
+/// because the encoding is not known before a database is; control characters become spaces; and
+/// only the first 4096 characters are kept.
 fn printable(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let printable = text.chars().map(|character| {

@@ -30,6 +30,7 @@ pub(crate) enum ChannelBinding {
 }
 
 impl ChannelBinding {
+    /// Returns the `gs2-header` of RFC 5802, section 7: whether and how the client binds.
     const fn header(&self) -> &'static str {
         match self {
             Self::Unsupported => "n,,",
@@ -38,7 +39,8 @@ impl ChannelBinding {
         }
     }
 
-    /// The `cbind-input` of RFC 5802, section 7.
+    /// Returns the `cbind-input` of RFC 5802, section 7: the header, and the hash where the
+    /// exchange is bound.
     fn input(&self) -> Vec<u8> {
         let mut input = self.header().as_bytes().to_vec();
         if let Self::EndPoint(hash) = self {
@@ -61,7 +63,8 @@ pub(crate) struct Scram {
 }
 
 impl Scram {
-    /// Begins an exchange, in which the server may ask for at most `rounds_max` rounds.
+    /// Begins an exchange with a random nonce. The server may ask for at most `rounds_max` rounds.
+    /// Fails with `System` if there are no random numbers.
     pub(crate) fn begin(
         binding: ChannelBinding,
         rounds_max: u32,
@@ -76,16 +79,21 @@ impl Scram {
         })
     }
 
-    /// The client's first message.
+    /// Returns the client's first message.
     pub(crate) fn first_message(&self) -> String {
         format!("{}{}", self.binding.header(), self.first_bare())
     }
 
+    /// Returns the `client-first-message-bare` of RFC 5802, section 7: the first message without
+    /// the header.
     fn first_bare(&self) -> String {
         format!("n={},r={}", self.user, self.nonce)
     }
 
-    /// The client's final message for the server's challenge (RFC 5802, section 3).
+    /// Checks the server's challenge and returns the client's final message, which proves that it
+    /// knows the password (RFC 5802, section 3). Keeps the proof that the server has to give. Fails
+    /// with `Scram` if the challenge is malformed, is not for this nonce, was answered already, or
+    /// asks for no round or too many; with `System` if there is no locked memory.
     pub(crate) fn final_message(
         &mut self,
         password: &[u8],
@@ -128,7 +136,9 @@ impl Scram {
         Ok(format!("{without_proof},p={}", STANDARD.encode(proof)))
     }
 
-    /// Checks the server's proof that it knows the password, which its final message holds.
+    /// Checks the server's final message, which must prove that it knows the password. Fails with
+    /// `NotProven` if the proof is wrong or malformed, or the client's final message was not made
+    /// yet.
     pub(crate) fn check_proof(&self, last: &[u8]) -> Result<(), AuthenticationError> {
         let proof = str::from_utf8(last).ok();
         let proof = proof.and_then(|last| STANDARD.decode(last.strip_prefix("v=")?).ok());
@@ -141,11 +151,13 @@ impl Scram {
 
 const NO_MEMORY: AuthenticationError = AuthenticationError::System("no locked memory");
 
+/// Makes an HMAC-SHA-256 key of a secret. Fails with `System` if there is no locked memory.
 fn mac_key(secret: &SecretBytes) -> Result<MacKey, AuthenticationError> {
     MacKey::of_password(secret).map_err(|_| NO_MEMORY)
 }
 
-/// `Hi` of RFC 5802, section 2.2, of the password as `SASLprep` makes it.
+/// Computes the `SaltedPassword` of RFC 5802, section 3, in this many rounds. Fails with `System`
+/// if there is no locked memory.
 fn salted_password(
     password: &[u8],
     salt: &[u8],
@@ -164,8 +176,9 @@ fn salted_password(
     SecretBytes::take(&mut salted).map_err(|_| NO_MEMORY)
 }
 
-/// The password as `SASLprep` (RFC 4013) makes it. One that `SASLprep` does not allow is used as it
-/// is: the server does the same (src/common/scram-common.c).
+/// Returns the password as `SASLprep` (RFC 4013) makes it. One that is not UTF-8, or that
+/// `SASLprep` does not allow, is returned as it is: the server does the same
+/// (src/common/scram-common.c).
 fn prepare(password: &[u8]) -> Zeroizing<Vec<u8>> {
     let prepared = str::from_utf8(password)
         .ok()

@@ -9,18 +9,18 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes the bytes over.
+    /// Takes the bytes over without a copy. They are overwritten when the secret is dropped.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes.
+    /// Returns the secret bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// A second copy.
+    /// Makes a second copy.
     pub(crate) fn again(&self) -> Self {
         Self::new(self.0.to_vec())
     }

@@ -42,7 +42,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects and authenticates.
+    /// Connects to the server of the settings and authenticates, within `connect_timeout` of the
+    /// settings, if they have one. Reads the files that the settings name.
     ///
     /// # Errors
     /// Every kind but [`Error::GivenUp`] and [`Error::Unsupported`].
@@ -52,7 +53,8 @@ impl Session {
         Self::begin(socket, config, options, deadline)
     }
 
-    /// Authenticates on a socket that is connected already.
+    /// Authenticates on a socket that is connected already, within `connect_timeout` of the
+    /// settings. TLS is begun first, if the settings ask for it and the socket is not local.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -61,6 +63,8 @@ impl Session {
         Self::begin(socket, config, options, deadline)
     }
 
+    /// Begins TLS where it is to be used, and authenticates, until the deadline. Fails as
+    /// [`Self::open`] does.
     fn begin(
         socket: Socket,
         config: &Config,
@@ -77,7 +81,9 @@ impl Session {
         Ok(session)
     }
 
-    /// Sends the startup packet, and answers the server until it is ready.
+    /// Sends the startup packet and authenticates; returns when the server is ready for commands.
+    /// Fails with [`Error::TimedOut`] at the deadline, with [`Error::Authentication`], with the
+    /// server's error, and with those of the protocol and the connection.
     fn start(
         &mut self,
         config: &Config,
@@ -122,36 +128,38 @@ impl Session {
         }
     }
 
-    /// A parameter that the server reports by itself, such as `server_version` or `in_hot_standby`.
+    /// Returns the value of a parameter that the server reports by itself, such as `server_version`
+    /// or `in_hot_standby`. `None` if it has not reported one of this name.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.get(name).map(String::as_str)
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection uses TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.stream.transport().tls().is_some()
     }
 
-    /// The notices that came since this was last called; the oldest go when there are many.
+    /// Removes and returns the notices that have come since the last call, oldest first. Only the
+    /// newest 64 are kept.
     pub fn take_notices(&mut self) -> Vec<ServerError> {
         self.notices.drain(..).collect()
     }
 
-    /// The connection's socket. To write to it, or to read from it, breaks the connection.
+    /// Returns the connection's socket. To write to it, or to read from it, breaks the connection.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         self.stream.transport().socket()
     }
 
-    /// The buffer of messages that [`Self::send`] sends.
+    /// Returns the buffer of the messages that [`Self::send`] sends.
     pub fn output(&mut self) -> &mut BytesMut {
         &mut self.stream.output
     }
 
-    /// Sends the messages in the output buffer, and overwrites them. An error names what was going
-    /// on as `during`.
+    /// Sends the messages in the output buffer, each part within `wait`, and overwrites and removes
+    /// them, also after an error. `during` says in an error what was going on.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when nothing could be sent within `wait`; those of the connection.
@@ -159,11 +167,13 @@ impl Session {
         self.stream.send(wait, during)
     }
 
-    /// The next message that is not for the session itself, as notices and parameters are. `None`
-    /// when the limit was reached first; a message of which a part has come is not lost.
+    /// Waits for the next message and returns it. Notices and parameters are kept for
+    /// [`Self::take_notices`] and [`Self::parameter`] and not returned. `None` when the limit was
+    /// reached first; a message of which a part has come is not lost.
     ///
     /// # Errors
-    /// [`Error::Server`] for the server's; those of the protocol and of the connection.
+    /// [`Error::Server`] for an error message of the server; those of the protocol and of the
+    /// connection.
     pub fn reply(&mut self, limit: WaitLimit, during: &'static str) -> Result<Option<Reply>> {
         loop {
             let Some(frame) = self.stream.frame(limit, during)? else {
@@ -193,7 +203,8 @@ impl Session {
         }
     }
 
-    /// The bytes of a range that a reply named. The next call of [`Self::reply`] overwrites them.
+    /// Returns the bytes of a range that a reply named. The next call of [`Self::reply`] may
+    /// overwrite them. Empty for a range outside the buffer.
     #[must_use]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.stream.bytes(range)
@@ -201,12 +212,15 @@ impl Session {
 }
 
 impl Drop for Session {
+    /// Sends the end of TLS, if the connection uses it, and waits at most [`super::CLOSE_TIMEOUT`]
+    /// for that. Sends no `Terminate` message.
     fn drop(&mut self) {
         self.stream.close();
     }
 }
 
-/// An error of class 28 during the setup of a connection is one of authentication.
+/// Turns a server's error of SQLSTATE class 28 into [`AuthenticationError::Refused`]; returns every
+/// other error as it is.
 fn refused_login(error: Error) -> Error {
     match error {
         Error::Server(error) if error.sqlstate.starts_with("28") => {

@@ -27,8 +27,9 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// Connects to the host of the settings, until `deadline` at the longest. A local socket is
-    /// connected without a deadline.
+    /// Connects to the host of the settings. The addresses that its name has are tried in order,
+    /// until `deadline`; looking the name up and connecting a local socket have no time limit.
+    /// Fails with [`Error::Connect`], which has the reason for the last address.
     pub(crate) fn connect(config: &Config, deadline: Option<Instant>) -> Result<Self> {
         if config.is_local() {
             let path = Path::new(&config.host).join(format!(".s.PGSQL.{}", config.port));
@@ -63,11 +64,11 @@ impl Socket {
         Err(failed(last))
     }
 
-    /// Asks the server for TLS. Its answer: `S` for yes, `N` for no, the first byte of an error
-    /// otherwise, which nobody has authenticated.
+    /// Asks the server for TLS and returns its answer: `S` for yes, `N` for no, otherwise the first
+    /// byte of an error message, which is not authenticated.
     ///
-    /// Invariant Q6: the answer is read alone. Bytes that an attacker may have added behind it go
-    /// into the handshake, and fail there (CVE-2021-23222).
+    /// Invariant Q6: only that byte is read. Bytes that an attacker may have added after it go into
+    /// the handshake, and fail there (CVE-2021-23222).
     ///
     /// # Errors
     /// Those of the socket.
@@ -79,7 +80,7 @@ impl Socket {
         Ok(answer[0])
     }
 
-    /// Another handle of the same socket.
+    /// Returns another handle of the same socket.
     ///
     /// # Errors
     /// The system's.
@@ -90,7 +91,7 @@ impl Socket {
         })
     }
 
-    /// Ends both directions, for all handles.
+    /// Shuts the connection down in both directions, for all handles.
     ///
     /// # Errors
     /// The system's.
@@ -101,7 +102,8 @@ impl Socket {
         }
     }
 
-    /// Limits how long a read waits; at least a millisecond.
+    /// Limits how long a read waits, for all handles; at least a millisecond. `None`: without
+    /// limit.
     ///
     /// # Errors
     /// The system's.
@@ -113,7 +115,8 @@ impl Socket {
         }
     }
 
-    /// Limits how long a write waits; at least a millisecond.
+    /// Limits how long a write waits, for all handles; at least a millisecond. `None`: without
+    /// limit.
     ///
     /// # Errors
     /// The system's.
@@ -167,7 +170,8 @@ impl Write for Socket {
     }
 }
 
-/// Sets up a TCP connection: small messages are sent at once, and a silent peer is noticed.
+/// Sets options of a TCP connection: no delay of small messages, and keepalive and user timeout as
+/// the settings say. Fails if the system refuses one.
 fn prepare(stream: TcpStream, keepalive: &Keepalive) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
@@ -191,7 +195,7 @@ fn prepare(stream: TcpStream, keepalive: &Keepalive) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Time until the deadline, and at least a millisecond once it has passed.
+/// Returns the time until the deadline, and at least a millisecond, also once it has passed.
 pub(crate) fn time_left(deadline: Instant) -> Duration {
     let now = Instant::now();
     deadline.saturating_duration_since(now).max(TIMEOUT_MIN)

@@ -51,7 +51,8 @@ pub struct StatementClient {
 }
 
 impl StatementClient {
-    /// Authenticates on a socket that is connected already.
+    /// Sends the startup packet and authenticates on a socket that is connected already, with TLS
+    /// as the settings say.
     ///
     /// # Errors
     /// Every kind but [`Error::GivenUp`] and [`Error::Unsupported`].
@@ -60,20 +61,23 @@ impl StatementClient {
         Ok(Self { session })
     }
 
-    /// Runs statements without parameters, by the simple protocol.
+    /// Runs statements without parameters, by the simple query protocol, and waits for their
+    /// results without a time limit. The answer has the rows of all statements.
     ///
     /// # Errors
-    /// The first error; earlier statements were executed, or are rolled back with their
-    /// transaction.
+    /// The server's first error; the statements before it were executed, or are rolled back with
+    /// their transaction. [`Error::Misuse`] if `sql` has a zero byte; nothing is sent then. Those
+    /// of the protocol and of the connection.
     pub fn run(&mut self, sql: &str) -> Result<Answer> {
         let appended = frontend::query(sql, self.session.output()).map_err(|_| ZERO_BYTE);
         self.exchange(appended)
     }
 
-    /// Runs one statement with parameters whose types the server finds.
+    /// Runs one statement with parameters, whose types the server infers, and waits for its rows
+    /// without a time limit. A parameter that is `None` is NULL.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// As [`Self::run`]; [`Error::Misuse`] also if there are too many parameters.
     pub fn ask(&mut self, sql: &str, parameters: &[Option<&str>]) -> Result<Answer> {
         let appended = self
             .append_parse("", sql)
@@ -82,7 +86,7 @@ impl StatementClient {
         self.exchange(appended)
     }
 
-    /// Makes a prepared statement.
+    /// Makes a prepared statement of this name on the server.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -92,10 +96,11 @@ impl StatementClient {
         self.exchange(appended).map(drop)
     }
 
-    /// Executes a prepared statement once for each row of parameters, without waiting in between.
+    /// Executes a prepared statement once for each row of parameters, in one pipeline: nothing is
+    /// awaited between the rows. The answer has the rows of all executions.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// As [`Self::ask`]. After the first error the server executes none of the rows that follow.
     pub fn execute_each(&mut self, name: &str, rows: &[TextRow]) -> Result<Answer> {
         let appended = rows
             .iter()
@@ -104,11 +109,15 @@ impl StatementClient {
         self.exchange(appended)
     }
 
+    /// Appends a message that prepares a statement; its types are left to the server. Fails with
+    /// [`Error::Misuse`] if the statement or name has a zero byte.
     fn append_parse(&mut self, name: &str, sql: &str) -> Result<()> {
         frontend::parse(name, sql, [], self.session.output()).map_err(|_| ZERO_BYTE)
     }
 
-    /// Appends messages that bind the unnamed portal, in text format, and execute it.
+    /// Appends messages that bind the parameters to the unnamed portal, in text format, describe it
+    /// and execute it. Fails with [`Error::Misuse`] if the parameters are too many or too long, or
+    /// the name has a zero byte.
     fn append_execute<'a>(
         &mut self,
         name: &str,
@@ -130,8 +139,10 @@ impl StatementClient {
         frontend::execute("", 0, output).map_err(|_| ZERO_BYTE)
     }
 
-    /// Sends the messages of the output buffer, if they could all be appended, and reads all
-    /// answers until the server is ready.
+    /// Sends the messages of the output buffer and reads all answers until the server is ready for
+    /// the next statement. If `appended` is an error, it empties the buffer, sends nothing and
+    /// returns the error. Fails with the server's first error, or that of the connection or the
+    /// protocol.
     fn exchange(&mut self, appended: Result<()>) -> Result<Answer> {
         if let Err(error) = appended {
             self.session.output().clear();
@@ -157,7 +168,8 @@ impl StatementClient {
 }
 
 impl Answer {
-    /// Adds the content of one reply to a statement.
+    /// Adds the content of one reply to the answer. Fails with [`Error::Protocol`] for a value that
+    /// is not UTF-8, and for a message that does not belong to a statement.
     fn add(&mut self, reply: Reply) -> Result<()> {
         match reply {
             Reply::Columns(types) => self.types = types,
@@ -180,7 +192,8 @@ impl Answer {
     }
 }
 
-/// The number at the end of the tag of a statement that writes rows.
+/// Returns the number at the end of the command tag of INSERT, UPDATE, DELETE or MERGE; 0 for every
+/// other tag.
 fn written_rows(tag: &[u8]) -> u64 {
     let text = str::from_utf8(tag).unwrap_or_default();
     let writes = ["INSERT", "UPDATE", "DELETE", "MERGE"];

@@ -41,7 +41,11 @@ struct Secured {
 }
 
 impl Transport {
-    /// Agrees on TLS, or on none, as the settings say.
+    /// Asks the server for TLS and makes the handshake, as `sslmode` says. No TLS is used on a
+    /// local socket, with `disable`, and with `prefer` if the server has none. Sets the socket's
+    /// timeouts to the time until the deadline. Fails with [`Error::Tls`] if the server has no TLS
+    /// or its certificate is not accepted, with [`Error::Config`] if a file of the settings cannot
+    /// be used, with [`Error::TimedOut`], and with those of the connection and the protocol.
     pub(crate) fn agree(
         socket: Socket,
         config: &Config,
@@ -87,6 +91,7 @@ impl Transport {
         })
     }
 
+    /// Returns the TLS connection; `None` if none is used.
     pub(crate) fn tls(&self) -> Option<&ClientConnection> {
         match &self.layer {
             Layer::Plain(_) => None,
@@ -94,6 +99,7 @@ impl Transport {
         }
     }
 
+    /// Returns the socket.
     pub(crate) fn socket(&self) -> &Socket {
         match &self.layer {
             Layer::Plain(socket) => socket,
@@ -101,14 +107,15 @@ impl Transport {
         }
     }
 
-    /// Whether nobody can listen in, so that a password may be sent as it is. That does not say
-    /// which server it is.
+    /// Returns whether nobody can listen in, so that a password may be sent as it is: over TLS or a
+    /// local socket. That does not say which server it is.
     pub(crate) fn is_private(&self) -> bool {
         self.tls().is_some() || matches!(self.socket(), Socket::Local(_))
     }
 
-    /// Reads the bytes that are there, at least one; 0 at the end. `TimedOut` or `WouldBlock` when
-    /// nothing came within `wait`.
+    /// Waits for bytes, reads those that are there, and returns how many; 0 at the end of the
+    /// stream. Fails with `TimedOut` or `WouldBlock` when nothing came within `wait`, and with the
+    /// errors of the socket; `InvalidData` is an error of TLS.
     pub(crate) fn read(&mut self, into: &mut [u8], wait: Option<Duration>) -> io::Result<usize> {
         if self.read_timeout != Some(wait) {
             self.socket().set_read_timeout(wait)?;
@@ -120,7 +127,8 @@ impl Transport {
         }
     }
 
-    /// Writes all bytes, each part within `wait`.
+    /// Writes all bytes, each part within `wait`. Fails with the errors of the socket, after which
+    /// it is not known how much was sent.
     pub(crate) fn write(&mut self, bytes: &[u8], wait: Option<Duration>) -> io::Result<()> {
         self.socket().set_write_timeout(wait)?;
         match &mut self.layer {
@@ -132,7 +140,8 @@ impl Transport {
         }
     }
 
-    /// Announces the end of a TLS connection to the peer, if it reads.
+    /// Announces the end of a TLS connection to the peer and waits at most [`CLOSE_TIMEOUT`] for
+    /// that. Errors are ignored. The socket stays open. Does nothing without TLS.
     pub(crate) fn close(&mut self) {
         // A peer that does not read does not hold the end up.
         let limited = self.socket().set_write_timeout(Some(CLOSE_TIMEOUT));
@@ -147,7 +156,7 @@ impl Transport {
 }
 
 impl Secured {
-    /// Sends what the TLS library has ready.
+    /// Sends what the TLS library has ready for the peer.
     fn send(&mut self) -> io::Result<()> {
         while self.client.wants_write() {
             self.client.write_tls(self.socket.get_mut())?;
@@ -155,7 +164,9 @@ impl Secured {
         Ok(())
     }
 
-    /// Sends what is ready, then reads once.
+    /// Sends what the TLS library has ready, then reads once from the socket and processes it.
+    /// Fails with `InvalidData` for an error of TLS, after sending the alert, and with
+    /// `UnexpectedEof` if the peer ends the connection during the handshake.
     fn turn(&mut self) -> io::Result<()> {
         self.send()?;
         let got = self.client.read_tls(&mut self.socket)?;
@@ -170,6 +181,8 @@ impl Secured {
         Ok(())
     }
 
+    /// Waits for decrypted bytes, and returns how many it has put into `into`; 0 at the end of the
+    /// stream.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             // WouldBlock of the TLS library means that it has no bytes; of the socket, that the

@@ -57,8 +57,9 @@ pub(crate) enum Hash {
     Sha512,
 }
 
-/// The hash of `tls-server-end-point` for this certificate: that of its signature, SHA-256 for MD5
-/// and SHA-1 (RFC 5929, section 4.1). `None` where the standard names none, such as Ed25519.
+/// Returns the hash that `tls-server-end-point` uses for this certificate: that of its signature,
+/// SHA-256 for MD5 and SHA-1 (RFC 5929, section 4.1). `None` where the standard names none, such as
+/// for Ed25519, and if the certificate cannot be parsed.
 pub(crate) fn binding_hash(certificate: &[u8]) -> Option<Hash> {
     let (inside, _) = element(certificate, SEQUENCE)?;
     let (_, after) = element(inside, SEQUENCE)?;
@@ -68,7 +69,8 @@ pub(crate) fn binding_hash(certificate: &[u8]) -> Option<Hash> {
     found.map(|(_, hash)| *hash)
 }
 
-/// From when until when a certificate is valid, in seconds since 1970 UTC.
+/// Returns the first and the last second in which a certificate is valid, in seconds since 1970
+/// UTC. `None` if it cannot be parsed.
 pub(crate) fn validity(certificate: &[u8]) -> Option<(i64, i64)> {
     let (inside, _) = element(certificate, SEQUENCE)?;
     let (mut rest, _) = element(inside, SEQUENCE)?;
@@ -84,8 +86,8 @@ pub(crate) fn validity(certificate: &[u8]) -> Option<(i64, i64)> {
     Some((from, until))
 }
 
-/// The content of the element that `bytes` begins with, and what follows it. `None` when it is not
-/// of this kind.
+/// Splits off the element that `bytes` begins with: returns its content, and the bytes after it.
+/// `None` when it has another tag, or is malformed or cut short.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let (length, rest) = rest.split_first()?;
@@ -108,7 +110,8 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the only forms of RFC 5280.
+/// Takes a time of one of the only two forms of RFC 5280, `YYMMDDHHMMSSZ` and `YYYYMMDDHHMMSSZ`.
+/// Returns it in seconds since 1970 UTC, and the bytes after it. `None` for every other form.
 fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (digits, rest, century) = match element(bytes, UTC_TIME) {
         Some((digits, rest)) => (digits, rest, 0),
@@ -145,8 +148,8 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     Some((((days * 24 + hour) * 60 + minute) * 60 + second, rest))
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar, years counted from March so that a leap day is
-/// the last.
+/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar; negative before
+/// it. `None` for a month above 12, a day above 31, or a zero.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;

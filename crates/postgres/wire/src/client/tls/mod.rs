@@ -26,7 +26,9 @@ use super::error::{Error, Result};
 
 pub use self::verifier::{Check, Verifier};
 
-/// A client for the host of these settings, before its handshake.
+/// Makes a TLS client for the host of these settings; its handshake has not begun. Reads the files
+/// of certificates and of the private key. Fails with [`Error::Config`] if one of them, or the
+/// host's name, cannot be used.
 pub(crate) fn client(config: &Config) -> Result<ClientConnection> {
     let settings = &config.tls;
     let (roots, pinned) = roots(settings)?;
@@ -53,6 +55,8 @@ pub(crate) fn client(config: &Config) -> Result<ClientConnection> {
     ClientConnection::new(Arc::new(tls), name).map_err(|error| Error::Tls(error.to_string()))
 }
 
+/// Returns how strictly `sslmode` wants the server's certificate to be verified. As in libpq,
+/// `require` verifies the chain if there is a file of root certificates.
 fn check(settings: &TlsSettings) -> Check {
     match settings.mode {
         SslMode::VerifyFull => Check::ChainAndName,
@@ -63,6 +67,8 @@ fn check(settings: &TlsSettings) -> Check {
     }
 }
 
+/// Returns the server's name for TLS: the host, or the address if the host is not a name and the
+/// mode does not verify names. Fails with [`Error::Config`] if there is neither.
 fn name(config: &Config) -> Result<ServerName<'static>> {
     if let Ok(name) = ServerName::try_from(config.host.clone()) {
         return Ok(name);
@@ -76,6 +82,9 @@ fn name(config: &Config) -> Result<ServerName<'static>> {
     }
 }
 
+/// Reads the trusted certificates: returns the authorities, and all certificates of the file, which
+/// are also trusted as a server's own. Both are empty where nothing is verified. Fails with
+/// [`Error::Config`] if the file cannot be read, or if the system trusts no authority.
 fn roots(settings: &TlsSettings) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)> {
     let none = || (RootCertStore::empty(), Vec::new());
     if check(settings) == Check::Nothing {
@@ -99,6 +108,8 @@ fn roots(settings: &TlsSettings) -> Result<(RootCertStore, Vec<CertificateDer<'s
     }
 }
 
+/// Reads all certificates of a PEM file. Fails with [`Error::Config`] if it cannot be read or holds
+/// none.
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let wrong = |error: &dyn std::fmt::Display| {
         Error::Config(format!("certificates in {}: {error}", path.display()))
@@ -107,7 +118,8 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     certificates(&pem).map_err(|error| wrong(&error))
 }
 
-/// The client's certificate and private key.
+/// Reads the client's certificate and private key. Fails with [`Error::Config`] if a file cannot be
+/// read or used, or if others may read the private key; the group may read one that root owns.
 fn identity(certificate: &Path, key: &Path) -> Result<Identity> {
     let chain = read_certificates(certificate)?;
     let wrong = |text: String| Error::Config(format!("private key {}: {text}", key.display()));
@@ -123,8 +135,9 @@ fn identity(certificate: &Path, key: &Path) -> Result<Identity> {
         .map_err(|_| wrong(String::from("is not a PEM key without a passphrase")))
 }
 
-/// The hash of the server's certificate that SCRAM is bound to (`tls-server-end-point` of RFC
-/// 5929). `None` where the standard names no hash.
+/// Computes the hash of the server's certificate that SCRAM is bound to (`tls-server-end-point` of
+/// RFC 5929). `None` where the standard names no hash, and before the server has shown a
+/// certificate.
 pub(crate) fn server_end_point(client: &ClientConnection) -> Option<Vec<u8>> {
     let certificate = client.peer_certificates()?.first()?;
     Some(match der::binding_hash(certificate)? {

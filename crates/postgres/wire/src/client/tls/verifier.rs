@@ -45,6 +45,9 @@ pub struct Verifier {
 }
 
 impl ServerCertVerifier for Verifier {
+    /// Checks the server's certificate as strictly as [`Verifier::check`] says: a pinned one for
+    /// its dates, every other one for its chain to a trusted authority and its dates; and its names
+    /// where that is required. With [`Check::Nothing`] every certificate is accepted.
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -78,6 +81,7 @@ impl ServerCertVerifier for Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
+    /// Checks the handshake's signature by the certificate's key, in every mode.
     fn verify_tls12_signature(
         &self,
         message: &[u8],
@@ -88,6 +92,7 @@ impl ServerCertVerifier for Verifier {
         verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
+    /// Checks the handshake's signature by the certificate's key, in every mode.
     fn verify_tls13_signature(
         &self,
         message: &[u8],
@@ -98,6 +103,7 @@ impl ServerCertVerifier for Verifier {
         verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
+    /// Returns the signature schemes that the supplier of the primitives can verify.
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider
             .signature_verification_algorithms
@@ -105,7 +111,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// The dates of a certificate that no chain is built for.
+/// Checks that `now` lies within the dates of a certificate for which no chain is built. Fails with
+/// `NotValidYet`, `Expired`, or `BadEncoding` if the dates cannot be parsed.
 fn is_valid_at(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let Some((from, until)) = der::validity(certificate) else {
         return Err(CertificateError::BadEncoding.into());
