@@ -23,11 +23,12 @@ use strongroom_keyring::Locked;
 use crate::error::LuksError;
 use crate::fuse::SOURCE;
 
-/// Opens a volume's file or device, and locks it: exclusively, or shared when it is only read. Does
-/// not wait.
+/// Opens a volume's file or device, and locks it with `flock`: exclusively, or shared when
+/// `read_only`. Does not wait. The lock is held until the result is dropped.
 ///
 /// # Errors
-/// [`LuksError::InUse`], [`LuksError::Io`].
+/// [`LuksError::InUse`] when another process has the lock, the kernel uses the device, or a loop
+/// device is on the file; [`LuksError::Io`], also for anything but a file or block device.
 pub fn open_locked(path: &Path, read_only: bool) -> Result<Locked, LuksError> {
     let failed = |error| LuksError::Io(path.display().to_string(), error);
     let about = std::fs::metadata(path).map_err(failed)?;
@@ -64,10 +65,11 @@ pub fn open_locked(path: &Path, read_only: bool) -> Result<Locked, LuksError> {
     Ok(locked)
 }
 
-/// Refuses a volume that device-mapper has open under its UUID, on whatever device.
+/// Checks that device-mapper does not have the LUKS2 volume with this UUID open, on whatever
+/// device. Succeeds where `/sys/block` cannot be read.
 ///
 /// # Errors
-/// [`LuksError::InUse`].
+/// [`LuksError::InUse`] with the name of the mapping's device.
 pub fn check_not_active(uuid: &str) -> Result<(), LuksError> {
     let prefix = format!("CRYPT-LUKS2-{}-", uuid.replace('-', ""));
     let Ok(devices) = std::fs::read_dir("/sys/block") else {
@@ -85,8 +87,9 @@ pub fn check_not_active(uuid: &str) -> Result<(), LuksError> {
     Ok(())
 }
 
-/// In words, the process that holds a lock (`flock`) on the file that `about` describes, from
-/// `/proc/locks` (`proc_locks(5)`), and where the volume is attached.
+/// Says in words which process holds a lock (`flock`) on the file that `about` describes, by
+/// `/proc/locks` (`proc_locks(5)`), and where the volume is attached, if it is. The process is
+/// "another process" when it cannot be found.
 #[must_use]
 pub fn lock_holder(about: &std::fs::Metadata) -> String {
     let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -122,8 +125,8 @@ pub fn lock_holder(about: &std::fs::Metadata) -> String {
     }
 }
 
-/// Where the volume in the file that `about` describes is attached. `None` also when that cannot be
-/// read here.
+/// Returns where the volume in the file that `about` describes is attached through FUSE. `None`
+/// when it is not, and when that cannot be read here.
 fn mountpoint_of(about: &std::fs::Metadata) -> Option<PathBuf> {
     let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
     let mut lines = mounts.split(|&byte| byte == b'\n').rev();
@@ -137,7 +140,8 @@ fn mountpoint_of(about: &std::fs::Metadata) -> Option<PathBuf> {
     })
 }
 
-/// The loop device on the file that `about` describes.
+/// Returns a loop device on the regular file that `about` describes. `None` when there is none, and
+/// for anything but a regular file.
 #[must_use]
 pub fn loop_device_of(about: &std::fs::Metadata) -> Option<PathBuf> {
     let ours = Some(about).filter(|about| about.is_file())?;
@@ -154,7 +158,7 @@ pub fn loop_device_of(about: &std::fs::Metadata) -> Option<PathBuf> {
 /// Checks that a volume can be attached at `path`: an empty directory where none is attached.
 ///
 /// # Errors
-/// [`LuksError::Mountpoint`].
+/// [`LuksError::Mountpoint`] when it is not.
 pub fn check_mountpoint(path: &Path) -> Result<(), LuksError> {
     let wrong = |text: String| Err(LuksError::Mountpoint(format!("{}: {text}", path.display())));
     if attached_at(path).is_some() {
@@ -170,7 +174,8 @@ pub fn check_mountpoint(path: &Path) -> Result<(), LuksError> {
     }
 }
 
-/// The path of the volume that is attached at `mountpoint`. `None` when none is.
+/// Returns the path of the volume that is attached at `mountpoint` through FUSE. `None` when none
+/// is, or another file system is mounted over it.
 #[must_use]
 pub fn attached_at(mountpoint: &Path) -> Option<PathBuf> {
     // The directory may not answer when its process has died; the one above it does.
@@ -194,7 +199,8 @@ pub fn attached_at(mountpoint: &Path) -> Option<PathBuf> {
     kind.starts_with(b"fuse").then(|| path_of(source))
 }
 
-/// Mount point, type and source in a line of mountinfo (proc(5)).
+/// Returns mount point, type and source from a line of mountinfo (proc(5)). `None` for a line that
+/// is cut short.
 fn mount(line: &[u8]) -> Option<(PathBuf, Vec<u8>, Vec<u8>)> {
     let mut words = line.split(|&byte| byte == b' ');
     let at = words.nth(4)?;
@@ -203,11 +209,12 @@ fn mount(line: &[u8]) -> Option<(PathBuf, Vec<u8>, Vec<u8>)> {
     Some((path_of(&unescaped(at)), kind.to_vec(), unescaped(source)))
 }
 
+/// Returns the bytes as a path.
 fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
 
-/// Decodes the octal escapes of mountinfo, as `\040`.
+/// Decodes the octal escapes of mountinfo, as `\040`. A backslash without three octal digits stays.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -230,14 +237,14 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Detaches the volume, and waits at most `patience` until its process has released the lock.
-/// Returns the volume's path.
-///
-/// Also works when that process has died.
+/// Unmounts the volume at `mountpoint`, and waits at most `patience` until its process has released
+/// the lock for writing. Returns the path of the volume's file or device. Also works when that
+/// process has died.
 ///
 /// # Errors
-/// [`LuksError::Mountpoint`] when no volume is attached there; [`LuksError::InUse`] when it is
-/// used, or is still locked afterwards.
+/// [`LuksError::Mountpoint`] when no volume is attached there; [`LuksError::InUse`] when a program
+/// uses it, and when it is unmounted but still locked after `patience`; [`LuksError::Fuse`] when
+/// unmounting fails otherwise.
 pub fn detach(mountpoint: &Path, patience: Duration) -> Result<PathBuf, LuksError> {
     let Some(volume) = attached_at(mountpoint) else {
         let text = format!("{}: no volume is attached there", mountpoint.display());
@@ -262,6 +269,8 @@ pub fn detach(mountpoint: &Path, patience: Duration) -> Result<PathBuf, LuksErro
     Ok(volume)
 }
 
+/// Returns whether another process holds the exclusive lock of a volume. False when the volume
+/// cannot be opened. Keeps no lock.
 fn is_locked(volume: &Path) -> bool {
     File::open(volume).is_ok_and(|file| {
         let locked = flock(&file, FlockOperation::NonBlockingLockShared);

@@ -22,11 +22,11 @@ pub enum Started {
     Ended(Option<u8>),
 }
 
-/// Starts the present command a second time, with `flag` after its options, and waits until the new
-/// process calls [`detach_from_terminal`] or ends.
+/// Starts this program a second time with the same arguments and `flag` after its options, and
+/// waits until that process calls [`detach_from_terminal`] or ends.
 ///
 /// # Errors
-/// The system's.
+/// The system's, when the process cannot be started or waited for.
 pub fn start_again(flag: &OsStr) -> io::Result<Started> {
     let program = std::env::current_exe()?;
     let mut command = Command::new(program);
@@ -34,13 +34,20 @@ pub fn start_again(flag: &OsStr) -> io::Result<Started> {
     wait_until_ready(&mut command)
 }
 
-/// The arguments with the flag before `--`, after which every word is a file.
+/// Returns the arguments with `flag` inserted before `--`, or at the end: every word after `--` is
+/// a file.
 fn with_flag(mut arguments: Vec<OsString>, flag: &OsStr) -> Vec<OsString> {
     let end = arguments.iter().position(|word| word == "--");
     arguments.insert(end.unwrap_or(arguments.len()), flag.to_owned());
     arguments
 }
 
+/// Starts the command and reads the first line of its output. Returns `Serving`, with the process
+/// still running, when that line is `ready`; otherwise waits for its end, and returns its exit
+/// code. A code of zero and an end by a signal give `Ended(None)`.
+///
+/// # Errors
+/// The system's, when the process cannot be started or waited for.
 fn wait_until_ready(command: &mut Command) -> io::Result<Started> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
@@ -56,8 +63,9 @@ fn wait_until_ready(command: &mut Command) -> io::Result<Started> {
     Ok(Started::Ended(code.filter(|code| *code != 0)))
 }
 
-/// Tells the waiting command that this process serves, and lets go of its terminal and its
-/// directory.
+/// Prints the line `ready` for the command that waits in [`start_again`], then lets go of the
+/// terminal: starts a new session, makes `/` the working directory, and puts `/dev/null` in the
+/// place of standard input, output and error.
 ///
 /// # Errors
 /// The system's.

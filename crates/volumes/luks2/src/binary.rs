@@ -62,6 +62,7 @@ pub enum Which {
 }
 
 impl Which {
+    /// Returns the first bytes of this copy of a header.
     fn magic(self) -> [u8; 6] {
         match self {
             Self::Primary => MAGIC_PRIMARY,
@@ -88,7 +89,8 @@ pub enum Magic {
     Other,
 }
 
-/// Tells from its first 8 bytes what a file or device is.
+/// Returns what a file or device is, by its first 8 bytes: LUKS of some version (by the magic of
+/// the primary header), or something else. Fewer than 8 bytes are something else.
 #[must_use]
 pub fn magic(head: &[u8]) -> Magic {
     let version = head
@@ -120,10 +122,12 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Reads the binary header of the copy at `offset`.
+    /// Reads and checks the fields of a binary header. `which` and `offset` say where it was read
+    /// from, and must agree with its contents. Does not verify the checksum: see
+    /// [`Binary::verify`].
     ///
     /// # Errors
-    /// [`LuksError::Damaged`] with the field.
+    /// [`LuksError::Damaged`] with the first field that breaks a rule.
     pub fn parse(bytes: &[u8; BINARY_LEN], which: Which, offset: u64) -> Result<Self, LuksError> {
         let fields = Fields(bytes);
         if fields.bytes(MAGIC) != which.magic() {
@@ -166,16 +170,16 @@ impl Binary {
         })
     }
 
-    /// Bytes of the JSON area.
+    /// Returns the length of the JSON area in bytes.
     #[must_use]
     pub fn json_size(&self) -> u64 {
         self.size.saturating_sub(BINARY_LEN as u64)
     }
 
-    /// Verifies the checksum over header and JSON area.
+    /// Verifies the checksum over the binary header `bytes` and the JSON area `json`.
     ///
     /// # Errors
-    /// [`LuksError::Damaged`].
+    /// [`LuksError::Damaged`] when it differs.
     pub fn verify(&self, bytes: &[u8; BINARY_LEN], json: &[u8]) -> Result<(), LuksError> {
         if checksum(self.hash, bytes, json) == self.checksum {
             Ok(())
@@ -185,19 +189,20 @@ impl Binary {
     }
 }
 
-/// The checksum of a copy, which is computed with zeros in its own place.
+/// Computes the checksum of a copy over its binary header and JSON area, with zeros in place of the
+/// checksum itself.
 fn checksum(hash: LuksHash, binary: &[u8; BINARY_LEN], json: &[u8]) -> Vec<u8> {
     let (before, rest) = binary.split_at(CSUM.0);
     let after = rest.get(CSUM.1..).unwrap_or_default();
     hash.digest_of(&[before, &[0; CSUM.1], after, json])
 }
 
-/// Puts another JSON text and sequence id into a copy of the header that is in memory, and computes
-/// its checksum anew, with the algorithm that the copy names.
+/// Replaces JSON text and sequence id of a copy of the header in memory, fills the rest of the JSON
+/// area with zeros, and computes the checksum anew, with the algorithm that the copy names.
 ///
 /// # Errors
-/// [`LuksError::Damaged`] when the copy names no known algorithm, or the text does not fit with one
-/// zero byte after it.
+/// [`LuksError::Damaged`] when the copy is too short or names no known algorithm, or when the text
+/// does not fit with one zero byte after it. Nothing is changed then.
 pub fn replace_json(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), LuksError> {
     let (binary, area) = copy
         .split_first_chunk_mut::<BINARY_LEN>()
@@ -216,14 +221,16 @@ pub fn replace_json(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), L
     Ok(())
 }
 
-/// Copies `bytes`, which have the field's length, into the field.
+/// Copies `bytes`, which have the field's length, into the field. Does nothing when the field is
+/// not within `to`.
 fn copy_into(to: &mut [u8], (at, len): Field, bytes: &[u8]) {
     if let Some(place) = to.get_mut(at..at + len) {
         place.copy_from_slice(bytes);
     }
 }
 
-/// The JSON text of a copy of the header, without the zeros after it.
+/// Returns the JSON text of a copy of the header, up to the first zero byte. Empty when the copy
+/// has no JSON area.
 #[must_use]
 pub fn json_of(copy: &[u8]) -> &[u8] {
     let area = copy.get(BINARY_LEN..).unwrap_or_default();
@@ -231,20 +238,23 @@ pub fn json_of(copy: &[u8]) -> &[u8] {
     area.get(..end.unwrap_or(area.len())).unwrap_or_default()
 }
 
-/// The label that the first bytes of a LUKS2 volume have. Neither checked nor verified: for the
-/// search for a device. `None` when they are no LUKS2 header, or the label is not UTF-8.
+/// Returns the label in the first bytes of a LUKS2 volume, for the search for a device. Nothing
+/// else is checked. `None` when they are not the beginning of a primary LUKS2 header, or the label
+/// is not UTF-8.
 #[must_use]
 pub fn label_in(first: &[u8]) -> Option<String> {
     text_in(first, LABEL)
 }
 
-/// As [`label_in`], the UUID.
+/// As [`label_in`], for the UUID.
 #[must_use]
 pub fn uuid_in(first: &[u8]) -> Option<String> {
     text_in(first, UUID)
 }
 
-/// A text up to its zero byte, or the whole field when there is none.
+/// Returns the text of a field of a primary LUKS2 header up to its zero byte, or the whole field
+/// when there is none. `None` when `first` is no such header or too short, or the text is not
+/// UTF-8.
 fn text_in(first: &[u8], (at, len): Field) -> Option<String> {
     if magic(first) != Magic::Luks(2) {
         return None;
@@ -254,8 +264,8 @@ fn text_in(first: &[u8], (at, len): Field) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
-/// The UUID in a copy of a header, primary or secondary, of LUKS2 or LUKS1, whatever else of the
-/// copy is damaged.
+/// Returns the UUID in a copy of a header, primary or secondary, of LUKS2 or LUKS1, whatever else
+/// of the copy is damaged. `None` when the magic or a character of the UUID is wrong.
 #[must_use]
 pub fn uuid_of_remains(copy: &[u8]) -> Option<String> {
     if !copy.starts_with(&MAGIC_PRIMARY) && !copy.starts_with(&MAGIC_SECONDARY) {
@@ -270,19 +280,25 @@ pub fn uuid_of_remains(copy: &[u8]) -> Option<String> {
 struct Fields<'a>(&'a [u8; BINARY_LEN]);
 
 impl<'a> Fields<'a> {
+    /// Returns the bytes of a field; none when it is out of bounds.
     fn bytes(&self, (at, len): Field) -> &'a [u8] {
         self.0.get(at..at + len).unwrap_or_default()
     }
 
+    /// Returns the big-endian number of 16 bits at `at`.
     fn u16(&self, at: usize) -> u16 {
         self.bytes((at, 2)).try_into().map_or(0, u16::from_be_bytes)
     }
 
+    /// Returns the big-endian number of 64 bits at `at`.
     fn u64(&self, at: usize) -> u64 {
         self.bytes((at, 8)).try_into().map_or(0, u64::from_be_bytes)
     }
 
-    /// UTF-8 that ends in a zero byte, and zeros after it.
+    /// Returns the text of a field: UTF-8 that ends in a zero byte, with only zeros after it.
+    ///
+    /// # Errors
+    /// [`LuksError::Damaged`] with `name` when it has another form.
     fn text(&self, field: Field, name: &str) -> Result<String, LuksError> {
         let bytes = self.bytes(field);
         let end = bytes.iter().position(|&byte| byte == 0);
@@ -296,11 +312,12 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Returns whether all bytes are zero; true for none.
 fn all_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
 
-/// 36 characters: hexadecimal digits and hyphens where they belong.
+/// Returns whether a text is a UUID: 36 characters, hexadecimal digits and hyphens in their places.
 fn is_uuid(text: &str) -> bool {
     text.len() == UUID_LEN
         && text.bytes().enumerate().all(|(at, byte)| match at {

@@ -14,11 +14,11 @@ use crate::reencrypt::online_version;
 /// Most bytes of key slot areas (cryptsetup's own bound).
 const KEYSLOTS_SIZE_MAX: u64 = 128 << 20;
 
-/// Checks all members. `header_size` is the size of one copy in bytes.
+/// Checks all members against each other. `header_size` is the size of one copy in bytes.
 ///
 /// # Errors
-/// [`LuksError::Damaged`] with the member, [`LuksError::Forged`] for a re-encryption that is only
-/// half there.
+/// [`LuksError::Damaged`] with the member that breaks a rule, [`LuksError::Forged`] for a
+/// re-encryption that is only half there.
 pub(crate) fn check(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
     config(metadata, header_size)?;
     areas(metadata, header_size)?;
@@ -27,6 +27,8 @@ pub(crate) fn check(metadata: &Metadata, header_size: u64) -> Result<(), LuksErr
     reencryption(metadata)
 }
 
+/// Checks the sizes in `config`: that of the JSON area must be the header's, and that of the key
+/// slot areas a multiple of 4096 bytes, at most 128 MiB. [`LuksError::Damaged`] otherwise.
 fn config(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
     let config = &metadata.config;
     if config.json_size != header_size.saturating_sub(BINARY_LEN as u64) {
@@ -38,6 +40,8 @@ fn config(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
     Ok(())
 }
 
+/// Checks that the areas of the key slots lie within their part of the device, are large enough,
+/// and do not overlap. [`LuksError::Damaged`] otherwise.
 fn areas(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
     let first = header_size.saturating_mul(2);
     let end = first.saturating_add(metadata.config.keyslots_size);
@@ -63,7 +67,7 @@ fn areas(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
     Ok(())
 }
 
-/// Bytes that a key slot's stripes fill.
+/// Returns how many bytes a key slot's stripes fill, in whole sectors; 0 for a slot without a key.
 fn needed(slot: &Keyslot) -> u64 {
     match &slot.kind {
         KeyslotKind::Luks2(luks2) => {
@@ -74,6 +78,8 @@ fn needed(slot: &Keyslot) -> u64 {
     }
 }
 
+/// Checks that digests and tokens name key slots and segments that exist, that none belongs to two
+/// digests, and that every encrypted segment has a digest. [`LuksError::Damaged`] otherwise.
 fn references(metadata: &Metadata) -> Result<(), LuksError> {
     let (mut slots, mut segments) = (BTreeSet::new(), BTreeSet::new());
     for (number, digest) in &metadata.digests {
@@ -111,6 +117,9 @@ fn references(metadata: &Metadata) -> Result<(), LuksError> {
     Ok(())
 }
 
+/// Checks that there is a regular segment, that the numbers have no gap, that regular segments come
+/// first and do not overlap, and that no data lie within the headers. [`LuksError::Damaged`]
+/// otherwise.
 fn segments(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
     if metadata.segments.is_empty() {
         return Err(LuksError::damaged("segments"));
@@ -156,13 +165,17 @@ fn segments(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
     Ok(())
 }
 
+/// Returns how many regular segments have a higher number.
 fn regular_after(metadata: &Metadata, number: u32) -> usize {
     let regular = metadata.regular_segments();
     regular.filter(|(other, _)| *other > number).count()
 }
 
-/// Flags, key slot, requirement and digest of a re-encryption: cryptsetup writes all of them in one
-/// header.
+/// Checks that flags, key slot, requirement and digest of a re-encryption are all there, or none of
+/// them: cryptsetup writes all of them in one header.
+///
+/// # Errors
+/// [`LuksError::Forged`] otherwise, and when a segment is stored neither as before nor as after.
 fn reencryption(metadata: &Metadata) -> Result<(), LuksError> {
     let forged = |text: &str| Err(LuksError::Forged(text.to_owned()));
     let mut slots = metadata.keyslots.iter();
@@ -221,7 +234,7 @@ fn reencryption(metadata: &Metadata) -> Result<(), LuksError> {
     Ok(())
 }
 
-/// Whether two segments are stored the same way, at whatever offset.
+/// Returns whether two segments have the same type, cipher and sector size, at whatever offset.
 fn stored_alike(one: &Segment, other: &Segment) -> bool {
     match (&one.kind, &other.kind) {
         (

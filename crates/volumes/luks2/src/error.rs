@@ -41,7 +41,7 @@ pub enum LuksError {
 }
 
 impl LuksError {
-    /// The stable code.
+    /// Returns the stable code of the error.
     #[must_use]
     pub fn code(&self) -> &'static Code {
         match self {
@@ -78,6 +78,7 @@ impl LuksError {
         }
     }
 
+    /// Returns [`LuksError::Damaged`] for this field.
     pub(crate) fn damaged(field: impl Into<String>) -> Self {
         Self::Damaged(field.into())
     }

@@ -53,7 +53,8 @@ pub struct Mounted(Session<OneFile>);
 pub struct Unmounter(SessionUnmounter);
 
 impl Mounted {
-    /// Mounts the volume on a directory.
+    /// Mounts the volume on the directory `at`, with `nosuid`, `nodev` and `noexec`, and read-only
+    /// when the volume is. Requests wait until [`Mounted::serve`] is called.
     ///
     /// # Errors
     /// [`LuksError::Fuse`].
@@ -86,12 +87,13 @@ impl Mounted {
         Session::new(file, at, &config).map(Self).map_err(failed)
     }
 
-    /// A handle that ends [`Mounted::serve`].
+    /// Returns a handle that ends [`Mounted::serve`] from another thread.
     pub fn unmounter(&mut self) -> Unmounter {
         Unmounter(self.0.unmount_callable())
     }
 
-    /// Serves until it is unmounted; then all data are on the device.
+    /// Serves requests until the volume is unmounted, and makes the data durable at the end. A
+    /// failure of that last sync is not reported: see `fsync`.
     ///
     /// # Errors
     /// [`LuksError::Fuse`].
@@ -102,10 +104,10 @@ impl Mounted {
 }
 
 impl Unmounter {
-    /// Unmounts.
+    /// Unmounts the volume, so that [`Mounted::serve`] returns.
     ///
     /// # Errors
-    /// [`LuksError::Fuse`], when it is in use for one.
+    /// [`LuksError::Fuse`], for example when a program uses the mount.
     pub fn unmount(&mut self) -> Result<(), LuksError> {
         let failed = |error| LuksError::Fuse("unmounting".to_owned(), error);
         self.0.unmount().map_err(failed)
@@ -120,6 +122,7 @@ struct OneFile {
 }
 
 impl OneFile {
+    /// Returns the attributes of the directory or of its one file. `None` for any other inode.
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
         let (kind, size, perm, nlink) = match inode {
             INodeNo::ROOT => (FileType::Directory, 0, 0o700, 2),
@@ -148,6 +151,7 @@ impl OneFile {
         })
     }
 
+    /// Answers with the attributes of an inode, or with `ENOENT` when there is no such inode.
     fn answer_attributes(&self, inode: INodeNo, reply: ReplyAttr) {
         match self.attributes(inode) {
             Some(attributes) => reply.attr(&FOR_EVER, &attributes),
@@ -155,6 +159,8 @@ impl OneFile {
         }
     }
 
+    /// Makes all writes durable and answers with success, or with the error of the sync. Answers
+    /// with success at once for anything but the file.
     fn answer_synced(&self, inode: INodeNo, reply: ReplyEmpty) {
         if inode != FILE {
             return reply.ok();
@@ -166,6 +172,8 @@ impl OneFile {
     }
 }
 
+/// Returns the error number for an error of [`Volume`]: the system's own, `ENOSPC`, `EROFS`, or
+/// else `EIO`.
 fn errno(error: &io::Error) -> Errno {
     match (error.kind(), error.raw_os_error()) {
         (_, Some(number)) => Errno::from_i32(number),
@@ -176,6 +184,7 @@ fn errno(error: &io::Error) -> Errno {
 }
 
 impl Filesystem for OneFile {
+    /// Asks the kernel for large requests. What the kernel does not offer is not an error.
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Without FUSE_WRITEBACK_CACHE: the kernel would take writes beyond the end, and lose what
         // it has taken when this process dies. What a kernel does not offer is done without.
@@ -185,12 +194,15 @@ impl Filesystem for OneFile {
         Ok(())
     }
 
+    /// Makes all writes durable at the end. An error is dropped.
     fn destroy(&mut self) {
         // There is no request to answer with an error any more; a program that needs to know has
         // called fsync.
         drop(self.volume.sync());
     }
 
+    /// Answers with the attributes of the file `volume` in the root directory, and with `ENOENT`
+    /// for any other name.
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = (parent == INodeNo::ROOT && name == FILE_NAME).then(|| self.attributes(FILE));
         match found.flatten() {
@@ -199,10 +211,13 @@ impl Filesystem for OneFile {
         }
     }
 
+    /// Answers with the attributes of the directory or of the file; `ENOENT` for another inode.
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.answer_attributes(inode, reply);
     }
 
+    /// Refuses with `EPERM` to change mode, owner, or size to another one than it is (L11). Accepts
+    /// a change of times without storing it, and answers with the attributes.
     fn setattr(
         &self,
         _: &Request,
@@ -229,6 +244,8 @@ impl Filesystem for OneFile {
         self.answer_attributes(inode, reply);
     }
 
+    /// Opens the file. `EROFS` for writing when the volume is read-only, `EISDIR` for another
+    /// inode.
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let writes = flags.acc_mode() != fuser::OpenAccMode::O_RDONLY;
         match inode {
@@ -238,6 +255,8 @@ impl Filesystem for OneFile {
         }
     }
 
+    /// Answers with decrypted bytes from `offset` on, fewer at the end. `EISDIR` for another inode
+    /// than the file's.
     fn read(
         &self,
         _: &Request,
@@ -259,6 +278,8 @@ impl Filesystem for OneFile {
         }
     }
 
+    /// Encrypts and writes all of `data`, without a sync. `EISDIR` for another inode, `ENOSPC`
+    /// beyond the end, `EROFS` on a read-only volume.
     fn write(
         &self,
         _: &Request,
@@ -281,18 +302,22 @@ impl Filesystem for OneFile {
         }
     }
 
+    /// Makes all writes durable before it answers (L12).
     fn flush(&self, _: &Request, inode: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         self.answer_synced(inode, reply);
     }
 
+    /// Makes all writes durable before it answers (L12).
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         self.answer_synced(inode, reply);
     }
 
+    /// Does nothing, and answers with success: the directory never changes.
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok();
     }
 
+    /// Refuses with `EOPNOTSUPP`: no holes are made (L13).
     fn fallocate(
         &self,
         _: &Request,
@@ -306,6 +331,7 @@ impl Filesystem for OneFile {
         reply.error(Errno::EOPNOTSUPP);
     }
 
+    /// Lists `.`, `..` and the file, from `offset` on. `ENOTDIR` for another inode than the root.
     fn readdir(
         &self,
         _: &Request,
@@ -330,6 +356,7 @@ impl Filesystem for OneFile {
         reply.ok();
     }
 
+    /// Answers with the volume's size in blocks of 4096 bytes, and no free blocks.
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let blocks = self.volume.size() / 4096;
         reply.statfs(blocks, 0, 0, 1, 0, 4096, 255, 4096);

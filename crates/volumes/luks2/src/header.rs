@@ -20,26 +20,29 @@ use crate::metadata::Metadata;
 
 /// Where headers and key slot areas are read from.
 pub trait Source {
-    /// Fills `buffer` from `offset` on.
+    /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// The system's; `UnexpectedEof` beyond the end.
+    /// The system's; `UnexpectedEof` when `buffer` reaches beyond the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
 impl Source for File {
+    /// Fills `buffer` from `offset` on; `UnexpectedEof` when the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_exact_at(buffer, offset)
     }
 }
 
 impl Source for Locked {
+    /// Fills `buffer` from `offset` on; `UnexpectedEof` when the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         Source::read_at(&**self, buffer, offset)
     }
 }
 
 impl Source for [u8] {
+    /// Fills `buffer` from `offset` on; `UnexpectedEof` when the bytes end before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let start = usize::try_from(offset).ok();
         let end = start.and_then(|start| start.checked_add(buffer.len()));
@@ -84,13 +87,14 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether the volume may be written to: only when the primary copy was chosen.
+    /// Returns whether the volume may be written to: only when the primary copy was chosen.
     #[must_use]
     pub fn may_write(&self) -> bool {
         self.from == Which::Primary
     }
 
-    /// In words, what is wrong; `None` when both copies are whole and have the same sequence id.
+    /// Says in words what is wrong with the two copies. `None` when both are whole and have the
+    /// same sequence id.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         match (&self.primary, &self.secondary) {
@@ -112,11 +116,11 @@ impl Found {
     }
 }
 
-/// Whether a file or device begins as a LUKS volume of any version. False for one that is too
-/// short.
+/// Returns whether a file or device begins with the primary header of a LUKS volume of any version.
+/// False for one of fewer than 8 bytes.
 ///
 /// # Errors
-/// The system's.
+/// The system's, when the file cannot be opened or read.
 pub fn begins_as_luks(path: &Path) -> io::Result<bool> {
     let mut first = [0; 8];
     match File::open(path)?.read_exact_at(&mut first, 0) {
@@ -126,11 +130,14 @@ pub fn begins_as_luks(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Reads both copies, and chooses one.
+/// Reads and checks both copies of the header, and chooses the one with the higher sequence id, or
+/// the only usable one. Writes and repairs nothing.
 ///
 /// # Errors
-/// [`LuksError::NotLuks`], [`LuksError::Luks1`], [`LuksError::Damaged`] and [`LuksError::Forged`]
-/// when no copy can be used, [`LuksError::Io`].
+/// [`LuksError::Luks1`] for a header of version 1; [`LuksError::NotLuks`] when there is no copy;
+/// [`LuksError::Damaged`] when no copy can be used, or both have the same sequence id and differ;
+/// [`LuksError::Forged`] when the primary copy describes half a re-encryption, even if the
+/// secondary one is good; [`LuksError::Io`] when reading fails.
 pub fn read(source: &(impl Source + ?Sized)) -> Result<Found, LuksError> {
     let mut head = [0; 8];
     let at_start = match source.read_at(&mut head, 0) {
@@ -158,6 +165,9 @@ pub fn read(source: &(impl Source + ?Sized)) -> Result<Found, LuksError> {
 
 type Copied = Result<(Header, Vec<u8>), LuksError>;
 
+/// Chooses between the two copies as [`read`] does: the higher sequence id, the primary one at
+/// equal ids, or the only good one. `at_start` decides which error is reported when neither is
+/// good.
 fn choose(primary: Copied, secondary: Copied, at_start: Magic) -> Result<Found, LuksError> {
     let (first, second) = (state(&primary), state(&secondary));
     let found = |header, from| Found {
@@ -195,6 +205,8 @@ fn choose(primary: Copied, secondary: Copied, at_start: Magic) -> Result<Found, 
     }
 }
 
+/// Returns the state of one copy as [`Found`] shows it; any error but an absent copy counts as
+/// damage.
 fn state(copy: &Copied) -> CopyState {
     match copy {
         Ok((header, _)) => CopyState::Good(header.binary.sequence),
@@ -204,8 +216,11 @@ fn state(copy: &Copied) -> CopyState {
     }
 }
 
-/// Searches the secondary copy at every place where one can be, when the primary copy does not say
-/// its size.
+/// Searches for the secondary copy at every place where one can be, when the primary copy does not
+/// say its size. Returns the first that is good, or else the error of the last damaged one.
+///
+/// # Errors
+/// [`LuksError::NotLuks`] when there is none; [`LuksError::Io`] at once when reading fails.
 fn search(source: &(impl Source + ?Sized)) -> Copied {
     let mut outcome = Err(LuksError::NotLuks);
     for offset in HEADER_SIZES {
@@ -218,7 +233,11 @@ fn search(source: &(impl Source + ?Sized)) -> Copied {
     outcome
 }
 
-/// Reads and checks one copy. [`LuksError::NotLuks`] where there is none.
+/// Reads and checks one copy. Returns the header and the bytes of its JSON area.
+///
+/// # Errors
+/// [`LuksError::NotLuks`] where there is none; [`LuksError::Damaged`] or [`LuksError::Forged`] when
+/// it breaks a rule, or a primary copy is cut short; [`LuksError::Io`] when reading fails.
 fn copy(source: &(impl Source + ?Sized), which: Which, offset: u64) -> Copied {
     let mut bytes = [0; BINARY_LEN];
     let binary = match source.read_at(&mut bytes, offset) {
@@ -252,14 +271,16 @@ fn copy(source: &(impl Source + ?Sized), which: Which, offset: u64) -> Copied {
     Ok((Header { binary, metadata }, json))
 }
 
+/// Returns [`LuksError::Io`] for a failed read of the header.
 fn failed(error: io::Error) -> LuksError {
     LuksError::Io("reading the header".to_owned(), error)
 }
 
-/// For fuzzing: reads any bytes twice, without a panic and with the same result.
+/// For fuzzing: reads `bytes` as a header twice, and then as a JSON area alone, including the
+/// checks of references and of re-encryption metadata. Results are dropped.
 ///
 /// # Panics
-/// When the answers differ.
+/// When one reading succeeds and the other fails, and where a check has a defect.
 pub fn fuzz(bytes: &[u8]) {
     let one = read(bytes).map(|found| found.header);
     let other = read(bytes).map(|found| found.header);

@@ -110,7 +110,7 @@ pub enum Kdf {
 }
 
 impl Kdf {
-    /// Its type, as in the header.
+    /// Returns its type as the header has it, as `argon2id`.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -203,7 +203,8 @@ pub struct Config {
 }
 
 impl Metadata {
-    /// Reads a JSON area: one object, then zeros to the end, one at least.
+    /// Reads a JSON area strictly: one object, then zeros to the end, one at least. References
+    /// between members are not checked here.
     ///
     /// # Errors
     /// [`LuksError::Damaged`] with the member that breaks a rule.
@@ -228,6 +229,7 @@ impl Metadata {
         Self::of(&At::root(&tree, Rules::OfLibrary))
     }
 
+    /// Reads the whole JSON by the rules of `root`.
     fn of(root: &At<'_>) -> Result<Self, LuksError> {
         root.only(&["keyslots", "tokens", "segments", "digests", "config"])?;
         Ok(Self {
@@ -239,7 +241,8 @@ impl Metadata {
         })
     }
 
-    /// The digest of the key that encrypts a segment.
+    /// Returns the digest of the key that encrypts a segment, and its number. `None` when none
+    /// does.
     #[must_use]
     pub fn digest_of_segment(&self, segment: u32) -> Option<(u32, &Digest)> {
         let mut found = self.digests.iter();
@@ -248,7 +251,7 @@ impl Metadata {
             .map(|(&number, digest)| (number, digest))
     }
 
-    /// The digest of the key in a key slot.
+    /// Returns the digest of the key in a key slot, and its number. `None` when there is none.
     #[must_use]
     pub fn digest_of_keyslot(&self, keyslot: u32) -> Option<(u32, &Digest)> {
         let mut found = self.digests.iter();
@@ -257,7 +260,7 @@ impl Metadata {
             .map(|(&number, digest)| (number, digest))
     }
 
-    /// The first segment with that flag.
+    /// Returns the first segment with that flag, and its number. `None` when there is none.
     #[must_use]
     pub fn segment_flagged(&self, flag: &str) -> Option<(u32, &Segment)> {
         let mut found = self.segments.iter();
@@ -266,7 +269,8 @@ impl Metadata {
             .map(|(&number, segment)| (number, segment))
     }
 
-    /// Segments of data, without those that describe the state before or after a re-encryption.
+    /// Iterates over the segments of data in the order of their numbers, without those that only
+    /// describe the state before or after a re-encryption.
     pub fn regular_segments(&self) -> impl Iterator<Item = (u32, &Segment)> {
         let regular = self
             .segments
@@ -277,7 +281,8 @@ impl Metadata {
 }
 
 impl Segment {
-    /// Its cipher, as `aes-xts-plain64`. `None` when it is not encrypted, or of an unknown type.
+    /// Returns its cipher, as `aes-xts-plain64`. `None` when it is not encrypted, or of an unknown
+    /// type.
     #[must_use]
     pub fn cipher(&self) -> Option<&str> {
         match &self.kind {
@@ -286,7 +291,7 @@ impl Segment {
         }
     }
 
-    /// Bytes of its unit of encryption. `None` as for [`Segment::cipher`].
+    /// Returns its unit of encryption in bytes. `None` as for [`Segment::cipher`].
     #[must_use]
     pub fn sector_size(&self) -> Option<u32> {
         match self.kind {
@@ -295,7 +300,7 @@ impl Segment {
         }
     }
 
-    /// The kind of its integrity protection, as `hmac(sha256)`, if it has any.
+    /// Returns the kind of its integrity protection, as `hmac(sha256)`. `None` when it has none.
     #[must_use]
     pub fn integrity(&self) -> Option<&str> {
         match &self.kind {
@@ -310,14 +315,15 @@ impl Segment {
         self.flags.iter().any(|known| known == flag)
     }
 
-    /// Whether it only describes the state before or after a re-encryption.
+    /// Returns whether it only describes the state before or after a re-encryption.
     #[must_use]
     pub fn is_backup(&self) -> bool {
         self.flags.iter().any(|flag| flag.starts_with("backup-"))
     }
 }
 
-/// An object whose members are numbers, each read by `read`.
+/// Reads an object whose members' names are decimal numbers below `bound`, each with `read`.
+/// [`LuksError::Damaged`] for any other name.
 fn numbered<T>(
     object: &At<'_>,
     bound: u32,
@@ -333,6 +339,7 @@ fn numbered<T>(
     Ok(map)
 }
 
+/// Reads a key slot. The priority is 1 when the slot has none.
 fn keyslot(slot: &At<'_>) -> Result<Keyslot, LuksError> {
     let (kind, key_size) = (slot.member("type")?, slot.member("key_size")?);
     let area = slot.member("area")?;
@@ -355,6 +362,7 @@ fn keyslot(slot: &At<'_>) -> Result<Keyslot, LuksError> {
     })
 }
 
+/// Reads the fields of a key slot that holds a key, from the slot and its `area`.
 fn luks2(slot: &At<'_>, area: &At<'_>) -> Result<Luks2Slot, LuksError> {
     slot.only(&["type", "key_size", "af", "area", "kdf", "priority"])?;
     area.only(&["type", "offset", "size", "encryption", "key_size"])?;
@@ -383,6 +391,7 @@ fn luks2(slot: &At<'_>, area: &At<'_>) -> Result<Luks2Slot, LuksError> {
     })
 }
 
+/// Reads a key derivation: PBKDF2, Argon2i or Argon2id; others are refused.
 fn kdf(kdf: &At<'_>) -> Result<Kdf, LuksError> {
     match kdf.member("type")?.text()? {
         "pbkdf2" => {
@@ -405,6 +414,7 @@ fn kdf(kdf: &At<'_>) -> Result<Kdf, LuksError> {
     }
 }
 
+/// Reads the fields of a key slot that records a re-encryption, from the slot and its `area`.
 fn reencrypt(slot: &At<'_>, area: &At<'_>) -> Result<ReencryptSlot, LuksError> {
     slot.only(&["type", "key_size", "mode", "direction", "area", "priority"])?;
     let resilience = area.member("type")?;
@@ -453,6 +463,7 @@ fn reencrypt(slot: &At<'_>, area: &At<'_>) -> Result<ReencryptSlot, LuksError> {
     })
 }
 
+/// Reads a segment. Offset and size must be multiples of 512 bytes.
 fn segment(segment: &At<'_>) -> Result<Segment, LuksError> {
     /// Every mark that a re-encryption makes.
     const FLAGS: [&str; 4] = [
@@ -504,6 +515,7 @@ fn segment(segment: &At<'_>) -> Result<Segment, LuksError> {
     })
 }
 
+/// Reads the encryption of a segment of `bytes` bytes, or of all that follows.
 fn crypt_segment(segment: &At<'_>, bytes: Option<u64>) -> Result<SegmentKind, LuksError> {
     let sector = segment.member("sector_size")?;
     let sector_size = sector.u32()?;
@@ -525,6 +537,7 @@ fn crypt_segment(segment: &At<'_>, bytes: Option<u64>) -> Result<SegmentKind, Lu
     })
 }
 
+/// Reads a digest.
 fn digest(digest: &At<'_>) -> Result<Digest, LuksError> {
     let names = [
         "type",
@@ -547,6 +560,7 @@ fn digest(digest: &At<'_>) -> Result<Digest, LuksError> {
     })
 }
 
+/// Reads the member `config`.
 fn config(config: &At<'_>) -> Result<Config, LuksError> {
     config.only(&["json_size", "keyslots_size", "flags", "requirements"])?;
     let requirements = match config.optional("requirements")? {
@@ -566,6 +580,7 @@ fn config(config: &At<'_>) -> Result<Config, LuksError> {
     })
 }
 
+/// Refuses a value that is not this text.
 fn expected(value: &At<'_>, text: &str) -> Result<(), LuksError> {
     if value.text()? == text {
         Ok(())
@@ -574,6 +589,7 @@ fn expected(value: &At<'_>, text: &str) -> Result<(), LuksError> {
     }
 }
 
+/// Returns the value's text, and refuses one that is not among `texts`.
 fn one_of(value: &At<'_>, texts: &[&str]) -> Result<String, LuksError> {
     let text = value.text()?;
     if texts.contains(&text) {
@@ -583,10 +599,12 @@ fn one_of(value: &At<'_>, texts: &[&str]) -> Result<String, LuksError> {
     }
 }
 
+/// Reads a number of 32 bits, and refuses zero.
 fn positive(value: &At<'_>) -> Result<NonZeroU32, LuksError> {
     NonZeroU32::new(value.u32()?).ok_or_else(|| value.refused())
 }
 
+/// Reads a number, and refuses one that is not from 1 to `most`.
 fn bounded(value: &At<'_>, most: u32) -> Result<u32, LuksError> {
     match value.u32()? {
         number if (1..=most).contains(&number) => Ok(number),

@@ -15,8 +15,8 @@ use strongroom_crypto::{LuksHash, SecretBytes, pbkdf2_matches};
 use crate::error::LuksError;
 use crate::metadata::{KeyslotKind, Metadata, Segment, SegmentKind};
 
-/// The version of a requirement of an online re-encryption: 1 has no digest, versions from 2 on
-/// have one. `None` for any other requirement.
+/// Returns the version in the name of the requirement of an online re-encryption: 1, which has no
+/// digest, or 2 to 9, which have one. `None` for any other requirement.
 #[must_use]
 pub fn online_version(requirement: &str) -> Option<u32> {
     match requirement.strip_prefix("online-reencrypt")? {
@@ -28,8 +28,9 @@ pub fn online_version(requirement: &str) -> Option<u32> {
     }
 }
 
-/// The numbers of the digests of the keys before and after, as far as both sides are encrypted.
-/// [`verify`] needs these keys.
+/// Returns the numbers of the digests of the old and the new volume key of a re-encryption, of
+/// those that encrypt a segment. [`verify`] needs both keys. Empty when no re-encryption is
+/// recorded.
 #[must_use]
 pub fn keys_needed(metadata: &Metadata) -> Vec<u32> {
     let mut needed: Vec<u32> = Vec::new();
@@ -45,11 +46,13 @@ pub fn keys_needed(metadata: &Metadata) -> Vec<u32> {
     needed
 }
 
-/// Verifies the digest with the volume keys, which are given by the number of their own digest.
+/// Verifies the digest over the re-encryption's metadata. `keys` are the volume keys, each under
+/// the number of its own digest. Succeeds when the header requires no online re-encryption.
 ///
 /// # Errors
-/// [`LuksError::Forged`]; [`LuksError::Reencrypting`] when there is no digest to verify, or a key
-/// for it is missing; [`LuksError::Unsupported`].
+/// [`LuksError::Forged`] when the digest does not match, or a part of the metadata is missing;
+/// [`LuksError::Reencrypting`] when its version has no digest, or a key that is needed is not in
+/// `keys`; [`LuksError::Unsupported`] for an unknown hash or type of segment.
 pub fn verify(metadata: &Metadata, keys: &BTreeMap<u32, SecretBytes>) -> Result<(), LuksError> {
     let required = metadata.config.requirements.iter();
     let Some(version) = required.filter_map(|name| online_version(name)).next() else {
@@ -87,8 +90,11 @@ pub fn verify(metadata: &Metadata, keys: &BTreeMap<u32, SecretBytes>) -> Result<
     }
 }
 
-/// The bytes under the digest: `v` and the version as a digit, the keys, the key slot's fields, the
-/// saved segments.
+/// Returns the bytes that the digest is computed over: `v` and the version as a digit, the volume
+/// keys, the fields of the re-encryption's key slot, and the saved segments.
+///
+/// # Errors
+/// As [`verify`].
 fn serialised(
     metadata: &Metadata,
     version: u32,
@@ -127,6 +133,11 @@ fn serialised(
     Ok(whole)
 }
 
+/// Serialises the fields of the re-encryption's key slot as cryptsetup does: mode, direction,
+/// resilience, area, and what the resilience needs.
+///
+/// # Errors
+/// [`LuksError::Forged`] when there is no such slot, or a name is empty or over 64 bytes.
 fn rules(metadata: &Metadata) -> Result<Vec<u8>, LuksError> {
     let found = metadata
         .keyslots
@@ -156,6 +167,11 @@ fn rules(metadata: &Metadata) -> Result<Vec<u8>, LuksError> {
     Ok(out)
 }
 
+/// Appends a segment's fields to `out` as cryptsetup serialises them.
+///
+/// # Errors
+/// [`LuksError::Unsupported`] for an unknown type; [`LuksError::Forged`] when a name is empty or
+/// over 64 bytes.
 fn append_segment(out: &mut Vec<u8>, segment: &Segment) -> Result<(), LuksError> {
     let kind = match &segment.kind {
         SegmentKind::Crypt { .. } => "crypt",
@@ -184,8 +200,10 @@ fn append_segment(out: &mut Vec<u8>, segment: &Segment) -> Result<(), LuksError>
     Ok(())
 }
 
-/// Appends a text without its length. Empty texts and those over 64 bytes are refused, as by
-/// cryptsetup.
+/// Appends a text without its length, as cryptsetup does.
+///
+/// # Errors
+/// [`LuksError::Forged`] when it is empty or over 64 bytes.
 fn append_text(out: &mut Vec<u8>, text: &str) -> Result<(), LuksError> {
     if text.is_empty() || text.len() > 64 {
         return Err(LuksError::Forged("a name is empty or too long".to_owned()));

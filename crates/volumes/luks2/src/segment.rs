@@ -8,10 +8,12 @@ use crate::metadata::{Metadata, Segment, SegmentKind};
 /// The only cipher that this crate has.
 pub(crate) const CIPHER: &str = "aes-xts-plain64";
 
-/// The segment of data, if there is exactly one, of a kind that can be opened here.
+/// Returns the number and the description of the one segment that holds data, if this crate can
+/// read and write it.
 ///
 /// # Errors
-/// [`LuksError::Unsupported`].
+/// [`LuksError::Unsupported`] when there is not exactly one segment of data, when it is at offset 0
+/// (a header apart from its data), and as [`sector_and_tweak`].
 pub(crate) fn data_segment(metadata: &Metadata) -> Result<(u32, &Segment), LuksError> {
     let mut segments = metadata.regular_segments();
     let (Some((number, segment)), None) = (segments.next(), segments.next()) else {
@@ -25,7 +27,11 @@ pub(crate) fn data_segment(metadata: &Metadata) -> Result<(u32, &Segment), LuksE
     Ok((number, segment))
 }
 
-/// Sector size and first tweak of a segment that this crate can open.
+/// Returns the sector size in bytes, and the tweak of the segment's first 512 bytes (`iv_tweak`).
+///
+/// # Errors
+/// [`LuksError::Unsupported`] when the segment is not encrypted, has another cipher than
+/// `aes-xts-plain64`, or has integrity protection.
 pub(crate) fn sector_and_tweak(segment: &Segment) -> Result<(u64, u64), LuksError> {
     let SegmentKind::Crypt {
         iv_tweak,

@@ -29,13 +29,16 @@ pub struct Request<'a> {
     pub allow_other: bool,
 }
 
-/// Mounts the volume's data. `secret` gives a passphrase for the header that was found, and the
-/// slots it is for; `warned` is told before that when the header has one whole copy only, and after
-/// it when the volume can be read only although writes were wanted.
+/// Locks the volume, reads its header, opens it with the passphrase that `secret` returns, and
+/// mounts its data. Serve the result with [`Mounted::serve`].
+///
+/// `secret` returns the passphrase for the header that was found, and the slots to try it on.
+/// `warned` is called before that when not both copies of the header are whole and alike, and
+/// afterwards when the volume is read-only although writes were wanted.
 ///
 /// # Errors
-/// As [`open_locked`], [`read`], [`unlock`], [`Volume::open`] and [`Mounted::mount`]; what `secret`
-/// reports.
+/// As [`check_mountpoint`], [`open_locked`], [`read`], [`check_not_active`], [`unlock`],
+/// [`Volume::open`] and [`Mounted::mount`]; what `secret` reports.
 pub fn mount<E: From<LuksError>>(
     request: &Request<'_>,
     secret: impl FnOnce(&Found) -> Result<(SecretBytes, Slots), E>,

@@ -31,7 +31,8 @@ pub enum OpenedBy {
 }
 
 impl OpenedBy {
-    /// In a word.
+    /// Returns the opener's name as messages and JSON have it, in lower case: `strongroom`, `tpm`
+    /// and so on.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,8 +47,8 @@ impl OpenedBy {
 }
 
 impl Metadata {
-    /// What opens this slot. When several tokens name it, the first in the order of [`OpenedBy`]
-    /// counts.
+    /// Returns what opens this slot, by the types of the tokens that name it. When several tokens
+    /// do, the first in the order of [`OpenedBy`] counts; when none does, it is a passphrase.
     #[must_use]
     pub fn opened_by(&self, slot: u32) -> OpenedBy {
         let kind = self.keyslots.get(&slot).map(|slot| &slot.kind);
@@ -65,10 +66,11 @@ impl Metadata {
         openers.min().unwrap_or(OpenedBy::Passphrase)
     }
 
-    /// The Strongroom token and its number. `None` when there is none.
+    /// Returns the Strongroom token and its number. `None` when there is none.
     ///
     /// # Errors
-    /// Why it cannot be read; [`TokenError::Several`], for none says which is right.
+    /// [`TokenError::Newer`] or [`TokenError::Member`] when it cannot be read;
+    /// [`TokenError::Several`] when there are several, because nothing says which is right.
     pub fn strongroom_token(&self) -> Result<Option<(u32, StrongroomToken)>, TokenError> {
         let mut tokens = self.tokens.iter().filter_map(|(number, token)| {
             let Contents::Strongroom(token) = &token.contents else {
@@ -83,11 +85,12 @@ impl Metadata {
         }
     }
 
-    /// The slots that open the volume and that the Strongroom token names: its key is tried on
-    /// these.
+    /// Returns the slots that open the volume and that the Strongroom token names: its key is tried
+    /// on these.
     ///
     /// # Errors
-    /// As [`Metadata::strongroom_token`]; [`TokenError::NoSlot`] when there is none.
+    /// As [`Metadata::strongroom_token`]; [`TokenError::NoSlot`] when there is no token, or it
+    /// names no slot that opens the volume.
     pub fn token_slots(&self) -> Result<Vec<u32>, TokenError> {
         let (_, token) = self.strongroom_token()?.ok_or(TokenError::NoSlot)?;
         let mut slots = self.bound_slots();
@@ -98,7 +101,8 @@ impl Metadata {
         Ok(slots)
     }
 
-    /// The number of the token of recovery keys, and the slots that it names.
+    /// Returns the number of the token of recovery keys, and the slots that it names. `None` when
+    /// there is none.
     #[must_use]
     pub fn recovery_token(&self) -> Option<(u32, Vec<u32>)> {
         let mut tokens = self.tokens.iter();
@@ -106,7 +110,8 @@ impl Metadata {
         Some((*number, token.keyslots.clone()))
     }
 
-    /// Slots that hold a key, in order.
+    /// Returns the numbers of the slots that hold a key, in ascending order: all but those of a
+    /// re-encryption and of unknown types.
     #[must_use]
     pub fn key_slots(&self) -> Vec<u32> {
         let slots = self.keyslots.iter();
@@ -114,7 +119,8 @@ impl Metadata {
         keys.map(|(number, _)| *number).collect()
     }
 
-    /// Slots with a passphrase that a machine made: it is not stretched more than LUKS2 asks for.
+    /// Returns the numbers of the slots whose passphrase a program made: those with PBKDF2 of at
+    /// most [`MACHINE_ITERATIONS`] iterations.
     #[must_use]
     pub fn machine_slots(&self) -> Vec<u32> {
         let machine = self.keyslots.iter().filter(|(_, slot)| {
@@ -126,7 +132,7 @@ impl Metadata {
         machine.map(|(number, _)| *number).collect()
     }
 
-    /// Slots that open the volume: their key is that of a segment.
+    /// Returns the slots that open the volume: those whose key encrypts at least one segment.
     #[must_use]
     pub fn bound_slots(&self) -> Vec<u32> {
         let mut slots = self.key_slots();
@@ -137,8 +143,8 @@ impl Metadata {
         slots
     }
 
-    /// Slots with a key that no segment is encrypted under: of a re-encryption that was prepared
-    /// and has not begun.
+    /// Returns the slots whose key encrypts no segment, as those of a re-encryption that was
+    /// prepared and has not begun.
     #[must_use]
     pub fn unbound_slots(&self) -> Vec<u32> {
         let bound = self.bound_slots();
@@ -147,7 +153,7 @@ impl Metadata {
         slots
     }
 
-    /// Whether a re-encryption was begun and is not finished.
+    /// Returns whether a re-encryption was begun and is not finished, by the header's requirements.
     #[must_use]
     pub fn is_reencrypting(&self) -> bool {
         let mut required = self.config.requirements.iter();

@@ -105,6 +105,11 @@ pub struct TpmToken {
 }
 
 impl Token {
+    /// Reads a token of any program. A Strongroom token whose other members break a rule is no
+    /// error: its contents say why it cannot be read.
+    ///
+    /// # Errors
+    /// [`LuksError::Damaged`] when the type or the list of key slots is missing or malformed.
     pub(crate) fn read(token: &At<'_>) -> Result<Self, LuksError> {
         let kind = token.member("type")?.text()?.to_owned();
         Ok(Self {
@@ -118,7 +123,7 @@ impl Token {
         })
     }
 
-    /// The Strongroom token that it is, if it can be read.
+    /// Returns it as a Strongroom token. `None` when it is of another type or cannot be read.
     #[must_use]
     pub fn strongroom(&self) -> Option<&StrongroomToken> {
         match &self.contents {
@@ -127,7 +132,7 @@ impl Token {
         }
     }
 
-    /// The token of a TPM that it is, if it can be read.
+    /// Returns it as a token of a TPM. `None` when it is of another type or cannot be read.
     #[must_use]
     pub fn tpm(&self) -> Option<&TpmToken> {
         match &self.contents {
@@ -138,7 +143,7 @@ impl Token {
 }
 
 impl Provider {
-    /// As in the token.
+    /// Returns its name in a token.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -147,6 +152,7 @@ impl Provider {
         }
     }
 
+    /// Returns the provider of this name in a token. `None` when there is no such provider.
     fn named(name: &str) -> Option<Self> {
         let all = [Self::KeyServer, Self::Keyring];
         all.into_iter().find(|provider| provider.name() == name)
@@ -154,15 +160,17 @@ impl Provider {
 }
 
 impl StrongroomToken {
-    /// Reads a token's JSON.
+    /// Reads a Strongroom token from its JSON.
     ///
     /// # Errors
-    /// [`TokenError::Newer`], [`TokenError::Member`].
+    /// [`TokenError::Newer`] for a newer version of its form; [`TokenError::Member`] with the first
+    /// member that is missing or breaks a rule.
     pub fn read(json: &Value) -> Result<Self, TokenError> {
         let tree = Tree::from(json);
         Self::of(&At::root(&tree, Rules::Own))
     }
 
+    /// As [`StrongroomToken::read`], from JSON in a header.
     fn of(token: &At<'_>) -> Result<Self, TokenError> {
         check_form(token, STRONGROOM_TYPE, "LUKS2 token")?;
         let key_id = text(token, "key_id")?;
@@ -184,7 +192,7 @@ impl StrongroomToken {
         })
     }
 
-    /// As JSON.
+    /// Returns the token as JSON, without the member `servers` when there are none.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut json = json!({
@@ -204,15 +212,17 @@ impl StrongroomToken {
 }
 
 impl TpmToken {
-    /// Reads a token's JSON.
+    /// Reads a token of a TPM from its JSON.
     ///
     /// # Errors
-    /// [`TokenError::Newer`], [`TokenError::Member`].
+    /// [`TokenError::Newer`] for a newer version of its form; [`TokenError::Member`] with the first
+    /// member that is missing or breaks a rule.
     pub fn read(json: &Value) -> Result<Self, TokenError> {
         let tree = Tree::from(json);
         Self::of(&At::root(&tree, Rules::Own))
     }
 
+    /// As [`TpmToken::read`], from JSON in a header.
     fn of(token: &At<'_>) -> Result<Self, TokenError> {
         check_form(token, TPM_TYPE, "LUKS2 token of a TPM")?;
         let sealed = from_hex(text(token, "sealed")?);
@@ -225,7 +235,7 @@ impl TpmToken {
         })
     }
 
-    /// As JSON.
+    /// Returns the token as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
@@ -237,8 +247,8 @@ impl TpmToken {
         })
     }
 
-    /// The registers (PCRs) to whose values the object is sealed, by the mask in its first four
-    /// bytes.
+    /// Returns the numbers of the registers (PCRs) to whose values the object is sealed, in
+    /// ascending order, by the mask in its first four bytes. Empty when it is shorter.
     #[must_use]
     pub fn registers(&self) -> Vec<u8> {
         let mask = self.sealed.first_chunk::<4>();
@@ -247,20 +257,24 @@ impl TpmToken {
     }
 }
 
-/// The token of the recovery keys in `slots`, as JSON.
+/// Returns the token of the recovery keys in `slots`, as JSON.
 #[must_use]
 pub fn recovery_token(slots: &[u32]) -> Value {
     json!({ "type": RECOVERY_TYPE, "keyslots": in_text(slots) })
 }
 
-/// Whether a key may have this name: 1 to 128 of `a-z A-Z 0-9 . _ -`.
+/// Returns whether a key may have this name: 1 to 128 characters of `a-z A-Z 0-9 . _ -`.
 #[must_use]
 pub fn key_name_is_valid(name: &str) -> bool {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=KEY_NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(fine)
 }
 
-/// Type and version of a token of ours. `what` is named when the version is newer.
+/// Checks type and version of one of Strongroom's tokens.
+///
+/// # Errors
+/// [`TokenError::Newer`] with `what` when the version is newer than this program;
+/// [`TokenError::Member`] when the type is not `kind`, or there is no valid version.
 fn check_form(token: &At<'_>, kind: &str, what: &'static str) -> Result<(), TokenError> {
     let version = token.member("version").and_then(|version| version.u32());
     if version.as_ref().is_ok_and(|version| *version > VERSION) {
@@ -272,11 +286,14 @@ fn check_form(token: &At<'_>, kind: &str, what: &'static str) -> Result<(), Toke
     Ok(())
 }
 
+/// Returns the text of a member. [`TokenError::Member`] when it is missing or not a text.
 fn text<'a>(token: &At<'a>, name: &'static str) -> Result<&'a str, TokenError> {
     let text = token.member(name).and_then(|member| member.text());
     text.map_err(|_| TokenError::Member(name))
 }
 
+/// Returns the key slots that the token names. [`TokenError::Member`] when the list is missing, or
+/// one of them is not a number from 0 to 31.
 fn slots(token: &At<'_>) -> Result<Vec<u32>, TokenError> {
     let slots = token.member("keyslots").and_then(|list| list.numbers());
     let slots = slots.ok();
@@ -285,7 +302,8 @@ fn slots(token: &At<'_>) -> Result<Vec<u32>, TokenError> {
         .ok_or(TokenError::Member("keyslots"))
 }
 
-/// `None` when the list breaks a rule; empty when there is none.
+/// Returns the servers that the token names; empty when it has no such member. `None` when the list
+/// is malformed, too long, or a name in it is too long or has control characters.
 fn servers(token: &At<'_>) -> Option<Vec<String>> {
     let servers: Vec<String> = match token.optional("servers").ok()? {
         Some(servers) => {
@@ -303,11 +321,13 @@ fn servers(token: &At<'_>) -> Option<Vec<String>> {
     (servers.len() <= SERVERS_MAX && servers.iter().all(fine)).then_some(servers)
 }
 
+/// Returns the numbers as texts, as LUKS2 has them in lists.
 fn in_text(slots: &[u32]) -> Vec<String> {
     slots.iter().map(ToString::to_string).collect()
 }
 
 impl From<TokenError> for Error {
+    /// Gives SR-3002 for a newer version of the form, and SR-8323 for anything else.
     fn from(error: TokenError) -> Self {
         match error {
             TokenError::Newer(what) => Self::new(&code::NEWER_FORMAT, what),

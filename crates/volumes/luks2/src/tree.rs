@@ -57,10 +57,13 @@ impl<'de> Visitor<'de> for TreeVisitor {
         Ok(Tree::Bool(value))
     }
 
+    /// Reads a number that is not negative; a fraction is refused, because there is no method for
+    /// it.
     fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
         Ok(Tree::Number(value))
     }
 
+    /// Turns a negative number into [`Tree::OtherNumber`].
     fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
         Ok(u64::try_from(value).map_or(Tree::OtherNumber, Tree::Number))
     }
@@ -69,6 +72,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
         Ok(Tree::Text(value.to_owned()))
     }
 
+    /// Reads a list, in its order.
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
@@ -77,6 +81,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
         Ok(Tree::List(list))
     }
 
+    /// Reads an object. An error when a member is there twice.
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Tree, A::Error> {
         let mut object = BTreeMap::new();
         while let Some((name, value)) = members.next_entry::<String, Tree>()? {
@@ -89,6 +94,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
 }
 
 impl From<&Value> for Tree {
+    /// Negative numbers and fractions become [`Tree::OtherNumber`].
     fn from(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -124,12 +130,16 @@ pub(crate) struct At<'a> {
 }
 
 impl<'a> At<'a> {
+    /// Returns the whole JSON as a value to be read by `rules`.
     pub(crate) fn root(value: &'a Tree, rules: Rules) -> Self {
         let path = String::new();
         Self { path, value, rules }
     }
 
     /// Refuses this value unless it is `known`, or libcryptsetup has accepted it.
+    ///
+    /// # Errors
+    /// [`LuksError::Damaged`] with the value's path.
     pub(crate) fn must_be_known(&self, known: bool) -> Result<(), LuksError> {
         if known || self.rules == Rules::OfLibrary {
             return Ok(());
@@ -137,7 +147,7 @@ impl<'a> At<'a> {
         Err(self.refused())
     }
 
-    /// The refusal of this value.
+    /// Returns the error that refuses this value: [`LuksError::Damaged`] with its path.
     pub(crate) fn refused(&self) -> LuksError {
         LuksError::damaged(if self.path.is_empty() {
             "JSON area"
@@ -146,6 +156,7 @@ impl<'a> At<'a> {
         })
     }
 
+    /// Returns its members. [`LuksError::Damaged`] when it is not an object.
     pub(crate) fn object(&self) -> Result<&'a BTreeMap<String, Tree>, LuksError> {
         match self.value {
             Tree::Object(object) => Ok(object),
@@ -153,7 +164,8 @@ impl<'a> At<'a> {
         }
     }
 
-    /// All members with their paths.
+    /// Returns all members with their names, in the order of the names. [`LuksError::Damaged`] when
+    /// it is not an object.
     pub(crate) fn members(&self) -> Result<Vec<(&'a str, Self)>, LuksError> {
         let members = self.object()?.iter();
         Ok(members
@@ -162,6 +174,9 @@ impl<'a> At<'a> {
     }
 
     /// Refuses members other than these, unless libcryptsetup has accepted them.
+    ///
+    /// # Errors
+    /// [`LuksError::Damaged`] with the path of the first such member, or when it is not an object.
     pub(crate) fn only(&self, names: &[&str]) -> Result<(), LuksError> {
         if self.rules == Rules::OfLibrary {
             return Ok(());
@@ -173,16 +188,21 @@ impl<'a> At<'a> {
         unknown.map_or(Ok(()), |name| Err(LuksError::damaged(self.path_of(name))))
     }
 
+    /// Returns the member of this name. [`LuksError::Damaged`] when there is none, or this is not
+    /// an object.
     pub(crate) fn member(&self, name: &str) -> Result<Self, LuksError> {
         self.optional(name)?
             .ok_or_else(|| LuksError::damaged(self.path_of(name)))
     }
 
+    /// Returns the member of this name, `None` when there is none. [`LuksError::Damaged`] when this
+    /// is not an object.
     pub(crate) fn optional(&self, name: &str) -> Result<Option<Self>, LuksError> {
         let value = self.object()?.get(name);
         Ok(value.map(|value| self.child(name, value)))
     }
 
+    /// Returns the items of a list. [`LuksError::Damaged`] when it is not one.
     pub(crate) fn list(&self) -> Result<Vec<Self>, LuksError> {
         let Tree::List(list) = self.value else {
             return Err(self.refused());
@@ -193,6 +213,7 @@ impl<'a> At<'a> {
             .collect())
     }
 
+    /// Returns its text. [`LuksError::Damaged`] when it is not a text.
     pub(crate) fn text(&self) -> Result<&'a str, LuksError> {
         match self.value {
             Tree::Text(text) => Ok(text),
@@ -200,7 +221,8 @@ impl<'a> At<'a> {
         }
     }
 
-    /// A number of 32 bits, which LUKS2 writes as a number.
+    /// Returns a number of 32 bits, which LUKS2 writes as a number. [`LuksError::Damaged`] for
+    /// anything else.
     pub(crate) fn u32(&self) -> Result<u32, LuksError> {
         match self.value {
             Tree::Number(number) => u32::try_from(*number).map_err(|_| self.refused()),
@@ -208,12 +230,14 @@ impl<'a> At<'a> {
         }
     }
 
-    /// A number of 64 bits, which LUKS2 writes as text.
+    /// Returns a number of 64 bits, which LUKS2 writes as text. [`LuksError::Damaged`] for anything
+    /// else.
     pub(crate) fn u64_text(&self) -> Result<u64, LuksError> {
         decimal(self.text()?).ok_or_else(|| self.refused())
     }
 
-    /// A list of texts without duplicates.
+    /// Returns a list of texts. [`LuksError::Damaged`] when one of them is there twice or not a
+    /// text.
     pub(crate) fn texts(&self) -> Result<Vec<String>, LuksError> {
         let mut texts: Vec<String> = Vec::new();
         for item in self.list()? {
@@ -226,7 +250,8 @@ impl<'a> At<'a> {
         Ok(texts)
     }
 
-    /// A list of numbers of 32 bits that are written as text, without duplicates.
+    /// Returns a list of numbers of 32 bits that are written as text. [`LuksError::Damaged`] when
+    /// one of them is there twice or has another form.
     pub(crate) fn numbers(&self) -> Result<Vec<u32>, LuksError> {
         let texts = self.texts()?.into_iter();
         let numbers = texts.map(|text| {
@@ -237,18 +262,25 @@ impl<'a> At<'a> {
         numbers.collect()
     }
 
-    /// Bytes in base64, as many as one of `lengths`.
+    /// Returns bytes from base64, as many as one of `lengths`; of any number when libcryptsetup has
+    /// accepted them.
+    ///
+    /// # Errors
+    /// [`LuksError::Damaged`] when the text is not canonical base64, or the length is another one.
     pub(crate) fn base64(&self, lengths: &[usize]) -> Result<Vec<u8>, LuksError> {
         let bytes = base64(self.text()?).ok_or_else(|| self.refused())?;
         self.must_be_known(lengths.contains(&bytes.len()))?;
         Ok(bytes)
     }
 
+    /// Returns a value within this one, with its path and the same rules.
     fn child(&self, name: &str, value: &'a Tree) -> Self {
         let (path, rules) = (self.path_of(name), self.rules);
         At { path, value, rules }
     }
 
+    /// Returns the path of a member, for errors. The name is cut after 40 characters, and control
+    /// characters are replaced.
     pub(crate) fn path_of(&self, name: &str) -> String {
         let name: String = name.chars().take(40).map(harmless).collect();
         if self.path.is_empty() {
@@ -259,21 +291,22 @@ impl<'a> At<'a> {
     }
 }
 
-/// Replaces control characters: a header can be an attacker's text, and a terminal must not obey
-/// it.
+/// Replaces a control character, and returns any other unchanged: a header can be an attacker's
+/// text, and must not control a terminal that shows it.
 pub(crate) fn harmless(c: char) -> char {
     if c.is_control() { '\u{fffd}' } else { c }
 }
 
-/// Reads decimal digits without leading zeros.
+/// Reads a number from decimal digits. `None` when there are other characters or leading zeros, or
+/// more than 64 bits.
 pub(crate) fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let canonical = digits && (text.len() == 1 || !text.starts_with('0'));
     canonical.then(|| text.parse().ok()).flatten()
 }
 
-/// The bytes of a text in base64 (RFC 4648, section 4). `None` unless the text is canonical: with
-/// its padding, without other characters, and with zeros in the bits after the last byte.
+/// Decodes base64 (RFC 4648, section 4). `None` unless the text is canonical: with its padding,
+/// without other characters, and with zeros in the bits after the last byte.
 fn base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }

@@ -48,12 +48,15 @@ pub struct Slots {
     pub only: Option<Vec<u32>>,
 }
 
-/// Tries `pass` on the key slots, until one gives the key of the volume's data.
+/// Tries `pass` on the key slots, in the order of priority and then of number, until one gives the
+/// key of the volume's data. Only reads.
 ///
 /// # Errors
-/// [`LuksError::WrongKey`]; [`LuksError::Cost`] and [`LuksError::Unsupported`] when no slot could
-/// be tried at all; [`LuksError::Reencrypting`] and [`LuksError::Forged`] for a volume with a
-/// re-encryption under way; [`LuksError::Io`].
+/// [`LuksError::WrongKey`] when no slot opens; [`LuksError::Cost`] and [`LuksError::Unsupported`]
+/// when no slot could be tried at all; [`LuksError::Unsupported`] also for requirements and
+/// segments that this crate does not have; [`LuksError::Reencrypting`], [`LuksError::Forged`] or
+/// [`LuksError::WrongKey`] for a volume with a re-encryption under way, which is never opened;
+/// [`LuksError::Damaged`] when the data have no digest; [`LuksError::Io`].
 pub fn unlock(
     source: &(impl Source + ?Sized),
     header: &Header,
@@ -101,10 +104,12 @@ pub fn unlock(
     }
 }
 
-/// Opens one key slot, whatever the state of the volume.
+/// Opens one key slot with `pass`, whatever the state of the volume, and returns its key.
 ///
 /// # Errors
-/// [`LuksError::WrongKey`], [`LuksError::Cost`], [`LuksError::Unsupported`], [`LuksError::Io`].
+/// [`LuksError::WrongKey`] when there is no such slot with a digest, or `pass` does not open it;
+/// [`LuksError::Cost`] when it asks for too much work; [`LuksError::Unsupported`] for other types,
+/// ciphers and hashes; [`LuksError::Io`].
 pub fn key_of_slot(
     source: &(impl Source + ?Sized),
     header: &Header,
@@ -131,6 +136,9 @@ pub fn key_of_slot(
 }
 
 /// Refuses requirements other than those of a re-encryption: this crate cannot open such volumes.
+///
+/// # Errors
+/// [`LuksError::Unsupported`] with the first of them.
 fn check_requirements(header: &Header) -> Result<(), LuksError> {
     let mut required = header.metadata.config.requirements.iter();
     let unknown = required.find(|name| {
@@ -141,12 +149,16 @@ fn check_requirements(header: &Header) -> Result<(), LuksError> {
     })
 }
 
+/// Returns whether the header has a requirement. Call it after [`check_requirements`], when only
+/// those of a re-encryption are left.
 fn requires_reencryption(header: &Header) -> bool {
     !header.metadata.config.requirements.is_empty()
 }
 
-/// The error for a volume under re-encryption, which is never opened. The passphrase only serves to
-/// verify its metadata; a wrong passphrase and forged metadata are errors of their own.
+/// Returns the error for a volume under re-encryption, which is never opened. The passphrase only
+/// serves to verify its metadata: [`LuksError::WrongKey`] when it opens no slot of it,
+/// [`LuksError::Forged`] when the metadata do not match their digest, otherwise
+/// [`LuksError::Reencrypting`].
 fn refuse_reencryption(
     source: &(impl Source + ?Sized),
     header: &Header,
@@ -177,7 +189,8 @@ fn refuse_reencryption(
     }
 }
 
-/// The key slots to try, in order of priority, then of number.
+/// Returns the key slots to try, in order of priority, highest first, then of number. Those of
+/// priority 0 only when they are named.
 fn candidates<'a>(header: &'a Header, slots: &Slots) -> Vec<(u32, &'a Keyslot)> {
     let wanted = |number: u32, slot: &Keyslot| match &slots.only {
         Some(only) => only.contains(&number),
@@ -193,8 +206,12 @@ fn candidates<'a>(header: &'a Header, slots: &Slots) -> Vec<(u32, &'a Keyslot)> 
     chosen
 }
 
-/// Opens a key slot. `None` when the digest does not match the key: the passphrase is wrong, or the
-/// area is damaged.
+/// Opens a key slot, and returns its key. `None` when the digest does not match the key: the
+/// passphrase is wrong, or the area is damaged.
+///
+/// # Errors
+/// [`LuksError::Cost`] and [`LuksError::Unsupported`] before anything is derived;
+/// [`LuksError::Io`].
 fn open_slot(
     source: &(impl Source + ?Sized),
     slot: &Keyslot,
@@ -231,6 +248,11 @@ fn open_slot(
     Ok(known.then_some(key))
 }
 
+/// Derives the key of a slot's area from the passphrase.
+///
+/// # Errors
+/// [`LuksError::Cost`] when that asks for too much memory or time (L6); [`LuksError::Unsupported`]
+/// for an unknown hash or key derivation.
 fn area_key(slot: &Luks2Slot, pass: &SecretBytes) -> Result<XtsKey, LuksError> {
     let len = usize::try_from(slot.area_key_size).unwrap_or(usize::MAX);
     let key = match &slot.kdf {
@@ -272,7 +294,11 @@ struct Area {
 }
 
 impl Area {
-    /// Decrypts the area sector by sector, and adds each stripe to `merge` when it is complete.
+    /// Reads and decrypts the area sector by sector, and adds each stripe of `len` bytes to `merge`
+    /// when it is complete, until `merge` has all.
+    ///
+    /// # Errors
+    /// [`LuksError::Io`]; [`LuksError::Crypto`].
     fn stripes(
         &self,
         source: &(impl Source + ?Sized),
@@ -310,6 +336,8 @@ impl Area {
     }
 }
 
+/// Checks that PBKDF2 has at most [`ITERATIONS_MAX`] iterations. [`LuksError::Cost`] if it has
+/// more.
 fn bounded(iterations: NonZeroU32) -> Result<(), LuksError> {
     if iterations.get() <= ITERATIONS_MAX {
         return Ok(());
@@ -319,6 +347,8 @@ fn bounded(iterations: NonZeroU32) -> Result<(), LuksError> {
     )))
 }
 
+/// Returns the hash of this name. [`LuksError::Unsupported`] when there is none; `whose` says in
+/// the message what needs it.
 fn hash_named(name: &str, whose: &str) -> Result<LuksHash, LuksError> {
     LuksHash::named(name).ok_or_else(|| LuksError::Unsupported(format!("hash {name} {whose}")))
 }

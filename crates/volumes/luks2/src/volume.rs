@@ -46,11 +46,13 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Opens the data of the volume whose header was found on `file`.
+    /// Opens the data of the volume whose header was found on `file`, for reading, and for writing
+    /// unless `read_only` is set or the primary copy of the header is damaged. Writes nothing.
     ///
     /// # Errors
-    /// [`LuksError::Unsupported`] for more than one segment, other ciphers and integrity
-    /// protection; [`LuksError::Damaged`] for data beyond the end of the device; [`LuksError::Io`].
+    /// [`LuksError::Unsupported`] for more than one segment, other ciphers or lengths of keys, and
+    /// integrity protection; [`LuksError::WrongKey`] when `key` is not that of the segment of data;
+    /// [`LuksError::Damaged`] for data beyond the end of the device; [`LuksError::Io`].
     pub fn open(
         file: Locked,
         found: &Found,
@@ -97,26 +99,26 @@ impl Volume {
         })
     }
 
-    /// Bytes of data.
+    /// Returns the length of the data in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Unit of encryption in bytes.
+    /// Returns the unit of encryption in bytes.
     #[must_use]
     pub fn sector_size(&self) -> u64 {
         self.sector
     }
 
-    /// Whether writes are refused.
+    /// Returns whether writes are refused, as asked for or because the primary header is damaged.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Reads from `offset` on as many bytes as `buffer` holds, or fewer at the end of the volume.
-    /// Returns their number.
+    /// Reads and decrypts as many bytes as `buffer` holds from `offset` on, or fewer at the end of
+    /// the volume. Returns their number: 0 beyond the end.
     ///
     /// # Errors
     /// The system's.
@@ -140,11 +142,13 @@ impl Volume {
         Ok(wanted)
     }
 
-    /// Writes all of `bytes` at `offset`.
+    /// Encrypts and writes all of `bytes` at `offset`. Sectors that are written only in part are
+    /// read first. The bytes are durable only after [`Volume::sync`].
     ///
     /// # Errors
-    /// `PermissionDenied` on a volume that is read-only, `StorageFull` beyond the end; the
-    /// system's.
+    /// `ReadOnlyFilesystem` on a volume that is read-only; `StorageFull` when `bytes` reach beyond
+    /// the end, and nothing is written then; the system's, after which every [`Volume::sync`] fails
+    /// (L9).
     pub fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
@@ -172,11 +176,11 @@ impl Volume {
         done.inspect_err(|_| self.failed.store(true, Ordering::SeqCst))
     }
 
-    /// Flushes: what was written before is on the device when this returns. Does nothing on a
-    /// volume that is read-only.
+    /// Makes everything that was written before durable (fdatasync). Does nothing on a volume that
+    /// is read-only.
     ///
     /// # Errors
-    /// The system's; every time after the first failure of a write or a sync.
+    /// The system's; after the first failure of a write or a sync, every later sync fails too (L9).
     pub fn sync(&self) -> io::Result<()> {
         if self.read_only {
             return Ok(());
@@ -192,14 +196,18 @@ impl Volume {
         Ok(())
     }
 
-    /// The whole sectors that hold `len` bytes from `offset` on. Both are within the volume.
+    /// Returns the range of whole sectors that covers `len` bytes from `offset` on. Both are within
+    /// the volume.
     fn span(&self, offset: u64, len: u64) -> Span {
         let start = offset / self.sector * self.sector;
         let end = (offset + len).next_multiple_of(self.sector);
         Span { start, end }
     }
 
-    /// Reads and decrypts whole sectors.
+    /// Reads and decrypts the whole sectors of `span`.
+    ///
+    /// # Errors
+    /// The system's.
     fn whole(&self, span: &Span) -> io::Result<Vec<u8>> {
         let len = usize::try_from(span.end - span.start).map_err(io::Error::other)?;
         let (mut sealed, mut plain) = (vec![0; len], vec![0; len]);
@@ -209,7 +217,11 @@ impl Volume {
         Ok(plain)
     }
 
-    /// Encrypts and writes whole sectors.
+    /// Encrypts whole sectors and writes them; `offset` is a multiple of the sector size. Does not
+    /// sync.
+    ///
+    /// # Errors
+    /// The system's.
     fn store(&self, offset: u64, plain: &[u8]) -> io::Result<()> {
         let mut sealed = vec![0; plain.len()];
         self.each_sector(offset, plain, &mut sealed, |tweak, from, to| {
@@ -218,12 +230,22 @@ impl Volume {
         self.file.write_all_at(&sealed, self.offset + offset)
     }
 
+    /// Decrypts whole sectors from `sealed` into `plain`; `offset` is the place of the first one in
+    /// the volume, which its tweak is computed from.
+    ///
+    /// # Errors
+    /// `Other` when libcrypto fails.
     fn decrypt(&self, offset: u64, sealed: &[u8], plain: &mut [u8]) -> io::Result<()> {
         self.each_sector(offset, sealed, plain, |tweak, from, to| {
             self.key.decrypt(tweak, from, to)
         })
     }
 
+    /// Calls `work` once for each whole sector of `from` and `to`, with the sector's tweak (L10);
+    /// `offset` is the place of the first one in the volume, in bytes.
+    ///
+    /// # Errors
+    /// `Other` with the first error of `work`.
     fn each_sector(
         &self,
         offset: u64,
@@ -242,6 +264,8 @@ impl Volume {
         Ok(())
     }
 
+    /// Takes the shared locks for `span`, and waits for writers. They are held until the result is
+    /// dropped.
     fn shared(&self, span: &Span) -> Vec<RwLockReadGuard<'_, ()>> {
         let locks = span.stripes().filter_map(|stripe| self.locks.get(stripe));
         locks
@@ -249,6 +273,8 @@ impl Volume {
             .collect()
     }
 
+    /// Takes the exclusive locks for `span`, and waits for readers and writers. They are held until
+    /// the result is dropped.
     fn exclusive(&self, span: &Span) -> Vec<RwLockWriteGuard<'_, ()>> {
         let locks = span.stripes().filter_map(|stripe| self.locks.get(stripe));
         locks
@@ -264,12 +290,13 @@ struct Span {
 }
 
 impl Span {
+    /// Returns whether `len` bytes from `offset` on are exactly this range of sectors.
     fn is_whole(&self, offset: u64, len: usize) -> bool {
         self.start == offset && self.end - self.start == len as u64
     }
 
-    /// The numbers of the locks for the range, in ascending order, each once: threads that take
-    /// several cannot wait for each other in a circle.
+    /// Returns the numbers of the locks for the range, in ascending order, each once: threads that
+    /// take several cannot deadlock.
     fn stripes(&self) -> impl Iterator<Item = usize> + use<> {
         let (first, last) = (
             self.start / STRIPE_LEN,
@@ -285,6 +312,11 @@ impl Span {
             .filter_map(|stripe| usize::try_from(stripe).ok())
     }
 
+    /// Returns the `len` bytes at `offset` of the volume out of `whole`, which are the bytes of
+    /// this range.
+    ///
+    /// # Errors
+    /// `InvalidInput` when they are not within it.
     fn part<'a>(&self, whole: &'a [u8], offset: u64, len: usize) -> io::Result<&'a [u8]> {
         let from = usize::try_from(offset - self.start).map_err(io::Error::other)?;
         whole
@@ -292,6 +324,10 @@ impl Span {
             .ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
+    /// As [`Span::part`], for writing into `whole`.
+    ///
+    /// # Errors
+    /// `InvalidInput` when they are not within it.
     fn part_mut<'a>(
         &self,
         whole: &'a mut [u8],
@@ -305,7 +341,7 @@ impl Span {
     }
 }
 
-/// Bytes of a file or of a block device.
+/// Returns the length of a file or block device in bytes. Moves the file's position to its end.
 ///
 /// # Errors
 /// [`LuksError::Io`].
