@@ -63,9 +63,10 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// What the command is pointed at: as whose owner root acts. Backups, volumes, servers and
-    /// zones are root's own work on things of many owners; what they do with others' files they do
-    /// by descriptors.
+    /// Returns the paths that the command works on, from which the owner is determined that root
+    /// becomes before the command runs. `keyring` is the keyring that was named, if any.
+    /// Empty for commands that root runs as itself: backups, volumes, key servers and confidential
+    /// columns concern files of many owners, and access other users' files only by descriptor.
     pub(crate) fn subjects(&self, keyring: Option<&Path>) -> Vec<PathBuf> {
         let own_keyring = || vec![keyring.map_or_else(Keyring::default_path, PathBuf::from)];
         match self {
@@ -85,7 +86,7 @@ impl Command {
         }
     }
 
-    /// Whether standard output is to hold one JSON object.
+    /// Returns whether `--json` was given, so that standard output is to hold one JSON object.
     pub(crate) fn wants_json(&self) -> bool {
         match self {
             Self::Keyring(args) => args.wants_json(),

@@ -17,7 +17,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The path of the keyring that the command works on.
+    /// Returns the path of the keyring that was named, or the default path. The file need not
+    /// exist.
     pub(crate) fn keyring_path(&self) -> PathBuf {
         self.keyring.clone().unwrap_or_else(Keyring::default_path)
     }

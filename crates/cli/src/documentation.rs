@@ -25,6 +25,7 @@ pub(crate) struct CompletionArgs {
 }
 
 impl CompletionArgs {
+    /// Prints the completion script for the shell that was named.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), NAME, &mut script);
@@ -42,11 +43,14 @@ pub(crate) struct ManArgs {
 }
 
 impl ManArgs {
-    /// What root acts as the owner of.
+    /// Returns the output directory if there is one, whose owner root becomes.
     pub(crate) fn subjects(&self) -> Vec<PathBuf> {
         self.out.clone().into_iter().collect()
     }
 
+    /// Prints the page of the command itself; with `--out`, writes the pages of all commands into
+    /// that directory instead, which must exist. SR-5001 if a file or standard output cannot be
+    /// written.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut command = Cli::command();
         command.build();
@@ -59,7 +63,8 @@ impl ManArgs {
     }
 }
 
-/// Writes the page of `command`, whose page is called `name`, and of all commands below it.
+/// Writes the manual pages of `command` and, recursively, of its visible subcommands into
+/// `directory`, as `NAME.1` and `NAME-SUBCOMMAND.1`. Replaces files that are there. SR-5001.
 fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<(), Failure> {
     let path = directory.join(format!("{name}.1"));
     durable::replace(&path, &page(command)?, 0o644).map_err(|e| Failure::io(&path, &e))?;
@@ -71,7 +76,7 @@ fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<
     Ok(())
 }
 
-/// The page of one command in the language of man(7).
+/// Returns the manual page of one command in the language of man(7).
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     let title = command
         .get_bin_name()

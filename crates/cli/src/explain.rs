@@ -20,6 +20,7 @@ pub(crate) struct ExplainArgs {
 }
 
 impl ExplainArgs {
+    /// Prints the code, what it means, what to do, its class and the exit code.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let Code {
             class, what, todo, ..
@@ -34,6 +35,8 @@ impl ExplainArgs {
     }
 }
 
+/// Looks up the error code that is written as `SR-2002` or `2002`, in upper or lower case. The
+/// error is the text that clap shows if it is no number, or no such code exists.
 fn parse(text: &str) -> Result<&'static Code, String> {
     let upper = text.to_ascii_uppercase();
     let digits = upper.strip_prefix("SR-").unwrap_or(&upper);
@@ -43,6 +46,7 @@ fn parse(text: &str) -> Result<&'static Code, String> {
     code::by_number(number).ok_or_else(|| "no such code".to_owned())
 }
 
+/// Returns the name of the class as `strongroom explain` prints it.
 fn class_name(class: Class) -> &'static str {
     match class {
         Class::Usage => "usage",

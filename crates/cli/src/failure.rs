@@ -44,6 +44,7 @@ struct OnlyError {
 }
 
 impl Failure {
+    /// Makes a failure that nobody has reported yet. Its exit code is that of the code's class.
     pub(crate) fn new(code: &'static Code, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -53,17 +54,18 @@ impl Failure {
         }
     }
 
-    /// A usage error in clap's words.
+    /// Makes an SR-1001 failure with clap's text, or another, as its detail. Trailing white space
+    /// is removed.
     pub(crate) fn usage(text: &str) -> Self {
         Self::new(&code::USAGE, text.trim_end())
     }
 
-    /// SR-5001 for an operating system error on `path`.
+    /// Makes an SR-5001 failure for an operating system error on `path`.
     pub(crate) fn io(path: &Path, error: &std::io::Error) -> Self {
         Self::new(&code::IO, format!("{}: {error}", path.display()))
     }
 
-    /// As [`Failure::io`], but a file that is not there is SR-1006.
+    /// As [`Failure::io`], but SR-1006 if the error is that the file does not exist.
     pub(crate) fn open(path: &Path, error: &std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::NotFound {
             Self::new(&code::NOT_FOUND, path.display().to_string())
@@ -72,7 +74,8 @@ impl Failure {
         }
     }
 
-    /// Failure to write results.
+    /// Makes an SR-5001 failure for a write to standard output that failed. If the reader has
+    /// closed the pipe, the failure is never printed and only sets the exit code.
     pub(crate) fn output(error: &std::io::Error) -> Self {
         let told = if error.kind() == std::io::ErrorKind::BrokenPipe {
             Reported::Everything
@@ -85,7 +88,8 @@ impl Failure {
         }
     }
 
-    /// Marks the failure as part of a JSON result that is already on standard output.
+    /// Marks the failure as contained in a JSON result that was already printed, so that
+    /// [`Failure::report`] writes no second JSON object. It is still printed to standard error.
     pub(crate) fn reported_in_json(self) -> Self {
         Self {
             told: Reported::Json,
@@ -93,8 +97,8 @@ impl Failure {
         }
     }
 
-    /// Ends the command with this exit code, where another program has its own meaning for exit
-    /// codes.
+    /// Makes the command exit with `exit` instead of the exit code of the error's class, for
+    /// callers that give exit codes a meaning of their own.
     pub(crate) fn with_exit_code(self, exit: u8) -> Self {
         Self {
             exit: Some(exit),
@@ -102,7 +106,8 @@ impl Failure {
         }
     }
 
-    /// The failure of a child process that has already printed it.
+    /// Makes a failure that is never printed, because a child process has printed it. The command
+    /// exits with `exit`.
     pub(crate) fn already_reported(code: &'static Code, exit: u8) -> Self {
         Self {
             told: Reported::Everything,
@@ -125,7 +130,7 @@ impl Failure {
         &self.detail
     }
 
-    /// Code, what happened and detail, to be the detail of a warning.
+    /// Returns code, meaning and detail in one line, for use as the detail of a warning.
     pub(crate) fn summary(&self) -> String {
         format!(
             "{}, {}: {}",
@@ -135,7 +140,7 @@ impl Failure {
         )
     }
 
-    /// The `error` member for a JSON result.
+    /// Returns the failure as the `error` member of a JSON result. Prints nothing.
     pub(crate) fn json(&self) -> ErrorJson {
         ErrorJson {
             code: code_text(self.code),
@@ -145,14 +150,16 @@ impl Failure {
         }
     }
 
-    /// Writes the failure to standard error.
+    /// Writes the failure to standard error, unless it was printed by a child process or the reader
+    /// of standard output has gone.
     pub(crate) fn print(&self) {
         if self.told != Reported::Everything {
             message("error", self.code, &self.detail);
         }
     }
 
-    /// Reports the failure; returns the exit code of its class.
+    /// Writes the failure to standard error, with `json` also as a JSON object to standard output
+    /// unless a JSON result already contains it, and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         self.print();
         if json && self.told == Reported::Nothing {
@@ -161,11 +168,14 @@ impl Failure {
         self.exit_code()
     }
 
+    /// Returns the exit code that was set, otherwise that of the code's class.
     fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.exit.unwrap_or_else(|| self.code.class.exit_code()))
     }
 
-    /// As [`Failure::report`], with clap's text of several lines left as it is.
+    /// Writes code and detail to standard error, with clap's line breaks kept and without the
+    /// advice of the code; with `json` also a JSON object to standard output. Returns the exit
+    /// code.
     pub(crate) fn report_usage(&self, json: bool) -> ExitCode {
         let text = format!("error[{}]: {}\n", code_text(self.code), self.detail);
         to_stderr(&text);
@@ -175,6 +185,7 @@ impl Failure {
         self.exit_code()
     }
 
+    /// Writes `{"error": ...}` as one line to standard output. An error of that write is ignored.
     fn print_json(&self) {
         let object = OnlyError { error: self.json() };
         if let Ok(text) = serde_json::to_string(&object) {
@@ -196,17 +207,18 @@ impl From<strongroom_keys_client::Error> for Failure {
     }
 }
 
-/// Writes a warning to standard error. The command goes on.
+/// Writes a warning to standard error: code, meaning, detail and advice. The command continues.
 pub(crate) fn warn(code: &Code, detail: &str) {
     message("warning", code, detail);
 }
 
-/// Writes a remark to standard error.
+/// Writes a line that begins with `note: ` to standard error.
 pub(crate) fn note(text: &str) {
     to_stderr(&format!("note: {text}\n"));
 }
 
-/// Prints what a call to a key server waits for, so that the user does not take it for a hang.
+/// Writes a note to standard error that the command waits for a key server: which, for how long at
+/// most, and why. Otherwise a user could take the wait for a hang.
 pub(crate) fn waiting(waiting: &strongroom_keys_client::Waiting) {
     let servers = waiting.servers.join(", ");
     let why = match waiting.why.as_str() {
@@ -219,11 +231,13 @@ pub(crate) fn waiting(waiting: &strongroom_keys_client::Waiting) {
     ));
 }
 
-/// `SR-nnnn`.
+/// Returns the code as `SR-nnnn`.
 pub(crate) fn code_text(code: &Code) -> String {
     format!("SR-{:04}", code.number)
 }
 
+/// Writes an error or a warning to standard error: level, code, meaning, detail in printable form,
+/// and advice.
 fn message(level: &str, code: &Code, detail: &str) {
     let what = code.what;
     let detail = if detail.is_empty() {
@@ -238,7 +252,8 @@ fn message(level: &str, code: &Code, detail: &str) {
     ));
 }
 
-/// Writes to standard error, which may be closed; the exit code still reports a failure.
+/// Writes to standard error. An error of that write is ignored; the exit code still reports a
+/// failure.
 pub(crate) fn to_stderr(text: &str) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }

@@ -116,7 +116,7 @@ pub(crate) struct InstanceKeyOptions {
 }
 
 impl InstanceKeyOptions {
-    /// Whether one of them is given.
+    /// Returns whether one of the options was given.
     pub(crate) const fn is_given(&self) -> bool {
         self.instance_key_id.is_some()
             || self.instance_key_env.is_some()

@@ -13,18 +13,19 @@ use strongroom_keyring::{KeySource, Keyring, SourceContext};
 use crate::failure::Failure;
 use crate::key_options::KeyOptions;
 
-/// `--keyring`, else `STRONGROOM_KEYRING` if it is set to anything, else `None`: the default path.
+/// Returns `option` (`--keyring`), otherwise `STRONGROOM_KEYRING` if it is not empty, otherwise
+/// `None`, which means the default path.
 pub(crate) fn keyring_path(option: Option<PathBuf>) -> Option<PathBuf> {
     option.or_else(|| keyring_of_environment().filter(|path| !path.as_os_str().is_empty()))
 }
 
-/// What `STRONGROOM_KEYRING` is set to, which may be nothing.
+/// Returns the value of `STRONGROOM_KEYRING`, which may be empty. `None` if it is not set.
 pub(crate) fn keyring_of_environment() -> Option<PathBuf> {
     std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from)
 }
 
-/// The source that the options name; `None` when they name none. Clap has made sure that there is
-/// at most one.
+/// Returns the key source that the options name, without fetching the key. `None` if they name
+/// none. Clap has made sure that there is at most one.
 pub(crate) fn source(options: KeyOptions) -> Option<KeySource> {
     let KeyOptions {
         key_id,
@@ -41,13 +42,14 @@ pub(crate) fn source(options: KeyOptions) -> Option<KeySource> {
         .or_else(|| ask.then_some(KeySource::Ask))
 }
 
-/// As [`source`], where a key is needed. `for_what` completes "... needs one".
+/// As [`source`], but fails with SR-2041 if no key is named. The detail is "`for_what` needs one".
 pub(crate) fn required(options: KeyOptions, for_what: &str) -> Result<KeySource, Failure> {
     source(options).ok_or_else(|| Failure::new(&code::KEY_NONE, format!("{for_what} needs one")))
 }
 
-/// Fetches a passphrase, a share or a token. Where it was to be typed and there is no terminal, the
-/// error says to give `instead`, which names the options that this command has for that.
+/// Fetches a passphrase, a share or a token from `source`, possibly by asking at the terminal.
+/// Errors are those of [`KeySource::passphrase`]; the text of SR-1004 (no terminal) also says to
+/// give `instead`, which names the options that this command has for that.
 pub(crate) fn passphrase(
     source: &KeySource,
     about: &SourceContext,
@@ -58,7 +60,8 @@ pub(crate) fn passphrase(
         .map_err(|error| without_terminal(error, instead))
 }
 
-/// As the error says; of a terminal that is missing, with what to give instead.
+/// Turns the error into a failure. For SR-1004 (no terminal), "give `instead`" is put before the
+/// detail.
 pub(crate) fn without_terminal(error: strongroom_keyring::Error, instead: &str) -> Failure {
     let is_terminal = error.code() == &code::NO_TERMINAL;
     let failure = Failure::from(error);
@@ -68,7 +71,8 @@ pub(crate) fn without_terminal(error: strongroom_keyring::Error, instead: &str) 
     }
 }
 
-/// The keyring's path, made absolute.
+/// Returns `named`, or the default path of the keyring, as an absolute path. SR-5001 if there is no
+/// working directory. Whether there is a keyring is not checked.
 pub(crate) fn absolute_keyring_path(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let path = named.unwrap_or_else(Keyring::default_path);
     std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))

@@ -57,7 +57,11 @@ const PROVIDER_CHILD: &str = "--provider-child";
 /// provider that they do not have.
 const PROVIDER_FETCH: &str = "--provider-fetch";
 
-/// Prints the root key of a provider, given its number and its argument. For a program's pipe only.
+/// Writes the root key that a provider delivers to standard output, as raw key material, for
+/// another program of Strongroom that lacks this provider. `arguments` are the provider's number
+/// and argument.
+/// Returns the exit code, after printing any failure: SR-1001 for other arguments or if standard
+/// output is a terminal; SR-5001 if it cannot be written; those of the provider.
 fn print_root_key(arguments: &[std::ffi::OsString]) -> ExitCode {
     use std::io::{IsTerminal as _, Write as _};
     let usage = || Failure::usage("this is for programs of Strongroom");
@@ -82,6 +86,9 @@ fn print_root_key(arguments: &[std::ffi::OsString]) -> ExitCode {
     }
 }
 
+/// Disables core dumps (unless `STRONGROOM_ALLOW_CORE_DUMPS` is 1, for tests), registers the
+/// providers, and runs the command line. As a hidden first argument selects, serves another program
+/// of Strongroom instead. Returns the exit code.
 fn main() -> ExitCode {
     // The tests' leak scans need core dumps to look into; nothing else should set this.
     if std::env::var_os("STRONGROOM_ALLOW_CORE_DUMPS").is_none_or(|value| value != "1") {
@@ -117,6 +124,8 @@ fn main() -> ExitCode {
     parse_and_run(&arguments)
 }
 
+/// Parses the command line and runs the command; help, the version and usage errors are printed.
+/// Returns the exit code.
 fn parse_and_run(arguments: &[std::ffi::OsString]) -> ExitCode {
     match Cli::try_parse_from(arguments) {
         Ok(cli) => run(cli),
@@ -124,6 +133,10 @@ fn parse_and_run(arguments: &[std::ffi::OsString]) -> ExitCode {
     }
 }
 
+/// Runs one command and returns its exit code. If this is root and the command's paths belong to
+/// another user, the program first starts itself again as that user. Flushes standard output, then
+/// prints warnings that were collected meanwhile (key files that others can read, memory that is
+/// not locked, weak key slots, older keyrings) and the failure.
 fn run(cli: Cli) -> ExitCode {
     let json = cli.command.wants_json();
     let mut context = Context {
@@ -160,6 +173,7 @@ fn run(cli: Cli) -> ExitCode {
     }
 }
 
+/// Runs the command that was named and returns its result.
 fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
     match command {
         Command::Keyring(args) => args.run(context),
@@ -180,7 +194,10 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
     }
 }
 
-/// Help and version are results; anything else clap has to say is a usage error, SR-1001.
+/// Reports what clap returned instead of arguments, and returns the exit code. Help and version are
+/// printed to standard output and succeed. Everything else is SR-1001 on standard error, as JSON
+/// too if `--json` is among the arguments; without any subcommand the help is printed before it.
+/// For `backup wal-fetch` the exit code of an error is one that makes PostgreSQL stop.
 fn refused_arguments(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

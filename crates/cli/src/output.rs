@@ -18,31 +18,35 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Returns a buffered writer of standard output. Nothing is written before a flush or a full
+    /// buffer.
     pub(crate) fn stdout() -> Self {
         Self {
             to: BufWriter::new(std::io::stdout()),
         }
     }
 
-    /// One line of text.
+    /// Writes `text` and a line end. SR-5001 if standard output cannot be written.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
         writeln!(self.to, "{text}").map_err(|e| Failure::output(&e))
     }
 
-    /// Text as it is.
+    /// Writes `text` unchanged, without a line end. SR-5001 if standard output cannot be written.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         self.to
             .write_all(text.as_bytes())
             .map_err(|e| Failure::output(&e))
     }
 
-    /// One JSON object, indented, and a line end.
+    /// Writes `value` as one indented JSON document and a line end. SR-5001 if standard output
+    /// cannot be written, SR-9001 if `value` cannot be turned into JSON.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|e| Failure::new(&code::BUG, e.to_string()))?;
         self.line(&text)
     }
 
+    /// Writes what is buffered to standard output. SR-5001 if that fails.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.to.flush().map_err(|e| Failure::output(&e))
     }
@@ -58,7 +62,8 @@ impl Write for Output {
     }
 }
 
-/// Rows of text cells, padded to columns two spaces apart.
+/// Lays out rows of cells as text: every cell is padded to the width of its column in characters,
+/// columns are two spaces apart, and every row ends with a line end.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

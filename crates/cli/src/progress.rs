@@ -19,6 +19,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Begins to measure time for a bar with this label. Shows nothing yet.
     pub(crate) fn new(label: &'static str) -> Self {
         Self {
             label,
@@ -28,7 +29,8 @@ impl Progress {
         }
     }
 
-    /// `done` of `total`; a `total` of 0 is not known yet.
+    /// Shows `done` of `total` on the bar; `total` is 0 while it is not known. Shows nothing within
+    /// the first second, or if standard error is not a terminal.
     pub(crate) fn update(&mut self, done: u64, total: u64) {
         if !self.on_terminal || (self.bar.is_none() && self.started.elapsed() < QUIET) {
             return;
@@ -41,6 +43,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
+    /// Removes the bar from the terminal.
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -48,6 +51,7 @@ impl Drop for Progress {
     }
 }
 
+/// Returns a progress bar of length 0 with this label.
 fn new_bar(label: &'static str) -> ProgressBar {
     let bar = ProgressBar::new(0).with_message(label);
     match ProgressStyle::with_template("{msg} {wide_bar} {percent:>3}%  {eta} left") {

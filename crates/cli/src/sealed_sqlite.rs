@@ -17,7 +17,8 @@ use crate::failure::{Failure, code_text};
 use crate::progress::Progress;
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
 
-/// The options that every operation on a database has in common.
+/// Returns the options that every operation on a database has in common: this key, the keyring that
+/// was named or the default one, and defaults for all else.
 pub(crate) fn options(key: Option<KeySource>, context: &Context) -> OpenOptions {
     OpenOptions {
         key,
@@ -27,17 +28,22 @@ pub(crate) fn options(key: Option<KeySource>, context: &Context) -> OpenOptions 
     }
 }
 
-/// A copy gets its source's permissions when it is complete; until then nobody else may read it.
+/// Sets the umask of the process to 077, so that nobody else can read a copy before it is complete.
+/// A complete copy gets the permissions of its source.
 fn set_private_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// Ctrl-C, or being asked to end, stops a copy so that nothing of it remains.
+/// Installs a handler that cancels a running copy on SIGINT, SIGTERM and SIGHUP; the unfinished
+/// output is then removed. SR-5001 if the handler cannot be installed.
 fn stop_on_signal() -> Result<(), Failure> {
     ctrlc::set_handler(ops::cancel)
         .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))
 }
 
+/// Writes a sealed copy of the plain database `plain` to the new file `sealed`. `page_size` is in
+/// bytes; `None` keeps that of the source. Shows a progress bar, sets the umask to 077, and removes
+/// the copy if a signal ends the process. Errors are those of [`ops::encrypt`]; SR-5001.
 pub(crate) fn encrypt(
     plain: &Path,
     sealed: &Path,
@@ -59,6 +65,9 @@ pub(crate) fn encrypt(
     Ok(done?)
 }
 
+/// Writes a plain copy of the sealed database `sealed` to the new file `plain`. Shows a progress
+/// bar, sets the umask to 077, and removes the copy if a signal ends the process. Errors are those
+/// of [`ops::decrypt`]; SR-5001.
 pub(crate) fn decrypt(
     sealed: &Path,
     plain: &Path,
@@ -73,7 +82,9 @@ pub(crate) fn decrypt(
     Ok(done?)
 }
 
-/// As [`ops::rekey`], and shows its progress.
+/// Gives the database a new data key and seals every page again; with `slots_only`, only replaces
+/// the key slot. `None` as `new_key` keeps the key that opens it. Also finishes a rekey that was
+/// interrupted. Shows a progress bar. Errors are those of [`ops::rekey`].
 pub(crate) fn rekey(
     sealed: &Path,
     options: &OpenOptions,
@@ -96,7 +107,11 @@ pub(crate) struct FreshnessOptions {
     pub(crate) settle: bool,
 }
 
-/// The result of verifying a database, and the failure that it amounts to.
+/// Verifies a database and returns the report, with the failure for the first thing that is wrong,
+/// or `None` if all is good. With `settle`, the digest is made anew over the pages if all of them
+/// are authentic, and the database is verified again.
+/// Errors: SR-4014 if `settle` was asked for and the database keeps no freshness; those of opening
+/// it.
 pub(crate) fn verify(
     sealed: &Path,
     options: &OpenOptions,
@@ -127,6 +142,8 @@ pub(crate) fn verify(
     Ok((verified, failure))
 }
 
+/// Authenticates every page, log frame and journal slot, and shows a progress bar. Damage is in the
+/// report; an error means that the database could not be opened.
 fn verify_once(sealed: &Path, options: &OpenOptions) -> Result<VerifyReport, Failure> {
     let mut progress = Progress::new("verifying");
     Ok(ops::verify(sealed, options, &mut |n, all| {
@@ -134,7 +151,9 @@ fn verify_once(sealed: &Path, options: &OpenOptions) -> Result<VerifyReport, Fai
     })?)
 }
 
-/// What the digest over the pages amounts to.
+/// Returns the failure that follows from the digest over the pages: SR-4012 if the pages are not
+/// the newest, SR-4013 if the root differs from the expected one, SR-4014 if a root is expected and
+/// the database keeps no freshness, SR-4010 if it is not known. `None` if nothing is wrong.
 fn stale_failure(sealed: &Path, report: &VerifyReport, about: FreshnessOptions) -> Option<Failure> {
     let shown = sealed.display().to_string();
     match (report.freshness, about.expected) {
@@ -152,6 +171,8 @@ fn stale_failure(sealed: &Path, report: &VerifyReport, about: FreshnessOptions) 
     }
 }
 
+/// Returns a failure with the code of the first bad unit and the number of bad units. `None` if
+/// there are none.
 fn bad_failure(sealed: &Path, report: &VerifyReport) -> Option<Failure> {
     report.bad.first().map(|first| {
         let (count, kind) = (report.bad.len(), first.kind.name());
@@ -161,6 +182,7 @@ fn bad_failure(sealed: &Path, report: &VerifyReport) -> Option<Failure> {
     })
 }
 
+/// Turns the library's report into the result that is printed. `ok` only says that no unit is bad.
 fn verified(path: &Path, report: VerifyReport) -> Verified {
     let bad_of = |kind: UnitKind| report.bad.iter().filter(|bad| bad.kind == kind).count() as u64;
     let log = |kind: UnitKind, good: u64| Checked {
@@ -211,6 +233,7 @@ fn verified(path: &Path, report: VerifyReport) -> Verified {
     }
 }
 
+/// Returns the word for the `freshness` field of the result; `None` for a database that keeps none.
 const fn freshness_name(freshness: Freshness) -> Option<&'static str> {
     match freshness {
         Freshness::NotKept => None,

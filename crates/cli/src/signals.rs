@@ -9,10 +9,11 @@ use strongroom_format::code;
 
 use crate::failure::Failure;
 
-/// Has signals set `stop`.
+/// Installs a handler that sets `stop` to true on SIGINT, SIGTERM and SIGHUP; these signals then no
+/// longer end the process.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 if the handler cannot be installed, as when the process has one already.
 pub(crate) fn stop_on_signals(stop: &'static AtomicBool) -> Result<(), Failure> {
     ctrlc::set_handler(|| stop.store(true, Ordering::Relaxed))
         .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))

@@ -50,6 +50,8 @@ pub(crate) struct VerifyArgs {
 }
 
 impl VerifyArgs {
+    /// Verifies the file or data directory, prints the report as text or JSON, and returns the
+    /// failure that the report contains, if there is one.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let about = sealed_sqlite::FreshnessOptions {
             expected: self.expect,
@@ -74,6 +76,10 @@ impl VerifyArgs {
     }
 }
 
+/// Determines what the file is and verifies it: a DuckDB database, a keyring, or a sealed SQLite
+/// database. Returns the report, and the failure if something is bad.
+/// Errors: SR-3007 for the header of a PostgreSQL instance; those of [`sealed_kind`] and of opening
+/// the object.
 fn verify_file(
     path: &Path,
     key: KeyOptions,
@@ -100,8 +106,10 @@ fn verify_file(
     }
 }
 
-/// The kind that the header names; an error when the file is not a sealed object that this version
-/// reads.
+/// Returns the kind of object that the header names, without a key. A header that is damaged counts
+/// as SQLite, because the VFS can restore it from its redo copy.
+/// Errors: SR-1006 or SR-1007 if there is no such regular file, SR-3001 if it is not sealed,
+/// SR-3002 if a newer version wrote it, SR-3006 if it ends within the header, SR-5001.
 fn sealed_kind(path: &Path) -> Result<ObjectKind, Failure> {
     use std::io::Read as _;
     let shown = path.display().to_string();
@@ -125,7 +133,9 @@ fn sealed_kind(path: &Path) -> Result<ObjectKind, Failure> {
     }
 }
 
-/// Opening a keyring authenticates its header and the whole body.
+/// Verifies a keyring by opening it with its root key, which authenticates its header and body, and
+/// by opening every private key. Everything counts as good; the first thing that does not open is
+/// an error.
 fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
     let keyring = Keyring::open(path)?;
     let count = keyring.list().len() as u64;
@@ -163,6 +173,7 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
     })
 }
 
+/// Returns the report as text for people; control characters in names are escaped.
 fn report_text(report: &Verified) -> String {
     let mut out = format!("{}: {}\n", printable(&report.path), report.kind);
     for Checked {
@@ -212,7 +223,8 @@ fn report_text(report: &Verified) -> String {
     out
 }
 
-/// The last line. It says "good" only where everything that can be authenticated is.
+/// Returns the last line of the report. It says "good" only if nothing is wrong and the cipher
+/// authenticates everything; for another cipher it says that no damage was found.
 fn conclusion(report: &Verified) -> &'static str {
     let authenticated = report.cipher == Cipher::Aes256Gcm.name();
     match (report.ok && report.error.is_none(), authenticated) {
@@ -222,6 +234,7 @@ fn conclusion(report: &Verified) -> &'static str {
     }
 }
 
+/// Parses a root of 64 hexadecimal digits. The error is the text that clap shows.
 fn parse_root(text: &str) -> Result<[u8; 32], String> {
     let wrong = || "use the 64 hexadecimal digits that verify shows".to_owned();
     from_hex(text)

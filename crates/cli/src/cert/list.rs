@@ -51,6 +51,8 @@ struct CertificateJson {
 }
 
 impl ListArgs {
+    /// Prints every certificate as a table or JSON. Needs no root key, so nothing is authenticated.
+    /// SR-2004 if there is no keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let status = Keyring::status(&context.keyring_path())?;
         let all: Vec<CertificateJson> = status
@@ -76,6 +78,8 @@ impl ListArgs {
     }
 }
 
+/// Returns the cells of one certificate in the table. What cannot be read is `?`; the id is cut to
+/// 16 digits.
 fn row(certificate: &CertificateJson) -> Vec<String> {
     let unknown = || "?".to_owned();
     let key = match (certificate.private_key, &certificate.exported) {
@@ -101,6 +105,8 @@ fn row(certificate: &CertificateJson) -> Vec<String> {
 }
 
 impl CertificateJson {
+    /// Returns the JSON form of a certificate. The fields of the certificate itself are `None` if
+    /// it cannot be parsed, and a date before 1970 has no text.
     fn of(info: &CertificateInfo) -> Self {
         let read = Certificate::from_der(&info.der).ok();
         let read = read.as_ref();

@@ -9,7 +9,8 @@ use strongroom_keyring::{CertificateInfo, Keyring};
 use crate::context::Context;
 use crate::failure::{Failure, warn};
 
-/// Says which certificate it is and what was done, then what is not well with it.
+/// Prints the certificate's name, `done` (what was done) and its id. Then warns on standard error
+/// as [`warn_about`] does. SR-5001 if standard output cannot be written.
 pub(super) fn report(
     context: &mut Context,
     keyring: &Keyring,
@@ -27,7 +28,8 @@ pub(super) fn report(
     Ok(())
 }
 
-/// Warns of a private key that is in this keyring only, and of dates.
+/// Warns with SR-2033 if the private key was never exported from this keyring, and with SR-2035 if
+/// the certificate is not valid today.
 fn warn_about(keyring: &Keyring, certificate: &CertificateInfo) {
     if let Some((code, detail)) = certificate.export_warning() {
         warn(code, &format!("{}; {detail}", keyring.path().display()));

@@ -25,6 +25,9 @@ pub(super) struct HeaderBackupArgs {
 }
 
 impl HeaderBackupArgs {
+    /// Copies the main header of the database to a new file that only its owner can read, and
+    /// prints that. SR-1002 if the file exists, SR-2200 if it is no DuckDB database, SR-2201 if it
+    /// is not encrypted; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         strongroom_duckdb::backup_header(&self.file, &self.out)?;
         let line = format!(

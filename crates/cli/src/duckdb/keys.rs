@@ -11,8 +11,9 @@ use crate::failure::Failure;
 use crate::key_options::KeyOptions;
 use crate::keys;
 
-/// What opens a database: the text that the options name, or every version of a key of the keyring,
-/// the newest first.
+/// Fetches the keys that may open a database, in the order to try: every version of a key of the
+/// keyring, the newest first, or the one text that the options name. SR-2041 if they name no key,
+/// SR-2003 if the keyring has none of that name; those of fetching it.
 pub(super) fn opening(options: KeyOptions, context: &Context) -> Result<Vec<KeyText>, Failure> {
     match keys::required(options, "an encrypted DuckDB database")? {
         KeySource::KeyId { id } => {
@@ -38,8 +39,11 @@ pub(super) fn opening(options: KeyOptions, context: &Context) -> Result<Vec<KeyT
     }
 }
 
-/// What a database is to be sealed for: the text, or the newest version of a key of the keyring;
-/// then, for a rekey that was begun before the key was rotated, the older ones.
+/// Fetches the keys that a database may be sealed for: first the newest active version of a key of
+/// the keyring, then all its versions, for a rekey that began before the key was rotated; or the
+/// one text that the options name, asked for twice at a terminal.
+/// Errors: SR-2041 if they name no key, SR-2003 if the keyring has none of that name, SR-2012 if it
+/// is retired; those of fetching it.
 pub(super) fn sealing(options: KeyOptions, context: &Context) -> Result<Vec<KeyText>, Failure> {
     let chosen = keys::required(options.clone(), "the new key of the DuckDB database")?;
     let texts = match chosen {
@@ -55,12 +59,14 @@ pub(super) fn sealing(options: KeyOptions, context: &Context) -> Result<Vec<KeyT
     Ok(texts)
 }
 
-/// The keyring that was named, or the usual one.
+/// Opens the keyring that was named, or the default one, with its root key.
 pub(super) fn keyring(context: &Context) -> Result<Keyring, Failure> {
     let path = context.keyring.clone();
     Ok(Keyring::open(&path.unwrap_or_else(Keyring::default_path))?)
 }
 
+/// Fetches a text from `source`, at a terminal with `prompt` and, if `creating`, twice, and derives
+/// DuckDB's key from it. SR-2205 if DuckDB would not take the text; those of the source.
 fn key_text(source: &KeySource, prompt: &str, creating: bool) -> Result<KeyText, Failure> {
     let about = SourceContext {
         creating,

@@ -39,7 +39,8 @@ enum Verb {
 }
 
 impl DuckdbArgs {
-    /// The databases, and where the copy of a header goes or comes from.
+    /// Returns the database, and the file that a copy of its header goes to or comes from, whose
+    /// owner root becomes before the verb runs.
     pub(crate) fn subjects(&self) -> Vec<PathBuf> {
         match &self.verb {
             Verb::Rekey(args) => vec![args.file.clone()],
@@ -50,6 +51,7 @@ impl DuckdbArgs {
         }
     }
 
+    /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Rekey(args) => args.run(context),

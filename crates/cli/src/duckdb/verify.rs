@@ -14,7 +14,8 @@ use crate::key_options::KeyOptions;
 use crate::progress::Progress;
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 
-/// Whether a file is a DuckDB database, by its first bytes.
+/// Returns whether a file is a DuckDB database, encrypted or not, by its first bytes. SR-1006 or
+/// SR-1007 if there is no such regular file; SR-5001.
 pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {
     use std::io::Read as _;
     let (file, _) = strongroom_keyring::paths::open_to_read(path)?;
@@ -24,6 +25,9 @@ pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {
     Ok(strongroom_format::duckdb::is_duckdb(&head))
 }
 
+/// Authenticates every header and block and shows progress. Returns the report, with the failure
+/// for the first bad unit, or `None` if none is bad. Errors: SR-2041 without a key; SR-2201 if the
+/// database is not encrypted; SR-2204 if no key opens it; those of its headers; SR-5001.
 pub(crate) fn verify(
     path: &Path,
     key: KeyOptions,
@@ -43,6 +47,7 @@ pub(crate) fn verify(
     Ok((verified(path, &report), failure))
 }
 
+/// Turns the library's report into the result that is printed. Nothing is checked here.
 fn verified(path: &Path, report: &VerifyReport) -> Verified {
     let bad = report.bad.iter().map(|bad| BadUnit {
         kind: bad.kind.name(),
@@ -78,6 +83,8 @@ fn verified(path: &Path, report: &VerifyReport) -> Verified {
     }
 }
 
+/// Returns what the report says that is neither good nor bad: blocks of zeros, blocks after the
+/// last one, unused bytes that are not zero, and bad units that are not listed.
 fn report_notes(report: &VerifyReport) -> Vec<String> {
     let mut notes = Vec::new();
     if report.blocks_zero > 0 {

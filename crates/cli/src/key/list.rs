@@ -30,6 +30,8 @@ struct ListJson {
 }
 
 impl ListArgs {
+    /// Prints name, version, state and creation time of every version of every key, as a table or
+    /// JSON. Needs no root key, so nothing is authenticated. SR-2004 if there is no keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let status = Keyring::status(&context.keyring_path())?;
         if self.json {

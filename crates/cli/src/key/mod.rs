@@ -31,10 +31,12 @@ enum Verb {
 }
 
 impl KeyArgs {
+    /// Returns whether the verb is `list` and `--json` was given.
     pub(crate) fn wants_json(&self) -> bool {
         matches!(&self.verb, Verb::List(args) if args.json)
     }
 
+    /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Create(args) => args.run(context),

@@ -8,7 +8,8 @@ use strongroom_keyring::{KeyInfo, Keyring};
 use crate::context::Context;
 use crate::failure::{Failure, warn};
 
-/// Says which key was made, and that losing the keyring loses what it seals.
+/// Prints name and version of the key that was made. Warns with SR-2022 on standard error if the
+/// keyring has keys that are in no export, because what they seal is lost with the keyring.
 pub(super) fn report(
     context: &mut Context,
     keyring: &Keyring,

@@ -19,6 +19,8 @@ pub(super) struct RetireArgs {
 }
 
 impl RetireArgs {
+    /// Opens the keyring, retires every version of the key, and prints that. A key that is retired
+    /// already is no error; SR-2003 if there is no such key.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut keyring = Keyring::open(&context.keyring_path())?;
         keyring.retire_key(&self.name)?;

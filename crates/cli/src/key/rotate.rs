@@ -20,6 +20,8 @@ pub(super) struct RotateArgs {
 }
 
 impl RotateArgs {
+    /// Opens the keyring, adds the next version of the key, retires the older ones, and prints name
+    /// and version. A retired key becomes active again. SR-2003 if there is no such key.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut keyring = Keyring::open(&context.keyring_path())?;
         let key = keyring.rotate_key(&self.name)?;

@@ -18,6 +18,9 @@ use crate::help::tail;
 pub(super) struct AcceptOlderArgs {}
 
 impl AcceptOlderArgs {
+    /// Makes this copy of the keyring count as the newest one, prints that, and notes that every
+    /// key has to be rotated. If no newer copy is known on this host, changes nothing, prints that,
+    /// and succeeds. The root key is needed.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let Self {} = self;
         let path = context.keyring_path();

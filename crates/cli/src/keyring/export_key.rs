@@ -9,7 +9,8 @@ use crate::failure::Failure;
 use crate::key_options::KeyOptions;
 use crate::keys;
 
-/// The key that an export is sealed for, which must not be one of the keyring. SR-2044 without one.
+/// Returns the key source that an export is sealed for, without fetching the key. SR-2044 if no key
+/// is named, or a key of the keyring (`--key-id`), which would be lost together with it.
 pub(super) fn export_key(options: KeyOptions) -> Result<KeySource, Failure> {
     match keys::source(options) {
         Some(KeySource::KeyId { id }) => {

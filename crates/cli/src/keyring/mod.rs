@@ -35,10 +35,12 @@ enum Verb {
 }
 
 impl KeyringArgs {
+    /// Returns whether the verb is `status` and `--json` was given.
     pub(crate) fn wants_json(&self) -> bool {
         matches!(&self.verb, Verb::Status(args) if args.json)
     }
 
+    /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Init(args) => args.run(context),

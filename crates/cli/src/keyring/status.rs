@@ -49,6 +49,9 @@ pub(crate) struct KeyJson {
 }
 
 impl StatusArgs {
+    /// Prints id, creation time, provider, generation, the numbers of keys and certificates, and
+    /// whether everything is exported, as text or JSON. Needs no root key, so nothing is
+    /// authenticated. SR-2004 if there is no keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = context.keyring_path();
         let status = Keyring::status(&path)?;
@@ -76,6 +79,7 @@ impl StatusArgs {
     }
 }
 
+/// Returns the JSON result for this status. `path` is the path as it is to be shown.
 fn json(path: String, status: &Status) -> StatusJson {
     StatusJson {
         path,
@@ -92,6 +96,7 @@ fn json(path: String, status: &Status) -> StatusJson {
 }
 
 impl KeyJson {
+    /// Returns the JSON form of one version of a key, without the key itself.
     pub(crate) fn of(key: &KeyInfo) -> Self {
         Self {
             name: key.name.clone(),

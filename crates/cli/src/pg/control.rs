@@ -78,14 +78,22 @@ struct ServerArgs {
 }
 
 impl StartArgs {
+    /// Runs `pg_ctl start` under the shield to its end, after the key was tried. SR-7015 for root;
+    /// SR-7003 or SR-7004 if the instance is being converted or is not sealed; SR-7008 if a server
+    /// runs; SR-7018 if `pg_ctl` fails; those of the key.
     pub(super) fn start(self, context: &mut Context) -> Result<(), Failure> {
         self.with_server(context, |server, key| server.start(key))
     }
 
+    /// Runs `pg_ctl restart` under the shield to its end, after the key was tried. Errors as
+    /// [`Self::start`], without SR-7008.
     pub(super) fn restart(self, context: &mut Context) -> Result<(), Failure> {
         self.with_server(context, |server, key| server.restart(key))
     }
 
+    /// Refuses root (SR-7015), checks that the directory holds a sealed instance, and runs the
+    /// program that `begin` returns for it to its end. `begin` gets the server and the key that the
+    /// options name.
     fn with_server(
         self,
         context: &Context,
@@ -100,6 +108,8 @@ impl StartArgs {
 }
 
 impl StopArgs {
+    /// Runs `pg_ctl stop` to its end; no key is needed. SR-7015 for root, SR-7011 if the directory
+    /// holds no instance, SR-7027 if no server runs, SR-7018 if `pg_ctl` fails.
     pub(super) fn run(self) -> Result<(), Failure> {
         refuse_root()?;
         let directory = self.server.directory.existing()?;
@@ -108,19 +118,24 @@ impl StopArgs {
 }
 
 impl PromoteArgs {
+    /// Runs `pg_ctl promote` under the shield to its end, after the key was tried. SR-7003 or
+    /// SR-7004 if the instance is being converted or is not sealed, SR-7015 for root, SR-7027 if no
+    /// server runs, SR-7018 if `pg_ctl` fails; those of the key.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.server.directory.sealed()?;
         let key = given_key(self.key, context);
         Ok(self.server.on(&directory, None).promote(key)?.run()?)
     }
 
+    /// Returns the `-D` option.
     pub(super) fn directory(&self) -> &DirectoryOption {
         &self.server.directory
     }
 }
 
 impl ServerArgs {
-    /// The server on this directory, to be started as `begin` says.
+    /// Returns the server on this directory, with the log file and the configuration of `begin` if
+    /// there is one. Starts nothing.
     fn on<'a>(&'a self, directory: &'a Directory, begin: Option<BeginArgs>) -> Server<'a> {
         let (log, config_file) = begin.map(|it| (it.log, it.config_file)).unzip();
         Server {

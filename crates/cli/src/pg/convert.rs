@@ -27,6 +27,7 @@ pub(super) struct Bars {
 }
 
 impl Bars {
+    /// Returns bars of which none is shown yet. `converting` is the label of the first phase.
     pub(super) fn new(converting: &'static str) -> Self {
         Self {
             converting,
@@ -34,6 +35,8 @@ impl Bars {
         }
     }
 
+    /// Shows how far the conversion has come. When another phase begins, replaces the bar by a new
+    /// one.
     fn update(&self, at: convert::Progress) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.as_ref().is_none_or(|(phase, _)| *phase != at.phase) {
@@ -50,7 +53,8 @@ impl Bars {
 }
 
 impl ThreadsOption {
-    /// Runs a conversion with these threads and a bar.
+    /// Calls `convert` with the number of threads that was given (0: one for each processor) and
+    /// with a function that updates `bars`; returns its result.
     pub(super) fn run<T>(
         &self,
         bars: &Bars,
@@ -63,7 +67,7 @@ impl ThreadsOption {
     }
 }
 
-/// How much was converted, in words.
+/// Returns how many files and bytes were converted, as text, and for a resumed run how many before.
 pub(super) fn amount(report: &Report) -> String {
     let mut out = format!("{} files, {} bytes", report.converted, report.bytes);
     if report.resumed {
@@ -77,7 +81,8 @@ pub(super) fn amount(report: &Report) -> String {
     out
 }
 
-/// What the administrator has to know beside that.
+/// Writes notes to standard error about temporary files that were removed, hard links, and symbolic
+/// links that were not followed. Writes nothing if there are none.
 pub(super) fn remarks(report: &Report) {
     if report.removed > 0 {
         note(&format!(

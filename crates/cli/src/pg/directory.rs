@@ -18,17 +18,20 @@ pub(super) struct DirectoryOption {
 }
 
 impl DirectoryOption {
-    /// A directory that holds an instance.
+    /// Returns the directory, which must hold an instance, sealed or not. SR-7011 if it does not,
+    /// SR-1006 if there is no such directory, SR-1001 if none is named.
     pub(super) fn existing(&self) -> Result<Directory, Error> {
         Directory::existing(&self.named()?)
     }
 
-    /// As [`Self::existing`], and sealed.
+    /// As [`Self::existing`], and the instance must be sealed: SR-7004 if it is not, SR-7003 while
+    /// it is being converted.
     pub(super) fn sealed(&self) -> Result<Directory, Error> {
         Directory::sealed(&self.named()?)
     }
 
-    /// As it was given, for an instance that is to be made.
+    /// Returns the path that `-D` or else `PGDATA` names, without checking it. SR-1001 if neither
+    /// does.
     pub(super) fn named(&self) -> Result<PathBuf, Error> {
         let variable = || std::env::var_os("PGDATA").filter(|value| !value.is_empty());
         let named = self

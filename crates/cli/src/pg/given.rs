@@ -13,7 +13,8 @@ use crate::failure::warn;
 use crate::key_options::KeyOptions;
 use crate::keys;
 
-/// The key and the keyring that the options name.
+/// Returns the key source and the keyring that the options name, either of which may be absent. No
+/// key is fetched.
 pub(crate) fn given_key(options: KeyOptions, context: &Context) -> GivenKey {
     GivenKey {
         key: keys::source(options),
@@ -21,12 +22,13 @@ pub(crate) fn given_key(options: KeyOptions, context: &Context) -> GivenKey {
     }
 }
 
-/// The cipher of an instance, as the argument of an option.
+/// Parses the name of a cipher for an instance. The error is the text that clap shows.
 pub(crate) fn cipher(name: &str) -> Result<Cipher, String> {
     Cipher::for_instance(name).ok_or_else(|| String::from("use aes-128-xts or aes-256-xts"))
 }
 
-/// Warns of the key once the instance is there. `is_unattended`: the server finds it by itself.
+/// Warns with SR-7019 that the instance is lost with its key and, unless `is_unattended`, with
+/// SR-7020 that the server cannot find the key by itself.
 pub(crate) fn warn_about_key(is_unattended: bool, directory: &Path) {
     let shown = directory.display().to_string();
     warn(&code::PG_KEEP_KEY, &shown);

@@ -50,6 +50,12 @@ pub(super) struct InitdbArgs {
 }
 
 impl InitdbArgs {
+    /// Creates a sealed instance with initdb, or with `--header-only` only its header and
+    /// configuration, and prints that, with warnings about the key and about data checksums that
+    /// are off.
+    /// A signal ends initdb and this command, and what was made is removed. SR-7015 for root,
+    /// SR-1002 if the directory is not empty, SR-7012 if it is sealed, SR-2041 without a key,
+    /// SR-7018 if initdb fails.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         refuse_root()?;
         let named = self.directory.named()?;
@@ -71,7 +77,9 @@ impl InitdbArgs {
         Ok(())
     }
 
-    /// The program, or `None` when only the header is wanted.
+    /// Returns initdb and its options, or `None` with `--header-only`. SR-1001 if initdb options
+    /// are given with `--header-only` or name the data directory; SR-7016 if PostgreSQL's programs
+    /// are not found.
     fn initdb(&self) -> Result<Option<Initdb<'_>>, Failure> {
         if self.header_only {
             return match self.options.first() {
@@ -98,6 +106,9 @@ impl InitdbArgs {
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
+/// Prints what was made, warns about the key as [`warn_about_key`] does, and, if the server can
+/// find the key by itself, notes the next step. `header_only`: only header and configuration were
+/// made.
 fn report(
     context: &mut Context,
     named: &Path,

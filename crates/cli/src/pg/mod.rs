@@ -57,8 +57,9 @@ enum Verb {
 }
 
 impl PgArgs {
-    /// The data directories that root may be pointed at. What starts PostgreSQL's server refuses
-    /// root before it looks; a service is root's own file, and made by descriptors.
+    /// Returns the data directories whose owner root becomes before the verb runs. Empty for verbs
+    /// that start or stop a server, which refuse root, and for `service`, whose files are root's
+    /// own.
     pub(crate) fn subjects(&self) -> Vec<PathBuf> {
         let one = |directory: &directory::DirectoryOption| directory.named().into_iter().collect();
         match &self.verb {
@@ -77,10 +78,12 @@ impl PgArgs {
         }
     }
 
+    /// Returns whether the verb is `status` and `--json` was given.
     pub(crate) fn wants_json(&self) -> bool {
         matches!(&self.verb, Verb::Status(args) if args.json)
     }
 
+    /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Initdb(args) => args.run(context),

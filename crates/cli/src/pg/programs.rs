@@ -20,12 +20,14 @@ pub(crate) struct BindirOption {
 }
 
 impl BindirOption {
-    /// The directory of PostgreSQL's programs, of version `major` if that is known.
+    /// Returns the directory of PostgreSQL's programs: the one that was named by `--bindir` or
+    /// `PG_BINDIR`, otherwise an installed one, of version `major` if that is known. SR-7016 if
+    /// there is none.
     pub(crate) fn find(&self, major: Option<u32>) -> Result<PathBuf, Error> {
         programs::find(self.named(), major)
     }
 
-    /// The directory that was named.
+    /// Returns the directory that `--bindir` names; `None` if it was not given.
     pub(crate) fn named(&self) -> Option<PathBuf> {
         self.bindir.clone()
     }

@@ -39,6 +39,10 @@ pub(super) struct RunArgs {
 }
 
 impl RunArgs {
+    /// Checks that the key opens every directory, then replaces this process by the program, under
+    /// the shield. Returns only with an error: SR-7003 or SR-7004 for a directory that is being
+    /// converted or is not sealed, SR-2001 without a key, that of a key that does not open it, or
+    /// that of starting the program.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directories = self.directories()?;
         let chosen = match directories.first() {
@@ -59,7 +63,7 @@ impl RunArgs {
         Err(shielded.exec().into())
     }
 
-    /// The data directories, as they were named.
+    /// Returns the directories that `-D` names, otherwise the one of `PGDATA`, otherwise none.
     pub(super) fn named(&self) -> Vec<PathBuf> {
         let variable = || std::env::var_os("PGDATA").filter(|value| !value.is_empty());
         if self.directories.is_empty() {
@@ -69,6 +73,8 @@ impl RunArgs {
         }
     }
 
+    /// Returns the named directories, each of which must be sealed: SR-7003 while one is being
+    /// converted, SR-7004 if one is not sealed, SR-1006 if one is missing.
     fn directories(&self) -> Result<Vec<Directory>, Failure> {
         let named = self.named();
         let sealed = |path: &PathBuf| {
@@ -79,7 +85,10 @@ impl RunArgs {
         named.iter().map(sealed).collect()
     }
 
-    /// Opens the header now, so that a wrong key is reported before the program begins.
+    /// Opens the directory's header with `chosen`, so that a wrong key is reported before the
+    /// program begins. With several directories, one that `chosen` does not open is opened with the
+    /// key that its own configuration names; so is each one if `chosen` is `None` or itself from a
+    /// configuration.
     fn check(
         &self,
         context: &Context,
@@ -100,8 +109,9 @@ impl RunArgs {
         Ok(())
     }
 
-    /// A name without a directory is looked for among PostgreSQL's programs first: what stands in
-    /// PATH on Debian is a wrapper that chooses a version by itself.
+    /// Returns the program's path. A name without a directory is first looked for among
+    /// PostgreSQL's own programs, because on Debian the one in `PATH` is a wrapper that chooses a
+    /// version by itself.
     fn program(&self, word: Option<&OsString>, major: Option<u32>) -> PathBuf {
         let word = PathBuf::from(word.cloned().unwrap_or_default());
         if word.components().count() != 1 {

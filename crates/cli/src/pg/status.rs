@@ -60,6 +60,11 @@ struct Status {
 }
 
 impl StatusArgs {
+    /// Prints whether the instance is sealed and its server runs, and what its header says, as text
+    /// or JSON; with `--plaintext` also what is not sealed. Warns with SR-7030 if data checksums
+    /// are off. Neither of these is an error.
+    /// Errors: SR-7011 if the directory holds no instance; SR-3003 for a damaged header, which the
+    /// result contains too; those of a key that was given.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.existing()?;
         let facts = directory.is_sealed().then(|| Facts::read(&directory));
@@ -106,6 +111,7 @@ const NOT_LOOKED_AT: &str = "\nNot looked at: what lies outside the data directo
      sockets, the log where the server's standard error goes), what SQL and clients write elsewhere (COPY ... TO,\n\
      lo_export, pg_basebackup), names and sizes of files, and memory.\n";
 
+/// Returns the status as text for people.
 fn status_text(status: &Status) -> String {
     let mut rows: Vec<[String; 2]> = Vec::new();
     let mut row = |name: &str, value: &str| rows.push([String::from(name), printable(value)]);
@@ -165,7 +171,7 @@ fn status_text(status: &Status) -> String {
     out
 }
 
-/// What the server writes elsewhere, below the list of files.
+/// Returns the section about what the server's configuration makes it write outside the instance.
 fn outside_text(found: &[OutsideWrite]) -> String {
     let mut out = String::from("\nwritten elsewhere by the server itself, and not sealed:\n");
     if found.is_empty() {
@@ -182,7 +188,8 @@ fn outside_text(found: &[OutsideWrite]) -> String {
     out
 }
 
-/// What is not sealed: what, how much, why, which files.
+/// Returns the section about what is not sealed: for each class of files its pattern, the reason,
+/// number, size and names. `unknown` are files that this version does not know, listed first.
 fn unsealed_text(classes: &[UnsealedClass], unknown: &[String]) -> String {
     let mut out = String::new();
     if !unknown.is_empty() {

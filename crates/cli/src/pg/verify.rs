@@ -14,7 +14,9 @@ use crate::key_options::KeyOptions;
 use crate::progress::Progress;
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 
-/// The result, and the failure that it amounts to.
+/// Verifies the sealed instance in `path` and shows progress. Returns the report, with the failure
+/// for what is bad, or `None` if nothing is. Errors: SR-7011 if it is no data directory; those of
+/// the key and the header; SR-5001.
 pub(crate) fn verify(
     path: &Path,
     key: KeyOptions,

@@ -35,7 +35,8 @@ enum Verb {
 }
 
 impl SqliteArgs {
-    /// The databases that are read and written.
+    /// Returns the databases that the verb reads and writes, whose owner root becomes before it
+    /// runs. Empty for `run`, because the program is to have the caller's rights.
     pub(crate) fn subjects(&self) -> Vec<PathBuf> {
         match &self.verb {
             Verb::Encrypt(args) => vec![args.plain.clone(), args.sealed.clone()],
@@ -48,6 +49,7 @@ impl SqliteArgs {
         }
     }
 
+    /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Encrypt(args) => args.run(context),

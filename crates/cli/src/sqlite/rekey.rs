@@ -33,6 +33,8 @@ pub(super) struct RekeyArgs {
 }
 
 impl RekeyArgs {
+    /// Rekeys the database in place as the options say, and prints that. Errors are those of
+    /// [`sealed_sqlite::rekey`].
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let new_key = keys::source(self.new.into());
         let options = sealed_sqlite::options(keys::source(self.key), context);

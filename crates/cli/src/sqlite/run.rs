@@ -65,6 +65,12 @@ pub(super) struct RunArgs {
 }
 
 impl RunArgs {
+    /// Replaces this process by the program, with the SQLite extension preloaded and the key's
+    /// source in its environment. The key is tried first, except one of a command, and a passphrase
+    /// is asked for here.
+    /// Returns only with an error: SR-2041 without a key; those of the key; SR-2286 if the library
+    /// is not found; SR-2285 if the extension cannot be loaded into the program; SR-1006 or SR-5001
+    /// if it cannot be started.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let surroundings = SourceContext {
             keyring: Some(keys::absolute_keyring_path(context.keyring.clone())?),
@@ -99,8 +105,11 @@ impl RunArgs {
         Err(Failure::open(&program, &error))
     }
 
-    /// What the SQLite extension reads in the program's environment, and the descriptor that must
-    /// stay open until the program has begun.
+    /// Returns the text of the environment variable from which the extension in the program learns
+    /// its settings, and for a typed key the descriptor that holds it and must stay open until the
+    /// program has started.
+    /// Errors: SR-2019 if a value has several lines or is not UTF-8; SR-9001 for a passphrase that
+    /// was not asked for yet; SR-5001.
     fn variable(
         &self,
         key: &KeySource,
@@ -153,8 +162,9 @@ impl RunArgs {
     }
 }
 
-/// Whether fetching the key asks somebody, which is then left to the program: it would be asked
-/// twice.
+/// Returns whether the keyring's root key is a typed passphrase. The key is then not tried here,
+/// because the program would ask for it again. False for a key from elsewhere; SR-2004 if there is
+/// no keyring.
 fn needs_terminal(key: &KeySource, context: &SourceContext) -> Result<bool, Failure> {
     let (KeySource::KeyId { .. }, Some(path)) = (key, &context.keyring) else {
         return Ok(false);

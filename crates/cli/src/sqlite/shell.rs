@@ -54,11 +54,15 @@ enum ModeOption {
 }
 
 impl ShellArgs {
-    /// The database's file; none in memory.
+    /// Returns the database's file; `None` for a database in memory.
     pub(crate) fn subject(&self) -> Option<PathBuf> {
         database_file(&self.database)
     }
 
+    /// Opens the database and runs the commands of `-c`, otherwise the lines typed at a terminal,
+    /// otherwise standard input as a script. Results go to standard output. SR-2019 for a key
+    /// option with a URI; those of opening the database; that of the first statement that fails,
+    /// except at a terminal.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let connection = open(Target {
             database: &self.database,
@@ -88,18 +92,22 @@ impl ShellArgs {
 struct Terminal;
 
 impl Console for Terminal {
+    /// Writes a line that begins with `note: ` to standard error.
     fn note(&self, text: &str) {
         note(text);
     }
 
+    /// Writes a line to standard error.
     fn line(&self, text: &str) {
         to_stderr(&format!("{text}\n"));
     }
 
+    /// Prints the error to standard error, as of a command that failed. The shell continues.
     fn failed(&self, error: Error) {
         Failure::from(error).print();
     }
 
+    /// Returns a function that shows how far some work has come on a progress bar with this label.
     fn progress(&self, label: &'static str) -> Box<dyn FnMut(u64, u64)> {
         let mut bar = Progress::new(label);
         Box::new(move |done, total| bar.update(done, total))
@@ -115,7 +123,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// `$XDG_STATE_HOME/strongroom/history`; none if neither that nor HOME is set.
+/// Returns `$XDG_STATE_HOME/strongroom/history`, by default below `~/.local/state`. `None` if
+/// neither XDG_STATE_HOME nor HOME is set. The file need not exist.
 fn history_file() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let state = match set("XDG_STATE_HOME") {
