@@ -16,6 +16,9 @@ use super::request::{parse_list_query, run_blocking, with_service};
 use super::response::ok_json;
 use crate::records::Role;
 
+/// Handles `GET /metrics`: responds with the metrics as text. While the server is sealed, any
+/// client gets the one gauge that says so, with status 200. Otherwise SR-8420, SR-8421 or SR-8422
+/// unless the client is a viewer or an administrator; what the store reports.
 pub(super) async fn metrics(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -43,6 +46,9 @@ pub(super) async fn metrics(
     Ok(response)
 }
 
+/// Handles `GET /v1/audit?after=N&limit=M`: responds with rows of the audit log after the row N,
+/// where the store's part of the log begins, and `more`. SR-8429 for a malformed query; SR-8422
+/// unless viewer or administrator; SR-8436 for a row that does not open; SR-8428 while sealed.
 pub(super) async fn audit(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -64,6 +70,9 @@ pub(super) async fn audit(
     ok_json(&value!({"begins": begins, "rows": rows, "more": more}))
 }
 
+/// Handles `POST /v1/audit/archive`: archives all rows that the configuration does not keep,
+/// removes them from the store, and responds with the archives. Errors of
+/// [`crate::service::Service::archive`]; SR-8428 while sealed.
 pub(super) async fn archive(
     State(server): SharedServer,
     Extension(connection): Connection,

@@ -27,11 +27,12 @@ use super::response::{ErrorResponse, METHOD};
 /// The header in which a browser says from which site a request comes.
 const SITE: &str = "sec-fetch-site";
 
-/// Refuses requests that a page makes a browser send. This origin has no pages, so that every page
-/// is of another one. A person may still open a typed address or a bookmark.
+/// Refuses a request that a page makes a browser send, by its headers `Origin` and
+/// `Sec-Fetch-Site`. This origin has no pages, so that every page is of another one. A GET or HEAD
+/// of an address that a person typed, or of a bookmark, is accepted.
 ///
 /// # Errors
-/// SR-8450.
+///  SR-8450.
 pub(super) fn refuse_from_page(request: &Request) -> Result<(), ErrorResponse> {
     let headers = request.headers();
     let is_typed = |value: &axum::http::HeaderValue| {
@@ -45,10 +46,10 @@ pub(super) fn refuse_from_page(request: &Request) -> Result<(), ErrorResponse> {
     }
 }
 
-/// Refuses all methods except those that only read.
+/// Refuses every method but GET and HEAD.
 ///
 /// # Errors
-/// SR-8433.
+///  SR-8433 with the detail `METHOD`, which becomes the status 405.
 pub(super) fn refuse_changing(request: &Request) -> Result<(), ErrorResponse> {
     match is_reading(request.method()) {
         true => Ok(()),
@@ -56,40 +57,48 @@ pub(super) fn refuse_changing(request: &Request) -> Result<(), ErrorResponse> {
     }
 }
 
-/// Whether a request comes from a page of another site.
+/// Whether a browser says that a request comes from a page of another site: a `Sec-Fetch-Site` that
+/// is neither `none` nor `same-origin`. False without the header.
 pub(crate) fn is_from_another_site(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all(SITE).iter();
     sites.any(|site| ![b"none".as_slice(), b"same-origin"].contains(&site.as_bytes()))
 }
 
+/// Whether a method only reads: GET or HEAD.
 fn is_reading(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
 }
 
-/// Marks methods that change something. Their requests must have the type `application/json`, even
-/// if the body is empty.
+/// Wraps methods that change something: their requests must have the type `application/json`, even
+/// if the body is empty. Others get SR-8451 and are not handled.
 pub(super) fn changing<S: Clone + Send + Sync + 'static>(
     methods: MethodRouter<S>,
 ) -> MethodRouter<S> {
     methods.route_layer(axum::middleware::from_fn(json_only))
 }
 
-/// Marks methods that change something with a binary body. No form and no simple request can have
-/// its type either.
+/// Wraps methods that change something with a binary body: their requests must have the type
+/// `application/octet-stream`, which no form and no simple request can have either. Others get
+/// SR-8451 and are not handled.
 pub(super) fn changing_bytes<S: Clone + Send + Sync + 'static>(
     methods: MethodRouter<S>,
 ) -> MethodRouter<S> {
     methods.route_layer(axum::middleware::from_fn(bytes_only))
 }
 
+/// Middleware: handles a request of the type `application/json`, and responds SR-8451 to any other.
 async fn json_only(request: Request, next: Next) -> Response {
     require_type("application/json", request, next).await
 }
 
+/// Middleware: handles a request of the type `application/octet-stream`, and responds SR-8451 to
+/// any other.
 async fn bytes_only(request: Request, next: Next) -> Response {
     require_type("application/octet-stream", request, next).await
 }
 
+/// Handles a request if its content type is `wanted` ([`has_type`]). Otherwise responds SR-8451
+/// with `wanted` as the detail.
 async fn require_type(wanted: &'static str, request: Request, next: Next) -> Response {
     if has_type(request.headers(), wanted) {
         return next.run(request).await;
@@ -97,8 +106,8 @@ async fn require_type(wanted: &'static str, request: Request, next: Next) -> Res
     ErrorResponse::from(Error::new(&code::SERVER_MEDIA_TYPE, wanted)).response()
 }
 
-/// Whether there is one content type and it is `wanted`. Parameters such as `charset` do not
-/// matter.
+/// Whether a request has exactly one content type and it is `wanted`, in any case of letters.
+/// Parameters such as `charset` do not matter.
 fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(first), None) = (types.next(), types.next()) else {

@@ -20,6 +20,10 @@ use crate::records::Role;
 use crate::server::Server;
 use crate::service::HEADER_MAX;
 
+/// Handles `PUT /v1/escrow/{id}`: waits for the memory, reads the body of at most 32 MiB, stores it
+/// as the header of the object in place of a former one, and responds with its size, SHA-256 and
+/// time. SR-8428 while sealed; SR-8430, SR-8438 or SR-8429 for the body or the path; errors of
+/// [`crate::service::Service::store_header`].
 pub(super) async fn put(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -40,7 +44,11 @@ pub(super) async fn put(
     ok_json(&stored.await?)
 }
 
-/// Waits for the permit to have a header of the client in memory, if it may have headers in escrow.
+/// Checks that the client is a node or an administrator, and then waits, without a limit of its
+/// own, until it may have a header in memory.
+///
+/// # Errors
+///  SR-8428 while sealed; SR-8420, SR-8421, SR-8422.
 async fn header_permit(
     server: &Arc<Server>,
     connection: &ConnectionInfo,
@@ -66,6 +74,9 @@ impl AsRef<[u8]> for HeaderBytes {
     }
 }
 
+/// Handles `GET /v1/escrow/{id}`: waits for the memory and responds with the bytes of the object's
+/// header. The delivery is a row of the audit log. SR-8428 while sealed; SR-8429 for the path or
+/// the id; SR-8423 when there is none or another node owns it.
 pub(super) async fn get(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -87,6 +98,9 @@ pub(super) async fn get(
     Ok(response)
 }
 
+/// Handles `DELETE /v1/escrow/{id}`: removes the object's header and responds with status 204.
+/// SR-8428 while sealed; SR-8429 for the path or the id; SR-8423 when there is none or another node
+/// owns it.
 pub(super) async fn delete(
     State(server): SharedServer,
     Extension(connection): Connection,

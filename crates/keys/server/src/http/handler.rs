@@ -32,7 +32,7 @@ pub(crate) type PathParameter = Result<axum::extract::Path<String>, PathRejectio
 /// The result of a handler.
 pub(super) type HandlerResult = Result<Response, ErrorResponse>;
 
-/// The parameter in the path of a request.
+/// Returns the parameter in the path of a request. SR-8429 if it could not be decoded.
 pub(super) fn path_parameter(parameter: PathParameter) -> Result<String, ErrorResponse> {
     let malformed = |_| Error::new(&code::SERVER_REQUEST, "the address");
     Ok(parameter.map_err(malformed)?.0)

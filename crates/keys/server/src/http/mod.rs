@@ -49,7 +49,7 @@ pub enum Interface {
     Page,
 }
 
-/// The router of an interface, with the checks for every request.
+/// Builds the router of an interface, with the checks for every request ([`with_checks`]).
 pub fn router(server: Arc<Server>, interface: Interface) -> Router {
     let state = (Arc::clone(&server), interface);
     let checks = axum::middleware::from_fn_with_state(state, with_checks);
@@ -60,7 +60,9 @@ pub fn router(server: Arc<Server>, interface: Interface) -> Router {
     routes.layer(checks).with_state(server)
 }
 
-/// Applies limits, timeout, metrics and response headers to every request.
+/// Middleware of every request: checks it, handles it within the configured time (else SR-8438),
+/// sets the response headers against caching and other sites, and counts it in the metrics. After
+/// an ambiguous request the connection is closed.
 async fn with_checks(
     State((server, interface)): State<(Arc<Server>, Interface)>,
     request: Request,
@@ -105,15 +107,21 @@ async fn with_checks(
     response
 }
 
-/// Whether another program could read another length from this request (request smuggling). The
-/// HTTP library drops a length beside a transfer encoding, so that every transfer encoding is
-/// refused.
+/// Whether another program could read another length from this request (request smuggling): more
+/// than one length, or a transfer encoding. The HTTP library drops a length beside a transfer
+/// encoding, so that every transfer encoding is refused.
 fn is_ambiguous(headers: &HeaderMap) -> bool {
     let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
     lengths > 1 || headers.contains_key(header::TRANSFER_ENCODING)
 }
 
-/// Checks the head of a request and the rate limits.
+/// Checks the head of a request, and counts it in the rate limit of its certificate's public key,
+/// or of its address without a certificate.
+///
+/// # Errors
+///  SR-8429 if the length is ambiguous; SR-8450 on the API for a request that a page makes; SR-8433
+/// on the page for a method that changes something; SR-8427, with the time to wait, above the rate
+/// limit, which the metrics count; SR-9001 without a connection.
 fn check_request(
     server: &Server,
     interface: Interface,
@@ -141,10 +149,11 @@ fn check_request(
     })
 }
 
-/// Serves one request of a connection.
+/// Serves one request of a connection with the router, which finds `connection` among the request's
+/// extensions.
 ///
 /// # Errors
-/// None: every failure becomes a response.
+///  None: every failure becomes a response.
 pub async fn call<B>(
     router: Router,
     connection: ConnectionInfo,

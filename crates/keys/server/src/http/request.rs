@@ -31,7 +31,10 @@ pub(super) async fn with_service<T: Send + 'static>(
     run_blocking(move || work(&service)).await
 }
 
-/// Runs `work` on a thread that may block.
+/// Runs `work` on a thread that may block, and waits for it.
+///
+/// # Errors
+///  What the work reports; SR-9001 if it panics.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, ErrorResponse> {
@@ -39,10 +42,11 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     Ok(done.map_err(|_| Error::new(&code::BUG, "a request's work broke off"))??)
 }
 
-/// Reads a body of at most `max` bytes, within the configured time.
+/// Reads a body of at most `max` bytes, within the configured time for bodies.
 ///
 /// # Errors
-/// SR-8430, SR-8438, SR-8429.
+///  SR-8430 if it is longer, by its header or as read, or if the connection breaks; SR-8438 after
+/// the time.
 pub(super) async fn read_body(
     server: &Server,
     headers: &HeaderMap,
@@ -66,7 +70,10 @@ pub(super) async fn read_body(
     Ok(read.map_err(|_| too_large())?)
 }
 
-/// Reads a body and parses it as JSON.
+/// Reads a body of at most 64 KiB and parses it as JSON.
+///
+/// # Errors
+///  As [`read_body`]; SR-8429, with the position only, if it does not fit `T`.
 pub(super) async fn read_json<T: DeserializeOwned>(
     server: &Server,
     headers: &HeaderMap,
@@ -82,7 +89,11 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     Ok(serde_json::from_slice(&bytes).map_err(malformed)?)
 }
 
-/// Parses the query of a list: `after` and `limit`.
+/// Parses the query of a list: `after`, by default empty, and `limit` from 1 to 5000, by default
+/// 1000.
+///
+/// # Errors
+///  SR-8429 for another parameter, or a value that is not valid.
 pub(super) fn parse_list_query(text: Option<&str>) -> Result<ListQuery, ErrorResponse> {
     let mut query = ListQuery {
         after: String::new(),

@@ -40,7 +40,8 @@ struct ErrorMembers<'a> {
 }
 
 impl ErrorResponse {
-    /// The response to a client that exceeds its rate limit.
+    /// Makes the response to a client that exceeds its rate limit: SR-8427, to be repeated after
+    /// `wait`.
     #[must_use]
     pub fn too_many(wait: Duration) -> Self {
         Self {
@@ -49,7 +50,7 @@ impl ErrorResponse {
         }
     }
 
-    /// The HTTP status of the error's code.
+    /// Returns the HTTP status of the error's code; 500 for a code that has none of its own.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.error.code().number {
@@ -71,7 +72,9 @@ impl ErrorResponse {
         }
     }
 
-    /// The response itself.
+    /// Makes the HTTP response: status, the JSON of the error, and `Retry-After` where there is a
+    /// time to wait or the status is 503. The detail of an error of the server itself (5xx, except
+    /// SR-8428) is left out and logged instead.
     #[must_use]
     pub fn response(&self) -> Response {
         let (status, code) = (self.status(), self.error.code());
@@ -106,30 +109,32 @@ impl ErrorResponse {
 pub(super) const METHOD: &str = "method";
 
 impl IntoResponse for ErrorResponse {
+    /// As [`ErrorResponse::response`].
     fn into_response(self) -> Response {
         self.response()
     }
 }
 
-/// A response with a JSON body.
+/// Makes a response with this status and a value as its JSON body. The body is empty if the value
+/// cannot be written as JSON.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     let body = serde_json::to_vec(value).unwrap_or_default();
     json_bytes(status, Body::from(body))
 }
 
-/// A response with the status 200 and a JSON body.
+/// Makes a response with the status 200 and a value as its JSON body. Never fails.
 pub(super) fn ok_json(value: &impl Serialize) -> Result<Response, ErrorResponse> {
     Ok(json(StatusCode::OK, value))
 }
 
-/// A response with the status 204 and no body.
+/// Makes a response with the status 204 and no body. Never fails.
 pub(super) fn no_content() -> Result<Response, ErrorResponse> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
 }
 
-/// A response with a body that is JSON already.
+/// Makes a response with this status and a body that is JSON already.
 pub(super) fn json_bytes(status: StatusCode, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -32,7 +32,7 @@ use crate::records::{Report, Role};
 use crate::server::Server;
 use crate::service::{Delivered, KeyInfo, NewToken};
 
-/// The routes.
+/// Builds the router of the API. Another path or method gets SR-8433 (404 or 405).
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/healthz", get(health))
@@ -79,6 +79,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         })
 }
 
+/// Handles `GET /healthz`, for every client: 200 while the server is open, 503 while it is sealed.
 async fn health(State(server): SharedServer) -> Response {
     match server.service() {
         Ok(_) => json(StatusCode::OK, &value!({"status": "ok"})),
@@ -89,6 +90,7 @@ async fn health(State(server): SharedServer) -> Response {
     }
 }
 
+/// Handles `GET /openapi.json`, for every client: the description of the API.
 async fn openapi() -> Response {
     json_bytes(
         StatusCode::OK,
@@ -96,6 +98,7 @@ async fn openapi() -> Response {
     )
 }
 
+/// Handles `GET /v1/status`: the server's state, with the store's space for viewers and admins.
 async fn status(State(server): SharedServer, Extension(connection): Connection) -> HandlerResult {
     // While the last share is being added, the status is locked until the store is open.
     ok_json(&run_blocking(move || Ok(server.status_for(&connection.peer))).await?)
@@ -107,6 +110,9 @@ struct ShareRequest {
     share: String,
 }
 
+/// Handles `POST /v1/unseal`: adds a share, which may open the server, and responds with its
+/// status. Closes the connection. SR-8420 if a certificate is required; errors of
+/// [`Server::give_share`].
 async fn unseal(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -129,6 +135,7 @@ async fn unseal(
     Ok(response)
 }
 
+/// Handles `POST /v1/seal`, for administrators: writes an audit row, seals, sends the status.
 async fn seal(State(server): SharedServer, Extension(connection): Connection) -> HandlerResult {
     with_service(&server, move |service| {
         service.record_action(&connection.peer, "seal", &[Role::Admin])
@@ -145,6 +152,7 @@ struct EnrolmentRequest {
     csr: String,
 }
 
+/// Handles `POST /v1/enroll`: redeems a token for a certificate and responds with it, status 201.
 async fn enroll(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -166,6 +174,7 @@ struct RenewalRequest {
     csr: String,
 }
 
+/// Handles `POST /v1/renew`: issues a further certificate to the client, status 201.
 async fn renew(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -186,6 +195,7 @@ struct NewKeyRequest {
     object: Option<std::collections::BTreeMap<String, String>>,
 }
 
+/// Handles `POST /v1/keys`: creates a key and responds with name, version 1 and state, status 201.
 async fn create(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -201,7 +211,7 @@ async fn create(
     Ok(json(StatusCode::CREATED, &created))
 }
 
-/// A response with a list, and whether there may be more items after it.
+/// Responds with a list under `name`, and with `more`: true if it has `limit` items or more.
 fn list_response<T: Serialize>(name: &str, items: &[T], limit: usize) -> HandlerResult {
     let mut body = serde_json::Map::new();
     let items = serde_json::to_value(items).unwrap_or_default();
@@ -211,6 +221,7 @@ fn list_response<T: Serialize>(name: &str, items: &[T], limit: usize) -> Handler
     ok_json(&body)
 }
 
+/// Handles `GET /v1/keys`: lists keys without their bytes, for a node only those granted to it.
 async fn keys(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -223,7 +234,7 @@ async fn keys(
     list_response("keys", &found.await?, limit)
 }
 
-/// One key's description; its bytes are delivered by [`material`] only.
+/// Handles `GET /v1/keys/{name}`: one key's description, without its bytes.
 async fn key_info(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -233,6 +244,9 @@ async fn key_info(
     ok_json(&with_service(&server, move |service| service.key(&connection.peer, &name)).await?)
 }
 
+/// Handles `GET /v1/keys/{name}/versions/{version}/material`: delivers a version of a key, or
+/// `latest`, and counts it. SR-8429 for the path; errors of `Service::deliver`; SR-8428 while
+/// sealed.
 async fn material(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -260,7 +274,7 @@ async fn material(
     ))
 }
 
-/// The body with a key, in memory that is wiped after it was sent.
+/// Makes the JSON body with a key in base64, in memory that is wiped after it was sent.
 fn material_body(name: &str, delivered: &Delivered) -> bytes::Bytes {
     let mut encoded = Zeroizing::new([0_u8; 44]);
     let written = STANDARD.encode_slice(delivered.key.expose(), encoded.as_mut_slice());
@@ -285,6 +299,7 @@ impl AsRef<[u8]> for WipedBytes {
     }
 }
 
+/// Handles `POST /v1/keys/{name}/rotate`: creates a version and responds with its number.
 async fn rotate(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -299,7 +314,7 @@ async fn rotate(
     ok_json(&value!({"name": info.name, "version": version}))
 }
 
-/// A response with the state of a key, and the request for its destruction if there is one.
+/// Makes a response with the state of a key, and the request for its destruction if there is one.
 fn key_state_response(info: &KeyInfo) -> HandlerResult {
     let mut body =
         value!({"name": info.name, "state": info.state.name(), "destroy_at": info.destroy_at});
@@ -310,6 +325,7 @@ fn key_state_response(info: &KeyInfo) -> HandlerResult {
     ok_json(&body)
 }
 
+/// Handles `GET /v1/keys/{name}/needs`: the objects and nodes that need the key. Changes nothing.
 async fn needs(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -324,6 +340,7 @@ async fn needs(
     )
 }
 
+/// Handles `POST /v1/keys/{name}/disable`, for admins: stops the key's delivery; sends its state.
 async fn disable(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -338,6 +355,7 @@ async fn disable(
     )
 }
 
+/// Handles `POST /v1/keys/{name}/enable`, for admins: the key is delivered again; sends its state.
 async fn enable(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -352,6 +370,7 @@ async fn enable(
     )
 }
 
+/// Handles `POST /v1/keys/{name}/restore`, for admins: cancels its destruction; sends its state.
 async fn restore(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -372,6 +391,8 @@ struct DestroyRequestBody {
     after_seconds: Option<u64>,
 }
 
+/// Handles `POST /v1/keys/{name}/destroy`: schedules or requests the key's destruction, after
+/// `after_seconds` of the body, which may be empty, and responds with the state of the key.
 async fn destroy(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -392,6 +413,7 @@ async fn destroy(
     key_state_response(&info.await?)
 }
 
+/// Handles `DELETE /v1/keys/{name}/destroy`, for admins: withdraws a request for destruction.
 async fn destroy_withdraw(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -404,6 +426,7 @@ async fn destroy_withdraw(
     key_state_response(&info.await?)
 }
 
+/// Handles `PUT /v1/objects/{id}`: stores a node's report of an object, and responds 204.
 async fn report(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -420,6 +443,7 @@ async fn report(
     no_content()
 }
 
+/// Handles `GET /v1/objects`: lists reported objects, for viewers and administrators.
 async fn objects(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -432,6 +456,7 @@ async fn objects(
     list_response("objects", &found.await?, limit)
 }
 
+/// Handles `DELETE /v1/objects/{id}`, for administrators: removes an object's report, 204.
 async fn forget(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -457,6 +482,8 @@ struct TokenRequest {
     expires_seconds: u64,
 }
 
+/// Handles `POST /v1/tokens`, for administrators: creates an enrolment token and responds with it
+/// (201).
 async fn token(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -484,6 +511,7 @@ async fn token(
     ))
 }
 
+/// Handles `GET /v1/tokens`: lists unused tokens, not their text, for viewers and administrators.
 async fn tokens(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -496,6 +524,7 @@ async fn tokens(
     list_response("tokens", &found.await?, limit)
 }
 
+/// Handles `DELETE /v1/tokens/{id}`, for administrators: removes an unused enrolment token, 204.
 async fn withdraw(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -509,6 +538,7 @@ async fn withdraw(
     no_content()
 }
 
+/// Handles `GET /v1/nodes`: lists the enrolled clients, for viewers and administrators.
 async fn nodes(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -521,6 +551,8 @@ async fn nodes(
     list_response("nodes", &found.await?, limit)
 }
 
+/// Handles `DELETE /v1/nodes/{name}`, for administrators: ends a client's certificates and grants,
+/// 204.
 async fn revoke(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -543,6 +575,7 @@ struct GrantRequest {
     may_destroy: bool,
 }
 
+/// Handles `POST /v1/grants`, for administrators: grants a key to a node and responds 204.
 async fn grant(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -557,6 +590,7 @@ async fn grant(
     no_content()
 }
 
+/// Handles `DELETE /v1/grants`, for administrators: removes the grant in the body and responds 204.
 async fn ungrant(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -571,6 +605,7 @@ async fn ungrant(
     no_content()
 }
 
+/// Handles `GET /v1/grants`: lists grants of keys to nodes, for viewers and administrators.
 async fn grants(
     State(server): SharedServer,
     Extension(connection): Connection,

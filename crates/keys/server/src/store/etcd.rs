@@ -115,10 +115,12 @@ struct RangeRequest<'a> {
 }
 
 impl EtcdStore {
-    /// Connects to the members, `URL,URL...`.
+    /// Prepares the members, `URL,URL...`, and reads the number of the last row as a test that they
+    /// respond.
     ///
     /// # Errors
-    /// SR-8434; SR-8440 for the TLS files; SR-8435 when no majority responds.
+    ///  SR-8434; SR-8440 for the TLS files; SR-8435 when no majority responds within the configured
+    /// time.
     pub fn open(config: &Config, urls: &str) -> Result<Self, Error> {
         let total = config.etcd.clone().unwrap_or_default().timeout_seconds;
         if !(1..=TOTAL_MAX_S).contains(&total) {
@@ -135,19 +137,22 @@ impl EtcdStore {
         Ok(store)
     }
 
+    /// Returns the etcd key of the record at a path.
     fn record_key(&self, path: &str) -> String {
         format!("{}r/{path}", self.prefix)
     }
 
+    /// Returns the etcd key of row `n` of the audit log.
     fn row_key(&self, n: u64) -> String {
         format!("{}a/{n:020}", self.prefix)
     }
 
+    /// Returns the etcd key that holds the number of the last row.
     fn last_key(&self) -> String {
         format!("{}last", self.prefix)
     }
 
-    /// The number of the last row; 0 when there is none.
+    /// Reads the number of the last row; 0 when there is none. SR-8435 if it is not a number.
     fn last_number(&self) -> Result<u64, Error> {
         let Some(found) = self.read_one(&self.last_key())? else {
             return Ok(0);
@@ -157,6 +162,7 @@ impl EtcdStore {
             .map_err(|_| damaged("the number of the last row"))
     }
 
+    /// Reads one etcd key. `None` when it does not exist. SR-8435.
     fn read_one(&self, key: &str) -> Result<Option<Stored>, Error> {
         let request = RangeRequest {
             key: encode(key),
@@ -171,7 +177,9 @@ impl EtcdStore {
         }
     }
 
-    /// Reads at most `limit` keys from `start` to before `end`, all at one revision.
+    /// Reads at most `limit` keys from `start` to before `end`, in order and all at one revision.
+    /// SR-8435, also if etcd compacts its history faster than the range is read, five times in a
+    /// row.
     fn read_range(
         &self,
         start: &str,
@@ -188,6 +196,8 @@ impl EtcdStore {
         Err(Error::new(&code::SERVER_STORE, detail))
     }
 
+    /// Reads the range once, page by page, at the revision of its first page. SR-8435; the detail
+    /// has `COMPACTED` if etcd dropped that revision meanwhile.
     fn try_read_range(
         &self,
         start: &str,
@@ -230,6 +240,7 @@ impl EtcdStore {
         Ok(found)
     }
 
+    /// Sends a range request and parses the response. SR-8435.
     fn range_request<T: for<'a> Deserialize<'a>>(
         &self,
         request: &RangeRequest<'_>,
@@ -239,8 +250,10 @@ impl EtcdStore {
         parse(&response)
     }
 
-    /// Sends a request to the members in turn, until one accepts it. Returns the response, and
-    /// whether an earlier try may have taken effect.
+    /// Sends a request to the members in turn, beginning with the one that responded last, until
+    /// one accepts it or the time is over. Pauses after each turn. Returns the response, and
+    /// whether an earlier try may have taken effect. SR-8435 when a member refuses the request or
+    /// the time is over.
     fn request(&self, path: &str, body: &[u8]) -> Result<(Vec<u8>, bool), Error> {
         let deadline = Instant::now() + self.total;
         let count = self.members.len().max(1);
@@ -276,7 +289,8 @@ impl EtcdStore {
         }
     }
 
-    /// The transaction of a commit.
+    /// Builds the JSON of a commit's transaction: it compares the guards and the number of the last
+    /// row, and then writes changes, rows and the new number.
     fn transaction(&self, guards: &[Guard], changes: &[Change], append: &Append) -> Value {
         let mut compare: Vec<Value> = guards
             .iter()
@@ -316,7 +330,9 @@ impl EtcdStore {
         json!({"compare": compare, "success": success, "failure": []})
     }
 
-    /// The result of a transaction that was sent more than once and failed the last time (E1).
+    /// Finds out whether a transaction took effect that was sent more than once and failed the last
+    /// time (E1): it did if its first row is at its number. SR-8435 if it had no rows, so that this
+    /// is unknown.
     fn outcome_after_retry(&self, append: &Append) -> Result<Outcome, Error> {
         let Some(ours) = append.rows.first() else {
             let detail = "etcd: the answer to a change was lost";
@@ -330,31 +346,36 @@ impl EtcdStore {
     }
 }
 
-/// The number of the last appended row; `None` when there is none.
+/// Returns the number of the last appended row; `None` when no row is appended.
 fn last_appended(append: &Append) -> Option<u64> {
     let more = u64::try_from(append.rows.len()).ok()?.checked_sub(1)?;
     append.first.checked_add(more)
 }
 
+/// Builds the part of a transaction that writes a key.
 fn put_request(key: &str, value: &[u8]) -> Value {
     json!({"request_put": {"key": encode(key), "value": STANDARD.encode(value)}})
 }
 
-/// A comparison that holds when the key does not exist.
+/// Builds a comparison that holds when the key, in base64, does not exist.
 fn is_absent(key: &str) -> Value {
     json!({"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"})
 }
 
+/// Encodes text in base64, as etcd's JSON has keys and values.
 fn encode(text: &str) -> String {
     STANDARD.encode(text)
 }
 
+/// Decodes base64. SR-8435 if it is malformed.
 fn decode(text: &str) -> Result<Vec<u8>, Error> {
     STANDARD
         .decode(text)
         .map_err(|_| damaged("an answer that is not base64"))
 }
 
+/// Converts a key of a response into a value with its revision. SR-8435 if one of them is
+/// malformed.
 fn to_stored(found: &KeyValue) -> Result<Stored, Error> {
     let revision = found.mod_revision.parse().unwrap_or(0);
     if revision == 0 {
@@ -364,23 +385,30 @@ fn to_stored(found: &KeyValue) -> Result<Stored, Error> {
     Ok(Stored { value, revision })
 }
 
+/// Makes the error for content or a response of etcd that cannot be used (SR-8435).
 fn damaged(what: &str) -> Error {
     Error::new(&code::SERVER_STORE, format!("etcd: {what}"))
 }
 
+/// Writes a request as JSON. SR-9001 if that fails.
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(value).map_err(|error| Error::new(&code::BUG, error.to_string()))
 }
 
+/// Parses a response. SR-8435 if it has another form. Its text is not in the error.
 fn parse<T: for<'a> Deserialize<'a>>(response: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(response).map_err(|_| damaged("an answer that is not its own"))
 }
 
 impl Store for EtcdStore {
+    /// Reads the record at `path` from a majority of the members; `None` when there is none.
+    /// SR-8435.
     fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
         self.read_one(&self.record_key(path))
     }
 
+    /// Reads at most `limit` records whose path begins with `prefix` and is greater than `after`,
+    /// in order and all at one revision. SR-8435.
     fn list(
         &self,
         prefix: &str,
@@ -400,6 +428,9 @@ impl Store for EtcdStore {
             .collect())
     }
 
+    /// Commits in one transaction of etcd. [`Outcome::Conflict`], without an effect, if a guard
+    /// does not hold or the rows do not follow the last row. After SR-8435 it is unknown whether it
+    /// took effect.
     fn commit(
         &self,
         guards: &[Guard],
@@ -416,6 +447,8 @@ impl Store for EtcdStore {
         }
     }
 
+    /// Reads the number of the last row and the sealed row; `None` when the log is empty. SR-8435,
+    /// also when the row with that number is missing.
     fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
         match self.last_number()? {
             0 => Ok(None),
@@ -426,6 +459,7 @@ impl Store for EtcdStore {
         }
     }
 
+    /// Reads at most `limit` sealed rows with numbers greater than `after`, in order. SR-8435.
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         let start = self.row_key(after.saturating_add(1));
         let before = format!("{}a/", self.prefix);
@@ -440,6 +474,9 @@ impl Store for EtcdStore {
             .collect()
     }
 
+    /// Deletes at most `limit` rows from the first one to `through`, and returns how many these
+    /// are, by their numbers; 0 when there are none. SR-9001 when `through` is the last row or
+    /// beyond; SR-8435.
     fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
         if through >= self.last_number()? {
             return Err(last_row_stays());
@@ -456,8 +493,8 @@ impl Store for EtcdStore {
         Ok(to.saturating_sub(first).saturating_add(1))
     }
 
-    /// Each member compares its own size with the quota. The size of the first member that responds
-    /// is returned.
+    /// Returns the size and the quota of the first member that responds; each member compares its
+    /// own size with the quota. The quota is `None` if etcd does not report it. SR-8435.
     fn space(&self) -> Result<StoreSpace, Error> {
         let (response, _) = self.request("/v3/maintenance/status", b"{}")?;
         let status: Status = parse(&response)?;
@@ -468,9 +505,10 @@ impl Store for EtcdStore {
         })
     }
 
-    /// Compacts the history. etcd frees and overwrites its space only when the members are
+    /// Compacts the history of etcd. etcd frees and overwrites its space only when the members are
     /// defragmented, and their logs and snapshots keep it for a while
-    /// (docs/guides/keyserver-etcd.md).
+    /// (docs/guides/keyserver-etcd.md). A history that another server has compacted is no error.
+    /// SR-8435.
     fn scrub(&self) -> Result<(), Error> {
         let request = RangeRequest {
             key: encode(&self.last_key()),

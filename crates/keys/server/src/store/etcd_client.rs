@@ -58,10 +58,12 @@ struct ErrorBody {
     error: String,
 }
 
-/// The members at these addresses, `URL,URL...`.
+/// Prepares the members at these addresses, `URL,URL...`, and reads the TLS files. Connects to
+/// none.
 ///
 /// # Errors
-/// SR-8434 for a malformed address; SR-8440 for the TLS files.
+///  SR-8434 for a malformed address, one without TLS on another host, or `https` without a
+/// configured authority; SR-8440 for the TLS files.
 pub(super) fn members(config: &Config, urls: &str) -> Result<Vec<Member>, Error> {
     let tls = Arc::new(tls_config(config)?);
     urls.split(',')
@@ -83,7 +85,8 @@ pub(super) fn members(config: &Config, urls: &str) -> Result<Vec<Member>, Error>
         .collect()
 }
 
-/// Checks the address of a member, and returns it without a slash at its end.
+/// Checks the address of a member, `https://HOST:PORT`, or `http://` on this host, and returns it
+/// without a slash at its end. SR-8434 for any other, and for `https` without TLS settings.
 fn check_address(text: &str, with_tls: bool) -> Result<String, Error> {
     let refused = |why: &str| Error::new(&code::SERVER_CONFIG, format!("store, etcd: {why}"));
     let url = text.strip_suffix('/').unwrap_or(text);
@@ -114,8 +117,9 @@ fn is_this_host(text: &str) -> bool {
             .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// The settings of TLS with the files that the configuration names. Without an authority no member
-/// is trusted.
+/// Builds the settings of TLS with the files that the configuration names. Without an authority no
+/// member is trusted. SR-8434 for a certificate without a key, or a key without a certificate;
+/// SR-8440 for a file.
 fn tls_config(config: &Config) -> Result<ClientConfig, Error> {
     let etcd = config.etcd.as_ref();
     let roots = match etcd.and_then(|etcd| etcd.authority.as_deref()) {
@@ -141,19 +145,25 @@ fn tls_config(config: &Config) -> Result<ClientConfig, Error> {
         .map_err(|error| unusable(&certificate.unwrap_or_default(), &error))
 }
 
+/// Makes the error for a TLS file that cannot be used (SR-8440).
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::new(&code::SERVER_TLS, format!("{}: {why}", path.display()))
 }
 
+/// Reads the certificates of a PEM file, at least one. SR-8440 if it cannot be read or has none.
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let pem = std::fs::read(path).map_err(|error| unusable(path, &error))?;
     certificates(&pem).map_err(|error| unusable(path, &error))
 }
 
+/// Reads a PEM file as trust anchors. SR-8440 if it cannot be read, has no certificate, or has one
+/// that cannot be an authority.
 fn read_authorities(path: &Path) -> Result<RootCertStore, Error> {
     authorities(read_certificates(path)?).map_err(|error| unusable(path, &error))
 }
 
+/// Reads a client certificate and its private key from PEM files. SR-8440 if one cannot be read.
+/// Whether they belong together is checked later.
 fn read_identity(certificate: &Path, key: &Path) -> Result<Identity, Error> {
     let chain = read_certificates(certificate)?;
     let pem = std::fs::read(key).map(zeroize::Zeroizing::new);
@@ -162,7 +172,12 @@ fn read_identity(certificate: &Path, key: &Path) -> Result<Identity, Error> {
 }
 
 impl Member {
-    /// Sends a request, and returns the body of its response.
+    /// Sends a JSON request to this member, for at most `time`, and returns the body of a response
+    /// with the status 200, of at most 256 MiB.
+    ///
+    /// # Errors
+    ///  [`RequestError::Retryable`] without a connection, in time or with a status or code that may
+    /// pass; [`RequestError::Refused`] for an error that every member would report.
     pub(super) fn post(
         &self,
         path: &str,
@@ -190,6 +205,8 @@ impl Member {
         }
     }
 
+    /// Classifies an error of the HTTP client: always retryable, and marked as sent unless it is
+    /// certain that the request did not reach the member.
     fn transport_error(&self, error: &ureq::Error) -> RequestError {
         use ureq::Timeout;
         let never_sent = match error {
@@ -204,6 +221,9 @@ impl Member {
         }
     }
 
+    /// Classifies a response with an error status by etcd's code: refused, also when etcd has no
+    /// space; retryable where another try may succeed, or without a code. The detail has at most
+    /// 200 characters of etcd's message.
     fn response_error(&self, status: u16, bytes: &[u8]) -> RequestError {
         let body: ErrorBody = serde_json::from_slice(bytes).unwrap_or_default();
         let message = match body.message.is_empty() {

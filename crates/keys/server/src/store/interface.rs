@@ -83,7 +83,7 @@ pub struct StoreSpace {
     pub free_bytes: Option<u64>,
 }
 
-/// The error when a caller wants to remove the last row of the audit log.
+/// Makes the error for a caller that wants to remove the last row of the audit log (SR-9001).
 pub(super) fn last_row_stays() -> Error {
     Error::new(&code::BUG, "the last row of the audit log stays")
 }
@@ -101,25 +101,27 @@ pub const COMMIT_MAX: usize = 96;
 /// refuses the call, and what the SQLite extension reports. After an error of [`Store::commit`] it
 /// is unknown whether the commit took effect.
 pub trait Store: Send + Sync {
-    /// Reads the record at `path`.
+    /// Reads the record at `path`. `None` when there is none.
     ///
     /// # Errors
-    /// As for the trait.
+    ///  As for the trait.
     fn read(&self, path: &str) -> Result<Option<Stored>, Error>;
 
     /// Reads at most `limit` records whose path begins with `prefix` and is greater than `after`,
-    /// which is empty or a path, in order of their paths.
+    /// which is empty or a path, in order of their paths. Returns each path, with its prefix, and
+    /// its record.
     ///
     /// # Errors
-    /// As for the trait.
+    ///  As for the trait.
     fn list(&self, prefix: &str, after: &str, limit: usize)
     -> Result<Vec<(String, Stored)>, Error>;
 
-    /// Applies the changes and appends the rows, if every guard holds and the rows follow the last
-    /// row of the log (S1, S2).
+    /// Applies the changes and appends the rows, atomically and durably, if every guard holds and
+    /// the rows follow the last row of the log (S1, S2). Otherwise changes nothing and returns
+    /// [`Outcome::Conflict`].
     ///
     /// # Errors
-    /// As for the trait.
+    ///  As for the trait. It is then unknown whether the commit took effect.
     fn commit(
         &self,
         guards: &[Guard],
@@ -127,16 +129,18 @@ pub trait Store: Send + Sync {
         append: &Append,
     ) -> Result<Outcome, Error>;
 
-    /// Reads the last row of the audit log: its number and the sealed row.
+    /// Reads the last row of the audit log: its number and the sealed row. `None` when the log is
+    /// empty.
     ///
     /// # Errors
-    /// As for the trait.
+    ///  As for the trait.
     fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error>;
 
     /// Reads at most `limit` rows of the audit log with numbers greater than `after`, in order.
+    /// Returns each number and the sealed row.
     ///
     /// # Errors
-    /// As for the trait.
+    ///  As for the trait.
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error>;
 
     /// Removes at most `limit` rows of the audit log, from the first row to the row with number
@@ -155,10 +159,10 @@ pub trait Store: Send + Sync {
     fn space(&self) -> Result<StoreSpace, Error>;
 
     /// Erases values that were replaced or removed from the store's own files, as far as the store
-    /// can.
+    /// can. Does nothing by default.
     ///
     /// # Errors
-    /// As for the trait.
+    ///  As for the trait.
     fn scrub(&self) -> Result<(), Error> {
         Ok(())
     }

@@ -23,10 +23,12 @@ pub use interface::{
 };
 pub use sqlite::SqliteStore;
 
-/// Opens the store that the configuration names, and creates it if `create` is set.
+/// Opens the store that the configuration names, SQLite or etcd. With `create`, creates the SQLite
+/// database if it is missing; etcd needs no creation.
 ///
 /// # Errors
-/// SR-8434 for an unknown kind of store; what the store reports.
+///  SR-8434 for an unknown kind of store or an invalid server id; what [`SqliteStore::open`] or
+/// [`EtcdStore::open`] reports.
 pub fn open(config: &Config, root: &SecretKey, create: bool) -> Result<Arc<dyn Store>, Error> {
     let Some((kind, location)) = config.store.split_once(':') else {
         return Err(Error::new(

@@ -58,10 +58,12 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database, and creates it if `create` is set and there is none.
+    /// Opens the database with one connection for writing and four for reading, and creates it if
+    /// `create` is set and there is none. Removes permissions of other users from the file, and
+    /// creates tables and triggers that are missing.
     ///
     /// # Errors
-    /// SR-1006 when there is none; SR-2002 for another key; SR-8435 when the file system fails or
+    ///  SR-1006 when there is none; SR-2002 for another key; SR-8435 when the file system fails or
     /// is full; what the SQLite extension reports as damaged.
     pub fn open(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
         Self::open_at(path, key, create).map_err(|error| match free_bytes(path) {
@@ -78,6 +80,8 @@ impl SqliteStore {
         })
     }
 
+    /// Does the work of [`SqliteStore::open`], whose errors it returns without the hint at a full
+    /// file system.
     fn open_at(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
         let writer = connect(path, key, create)?;
         make_private(path)?;
@@ -93,7 +97,7 @@ impl SqliteStore {
         })
     }
 
-    /// Locks a reader that is free, or else waits for the first one.
+    /// Locks a connection for reading that is free, or else waits for the first one.
     fn reader(&self) -> MutexGuard<'_, Connection> {
         let [first, others @ ..] = &self.readers;
         for one in others {
@@ -104,13 +108,14 @@ impl SqliteStore {
         first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the connection for writing, and waits until it is free.
     fn writer(&self) -> MutexGuard<'_, Connection> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Removes all permissions of other users from the database. SQLite gives the write-ahead log and
-/// its index the permissions of the database.
+/// Removes all permissions of other users from the database (mode 0600). SQLite gives the
+/// write-ahead log and its index the permissions of the database. SR-8435.
 fn make_private(path: &Path) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         Error::new(&code::SERVER_STORE, format!("{}: {error}", path.display()))
@@ -122,6 +127,9 @@ fn make_private(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Opens one connection, with synchronous commits and erasure of deleted content. It waits up to 20
+/// seconds for another process. SR-1006 when there is no file and `create` is false; SR-2002;
+/// SR-8435.
 fn connect(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, Error> {
     let options = OpenOptions {
         key: Some(KeySource::Given(secret_hex(key.expose())?)),
@@ -137,13 +145,14 @@ fn connect(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, Err
     Ok(connection)
 }
 
-/// Converts an error of SQLite into an error of the store.
+/// Converts an error of SQLite: SR-8435, or the SQLite extension's own code for damage or a key.
 fn store_error(error: rusqlite::Error) -> Error {
     with_store_code(explain(error))
 }
 
-/// Gives an error of SQLite or of the operating system the code SR-8435, as [`Store`] documents it.
-/// An error of the SQLite extension about damage or a key keeps its own code.
+/// Gives an error of SQL, of a busy database or of the operating system the code SR-8435, as
+/// [`Store`] documents it. An error of the SQLite extension about damage or a key keeps its own
+/// code.
 fn with_store_code(error: Error) -> Error {
     match error.code() {
         code if [&code::SQL, &code::BUSY, &code::IO].contains(&code) => {
@@ -153,15 +162,19 @@ fn with_store_code(error: Error) -> Error {
     }
 }
 
+/// Converts a number for SQL. SR-8435 if it is greater than SQLite's largest integer.
 fn to_sql(value: u64) -> Result<i64, Error> {
     i64::try_from(value).map_err(|_| Error::new(&code::SERVER_STORE, "a number is too large"))
 }
 
+/// Converts a number from SQL. SR-8435 if it is negative.
 fn from_sql(value: i64) -> Result<u64, Error> {
     u64::try_from(value).map_err(|_| Error::new(&code::SERVER_STORE, "a number is negative"))
 }
 
 impl Store for SqliteStore {
+    /// Reads the record at `path`; `None` when there is none. SR-8435, or the SQLite extension's
+    /// code for damage.
     fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
         let reader = self.reader();
         let mut statement = reader
@@ -175,6 +188,8 @@ impl Store for SqliteStore {
         Ok(Some(Stored { value, revision }))
     }
 
+    /// Reads at most `limit` records whose path begins with `prefix` and is greater than `after`,
+    /// in order. SR-8435, or the SQLite extension's code for damage.
     fn list(
         &self,
         prefix: &str,
@@ -200,6 +215,8 @@ impl Store for SqliteStore {
         Ok(found)
     }
 
+    /// Commits in one SQLite transaction. [`Outcome::Conflict`], without an effect, if a guard does
+    /// not hold or the rows do not follow the last row. Waits for the writer. SR-8435.
     fn commit(
         &self,
         guards: &[Guard],
@@ -226,6 +243,7 @@ impl Store for SqliteStore {
         Ok(Outcome::Done)
     }
 
+    /// Reads the number of the last row and the sealed row; `None` when the log is empty. SR-8435.
     fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
         let reader = self.reader();
         let last = reader
@@ -239,6 +257,7 @@ impl Store for SqliteStore {
         last.map(|(n, row)| Ok((from_sql(n)?, row))).transpose()
     }
 
+    /// Reads at most `limit` sealed rows with numbers greater than `after`, in order. SR-8435.
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         let reader = self.reader();
         let mut statement = reader
@@ -258,6 +277,8 @@ impl Store for SqliteStore {
         Ok(found)
     }
 
+    /// Deletes at most `limit` rows from the first one to `through` in one transaction, and returns
+    /// how many; 0 when there are none. SR-9001 when `through` is the last row or beyond; SR-8435.
     fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
         let mut writer = self.writer();
         let transaction = writer
@@ -288,6 +309,8 @@ impl Store for SqliteStore {
         Ok(u64::try_from(removed).unwrap_or(u64::MAX))
     }
 
+    /// Returns the bytes of the pages in use and of the write-ahead log, and the free bytes of the
+    /// file system. There is no limit. SR-8435.
     fn space(&self) -> Result<StoreSpace, Error> {
         let reader = self.reader();
         let pragma = |name: &str| -> Result<u64, Error> {
@@ -306,6 +329,8 @@ impl Store for SqliteStore {
         })
     }
 
+    /// Checkpoints and truncates the write-ahead log. A reader in the middle of a statement
+    /// prevents the truncation, which is no error. SR-8435.
     fn scrub(&self) -> Result<(), Error> {
         let writer = self.writer();
         // A reader in the middle of a statement prevents the truncation. The next call repeats it.
@@ -315,7 +340,8 @@ impl Store for SqliteStore {
     }
 }
 
-/// Whether every guard holds and the rows follow the last row of the log.
+/// Whether every guarded record has its revision still, and the rows follow the last row of the
+/// log. Changes nothing. SR-8435.
 fn guards_hold(on: &Connection, guards: &[Guard], append: &Append) -> Result<bool, Error> {
     let mut statement = on
         .prepare_cached("SELECT revision FROM record WHERE path = ?1")
@@ -340,6 +366,8 @@ fn guards_hold(on: &Connection, guards: &[Guard], append: &Append) -> Result<boo
     Ok(from_sql(last)?.checked_add(1) == Some(append.first))
 }
 
+/// Writes and deletes records within the caller's transaction; all get one new revision. Does
+/// nothing without changes. SR-8435.
 fn apply_changes(on: &Connection, changes: &[Change]) -> Result<(), Error> {
     if changes.is_empty() {
         return Ok(());
