@@ -74,6 +74,7 @@ struct ScratchBuffers {
 }
 
 impl ScratchBuffers {
+    /// Empty buffers.
     fn new() -> Self {
         Self {
             args: [Out::new(), Out::new(), Out::new()],
@@ -85,7 +86,7 @@ impl ScratchBuffers {
         }
     }
 
-    /// Wipes the values of the last operation.
+    /// Overwrites the values of the last operation.
     fn wipe(&mut self) {
         for arg in &mut self.args {
             arg.set_word(0);
@@ -103,8 +104,9 @@ impl Drop for ScratchBuffers {
 }
 
 impl Zone {
-    /// A zone on this store, with the column keys that the store keeps. It serves only processes of
-    /// `users`, which are user ids.
+    /// A zone on this store, with the column keys that the store keeps; a kept key for which there
+    /// is no locked memory is left out. It serves only processes of `users`, which are user ids.
+    /// Starts nothing.
     #[must_use]
     pub fn new(
         store: Store,
@@ -135,8 +137,8 @@ impl Zone {
         }
     }
 
-    /// Allows backends to have records made in `directory`, which exists, sealed for this
-    /// recipient.
+    /// Returns the zone with recording allowed: backends may have their requests recorded into
+    /// files in `directory`, which has to exist, sealed for this recipient.
     #[must_use]
     pub fn recording(
         mut self,
@@ -147,8 +149,8 @@ impl Zone {
         self
     }
 
-    /// Calls `tell` with each error of the store: the rings get a fault only. An error contains no
-    /// value.
+    /// From now on, calls `tell` with each error of the store: the rings get a fault only. The same
+    /// error is not told again within 10 seconds. An error contains no value.
     pub fn on_store_error(&mut self, tell: impl FnMut(&Error) + Send + 'static) {
         self.reporter.tell = Box::new(tell);
     }
@@ -163,13 +165,15 @@ impl Zone {
         self.sources.store.checkpoint(position).map(drop)
     }
 
-    /// Random number of this start.
+    /// The random number of this start of the zone, 16 bytes.
     #[must_use]
     pub fn incarnation(&self) -> [u8; 16] {
         self.sources.store.identity().1
     }
 
-    /// Runs an operation, posted or called.
+    /// Runs an operation, posted or called, and returns its answer; that of a posted one is empty.
+    /// A called operation is not run if an earlier posted one has failed, and answers with that
+    /// fault. Tells the owner about an error of the store.
     fn dispatch(&mut self, arena: u16, op: Op, descriptor: &Descriptor, area: &Area) -> Answer {
         if op.is_posted() {
             self.run_posted(arena, op, descriptor, area);
@@ -190,9 +194,11 @@ impl Zone {
         })
     }
 
-    /// Reports the first fault of posted operations, once (R2). That there is a fault, or none,
-    /// counts as one of the ticket's answers (A4). An operation that is asked ahead of need counts
-    /// as well, because it may fail on the value of a failed computation, but it reports no fault.
+    /// Returns the first fault of this ring's posted operations, once (R2), before the operation
+    /// `op` is run; nothing for an operation that is independent of the statement's values. That
+    /// there is a fault, or none, counts as one of the ticket's answers (A4): `Fault::BudgetSpent`
+    /// if the budget is spent. An operation that is asked ahead of need counts as well, because it
+    /// may fail on the value of a failed computation, but it reports no fault.
     fn report_first_fault(&mut self, ring: u16, op: Op, ahead: bool) -> Result<(), Fault> {
         let state = self.sources.rings.get_mut(ring)?;
         if op.is_independent() {
@@ -220,7 +226,8 @@ impl Zone {
         }
     }
 
-    /// Runs a posted operation, which has no answer; a fault goes into its result's slot.
+    /// Runs a posted operation, which has no answer. A fault is stored in its result's slot, and
+    /// kept for the next called operation if it is the first. `BadRequest` for a called operation.
     fn run_posted(&mut self, ring: u16, op: Op, descriptor: &Descriptor, area: &Area) {
         let third_argument = self
             .sources
@@ -256,7 +263,9 @@ impl Zone {
         }
     }
 
-    /// Runs an operation whose answer the backend waits for.
+    /// Runs an operation whose answer the backend waits for, and returns this answer.
+    /// `Fault::BadRequest` for a posted operation; otherwise the operation's faults. Forgets a
+    /// third argument that it does not use.
     fn run_called(
         &mut self,
         ring: u16,
@@ -302,7 +311,9 @@ impl Zone {
         value.map(Answer::of)
     }
 
-    /// Ends a statement of a ring: wipes the scratch buffers and the ring's values.
+    /// Ends a statement of a ring: adds its computed values to the session's ledger, and wipes the
+    /// scratch buffers and the ring's values. Those of a parallel worker remain until its leader's
+    /// statement ends.
     fn end_statement(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
         self.count_computed(ring);
         let statement = u8::try_from(descriptor.n % 256).map_err(|_| Fault::BadRequest)?;
@@ -312,20 +323,20 @@ impl Zone {
             .end_statement(ring, statement, descriptor.a)
     }
 
-    /// Keeps the third argument for the ring's next computation, because a descriptor has room for
-    /// two.
+    /// [`Op::ThirdArgument`]: keeps the third argument for the ring's next operation, because a
+    /// descriptor has room for two.
     fn set_third_argument(&mut self, ring: u16, argument: u64) -> Result<(), Fault> {
         self.sources.rings.get_mut(ring)?.third_argument = Some(argument);
         Ok(())
     }
 
-    /// The ring's session, if it has one.
+    /// The session that the ring uses. `None` if it has none, or the session is closed.
     fn session<'a>(channel: &'a mut Channel, ring: &Ring) -> Option<&'a mut Session> {
         let id = ring.session?;
         channel.session(&id)
     }
 
-    /// Adds the values computed since the last call to the ledger.
+    /// Adds the values that the ring has computed since the last call to its session's ledger.
     fn count_computed(&mut self, ring: u16) {
         if let Ok(ring) = self.sources.rings.get_mut(ring) {
             let count = core::mem::take(&mut ring.computed);
@@ -337,7 +348,8 @@ impl Zone {
 }
 
 impl ErrorReporter {
-    /// Tells an error, unless the same one was told just now.
+    /// Tells the zone's owner an error, unless the last one told had the same code and was told
+    /// less than 10 seconds ago.
     fn report(&mut self, error: &Error) {
         let number = error.code().number;
         let known = |(last, at): (u16, Instant)| last == number && at.elapsed() < REPORT_PAUSE;
@@ -361,6 +373,8 @@ impl Zone {
 }
 
 impl Handler for Zone {
+    /// Opens a ring for a backend that has connected, and returns its number. `None`, which refuses
+    /// the backend, if its user id is not one that the zone serves, or all numbers are taken.
     fn ring_opened(&mut self, peer: &Peer) -> Option<u16> {
         if !self.users.contains(&peer.uid) {
             return None;
@@ -368,6 +382,8 @@ impl Handler for Zone {
         self.sources.open()
     }
 
+    /// Closes a ring: ends its session, its record and a pending attestation, and forgets keys that
+    /// nothing needs any more.
     fn ring_closed(&mut self, arena: u16) {
         self.reader = self.reader.filter(|reader| *reader != arena);
         self.count_computed(arena);
@@ -379,6 +395,9 @@ impl Handler for Zone {
         }
     }
 
+    /// Runs an operation and returns its answer. If this ring is recorded, records input and
+    /// answer; then answers with `Fault::NotRecorded` what cannot be recorded or could not be
+    /// written. `Fault::BadRequest` for an unknown operation.
     fn execute(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
         let Some(op) = Op::from_number(descriptor.op) else {
             return Answer::fault(Fault::BadRequest);
@@ -398,6 +417,8 @@ impl Handler for Zone {
         answer
     }
 
+    /// Overwrites the scratch buffers, and this thread's stack below here, on which values may be
+    /// left.
     fn idle(&mut self) {
         self.scratch.wipe();
         // Values may be left on the stack by operations that have returned.
@@ -405,36 +426,39 @@ impl Handler for Zone {
     }
 }
 
-/// Whether the operation is asked ahead of need.
+/// Whether the backend asks for the operation's answers ahead of need, by its flag `AHEAD`.
 const fn is_ahead(op: Op, descriptor: &Descriptor) -> bool {
     matches!(op, Op::CompareMany | Op::TestMany | Op::TokenMany)
         && descriptor.flags & strongroom_columns_ring::op::flag::AHEAD != 0
 }
 
-/// The kind in the low byte of the flags.
+/// The kind of value in the low byte of the flags. `Fault::BadRequest` for an unknown number.
 fn kind_of(descriptor: &Descriptor) -> Result<strongroom_format::columns::Kind, Fault> {
     let [low, _] = descriptor.flags.to_le_bytes();
     strongroom_format::columns::Kind::from_number(low).ok_or(Fault::BadRequest)
 }
 
-/// The aggregate that `n` names.
+/// The aggregate whose number is the descriptor's `n`. `Fault::BadRequest` for an unknown one.
 fn aggregate_of(descriptor: &Descriptor) -> Result<Aggregate, Fault> {
     let number = u16::try_from(descriptor.n).map_err(|_| Fault::BadRequest)?;
     Aggregate::from_number(number).ok_or(Fault::BadRequest)
 }
 
-/// Offset of the arguments in the data area.
+/// The descriptor's `b` as an offset in the data area, unchecked. `Fault::BadRequest` if it does
+/// not fit in a `usize`.
 fn offset_of(descriptor: &Descriptor) -> Result<usize, Fault> {
     usize::try_from(descriptor.b).map_err(|_| Fault::BadRequest)
 }
 
-/// Offset of the answers, for operations that do not overwrite their arguments.
+/// Offset in the data area of the answers of an operation that does not overwrite its arguments:
+/// half the area after these. `Fault::BadRequest` on overflow.
 fn answers_of(descriptor: &Descriptor) -> Result<usize, Fault> {
     let offset = offset_of(descriptor)?.checked_add(strongroom_columns_ring::ANSWER_HALF);
     offset.ok_or(Fault::BadRequest)
 }
 
-/// Copies `n` words out of the data area.
+/// Replaces `words` by the `n` words of 8 bytes in the data area that the descriptor names.
+/// `Fault::BadRequest` if they do not lie in the area.
 fn copy_words(area: &Area, descriptor: &Descriptor, words: &mut Vec<u64>) -> Result<(), Fault> {
     let count = usize::try_from(descriptor.n).map_err(|_| Fault::BadRequest)?;
     if count > strongroom_columns_ring::AREA_SIZE / 8 {
@@ -446,7 +470,8 @@ fn copy_words(area: &Area, descriptor: &Descriptor, words: &mut Vec<u64>) -> Res
         .ok_or(Fault::BadRequest)
 }
 
-/// Copies `len` bytes out of the data area.
+/// Replaces `bytes` by the `len` bytes in the data area from the descriptor's offset.
+/// `Fault::BadRequest` if they do not lie in the area.
 fn copy_bytes(
     area: &Area,
     descriptor: &Descriptor,
@@ -462,7 +487,7 @@ fn copy_bytes(
         .ok_or(Fault::BadRequest)
 }
 
-/// `n` as a length in bytes.
+/// The descriptor's `n` as a length in bytes.
 fn len_of(descriptor: &Descriptor) -> Result<usize, Fault> {
     usize::try_from(descriptor.n).map_err(|_| Fault::BadRequest)
 }

@@ -46,7 +46,8 @@ struct Recording {
 }
 
 impl Recorder {
-    /// Allows records in this directory, which exists, sealed for this recipient.
+    /// A recorder that makes records in this directory, which has to exist, sealed for this
+    /// recipient. Writes nothing yet.
     pub(crate) fn at(directory: PathBuf, recipient: Recipient) -> Self {
         Self {
             target: Some((directory, recipient)),
@@ -54,10 +55,12 @@ impl Recorder {
         }
     }
 
-    /// Begins a record of the ring under this name, and ends the one that is being made.
+    /// Begins a record of the ring: makes the file `NAME.record`. Ends the one that is being made,
+    /// even if this fails.
     ///
     /// # Errors
-    /// [`Fault::NotRecorded`].
+    /// [`Fault::NotRecorded`] if the zone records nothing, the name is not valid or taken, there
+    /// are 100 records already, or the file cannot be made.
     pub(crate) fn begin(&mut self, ring: u16, name: &[u8]) -> Result<(), Fault> {
         self.end(ring);
         let (directory, recipient) = self.target.as_ref().ok_or(Fault::NotRecorded)?;
@@ -68,7 +71,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends the ring's record, if one is being made.
+    /// Ends the ring's record, if one is being made: writes its last piece and syncs the file. An
+    /// error is ignored: a record without its last piece is not replayed.
     pub(crate) fn end(&mut self, ring: u16) {
         self.failed.remove(&ring);
         if let Some(recording) = self.open.remove(&ring) {
@@ -77,8 +81,9 @@ impl Recorder {
         }
     }
 
-    /// The arguments in the data area, before the operation replaces them. `None` when it is not
-    /// recorded.
+    /// Copies the operation's arguments out of the data area, before it replaces them. `None` if
+    /// the ring is not recorded, the operation is none that is recorded, or its arguments do not
+    /// lie in the area.
     pub(crate) fn input(
         &self,
         ring: u16,
@@ -92,17 +97,21 @@ impl Recorder {
         shape::input(op, descriptor, area)
     }
 
-    /// Whether the ring is recorded and the operation carries a value in clear.
+    /// Whether the operation has to be refused because the ring is recorded and the operation
+    /// carries a value in clear.
     pub(crate) fn forbids(&self, ring: u16, op: Op) -> bool {
         matches!(op, Op::Declassify | Op::Classify) && self.open.contains_key(&ring)
     }
 
-    /// Whether the ring's record ended with an error; true once for each.
+    /// Whether the ring's record has ended with an error since the last call. Clears that mark.
     pub(crate) fn has_failed(&mut self, ring: u16) -> bool {
         !self.failed.is_empty() && self.failed.remove(&ring)
     }
 
-    /// Adds an operation that was carried out to the ring's record.
+    /// Appends an operation that was executed, with the `input` that [`Self::input`] returned and
+    /// the answer in `answer` and `area`, to the ring's record. Ends the record, without its last
+    /// piece, if that fails; [`Self::has_failed`] then says so. Nothing for a ring that is not
+    /// recorded.
     pub(crate) fn take(
         &mut self,
         ring: u16,
@@ -136,7 +145,8 @@ impl Recorder {
     }
 }
 
-/// The name, if it is one that a file may have: letters, digits, `-` and `_`.
+/// The name as text, if it is a valid one: 1 to 64 letters, digits, `-` and `_`, all ASCII. `None`
+/// otherwise.
 fn valid_name(name: &[u8]) -> Option<&str> {
     let name = core::str::from_utf8(name).ok()?;
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -144,12 +154,15 @@ fn valid_name(name: &[u8]) -> Option<&str> {
     sound.then_some(name)
 }
 
-/// The error for a failure of the operating system.
+/// An error with the code SR-5001 for a failure of the operating system.
 fn system(error: std::io::Error) -> Error {
     Error::new(&strongroom_format::code::IO, error.to_string())
 }
 
 impl Recording {
+    /// Makes the file of a new record, readable by this user only, and writes its header, sealed
+    /// for the recipient. SR-8124 if the directory has 100 entries already; an error of the
+    /// operating system if the file exists.
     fn start(directory: &Path, recipient: &Recipient, name: &str) -> Result<Self, Error> {
         let count = std::fs::read_dir(directory).map_err(system)?.count();
         if count >= RECORDS_MAX {
@@ -175,7 +188,8 @@ impl Recording {
         })
     }
 
-    /// `None` when the record cannot take it.
+    /// Appends a call to the record; writes whole pieces, and keeps the rest in memory. `None` if
+    /// the call is too long, the record would become too long, or writing fails.
     fn append(&mut self, call: &RecordedCall) -> Option<()> {
         call.append(&mut self.pending)?;
         while self.pending.len() >= RECORD_PIECE_MAX {
@@ -186,7 +200,8 @@ impl Recording {
         Some(())
     }
 
-    /// Seals and writes a piece. `None` when writing fails or the record becomes too long.
+    /// Seals a piece and writes it to the file, without a sync. `None` if writing fails or the
+    /// record would become longer than [`RECORD_MAX`].
     fn write(&mut self, mut piece: Vec<u8>, last: bool) -> Option<()> {
         let head = PieceHead {
             last,
@@ -204,8 +219,8 @@ impl Recording {
         self.file.write_all(&parts).ok()
     }
 
-    /// Writes what is pending as the last piece. An error is ignored: a reader notices a record
-    /// without a last piece.
+    /// Writes what is kept in memory as the last piece, and syncs the file. Errors are ignored: a
+    /// reader notices a record without a last piece.
     fn finish(mut self) {
         let rest = core::mem::take(&mut self.pending);
         if self.write(rest, true).is_some() {

@@ -28,14 +28,14 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session under a ticket that was checked. `ledger` has the counts of earlier sessions under
-    /// the ticket and goes on counting.
+    /// A session under a ticket, which the caller has checked. `ledger` has the counts of earlier
+    /// sessions under the ticket and goes on counting.
     #[must_use]
     pub const fn new(id: [u8; 16], ticket: Ticket, ledger: Ledger) -> Self {
         Self { id, ticket, ledger }
     }
 
-    /// Replaces the ticket by another one of the same name.
+    /// Replaces the session's ticket. The caller has checked that it has the same id and keys.
     pub(crate) fn renew(&mut self, ticket: Ticket) {
         self.ticket = ticket;
     }
@@ -52,29 +52,30 @@ impl Session {
         &self.ticket
     }
 
-    /// The counts of its answers.
+    /// The ticket's counts of answers, shared by all its sessions.
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The first key of the ticket. It counts where nothing else names a key: for new columns, for
-    /// computed values that leave the zone, and for values that come in clear.
+    /// The first key of the ticket. It is used where nothing else names a key: for new columns, for
+    /// computed values that leave the zone, and for values that come in clear. `None` if the ticket
+    /// names none.
     #[must_use]
     pub fn first_key(&self) -> Option<KeyId> {
         self.ticket.keys.first().copied()
     }
 
-    /// Whether the ticket gives a right on values of these keys, now.
+    /// Checks that the ticket is valid now and gives all rights in `wanted` (bits) on all of these
+    /// keys. Takes nothing from a budget.
     ///
     /// # Errors
-    /// [`Fault::NotAllowed`], which the ledger counts.
+    /// [`Fault::NotAllowed`], which the ledger counts as a refusal.
     pub fn allow(&mut self, wanted: u32, keys: &[KeyId]) -> Result<(), Fault> {
         self.allow_at(wanted, keys, now())
     }
 
-    /// Checks that the ticket gives these rights for these keys at this time. `Fault::NotAllowed`
-    /// otherwise, which the ledger counts.
+    /// As [`Self::allow`], at the time `now`, seconds since 1970.
     fn allow_at(&mut self, wanted: u32, keys: &[KeyId], now: u64) -> Result<(), Fault> {
         let given = self.ticket.rights & wanted == wanted;
         let named = keys.iter().all(|key| self.ticket.keys.contains(key));
@@ -86,29 +87,31 @@ impl Session {
         Err(Fault::NotAllowed)
     }
 
-    /// Counts `count` truths before they are given.
+    /// Counts `count` truths in the ledger, before they are given.
     ///
     /// # Errors
-    /// [`Fault::BudgetSpent`] when the ticket does not have as many left; then none may be given.
+    /// [`Fault::BudgetSpent`] if the ticket does not have as many left; then none may be given, and
+    /// the ledger counts a refusal.
     pub fn spend_truths(&mut self, count: u64) -> Result<(), Fault> {
         self.check_budget(count)?;
         self.ledger.count_truths(count);
         Ok(())
     }
 
-    /// Counts an answer that shows whether a computation has failed, before it is given: an
+    /// Counts one answer that shows whether a computation has failed, before it is given: an
     /// overflow or a division shows whether a value is above a limit of its type, or zero, as a
     /// comparison does.
     ///
     /// # Errors
-    /// [`Fault::BudgetSpent`], as for truths.
+    /// [`Fault::BudgetSpent`], as for truths, whose budget it shares.
     pub fn spend_check(&mut self) -> Result<(), Fault> {
         self.check_budget(1)?;
         self.ledger.count_check();
         Ok(())
     }
 
-    /// Checks that the ticket has as many answers left.
+    /// Checks that the ticket has as many truths left. `Fault::BudgetSpent` otherwise, and the
+    /// ledger counts a refusal. Takes nothing from the budget.
     fn check_budget(&self, count: u64) -> Result<(), Fault> {
         let spent = self.ledger.truths().saturating_add(self.ledger.checks());
         if self.ticket.truths != u64::MAX && spent.saturating_add(count) > self.ticket.truths {
@@ -118,10 +121,12 @@ impl Session {
         Ok(())
     }
 
-    /// Counts `count` values, of `bytes` bytes together, before they are sealed.
+    /// Counts `count` values, of `bytes` bytes together, in the ledger, before they are sealed or
+    /// given in clear. Only their number is limited.
     ///
     /// # Errors
-    /// [`Fault::BudgetSpent`], as for truths.
+    /// [`Fault::BudgetSpent`] if the ticket does not have as many left; the ledger counts a
+    /// refusal.
     pub fn spend_outputs(&mut self, count: u64, bytes: u64) -> Result<(), Fault> {
         let spent = self.ledger.outputs().saturating_add(count);
         if self.ticket.outputs != u64::MAX && spent > self.ticket.outputs {

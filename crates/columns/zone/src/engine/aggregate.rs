@@ -12,7 +12,10 @@ use super::{Zone, aggregate_of, kind_of};
 use crate::arena::{Meta, RunningAggregate};
 
 impl Zone {
-    /// [`strongroom_columns_ring::Op::Accumulate`].
+    /// [`strongroom_columns_ring::Op::Accumulate`]: adds value `b` to the accumulator `r`, which is
+    /// made if the slot is empty; `a` is a delimiter, or 0. The accumulator's scope comes to
+    /// include the value's. Faults if the session does not allow aggregates of these values, or `r`
+    /// is of another aggregate or kind; those of loading and adding.
     pub(super) fn accumulate(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
         let kind = kind_of(descriptor)?;
         let aggregate = aggregate_of(descriptor)?;
@@ -48,7 +51,10 @@ impl Zone {
         arena.put_aggregate(fid, RunningAggregate { accumulator, scope })
     }
 
-    /// [`strongroom_columns_ring::Op::Combine`].
+    /// [`strongroom_columns_ring::Op::Combine`]: adds the accumulator `b`, of this ring or one in
+    /// its parallel group, to the accumulator `r`, which is made if the slot is empty. `b` is not
+    /// changed. `Fault::ForgedFid` if `b` is of another group or empty; `Fault::NotAnAccumulator`
+    /// if either is of another aggregate or kind; `Fault::NotAllowed` without the right.
     pub(super) fn combine(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
         let kind = kind_of(descriptor)?;
         let aggregate = aggregate_of(descriptor)?;
@@ -85,7 +91,10 @@ impl Zone {
         arena.put_aggregate(fid, total)
     }
 
-    /// [`strongroom_columns_ring::Op::Final`]. 0 when the result is NULL.
+    /// [`strongroom_columns_ring::Op::Final`]: puts the result of the accumulator `a`, of this ring
+    /// or one in its parallel group, into the slot `r`, and returns 1. Returns 0, and fills no
+    /// slot, if the result is NULL. `Fault::ForgedFid` if `a` is of another group or empty; faults
+    /// of computing.
     pub(super) fn finish(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let from = Fid::from_bits(descriptor.a).ok_or(Fault::ForgedFid)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;

@@ -52,7 +52,8 @@ pub(super) struct GrantCache {
 const GRANTS_MAX: usize = 8;
 
 impl GrantCache {
-    /// Uses a grant once. False when there is none.
+    /// Uses up one use of the grant of exactly these rights on this scope. False if there is none,
+    /// or it is used up.
     pub(super) fn take(&mut self, rights: u32, scope: ScopeId) -> bool {
         let known = |one: &&mut (u32, ScopeId, u16)| one.0 == rights && one.1 == scope;
         let found = self.answers.iter_mut().flatten().find(known);
@@ -63,7 +64,8 @@ impl GrantCache {
         })
     }
 
-    /// Keeps a grant that may be used `times` times.
+    /// Keeps a grant that may be used `times` times. It replaces the one of the same rights and
+    /// scope, or, if all places are taken, another one.
     pub(super) fn insert(&mut self, rights: u32, scope: ScopeId, times: u16) {
         let known = |one: &Option<(u32, ScopeId, u16)>| {
             one.is_none_or(|one| one.0 == rights && one.1 == scope)
@@ -90,20 +92,21 @@ pub(super) struct ColumnScopes {
 const COLUMNS: usize = 16;
 
 impl ColumnScopes {
-    /// The place of a column in the cache; columns may share one.
+    /// The index in the cache at which a column is kept; columns may share one.
     fn at(place: ColumnAddress) -> usize {
         usize::from(place.0.wrapping_mul(5) ^ place.1) % COLUMNS
     }
 
-    /// The known scope of a column. `None` when another column took its place, or a column was
-    /// bound since.
+    /// The scope of a column, if it is in the cache. `None` if another column took its place, or
+    /// any column was bound since (`bindings` is the present state of the store's bindings).
     #[inline]
     pub(super) fn get(&self, place: ColumnAddress, bindings: u64) -> Option<ScopeId> {
         let (known, scope) = (*self.known.get(Self::at(place))?)?;
         (known == place && self.bindings == bindings).then_some(scope)
     }
 
-    /// Notes the scope of a column. What is known of an earlier state of the bindings is forgotten.
+    /// Keeps the scope of a column. If the bindings have changed since the last call, forgets all
+    /// others.
     pub(super) fn insert(&mut self, place: ColumnAddress, scope: ScopeId, bindings: u64) {
         if self.bindings != bindings {
             *self = Self {
@@ -131,6 +134,7 @@ pub(super) enum Group {
 }
 
 impl Ring {
+    /// An open ring without session or group, whose arena has this number.
     fn new(number: u16, memory: &Arc<Memory>) -> Self {
         Self {
             arena: Arena::new(number, memory),
@@ -149,8 +153,9 @@ impl Ring {
         }
     }
 
-    /// Forgets all that is valid for one statement only: values, grants, faults, a pending
-    /// argument.
+    /// Forgets what is valid for one statement only: values, which are wiped, the token key,
+    /// grants, faults, a pending argument. `statement` and `base` are the next one's number and
+    /// first slot.
     fn end_statement(&mut self, statement: u8, base: u64) {
         self.arena.end_statement(statement, base);
         self.token = None;
@@ -170,6 +175,7 @@ pub(super) struct Rings {
 }
 
 impl Rings {
+    /// No rings. Their arenas take memory from `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> Self {
         Self {
             rings: Vec::new(),
@@ -178,7 +184,8 @@ impl Rings {
         }
     }
 
-    /// Adds a ring, under the number that has been free for longest. `None` when no number is free.
+    /// Adds a ring, under the number that has been free for longest, and returns this number.
+    /// `None` if no number is free.
     pub(super) fn open(&mut self) -> Option<u16> {
         let mut number = self.last;
         for _ in 0..ARENAS {
@@ -197,7 +204,9 @@ impl Rings {
         None
     }
 
-    /// Removes a ring whose backend has gone. Returns the session that ended with it.
+    /// Removes a ring whose backend has gone, and dissolves the group that it leads. Returns the
+    /// session that ended with it. A member of a group is kept, without session, until its leader's
+    /// statement ends, because its results may still be read; then `None`.
     pub(super) fn close(&mut self, number: u16) -> Option<[u8; 16]> {
         self.dissolve_group(number);
         let ring = self.get_mut(number).ok()?;
@@ -213,7 +222,8 @@ impl Rings {
         session
     }
 
-    /// The open ring with this number. `Fault::ForgedFid` when there is none.
+    /// The ring with this number, perhaps a closed one whose values its group still needs.
+    /// `Fault::ForgedFid` if there is none.
     #[inline]
     pub(super) fn get(&self, number: u16) -> Result<&Ring, Fault> {
         let ring = self
@@ -233,16 +243,18 @@ impl Rings {
         ring.ok_or(Fault::ForgedFid)
     }
 
-    /// All rings.
+    /// All rings, those included that are kept for their group only.
     pub(super) fn all(&self) -> impl Iterator<Item = &Ring> {
         self.rings.iter().filter_map(Option::as_deref)
     }
 
+    /// As [`Self::all`], to change them.
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
         self.rings.iter_mut().filter_map(Option::as_deref_mut)
     }
 
-    /// Whether `reader` may read the arena `other`.
+    /// Whether `reader` may read the arena of `other`: it is the same, or in the same parallel
+    /// group.
     pub(super) fn same_group(&self, reader: u16, other: u16) -> bool {
         let head = |number: u16| match self.get(number).map(|ring| &ring.group) {
             Ok(Group::Member(leader, _)) => Some(*leader),
@@ -252,7 +264,9 @@ impl Rings {
         reader == other || head(reader).is_some_and(|leader| head(other) == Some(leader))
     }
 
-    /// Makes the ring a leader; returns its secret.
+    /// Makes the ring the leader of a group whose secret is `fresh`, and returns the group's
+    /// secret; that of the existing group if it leads one. `Fault::BadRequest` if it is a member of
+    /// a group.
     pub(super) fn lead(&mut self, number: u16, fresh: u64) -> Result<u64, Fault> {
         let ring = self.get_mut(number)?;
         match ring.group {
@@ -265,7 +279,9 @@ impl Rings {
         }
     }
 
-    /// Makes the ring a member of a group, with the leader's session.
+    /// Makes the ring a member of the group that `leader` leads; it uses the leader's session in
+    /// place of its own. `Fault::BadRequest` if it leads or is in a group already,
+    /// `Fault::NotAllowed` if there is no such leader or the secret is wrong.
     pub(super) fn join(&mut self, number: u16, leader: u16, secret: u64) -> Result<(), Fault> {
         if !matches!(self.get(number)?.group, Group::Alone) {
             return Err(Fault::BadRequest);
@@ -283,7 +299,8 @@ impl Rings {
         Ok(())
     }
 
-    /// Ends a statement. A member's values stay until its leader's statement ends.
+    /// Ends a ring's statement, and dissolves the group that it leads. A member's values remain
+    /// until its leader's statement ends. `Fault::ForgedFid` if there is no such ring.
     pub(super) fn end_statement(
         &mut self,
         number: u16,
@@ -301,7 +318,9 @@ impl Rings {
         Ok(())
     }
 
-    /// Ends the group that the ring leads, if any, and the statements of its members.
+    /// Dissolves the group that the ring leads, if any: members without a backend are removed; of
+    /// the others, the statements that have ended are wiped, and the leader's session is taken
+    /// away.
     fn dissolve_group(&mut self, number: u16) {
         let Ok(ring) = self.get_mut(number) else {
             return;
@@ -331,7 +350,8 @@ impl Rings {
         }
     }
 
-    /// The key of equality tokens of the statement of this ring, or of its group (X6).
+    /// The key of the equality tokens of the running statement of this ring, or of its group (X6);
+    /// drawn at the first call in a statement. `Fault::OutOfMemory` if none can be drawn.
     pub(super) fn token_key(&mut self, number: u16) -> Result<&MacKey, Fault> {
         let number = match self.get(number)?.group {
             Group::Member(leader, _) => leader,

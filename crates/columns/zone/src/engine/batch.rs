@@ -21,7 +21,8 @@ enum Item {
 }
 
 impl Batch {
-    /// An empty batch for `count` values of `limit` bytes together.
+    /// An empty batch with room for `count` values; `limit` is the most bytes that they may have
+    /// together.
     pub(super) fn new(count: usize, limit: usize) -> Self {
         Self {
             items: Vec::with_capacity(count),
@@ -30,10 +31,11 @@ impl Batch {
         }
     }
 
-    /// Adds a value.
+    /// Appends a copy of a value.
     ///
     /// # Errors
-    /// [`Fault::StringTooLong`] beyond the limit: the batch has to be smaller.
+    /// [`Fault::StringTooLong`] if the bytes of all values would exceed the limit: the caller has
+    /// to make a smaller batch.
     pub(super) fn push(&mut self, value: Value<'_>) -> Result<(), Fault> {
         let item = match value {
             Value::Word(word) => Item::Word(word),
@@ -51,10 +53,10 @@ impl Batch {
         Ok(())
     }
 
-    /// The value of this number.
+    /// The value at this index, from 0.
     ///
     /// # Errors
-    /// [`Fault::BadRequest`] beyond the end.
+    /// [`Fault::BadRequest`] past the end.
     pub(super) fn get(&self, at: usize) -> Result<Value<'_>, Fault> {
         match self.items.get(at).ok_or(Fault::BadRequest)? {
             Item::Word(word) => Ok(Value::Word(*word)),
@@ -67,6 +69,7 @@ impl Batch {
 }
 
 impl Drop for Batch {
+    /// Overwrites the values that are words; the bytes are wiped by `Buf`.
     fn drop(&mut self) {
         for item in &mut self.items {
             *item = Item::Word(0);

@@ -22,7 +22,10 @@ use super::{Zone, answers_of, copy_words, kind_of, offset_of};
 const RANKED_BYTES_MAX: usize = 64 << 20;
 
 impl Zone {
-    /// [`strongroom_columns_ring::Op::Compare`].
+    /// [`strongroom_columns_ring::Op::Compare`]: compares the values `a` and `b`. Returns -1, 0 or
+    /// 1 (two's complement) for less, equal, greater. Counts in the session's budget and ledger.
+    /// Faults if a value cannot be loaded or has another kind, or the policy does not allow the
+    /// answer.
     pub(super) fn compare(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
         let mut policy_input = PolicyInput::new();
@@ -38,7 +41,10 @@ impl Zone {
         Ok(i64::from(order as i8).cast_unsigned())
     }
 
-    /// [`strongroom_columns_ring::Op::CompareMany`].
+    /// [`strongroom_columns_ring::Op::CompareMany`]: compares each of `n` identifiers in the data
+    /// area with `a`, or `n` pairs with the flag `PAIRS`. Writes a byte for each into the answer
+    /// half (0 less, 1 equal, 2 greater), and returns their number. All or nothing: any fault, of
+    /// loading or of the policy, writes no answer. Counts in the session's budget and ledger.
     pub(super) fn compare_many(
         &mut self,
         ring: u16,
@@ -97,7 +103,8 @@ impl Zone {
         Ok(count)
     }
 
-    /// [`strongroom_columns_ring::Op::Token`].
+    /// [`strongroom_columns_ring::Op::Token`]: returns the first 8 bytes of the equality token of
+    /// the value `a`. Faults and counts as [`Self::tokens`].
     pub(super) fn token(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         self.scratch.words.clear();
         self.scratch.words.push(descriptor.a);
@@ -105,7 +112,9 @@ impl Zone {
         tokens.first().copied().ok_or(Fault::BadRequest)
     }
 
-    /// [`strongroom_columns_ring::Op::TokenMany`].
+    /// [`strongroom_columns_ring::Op::TokenMany`]: writes the equality tokens, 16 bytes each, of
+    /// `n` identifiers in the data area into its answer half, and returns `n`. Faults and counts as
+    /// [`Self::tokens`].
     pub(super) fn token_many(
         &mut self,
         ring: u16,
@@ -119,7 +128,10 @@ impl Zone {
         Ok(self.scratch.words.len() as u64)
     }
 
-    /// The tokens of the identifiers in `scratch.words`, two words each.
+    /// The equality tokens of the identifiers in `scratch.words`, two words each, in this order.
+    /// Equal values of one kind have equal tokens within a statement. Takes them from the session's
+    /// budget and counts them in its ledger. Faults if a value cannot be loaded or has another
+    /// kind, or the policy does not allow tokens.
     fn tokens(&mut self, ring: u16, kind: Kind) -> Result<Vec<u64>, Fault> {
         let [each, ..] = &mut self.scratch.args;
         let mut policy_input = PolicyInput::new();
@@ -151,7 +163,10 @@ impl Zone {
         Ok(tokens)
     }
 
-    /// [`strongroom_columns_ring::Op::RankMany`].
+    /// [`strongroom_columns_ring::Op::RankMany`]: replaces each of `n` identifiers in the data area
+    /// by its dense rank (0 for the least value, equal values alike), and returns `n`. Counts in
+    /// the session's budget and ledger. `Fault::StringTooLong` if the values have more than 64 MiB;
+    /// faults of loading and of the policy.
     pub(super) fn rank_many(
         &mut self,
         ring: u16,
@@ -188,7 +203,8 @@ impl Zone {
     }
 }
 
-/// Writes each value's dense rank, from 0, in its place.
+/// Replaces each element of `ranks` by the dense rank, from 0, of the batch's value at the same
+/// index. Fails if two of the values cannot be compared; `ranks` is then undefined.
 fn rank(kind: Kind, batch: &Batch, ranks: &mut [u64]) -> Result<(), Fault> {
     let mut order: Vec<usize> = (0..ranks.len()).collect();
     let failed = Cell::new(None);

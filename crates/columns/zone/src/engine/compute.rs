@@ -26,7 +26,10 @@ const TEST_BATCH_TIME_MAX: Duration = Duration::from_millis(20);
 const GRANT_USES: u16 = 1024;
 
 impl Zone {
-    /// [`strongroom_columns_ring::Op::Compute`].
+    /// [`strongroom_columns_ring::Op::Compute`]: computes function `n` of up to three arguments,
+    /// and puts the result into the slot `r`. `Fault::BadRequest` for an unknown function, one that
+    /// gives a truth, or a missing argument; faults if the session does not allow computing with
+    /// these keys; those of loading and of the function.
     pub(super) fn compute(
         &mut self,
         ring: u16,
@@ -64,7 +67,8 @@ impl Zone {
         Ok(())
     }
 
-    /// [`strongroom_columns_ring::Op::Test`].
+    /// [`strongroom_columns_ring::Op::Test`]: computes function `n`, which gives a truth, and
+    /// returns 0 or 1. Counts in the session's budget and ledger. Faults as [`Self::compute`].
     pub(super) fn test(
         &mut self,
         ring: u16,
@@ -89,7 +93,10 @@ impl Zone {
         Ok(u64::from(truth))
     }
 
-    /// [`strongroom_columns_ring::Op::TestMany`].
+    /// [`strongroom_columns_ring::Op::TestMany`]: computes function `n`, which gives a truth, of
+    /// each of `r` identifiers in the data area and of `a`. Writes a byte for each into the answer
+    /// half: 0, 1, or 2 where the function fails, and for all that are left after 20 ms. Returns
+    /// their number. Faults of loading and of the policy; then no answer is written.
     pub(super) fn test_many(
         &mut self,
         ring: u16,
@@ -135,7 +142,9 @@ impl Zone {
         Ok(count)
     }
 
-    /// Copies the confidential arguments of a function to the scratch buffers.
+    /// Copies the confidential arguments of a function to `scratch.args`, each at its position, and
+    /// returns what the policy needs to know about them. `Fault::BadRequest` if one is missing;
+    /// faults of loading.
     fn arguments(
         &mut self,
         ring: u16,
@@ -155,7 +164,8 @@ impl Zone {
         Ok(policy_input)
     }
 
-    /// Asks the session for rights on the keys of a scope.
+    /// Checks that the ring's session has these rights on all keys of a scope; `Fault::NotAllowed`
+    /// if not. A grant is kept for 1024 further uses in the statement, without asking the session.
     pub(super) fn permit(&mut self, ring: u16, rights: u32, scope: ScopeId) -> Result<(), Fault> {
         let state = self.sources.rings.get_mut(ring)?;
         if state.granted.take(rights, scope) {
@@ -167,7 +177,9 @@ impl Zone {
         Ok(())
     }
 
-    /// Asks the policy whether `count` truths may be given.
+    /// Asks the policy whether `count` truths may be given by an operation whose right is `wanted`,
+    /// and takes them from the session's budget. `Fault::NotAllowed` or `Fault::BudgetSpent` if
+    /// not.
     pub(super) fn permit_truths(
         &mut self,
         ring: u16,
@@ -181,7 +193,8 @@ impl Zone {
         policy::truths(session, wanted, policy_input.common, scope, count)
     }
 
-    /// Adds to the ledger how many of the truths were positive.
+    /// Adds to the session's ledger how many of the given truths were positive. Nothing without a
+    /// session.
     pub(super) fn count_positive_truths(&mut self, ring: u16, count: u64) {
         with_ledger(
             &mut self.channel,
@@ -193,7 +206,7 @@ impl Zone {
     }
 }
 
-/// Calls `what` with the ledger of a ring's session, if it has one.
+/// Calls `what` with the ledger of the ring's session, if there is a ring and it has one.
 pub(super) fn with_ledger(
     channel: &mut Channel,
     ring: Option<&Ring>,
@@ -204,7 +217,9 @@ pub(super) fn with_ledger(
     }
 }
 
-/// The arguments in the form that the function takes; those beyond its number are a plain 0.
+/// The function's arguments in the form that it takes: confidential ones from `values`, plain ones
+/// and fields from the descriptor. Those beyond the function's are a plain 0. `Fault::FieldUnknown`
+/// for an unknown field, `Fault::BadRequest` for a plain number that is no `integer`.
 fn operands<'a>(
     values: &'a [strongroom_columns_values::Out; 3],
     function: &Function,
@@ -231,7 +246,8 @@ fn operands<'a>(
     Ok(operands)
 }
 
-/// A number in clear: an `integer`, extended to 64 bits with or without its sign.
+/// An `integer` in clear, from a word to which it was extended with or without its sign.
+/// `Fault::BadRequest` if the word holds more than 32 bits.
 fn plain(bits: u64) -> Result<i32, Fault> {
     if let Ok(unsigned) = u32::try_from(bits) {
         return Ok(unsigned.cast_signed());

@@ -18,7 +18,7 @@ pub(super) struct Resolved {
 pub(super) struct Functions(Vec<Option<Resolved>>);
 
 impl Functions {
-    /// Resolves all functions of the interface once.
+    /// Resolves all functions of the ring's list, which takes a while.
     pub(super) fn new() -> Self {
         let end = FUNCTIONS
             .last()
@@ -39,7 +39,7 @@ impl Functions {
     /// The function of this code.
     ///
     /// # Errors
-    /// [`Fault::BadRequest`].
+    /// [`Fault::BadRequest`] for an unknown code.
     pub(super) fn get(&self, code: u32) -> Result<Resolved, Fault> {
         let at = usize::try_from(code).map_err(|_| Fault::BadRequest)?;
         self.0.get(at).copied().flatten().ok_or(Fault::BadRequest)

@@ -16,15 +16,17 @@ const STEP_VALUES_MAX: u32 = 4096;
 const MORE: u32 = 1 << 31;
 
 impl Zone {
-    /// [`Op::Inserted`].
+    /// [`Op::Inserted`]: notes that the host's log has the ring's redo record of this number.
+    /// `Fault::BadRequest` for an unknown ring.
     pub(super) fn confirm_inserted(&mut self, ring: u16, number: u64) -> Result<(), Fault> {
         let chain = self.sources.chain(ring)?;
         self.sources.store.confirm_inserted(chain, number);
         Ok(())
     }
 
-    /// [`Op::Prefetch`]. A block that cannot be read now is an error only when its values are
-    /// needed.
+    /// [`Op::Prefetch`]: has the store read the blocks of the values from `a` to `b` ahead. A block
+    /// that cannot be read now is an error only when its values are needed. `Fault::ForgedFid` if
+    /// `a` or `b` is no identifier.
     pub(super) fn prefetch(&mut self, descriptor: &Descriptor) -> Result<(), Fault> {
         let first = Fid::from_bits(descriptor.a).ok_or(Fault::ForgedFid)?;
         let last = Fid::from_bits(descriptor.b).ok_or(Fault::ForgedFid)?;
@@ -32,8 +34,9 @@ impl Zone {
         Ok(())
     }
 
-    /// [`Op::Position`]. The ring that asks while there is a log to be read becomes the reader of
-    /// the log, from that position: records of other rings are refused.
+    /// [`Op::Position`]: answers with the position from which the host's log has to be replayed,
+    /// and the state and timeline in `aux`. If there is a log to be read and no ring reads it, this
+    /// ring becomes its reader: from now on records of other rings are refused.
     pub(super) fn position(&mut self, ring: u16) -> Result<Answer, Fault> {
         let store = &self.sources.store;
         let state = u32::from(store.is_recovering()) | u32::from(store.is_following()) << 1;
@@ -53,9 +56,14 @@ impl Zone {
         })
     }
 
-    /// [`Op::ServerGeneration`]. The end of the log of the generation before may be lost, with
-    /// records that rings had confirmed: chains name them, and they may be the only ones that have
-    /// an opening or a binding. After a checkpoint no record of this generation needs them (L2).
+    /// [`Op::ServerGeneration`]: notes the generation of the host's shared memory. If it is another
+    /// than before, and the zone is not recovering, makes a checkpoint at position `b`, and returns
+    /// 0. `Fault::OtherHistory` if the log is on another timeline than before; the fault of the
+    /// checkpoint.
+    ///
+    /// The end of the log of the generation before may be lost, with records that rings had
+    /// confirmed: chains name them, and they may be the only ones that have an opening or a
+    /// binding. After a checkpoint no record of this generation needs them (L2).
     pub(super) fn set_server_generation(&mut self, descriptor: &Descriptor) -> Result<u64, Fault> {
         let (generation, store) = (Some(descriptor.a), &mut self.sources.store);
         check_timeline(store, descriptor.n)?;
@@ -69,7 +77,12 @@ impl Zone {
         Ok(0)
     }
 
-    /// [`Op::Replay`], [`Op::Replayed`], [`Op::Checkpoint`].
+    /// Runs [`Op::Replay`], [`Op::Replayed`] or [`Op::Checkpoint`]: applies a redo record of the
+    /// host's log; ends recovery, or begins to follow a replica's log; makes a checkpoint. Returns
+    /// 0 for a record, otherwise the position before which the log may be cut. `Fault::Recovering`
+    /// during recovery for a ring that does not read the log, and for a checkpoint;
+    /// `Fault::BadRequest` for a record from a ring that does not read the log, or a position
+    /// before the store's; `Fault::OtherHistory` for another timeline; faults of the store.
     pub(super) fn log(
         &mut self,
         ring: u16,
@@ -132,7 +145,10 @@ impl Zone {
         Ok(store.position())
     }
 
-    /// [`Op::MarkBegin`], [`Op::Mark`], [`Op::Sweep`], [`Op::Free`].
+    /// Runs one step of [`Op::MarkBegin`], [`Op::Mark`], [`Op::Sweep`] or [`Op::Free`]. The last
+    /// two handle at most 4096 values, write their redo record to the data area, and say in `aux`
+    /// whether they have to be repeated. `Fault::PartitionUnknown` for a number that is none;
+    /// faults of the store.
     pub(super) fn reclaim(
         &mut self,
         ring: u16,
@@ -174,7 +190,10 @@ impl Zone {
         }
     }
 
-    /// Writes the redo record of the operation to the data area; the answer is the count.
+    /// Takes the redo record that the chain's operation has made, if any, and writes it to the data
+    /// area. Returns an answer whose value is `count`; in `aux` are the record's length (0 for
+    /// none) and, for `more`, bit 31: the operation has to be repeated. `Fault::StringTooLong` if
+    /// it does not fit.
     pub(super) fn flush(
         &mut self,
         chain: u32,
@@ -200,9 +219,10 @@ impl Zone {
     }
 }
 
-/// Refuses a host whose log is on another timeline than before: without the zone's knowledge it
-/// changes only on a host that was restored to an earlier time, or is a copy of another (L8). A
-/// zone that follows or reads the log learns the new timeline when it has read it.
+/// Fails with `Fault::OtherHistory` if the host's log is on another timeline (`now`) than before.
+/// Passes if either is unknown (0), or the zone is reading the log: it then learns the new timeline
+/// from it. Without the zone's knowledge the timeline changes only on a host that was restored to
+/// an earlier time, or is a copy of another (L8).
 fn check_timeline(store: &Store, now: u32) -> Result<(), Fault> {
     let before = store.host_timeline();
     let changed = before != 0 && now != 0 && before != now;

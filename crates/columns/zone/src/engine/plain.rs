@@ -14,7 +14,10 @@ use crate::arena::Meta;
 use crate::policy;
 
 impl Zone {
-    /// [`strongroom_columns_ring::Op::Declassify`].
+    /// [`strongroom_columns_ring::Op::Declassify`]: writes the value `a` in clear, in PostgreSQL's
+    /// binary form, to the data area, and returns its length. Counts in the session's budget and
+    /// ledger. `Fault::NotAllowed` without the right to declassify, `Fault::BudgetSpent`; faults of
+    /// loading.
     pub(super) fn declassify(
         &mut self,
         ring: u16,
@@ -36,7 +39,10 @@ impl Zone {
         len
     }
 
-    /// [`strongroom_columns_ring::Op::Classify`].
+    /// [`strongroom_columns_ring::Op::Classify`]: takes a value in clear, `n` bytes of PostgreSQL's
+    /// binary form in the data area, into the slot `r`, and returns its identifier. Wipes its own
+    /// copies, not the data area. Counts in the session's ledger. `Fault::NotAllowed` without the
+    /// right to declassify; `Fault::BadRequest` for bytes that are no value of the kind.
     pub(super) fn classify(
         &mut self,
         ring: u16,

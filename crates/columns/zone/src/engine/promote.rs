@@ -27,7 +27,7 @@ struct PromoteRequest {
 }
 
 impl PromoteRequest {
-    /// Parses a request. `None` when it is too short, its kind is unknown or its reserved bytes are
+    /// Parses a request. `None` if it is too short, its kind is unknown or its reserved bytes are
     /// not zero.
     fn parse(record: &[u8]) -> Option<Self> {
         let [kind] = array(record, promote_layout::KIND)?;
@@ -42,7 +42,12 @@ impl PromoteRequest {
 }
 
 impl Zone {
-    /// [`strongroom_columns_ring::Op::Promote`].
+    /// [`strongroom_columns_ring::Op::Promote`]: stores `n` values in partition `a`, and replaces
+    /// each identifier in the data area by its permanent one, or leaves it if the value is of this
+    /// partition and column already. Writes the redo record after them and returns its length, 0 if
+    /// none is needed. A column's first value binds it to a key, which an error undoes.
+    /// `Fault::KindMismatch` for an interval; `Fault::StringTooLong` if all this does not fit into
+    /// the area; faults of loading, of the policy and of the store.
     pub(super) fn promote(
         &mut self,
         ring: u16,
@@ -88,8 +93,9 @@ impl Zone {
         Ok(record.map_or(0, |record| record.bytes.len() as u64))
     }
 
-    /// Promotes the values read from the data area. `bound` gets the columns that it binds, on an
-    /// error too.
+    /// Stores the values that were read from the data area, and returns the redo record, if one is
+    /// needed, and the permanent identifiers in the order of the requests. `bound` gets the columns
+    /// that it binds, on an error too, so that the caller can undo that.
     fn promote_all(
         &mut self,
         ring: u16,
@@ -124,7 +130,10 @@ impl Zone {
         Ok((record, fids))
     }
 
-    /// Checks one value and copies it, and binds the column if this is its first value.
+    /// Loads one value, asks the policy whether it may be stored in its column, and appends a copy
+    /// to `values`: a placeholder if it is stored there already. Binds the column to a key if it
+    /// has none, and appends it to `made`. `Fault::NoColumnKey` if that key is not known; faults of
+    /// loading, of the policy, of the store and of a batch beyond 1 MiB.
     fn collect(
         &mut self,
         ring: u16,
@@ -153,7 +162,10 @@ impl Zone {
         Ok(())
     }
 
-    /// [`strongroom_columns_ring::Op::Partition`].
+    /// [`strongroom_columns_ring::Op::Partition`]: answers with the number of the partition of the
+    /// relation that the data area names, and in `aux` with how many values it has. Makes it if
+    /// there is none and the flag `NEW` is set; otherwise `Fault::PartitionUnknown`.
+    /// `Fault::Recovering` during recovery, `Fault::BadRequest` for no relation.
     pub(super) fn partition(
         &mut self,
         ring: u16,
@@ -178,7 +190,9 @@ impl Zone {
         })
     }
 
-    /// [`strongroom_columns_ring::Op::Drop`].
+    /// [`strongroom_columns_ring::Op::Drop`]: removes partition `a`, its values and its key, and
+    /// writes the redo record to the data area; its length is in `aux`. Faults of the store, among
+    /// them `Fault::PartitionUnknown`.
     pub(super) fn drop_partition(
         &mut self,
         ring: u16,
@@ -191,7 +205,10 @@ impl Zone {
         self.flush(chain, descriptor, area, 0, false)
     }
 
-    /// [`strongroom_columns_ring::Op::ReassignPartition`].
+    /// [`strongroom_columns_ring::Op::ReassignPartition`]: makes partition `a` belong to the
+    /// relation that the data area names, and writes the redo record there; its length is in `aux`.
+    /// `Fault::BadRequest` for no relation; faults of the store, among them
+    /// `Fault::PartitionUnknown`.
     pub(super) fn reassign_partition(
         &mut self,
         ring: u16,
@@ -207,8 +224,8 @@ impl Zone {
         self.flush(chain, descriptor, area, 0, false)
     }
 
-    /// The relation in the call's area. `Fault::BadRequest` for no relation, or one without a
-    /// filenode.
+    /// Reads the relation that the data area names at the descriptor's offset. `Fault::BadRequest`
+    /// for none, or one whose filenode is 0.
     fn relation(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Relation, Fault> {
         let bytes = &mut self.scratch.bytes;
         copy_bytes(area, descriptor, relation_layout::SIZE, bytes)?;
@@ -225,7 +242,8 @@ impl Zone {
     }
 }
 
-/// Replaces a field of a record. `Fault::BadRequest` when the record ends before the field does.
+/// Overwrites a field of a record with `bytes`, which must be as long as the field.
+/// `Fault::BadRequest` if the record ends before the field does.
 fn set_field(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault> {
     let end = field.offset.saturating_add(field.len);
     let place = record.get_mut(field.offset..end).ok_or(Fault::BadRequest)?;
@@ -233,7 +251,8 @@ fn set_field(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault>
     Ok(())
 }
 
-/// A lineage for a column that has none.
+/// Draws a random lineage for a column that has none. `Fault::OutOfMemory` if the random generator
+/// fails.
 fn random_lineage() -> Result<Lineage, Fault> {
     let mut random = [0; 8];
     fill_random(&mut random).map_err(|_| Fault::OutOfMemory)?;

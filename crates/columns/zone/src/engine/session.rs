@@ -12,7 +12,8 @@ use super::{Zone, copy_bytes, len_of, offset_of};
 const NAME_LEN_MAX: usize = 256;
 
 impl Zone {
-    /// [`strongroom_columns_ring::Op::TimeZone`].
+    /// [`strongroom_columns_ring::Op::TimeZone`]: sets the ring's time zone to the one whose name
+    /// is in the data area; returns 0. `Fault::TimeZoneUnknown` if there is none of that name.
     pub(super) fn time_zone(
         &mut self,
         ring: u16,
@@ -30,21 +31,27 @@ impl Zone {
         Ok(0)
     }
 
-    /// [`strongroom_columns_ring::Op::Lead`].
+    /// [`strongroom_columns_ring::Op::Lead`]: makes the ring the leader of a parallel group, and
+    /// returns the secret that members have to give. `Fault::BadRequest` if it is a member of one.
     pub(super) fn lead(&mut self, ring: u16) -> Result<u64, Fault> {
         let mut fresh = [0; 8];
         fill_random(&mut fresh).map_err(|_| Fault::OutOfMemory)?;
         self.sources.rings.lead(ring, u64::from_le_bytes(fresh))
     }
 
-    /// [`strongroom_columns_ring::Op::Join`].
+    /// [`strongroom_columns_ring::Op::Join`]: makes the ring a member of the group that arena `a`
+    /// leads, whose secret is `b`; returns 0. `Fault::NotAllowed` for a wrong leader or secret,
+    /// `Fault::BadRequest` if it leads or is in a group already.
     pub(super) fn join(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let leader = u16::try_from(descriptor.a).map_err(|_| Fault::NotAllowed)?;
         self.sources.rings.join(ring, leader, descriptor.b)?;
         Ok(0)
     }
 
-    /// [`strongroom_columns_ring::Op::Attest`].
+    /// [`strongroom_columns_ring::Op::Attest`]: replaces the client's nonce in the data area by an
+    /// attestation of this zone for it, and returns its length. It begins a channel for the ring,
+    /// which the client's next message has to use. `Fault::BadMessage` for a nonce of another
+    /// length; faults of attesting.
     pub(super) fn attest(
         &mut self,
         ring: u16,
@@ -61,7 +68,11 @@ impl Zone {
         reply(descriptor, area, &attestation)
     }
 
-    /// [`strongroom_columns_ring::Op::Message`].
+    /// [`strongroom_columns_ring::Op::Message`]: opens the data owner's message in the data area,
+    /// does what it says (opens or closes the ring's session, takes column keys), replaces it by
+    /// the sealed reply and returns the reply's length. Ends a session that the message replaced;
+    /// gives the store keys that it lacks; forgets keys that nothing needs. `Fault::BadMessage` if
+    /// it does not open, or the ring is a parallel worker's.
     pub(super) fn message(
         &mut self,
         ring: u16,
@@ -94,7 +105,9 @@ impl Zone {
         reply(descriptor, area, &answer.message)
     }
 
-    /// [`strongroom_columns_ring::Op::Record`].
+    /// [`strongroom_columns_ring::Op::Record`]: begins to record this ring's requests under the
+    /// name in the data area, or ends the record if the name is empty; returns 0.
+    /// `Fault::NotRecorded` if the name is too long or not valid, or the zone records nothing.
     pub(super) fn record(
         &mut self,
         ring: u16,
@@ -125,8 +138,8 @@ impl Zone {
         }
     }
 
-    /// Copies a message from the shared area before it is parsed: the host could change it
-    /// meanwhile.
+    /// Copies a message of `n` bytes out of the data area before it is parsed: the host could
+    /// change it meanwhile. `Fault::BadMessage` if it is longer than the area.
     fn message_bytes(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Vec<u8>, Fault> {
         let len = len_of(descriptor)?;
         if len > AREA_SIZE {
@@ -138,6 +151,7 @@ impl Zone {
 }
 
 /// Writes a reply to the place of the request in the data area; returns its length.
+/// `Fault::StringTooLong` if it does not fit.
 pub(super) fn reply(descriptor: &Descriptor, area: &Area, bytes: &[u8]) -> Result<u64, Fault> {
     area.write(offset_of(descriptor)?, bytes)
         .ok_or(Fault::StringTooLong)?;

@@ -14,12 +14,15 @@ use crate::store::Census;
 const LISTED_MAX: usize = 1000;
 
 impl Zone {
-    /// [`strongroom_columns_ring::Op::Status`].
+    /// [`strongroom_columns_ring::Op::Status`]: writes the zone's status as JSON to the data area,
+    /// and returns its length. Counts and sizes only, no values. Any ring may ask.
+    /// `Fault::StringTooLong` if it does not fit.
     pub(super) fn status(&self, descriptor: &Descriptor, area: &Area) -> Result<u64, Fault> {
         reply(descriptor, area, self.status_text().as_bytes())
     }
 
-    /// The status in JSON. It has no exact sizes of values.
+    /// The status in JSON. Sizes are rounded up to whole MiB, so that nobody can compute the length
+    /// of a value from them.
     fn status_text(&self) -> String {
         let store = self.sources.store.status();
         let (mut rings, mut values, mut literals, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
@@ -62,7 +65,8 @@ impl Zone {
         )
     }
 
-    /// The counts of each ticket in JSON, at most [`LISTED_MAX`] of them.
+    /// The id, rights and counts of each ticket as a list of JSON objects without brackets, at most
+    /// [`LISTED_MAX`] of them.
     fn ledgers(&self) -> String {
         let mut out = String::new();
         for (ticket, rights, ledger) in self.channel.ledgers().take(LISTED_MAX) {
@@ -77,7 +81,7 @@ impl Zone {
     }
 }
 
-/// The partitions in JSON, at most [`LISTED_MAX`] of them.
+/// The partitions as a list of JSON objects without brackets, at most [`LISTED_MAX`] of them.
 fn partitions(census: &[Census]) -> String {
     let mut out = String::new();
     for one in census.iter().take(LISTED_MAX) {

@@ -34,6 +34,7 @@ pub(super) struct ValueSources {
 }
 
 impl ValueSources {
+    /// The sources with this store and no rings, whose arenas take memory from the store's.
     pub(super) fn new(store: Store) -> Self {
         Self {
             rings: Rings::new(store.memory()),
@@ -42,14 +43,15 @@ impl ValueSources {
         }
     }
 
-    /// Opens a ring and its chain of redo records. `None` when every number is taken.
+    /// Opens a ring and its chain of redo records, and returns the ring's number. `None` if every
+    /// number is taken.
     pub(super) fn open(&mut self) -> Option<u16> {
         let number = self.rings.open()?;
         self.chains.insert(number, self.store.attach());
         Some(number)
     }
 
-    /// Closes a ring and its chain. Returns the session that the ring had.
+    /// Closes a ring and its chain. Returns the session that ended with it, as [`Rings::close`].
     pub(super) fn close(&mut self, number: u16) -> Option<[u8; 16]> {
         if let Some(chain) = self.chains.remove(&number) {
             self.store.detach(chain);
@@ -57,23 +59,27 @@ impl ValueSources {
         self.rings.close(number)
     }
 
-    /// The store's number of a ring, under which it chains redo records.
+    /// The number under which the store chains the ring's redo records. `Fault::BadRequest` for an
+    /// unknown ring.
     pub(super) fn chain(&self, ring: u16) -> Result<u32, Fault> {
         self.chains.get(&ring).copied().ok_or(Fault::BadRequest)
     }
 
-    /// The key and the lineage that a column is bound to.
+    /// The key and the lineage that a column is bound to. `Fault::NoColumnKey` if it is bound to
+    /// none.
     pub(super) fn binding_of(&self, place: ColumnAddress) -> Result<Binding, Fault> {
         self.store
             .binding(place.0, place.1)
             .ok_or(Fault::NoColumnKey)
     }
 
-    /// Copies the value of `bits` to `out`.
+    /// Copies the value of the identifier `bits`, stored or of a statement, to `out`; returns its
+    /// kind, its scope in the ring's arena and its column.
     ///
     /// # Errors
-    /// [`Fault::StaleFid`], [`Fault::ForgedFid`], [`Fault::NoColumnKey`], [`Fault::Recovering`];
-    /// the fault that the slot holds instead of a value.
+    /// [`Fault::ForgedFid`] for bits that are no identifier, or one of an arena outside the ring's
+    /// group; [`Fault::StaleFid`], [`Fault::NoColumnKey`], [`Fault::Recovering`] and others of the
+    /// store; the fault that the slot holds instead of a value.
     pub(super) fn load(&mut self, ring: u16, bits: u64, out: &mut Out) -> Result<Loaded, Fault> {
         let fid = Fid::from_bits(bits).ok_or(Fault::ForgedFid)?;
         if fid.is_ephemeral() {
@@ -95,7 +101,8 @@ impl ValueSources {
         })
     }
 
-    /// The scope of values from a column. The ring notes it for later values.
+    /// The scope of the values stored in a column. The ring keeps it for later values.
+    /// `Fault::NoColumnKey` for a column that is bound to no key.
     fn scope_of(&mut self, ring: u16, place: ColumnAddress) -> Result<ScopeId, Fault> {
         let of = self.binding_of(place)?;
         let bindings = self.store.bindings();
@@ -105,8 +112,9 @@ impl ValueSources {
         Ok(scope)
     }
 
-    /// Loads a value of this ring, or of another one in the same group of parallel workers; then
-    /// its scope is taken over. `Fault::ForgedFid` for a ring outside the group.
+    /// Copies a value of this ring, or of another one in its parallel group, to `out`; in the
+    /// second case adds its scope to this ring's. `Fault::ForgedFid` for a ring outside the group;
+    /// otherwise as [`crate::arena::Arena::get`].
     fn load_ephemeral(&mut self, ring: u16, fid: Fid, out: &mut Out) -> Result<Loaded, Fault> {
         let other = fid.partition();
         let loaded = |kind, scope| Loaded {
@@ -147,12 +155,12 @@ impl ValueSources {
         }
     }
 
-    /// How a value of this scope came to be.
+    /// How a value of this scope of the ring came to be: stored, from an envelope, or computed.
     pub(super) fn origin(&self, ring: u16, scope: ScopeId) -> Result<Origin, Fault> {
         Ok(self.rings.get(ring)?.arena.scopes.get(scope)?.origin())
     }
 
-    /// The scope of a value that is computed from values of both.
+    /// The scope, in the ring's arena, of a value that is computed from values of both scopes.
     pub(super) fn joined_scope(
         &mut self,
         ring: u16,
@@ -162,7 +170,8 @@ impl ValueSources {
         self.rings.get_mut(ring)?.arena.scopes.join_cached(a, b)
     }
 
-    /// Adds a value to what the policy decides by.
+    /// Adds a loaded value to what the policy decides by: its column and origin to `common`, its
+    /// keys to `scope`.
     pub(super) fn add_operand(
         &mut self,
         ring: u16,
@@ -194,6 +203,7 @@ pub(super) struct PolicyInput {
 }
 
 impl PolicyInput {
+    /// An input without any value yet.
     pub(super) const fn new() -> Self {
         Self {
             common: Common::Nothing,
@@ -202,10 +212,10 @@ impl PolicyInput {
         }
     }
 
-    /// The scope of all values together.
+    /// The scope with the keys of all values that were added; of origin computed.
     ///
     /// # Errors
-    /// [`Fault::BadRequest`] for an operation on no value.
+    /// [`Fault::BadRequest`] if no value was added.
     pub(super) fn scope(&self) -> Result<ScopeId, Fault> {
         self.scope.ok_or(Fault::BadRequest)
     }

@@ -14,7 +14,11 @@ use crate::arena::{Meta, Scope};
 use crate::policy;
 
 impl Zone {
-    /// [`strongroom_columns_ring::Op::OpenEnvelope`].
+    /// [`strongroom_columns_ring::Op::OpenEnvelope`]: opens the envelope in the data area into the
+    /// slot `r`, and returns its identifier. With the flag `LITERAL`, the value lives as long as
+    /// the connection, and an envelope that was opened before answers with its former identifier.
+    /// Needs no session. `Fault::NoColumnKey` if the key is not known, `Fault::BadEnvelope` if it
+    /// does not open or holds no value of the kind; faults of the arena.
     pub(super) fn open_envelope(
         &mut self,
         ring: u16,
@@ -52,7 +56,8 @@ impl Zone {
         Ok(fid.bits())
     }
 
-    /// [`strongroom_columns_ring::Op::PostEnvelope`].
+    /// [`strongroom_columns_ring::Op::PostEnvelope`]: as [`Self::open_envelope`], without an
+    /// answer. `Fault::BadRequest` for a literal.
     pub(super) fn post_envelope(
         &mut self,
         ring: u16,
@@ -67,7 +72,12 @@ impl Zone {
         self.open_envelope(ring, descriptor, area).map(drop)
     }
 
-    /// [`strongroom_columns_ring::Op::Output`].
+    /// [`strongroom_columns_ring::Op::Output`]: seals the values of `n` identifiers in the data
+    /// area and writes over them, for each, a length of 4 bytes and the envelope; returns the
+    /// number of bytes. If several do not fit together, returns 0 and writes nothing;
+    /// `Fault::StringTooLong` for a single one. Counts each value in the session's budget.
+    /// `Fault::KindMismatch` for another kind than the flags name, if any; faults of loading and of
+    /// the policy.
     pub(super) fn output(
         &mut self,
         ring: u16,

@@ -31,16 +31,17 @@ const TAG: usize = 16;
 /// A record, authenticated as a whole.
 pub struct Record(Vec<RecordedCall>);
 
-/// The error for a record that cannot be read.
+/// The error SR-8123 for a record that cannot be read, with this detail.
 fn damaged(what: &str) -> Error {
     Error::new(&code::COLUMN_RECORD, what)
 }
 
 impl Record {
-    /// Opens the record at `path`.
+    /// Reads the whole record at `path`, authenticates and decrypts it.
     ///
     /// # Errors
-    /// Those of a header; SR-8123.
+    /// SR-8123 if it is cut, changed or too long; an error of the operating system; those of a
+    /// header that does not open with this opener.
     pub fn open(path: &Path, opener: &Opener) -> Result<Self, Error> {
         let trouble =
             |error: io::Error| Error::new(&code::IO, format!("{}: {error}", path.display()));
@@ -63,20 +64,21 @@ impl Record {
         Ok(Self(calls))
     }
 
-    /// Calls in it.
+    /// The number of calls in it.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing was asked.
+    /// Whether it has no call.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Opens the pieces of a record; returns their contents.
+/// Decrypts all pieces of a record, which follow its header; returns their contents together.
+/// SR-8123 if one is cut, changed, missing, out of order, or follows the last.
 fn open_pieces(key: &GcmKey, mut pieces: &[u8]) -> Result<Vec<u8>, Error> {
     let mut plain = Vec::new();
     let mut expected = 0;
@@ -121,8 +123,10 @@ struct BackendReplay {
 }
 
 impl BackendReplay {
-    /// Answers a call from the record. `Fault::Departed` when the backend does something else than
-    /// was recorded, and from then on always.
+    /// Answers a backend's call from the record, and writes the recorded bytes to the data area.
+    /// Calls that only end or set something are answered without the record. `Fault::Departed` if
+    /// the backend does something else than was recorded, or something that would change values;
+    /// the caller then marks it as departed, and every later call of substance fails so.
     fn answer_call(
         &mut self,
         calls: &[RecordedCall],
@@ -166,13 +170,15 @@ impl BackendReplay {
         Ok(answer)
     }
 
-    /// The word that the record has for a word of this backend.
+    /// The word that the record has for a word of this backend: another identifier, or the same
+    /// word.
     fn recorded(&self, word: u64) -> u64 {
         self.known.get(&word).copied().unwrap_or(word)
     }
 
-    /// Checks that a call is the recorded one, where FIDs of now stand for those of then.
-    /// `Fault::Departed` otherwise.
+    /// Checks that a call is the recorded one, with this backend's identifiers in place of the
+    /// recorded ones. Notes the identifier of a new result. `Fault::Departed` if it is another
+    /// call.
     fn compare(
         &mut self,
         call: &RecordedCall,
@@ -206,7 +212,9 @@ impl BackendReplay {
         Ok(())
     }
 
-    /// Answers a constant, which is found by its envelope.
+    /// Answers the opening of a constant as it was recorded for the same envelope and kind,
+    /// wherever in the record that is; notes the identifier. `Fault::Departed` if it is not
+    /// recorded.
     fn open_envelope(
         &mut self,
         calls: &[RecordedCall],
@@ -240,8 +248,8 @@ impl BackendReplay {
     }
 }
 
-/// Answers a call about a partition, which is found by its relation, from the first recorded call
-/// with the same input. `Fault::Departed` when there is none; makes no partition.
+/// Answers a call about a partition from the first recorded call for the same relation.
+/// `Fault::Departed` if there is none. Makes no partition.
 fn partition(
     calls: &[RecordedCall],
     descriptor: &Descriptor,
@@ -267,6 +275,8 @@ struct Replayer {
 }
 
 impl Handler for Replayer {
+    /// Returns a free number from 1 to 1000 for a backend, which begins at the start of the record.
+    /// `None`, which refuses it, if its user id is not served, or no number is free.
     fn ring_opened(&mut self, peer: &Peer) -> Option<u16> {
         if !self.users.contains(&peer.uid) {
             return None;
@@ -276,10 +286,13 @@ impl Handler for Replayer {
         Some(number)
     }
 
+    /// Forgets how far this backend has come in the record.
     fn ring_closed(&mut self, arena: u16) {
         self.backends.remove(&arena);
     }
 
+    /// Answers a call from the record. With `Fault::Departed` if it is not the recorded one, and
+    /// from then on; `Fault::BadRequest` for an unknown operation. Executes nothing.
     fn execute(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
         let (Some(op), Some(backend)) = (
             Op::from_number(descriptor.op),
@@ -302,7 +315,8 @@ pub struct Replaying {
 }
 
 impl Replaying {
-    /// Binds the socket at `path`. Only processes of `users` are served.
+    /// Binds the socket at `path`, with mode 0666, and listens. Only processes of `users`, which
+    /// are user ids, are served, and only by [`Self::run`].
     ///
     /// # Errors
     /// As [`crate::serve::Serving::bind`].
@@ -324,10 +338,10 @@ impl Replaying {
         self.server.stopper()
     }
 
-    /// Closes the sandbox and serves until it is stopped.
+    /// Closes the sandbox and serves on this thread until a [`Stopper`] stops it.
     ///
     /// # Errors
-    /// When the sandbox cannot be closed; of the kernel.
+    /// If the sandbox cannot be closed; those of the kernel.
     pub fn run(mut self, sandbox: &Sandbox) -> io::Result<()> {
         sandbox::close(sandbox)?;
         self.server.run(&mut self.replayer)

@@ -9,8 +9,8 @@ use strongroom_columns_ring::{ANSWER_HALF, AREA_SIZE, Answer, Area, Descriptor, 
 /// Bytes of a token in [`Op::TokenMany`]'s answer.
 const TOKEN: usize = 16;
 
-/// Whether the operation is part of a query's computation. The others - ends of statements,
-/// sessions, the log, changes of the store - are not replayed.
+/// Whether the operation is part of a query's computation, and so recorded. The others - ends of
+/// statements, sessions, the log, changes of the store - are not.
 pub(super) const fn is_recorded(op: Op) -> bool {
     matches!(
         op,
@@ -33,7 +33,7 @@ pub(super) const fn is_recorded(op: Op) -> bool {
     )
 }
 
-/// Whether its arguments in the data area are identifiers.
+/// Whether the operation takes a list of identifiers in the data area.
 pub(super) const fn takes_words(op: Op) -> bool {
     matches!(
         op,
@@ -41,7 +41,8 @@ pub(super) const fn takes_words(op: Op) -> bool {
     )
 }
 
-/// How many identifiers it takes in the data area, and how many answers it gives there.
+/// How many identifiers the operation takes in the data area, and how many answers it gives there,
+/// as its descriptor says. `None` if that does not fit into a `usize`.
 fn word_counts(op: Op, descriptor: &Descriptor) -> Option<(usize, usize)> {
     let count = usize::try_from(descriptor.n).ok()?;
     Some(match op {
@@ -54,7 +55,8 @@ fn word_counts(op: Op, descriptor: &Descriptor) -> Option<(usize, usize)> {
     })
 }
 
-/// The arguments in the data area. `None` when they are not all in it.
+/// Copies the operation's arguments out of the data area; empty for one that has none there. `None`
+/// if they do not all lie in it.
 pub(super) fn input(op: Op, descriptor: &Descriptor, area: &Area) -> Option<Vec<u8>> {
     let count = usize::try_from(descriptor.n).ok()?;
     let len = match op {
@@ -67,7 +69,8 @@ pub(super) fn input(op: Op, descriptor: &Descriptor, area: &Area) -> Option<Vec<
     read(area, usize::try_from(offset).ok()?, len)
 }
 
-/// Where the answer in the data area is: offset and length.
+/// Where the answer in the data area is: offset and length in bytes; length 0 if there is none, or
+/// the operation has failed. `None` on overflow; does not check that it lies in the area.
 pub(super) fn answer_range(
     op: Op,
     descriptor: &Descriptor,
@@ -85,7 +88,8 @@ pub(super) fn answer_range(
     })
 }
 
-/// The answer in the data area.
+/// Copies the answer out of the data area; empty if there is none. `None` if it does not lie in the
+/// area.
 pub(super) fn output(
     op: Op,
     descriptor: &Descriptor,
@@ -99,7 +103,8 @@ pub(super) fn output(
     read(area, offset, len)
 }
 
-/// Copies bytes from the shared area. `None` when they are not completely in it.
+/// Copies `len` bytes out of the shared area. `None` if they do not all lie in it, or the offset is
+/// not a multiple of 8.
 fn read(area: &Area, offset: usize, len: usize) -> Option<Vec<u8>> {
     if len > AREA_SIZE {
         return None;

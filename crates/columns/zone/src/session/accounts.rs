@@ -36,11 +36,12 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// Begins a session under this ticket, at `now`, seconds since 1970. Returns the ticket's
-    /// counts.
+    /// Counts a session more under this ticket, at `now`, seconds since 1970. Returns the ticket's
+    /// counts, which all its sessions share; zeros for a new ticket. Forgets expired tickets if
+    /// many are kept.
     ///
     /// # Errors
-    /// [`Fault::OutOfMemory`] when too many tickets are kept.
+    /// [`Fault::OutOfMemory`] if 65536 tickets are kept and this is a new one.
     pub(super) fn begin_session(&mut self, ticket: &Ticket, now: u64) -> Result<Ledger, Fault> {
         if self.by_name.len() >= ACCOUNTS_MAX {
             self.forget_expired(now);
@@ -64,14 +65,16 @@ impl Accounts {
         Ok(account.ledger.clone())
     }
 
-    /// A session has renewed its ticket: this is the new one, of the same name.
+    /// Notes the rights, time and limits of a ticket by which a session has replaced its own, of
+    /// the same id and keys.
     pub(super) fn renew(&mut self, ticket: &Ticket) {
         if let Some(account) = self.by_name.get_mut(&name(ticket)) {
             account.take(ticket);
         }
     }
 
-    /// A session under this ticket has ended.
+    /// Counts a session less under this ticket. With its last session a ticket without limits is
+    /// forgotten, and its counts are added to the sum of forgotten ones.
     pub(super) fn end_session(&mut self, ticket: &Ticket) {
         let name = name(ticket);
         let Some(account) = self.by_name.get_mut(&name) else {
@@ -84,7 +87,7 @@ impl Accounts {
         }
     }
 
-    /// Tickets that have sessions: id, rights, counts.
+    /// The tickets that have sessions: id, rights, counts; in order of id.
     pub(super) fn with_sessions(&self) -> impl Iterator<Item = ([u8; 16], u32, &Ledger)> {
         let live = self
             .by_name
@@ -93,7 +96,8 @@ impl Accounts {
         live.map(|((id, _), account)| (*id, account.rights, &account.ledger))
     }
 
-    /// Sum of the counts of tickets without sessions.
+    /// The sum of the counts of all tickets without sessions, those included that are not kept any
+    /// more.
     pub(super) fn ended(&self) -> Ledger {
         let all = Ledger::new();
         all.add(&self.forgotten);
@@ -104,7 +108,8 @@ impl Accounts {
         all
     }
 
-    /// Forgets tickets that are no longer valid.
+    /// Forgets tickets without sessions whose time was over before `now`, and adds their counts to
+    /// the sum of forgotten ones.
     fn forget_expired(&mut self, now: u64) {
         let gone = &self.forgotten;
         self.by_name.retain(|_, account| {
@@ -118,7 +123,8 @@ impl Accounts {
 }
 
 impl Account {
-    /// Takes over what a ticket allows, beside earlier tickets of the same account.
+    /// Takes over the ticket's rights; the latest end of validity and the existence of limits
+    /// remain from earlier tickets.
     fn take(&mut self, ticket: &Ticket) {
         self.rights = ticket.rights;
         // An earlier ticket that is valid for longer may still be used.
@@ -127,7 +133,7 @@ impl Account {
     }
 }
 
-/// What tickets of the same account have in common.
+/// The key of the ticket's account: its id and its column keys.
 fn name(ticket: &Ticket) -> Name {
     (ticket.ticket_id, ticket.keys.clone())
 }

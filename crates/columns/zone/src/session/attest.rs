@@ -14,13 +14,13 @@ use strongroom_keys_tpm::Tpm;
 
 /// A source of evidence. The next one (SEV-SNP, TDX) implements this.
 pub trait Attester: Send {
-    /// The kind of evidence that it gives.
+    /// The kind of evidence that this source gives.
     fn provider(&self) -> AttestationProvider;
 
-    /// Evidence that binds `binding`.
+    /// Returns evidence that binds these 32 bytes, from [`binding`].
     ///
     /// # Errors
-    /// When the platform does not give any.
+    /// If the platform does not give any.
     fn evidence(&self, binding: &[u8; 32]) -> io::Result<Vec<u8>>;
 }
 
@@ -38,10 +38,10 @@ pub struct ProcessAttester {
 }
 
 impl ProcessAttester {
-    /// Measures the running program.
+    /// Reads the running program's file, and keeps its SHA-256 as its measurement.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the file cannot be read.
     pub fn new() -> io::Result<Self> {
         let mut program = Vec::new();
         File::open("/proc/self/exe")?.read_to_end(&mut program)?;
@@ -52,10 +52,12 @@ impl ProcessAttester {
 }
 
 impl Attester for ProcessAttester {
+    /// The kind "process", which proves nothing.
     fn provider(&self) -> AttestationProvider {
         AttestationProvider::Process
     }
 
+    /// The program's SHA-256, then `binding`, unsigned. Never fails.
     fn evidence(&self, binding: &[u8; 32]) -> io::Result<Vec<u8>> {
         Ok([self.measurement, *binding].concat())
     }
@@ -73,11 +75,11 @@ pub struct TpmAttester {
 }
 
 impl TpmAttester {
-    /// Quotes by the key of handle `key`, of the registers `pcrs` (bit n: register n) of the
-    /// SHA-256 bank. Makes one quote to try it.
+    /// A source of quotes by the key of handle `key`, of the registers `pcrs` (bit n: register n)
+    /// of the SHA-256 bank. Makes one quote to try it.
     ///
     /// # Errors
-    /// When the TPM gives no quote.
+    /// If the TPM gives no quote.
     pub fn new(tpm: Arc<Tpm>, key: u32, pcrs: u32) -> io::Result<Self> {
         let attester = Self { tpm, key, pcrs };
         attester.evidence(&[0; 32])?;
@@ -86,10 +88,13 @@ impl TpmAttester {
 }
 
 impl Attester for TpmAttester {
+    /// The kind "TPM".
     fn provider(&self) -> AttestationProvider {
         AttestationProvider::Tpm
     }
 
+    /// A quote of the TPM over `binding`. Takes from some milliseconds to a tenth of a second or
+    /// more. Fails if the TPM does not answer or refuses.
     fn evidence(&self, binding: &[u8; 32]) -> io::Result<Vec<u8>> {
         Ok(self.tpm.quote(self.key, self.pcrs, binding)?)
     }

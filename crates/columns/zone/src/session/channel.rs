@@ -68,12 +68,13 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Attests under the client's nonce, and keeps the private key for the client's answer.
-    /// `identity` is the object id of the store and the zone's incarnation, `ring` the ring that
-    /// asks.
+    /// Makes a key agreement and returns an attestation of its public key under the client's nonce,
+    /// as bytes. Keeps the private key for the client's answer: for two minutes, and at most four
+    /// for each ring, of which a new one replaces the oldest. `identity` is the object id of the
+    /// store and the zone's incarnation, `ring` the ring that asks.
     ///
     /// # Errors
-    /// [`Fault::OutOfMemory`] when the system gives no random numbers or no evidence.
+    /// [`Fault::OutOfMemory`] if the system gives no random numbers or no evidence.
     pub fn attest(
         &mut self,
         attester: &dyn Attester,
@@ -115,11 +116,13 @@ impl Channel {
         Ok(bytes)
     }
 
-    /// Carries out a client's message that came over a ring with session `current`.
+    /// Carries out a client's message that came over a ring with session `current`: opens a
+    /// session, which replaces `current`, and takes its column keys; or answers, renews or closes
+    /// `current`. Returns the sealed reply and the ring's session from now on.
     ///
     /// # Errors
-    /// [`Fault::BadMessage`], [`Fault::NotAllowed`] for a ticket that no key of this zone
-    /// authenticates.
+    /// [`Fault::BadMessage`] for a message that does not open; [`Fault::NotAllowed`] for a ticket
+    /// that not all keys that it names authenticate; [`Fault::OutOfMemory`].
     pub fn message(
         &mut self,
         keys: &mut ColumnKeys,
@@ -139,7 +142,7 @@ impl Channel {
         }
     }
 
-    /// The session of this number.
+    /// The open session of this id. `None` if there is none.
     pub fn session(&mut self, id: &[u8; 16]) -> Option<&mut Session> {
         self.sessions.get_mut(id).map(|live| &mut live.session)
     }
@@ -149,20 +152,21 @@ impl Channel {
         self.pending.retain(|_, waiting| waiting.ring != ring);
     }
 
-    /// Ends a session.
+    /// Ends a session, if it is open. The column keys remain. Counts of a ticket with limits remain
+    /// as long as the ticket is valid.
     pub fn end(&mut self, id: &[u8; 16]) {
         if let Some(live) = self.sessions.remove(id) {
             self.accounts.end_session(live.session.ticket());
         }
     }
 
-    /// Sum of the counts of tickets without a session.
+    /// The sum of the counts of tickets without a session.
     #[must_use]
     pub fn ended(&self) -> Ledger {
         self.accounts.ended()
     }
 
-    /// The tickets of the sessions: name, rights and counts.
+    /// The tickets that have sessions: id, rights and counts.
     pub fn ledgers(&self) -> impl Iterator<Item = ([u8; 16], u32, &Ledger)> {
         self.accounts.with_sessions()
     }
@@ -172,8 +176,9 @@ impl Channel {
         self.sessions.values().map(|live| &live.session)
     }
 
-    /// Opens a session for a client that answers a pending attestation in time. Each attestation
-    /// serves once.
+    /// Opens a session for a client's hello, which answers a pending attestation of at most two
+    /// minutes ago; the attestation is used up even if this fails. Takes the column keys that the
+    /// hello has. Returns the new session's id and the sealed reply. Fails as [`Self::message`].
     fn open(&mut self, keys: &mut ColumnKeys, message: &[u8]) -> Result<Reply, Fault> {
         let (hello, sealed) = Hello::parse(message).ok_or(Fault::BadMessage)?;
         let waiting = self
@@ -221,7 +226,10 @@ impl Channel {
         })
     }
 
-    /// Takes the column keys of an opening request. Returns its ticket and the ticket's counts.
+    /// Checks the ticket of an opening request, takes the column keys that the ticket names, and
+    /// counts a session under the ticket. Returns the ticket and its counts. `Fault::BadMessage` if
+    /// it cannot be parsed; `Fault::NotAllowed` if not every key that the ticket names
+    /// authenticates it, or a key has another's id; `Fault::OutOfMemory`.
     fn accept(&mut self, keys: &mut ColumnKeys, request: &[u8]) -> Result<(Ticket, Ledger), Fault> {
         let Some((Request::Open, body)) = Request::parse(request) else {
             return Err(Fault::BadMessage);
@@ -247,8 +255,9 @@ impl Channel {
         Ok((ticket, ledger))
     }
 
-    /// Answers a sealed message of the session that the ring has. `Fault::BadMessage` for another
-    /// session, or a message out of order.
+    /// Answers a sealed message of the ring's session `current`: returns the counts, replaces the
+    /// ticket, or closes the session. `Fault::BadMessage` for another session, a message that is
+    /// out of order or does not open; `Fault::NotAllowed` for a renewal that is not authenticated.
     fn handle_sealed(
         &mut self,
         keys: &ColumnKeys,
@@ -305,7 +314,8 @@ impl Channel {
 }
 
 impl LiveSession {
-    /// Seals an answer under the next number of the session.
+    /// Seals an answer to the client under the next number of the session, and returns the whole
+    /// message.
     fn answer(&mut self, body: &[u8]) -> Result<Vec<u8>, Fault> {
         let head = Sealed {
             session: *self.session.id(),
@@ -324,7 +334,8 @@ impl LiveSession {
     }
 }
 
-/// Opens a sealed message. A hello before it is part of the associated data.
+/// Decrypts a sealed message. The hello before it, if any, is part of the associated data.
+/// `Fault::BadMessage` if it is malformed or does not authenticate.
 fn open_message(key: &GcmKey, hello: Option<&[u8]>, message: &[u8]) -> Result<Vec<u8>, Fault> {
     let (head, sealed) = Sealed::parse(message).ok_or(Fault::BadMessage)?;
     let associated = associated_data(hello, message).ok_or(Fault::BadMessage)?;
@@ -335,8 +346,9 @@ fn open_message(key: &GcmKey, hello: Option<&[u8]>, message: &[u8]) -> Result<Ve
     Ok(opened)
 }
 
-/// The renewed ticket of a session, authenticated by its keys. It has the name and the keys of the
-/// ticket before, so the counts go on.
+/// The ticket of a renewal. `Fault::BadMessage` if it cannot be parsed; `Fault::NotAllowed` unless
+/// it has the id and the keys of the ticket before, so that the counts go on, and every key
+/// authenticates it.
 fn parse_renewal(keys: &ColumnKeys, before: &Ticket, body: &[u8]) -> Result<Ticket, Fault> {
     let (ticket, covered, macs) = Ticket::parse(body).ok_or(Fault::BadMessage)?;
     let same = ticket.ticket_id == before.ticket_id && ticket.keys == before.keys;

@@ -41,10 +41,11 @@ impl From<CryptoError> for KeyError {
 }
 
 impl ColumnKeys {
-    /// Adds a key. A key that is there already changes nothing.
+    /// Adds a key, whose id is computed and compared. A key that is there already changes nothing.
     ///
     /// # Errors
-    /// [`KeyError::Differs`] when the id is another key's.
+    /// [`KeyError::Differs`] if the id is not the key's, [`KeyError::Memory`] if there is no locked
+    /// memory.
     pub fn take(&mut self, id: KeyId, key: SecretKey) -> Result<(), KeyError> {
         if id_of(&key)? != id {
             return Err(KeyError::Differs);
@@ -58,14 +59,14 @@ impl ColumnKeys {
         Ok(())
     }
 
-    /// Adds all keys of `others`.
+    /// Adds those keys of `others` that are not there yet.
     pub(crate) fn absorb(&mut self, others: Self) {
         for (id, held) in others.0 {
             self.0.entry(id).or_insert(held);
         }
     }
 
-    /// Forgets the keys whose ids are not `wanted`.
+    /// Forgets the keys for whose ids `wanted` is false.
     pub(crate) fn retain(&mut self, wanted: impl Fn(&KeyId) -> bool) {
         self.0.retain(|id, _| wanted(id));
     }
@@ -81,13 +82,14 @@ impl ColumnKeys {
         self.0.keys()
     }
 
-    /// The key of an id, for the store to keep.
+    /// The column key of this id, for the store to keep. `None` if the zone does not hold it.
     #[must_use]
     pub(crate) fn key(&self, id: &KeyId) -> Option<&SecretKey> {
         self.0.get(id).map(|known| known.column.key())
     }
 
-    /// Whether a ticket's MAC is the key's.
+    /// Whether `mac` is the MAC of the bytes `covered` under the key of this id. False if the zone
+    /// does not hold the key.
     #[must_use]
     pub fn authenticates(&self, id: &KeyId, covered: &[u8], mac: &[u8; 32]) -> bool {
         self.0
@@ -99,7 +101,8 @@ impl ColumnKeys {
     /// wiped.
     ///
     /// # Errors
-    /// [`Fault::NoColumnKey`].
+    /// [`Fault::NoColumnKey`] if the key is not held; [`Fault::StringTooLong`] for a value that is
+    /// too long; [`Fault::OutOfMemory`].
     pub fn seal(
         &self,
         of: Binding,
@@ -120,12 +123,12 @@ impl ColumnKeys {
             })
     }
 
-    /// Opens an envelope of a kind into `value`, PostgreSQL's binary form. Returns the key's id and
-    /// the value's lineage.
+    /// Opens an envelope of this kind into `value`, in PostgreSQL's binary form, which replaces
+    /// what was there. Returns the key's id and the value's lineage.
     ///
     /// # Errors
-    /// [`Fault::BadEnvelope`], also for another kind; [`Fault::NoColumnKey`]. `value` is empty
-    /// then.
+    /// [`Fault::BadEnvelope`] if it is damaged or of another kind; [`Fault::NoColumnKey`] if its
+    /// key is not held; [`Fault::OutOfMemory`]. `value` is empty then.
     pub fn open(&self, kind: Kind, sealed: &[u8], value: &mut Vec<u8>) -> Result<Binding, Fault> {
         value.zeroize();
         let header = parse_header(kind, sealed).map_err(|_| Fault::BadEnvelope)?;

@@ -43,98 +43,103 @@ enum Count {
 pub struct Ledger(Arc<[AtomicU64; NAMES.len()]>);
 
 impl Ledger {
-    /// An empty one.
+    /// A ledger whose counts are all 0.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// The value of one count.
     fn count(&self, of: Count) -> u64 {
         self.0
             .get(of as usize)
             .map_or(0, |count| count.load(Relaxed))
     }
 
-    /// Adds to a count, which stays at its highest value rather than begin at zero again.
+    /// Adds to a count, which stops at the highest value rather than begin at zero again.
     fn raise(&self, of: Count, by: u64) {
         if let Some(count) = self.0.get(of as usize) {
             count.store(count.load(Relaxed).saturating_add(by), Relaxed);
         }
     }
 
-    /// Truths given: comparisons, tests, tokens, ranks.
+    /// How many truths were given: comparisons, tests, tokens, ranks.
     #[must_use]
     pub fn truths(&self) -> u64 {
         self.count(Count::Truths)
     }
 
-    /// Answers that showed whether a computation has failed.
+    /// How many answers showed whether a computation has failed.
     #[must_use]
     pub fn checks(&self) -> u64 {
         self.count(Count::Checks)
     }
 
-    /// Values sealed.
+    /// How many values were sealed or given in clear.
     #[must_use]
     pub fn outputs(&self) -> u64 {
         self.count(Count::Outputs)
     }
 
-    /// Operations refused.
+    /// How many operations were refused.
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.count(Count::Refusals)
     }
 
+    /// Adds truths given.
     pub(super) fn count_truths(&self, count: u64) {
         self.raise(Count::Truths, count);
     }
 
+    /// Adds one answer that shows whether a computation has failed.
     pub(super) fn count_check(&self) {
         self.raise(Count::Checks, 1);
     }
 
+    /// Adds values that were sealed or given in clear, and their bytes.
     pub(super) fn count_outputs(&self, count: u64, bytes: u64) {
         self.raise(Count::Outputs, count);
         self.raise(Count::OutputBytes, bytes);
     }
 
-    /// Counts a refusal.
+    /// Adds one refusal. Refuses nothing itself.
     pub(super) fn refuse(&self) {
         self.raise(Count::Refusals, 1);
     }
 
-    /// How many of the truths were positive: with the number of truths, their selectivity.
+    /// Adds truths that were positive, out of those that [`Self::count_truths`] has counted.
     pub fn count_positive(&self, count: u64) {
         self.raise(Count::Positive, count);
     }
 
-    /// Equality tokens given.
+    /// Adds equality tokens given.
     pub fn count_tokens(&self, count: u64) {
         self.raise(Count::Tokens, count);
     }
 
-    /// Values whose rank was given.
+    /// Adds values whose rank was given.
     pub fn count_ranks(&self, count: u64) {
         self.raise(Count::Ranks, count);
     }
 
-    /// Values computed.
+    /// Adds values computed.
     pub fn count_computed(&self, count: u64) {
         self.raise(Count::Computed, count);
     }
 
-    /// Values given in clear.
+    /// Adds values given in clear.
     pub fn count_declassified(&self, count: u64) {
         self.raise(Count::Declassified, count);
     }
 
-    /// Values taken in clear.
+    /// Adds values taken in clear.
     pub fn count_classified(&self, count: u64) {
         self.raise(Count::Classified, count);
     }
 
-    /// Adds the counts of `other` to these, saturating. Not atomic: by the one thread that counts.
+    /// Adds the counts of `other` to these, each up to the highest value. Not atomic: only for the
+    /// one thread that counts.
     pub fn add(&self, other: &Self) {
         for (own, theirs) in self.0.iter().zip(other.0.iter()) {
             own.store(
@@ -144,7 +149,7 @@ impl Ledger {
         }
     }
 
-    /// As JSON.
+    /// The counts as a JSON object, each under its name.
     #[must_use]
     pub fn to_json(&self) -> String {
         let counts = NAMES.iter().zip(self.0.iter());
