@@ -42,12 +42,14 @@ pub(crate) struct AdaptiveWait {
 }
 
 impl AdaptiveWait {
+    /// A wait with the shortest polling time.
     pub(crate) const fn new() -> Self {
         Self { yields: YIELDS_MIN }
     }
 
-    /// Waits a moment; `round` counts the waits since there was work. False when it is time to
-    /// sleep: the time is over, or another thread wants the processor.
+    /// Waits a moment, spinning or yielding the processor; `round` counts the waits since there was
+    /// work. False if it is time to sleep: the polling time is over, or another thread wants the
+    /// processor.
     pub(crate) fn pause(&self, round: u32) -> bool {
         if round < SPINS {
             core::hint::spin_loop();
@@ -61,7 +63,8 @@ impl AdaptiveWait {
         begin.elapsed() < OTHERS
     }
 
-    /// Sleeps, and adapts the polling time to the length of the sleep.
+    /// Calls `sleep`, returns its result, and adapts the polling time to how long it took: doubled
+    /// below 0.5 ms, otherwise halved, within limits.
     pub(crate) fn sleep<R>(&mut self, sleep: impl FnOnce() -> R) -> R {
         let begin = Instant::now();
         let result = sleep();
@@ -90,7 +93,7 @@ mod shared {
 }
 
 impl Doorbell {
-    /// Wakes the zone, if it sleeps.
+    /// Counts a ring of the doorbell, and wakes the zone if the page says that it sleeps.
     pub(crate) fn ring(&self) {
         self.rings.0.fetch_add(1, SeqCst);
         if self.sleeping.0.load(SeqCst) != 0 {
@@ -98,7 +101,8 @@ impl Doorbell {
         }
     }
 
-    /// Wakes the zone even if the page says that it does not sleep: for rare and important events.
+    /// Counts a ring of the doorbell, and wakes the zone even if the page says that it does not
+    /// sleep: for rare and important events.
     pub(crate) fn ring_always(&self) {
         self.rings.0.fetch_add(1, SeqCst);
         wake(&self.rings.0);
@@ -110,12 +114,13 @@ impl Doorbell {
         self.sleeping.0.store(0, SeqCst);
     }
 
-    /// How often it was rung, modulo 2^32.
+    /// How often the doorbell was rung, modulo 2^32.
     pub(crate) fn count(&self) -> u32 {
         self.rings.0.load(SeqCst)
     }
 
-    /// Sleeps until it is rung more than `seen` times, or for `limit`.
+    /// Sleeps until the count is no longer `seen`, a signal arrives, or `limit` is over (`None`: no
+    /// limit). Marks the zone as asleep meanwhile.
     pub(crate) fn sleep(&self, seen: u32, limit: Option<Duration>) {
         self.sleeping.0.store(1, SeqCst);
         // The kernel compares the count again: a ring of the bell since it was read ends the sleep.
@@ -124,7 +129,8 @@ impl Doorbell {
     }
 }
 
-/// Sleeps while `word` is `value`, until it is woken, a signal arrives or `limit` is over.
+/// Sleeps while `word` is `value`, until it is woken, a signal arrives or `limit` is over (`None`:
+/// no limit). Returns at once if `word` differs.
 pub(crate) fn wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     let limit = limit.and_then(|limit| futex::Timespec::try_from(limit).ok());
     // Every outcome - woken, changed before, interrupted, over - means: poll again.

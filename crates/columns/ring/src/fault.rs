@@ -21,13 +21,13 @@ macro_rules! faults {
             /// Every fault.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The SQLSTATE, five characters.
+            /// The SQLSTATE to report the fault with, five characters.
             #[must_use]
             pub const fn sqlstate(self) -> &'static str {
                 match self { $(Self::$name => $state),* }
             }
 
-            /// The message's text.
+            /// The message to report, in English; it depends on no value.
             #[must_use]
             pub const fn message(self) -> &'static str {
                 match self { $(Self::$name => $message),* }
@@ -99,13 +99,13 @@ faults! {
 }
 
 impl Fault {
-    /// The number in answers.
+    /// The fault's number in answers.
     #[must_use]
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// The fault of this number.
+    /// The fault of this number. `None` for an unknown one.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL

@@ -90,7 +90,8 @@ impl Field {
         ("epoch", Self::Epoch),
     ];
 
-    /// The field of this name, in any case.
+    /// The field of this PostgreSQL name, in upper or lower case. `None` for an unknown one;
+    /// aliases and plurals are not known.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         let found = Self::ALL
@@ -99,7 +100,7 @@ impl Field {
         found.map(|(_, field)| *field)
     }
 
-    /// The field of this number.
+    /// The field of this number. `None` for an unknown one.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL
@@ -299,7 +300,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("position", "strpos"),
 ];
 
-/// The function of this code.
+/// The function of this code. `None` for an unknown one.
 #[must_use]
 pub fn by_code(code: u16) -> Option<&'static Function> {
     let at = FUNCTIONS
@@ -308,7 +309,8 @@ pub fn by_code(code: u16) -> Option<&'static Function> {
     FUNCTIONS.get(at)
 }
 
-/// The function of this name and these arguments.
+/// The function of this name of the list and exactly these arguments. `None` if there is none; does
+/// not look into [`ALIASES`].
 #[must_use]
 pub fn by_name(name: &str, args: &[Arg]) -> Option<&'static Function> {
     FUNCTIONS
@@ -361,7 +363,7 @@ impl Aggregate {
         Self::BoolOr,
     ];
 
-    /// The aggregate of this number.
+    /// The aggregate of this number. `None` for an unknown one.
     #[must_use]
     pub fn from_number(number: u16) -> Option<Self> {
         Self::ALL
@@ -370,8 +372,8 @@ impl Aggregate {
             .find(|aggregate| *aggregate as u16 == number)
     }
 
-    /// The result's kind for values of `kind`. `None` when PostgreSQL or this list has no such
-    /// aggregate.
+    /// The kind of this aggregate's result for values of `kind`. `None` if PostgreSQL or this list
+    /// has no such aggregate.
     #[must_use]
     pub const fn gives(self, kind: Kind) -> Option<Kind> {
         match (self, kind) {

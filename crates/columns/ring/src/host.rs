@@ -65,7 +65,7 @@ impl Broken {
         }
     }
 
-    /// The message to report.
+    /// The message to report, in English.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -150,11 +150,13 @@ pub struct Host {
 }
 
 impl Host {
-    /// Connects to the zone that listens at `path`, within `limit`.
+    /// Connects to the zone that listens at `path`, waits for its welcome and maps the ring and the
+    /// doorbell. Calls `check` before each wait.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`].
+    /// [`ConnectError`]: `check` ended the wait, the zone did not answer within `limit`, or it or
+    /// the kernel refused.
     pub fn connect(
         path: &Path,
         limit: Duration,
@@ -201,13 +203,14 @@ impl Host {
         })
     }
 
-    /// Number of the zone's incarnation: another one has other ephemerals.
+    /// The random number of the zone's start that this ring is connected to: values of statements
+    /// of another start are void.
     #[must_use]
     pub const fn incarnation(&self) -> &[u8; 16] {
         &self.incarnation
     }
 
-    /// The arena of this backend.
+    /// The number of this backend's arena.
     #[must_use]
     pub const fn arena(&self) -> u16 {
         self.arena
@@ -219,24 +222,24 @@ impl Host {
         self.statement
     }
 
-    /// Whether the zone is known to be gone.
+    /// Whether an earlier call has found the zone gone. Makes no system call.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// Asks the kernel whether the zone lives and this ring is open. [`Self::is_lost`] makes no
-    /// system call.
+    /// Asks the kernel whether the zone lives and this ring is open; false is remembered.
+    /// [`Self::is_lost`] makes no system call.
     pub fn is_alive(&mut self) -> bool {
         self.lost = self.lost || self.is_over();
         !self.lost
     }
 
-    /// A new FID for a result of the current statement.
+    /// A new identifier for a result of the current statement. Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`Fault::ArenaFull`] when one statement has made 2^38 values.
+    /// [`Fault::ArenaFull`] if the slots are used up (2^38).
     pub fn fresh(&mut self) -> Result<Fid, Broken> {
         let fid = Fid::ephemeral(self.arena, self.statement, self.slot);
         let fid = fid.ok_or(Broken::Fault(Fault::ArenaFull))?;
@@ -244,12 +247,12 @@ impl Host {
         Ok(fid)
     }
 
-    /// A new FID for a literal, for operations with [`crate::op::flag::LITERAL`]. When the zone
-    /// answers with another FID, this one stays unused.
+    /// A new identifier for a literal, for operations with [`crate::op::flag::LITERAL`]. If the
+    /// zone answers with another identifier, this one stays unused. Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`Fault::ArenaFull`] when the connection has used all of them.
+    /// [`Fault::ArenaFull`] if the connection has used all of them.
     pub fn fresh_literal(&mut self) -> Result<Fid, Broken> {
         let fid = Fid::literal(self.arena, self.literal);
         let fid = fid.ok_or(Broken::Fault(Fault::ArenaFull))?;
@@ -257,8 +260,8 @@ impl Host {
         Ok(fid)
     }
 
-    /// Ends the statement: its ephemerals are void; those of the next statement have other
-    /// identifiers.
+    /// Posts the end of the statement: its values become void in the zone; those of the next
+    /// statement have other identifiers.
     ///
     /// # Errors
     ///
@@ -282,12 +285,12 @@ impl Host {
         Ok(())
     }
 
-    /// The data area, once the zone no longer uses it: at once, unless an earlier call was
-    /// interrupted.
+    /// The data area, as soon as the zone no longer uses it: at once, unless an earlier call was
+    /// interrupted, for which this waits.
     ///
     /// # Errors
     ///
-    /// [`Broken::Interrupted`], [`Broken::Lost`].
+    /// [`Broken::Interrupted`] if `check` ends the wait, [`Broken::Lost`] if the zone is gone.
     pub fn area(
         &mut self,
         check: impl FnMut() -> Result<(), Interrupted>,
@@ -300,7 +303,8 @@ impl Host {
         Ok(self.ring.area())
     }
 
-    /// Posts an operation: returns as soon as it is in the ring. Waits only when the ring is full.
+    /// Posts an operation: returns as soon as it is in the ring. Publishes it to the zone at once
+    /// if it ends something, otherwise when 32 have gathered. Waits only if the ring is full.
     ///
     /// # Errors
     ///
@@ -319,18 +323,21 @@ impl Host {
         Ok(())
     }
 
-    /// Publishes the posted operations to the zone.
+    /// Publishes the posted operations to the zone, and wakes it if needed. Does not wait for them.
     pub fn flush(&mut self) {
         if self.published != self.next {
             self.publish();
         }
     }
 
-    /// Executes an operation, after all that were posted before, and waits for the answer.
+    /// Has the zone execute an operation, after all that were posted before, and waits for the
+    /// answer.
     ///
     /// # Errors
     ///
-    /// [`Broken`].
+    /// [`Broken`]: after `Interrupted` the operation may still be executed; `Lost` if the zone is
+    /// gone; `Fault` if it failed; `Earlier` if it was not executed because a posted one had
+    /// failed.
     pub fn call(
         &mut self,
         descriptor: Descriptor,
@@ -366,8 +373,8 @@ impl Host {
         Ok(self.next.wrapping_sub(1))
     }
 
-    /// Waits for the answer to a submitted operation. `None` when its entry in the ring was used
-    /// again.
+    /// Waits for the answer to a submitted operation, and returns it, a fault included. `None` if
+    /// its entry in the ring was used again.
     ///
     /// # Errors
     ///
@@ -387,8 +394,8 @@ impl Host {
         Ok(Some(self.ring.read_answer(number)))
     }
 
-    /// Puts a descriptor into the ring. When the ring is full, publishes what is in it and waits
-    /// until a quarter is free.
+    /// Writes a descriptor into the ring, unpublished. If the ring is full, publishes what is in it
+    /// and waits until a quarter is free. `Broken::Lost` or `Interrupted`: it is not in the ring.
     fn put(
         &mut self,
         descriptor: &Descriptor,
@@ -407,7 +414,8 @@ impl Host {
         Ok(())
     }
 
-    /// Makes all descriptors visible to the zone, and wakes it if it has parked this ring.
+    /// Makes all descriptors in the ring visible to the zone, and wakes it if it has parked this
+    /// ring.
     fn publish(&mut self) {
         self.ring.publish_tail(self.next);
         self.published = self.next;
@@ -418,7 +426,9 @@ impl Host {
         }
     }
 
-    /// Waits until all descriptors before `target` are done.
+    /// Waits until all descriptors before `target` are done: polls, then sleeps, and calls `check`
+    /// around each sleep. `Broken::Interrupted` if `check` says so, `Broken::Lost` if the zone is
+    /// gone.
     fn wait(
         &mut self,
         target: u32,
@@ -444,7 +454,8 @@ impl Host {
         }
     }
 
-    /// Sleeps once, unless `target` is reached before.
+    /// Sleeps once, for 100 ms at most, unless `target` is reached or the ring closed before.
+    /// Returns whether `target` is reached. Fails as [`Self::is_done`].
     fn sleep(&mut self, target: u32) -> Result<bool, Broken> {
         let header = &self.ring.header;
         header.waiting.0.store(1, SeqCst);
@@ -458,13 +469,13 @@ impl Host {
         self.is_done(target)
     }
 
-    /// Whether the zone has closed the ring, or has ended.
+    /// Whether the zone has closed the ring, or has ended. Asks the kernel.
     fn is_over(&self) -> bool {
         self.ring.header.closed.0.load(SeqCst) != 0 || socket::is_over(&self.socket)
     }
 
-    /// Whether the zone has carried out all descriptors before `target`. A number that no zone can
-    /// have written is `Broken::Lost`, from then on always.
+    /// Whether the zone has executed all descriptors before `target`. `Broken::Lost` for a count
+    /// that no zone can have written; the ring counts as lost from then on.
     fn is_done(&mut self, target: u32) -> Result<bool, Broken> {
         let done = self.ring.done();
         // The zone never executes more than was published: such a number was not written by a zone.
@@ -477,7 +488,7 @@ impl Host {
     }
 }
 
-/// Whether `done`, modulo 2^32, is `target` or later.
+/// Whether the count `done` is `target` or later, modulo 2^32.
 const fn reached(done: u32, target: u32) -> bool {
     done.wrapping_sub(target) <= ENTRIES
 }

@@ -43,7 +43,8 @@ const SEALS: SealFlags = SealFlags::SHRINK
 impl<T: AtomicOnly> Mapping<T> {
     const LEN: usize = size_of::<T>();
 
-    /// Makes a memory file of zeros, seals its size, maps it. The descriptor is for the other side.
+    /// Makes an anonymous memory file of zeros, long enough for a `T`, seals its size, and maps it.
+    /// The file descriptor is for the other side.
     ///
     /// # Errors
     ///
@@ -62,7 +63,8 @@ impl<T: AtomicOnly> Mapping<T> {
     ///
     /// # Errors
     ///
-    /// `InvalidData` when it has another size or its size is not sealed; otherwise the kernel's.
+    /// `InvalidData` if it has another size or is not sealed against shrinking; otherwise the
+    /// kernel's.
     pub(crate) fn open(file: &OwnedFd) -> io::Result<Self> {
         let sealed = rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::SHRINK);
         let size = rustix::fs::fstat(file)?.st_size;
@@ -72,11 +74,12 @@ impl<T: AtomicOnly> Mapping<T> {
         Self::map(file)
     }
 
+    /// The length of the file in bytes.
     const fn len64() -> u64 {
         Self::LEN as u64
     }
 
-    /// Maps the file, to be read and written by both processes.
+    /// Maps the file, to be read and written by both processes. Fails as the kernel does.
     fn map(file: impl AsFd) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096, "a mapping begins at a page") };
         // SAFETY: a new mapping at an address of the kernel's choice; no memory of ours is touched.
@@ -98,6 +101,7 @@ impl<T: AtomicOnly> Mapping<T> {
 impl<T: AtomicOnly> Deref for Mapping<T> {
     type Target = T;
 
+    /// The mapped memory. The other side may change it at any time.
     fn deref(&self) -> &T {
         // SAFETY: the mapping is `LEN` bytes, page-aligned, lives as long as `self`, and its file
         // cannot shrink; `AtomicOnly` says that any bytes are a `T` and that others may change
@@ -107,6 +111,7 @@ impl<T: AtomicOnly> Deref for Mapping<T> {
 }
 
 impl<T: AtomicOnly> Drop for Mapping<T> {
+    /// Unmaps the memory. The other side's mapping remains.
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `map`, and no reference outlives `self`.
         let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), Self::LEN) };

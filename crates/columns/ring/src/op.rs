@@ -165,7 +165,7 @@ macro_rules! numbered {
             /// Every operation.
             pub const ALL: &[Self] = &[$(Self::$op),*];
 
-            /// The operation of this number.
+            /// The operation of this number. `None` for an unknown one.
             #[must_use]
             pub const fn from_number(number: u16) -> Option<Self> {
                 match number {
@@ -228,7 +228,7 @@ impl Op {
         self as u16
     }
 
-    /// Whether it is posted: it has no answer.
+    /// Whether the operation is posted, so that the backend gets no answer to it.
     #[must_use]
     pub const fn is_posted(self) -> bool {
         matches!(
@@ -244,8 +244,8 @@ impl Op {
         )
     }
 
-    /// Whether it is independent of the statement's values: it is executed even when a posted
-    /// operation has failed, and does not report that fault.
+    /// Whether the operation is independent of the statement's values: it is executed even if a
+    /// posted operation has failed, and does not report that fault.
     #[must_use]
     pub const fn is_independent(self) -> bool {
         matches!(

@@ -74,7 +74,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Success with a value.
+    /// The answer of an operation that succeeded with this value.
     #[must_use]
     pub const fn of(value: u64) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Answer {
         }
     }
 
-    /// A failure.
+    /// The answer of an operation that failed with this fault.
     #[must_use]
     pub const fn fault(fault: Fault) -> Self {
         Self {
@@ -94,8 +94,8 @@ impl Answer {
         }
     }
 
-    /// Not executed: a posted operation before it has failed, with this fault, which was not
-    /// reported yet.
+    /// The answer of an operation that was not executed, because a posted one before it had failed
+    /// with this fault, which was not reported yet.
     #[must_use]
     pub const fn earlier(fault: Fault) -> Self {
         Self {
@@ -108,14 +108,14 @@ impl Answer {
     /// Flag in `aux`: the fault is one of an earlier, posted operation.
     const EARLIER: u32 = 1;
 
-    /// Whether the fault is one of an earlier, posted operation.
+    /// Whether this is an answer of [`Self::earlier`].
     #[must_use]
     pub const fn is_earlier(&self) -> bool {
         self.status != 0 && self.aux & Self::EARLIER != 0
     }
 
-    /// The fault, if there is one. A number that is not on the list counts as
-    /// [`Fault::BadRequest`].
+    /// The fault, if the operation failed or was not executed. A number that is not on the list
+    /// counts as [`Fault::BadRequest`].
     #[must_use]
     pub fn failure(&self) -> Option<Fault> {
         if self.status == 0 {
@@ -172,7 +172,8 @@ mod shared {
 }
 
 impl Ring {
-    /// Writes the descriptor of this number. Only then may `tail` pass it, with release.
+    /// Writes the descriptor of this number into its entry. The zone sees it only after
+    /// [`Self::publish_tail`] with a later number.
     pub(crate) fn put(&self, number: u32, descriptor: &Descriptor) {
         let head = u64::from(descriptor.op)
             | u64::from(descriptor.flags) << 16
@@ -199,7 +200,8 @@ impl Ring {
         }
     }
 
-    /// Writes the answer to this number. Only then may `done` pass it, with release.
+    /// Writes the answer to this number into its entry. The backend sees it only after
+    /// [`Self::publish_done`] with a later number.
     pub(crate) fn answer(&self, number: u32, answer: &Answer) {
         let [first, value] = &self.replies[entry_index(number)].0;
         first.store(
@@ -209,7 +211,8 @@ impl Ring {
         value.store(answer.value, Relaxed);
     }
 
-    /// Reads the answer to this number.
+    /// Reads the answer in this number's entry: valid only if the number is done, and the entry was
+    /// not used again.
     #[expect(clippy::cast_possible_truncation, reason = "the word is taken apart")]
     pub(crate) fn read_answer(&self, number: u32) -> Answer {
         let [first, value] = &self.replies[entry_index(number)].0;
@@ -231,7 +234,7 @@ impl Ring {
         self.header.tail.0.store(tail, Release);
     }
 
-    /// The number after the last descriptor that the zone has carried out.
+    /// The number after the last descriptor that the zone has executed.
     pub(crate) fn done(&self) -> u32 {
         self.header.done.0.load(Acquire)
     }
@@ -241,12 +244,13 @@ impl Ring {
         self.header.done.0.store(done, Release);
     }
 
+    /// The data area.
     pub(crate) const fn area(&self) -> &Area {
         &self.area
     }
 }
 
-/// The place of a descriptor in the ring.
+/// The index of a descriptor, and of its answer, in the ring.
 const fn entry_index(number: u32) -> usize {
     (number % ENTRIES) as usize
 }
@@ -258,10 +262,10 @@ const fn entry_index(number: u32) -> usize {
 pub struct Area([AtomicU64; AREA_SIZE / 8]);
 
 impl Area {
-    /// Copies `out.len()` bytes from `offset` out.
+    /// Copies `out.len()` bytes from `offset` into `out`.
     ///
-    /// `None` when the offset is not a multiple of 8 or the range leaves the area; `out` is
-    /// untouched then.
+    /// `None` if the offset is not a multiple of 8 or the range leaves the area; `out` is untouched
+    /// then.
     #[must_use]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Option<()> {
         let words = self.range(offset, out.len())?;
@@ -279,10 +283,10 @@ impl Area {
         Some(())
     }
 
-    /// Copies `bytes` in, at `offset`.
+    /// Copies `bytes` into the area, at `offset`.
     ///
-    /// `None` when the offset is not a multiple of 8 or the range leaves the area; nothing is
-    /// written then.
+    /// `None` if the offset is not a multiple of 8 or the range leaves the area; nothing is written
+    /// then.
     #[must_use]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Option<()> {
         let words = self.range(offset, bytes.len())?;
@@ -321,7 +325,7 @@ impl Area {
         Some(())
     }
 
-    /// Copies as many words as `out` holds from `offset` out. `None` as in [`Self::read`].
+    /// Copies words from `offset` into `out`, as many as it holds. `None` as in [`Self::read`].
     #[must_use]
     pub fn read_words(&self, offset: usize, out: &mut [u64]) -> Option<()> {
         let words = self.range(offset, out.len().checked_mul(8)?)?;

@@ -35,6 +35,7 @@ pub(crate) struct Welcome {
 }
 
 impl Welcome {
+    /// The welcome as bytes, padded with zeros.
     fn to_bytes(self) -> [u8; WELCOME_LEN] {
         let mut out = [0; WELCOME_LEN];
         let arena = u32::from(self.arena);
@@ -50,7 +51,7 @@ impl Welcome {
         out
     }
 
-    /// Parses a welcome. `None` for one of another version.
+    /// Parses a welcome. `None` for one of another version, length or form.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<8>()?;
         let (version, rest) = rest.split_first_chunk::<4>()?;
@@ -79,11 +80,12 @@ pub struct Peer {
     pub gid: u32,
 }
 
-/// Listens at `path`. A socket without a listener is replaced; any other file is not.
+/// Makes a socket at `path`, with the permissions `mode`, and listens. A socket on which nobody
+/// listens is replaced; any other file is not.
 ///
 /// # Errors
 ///
-/// `AddrInUse` when another file or a listening socket is there; otherwise the kernel's.
+/// `AddrInUse` if another file or a listening socket is there; otherwise the kernel's.
 pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = new_socket()?;
@@ -99,7 +101,8 @@ pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether the path has a socket on which no process listens.
+/// Whether the path has a socket on which no process listens; tries to connect to find out. Fails
+/// if the path cannot be examined.
 fn is_deserted(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
     use std::os::unix::fs::FileTypeExt;
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
@@ -109,7 +112,7 @@ fn is_deserted(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
     Ok(rustix::net::connect(&probe, address) == Err(Errno::CONNREFUSED))
 }
 
-/// Takes a connection. `None` when there is none (any more).
+/// Takes a waiting connection, without blocking. `None` if there is none, or it has ended already.
 ///
 /// # Errors
 ///
@@ -123,7 +126,8 @@ pub(crate) fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Connects. `None` when the zone has no place in its queue at the moment.
+/// Connects to the zone's socket at `path`, without blocking. `None` if the zone has no place in
+/// its queue at the moment: try again.
 ///
 /// # Errors
 ///
@@ -137,14 +141,14 @@ pub(crate) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// A socket that keeps the bounds of messages and does not wait.
+/// A Unix socket that keeps the bounds of messages (SEQPACKET) and never blocks.
 fn new_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     Ok(socket)
 }
 
-/// Sends the welcome with the descriptors of ring and doorbell.
+/// Sends the welcome with the two file descriptors, of the ring and the doorbell.
 ///
 /// # Errors
 ///
@@ -171,12 +175,12 @@ pub(crate) fn send_welcome(
     Ok(())
 }
 
-/// Receives the welcome. `None` while there is none.
+/// Receives the welcome, and the file descriptors of ring and doorbell. `None` while there is none.
 ///
 /// # Errors
 ///
 /// `InvalidData` for anything that is not a welcome of this version, the end of the connection
-/// included.
+/// included; otherwise the kernel's.
 pub(crate) fn receive_welcome(
     socket: impl AsFd,
 ) -> io::Result<Option<(Welcome, OwnedFd, OwnedFd)>> {
@@ -211,7 +215,8 @@ pub(crate) fn receive_welcome(
     Ok(Some((welcome, ring, bell)))
 }
 
-/// Whether the other side has closed the connection or died. Does not wait.
+/// Whether the other side has closed the connection or died; also true if it has sent something.
+/// Does not wait.
 pub(crate) fn is_over(socket: impl AsFd) -> bool {
     let flags = PollFlags::IN | PollFlags::RDHUP;
     wait(socket, flags, Duration::ZERO)
@@ -222,8 +227,8 @@ pub(crate) fn wait_readable(socket: impl AsFd, limit: Duration) {
     wait(socket, PollFlags::IN, limit);
 }
 
-/// Waits until one of the events happens, or the limit is over. False when the limit is over or a
-/// signal came.
+/// Waits until one of the events happens, or the limit is over. False if the limit is over or a
+/// signal came; true also for an error, because the descriptor can no longer be waited for.
 fn wait(socket: impl AsFd, flags: PollFlags, limit: Duration) -> bool {
     let limit = Timespec::try_from(limit).ok();
     let mut polled = [PollFd::new(&socket, flags)];
@@ -249,7 +254,8 @@ pub(crate) mod peer {
     /// `SO_PEERPIDFD` of asm-generic/socket.h, Linux 6.5; absent from libc's constants.
     const PEER_PIDFD: libc::c_int = 77;
 
-    /// Its credentials. `None` when the kernel does not know them.
+    /// The process id, user and group of the process that connected. `None` if the kernel does not
+    /// tell.
     pub(crate) fn credentials(socket: BorrowedFd<'_>) -> Option<Peer> {
         let mut found = libc::ucred {
             pid: 0,
@@ -275,9 +281,9 @@ pub(crate) mod peer {
         })
     }
 
-    /// A descriptor that becomes readable when the process ends that connected. `None` when there
-    /// is no such thing (an old kernel with a process of another namespace): then the socket alone
-    /// tells.
+    /// A descriptor that becomes readable when the process ends that connected. `None` if there is
+    /// no such thing (an old kernel with a process of another namespace): then only the socket's
+    /// end shows that.
     pub(crate) fn process(socket: BorrowedFd<'_>, peer: Peer) -> Option<OwnedFd> {
         let mut fd: libc::c_int = -1;
         let mut len = libc::socklen_t::try_from(size_of::<libc::c_int>()).ok()?;

@@ -42,21 +42,20 @@ const QUIET_ROUNDS: u32 = 4096;
 
 /// Executes descriptors. One thread calls it.
 pub trait Handler {
-    /// A backend has connected. Returns the number of its arena, which no other open ring has;
-    /// `None` refuses the backend.
+    /// Called when a backend has connected. Returns the number of its arena, which no other open
+    /// ring may have; `None` refuses the backend, and its connection is closed.
     fn ring_opened(&mut self, peer: &Peer) -> Option<u16>;
 
-    /// The ring of this arena is closed.
+    /// Called when the ring of this arena is closed, or could not be set up: nothing more is
+    /// executed for it.
     fn ring_closed(&mut self, arena: u16);
 
-    /// Executes a descriptor. Arguments in `area` may change at any time: copy them once, then
-    /// check the copy.
-    ///
-    /// The answer to a posted operation is dropped.
+    /// Executes a descriptor and returns its answer; that to a posted operation is dropped.
+    /// Arguments in `area` may change at any time: copy them once, then check the copy.
     fn execute(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer;
 
     /// Called when there is nothing to do: before the thread sleeps, and at least every 100 ms
-    /// while rings are open and it is idle.
+    /// while rings are open and it is idle. Does nothing by default.
     fn idle(&mut self) {}
 }
 
@@ -68,7 +67,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Closes all rings; [`Server::run`] returns.
+    /// Has [`Server::run`] close all rings and return. Does not wait for that.
     pub fn stop(&self) {
         self.stop.store(true, SeqCst);
         self.bell.ring_always();
@@ -121,12 +120,12 @@ const LISTENER: u64 = u64::MAX;
 const QUIT: u64 = u64::MAX - 1;
 
 impl Server {
-    /// Listens at `path`, whose file gets the permissions `mode`; rings get the number
-    /// `incarnation`.
+    /// Makes the socket at `path`, whose file gets the permissions `mode`, and listens; accepts
+    /// nothing until [`Self::run`]. `incarnation` is told to every backend.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` when a zone listens there, or something other than a socket is there; otherwise
+    /// `AddrInUse` if a zone listens there, or something other than a socket is there; otherwise
     /// the kernel's.
     pub fn bind(path: &Path, mode: u32, incarnation: [u8; 16]) -> io::Result<Self> {
         let (bell, bell_file) = Mapping::create("strongroom-bell")?;
@@ -166,11 +165,12 @@ impl Server {
         }
     }
 
-    /// Serves until it is stopped. The calling thread executes the descriptors.
+    /// Serves until a [`Stopper`] stops it: the calling thread executes the descriptors, another
+    /// accepts connections. Then closes all rings and removes the socket's file.
     ///
     /// # Errors
     ///
-    /// Of the kernel, when the second thread cannot be started.
+    /// If the second thread cannot be started, or has panicked.
     pub fn run(mut self, handler: &mut impl Handler) -> io::Result<()> {
         let (sender, events) = mpsc::channel();
         let watcher = self.start_watcher(sender)?;
@@ -188,8 +188,8 @@ impl Server {
         ended.map_err(|_| io::Error::other("the zone's watching thread has panicked"))
     }
 
-    /// Carries out descriptors of all rings in turn until it is to stop; sleeps when there is
-    /// nothing to do.
+    /// Executes the descriptors of all rings in turn until it is to stop; calls the handler's
+    /// `idle` and sleeps if there is nothing to do.
     fn serve(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
         let mut quiet = 0;
         let mut wait = AdaptiveWait::new();
@@ -214,7 +214,8 @@ impl Server {
         }
     }
 
-    /// Gives each active ring one turn. Returns whether anything was executed.
+    /// Gives each active ring one turn: parks rings that are quiet, and closes those whose index is
+    /// impossible. Returns whether anything was executed.
     fn round(&mut self, handler: &mut impl Handler) -> bool {
         let mut worked = false;
         let mut at = 0;
@@ -240,7 +241,8 @@ impl Server {
         worked
     }
 
-    /// Parks everything and sleeps on the doorbell, unless there is work after all.
+    /// Parks all rings and sleeps on the doorbell, for 100 ms at most if there are rings, unless
+    /// there is work after all. Then activates the rings that have work.
     fn sleep(&mut self, wait: &mut AdaptiveWait) {
         for served in self.rings.values_mut() {
             served.park();
@@ -258,7 +260,8 @@ impl Server {
         self.find_work();
     }
 
-    /// Activates the rings that have work, and those whose backends would not ring the doorbell.
+    /// Makes active exactly those rings that have work, and those that are not marked as parked,
+    /// whose backends would not ring the doorbell.
     fn find_work(&mut self) {
         self.active.clear();
         for (id, served) in &mut self.rings {
@@ -273,7 +276,8 @@ impl Server {
         }
     }
 
-    /// Opens and closes rings as the watching thread has reported.
+    /// Opens and closes rings as the watching thread has reported. A ring that cannot be opened is
+    /// given up without a message.
     fn handle_events(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
         while let Ok(event) = events.try_recv() {
             match event {
@@ -285,7 +289,9 @@ impl Server {
         }
     }
 
-    /// Opens a ring for a backend that has connected, unless the handler refuses it.
+    /// Opens a ring for a backend that has connected, and sends it the welcome. If the handler
+    /// refuses it, its credentials are not known, or the kernel has no memory or descriptors,
+    /// returns the error, and the connection is closed.
     fn open(&mut self, socket: OwnedFd, handler: &mut impl Handler) -> io::Result<()> {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let peer = socket::peer::credentials(socket.as_fd()).ok_or_else(denied)?;
@@ -321,8 +327,8 @@ impl Server {
         Ok(())
     }
 
-    /// Has the end of the connection, and that of the backend's process if it is known, reported
-    /// once.
+    /// Has the watching thread report, once, the end of the connection, and that of the backend's
+    /// process if it is known.
     fn watch(&self, id: u64, socket: &OwnedFd, process: Option<&OwnedFd>) -> io::Result<()> {
         let data = epoll::EventData::new_u64(id);
         let end = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
@@ -334,7 +340,8 @@ impl Server {
         Ok(())
     }
 
-    /// Closes a ring. Does nothing when it is closed already: its end may be reported twice.
+    /// Closes a ring and tells the handler. Does nothing if it is closed already: its end may be
+    /// reported twice.
     fn close(&mut self, id: u64, handler: &mut impl Handler) {
         if let Some(served) = self.rings.remove(&id) {
             close(&served);
@@ -343,7 +350,8 @@ impl Server {
         self.active.retain(|active| *active != id);
     }
 
-    /// Starts the thread that waits for connections and their ends.
+    /// Starts the thread that accepts connections and waits for their ends. Fails if it was started
+    /// before, or the system gives no thread.
     fn start_watcher(&mut self, events: Sender<Event>) -> io::Result<JoinHandle<()>> {
         let listener = self.listener.take().ok_or(io::ErrorKind::NotConnected)?;
         let watcher = Watcher {
@@ -357,7 +365,7 @@ impl Server {
     }
 }
 
-/// Tells the backend that no further descriptor will be executed.
+/// Tells the backend that no further descriptor will be executed, and wakes it.
 fn close(served: &ServedRing) {
     served.ring.header.closed.0.store(1, SeqCst);
     doorbell::wake(&served.ring.header.done.0);
@@ -371,13 +379,14 @@ enum Turn {
 }
 
 impl ServedRing {
-    /// Whether the backend has published descriptors that are not carried out.
+    /// Whether the backend has published descriptors that are not executed yet.
     fn has_work(&self) -> bool {
         self.ring.tail() != self.done
     }
 
-    /// Carries out some of the ring's descriptors, so that other rings have their turn. Parks the
-    /// ring after some rounds without work.
+    /// Executes up to 256 of the ring's descriptors, so that other rings have their turn. Parks the
+    /// ring after 4096 rounds without work. `Turn::Impossible`, and nothing is executed, if the
+    /// backend claims to have published more than the ring holds.
     fn turn(&mut self, handler: &mut impl Handler) -> Turn {
         let tail = self.ring.tail();
         let count = tail.wrapping_sub(self.done);
@@ -402,8 +411,8 @@ impl ServedRing {
         Turn::Worked
     }
 
-    /// Carries out `count` descriptors and tells the backend: after each that it waits for,
-    /// otherwise now and then.
+    /// Executes `count` descriptors. Publishes answer and progress after each called one, otherwise
+    /// after each 64 and at the end.
     fn execute_batch(&mut self, count: u32, handler: &mut impl Handler) {
         let mut unreported = 0;
         for _ in 0..count {
@@ -425,7 +434,7 @@ impl ServedRing {
         }
     }
 
-    /// Makes `done` known, and wakes the backend if it sleeps.
+    /// Publishes how many descriptors are executed, and wakes the backend if it sleeps.
     fn report(&self) {
         let header = &self.ring.header;
         self.ring.publish_done(self.done);
@@ -435,13 +444,13 @@ impl ServedRing {
         }
     }
 
-    /// From now on the backend must wake the zone.
+    /// Marks the ring as parked: from now on the backend must ring the doorbell when it has work.
     fn park(&mut self) {
         self.quiet_rounds = 0;
         self.ring.header.parked.0.store(1, SeqCst);
     }
 
-    /// The zone looks at this ring by itself again.
+    /// Removes the mark of [`Self::park`]: the zone polls this ring again.
     fn unpark(&mut self) {
         self.quiet_rounds = 0;
         self.ring.header.parked.0.store(0, SeqCst);
@@ -457,7 +466,8 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Waits for events and passes them on, until it is told to quit.
+    /// Passes connections, and ends of connections, on to the engine's thread, and rings the
+    /// doorbell for it. Returns when it is told to quit, or that thread takes no more events.
     fn run(&self) {
         let mut found = Vec::with_capacity(64);
         loop {
@@ -480,7 +490,8 @@ impl Watcher {
         }
     }
 
-    /// Whether the engine's thread still takes connections.
+    /// Takes a connection, if there is one, and passes it on. False if the engine's thread takes
+    /// none any more. Sleeps 50 ms if the kernel has no descriptors or memory.
     fn accept(&self) -> bool {
         match socket::accept(&self.listener) {
             Ok(Some(socket)) => self.events.send(Event::Connected(socket)).is_ok(),
