@@ -34,6 +34,7 @@ pub struct CertificateInfo {
 }
 
 impl CertificateInfo {
+    /// Copies what is public in a certificate's record.
     pub(crate) fn of(record: &CertificateRecord) -> Self {
         Self {
             name: record.name.clone(),
@@ -54,7 +55,8 @@ impl CertificateInfo {
         self.has_private_key && self.exported_unix_s.is_none()
     }
 
-    /// The code and the detail of that warning; `None` unless [`CertificateInfo::needs_export`].
+    /// Returns code (SR-2033) and detail of the warning that the private key was never exported;
+    /// `None` unless [`CertificateInfo::needs_export`]. Prints nothing.
     #[must_use]
     pub fn export_warning(&self) -> Option<(&'static Code, String)> {
         let detail = format!(
@@ -65,8 +67,8 @@ impl CertificateInfo {
             .then_some((&code::CERT_NOT_EXPORTED, detail))
     }
 
-    /// Whether the certificate is within its dates now. False when they cannot be read. Sealing and
-    /// opening do not depend on it.
+    /// Whether the certificate's period of validity includes this moment. False when its dates
+    /// cannot be read. Sealing and opening do not depend on it.
     #[must_use]
     pub fn is_valid_now(&self) -> bool {
         let validity = Certificate::from_der(&self.der)
@@ -79,7 +81,7 @@ impl CertificateInfo {
     /// Parses the certificate, and checks that it has the id that the keyring has noted.
     ///
     /// # Errors
-    /// SR-2005 when it has another id or cannot be parsed; SR-2027; SR-5001.
+    /// SR-2005 when it has another id or cannot be parsed; SR-2027 when its key is weak; SR-5001.
     pub fn certificate(&self) -> Result<Certificate, Error> {
         let certificate = Certificate::from_der(&self.der).map_err(|error| match error {
             CertificateError::Malformed => {

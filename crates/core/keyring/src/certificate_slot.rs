@@ -17,7 +17,8 @@ pub(crate) type CertificateId = [u8; CERTIFICATE_ID_LEN];
 
 /// A certificate, which encrypts the secret of a slot.
 pub(crate) trait EncryptSecret: Send + Sync {
-    /// Encrypts `secret` for the certificate. Returns the certificate's id and the ciphertext.
+    /// Encrypts `secret` for the certificate, bound to `label`. Returns the certificate's id and
+    /// the ciphertext.
     fn encrypt(&self, secret: &SecretKey, label: &[u8]) -> Result<(CertificateId, Vec<u8>), Error>;
 }
 
@@ -32,16 +33,21 @@ pub(crate) trait DecryptSecret: Send + Sync {
 }
 
 impl EncryptSecret for Certificate {
+    /// Encrypts `secret` for the certificate with RSAES-OAEP, bound to `label`. Returns the
+    /// certificate's id and the ciphertext. Errors: SR-5001, SR-9001.
     fn encrypt(&self, secret: &SecretKey, label: &[u8]) -> Result<(CertificateId, Vec<u8>), Error> {
         Ok((self.id(), self.wrap(secret, label)?))
     }
 }
 
 impl DecryptSecret for Vec<PrivateKey> {
+    /// Whether the private key of this certificate is among them.
     fn holds(&self, id: &CertificateId) -> bool {
         self.iter().any(|key| key.id() == *id)
     }
 
+    /// Decrypts a secret with the private key of this certificate. `None` when that key is not
+    /// among them, or when it does not decrypt.
     fn decrypt(&self, id: &CertificateId, encrypted: &[u8], label: &[u8]) -> Option<SecretKey> {
         let own = self.iter().find(|key| key.id() == *id)?;
         let opened: Result<SecretKey, OpenError> = own.unwrap(encrypted, label);
@@ -49,7 +55,8 @@ impl DecryptSecret for Vec<PrivateKey> {
     }
 }
 
-/// The label of RSAES-OAEP: 25 letters, then the object's id (docs/spec/header.md, "Key slots").
+/// Returns the label of RSAES-OAEP: 25 letters, then the object's id (docs/spec/header.md, "Key
+/// slots").
 pub(crate) fn oaep_label(object_id: [u8; 16]) -> Vec<u8> {
     [Label::Certificate.info(), &object_id].concat()
 }

@@ -53,11 +53,13 @@ pub struct Restored {
 }
 
 impl Keyring {
-    /// Makes a key pair and a certificate of it, signed by itself. Takes some seconds.
+    /// Makes a key pair and a certificate of it, signed by itself, and writes both into the
+    /// keyring. Takes some seconds.
     ///
     /// # Errors
-    /// SR-2013 the name; SR-2025 it is taken; SR-2027 a size that is not offered; SR-2037 subject
-    /// or days; SR-2024; as for every change SR-2016, SR-2017, SR-5001.
+    /// SR-2013 the name is not valid; SR-2025 it is taken; SR-2027 a size that is not offered;
+    /// SR-2037 subject or days; SR-2024 the keyring is full; as for every change SR-2016, SR-2017,
+    /// SR-2039, SR-5001.
     pub fn create_certificate(
         &mut self,
         name: &str,
@@ -75,14 +77,16 @@ impl Keyring {
         })
     }
 
-    /// Imports a certificate, with or without its private key. A certificate that was issued anew
-    /// for a public key of the keyring replaces the older one, if it is given the same name or
-    /// none. A private key from a file with a passphrase counts as exported, because that file is a
-    /// copy that was just proved to open.
+    /// Imports a certificate, with or without its private key, and writes the keyring. Without
+    /// `name`, the name in the file counts. A certificate that was issued anew for a public key of
+    /// the keyring replaces the older one, if it is given the same name or none. A private key from
+    /// a file with a passphrase counts as exported, because that file is a copy that was just
+    /// proved to open.
     ///
     /// # Errors
-    /// SR-2013; SR-2025 the name, or the public key under another name, is there already, and
-    /// nothing is new; as [`Keyring::create_certificate`].
+    /// SR-2013 no name, or one that is not valid; SR-2025 the name belongs to another public key,
+    /// the public key to another name, or nothing is new; SR-2024 the keyring is full; as for every
+    /// change SR-2016, SR-2017, SR-2039, SR-5001.
     pub fn import_certificate(
         &mut self,
         name: Option<&str>,
@@ -92,11 +96,12 @@ impl Keyring {
     }
 
     /// Restores a private key from the file that it was exported to, with its certificate if the
-    /// keyring does not have it. It counts as exported.
+    /// keyring does not have it, and writes the keyring. It counts as exported. A private key that
+    /// is in the keyring already is no error and is kept.
     ///
     /// # Errors
-    /// SR-2029 when there is no private key; as [`Keyring::import_certificate`], but a private key
-    /// that is in the keyring already is no error.
+    /// SR-2029 when there is no private key; else as [`Keyring::import_certificate`], but a
+    /// certificate that the keyring has under another name, or with nothing new, is no error.
     pub fn restore_certificate(
         &mut self,
         name: Option<&str>,
@@ -110,10 +115,12 @@ impl Keyring {
         self.add_or_update(name, identity, true)
     }
 
-    /// Retires a certificate: its private key still opens, but nothing new is sealed for it.
+    /// Retires a certificate: its private key still opens, but nothing new is sealed for it. Writes
+    /// the keyring unless it was retired already.
     ///
     /// # Errors
-    /// SR-2026 when there is no such certificate; as for every change SR-2016, SR-2017, SR-5001.
+    /// SR-2026 when there is no such certificate; as for every change SR-2016, SR-2017, SR-2039,
+    /// SR-5001.
     pub fn retire_certificate(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |_, body| {
             let record = body.certificates.iter_mut().find(|held| held.name == name);
@@ -124,12 +131,13 @@ impl Keyring {
 
     /// Exports certificate and private key to a new PKCS #12 file with mode 0600. The file is read
     /// back, and the key from it opens what was encrypted for the certificate, before the file gets
-    /// its name and the keyring notes the export.
+    /// its name. Then the time of the export is written into the keyring; when that fails, the file
+    /// remains.
     ///
     /// # Errors
-    /// SR-2026; SR-2031 when the private key is not in the keyring; SR-2030 for a passphrase that
-    /// cannot be used; SR-1002 when there is something at `path`; SR-2034 when it does not prove to
-    /// open; as for every change SR-2016, SR-2017, SR-5001.
+    /// SR-2026 no such certificate; SR-2031 when the private key is not in the keyring; SR-2030 for
+    /// a passphrase that cannot be used; SR-1002 when there is something at `path`; SR-2034 when it
+    /// does not prove to open; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
     pub fn export_certificate(
         &mut self,
         name: &str,
@@ -160,28 +168,29 @@ impl Keyring {
         })
     }
 
-    /// Every certificate, in order of creation.
+    /// Lists every certificate, retired ones too, in order of creation.
     #[must_use]
     pub fn certificates(&self) -> Vec<CertificateInfo> {
         let records = self.body.certificates.iter();
         records.map(CertificateInfo::of).collect()
     }
 
-    /// The certificate of this name.
+    /// Returns the certificate of this name, retired or not, without its private key.
     ///
     /// # Errors
-    /// SR-2026.
+    /// SR-2026 when there is none.
     pub fn certificate(&self, name: &str) -> Result<CertificateInfo, Error> {
         let record = self.record(name).ok_or_else(|| unknown(name))?;
         Ok(CertificateInfo::of(record))
     }
 
-    /// The recipient whose slots the private key of this certificate opens. The private key need
-    /// not be in the keyring.
+    /// Returns the recipient whose slots the private key of this certificate opens. The private key
+    /// need not be in the keyring.
     ///
     /// # Errors
-    /// SR-2026; SR-2036 when it is retired; SR-2039 when this is an older copy of the keyring;
-    /// SR-2005.
+    /// SR-2039 when this is an older copy of the keyring; SR-2026 no such certificate; SR-2036 when
+    /// it is retired; SR-2005 when it cannot be parsed, or has another id; SR-2027 when its key is
+    /// weak.
     pub fn recipient(&self, name: &str) -> Result<Recipient, Error> {
         self.refuse_older()?;
         let info = self.certificate(name)?;
@@ -191,11 +200,12 @@ impl Keyring {
         Ok(Recipient::certificate(info.certificate()?))
     }
 
-    /// An opener with every private key of the keyring, those of retired certificates too. Without
-    /// any private key it opens nothing, and its error names the certificates that would (SR-2032).
+    /// Makes an opener of every private key of the keyring, those of retired certificates too.
+    /// Without any private key it opens nothing, and its error names the certificates that would
+    /// (SR-2032).
     ///
     /// # Errors
-    /// SR-2005; SR-5001.
+    /// SR-2005 when one does not authenticate, or is another certificate's; SR-5001.
     pub fn private_keys(&self) -> Result<Opener, Error> {
         let held = self.body.certificates.iter().filter(|r| r.key.is_some());
         let keys = held.map(|record| read_key(&self.object, record));
@@ -240,18 +250,21 @@ impl Keyring {
         }
     }
 
-    /// The record of the certificate with this name.
+    /// Returns the record of the certificate with this name; `None` when there is none.
     fn record(&self, name: &str) -> Option<&CertificateRecord> {
         self.body.certificates.iter().find(|held| held.name == name)
     }
 
-    /// The private key of the certificate with this name. Errors: SR-2026, SR-2031, SR-2005.
+    /// Opens the private key of the certificate with this name. Errors: SR-2026 no such
+    /// certificate; SR-2031 its private key is not here; SR-2005 it does not authenticate.
     fn private_key(&self, name: &str) -> Result<PrivateKey, Error> {
         let record = self.record(name).ok_or_else(|| unknown(name))?;
         read_key(&self.object, record)
     }
 
-    /// Adds a certificate, or updates the one of the same public key.
+    /// Adds a certificate, or updates the one of the same public key, and writes the keyring.
+    /// `restoring`: as [`Self::restore_certificate`], else as [`Self::import_certificate`], whose
+    /// errors it has.
     fn add_or_update(
         &mut self,
         name: Option<&str>,
@@ -294,7 +307,7 @@ fn is_no_key(error: &Error) -> bool {
     codes.contains(&error.code())
 }
 
-/// SR-2026: there is no certificate with this name.
+/// Makes the error SR-2026: there is no certificate with this name.
 fn unknown(name: &str) -> Error {
     // An invalid name is not repeated: it may be a secret in the wrong place (K2).
     let shown = match name_is_valid(name) {
@@ -304,8 +317,8 @@ fn unknown(name: &str) -> Error {
     Error::new(&code::CERT_UNKNOWN, shown)
 }
 
-/// Adds a certificate, with its private key sealed if there is one. Errors: SR-2025 when the name
-/// or the public key is in the keyring already; SR-2024 when the keyring is full.
+/// Adds a certificate to `body`, with its private key sealed if there is one. Errors: SR-2025 when
+/// the name or the public key is in the keyring already; SR-2024 when the keyring is full; SR-5001.
 fn push(
     object: &Object,
     body: &mut Body,
@@ -335,9 +348,10 @@ fn push(
     Ok(info)
 }
 
-/// Updates the record of a public key that the keyring has with a renewed certificate and a private
-/// key that it does not have. Errors: SR-2025 when there is nothing new, unless `restoring`;
-/// SR-2025 when `name` is another than the record's.
+/// Updates the record of a public key that the keyring has: a renewed certificate replaces the
+/// older one unless `restoring`, a private key is added if there is none, and its time of export is
+/// noted. Errors, unless `restoring`: SR-2025 when `name` is another than the record's, or when
+/// there is nothing new.
 fn update(
     object: &Object,
     record: &mut CertificateRecord,
@@ -376,8 +390,8 @@ fn update(
     })
 }
 
-/// SR-2025 for a certificate whose public key the keyring has. The detail also says how an exported
-/// file is restored.
+/// Makes the error SR-2025 for a certificate whose public key the keyring has. The detail also says
+/// how an exported file is restored.
 fn taken(held: &CertificateRecord, why: &str) -> Error {
     let name = &held.name;
     let detail = format!(
@@ -386,8 +400,8 @@ fn taken(held: &CertificateRecord, why: &str) -> Error {
     Error::new(&code::CERT_EXISTS, detail)
 }
 
-/// Reads an exported file back and checks that its key opens what is encrypted for the certificate
-/// (K19). Errors: SR-2034.
+/// Reads an exported file back and checks that its private key opens what is encrypted for the
+/// certificate (K19). Errors: SR-2034 when it does not, or cannot be read; SR-5001.
 fn prove(path: &Path, certificate: &Certificate, passphrase: &SecretBytes) -> Result<(), Error> {
     const LABEL: &[u8] = b"proof of an export";
     let failed = |why: &str| Error::new(&code::EXPORT_UNPROVED, why);

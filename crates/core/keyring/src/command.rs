@@ -30,13 +30,16 @@ const TIMEOUT_VARIABLE: &str = "STRONGROOM_KEY_COMMAND_TIMEOUT";
 /// The interval at which a command that has closed its output is polled for its exit.
 const EXIT_POLL: Duration = Duration::from_millis(5);
 
-/// Runs the command and returns what it prints. Errors: SR-2009, SR-2010, SR-2011 (too long),
-/// SR-2043 (the timeout is not a number).
+/// Runs a shell command and returns what it prints on standard output, in locked memory. Waits for
+/// at most 30 seconds, or what `STRONGROOM_KEY_COMMAND_TIMEOUT` says. Errors: SR-2009 when it
+/// cannot be run, or ends with another status than 0 or by a signal; SR-2010 when it takes too
+/// long; SR-2011 when it prints more than 64 KiB; SR-2043 when the variable is not valid; SR-5001.
 pub(crate) fn output(line: &str) -> Result<SecretBytes, Error> {
     run(line, timeout()?)
 }
 
-/// The time limit, from the environment. Errors: SR-2043.
+/// Returns the time limit of key commands: `STRONGROOM_KEY_COMMAND_TIMEOUT`, or 30 seconds when it
+/// is not set. Errors: SR-2043 unless the variable is 1 to 3600 whole seconds.
 fn timeout() -> Result<Duration, Error> {
     let Some(text) = std::env::var_os(TIMEOUT_VARIABLE) else {
         return Ok(Duration::from_secs(TIMEOUT_S));
@@ -51,7 +54,9 @@ fn timeout() -> Result<Duration, Error> {
     }
 }
 
-/// Runs the command, and kills it with everything that it started when an error ends the wait.
+/// Runs the command and returns what it prints. When it takes longer than `timeout`, or its output
+/// cannot be read or is too long, kills it with everything that it started. Errors: SR-2009 when it
+/// cannot be run, or ends with another status than 0 or by a signal; SR-2010; SR-2011; SR-5001.
 fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::KEY_COMMAND, "running it", error);
     let mut command = Command::new("/bin/sh");
@@ -83,9 +88,9 @@ fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
     }
 }
 
-/// Takes Strongroom's libraries out of the command's `LD_PRELOAD`, which it inherits from a program
-/// that they are preloaded into. A key command may itself use an SQLite database, and the VFS in it
-/// would ask for the key that the command is to deliver.
+/// Removes Strongroom's libraries from the `LD_PRELOAD` that the command inherits, and the variable
+/// of the default key, and marks the command as outside. A key command may itself use an SQLite
+/// database, and the VFS in it would ask for the key that the command is to deliver.
 fn without_strongroom(command: &mut Command) {
     command
         .env_remove(DEFAULT_VARIABLE)
@@ -108,8 +113,9 @@ fn without_strongroom(command: &mut Command) {
     };
 }
 
-/// Reads to the end of the output, then waits for the exit. Errors: SR-2010 when both take longer
-/// than `timeout`; SR-2011 when the output is too long. The command may still be running then.
+/// Reads to the end of the output, then polls for the exit every 5 ms, and returns output and
+/// status. Errors: SR-2010 when both together take longer than `timeout`; SR-2011 when the output
+/// is longer than 64 KiB; SR-2009 when the system fails. The command may still be running then.
 fn collect(child: &mut Child, timeout: Duration) -> Result<(SecretBytes, ExitStatus), Error> {
     let failed = |error| Error::caused(&code::KEY_COMMAND, "reading its output", error);
     let start = Instant::now();
@@ -146,8 +152,8 @@ fn collect(child: &mut Child, timeout: Duration) -> Result<(SecretBytes, ExitSta
     }
 }
 
-/// Waits until there is output, or its end. False when `left` is over or a signal interrupted the
-/// wait.
+/// Waits until there is output to read, or its end, and returns true. Returns false when `left` is
+/// over or a signal interrupted the wait.
 fn wait_readable(stdout: &ChildStdout, left: Duration) -> std::io::Result<bool> {
     let wait = Timespec::try_from(left).map_err(std::io::Error::other)?;
     let mut polled = [PollFd::new(stdout, PollFlags::IN)];
@@ -158,7 +164,8 @@ fn wait_readable(stdout: &ChildStdout, left: Duration) -> std::io::Result<bool> 
     }
 }
 
-/// Kills the command and everything it started, and reaps it, so that no zombie remains.
+/// Kills the command and everything it started in its process group, and waits for the command, so
+/// that no zombie remains. Ignores errors.
 fn kill_group(child: &mut Child) {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     // The group is gone already if the command ended by itself; there is nothing else to do about a

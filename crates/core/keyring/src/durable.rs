@@ -17,10 +17,12 @@ use std::path::{Path, PathBuf};
 
 use crate::storage;
 
-/// Replaces `path`, or creates it, with `bytes` and permission bits `mode`.
+/// Replaces `path`, or creates it, with `bytes` and permission bits `mode`, durably and in one
+/// step.
 ///
 /// # Errors
-/// The system's error; `path` is then as it was, except after a failed fsync of the directory.
+/// The system's error; `path` is then as it was, except after a failed fsync of the directory, when
+/// the new file is in place but may not survive a power cut.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     replace_owned(path, bytes, mode, None)
 }
@@ -42,10 +44,11 @@ pub fn replace_owned(
     sync_dir_of(path)
 }
 
-/// Creates `path` with `bytes` and permission bits `mode`; never overwrites.
+/// Creates `path` durably with `bytes` and permission bits `mode`; never overwrites.
 ///
 /// # Errors
-/// `AlreadyExists` when there is a file (or anything else) at `path`, which is then untouched.
+/// `AlreadyExists` when there is a file (or anything else) at `path`, which is then untouched; any
+/// other is the system's.
 pub fn create_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     create_new_owned(path, bytes, mode, None)
 }
@@ -65,19 +68,20 @@ pub fn create_new_owned(
     Pending { temp, target }.publish()
 }
 
-/// Moves the finished file `temp` to `target`, durably and without overwriting. Both must be on one
-/// file system.
+/// Syncs the finished file `temp` and moves it to `target`, durably and without overwriting. Both
+/// must be on one file system.
 ///
 /// # Errors
-/// `AlreadyExists` when there is something at `target`. `temp` then remains, for the caller to
-/// remove.
+/// `AlreadyExists` when there is something at `target`; any other is the system's. `temp` then
+/// remains, for the caller to remove, unless only the last step, the fsync of the directory,
+/// failed.
 pub fn publish(temp: &Path, target: &Path) -> io::Result<()> {
     storage::of(temp).sync(temp)?;
     storage::of(target).rename_new(temp, target)?;
     sync_dir_of(target)
 }
 
-/// Makes the directory entry of `path` durable.
+/// Makes the directory entry of `path` durable (fsync of its directory).
 ///
 /// # Errors
 /// The system's error.
@@ -85,7 +89,7 @@ pub fn sync_dir_of(path: &Path) -> io::Result<()> {
     storage::of(path).sync(directory_of(path))
 }
 
-/// The directory that a path is in.
+/// Returns the directory that a path is in; `.` for a name alone.
 fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -101,7 +105,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Writes `bytes` beside `path`, durably, with permission bits `mode`.
+    /// Writes `bytes` to a new temporary file beside `path`, durably, with permission bits `mode`.
     ///
     /// # Errors
     /// The system's error.
@@ -112,16 +116,17 @@ impl Pending {
         })
     }
 
-    /// Where it is now.
+    /// Returns the temporary path, where the file is until [`Self::publish`].
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.temp.0
     }
 
-    /// Gives it its name; never overwrites.
+    /// Gives the file its name, durably; never overwrites.
     ///
     /// # Errors
-    /// `AlreadyExists` when there is something of that name.
+    /// `AlreadyExists` when there is something of that name; any other is the system's. The
+    /// temporary file is then removed.
     pub fn publish(self) -> io::Result<()> {
         publish(&self.temp.0, &self.target)?;
         self.temp.moved();
@@ -133,6 +138,9 @@ impl Pending {
 struct Temp(PathBuf);
 
 impl Temp {
+    /// Writes a new file beside `target` under a random name, with these permission bits and owner,
+    /// and syncs it. It is removed when a step fails. Errors: the system's; `InvalidInput` when
+    /// `target` has no file name.
     fn written(
         target: &Path,
         bytes: &[u8],
@@ -157,12 +165,14 @@ impl Temp {
         Ok(temp)
     }
 
+    /// Notes that the file has another name now, so that dropping this removes nothing.
     fn moved(mut self) {
         self.0 = PathBuf::new();
     }
 }
 
 impl Drop for Temp {
+    /// Removes the file unless it was moved. Ignores errors.
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
             // The failure that brought us here is the one to report.

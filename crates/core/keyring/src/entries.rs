@@ -31,6 +31,7 @@ pub struct KeyInfo {
 }
 
 impl KeyInfo {
+    /// Copies all of a keyring entry but its key.
     pub(crate) fn of(entry: &Entry) -> Self {
         Self {
             name: entry.name.clone(),
@@ -41,13 +42,13 @@ impl KeyInfo {
     }
 }
 
-/// Whether a key may have this name: 1 to 128 characters of `a-z A-Z 0-9 . _ -`.
+/// Whether a key or certificate may have this name: 1 to 128 characters of `a-z A-Z 0-9 . _ -`.
 pub(crate) fn name_is_valid(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// Unwraps the key of an entry. Errors: SR-2005 when it does not authenticate.
+/// Unwraps the key of an entry. Errors: SR-2005 when it does not authenticate; SR-5001.
 pub(crate) fn unwrap_entry(object: &Object, entry: &Entry) -> Result<SecretKey, Error> {
     let key = entry_key(object, &entry.name)?;
     unwrap(&key, &entry_aad(object, entry), &entry.wrapped)?.ok_or_else(|| {
@@ -55,21 +56,24 @@ pub(crate) fn unwrap_entry(object: &Object, entry: &Entry) -> Result<SecretKey, 
     })
 }
 
-/// Wraps `key` into `entry`, bound to the entry's present name, version, state and purpose.
+/// Wraps `key` into `entry` under a fresh nonce, bound to the entry's present name, version, state
+/// and purpose. Errors: SR-5001.
 pub(crate) fn wrap_entry(object: &Object, entry: &mut Entry, key: &SecretKey) -> Result<(), Error> {
     let wrapping = entry_key(object, &entry.name)?;
     entry.wrapped = wrap(&wrapping, System.nonce()?, &entry_aad(object, entry), key)?;
     Ok(())
 }
 
-/// Marks an entry as retired, and wraps its key again, bound to that.
+/// Marks an entry as retired, and wraps its key again, bound to the new state. Errors: SR-2005 when
+/// the key does not unwrap; SR-5001.
 pub(crate) fn retire_entry(object: &Object, entry: &mut Entry) -> Result<(), Error> {
     let key = unwrap_entry(object, entry)?;
     entry.state = KeyState::Retired;
     wrap_entry(object, entry, &key)
 }
 
-/// Errors: SR-2024 when the keyring has no room for another entry.
+/// Checks that the keyring has room for another version of a key. Errors: SR-2024 when it has
+/// 65536.
 pub(crate) fn check_room(body: &Body) -> Result<(), Error> {
     match body.entries.len() < ENTRIES_MAX {
         true => Ok(()),
@@ -77,8 +81,8 @@ pub(crate) fn check_room(body: &Body) -> Result<(), Error> {
     }
 }
 
-/// The key that wraps the entries of this name. Each name has its own, because a name does not fit
-/// into the associated data.
+/// Derives the key that wraps the entries of this name. Each name has its own, because a name does
+/// not fit into the associated data. Errors: SR-5001.
 fn entry_key(object: &Object, name: &str) -> Result<SecretKey, Error> {
     object.derive(
         object.epoch(),
@@ -88,15 +92,16 @@ fn entry_key(object: &Object, name: &str) -> Result<SecretKey, Error> {
     )
 }
 
-/// Position = version, extra = purpose * 65536 + state (docs/spec/keyring.md, "Entries").
+/// Returns the associated data of an entry's wrapped key. Position = version, extra = purpose *
+/// 65536 + state (docs/spec/keyring.md, "Entries").
 fn entry_aad(object: &Object, entry: &Entry) -> [u8; aad_layout::SIZE] {
     let extra = u64::from(entry.purpose) << 16 | u64::from(entry.state.number());
     key_aad(Role::KeyringEntry, object.epoch(), object.object_id())
         .at_with(u64::from(entry.version), extra)
 }
 
-/// Makes a random key and adds it as this version of `name`. Errors: SR-2024 when the keyring is
-/// full.
+/// Makes a random key and adds it to `body` as this version of `name`, active. Errors: SR-2024 when
+/// the keyring is full; SR-5001.
 pub(crate) fn push_new_version(
     object: &Object,
     body: &mut Body,
@@ -118,7 +123,8 @@ pub(crate) fn push_new_version(
     Ok(info)
 }
 
-/// Retires every active version of a key.
+/// Retires every active version of a key in `body`; does nothing when there is none. Errors:
+/// SR-2005 when a key does not unwrap; SR-5001.
 pub(crate) fn retire_active_versions(
     object: &Object,
     body: &mut Body,
@@ -131,7 +137,8 @@ pub(crate) fn retire_active_versions(
         .try_for_each(|entry| retire_entry(object, entry))
 }
 
-/// The number of the newest version of a key. Errors: SR-2003 when there is no such key.
+/// Returns the highest version number of a key, retired or not. Errors: SR-2003 when there is no
+/// such key.
 pub(crate) fn newest_version(body: &Body, name: &str) -> Result<u32, Error> {
     let versions = body.entries.iter().filter(|entry| entry.name == name);
     let newest = versions.map(|entry| entry.version).max();
@@ -146,7 +153,7 @@ pub(crate) fn newest_version(body: &Body, name: &str) -> Result<u32, Error> {
     })
 }
 
-/// Errors: SR-2013 for a name that is not valid.
+/// Checks that a key or certificate may have this name. Errors: SR-2013 when it may not.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     match name_is_valid(name) {
         true => Ok(()),

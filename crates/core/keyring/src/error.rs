@@ -18,7 +18,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of this code. `detail` must not hold a secret; it may be empty.
+    /// Makes an error of this code. `detail` must not hold a secret; it may be empty.
     #[must_use]
     pub fn new(code: &'static Code, detail: impl Into<String>) -> Self {
         Self {
@@ -28,8 +28,8 @@ impl Error {
         }
     }
 
-    /// SR-5001 with the system's error, or the code of the [`Fault`] inside `error`. `context` says
-    /// what was being done, such as `reading FILE`.
+    /// Makes an error with the system's error in it: its code is that of the [`Fault`] inside
+    /// `error`, else SR-5001. `context` says what was being done, such as `reading FILE`.
     #[must_use]
     pub fn io(context: impl Into<String>, error: io::Error) -> Self {
         let fault = error.get_ref().and_then(|inner| inner.downcast_ref());
@@ -37,13 +37,13 @@ impl Error {
         Self::caused(code, context, error)
     }
 
-    /// SR-5001, or the code of a [`Fault`], for the system's error on `path`.
+    /// Makes an error as [`Error::io`] does, with `path` as its context.
     #[must_use]
     pub fn on_path(path: &Path, error: io::Error) -> Self {
         Self::io(path.display().to_string(), error)
     }
 
-    /// As [`Error::on_path`], but SR-1006 when nothing is at `path`.
+    /// As [`Error::on_path`], but SR-1006 when the system's error is that nothing is at `path`.
     #[must_use]
     pub fn opening(path: &Path, error: io::Error) -> Self {
         match error.kind() {
@@ -52,7 +52,7 @@ impl Error {
         }
     }
 
-    /// An error of this code, with `context` and the system's error as its detail.
+    /// Makes an error of this code, with `context` and the system's error as its detail.
     #[must_use]
     pub fn caused(code: &'static Code, context: impl Into<String>, error: io::Error) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Error {
         Self { detail, ..self }
     }
 
-    /// SR-2005: this part of a keyring's file is damaged.
+    /// Makes the error SR-2005: this part of a keyring's file is damaged.
     pub(crate) fn damaged_keyring(part: &str) -> Self {
         Self::new(&code::KEYRING_DAMAGED, part)
     }
@@ -120,7 +120,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// An `io::Error` of this kind with a fault inside. `text` must not hold a secret.
+    /// Makes an `io::Error` of this kind with a fault inside. `text` must not hold a secret.
     #[must_use]
     pub fn io(kind: io::ErrorKind, code: &'static Code, text: impl Into<String>) -> io::Error {
         let text = text.into();
@@ -171,6 +171,9 @@ impl From<CryptoError> for Error {
 }
 
 impl From<CertificateError> for Error {
+    /// Gives each error a code: SR-2029 for a file that cannot be read, SR-2027 weak, SR-2028
+    /// mismatch, SR-2030 passphrase, SR-2037 subject; as [`CryptoError`] for one inside; SR-9001
+    /// for any other.
     fn from(error: CertificateError) -> Self {
         let code = match error {
             CertificateError::Malformed => &code::CERT_FILE,

@@ -27,22 +27,27 @@ pub(crate) trait Fresh {
 pub(crate) struct System;
 
 impl Fresh for System {
+    /// Returns 16 random bytes from the operating system. Errors: SR-5001 when it has none.
     fn id(&mut self) -> Result<[u8; 16], Error> {
         Ok(strongroom_crypto::random16()?)
     }
 
+    /// Returns 32 random bytes from the operating system. Errors: SR-5001 when it has none.
     fn salt(&mut self) -> Result<[u8; 32], Error> {
         Ok(strongroom_crypto::random32()?)
     }
 
+    /// Makes a random key in locked memory. Errors: SR-5001 without randomness or memory for keys.
     fn key(&mut self) -> Result<SecretKey, Error> {
         Ok(SecretKey::generate()?)
     }
 
+    /// Returns 12 random bytes. Errors: SR-5001 when the operating system has none.
     fn nonce(&mut self) -> Result<[u8; 12], Error> {
         Ok(strongroom_crypto::nonce12()?)
     }
 
+    /// Returns the seconds since the Unix epoch; 0 when the clock is before 1970.
     fn now_unix_s(&mut self) -> u64 {
         // A clock before 1970 is a wrong clock; the time is informative only.
         SystemTime::now()

@@ -16,7 +16,8 @@ use crate::purpose::Label;
 use crate::wrap::key_aad;
 
 impl Object {
-    /// The same object with anchors that keep freshness. Only before it is written to a file.
+    /// Returns the same database object, with a header and a first anchor that keep freshness. Only
+    /// for an object that was not written to a file yet.
     ///
     /// # Errors
     /// SR-9001 when it is not a database; SR-5001.
@@ -29,11 +30,11 @@ impl Object {
         Self::finished(header, self.data_key, self.previous, self.held)
     }
 
-    /// Seals the state for the field `FRESHNESS` of the anchor of this sequence, under a random
-    /// nonce.
+    /// Seals the freshness state for the field `FRESHNESS` of the anchor of this sequence, under a
+    /// random nonce.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 without randomness or memory for keys.
     pub(crate) fn sealed_state(
         &self,
         sequence: u64,
@@ -57,7 +58,7 @@ impl Object {
     /// Opens the freshness state of a valid anchor.
     ///
     /// # Errors
-    /// SR-3010 when it does not open; SR-5001.
+    /// SR-3010 when it does not open; SR-4008 when the anchor is of an unknown epoch; SR-5001.
     pub fn fresh_state(&self, anchor: &Anchor) -> Result<FreshState, Error> {
         let failed = || Error::new(&code::ANCHOR, "what it keeps of freshness");
         let field = &anchor.freshness;
@@ -72,10 +73,11 @@ impl Object {
         FreshState::parse(&plain).ok_or_else(failed)
     }
 
-    /// The root of these pages: 32 bytes that may be shown. Other pages have another root.
+    /// Computes the root of these pages under the current epoch: 32 bytes that may be shown. Other
+    /// pages have another root.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when there is no memory for keys.
     pub fn fresh_root(&self, covered: &Covered) -> Result<[u8; 32], Error> {
         let key = MacKey::new(&self.labelled(self.epoch(), Label::FreshnessRoot)?)?;
         let pages = covered.pages.to_le_bytes();

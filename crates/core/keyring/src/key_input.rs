@@ -25,19 +25,20 @@ use crate::storage::About;
 /// Key files that were read and that other users may read.
 static OPEN_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// The key files that other users may read too, of those that this process has read since the last
-/// call: worth a warning. They are not refused, because a server whose key file has had such a mode
-/// for years would no longer start.
+/// Returns the key files that other users may read too, of those that this process has read since
+/// the last call, and forgets them. They are worth a warning, but are not refused, because a server
+/// whose key file has had such a mode for years would no longer start.
 #[must_use]
 pub fn take_open_files() -> BTreeSet<PathBuf> {
     std::mem::take(&mut *OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Reads a key file into locked memory. A file that other users may read is remembered for
-/// [`take_open_files`].
+/// Reads a key file of at most 64 KiB into locked memory. A regular file that other users may read
+/// is read all the same, and remembered for [`take_open_files`].
 ///
 /// # Errors
-/// SR-2007 when it cannot be read; SR-2011 when it is longer than 64 KiB.
+/// SR-2007 when it cannot be read or is a directory; SR-2011 when it is longer than 64 KiB; SR-5001
+/// when there is no memory for keys.
 pub fn key_file(path: &Path) -> Result<SecretBytes, Error> {
     let (key, about) = read_with_metadata(path)?;
     // Neither a pipe nor memory without a name, which nobody else can open.
@@ -48,11 +49,15 @@ pub fn key_file(path: &Path) -> Result<SecretBytes, Error> {
     Ok(key)
 }
 
-/// Reads a file of at most 64 KiB into locked memory. Errors: SR-2007; SR-2011 when it is longer.
+/// Reads a file of at most 64 KiB into locked memory, and does not look at who may read it. Errors:
+/// SR-2007 when it cannot be read or is a directory; SR-2011 when it is longer; SR-5001.
 pub(crate) fn read_file(path: &Path) -> Result<SecretBytes, Error> {
     read_with_metadata(path).map(|(bytes, _)| bytes)
 }
 
+/// Reads a file into locked memory, and returns it with the metadata of the open file. It may be a
+/// pipe. Errors: SR-2007 when it cannot be read or is a directory; SR-2011 when it is longer than
+/// 64 KiB; SR-5001 when there is no memory for keys.
 fn read_with_metadata(path: &Path) -> Result<(SecretBytes, Metadata), Error> {
     let failed = |error| Error::caused(&code::KEY_FILE, path.display().to_string(), error);
     let file = File::open(path).map_err(failed)?;
@@ -72,9 +77,9 @@ fn read_with_metadata(path: &Path) -> Result<(SecretBytes, Metadata), Error> {
     Ok((buffer.finish()?, about))
 }
 
-/// The value of an environment variable. The process's own environment block keeps its copy: nobody
-/// but the user can change that. Errors: SR-2008 when there is no such variable; SR-2011 when the
-/// value is longer than 64 KiB.
+/// Copies the value of an environment variable into locked memory; the variable stays set. Errors:
+/// SR-2008 when there is no such variable; SR-2011 when the value is longer than 64 KiB, or when
+/// there is no memory for keys.
 pub(crate) fn from_env(variable: &str) -> Result<SecretBytes, Error> {
     let usable = !variable.is_empty() && !variable.contains(['=', '\0']);
     let value = usable.then(|| std::env::var_os(variable)).flatten();
@@ -84,21 +89,23 @@ pub(crate) fn from_env(variable: &str) -> Result<SecretBytes, Error> {
     SecretBytes::take(&mut bytes).map_err(|_| too_long())
 }
 
-/// The opener that an environment variable holds. An error says which variable delivered malformed
-/// material.
+/// Makes an opener of an environment variable's value, by the rule of `material.rs`. Errors:
+/// SR-2008 when there is no such variable; SR-2011, which then names the variable, when the value
+/// is too long or malformed; SR-5001.
 pub(crate) fn opener_from_env(variable: &str) -> Result<Opener, Error> {
     let opener = from_env(variable).and_then(|value| interpret(&value));
     opener.map_err(|error| malformed_in(&format!("env:{variable}"), error))
 }
 
-/// The opener that a file holds, read as by [`key_file`]. An error says which file delivered
-/// malformed material.
+/// Makes an opener of a file's contents, read as by [`key_file`], by the rule of `material.rs`.
+/// Errors: SR-2007; SR-2011, which then names the file, when they are too long or malformed;
+/// SR-5001.
 pub(crate) fn opener_from_file(path: &Path) -> Result<Opener, Error> {
     let opener = key_file(path).and_then(|contents| interpret(&contents));
     opener.map_err(|error| malformed_in(&format!("file:{}", path.display()), error))
 }
 
-/// Adds the source to the error of malformed material; any other error is unchanged.
+/// Puts `source` in front of the detail of an SR-2011; returns any other error unchanged.
 fn malformed_in(source: &str, error: Error) -> Error {
     match error.code() == &code::KEY_MALFORMED {
         true => error.about(source),

@@ -79,15 +79,16 @@ pub(crate) enum Effect {
 }
 
 impl Keyring {
-    /// The default path: `$XDG_DATA_HOME/strongroom/keyring`, else
-    /// `~/.local/share/strongroom/keyring`; without a home `/var/lib/strongroom/keyring`.
+    /// Returns the default path: `$XDG_DATA_HOME/strongroom/keyring`, else
+    /// `~/.local/share/strongroom/keyring`; without a home `/var/lib/strongroom/keyring`. A
+    /// variable that is not an absolute path is ignored.
     #[must_use]
     pub fn default_path() -> PathBuf {
         default_path_from(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))
     }
 
     /// Creates an empty keyring with mode 0600, sealed for a root key that `provider` makes or
-    /// fetches. A directory that is missing is created with mode 0700.
+    /// fetches, and returns it open. Directories that are missing are created with mode 0700.
     ///
     /// # Errors
     /// SR-2015 when there is something at `path`; what the provider reports; SR-5001.
@@ -122,12 +123,15 @@ impl Keyring {
         })
     }
 
-    /// Opens the keyring with the root key that its provider delivers.
+    /// Opens the keyring with the root key that its provider delivers, which may ask at the
+    /// terminal, run a command or call a server. When a newer generation of it is known on this
+    /// machine, it is opened all the same, and noted for [`crate::take_older_keyring_warning`].
     ///
     /// # Errors
     /// SR-2004 there is none; SR-3001, SR-3002, SR-3007 it is something else; SR-2005 damaged;
-    /// SR-2020 a provider that is not known, or a command in a file that others may write to; what
-    /// the provider reports; SR-2006.
+    /// SR-2020 a provider that is not known, or one that runs a command or calls a server, named in
+    /// a file that others may write to; what the provider reports; SR-2006 the root key does not
+    /// open it; SR-5001.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let path = resolved(path)?;
         let known = newest::known(&store::lock_path(&path));
@@ -162,10 +166,11 @@ impl Keyring {
         })
     }
 
-    /// Reads what can be read without the root key. No provider is asked.
+    /// Reads what can be read without the root key: nothing of it is authenticated. Asks no
+    /// provider.
     ///
     /// # Errors
-    /// As [`Keyring::open`], without those of the provider.
+    /// As [`Keyring::open`], without those of the provider and SR-2006.
     pub fn status(path: &Path) -> Result<Status, Error> {
         let unproven = store::read(&resolved(path)?)?;
         Ok(Status {
@@ -186,11 +191,13 @@ impl Keyring {
         })
     }
 
-    /// Makes version 1 of a new key.
+    /// Makes version 1 of a new random key, and writes the keyring.
     ///
     /// # Errors
     /// SR-2013 for a name that is not valid; SR-2014 when it is taken; SR-2024 when the keyring is
-    /// full; as for every change SR-2016, SR-2017 (another root key), SR-5001.
+    /// full. As for every change: SR-2016 when another process is changing the keyring for more
+    /// than 10 seconds; SR-2017 when it has another root key meanwhile; SR-2039 when this is an
+    /// older copy of it; SR-5001.
     pub fn create_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
         check_name(name)?;
         self.change(Effect::NewKeys, |object, body| {
@@ -201,11 +208,12 @@ impl Keyring {
         })
     }
 
-    /// Makes the next version of a key; older versions are retired. A retired key is active again
-    /// then.
+    /// Makes the next version of a key, with new random bytes, and retires all older ones. A key
+    /// that was retired becomes active by this. Writes the keyring.
     ///
     /// # Errors
-    /// SR-2003 when there is no such key; and as [`Keyring::create_key`].
+    /// SR-2003 when there is no such key; SR-1001 when no version number is left; SR-2024 when the
+    /// keyring is full; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
     pub fn rotate_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
         self.change(Effect::NewKeys, |object, body| {
             let newest = newest_version(body, name)?;
@@ -220,10 +228,11 @@ impl Keyring {
         })
     }
 
-    /// Retires every version of a key: it still opens, and seals nothing new. May be repeated.
+    /// Retires every version of a key: it still opens, and seals nothing new. Writes the keyring.
+    /// Nothing changes when all are retired already.
     ///
     /// # Errors
-    /// As [`Keyring::rotate_key`].
+    /// SR-2003 when there is no such key; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
     pub fn retire_key(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |object, body| {
             newest_version(body, name)?;
@@ -231,17 +240,18 @@ impl Keyring {
         })
     }
 
-    /// Every version of every key, in order of creation.
+    /// Lists every version of every key, in order of creation.
     #[must_use]
     pub fn list(&self) -> Vec<KeyInfo> {
         self.body.entries.iter().map(KeyInfo::of).collect()
     }
 
-    /// The bytes of this version of a key, or of its newest active version.
+    /// Returns the bytes of this version of a key, retired or not, or without `version` those of
+    /// its newest active version.
     ///
     /// # Errors
     /// SR-2003 when there is no such key or version; SR-2012 when no version is asked for and all
-    /// are retired.
+    /// are retired; SR-2005 when it does not unwrap; SR-5001.
     pub fn key(&self, name: &str, version: Option<u32>) -> Result<SecretKey, Error> {
         let newest = newest_version(&self.body, name)?;
         let wanted = |entry: &&Entry| match version {
@@ -262,12 +272,13 @@ impl Keyring {
         }
     }
 
-    /// An opener with every version of a key. With `creating` its recipient must be able to seal.
+    /// Makes an opener of every version of a key. With `creating`, its recipient must be able to
+    /// seal.
     ///
     /// # Errors
     /// SR-2003 when there is no such key; with `creating`, SR-2012 if every version is retired and
     /// SR-2039 if this is an older copy of the keyring, in which a version may be active that was
-    /// retired since.
+    /// retired since. SR-2005 when a version does not unwrap; SR-5001.
     pub fn opener(&self, name: &str, creating: bool) -> Result<Opener, Error> {
         newest_version(&self.body, name)?;
         if creating {
@@ -292,12 +303,12 @@ impl Keyring {
         Ok(Opener::keyring(name.to_owned(), versions))
     }
 
-    /// Rewraps the keyring: gives it a new data key, wraps every key under it, and seals it for the
-    /// root key that `new_provider`, or else the present provider, delivers now. Returns whether
-    /// that is another root key than before.
+    /// Rewraps the keyring: gives it a new data key, wraps every key under it, seals it for the
+    /// root key that `new_provider`, or else the present provider, delivers now, and writes it.
+    /// Returns whether that is another root key than before.
     ///
     /// # Errors
-    /// What the provider reports; as for every change SR-2016, SR-2017, SR-5001.
+    /// What the provider reports; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
     pub fn rotate_root(&mut self, new_provider: Option<Provider>) -> Result<bool, Error> {
         let provider = match new_provider {
             Some(provider) => provider,
@@ -338,14 +349,17 @@ impl Keyring {
         is_unexported(&self.body)
     }
 
-    /// The file, with symbolic links resolved.
+    /// Returns the path of the file, with symbolic links resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes the lock, reads the file again, runs `edit` on its contents, and writes the result.
-    /// Nothing is written when `edit` changes nothing or fails.
+    /// Takes the lock, reads the file again, runs `edit` on a copy of its contents, and writes the
+    /// result. Writes nothing when `edit` fails or changes nothing; [`Effect::Exported`] is always
+    /// written. Errors: those of `edit`; SR-2016 when another process keeps the lock for 10
+    /// seconds; SR-2017 when the keyring has another root key meanwhile; SR-2039 when it is an
+    /// older copy; SR-2005; SR-5001.
     pub(crate) fn change<T>(
         &mut self,
         effect: Effect,
@@ -365,8 +379,9 @@ impl Keyring {
     }
 
     /// Makes this copy of the keyring the newest, although a newer one was known on this machine:
-    /// its generation becomes one higher than that one's, which counts as the older copy from now
-    /// on. Returns false, and changes nothing, when no newer one is known.
+    /// writes it with a generation that is one higher than the newest known one, so that the other
+    /// copy counts as older from now on. Returns false, and changes nothing, when no newer one is
+    /// known.
     ///
     /// # Errors
     /// As for every change SR-2016, SR-2017, SR-5001.
@@ -386,7 +401,8 @@ impl Keyring {
         Ok(true)
     }
 
-    /// Errors: SR-2039 when this is an older copy of the keyring.
+    /// Checks that no newer generation of this keyring is known on this machine. Errors: SR-2039
+    /// when one is, so that this is an older copy.
     pub(crate) fn refuse_older(&self) -> Result<(), Error> {
         match self.older {
             true => Err(Error::new(
@@ -397,7 +413,7 @@ impl Keyring {
         }
     }
 
-    /// Every version of the key with this name.
+    /// Iterates over every version of the key with this name.
     fn versions(&self, name: &str) -> impl Iterator<Item = &Entry> {
         self.body
             .entries
@@ -405,15 +421,17 @@ impl Keyring {
             .filter(move |entry| entry.name == name)
     }
 
-    /// Reads the file again before a change. Errors: also SR-2039 when it is an older copy.
+    /// Reads the file again before a change, under the lock. Errors: SR-2039 when it is an older
+    /// copy than the newest known one; and as [`Self::read_newest`].
     fn read_again(&mut self, lock: &Lock) -> Result<(), Error> {
         self.read_newest()?;
         self.older = generation(&self.object, &self.body).is_older_than(lock.newest());
         self.refuse_older()
     }
 
-    /// Reads the file again, with what this keyring holds of its keys. Errors: SR-2017 when another
-    /// root key was given to it meanwhile.
+    /// Reads the file again, and opens it with what this keyring holds of its keys, without its
+    /// provider. Errors: SR-2017 when another root key was given to it meanwhile; SR-2005 when it
+    /// is damaged, or an older header was put back; SR-2004 when it is gone; SR-5001.
     fn read_newest(&mut self) -> Result<(), Error> {
         let unproven = store::read(&self.path)?;
         let (object, body) = unproven.authenticated(|bytes| self.object.reload(bytes))?;
@@ -421,7 +439,8 @@ impl Keyring {
         Ok(())
     }
 
-    /// Writes the file durably, then the record in the lock file.
+    /// Replaces the file durably, then notes its generation in the lock file as the newest known
+    /// one. Errors: SR-5001.
     fn write(&self, lock: &Lock, object: &Object, body: &Body) -> Result<(), Error> {
         let failed = |error| Error::io(format!("writing {}", self.path.display()), error);
         let bytes = store::file_bytes(object, body)?;
@@ -431,7 +450,8 @@ impl Keyring {
     }
 
     /// Raises the generation of `body`, a changed copy of ours. A keyring whose keys are all in an
-    /// export stays so unless the change has added keys.
+    /// export stays so unless the change has added keys. Errors: SR-1001 when no generation is
+    /// left.
     fn count_change(&self, body: &mut Body, effect: Effect) -> Result<(), Error> {
         let next = body.generation.checked_add(1);
         body.generation = next.ok_or_else(|| used_up("generations are used up"))?;
@@ -443,7 +463,7 @@ impl Keyring {
     }
 }
 
-/// The keyring's id and generation.
+/// Returns the keyring's id and generation.
 fn generation(object: &Object, body: &Body) -> Generation {
     Generation {
         keyring: object.object_id(),
@@ -464,13 +484,13 @@ fn is_unexported(body: &Body) -> bool {
     !body.entries.is_empty() && body.exported_generation < body.generation
 }
 
-/// SR-1001: a number is used up.
+/// Makes the error SR-1001: there is no further number of this sort.
 fn used_up(detail: &str) -> Error {
     Error::new(&code::USAGE, detail)
 }
 
 /// Resolves symbolic links, so that a replacement replaces the file and not the link. Errors:
-/// SR-2004 when there is no file.
+/// SR-2004 when nothing is at the path; SR-5001.
 fn resolved(path: &Path) -> Result<PathBuf, Error> {
     std::fs::canonicalize(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::new(&code::KEYRING_MISSING, path.display().to_string()),
@@ -478,7 +498,7 @@ fn resolved(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// [`Keyring::default_path`] of these variables; only absolute paths count.
+/// Returns [`Keyring::default_path`] for these values of the variables; only absolute paths count.
 fn default_path_from(data_home: Option<OsString>, home: Option<OsString>) -> PathBuf {
     let usable = |value: Option<OsString>| value.map(PathBuf::from).filter(|p| p.is_absolute());
     usable(data_home)

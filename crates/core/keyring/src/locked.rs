@@ -15,7 +15,7 @@ use std::ops::Deref;
 pub struct Locked(File);
 
 impl From<File> for Locked {
-    /// `file`, of which the caller has just taken the lock.
+    /// Wraps `file`, of which the caller has just taken the lock. Takes no lock itself.
     fn from(file: File) -> Self {
         Self(file)
     }
@@ -30,6 +30,7 @@ impl Deref for Locked {
 }
 
 impl Drop for Locked {
+    /// Releases the lock. Ignores errors.
     fn drop(&mut self) {
         drop(self.0.unlock());
     }

@@ -30,8 +30,9 @@ pub(crate) const MATERIAL_MAX: usize = 64 * 1024;
 
 const PREFIX: &[u8] = b"encryptionkey=";
 
-/// Applies the rule. Errors: SR-2011 for material that is empty, too long, or a hexadecimal key
-/// that was cut short.
+/// Makes an opener of key material by the rule at the head of this file: a raw key or a passphrase.
+/// Errors: SR-2011 for material that is empty, too long, or a hexadecimal key without exactly 64
+/// digits; SR-5001 when there is no memory for keys.
 pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
     let whole = material.as_slice();
     if whole.len() == 32 && whole.ends_with(b"\n") && std::str::from_utf8(whole).is_err() {
@@ -63,6 +64,7 @@ pub(crate) fn is_raw(bytes: &[u8]) -> bool {
     bytes.len() == 32 && std::str::from_utf8(bytes).is_err()
 }
 
+/// Makes the error SR-2011 with this detail.
 fn malformed(detail: &str) -> Error {
     Error::new(&code::KEY_MALFORMED, detail)
 }
@@ -75,8 +77,9 @@ pub(crate) fn without_newline(bytes: &[u8]) -> &[u8] {
         .unwrap_or(bytes)
 }
 
-/// The key, if the bytes are one of the hexadecimal forms. Errors: SR-2011 when they are the
-/// beginning of such a form around something else than 64 digits.
+/// Parses a key in one of the three hexadecimal forms: digits alone, after `encryptionkey=`, or as
+/// `x'...'`. `None` when the bytes have none of them. Errors: SR-2011 for anything but 64 digits
+/// after `encryptionkey=`, and for digits of another number in `x'...'`; SR-5001.
 fn key_in_hex(bytes: &[u8]) -> Result<Option<SecretKey>, Error> {
     let all_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
     let quoted = bytes
@@ -93,11 +96,13 @@ fn key_in_hex(bytes: &[u8]) -> Result<Option<SecretKey>, Error> {
     }
 }
 
+/// Makes an opener of a raw key. Errors: SR-2011 unless there are 32 bytes; SR-5001.
 fn raw_from(bytes: &[u8]) -> Result<Opener, Error> {
     key_from(bytes).map(Opener::raw)
 }
 
-/// A raw key of 32 bytes. Errors: SR-2011 for another length.
+/// Copies 32 bytes into locked memory as a key. Errors: SR-2011 for another length; SR-5001 when
+/// there is no memory for keys.
 fn key_from(bytes: &[u8]) -> Result<SecretKey, Error> {
     let mut key = [0; 32];
     if bytes.len() != key.len() {

@@ -11,7 +11,7 @@ use zeroize::Zeroize;
 use crate::error::Error;
 use crate::material::MATERIAL_MAX;
 
-/// SR-2011: there is more of it than key material may have.
+/// Makes the error SR-2011 that says that key material is longer than 64 KiB.
 pub(crate) fn too_long() -> Error {
     Error::new(&code::KEY_MALFORMED, "longer than 64 KiB")
 }
@@ -25,6 +25,7 @@ pub(crate) struct MaterialBuffer {
 }
 
 impl MaterialBuffer {
+    /// Makes an empty buffer. Errors: SR-5001 when there is no memory for keys.
     pub(crate) fn new() -> Result<Self, Error> {
         Ok(Self {
             bytes: SecretBytes::with_capacity(MATERIAL_MAX)?,
@@ -33,7 +34,8 @@ impl MaterialBuffer {
         })
     }
 
-    /// Reads once; an interrupted read counts as one. False at the end of the input.
+    /// Appends the result of one read of `input`. True also after a read that a signal interrupted,
+    /// which adds nothing; false at the end of the input. Errors: the system's.
     pub(crate) fn read_from(&mut self, mut input: impl Read) -> std::io::Result<bool> {
         let mut probe = [0_u8; 1];
         let free = self
@@ -59,6 +61,7 @@ impl MaterialBuffer {
         }
     }
 
+    /// Whether nothing was read so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.filled == 0
     }
@@ -68,7 +71,8 @@ impl MaterialBuffer {
         self.beyond
     }
 
-    /// What was read, in locked memory of its own size; the buffer is wiped and freed.
+    /// Moves what was read, at most [`MATERIAL_MAX`] bytes, to locked memory of its own size, and
+    /// wipes the buffer. Errors: SR-5001 when there is no memory for keys.
     pub(crate) fn finish(mut self) -> Result<SecretBytes, Error> {
         self.bytes.truncate(self.filled);
         let mut exact = SecretBytes::with_capacity(self.filled)?;

@@ -32,7 +32,7 @@ pub fn take_older_keyring_warning() -> bool {
     OLDER_OPENED.swap(false, Ordering::Relaxed)
 }
 
-/// Notes it for [`take_older_keyring_warning`].
+/// Sets the flag that [`take_older_keyring_warning`] returns and clears.
 pub(crate) fn note_that_an_older_one_was_opened() {
     OLDER_OPENED.store(true, Ordering::Relaxed);
 }
@@ -45,12 +45,14 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// Whether `known`, from the lock file, is a later generation of the same keyring.
+    /// Whether `known`, from the lock file, is a later generation of the same keyring. False
+    /// without one.
     pub(crate) fn is_older_than(self, known: Option<Self>) -> bool {
         known.is_some_and(|known| known.keyring == self.keyring && known.number > self.number)
     }
 
-    /// Parses a record. `None` unless it is whole.
+    /// Parses a record: the keyring's id in hexadecimal, a space, the generation, a line feed.
+    /// `None` unless it is whole.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
         let (id, number) = text.split_once(' ')?;
@@ -61,9 +63,9 @@ impl Generation {
     }
 }
 
-/// Reads the record in a lock file. `None` when there is no such file, when this user may not read
-/// it, or when it has no whole record. It is read before the keyring: a change in between makes the
-/// keyring newer, never older.
+/// Reads the record in the lock file at this path. `None` when there is no such file, when this
+/// user may not read it, or when it has no whole record. Read it before the keyring: a change in
+/// between then makes the keyring newer, never older.
 pub(crate) fn known(lock_path: &Path) -> Option<Generation> {
     let (file, _) = open_regular(lock_path, Link::Refused).ok()?;
     of_file(&file)
@@ -79,8 +81,8 @@ pub(crate) fn of_file(file: &File) -> Option<Generation> {
     Generation::parse(record.get(..len)?)
 }
 
-/// Writes the record and makes it durable. Call it after the keyring is durable. A record that a
-/// crash has torn counts as none.
+/// Writes the record over the one in the lock file, and makes it durable. Call it after the keyring
+/// is durable. A record that a crash has torn counts as none.
 ///
 /// # Errors
 /// What the system reports.

@@ -43,7 +43,8 @@ pub struct NewObject {
 }
 
 impl NewObject {
-    /// A PostgreSQL instance whose blocks are sealed with `cipher`, AES-128-XTS or AES-256-XTS.
+    /// Returns the properties of a PostgreSQL instance whose blocks are sealed with `cipher`,
+    /// AES-128-XTS or AES-256-XTS.
     #[must_use]
     pub const fn instance(cipher: Cipher) -> Self {
         Self {
@@ -54,7 +55,8 @@ impl NewObject {
         }
     }
 
-    /// A backup set whose families are sealed with `cipher`, AES-GCM of any key length.
+    /// Returns the properties of a backup set whose families are sealed with `cipher`, AES-GCM of
+    /// any key length.
     #[must_use]
     pub const fn backup(cipher: Cipher) -> Self {
         Self {
@@ -65,7 +67,7 @@ impl NewObject {
         }
     }
 
-    /// The store of a privacy zone, sealed with AES-256-GCM.
+    /// Returns the properties of a privacy zone's store, sealed with AES-256-GCM.
     #[must_use]
     pub const fn zone() -> Self {
         Self {
@@ -91,21 +93,23 @@ pub struct Object {
 }
 
 impl Object {
-    /// Makes a new object: random id, random data key, epoch 1, one slot for
-    /// `recipient`.
+    /// Makes a new object in memory: random id, random data key, epoch 1, one slot for `recipient`.
+    /// Writes nothing. For a passphrase this runs Argon2id.
     ///
     /// # Errors
-    /// SR-2012 when the recipient's key is retired; SR-5001.
+    /// SR-2012 when every version of the recipient's key is retired; SR-5001.
     pub fn create(new: &NewObject, recipient: &Recipient) -> Result<Self, Error> {
         Self::create_with(&mut System, new, recipient)
     }
 
-    /// Opens a header: at least its fixed part, as read from the start of the object.
+    /// Opens and authenticates a header: at least its fixed part, as read from the start of the
+    /// object. For a passphrase this runs Argon2id.
     ///
     /// # Errors
     /// In this order: SR-3001 not sealed, SR-3006 truncated, SR-3002 newer version, SR-3003
-    /// checksum or structure, SR-3007 another kind, SR-2002 or SR-2003 no slot opens, SR-3004 MAC,
-    /// SR-3005 canary or previous key.
+    /// checksum, structure or Argon2 costs, SR-3007 another kind than `kind`, SR-2002, SR-2003 or
+    /// SR-2032 no slot opens, SR-3004 MAC, SR-3005 canary or previous key. SR-5001 when there is no
+    /// memory.
     pub fn open(header: &[u8], kind: ObjectKind, opener: &Opener) -> Result<Self, Error> {
         let parsed = parse(header)?;
         if parsed.kind != kind {
@@ -116,21 +120,21 @@ impl Object {
         Self::authenticated(parsed, header, opened)
     }
 
-    /// The authenticated header.
+    /// Returns the header that was authenticated or made, without its anchors.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The header's fixed part as on disk, `FIXED_LEN` (3072) bytes: all but the anchors.
+    /// Returns the header's fixed part as on disk, `FIXED_LEN` (3072) bytes: all but the anchors.
     #[must_use]
     pub fn header_bytes(&self) -> Vec<u8> {
         self.fixed.clone()
     }
 
-    /// The whole header, `HEADER_LEN` (4096) bytes, for a file that does not exist yet. It holds
-    /// the first anchor (sequence 1, no log); a keyring and an instance have no anchors. Never to
-    /// be written over an existing header.
+    /// Returns the whole header, `HEADER_LEN` (4096) bytes, for a file that does not exist yet. For
+    /// a database it contains the first anchor (sequence 1, no log); for any other object zeros are
+    /// there. Never to be written over an existing header, whose anchors would be lost.
     #[must_use]
     pub fn initial_bytes(&self) -> Vec<u8> {
         let mut out = self.fixed.clone();
@@ -139,40 +143,42 @@ impl Object {
         out
     }
 
-    /// The object's random id.
+    /// Returns the object's random id.
     #[must_use]
     pub fn object_id(&self) -> [u8; 16] {
         self.header.object_id
     }
 
-    /// The epoch of new writes, from 1.
+    /// Returns the epoch whose data key seals new writes, from 1.
     #[must_use]
     pub fn epoch(&self) -> u32 {
         self.header.epoch
     }
 
-    /// The epoch being replaced, while a rekey is under way.
+    /// Returns the epoch that a rekey under way replaces; `None` when none is under way.
     #[must_use]
     pub fn previous_epoch(&self) -> Option<u32> {
         (self.header.previous_epoch != 0).then_some(self.header.previous_epoch)
     }
 
-    /// The kind of the slot that opened the object; of a new object, of its first slot.
+    /// Returns the kind of the slot that opened the object; of a new object, of its first slot.
     #[must_use]
     pub fn opened_by(&self) -> &SlotKind {
         &self.held.kind
     }
 
-    /// The sub-key for `purpose`: HKDF-SHA256, salt = object id, info = the purpose's label.
+    /// Derives the sub-key for `purpose` from the data key of `epoch`: HKDF-SHA256, salt = object
+    /// id, info = the purpose's label.
     ///
     /// # Errors
-    /// SR-4008 when the header knows no such epoch; SR-5001.
+    /// SR-4008 when the header has no data key of this epoch; SR-5001 when there is no memory for
+    /// keys.
     pub fn subkey(&self, epoch: u32, purpose: Purpose) -> Result<SecretKey, Error> {
         self.labelled(epoch, Label::For(purpose))
     }
 
-    /// The sub-key for `purpose` as an XTS key, both halves, of the length that the header's cipher
-    /// takes: HKDF-SHA256, salt = object id, info = the purpose's label.
+    /// Derives the sub-key for `purpose` as an XTS key, both halves, of the length that the
+    /// header's cipher takes: HKDF-SHA256, salt = object id, info = the purpose's label.
     ///
     /// # Errors
     /// As [`Object::subkey`]; SR-9001 when the object's cipher is not XTS.
@@ -185,8 +191,8 @@ impl Object {
         Ok(hkdf_bytes(data_key, &self.header.object_id, label, len)?)
     }
 
-    /// A key below a sub-key, for one file or one name: HKDF-SHA256 of the sub-key with `salt` and
-    /// `info`.
+    /// Derives a key below a sub-key, for one file or one name: HKDF-SHA256 of the sub-key with
+    /// `salt` and `info`.
     ///
     /// # Errors
     /// As [`Object::subkey`].
@@ -200,11 +206,12 @@ impl Object {
         Ok(hkdf(&self.subkey(epoch, purpose)?, salt, info)?)
     }
 
-    /// The anchor in force: of the two in `header` (4096 bytes), the one with the higher sequence
-    /// whose MAC holds.
+    /// Returns the anchor in force: of the two in `header` (4096 bytes), the valid one with the
+    /// higher sequence. Valid is one whose MAC is right, that is in the sector of its sequence, and
+    /// that has a freshness state exactly if the header says so.
     ///
     /// # Errors
-    /// SR-3006 when the header is cut short; SR-3010 when neither anchor is valid.
+    /// SR-3006 when the header is cut short; SR-3010 when neither anchor is valid; SR-5001.
     pub fn anchor(&self, header: &[u8]) -> Result<Anchor, Error> {
         if header.len() < HEADER_LEN {
             return Err(truncated(header));
@@ -299,8 +306,9 @@ impl Object {
         Self::finished(header, data_key, None, held)
     }
 
-    /// Computes MAC and checksum of a header that was made or changed here. Errors: SR-3009 when
-    /// the slots do not fit, or cost more Argon2id than a reader accepts.
+    /// Computes MAC and checksum of a header that was made or changed here, and puts the object
+    /// together. Errors: SR-3009 when the slots do not fit, or cost more Argon2id than a reader
+    /// accepts; SR-9001 when the header cannot be written for another reason; SR-5001.
     pub(crate) fn finished(
         mut header: Header,
         data_key: SecretKey,
@@ -323,7 +331,8 @@ impl Object {
     }
 
     /// Accepts a parsed header after its MAC, canary and previous key have been verified, in this
-    /// order. Errors: SR-3004 MAC; SR-3005 canary or previous key.
+    /// order. Errors: SR-3006 when `bytes` are shorter than the fixed part; SR-3004 MAC; SR-3005
+    /// canary or previous key; SR-5001.
     pub(crate) fn authenticated(
         header: Header,
         bytes: &[u8],
@@ -345,7 +354,8 @@ impl Object {
         Self::assembled(header, fixed, data_key, previous, held)
     }
 
-    /// Puts an object together. A database gets its first anchor. Wipes the stack.
+    /// Puts an object together from parts that are known to be right. A database gets its first
+    /// anchor. Wipes the stack, where derived keys may be left. Errors: SR-5001.
     fn assembled(
         header: Header,
         fixed: Vec<u8>,
@@ -373,12 +383,14 @@ impl Object {
         Ok(object)
     }
 
-    /// The sub-key with this label. Errors: SR-4008 when the header knows no such epoch.
+    /// Derives the sub-key with this label from the data key of `epoch`. Errors: SR-4008 when the
+    /// header has no data key of this epoch; SR-5001.
     pub(crate) fn labelled(&self, epoch: u32, label: Label) -> Result<SecretKey, Error> {
         under(self.data_key_of(epoch)?, self.header.object_id, label)
     }
 
-    /// The data key of the current epoch, or of the previous one during a rekey. Errors: SR-4008.
+    /// Returns the data key of the current epoch, or of the previous one during a rekey. Errors:
+    /// SR-4008 for any other epoch.
     fn data_key_of(&self, epoch: u32) -> Result<&SecretKey, Error> {
         match (&self.previous, self.previous_epoch()) {
             _ if epoch == self.epoch() => Ok(&self.data_key),
@@ -387,7 +399,8 @@ impl Object {
         }
     }
 
-    /// Whether the anchor's MAC holds. False for an epoch that the header does not know.
+    /// Whether the MAC of an anchor, whose bytes are `sector`, is right. False for an epoch of
+    /// which there is no data key. Errors: SR-5001 when there is no memory for keys.
     fn anchor_is_authentic(&self, anchor: &Anchor, sector: &[u8]) -> Result<bool, Error> {
         match self.labelled(anchor.epoch, Label::Anchor) {
             Ok(key) => Ok(MacKey::new(&key)?.verify(&[anchor_covered(sector)], &anchor.mac)),
@@ -397,8 +410,9 @@ impl Object {
     }
 }
 
-/// Whether the header's checksum holds. It needs no key, and so proves nothing against somebody who
-/// changes bytes on purpose; it tells damage from a wrong key.
+/// Whether the header's checksum is right; false also for a header that is too short. It needs no
+/// key, and so proves nothing against somebody who changes bytes on purpose; it distinguishes
+/// damage from a wrong key.
 #[must_use]
 pub fn inspect_checksum(header: &[u8]) -> bool {
     match (
@@ -410,8 +424,9 @@ pub fn inspect_checksum(header: &[u8]) -> bool {
     }
 }
 
-/// Checks everything that needs no key: magic, length, version, checksum, structure, Argon2 costs.
-/// Errors: SR-3001, SR-3006, SR-3002, SR-3003.
+/// Parses a header and checks everything that needs no key: magic, length, version, checksum,
+/// structure, Argon2 costs. Errors: SR-3001 not sealed; SR-3006 truncated; SR-3002 newer version;
+/// SR-3003 any of the rest.
 pub(crate) fn parse(header: &[u8]) -> Result<Header, Error> {
     let parsed = Header::parse(header);
     let damaged = |detail: String| Error::new(&code::HEADER_DAMAGED, detail);
@@ -433,7 +448,7 @@ pub(crate) fn parse(header: &[u8]) -> Result<Header, Error> {
     }
 }
 
-/// Seals the canary under a new data key.
+/// Seals the canary under a new data key, with a fresh nonce. Errors: SR-5001.
 pub(crate) fn sealed_canary(
     fresh: &mut dyn Fresh,
     data_key: &SecretKey,
@@ -448,7 +463,8 @@ pub(crate) fn sealed_canary(
     Ok(Canary { nonce, value, tag })
 }
 
-/// Derives a sub-key of a data key: HKDF-SHA256, salt = object id, info = label (RFC 5869).
+/// Derives a sub-key of a data key: HKDF-SHA256, salt = object id, info = label (RFC 5869). Errors:
+/// SR-5001 when there is no memory for keys.
 pub(crate) fn under(
     data_key: &SecretKey,
     object_id: [u8; 16],
@@ -457,12 +473,13 @@ pub(crate) fn under(
     Ok(hkdf(data_key, &object_id, label.info())?)
 }
 
+/// Makes the error SR-3006 with the number of bytes that there are.
 fn truncated(header: &[u8]) -> Error {
     let code: &'static Code = &code::HEADER_TRUNCATED;
     Error::new(code, format!("{} of {HEADER_LEN} bytes", header.len()))
 }
 
-/// Whether the canary opens under this data key, and has the known value.
+/// Whether the canary opens under this data key, and has the known value. Errors: SR-5001.
 fn canary_opens(header: &Header, data_key: &SecretKey) -> Result<bool, Error> {
     let Canary {
         nonce,
@@ -475,8 +492,8 @@ fn canary_opens(header: &Header, data_key: &SecretKey) -> Result<bool, Error> {
     Ok(opened.is_ok() && value == CANARY_PLAINTEXT)
 }
 
-/// The previous epoch's data key. `None` when no rekey is under way. Errors: SR-3005 when it does
-/// not unwrap.
+/// Unwraps the previous epoch's data key. `None` when no rekey is under way. Errors: SR-3005 when
+/// it does not unwrap; SR-5001.
 fn opened_previous(header: &Header, data_key: &SecretKey) -> Result<Option<SecretKey>, Error> {
     if header.previous_epoch == 0 {
         return Ok(None);
@@ -493,16 +510,18 @@ fn opened_previous(header: &Header, data_key: &SecretKey) -> Result<Option<Secre
     }
 }
 
-/// The MAC over the part of a header that it covers.
+/// Computes the MAC over the part of a header that it covers. Errors: SR-5001.
 fn header_mac(data_key: &SecretKey, header: &Header, fixed: &[u8]) -> Result<[u8; 32], Error> {
     let key = MacKey::new(&under(data_key, header.object_id, Label::HeaderMac)?)?;
     Ok(key.mac(&[mac_covered(fixed)]))
 }
 
+/// Returns the part of a header that its MAC covers; empty when the header is cut short.
 fn mac_covered(fixed: &[u8]) -> &[u8] {
     fixed.get(..MAC_COVERS).unwrap_or_default()
 }
 
+/// Returns the part of an anchor's sector that its MAC covers; empty when the sector is cut short.
 fn anchor_covered(sector: &[u8]) -> &[u8] {
     sector.get(..anchor_layout::MAC.offset).unwrap_or_default()
 }

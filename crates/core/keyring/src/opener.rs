@@ -40,7 +40,7 @@ enum Key {
 }
 
 impl Opener {
-    /// A passphrase, from which Argon2id derives the KEK of a slot.
+    /// Makes an opener of a passphrase, from which Argon2id derives the KEK of a slot.
     #[must_use]
     pub fn passphrase(secret: SecretBytes) -> Self {
         Self::symmetric(Material::Passphrase {
@@ -49,9 +49,9 @@ impl Opener {
         })
     }
 
-    /// A passphrase of 32 bytes that older builds took for the raw key `as_raw`: opens passphrase
-    /// slots and raw slots; its recipient is sealed passphrase slots only.
-    /// [`take_text_as_raw_key_warning`] tells when a raw slot was opened so.
+    /// Makes an opener of a passphrase of 32 bytes that older builds took for the raw key `as_raw`:
+    /// it opens passphrase slots and raw slots, but its recipient is sealed passphrase slots only.
+    /// After it has opened a raw slot, [`take_text_as_raw_key_warning`] returns true.
     pub(crate) fn passphrase_or_raw(secret: SecretBytes, as_raw: SecretKey) -> Self {
         Self::symmetric(Material::Passphrase {
             secret,
@@ -59,28 +59,29 @@ impl Opener {
         })
     }
 
-    /// A raw 32-byte key.
+    /// Makes an opener of a raw 32-byte key.
     #[must_use]
     pub fn raw(key: SecretKey) -> Self {
         Self::symmetric(Material::Raw(key))
     }
 
-    /// The versions of one key of a keyring.
+    /// Makes an opener of the versions of the keyring's key `id`.
     pub(crate) fn keyring(id: String, versions: Vec<KeyVersion>) -> Self {
         Self::symmetric(Material::Keyring { id, versions })
     }
 
-    /// The private keys of certificates.
+    /// Makes an opener of the private keys of certificates.
     pub(crate) fn private_keys(keys: Vec<PrivateKey>) -> Self {
         Self(Key::PrivateKeys(Box::new(keys)))
     }
 
+    /// Makes an opener of a secret that can both open and seal key slots.
     fn symmetric(material: Material) -> Self {
         Self(Key::Symmetric(Arc::new(SymmetricKey::new(material))))
     }
 
-    /// The recipient whose slots this opener opens. Both share one secret; what Argon2id derived
-    /// for one of them is remembered for the other.
+    /// Returns the recipient whose slots this opener opens. Both share one secret; what Argon2id
+    /// derived for one of them is remembered for the other.
     ///
     /// # Errors
     /// SR-2019 for private keys: a slot is sealed for a certificate, which must be named.
@@ -103,8 +104,9 @@ impl Opener {
         }
     }
 
-    /// The bytes that the rule of `material.rs` reads as this key or passphrase. Errors: SR-2019
-    /// for another kind.
+    /// Returns bytes of which [`interpret`](crate::material::interpret) makes this raw key or
+    /// passphrase again: 64 hexadecimal digits, or the passphrase, with a line end after it where
+    /// its own would be dropped. Errors: SR-2019 for a keyring's key and for private keys; SR-5001.
     pub(crate) fn as_material(&self) -> Result<SecretBytes, Error> {
         let (parts, digits);
         let parts: &[&[u8]] = match self.material() {
@@ -141,9 +143,11 @@ impl Opener {
         Ok(material)
     }
 
-    /// Opens the first slot that this material fits. Errors: SR-2002; SR-2003 when a slot names a
-    /// version of our key that the keyring does not hold; SR-2032 when it takes the private key of
-    /// a certificate that is not here.
+    /// Tries the slots in order, and returns the data key of the first one that opens. May run
+    /// Argon2id for each passphrase slot. Sets the flag of [`take_text_as_raw_key_warning`] when a
+    /// passphrase opened a raw slot. Errors when none opens: SR-2003 if a slot names a version of
+    /// our key that the keyring does not hold; SR-2032 if one is for a certificate whose private
+    /// key is not here; else SR-2002. SR-5001 when there is not enough memory.
     pub(crate) fn open(
         &self,
         slots: &[Slot],
@@ -174,7 +178,7 @@ impl Opener {
         })
     }
 
-    /// The raw key, in tests of what material became.
+    /// Returns the raw key, for tests of what material became. `None` for any other opener.
     #[cfg(test)]
     pub(crate) fn raw_key(&self) -> Option<&SecretKey> {
         match self.material() {
@@ -183,7 +187,7 @@ impl Opener {
         }
     }
 
-    /// `None` for private keys.
+    /// Returns the secret of this opener; `None` for private keys.
     fn material(&self) -> Option<&Material> {
         match &self.0 {
             Key::Symmetric(key) => Some(key.material()),
@@ -191,7 +195,9 @@ impl Opener {
         }
     }
 
-    /// The KEK of a slot, or `None` when the slot is for another opener.
+    /// Derives the key that unwraps a slot (KEK). `None` when the slot is for another opener, or a
+    /// private key does not decrypt its secret. Runs Argon2id for a passphrase slot. Errors:
+    /// SR-5001 when there is not enough memory.
     fn kek_for(&self, slot: &Slot, object_id: [u8; 16]) -> Result<Option<SecretKey>, Error> {
         match (&self.0, &slot.kind) {
             (Key::Symmetric(key), kind) => key.kek_for(kind, &slot.salt),
@@ -204,8 +210,9 @@ impl Opener {
     }
 }
 
-/// Which certificates would have opened the object, by id: the private key of any of them helps.
-/// SR-2032, or SR-2002 when there is no slot for a certificate whose private key is missing.
+/// Makes the error for private keys of which none opened a slot: SR-2032 with the ids of the
+/// certificates whose private keys are missing here; SR-2002 when no slot is for such a
+/// certificate.
 fn certificate_needed_error(slots: &[Slot], keys: &dyn DecryptSecret) -> Error {
     let id = |slot: &Slot| match &slot.kind {
         SlotKind::Certificate { id, .. } if !keys.holds(id) => Some(hex(id)),

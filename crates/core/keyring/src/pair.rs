@@ -38,7 +38,8 @@ pub struct Pair {
 pub struct Lock(#[expect(dead_code, reason = "held for the lock that it is")] Locked);
 
 impl Pair {
-    /// The pair with these names.
+    /// Names the pair at these two paths. Symbolic links are resolved now; the files need not
+    /// exist.
     #[must_use]
     pub fn new(certificate: &Path, key: &Path) -> Self {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -48,7 +49,8 @@ impl Pair {
         }
     }
 
-    /// Path of the file that holds a new pair until both files have their names.
+    /// Returns the path of the file that holds a new pair until both files have their names: that
+    /// of the key with `.next` appended.
     #[must_use]
     pub fn next(&self) -> PathBuf {
         let mut name = self.key.file_name().unwrap_or_default().to_owned();
@@ -56,17 +58,18 @@ impl Pair {
         self.key.with_file_name(name)
     }
 
-    /// Whether there is a new pair that is not yet at its two names.
+    /// Whether [`Self::next`] exists: a new pair that is perhaps not yet at its two names.
     #[must_use]
     pub fn is_unsettled(&self) -> bool {
         self.next().symlink_metadata().is_ok()
     }
 
-    /// Takes the lock, and removes unfinished files that a killed process has left.
+    /// Locks the key's directory, without waiting, and removes unfinished temporary files that a
+    /// killed process has left.
     ///
     /// # Errors
-    /// `PermissionDenied` when the key is another user's; `WouldBlock` when somebody else has the
-    /// lock; the system's.
+    /// `PermissionDenied` when the key is another user's; `WouldBlock` when another process has the
+    /// lock; `NotFound` when there is no key; any other is the system's.
     pub fn lock(&self) -> io::Result<Lock> {
         must_be_ours(&self.key)?;
         let directory = self.key.parent().unwrap_or_else(|| Path::new("/"));
@@ -82,7 +85,8 @@ impl Pair {
         Ok(Lock(Locked::from(lock)))
     }
 
-    /// Writes a new pair to [`Self::next`], durably. It is the valid pair from then on.
+    /// Writes a new pair to [`Self::next`], durably, with mode 0600. It is the valid pair from then
+    /// on.
     ///
     /// # Errors
     /// The system's; the former pair is still the valid one then.
@@ -99,10 +103,12 @@ impl Pair {
         durable::replace(&self.next(), &both, 0o600)
     }
 
-    /// Copies a new pair to its two names. Does nothing when there is none; may be repeated.
+    /// Copies a new pair from [`Self::next`] to its two names, durably, and overwrites the former
+    /// private key. Does nothing when there is none; may be repeated.
     ///
     /// # Errors
-    /// The system's; the new pair is the valid one all the same.
+    /// `InvalidData` when there is no private key in the file; any other is the system's. The new
+    /// pair is the valid one all the same.
     pub fn place(&self, _: &Lock) -> io::Result<()> {
         if !self.is_unsettled() {
             return Ok(());
@@ -122,7 +128,7 @@ impl Pair {
         replace_key(&self.key, key)
     }
 
-    /// Removes [`Self::next`] after [`Self::place`]. Does nothing when there is none.
+    /// Removes [`Self::next`] after [`Self::place`], durably. A missing file is no error.
     ///
     /// # Errors
     /// The system's.
@@ -134,7 +140,8 @@ impl Pair {
         }
     }
 
-    /// Removes temporary files of a process that was killed: they may hold a private key.
+    /// Removes, and overwrites, temporary files of a process that was killed: they may hold a
+    /// private key. Errors: the system's.
     fn remove_leavings(&self, directory: &Path) -> io::Result<()> {
         let next = self.next();
         let begins = [next.as_path(), &self.key, &self.certificate].map(|path| {
@@ -160,11 +167,12 @@ impl Pair {
     }
 }
 
-/// Checks that a file belongs to this user. Otherwise root would write files beside it that its
-/// owner cannot read, or through links that its owner has placed.
+/// Checks that a file belongs to this process's effective user. Otherwise root would write files
+/// beside it that its owner cannot read, or through links that its owner has placed.
 ///
 /// # Errors
-/// `PermissionDenied` when it belongs to another user; the system's.
+/// `PermissionDenied` when it belongs to another user; any other is the system's, also when there
+/// is no such file.
 pub fn must_be_ours(path: &Path) -> io::Result<()> {
     let (owner, user) = (
         fs::metadata(path)?.uid(),
@@ -179,7 +187,8 @@ pub fn must_be_ours(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads a file of at most [`FILE_MAX`] bytes into memory that is wiped and does not grow.
+/// Reads the first [`FILE_MAX`] bytes of a file, at most, into memory that is wiped and does not
+/// grow. Errors: the system's.
 fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = File::open(path)?;
     let len = file.metadata()?.len().min(FILE_MAX);
@@ -189,8 +198,8 @@ fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// Replaces a private key, and overwrites the former one. Does nothing when the contents are the
-/// same.
+/// Replaces a private key durably, with mode 0600, and overwrites the former one with zeros unless
+/// it has another name. Does nothing when the contents are the same. Errors: the system's.
 fn replace_key(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if read(path).is_ok_and(|there| there.as_slice() == bytes) {
         return Ok(());
@@ -200,7 +209,8 @@ fn replace_key(path: &Path, bytes: &[u8]) -> io::Result<()> {
     former.map_or(Ok(()), overwrite_unlinked)
 }
 
-/// Removes a private key from the disk. Nothing there: nothing done.
+/// Removes a private key's file, and overwrites its contents with zeros unless it has another name
+/// (a hard link). Does nothing when there is no such file.
 ///
 /// # Errors
 /// The system's error.
@@ -214,7 +224,8 @@ pub fn remove_key(path: &Path) -> io::Result<()> {
     durable::sync_dir_of(path)
 }
 
-/// Overwrites a file that has no name left. Does nothing when it still has one.
+/// Overwrites a file that has no name left with zeros, and syncs it. Does nothing when it still has
+/// a name, or is no regular file. Errors: the system's.
 fn overwrite_unlinked(mut file: File) -> io::Result<()> {
     let about = file.metadata()?;
     if about.nlink() > 0 || !about.is_file() {

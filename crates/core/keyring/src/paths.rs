@@ -18,7 +18,8 @@ use crate::durable;
 use crate::error::Error;
 use crate::regular::{Link, is_not_regular, open_regular};
 
-/// The header file of a sealed PostgreSQL data directory; any other path as it is.
+/// Returns the path of the file that holds the object's header: for a directory with a header file,
+/// as a sealed PostgreSQL data directory is, that file; any other path unchanged.
 #[must_use]
 pub fn header_of(path: PathBuf) -> PathBuf {
     let header = path.join(HEADER_FILE);
@@ -44,11 +45,12 @@ pub enum FileFormat {
     Other,
 }
 
-/// Checks that the input is there, that the output is not, and that the output's directory is.
+/// Checks that the input exists, that the output does not, and that the output's directory does.
+/// Creates nothing.
 ///
 /// # Errors
-/// SR-1002 when the output exists, SR-1003 when it is the input, SR-1006 when the input or the
-/// output's directory is missing; SR-5001.
+/// SR-1002 when the output exists, also as a link to nothing; SR-1003 when it is the input; SR-1006
+/// when the input or the output's directory is missing; SR-5001.
 pub fn check_copy(input: &Path, output: &Path) -> Result<(), Error> {
     let source = std::fs::metadata(input).map_err(|e| Error::opening(input, e))?;
     // symlink_metadata: a dangling link in the way is in the way too.
@@ -62,10 +64,10 @@ pub fn check_copy(input: &Path, output: &Path) -> Result<(), Error> {
     Err(Error::new(&code::EXISTS, output.display().to_string()))
 }
 
-/// Checks that the output is not there, and that its directory is.
+/// Checks that the output does not exist, and that its directory does. Creates nothing.
 ///
 /// # Errors
-/// SR-1002 when it exists, SR-1006 when its directory is missing.
+/// SR-1002 when it exists, also as a link to nothing; SR-1006 when its directory is missing.
 pub fn check_new(output: &Path) -> Result<(), Error> {
     if std::fs::symlink_metadata(output).is_ok() {
         return Err(Error::new(&code::EXISTS, output.display().to_string()));
@@ -73,7 +75,7 @@ pub fn check_new(output: &Path) -> Result<(), Error> {
     check_directory_of(output)
 }
 
-/// SR-1006 where the directory is missing that the output goes into.
+/// Checks that the directory that the output goes into exists. Errors: SR-1006 when it does not.
 fn check_directory_of(output: &Path) -> Result<(), Error> {
     let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
     match directory {
@@ -85,7 +87,7 @@ fn check_directory_of(output: &Path) -> Result<(), Error> {
     }
 }
 
-/// What a regular file is by its first bytes.
+/// Says what a regular file is by its first 16 bytes, which it reads.
 ///
 /// # Errors
 /// As [`open_to_read`].
@@ -97,7 +99,7 @@ pub fn file_format(path: &Path) -> Result<FileFormat, Error> {
     Ok(format_of(&first))
 }
 
-/// What a file is that begins with these bytes.
+/// Says what a file is that begins with these bytes. No bytes mean an empty file.
 #[must_use]
 pub fn format_of(first: &[u8]) -> FileFormat {
     if first.is_empty() {
@@ -111,8 +113,8 @@ pub fn format_of(first: &[u8]) -> FileFormat {
     }
 }
 
-/// Opens a regular file and returns its length in bytes. Opening a pipe would wait for a writer, so
-/// it is refused.
+/// Opens a regular file for reading and returns its length in bytes. Never waits: a named pipe is
+/// refused. Follows a symbolic link.
 ///
 /// # Errors
 /// SR-1006 when nothing is there, SR-1007 when it is no regular file; SR-5001.
@@ -125,7 +127,7 @@ pub fn open_to_read(path: &Path) -> Result<(File, u64), Error> {
     Ok((file, about.len()))
 }
 
-/// As [`open_to_read`], and block devices too.
+/// As [`open_to_read`], and opens block devices too, whose size it returns.
 ///
 /// # Errors
 /// As [`open_to_read`].
@@ -142,23 +144,24 @@ pub fn open_any_to_read(path: &Path) -> Result<(File, u64), Error> {
     Ok((file, size))
 }
 
-/// Writes a new file readable by all; never overwrites.
+/// Writes a new file durably, which every user may read (mode 0644); never overwrites.
 ///
 /// # Errors
-/// SR-1002 when it exists; SR-5001.
+/// SR-1002 when something is at `path`; SR-5001.
 pub fn create_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     create_with(path, bytes, 0o644)
 }
 
-/// Writes a new file that only this user may read; never overwrites.
+/// Writes a new file durably, which only this user may read (mode 0600); never overwrites.
 ///
 /// # Errors
-/// SR-1002 when it exists; SR-5001.
+/// SR-1002 when something is at `path`; SR-5001.
 pub fn create_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     create_with(path, bytes, 0o600)
 }
 
-/// SR-1002 for a file that is there; SR-5001. `mode`: the permissions of the new file.
+/// Writes a new file durably with the permission bits `mode`; never overwrites. Errors: SR-1002
+/// when something is at `path`; SR-5001.
 fn create_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     durable::create_new(path, bytes, mode).map_err(|e| {
         if e.kind() == std::io::ErrorKind::AlreadyExists {

@@ -23,8 +23,8 @@ use crate::object::Object;
 use crate::purpose::Purpose;
 use crate::wrap::key_aad;
 
-/// Opens and parses the private key of a record. Errors: SR-2031 when there is none; SR-2005 when
-/// it does not authenticate, or is another certificate's.
+/// Opens and parses the private key of a record. Errors: SR-2031 when the keyring does not hold it;
+/// SR-2005 when it does not authenticate, or is another certificate's; SR-5001.
 pub(crate) fn read_key(object: &Object, record: &CertificateRecord) -> Result<PrivateKey, Error> {
     let absent = || Error::new(&code::CERT_NO_KEY, record.name.as_str());
     let pkcs8 = open_key(object, record)?.ok_or_else(absent)?;
@@ -39,8 +39,9 @@ pub(crate) fn read_key(object: &Object, record: &CertificateRecord) -> Result<Pr
     }
 }
 
-/// The key that seals the private key of this certificate, and its associated data
-/// (docs/spec/keyring.md, "Certificates").
+/// Derives the key that seals the private key of this certificate, and returns it with the
+/// associated data for a private key of `len` bytes (docs/spec/keyring.md, "Certificates"). Errors:
+/// SR-5001.
 fn sealing_key(
     object: &Object,
     id: &[u8; CERTIFICATE_ID_LEN],
@@ -52,7 +53,8 @@ fn sealing_key(
     Ok((GcmKey::new(&key)?, aad.at(position)))
 }
 
-/// Seals a private key, given as PKCS #8, for the certificate of this id.
+/// Seals a private key, given as PKCS #8, for the certificate of this id, under a fresh nonce.
+/// Errors: SR-5001.
 pub(crate) fn seal_key(
     object: &Object,
     id: &[u8; CERTIFICATE_ID_LEN],
@@ -72,7 +74,7 @@ pub(crate) fn seal_key(
 }
 
 /// Opens the private key of a record, as PKCS #8. `None` when there is none. Errors: SR-2005 when
-/// it does not authenticate.
+/// it does not authenticate; SR-5001.
 pub(crate) fn open_key(
     object: &Object,
     record: &CertificateRecord,
@@ -91,7 +93,7 @@ pub(crate) fn open_key(
 }
 
 /// Seals the private key of a record, which is sealed for the keyring `from`, for the keyring `to`.
-/// Does nothing when there is none.
+/// Does nothing when there is none. Errors: SR-2005 when it does not authenticate; SR-5001.
 pub(crate) fn reseal_key(
     from: &Object,
     to: &Object,
@@ -103,9 +105,9 @@ pub(crate) fn reseal_key(
     Ok(())
 }
 
-/// Adds the certificates of an export, and private keys that are missing here. Returns those that
-/// changed. Errors: SR-2025 when a name belongs to another public key here; SR-2024 when the
-/// keyring is full.
+/// Adds the certificates of an export to `body`, and private keys that are missing there. Returns
+/// those that changed. Errors: SR-2025 when a name belongs to another public key here; SR-2024 when
+/// the keyring is full; SR-2005 when a private key does not authenticate; SR-5001.
 pub(crate) fn merge_certificates(
     object: &Object,
     body: &mut Body,
@@ -140,7 +142,8 @@ pub(crate) fn merge_certificates(
     Ok(changed)
 }
 
-/// Checks that names are valid, and that no name and no public key occurs twice. Errors: SR-2005.
+/// Checks that certificates' names are valid, and that no name and no public key occurs twice.
+/// Errors: SR-2005.
 pub(crate) fn check_records(records: &[CertificateRecord]) -> Result<(), Error> {
     let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
     let fine = records.iter().all(|record| {
@@ -152,8 +155,8 @@ pub(crate) fn check_records(records: &[CertificateRecord]) -> Result<(), Error> 
     }
 }
 
-/// Errors: SR-2024 when the keyring has no room for another certificate; SR-2025 when the name is
-/// taken.
+/// Checks that there is room for another certificate, and that none has this name. Errors: SR-2024
+/// when there is no room; SR-2025 when the name is taken.
 pub(crate) fn check_free(body: &Body, name: &str) -> Result<(), Error> {
     if body.certificates.len() >= CERTIFICATES_MAX {
         return Err(Error::new(&code::KEYRING_FULL, ""));

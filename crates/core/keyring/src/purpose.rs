@@ -75,7 +75,7 @@ pub(crate) enum Label {
 }
 
 impl Label {
-    /// The HKDF `info` string; for [`Label::Certificate`] the beginning of OAEP's label.
+    /// Returns the HKDF `info` string; for [`Label::Certificate`] the beginning of OAEP's label.
     pub(crate) const fn info(self) -> &'static [u8] {
         match self {
             Self::For(Purpose::Page) => b"strongroom/v1/page",

@@ -30,24 +30,25 @@ enum Target {
 }
 
 impl Recipient {
-    /// The holder of a certificate's private key. The certificate alone is enough to seal a slot.
+    /// Makes a recipient of a certificate: the holder of its private key. The certificate alone is
+    /// enough to seal a slot.
     #[must_use]
     pub fn certificate(certificate: Certificate) -> Self {
         Self(Target::Certificate(Box::new(certificate)))
     }
 
-    /// The holder of a secret. A passphrase slot gets the recommended cost of Argon2id (RFC 9106,
-    /// second choice).
+    /// Makes a recipient of a secret: its holder. A passphrase slot gets the recommended cost of
+    /// Argon2id (RFC 9106, second choice).
     pub(crate) fn symmetric(key: Arc<SymmetricKey>) -> Self {
         let cost = argon2_cost(Argon2Params::RECOMMENDED);
         Self(Target::Symmetric { key, cost })
     }
 
-    /// Sets the Argon2id cost of the slots that are sealed for a passphrase. Without effect on any
+    /// Sets the Argon2id cost of the slots that are sealed for a passphrase. Has no effect on any
     /// other recipient.
     ///
     /// # Errors
-    /// SR-2019 when the cost is out of bounds.
+    /// SR-2019 when the cost is out of bounds, for every recipient.
     pub fn with_argon2(self, params: Argon2Params) -> Result<Self, Error> {
         params
             .check()
@@ -68,8 +69,9 @@ impl Recipient {
         }
     }
 
-    /// Seals a slot around `data_key`, with a fresh salt and nonce. For a passphrase this runs
-    /// Argon2id. Errors: SR-2012 when every version of a keyring's key is retired.
+    /// Seals a slot around `data_key`, with a fresh salt and nonce, and returns it with its KEK.
+    /// For a passphrase this runs Argon2id. Errors: SR-2012 when every version of a keyring's key
+    /// is retired; SR-5001.
     pub(crate) fn seal(
         &self,
         fresh: &mut dyn Fresh,
@@ -100,6 +102,7 @@ impl Recipient {
     }
 }
 
+/// Converts an Argon2 cost from the form of the crypto crate to that of the header.
 fn argon2_cost(params: Argon2Params) -> Argon2Cost {
     Argon2Cost {
         m_kib: params.m_kib,

@@ -31,7 +31,7 @@ use crate::storage::{self, About};
 /// What is appended to a file's name to make the name of its redo copy.
 pub const SUFFIX: &str = "-strongroom";
 
-/// The redo copy's path for the object at `path`.
+/// Returns the redo copy's path for the object at `path`: `-strongroom` is appended.
 #[must_use]
 pub fn redo_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -39,8 +39,9 @@ pub fn redo_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes `object`'s header over the one in `file`, which is open for writing and is at `path`. The
-/// caller holds the lock that keeps other writers of the header away.
+/// Writes `object`'s header, all but its anchors, over the one in `file`, which is open for writing
+/// and is at `path`; durably, by way of the redo copy, which is removed. The caller holds the lock
+/// that keeps other writers of the header away.
 ///
 /// # Errors
 /// SR-5001. The object can then still be opened, with its old or its new header.
@@ -78,9 +79,10 @@ pub fn rewrite_header_through(
     durable::sync_dir_of(path).map_err(failed)
 }
 
-/// The newest header of the object at `path`. That is the fixed part of the redo copy with the
-/// anchors of `in_place`, when there is a whole redo copy that is newer and belongs to the object
-/// (or the header in place is torn); otherwise `in_place`.
+/// Returns the newest header of the object at `path`, whose header in the file is `in_place`. That
+/// is the fixed part of the redo copy with the anchors of `in_place`, when there is a whole redo
+/// copy that is newer and belongs to the object (or the header in place is torn); otherwise
+/// `in_place`. Reads the redo copy, and changes nothing.
 #[must_use]
 pub fn newest_header(path: &Path, in_place: &[u8]) -> Vec<u8> {
     match read_redo(&redo_path(path)) {
@@ -92,7 +94,8 @@ pub fn newest_header(path: &Path, in_place: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether the redo copy is whole, and newer than the header in place or that one is torn (K10).
+/// Whether the redo copy is whole, and is newer than the header in place, of the same object, or
+/// that one is torn (K10).
 fn supersedes(redo: &[u8], in_place: &[u8]) -> bool {
     let Some(redo) = whole_header(redo) else {
         return false;
@@ -111,7 +114,7 @@ fn supersedes(redo: &[u8], in_place: &[u8]) -> bool {
     }
 }
 
-/// The header, if its checksum holds.
+/// Parses the header; `None` unless its checksum and structure are right.
 fn whole_header(bytes: &[u8]) -> Option<Header> {
     if !inspect_checksum(bytes) {
         return None;
@@ -119,14 +122,15 @@ fn whole_header(bytes: &[u8]) -> Option<Header> {
     Header::parse(bytes).ok()
 }
 
-/// The redo copy. `None` when there is none, or it has another length.
+/// Reads the redo copy. `None` when there is none, it cannot be read, or it has another length.
 fn read_redo(redo: &Path) -> Option<Vec<u8>> {
     let limit = u64::try_from(FIXED_LEN).ok()?.checked_add(1)?;
     let bytes = storage::of(redo).read(redo, limit).ok()?;
     (bytes.len() == FIXED_LEN).then_some(bytes)
 }
 
-/// Writes the redo copy durably, with the mode and, as far as allowed, the owner of the object.
+/// Writes the redo copy durably, with the mode and, as far as this user may give it, the owner of
+/// the object. Errors: the system's.
 fn write_redo(redo: &Path, about: &About, fixed: &[u8]) -> io::Result<()> {
     durable::replace(redo, fixed, about.mode)?;
     // Users who may open the file must be able to read the redo copy, also when root rewrites the

@@ -86,6 +86,7 @@ pub fn is_not_regular(error: &io::Error) -> bool {
         .is_some_and(|inner| inner.is::<NotRegular>())
 }
 
+/// Makes the error for which [`is_not_regular`] returns true.
 fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, NotRegular)
 }

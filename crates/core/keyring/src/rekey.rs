@@ -28,8 +28,8 @@ use crate::wrap::{key_aad, wrap};
 
 impl Object {
     /// Opens a header that another process has rewritten, without an opener: with the KEK of the
-    /// slot that opened this object, which is found by the slot's salt, or with this object's data
-    /// key.
+    /// slot that opened this object, which is found by the slot's salt, or, in the same epoch, with
+    /// this object's data key. Returns the object with the new header.
     ///
     /// # Errors
     /// SR-2017 when neither helps, or another object is in its place; SR-3004 when an older header
@@ -52,17 +52,19 @@ impl Object {
         Self::authenticated(parsed, header, opened)
     }
 
-    /// The same data key, with slots for exactly these recipients. The first one becomes the slot
-    /// in use.
+    /// Makes a header with the same data key and slots for exactly these recipients; former slots
+    /// are gone. The first new slot becomes the one in use. Writes nothing.
     ///
     /// # Errors
-    /// SR-2019 without recipients; SR-2012; SR-3009 when the slots do not fit.
+    /// SR-2019 without recipients; SR-2012 for a retired key; SR-3009 when the slots do not fit;
+    /// SR-5001.
     pub fn rewrapped(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         self.rewrapped_with(&mut System, recipients)
     }
 
-    /// The same data key, with slots for these recipients added to the present ones. A key of a
-    /// keyring or a certificate that has a slot already keeps it, and gets no second one.
+    /// Makes a header with the same data key and slots for these recipients added to the present
+    /// ones. A key of a keyring or a certificate that has a slot already keeps it, and gets no
+    /// second one. Writes nothing.
     ///
     /// # Errors
     /// As [`Object::rewrapped`].
@@ -90,21 +92,24 @@ impl Object {
         )
     }
 
-    /// A new data key at the next epoch, with the present one wrapped under it. Without recipients,
-    /// the slot in use is kept with its salt and KEK, so that other processes can follow by
-    /// [`Object::reload`].
+    /// Begins a rekey: makes a header with a new data key at the next epoch, and the present one
+    /// wrapped under it, with slots for exactly these recipients. Without recipients, the slot in
+    /// use is kept with its salt and KEK, so that other processes can follow by [`Object::reload`].
+    /// Writes nothing.
     ///
     /// # Errors
     /// SR-6011 when a rekey is under way; SR-2019 when no recipient is given and other slots would
-    /// be lost; SR-2017 when no recipient is given and the slot in use is gone; SR-2012; SR-3009.
+    /// be lost; SR-2017 when no recipient is given and the slot in use is gone; SR-2012 for a
+    /// retired key; SR-3009 when the slots do not fit; SR-5001.
     pub fn rekey_begun(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         self.rekey_begun_with(&mut System, recipients)
     }
 
-    /// Ends a rekey: the previous epoch's key is no longer in the header.
+    /// Ends a rekey: makes a header without the previous epoch's key. What is still sealed under
+    /// that key is lost. Writes nothing.
     ///
     /// # Errors
-    /// SR-9001 when no rekey is under way.
+    /// SR-9001 when no rekey is under way; SR-5001.
     pub fn rekey_finished(&self) -> Result<Self, Error> {
         if self.previous_epoch().is_none() {
             return Err(Error::new(&code::BUG, "no rekey is under way"));
@@ -165,8 +170,8 @@ impl Object {
         Self::finished(header, data_key, Some(self.data_key.try_clone()?), held)
     }
 
-    /// The data key of a rewritten header, by the KEK that is held or, in the same epoch, the
-    /// present data key. Errors: SR-2017 when neither helps.
+    /// Finds the data key of a rewritten header: by the KEK that is held or, in the same epoch, the
+    /// present data key, which is not checked here. Errors: SR-2017 when neither helps; SR-5001.
     fn retained_key(&self, parsed: &Header) -> Result<Opened, Error> {
         let ours = |slot: &&Slot| slot.salt == self.held.salt && slot.kind == self.held.kind;
         for slot in parsed.slots.iter().filter(ours) {
@@ -189,7 +194,7 @@ impl Object {
         Err(Error::new(&code::KEY_CHANGED, ""))
     }
 
-    /// The header with the next sequence.
+    /// Returns a copy of the header with the next sequence. Errors: SR-9001 when none is left.
     fn next_header(&self) -> Result<Header, Error> {
         let mut header = self.header.clone();
         let sequence = header.sequence.checked_add(1);
@@ -197,6 +202,7 @@ impl Object {
         Ok(header)
     }
 
+    /// Copies the previous epoch's data key; `None` when no rekey is under way. Errors: SR-5001.
     fn cloned_previous(&self) -> Result<Option<SecretKey>, Error> {
         Ok(self
             .previous
@@ -205,8 +211,8 @@ impl Object {
             .transpose()?)
     }
 
-    /// Seals a slot for each recipient, and keeps the first one's KEK. Errors: SR-2019 without
-    /// recipients; SR-3009 for too many.
+    /// Seals a slot for each recipient, and returns them with the first one's KEK. Errors: SR-2019
+    /// without recipients; SR-3009 for too many; SR-2012 for a retired key; SR-5001.
     fn new_slots(
         &self,
         fresh: &mut dyn Fresh,
@@ -236,8 +242,9 @@ impl Object {
         }
     }
 
-    /// Seals the slot in use again around a new data key. Errors: SR-2019 when there are other
-    /// slots, which would be lost; SR-2017 when the slot in use is gone.
+    /// Seals the slot in use again around a new data key, with the same salt and KEK. Errors:
+    /// SR-2019 when there are other slots, which would be lost; SR-2017 when the slot in use is
+    /// gone; SR-5001.
     fn kept_slot(
         &self,
         fresh: &mut dyn Fresh,

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Error;
 
-/// Secret bytes as hexadecimal digits in lower case, in locked memory.
+/// Writes secret bytes as hexadecimal digits in lower case into locked memory.
 ///
 /// # Errors
 /// SR-5001 when there is no memory for keys.
@@ -16,8 +16,8 @@ pub fn secret_hex(bytes: &[u8]) -> Result<SecretBytes, Error> {
     Ok(digits)
 }
 
-/// The key that 64 hexadecimal digits spell, in either case. `None` for anything else. Errors:
-/// SR-5001 when there is no memory for keys.
+/// Reads the key that 64 hexadecimal digits spell, in either case. `None` for anything else.
+/// Errors: SR-5001 when there is no memory for keys.
 pub(crate) fn key_from_hex(digits: &[u8]) -> Result<Option<SecretKey>, Error> {
     let mut key = Zeroizing::new([0; 32]);
     let (pairs, rest) = digits.as_chunks::<2>();

@@ -28,7 +28,8 @@ pub(crate) struct HeldSlot {
 }
 
 impl HeldSlot {
-    /// Seals a slot of the same kind, salt and KEK around `data_key`, under a fresh nonce.
+    /// Seals a slot of the same kind, salt and KEK around `data_key`, under a fresh nonce. Errors:
+    /// SR-5001 without randomness or memory for keys.
     pub(crate) fn seal(
         &self,
         fresh: &mut dyn Fresh,
@@ -51,6 +52,7 @@ impl HeldSlot {
         })
     }
 
+    /// Copies it, the KEK in locked memory too. Errors: SR-5001 when there is no memory for keys.
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
         Ok(Self {
             kind: self.kind.clone(),
@@ -60,7 +62,8 @@ impl HeldSlot {
     }
 }
 
-/// Opens one slot with its KEK. `None` when it does not authenticate.
+/// Unwraps the data key of one slot with its KEK. `None` when the slot does not authenticate under
+/// this KEK, epoch and object id. Errors: SR-5001 when there is no memory for keys.
 pub(crate) fn open_slot(
     slot: &Slot,
     kek: &SecretKey,
@@ -83,28 +86,29 @@ pub(crate) fn open_slot(
     )
 }
 
-/// The KEK of a slot, derived from a key of 32 bytes with HKDF-SHA256 and the slot's salt.
+/// Derives the KEK of a slot from a key of 32 bytes, with HKDF-SHA256 and the slot's salt. Errors:
+/// SR-5001 when there is no memory for keys.
 pub(crate) fn slot_kek(key: &SecretKey, salt: &[u8; 32]) -> Result<SecretKey, Error> {
     Ok(hkdf(key, salt, Label::Slot.info())?)
 }
 
-/// Whether the Argon2 costs are within bounds, each of them and all together (K6): a header from
-/// outside must not cost unbounded memory or time.
+/// Whether the Argon2 costs of the passphrase slots are within bounds, each of them and all
+/// together (K6): a header from outside must not cost unbounded memory or time.
 pub(crate) fn costs_are_bounded(slots: &[Slot]) -> bool {
     costs(slots).all(|cost| cost.check().is_ok())
         && costs(slots).map(|cost| cost.work()).sum::<u64>() <= Argon2Params::WORK_MAX
 }
 
-/// What opening an object with a passphrase costs at most, for a program that reads headers from
-/// untrusted servers: the largest memory of a key slot in KiB, and the work of all slots together,
-/// in KiB that are filled. Zero for both without a passphrase slot.
+/// Returns what opening an object with a passphrase costs at most, for a program that reads headers
+/// from untrusted servers: the largest memory of a key slot in KiB, and the work of all slots
+/// together, in KiB that are filled. Both are zero without a passphrase slot.
 #[must_use]
 pub fn passphrase_cost(slots: &[Slot]) -> (u32, u64) {
     let largest = costs(slots).map(|cost| cost.m_kib).max().unwrap_or(0);
     (largest, costs(slots).map(|cost| cost.work()).sum())
 }
 
-/// The Argon2 costs of the passphrase slots.
+/// Iterates over the Argon2 costs of the passphrase slots; other slots are left out.
 fn costs(slots: &[Slot]) -> impl Iterator<Item = Argon2Params> + '_ {
     slots.iter().filter_map(|slot| match slot.kind {
         SlotKind::Passphrase(cost) => Some(argon2_params(cost)),
@@ -112,6 +116,7 @@ fn costs(slots: &[Slot]) -> impl Iterator<Item = Argon2Params> + '_ {
     })
 }
 
+/// Converts an Argon2 cost from the form of the header to that of the crypto crate. Checks nothing.
 pub(crate) fn argon2_params(cost: Argon2Cost) -> Argon2Params {
     Argon2Params {
         m_kib: cost.m_kib,

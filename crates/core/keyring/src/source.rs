@@ -51,17 +51,22 @@ pub struct SourceContext {
     pub prompt: String,
 }
 
-/// From now on every source and provider of this process that would ask at a terminal fails with
-/// SR-1004 instead. For unattended work, because a question has no time limit.
+/// Forbids questions: from now on every source and provider of this process that would ask at a
+/// terminal fails with SR-1004 instead. For unattended work, because a question has no time limit.
 pub fn ask_nobody() {
     terminal::ask_nobody();
 }
 
 impl KeySource {
-    /// Fetches the material and makes an opener of it.
+    /// Fetches the material from the source, and makes an opener of it. Depending on the source
+    /// this reads a variable or a file, runs a command, asks at the terminal, or opens the keyring,
+    /// which asks its provider.
     ///
     /// # Errors
-    /// SR-2003 to SR-2012 by source, SR-1004 without a terminal, SR-5001.
+    /// SR-2011 for material that is empty, too long or malformed, from any source. Key of the
+    /// keyring: as [`Keyring::open`] and [`Keyring::opener`], such as SR-2004, SR-2003, SR-2012.
+    /// Variable: SR-2008. File: SR-2007. Command: SR-2009, SR-2010, SR-2043. Terminal: SR-1004,
+    /// SR-2001 (cancelled). SR-5001.
     pub fn opener(&self, context: &SourceContext) -> Result<Opener, Error> {
         match self {
             Self::KeyId { id } => {
@@ -79,12 +84,12 @@ impl KeySource {
         }
     }
 
-    /// Fetches a passphrase for a file of another format, as text. One trailing line end is
-    /// dropped; the rule of `material.rs` is not applied.
+    /// Fetches a passphrase for a file of another format, as text. Drops one trailing line end;
+    /// does not apply the rule of `material.rs`, so hexadecimal digits stay text.
     ///
     /// # Errors
-    /// SR-2019 for a key of the keyring; SR-2042 when it is empty or longer than 1 KiB, is not
-    /// UTF-8, or holds a zero byte; what the source reports.
+    /// SR-2019 for a key of the keyring; SR-2042 when the text is empty or longer than 1 KiB, is
+    /// not UTF-8, or holds a zero byte; what the source reports, as for [`Self::opener`]; SR-5001.
     pub fn passphrase(&self, context: &SourceContext) -> Result<SecretBytes, Error> {
         let given = match self {
             Self::KeyId { .. } => {
@@ -105,11 +110,12 @@ impl KeySource {
     }
 
     /// Asks at the terminal now if this is [`KeySource::Ask`], and returns [`KeySource::Given`]
-    /// with what was typed, which can be used more than once and handed to other processes. Every
-    /// other source is returned unchanged, without fetching anything.
+    /// with what was typed, which can be used more than once and handed to other processes. Returns
+    /// any other source unchanged, and fetches nothing.
     ///
     /// # Errors
-    /// SR-1004, SR-2001 (cancelled), SR-2011 (the two entries differ).
+    /// For [`KeySource::Ask`] only: SR-1004 without a terminal, SR-2001 (cancelled), SR-2011 (the
+    /// two entries differ), SR-5001.
     pub fn settled(self, context: &SourceContext) -> Result<Self, Error> {
         match self {
             Self::Ask => terminal::ask(&context.prompt, context.creating).map(Self::Given),
@@ -117,7 +123,8 @@ impl KeySource {
         }
     }
 
-    /// The source in words, such as `env:NAME`. Shows no secret, and so no command line.
+    /// Names the source for output, such as `env:NAME`, `file:PATH`, `key-id:NAME`, `command`,
+    /// `ask` or `given`. Shows no secret, and therefore no command line.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {

@@ -66,13 +66,13 @@ pub trait NewFile {
     /// The system's error; a part may be written.
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Sets the permission bits.
+    /// Sets the permission bits of the open file.
     ///
     /// # Errors
     /// The system's error.
     fn set_mode(&mut self, mode: u32) -> io::Result<()>;
 
-    /// Gives it to a user and a group.
+    /// Gives the open file to a user and a group.
     ///
     /// # Errors
     /// The system's error.
@@ -127,7 +127,8 @@ pub fn mount(root: PathBuf, storage: Box<dyn Storage>) -> bool {
     MOUNTED.set((root, storage)).is_ok()
 }
 
-/// The storage that a path belongs to.
+/// Returns the storage that a path belongs to: the mounted one for a path below its root, else the
+/// operating system's files.
 #[must_use]
 pub fn of(path: &Path) -> &'static dyn Storage {
     match MOUNTED.get() {
@@ -140,24 +141,29 @@ pub fn of(path: &Path) -> &'static dyn Storage {
 struct System;
 
 impl NewFile for File {
+    /// Appends the bytes. After an error a part may be written.
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         Write::write_all(self, bytes)
     }
 
+    /// Sets the permission bits of the open file.
     fn set_mode(&mut self, mode: u32) -> io::Result<()> {
         self.set_permissions(Permissions::from_mode(mode))
     }
 
+    /// Gives the open file to a user and a group.
     fn set_owner(&mut self, uid: u32, gid: u32) -> io::Result<()> {
         std::os::unix::fs::fchown(&*self, Some(uid), Some(gid))
     }
 
+    /// Makes the contents of the open file durable (`fsync`), but not its name.
     fn sync(&mut self) -> io::Result<()> {
         self.sync_all()
     }
 }
 
 impl Storage for System {
+    /// Creates a file with mode 0600, open for writing. Fails when something has the name.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         let file = OpenOptions::new()
             .write(true)
@@ -167,12 +173,15 @@ impl Storage for System {
         Ok(Box::new(file))
     }
 
+    /// Reads at most `limit` bytes from the beginning of a file. A longer file is no error.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(path)?.take(limit).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
+    /// Reads at most `limit` bytes from the beginning of a file, and the metadata of the same open
+    /// file.
     fn read_known(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, About)> {
         let mut bytes = Vec::new();
         let mut file = File::open(path)?;
@@ -183,34 +192,44 @@ impl Storage for System {
         Ok((bytes, about))
     }
 
+    /// Returns the file's metadata. Follows symbolic links.
     fn about(&self, path: &Path) -> io::Result<About> {
         Ok(About::from(&std::fs::metadata(path)?))
     }
 
+    /// Gives the file another owner and group. Follows symbolic links, and opens the file for
+    /// reading.
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> io::Result<()> {
         std::os::unix::fs::fchown(File::open(path)?, Some(uid), Some(gid))
     }
 
+    /// Sets a file's permission bits. Follows symbolic links.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         std::fs::set_permissions(path, Permissions::from_mode(mode))
     }
 
+    /// Resolves every symbolic link. Fails when nothing is at the path.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         path.canonicalize()
     }
 
+    /// Whether something has the name, also a symbolic link to nothing. False also on an error.
     fn is_taken(&self, path: &Path) -> bool {
         path.symlink_metadata().is_ok()
     }
 
+    /// Makes a file's contents, or the names in a directory, durable (`fsync`).
     fn sync(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
     }
 
+    /// Renames, and replaces a file that has the new name. Does not make the change durable.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         rustix::fs::rename(from, to).map_err(io::Error::from)
     }
 
+    /// Renames, but fails with `AlreadyExists` when something has the new name. Where the file
+    /// system cannot do so in one step, makes a hard link and removes the old name.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
             // File systems without RENAME_NOREPLACE: a hard link does not overwrite either.
@@ -222,6 +241,7 @@ impl Storage for System {
         }
     }
 
+    /// Removes the name of a file. Fails when there is none.
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
     }

@@ -56,8 +56,8 @@ pub(crate) struct UnprovenFile {
     bytes: Vec<u8>,
 }
 
-/// Reads a file that should be a keyring. Errors: SR-2004 when it does not exist, and those of
-/// [`parse_file`].
+/// Reads a file that should be a keyring, and checks what needs no key. Notes whether others may
+/// write to it. Errors: SR-2004 when it does not exist; SR-5001; those of [`parse_file`].
 pub(crate) fn read(path: &Path) -> Result<UnprovenFile, Error> {
     let shown = path.display();
     let failed = |error: std::io::Error| match error.kind() {
@@ -75,8 +75,8 @@ pub(crate) fn read(path: &Path) -> Result<UnprovenFile, Error> {
     })
 }
 
-/// Parses a keyring file and checks everything that needs no key. Errors: SR-3001, SR-3002,
-/// SR-3007; everything else is SR-2005.
+/// Parses a keyring file and checks everything that needs no key. Errors: SR-3001 not sealed;
+/// SR-3002 newer version; SR-3007 another kind of object; everything else is SR-2005.
 pub(crate) fn parse_file(bytes: Vec<u8>) -> Result<UnprovenFile, Error> {
     let header = parse(&bytes).map_err(as_damage)?;
     if header.kind != ObjectKind::Keyring {
@@ -102,7 +102,8 @@ pub(crate) fn parse_file(bytes: Vec<u8>) -> Result<UnprovenFile, Error> {
 
 impl UnprovenFile {
     /// Authenticates header and body. `open` opens the header, with an opener or with what an
-    /// opened keyring holds. Errors: those of `open`; SR-2005 for any damage.
+    /// opened keyring holds. Errors: those of `open`; SR-2005 for any damage, also instead of a
+    /// code of `open` for a damaged header.
     pub(crate) fn authenticated(
         self,
         open: impl FnOnce(&[u8]) -> Result<Object, Error>,
@@ -119,7 +120,8 @@ impl UnprovenFile {
     }
 }
 
-/// The bytes of a keyring file: header, body and the body's MAC.
+/// Returns the bytes of a keyring file: header, body and the body's MAC. Errors: SR-9001 when a
+/// part of the body is longer than the format allows; SR-5001.
 pub(crate) fn file_bytes(object: &Object, body: &Body) -> Result<Vec<u8>, Error> {
     let mut out = object.initial_bytes();
     let covered = body
@@ -131,7 +133,7 @@ pub(crate) fn file_bytes(object: &Object, body: &Body) -> Result<Vec<u8>, Error>
     Ok(out)
 }
 
-/// Creates the directories above `path` that are missing, with mode 0700.
+/// Creates the directories above `path` that are missing, with mode 0700. Errors: SR-5001.
 pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => DirBuilder::new()
@@ -148,7 +150,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
 /// generation.
 pub(crate) struct Lock(Locked);
 
-/// The lock file of a keyring.
+/// Returns the path of the lock file of a keyring: `.lock` is appended.
 pub(crate) fn lock_path(keyring: &Path) -> PathBuf {
     let mut path = keyring.as_os_str().to_owned();
     path.push(".lock");
@@ -156,22 +158,24 @@ pub(crate) fn lock_path(keyring: &Path) -> PathBuf {
 }
 
 impl Lock {
-    /// Takes the lock. Errors: SR-2016 after ten seconds.
+    /// Takes the keyring's lock, and creates the lock file if it is missing. Waits for another
+    /// process for up to 10 seconds. Errors: SR-2016 after that; SR-5001.
     pub(crate) fn take(keyring: &Path) -> Result<Self, Error> {
         Self::take_within(keyring, LOCK_WAIT)
     }
 
-    /// The newest known generation, of the keyring that had this path last.
+    /// Reads the newest known generation, of the keyring that had this path last, from the lock
+    /// file. `None` when there is no whole record.
     pub(crate) fn newest(&self) -> Option<Generation> {
         newest::of_file(&self.0)
     }
 
-    /// Writes the newest known generation into the lock file. Errors: the system's.
+    /// Writes the newest known generation into the lock file, durably. Errors: the system's.
     pub(crate) fn remember(&self, generation: Generation) -> std::io::Result<()> {
         newest::remember(&self.0, generation)
     }
 
-    /// Takes the lock. Errors: SR-2016 after `wait`.
+    /// As [`Self::take`], but waits for up to `wait`. Errors: SR-2016 after that; SR-5001.
     fn take_within(keyring: &Path, wait: Duration) -> Result<Self, Error> {
         let path = lock_path(keyring);
         let failed = |error| Error::io(format!("locking {}", keyring.display()), error);
@@ -219,7 +223,7 @@ fn as_damage(error: Error) -> Error {
     }
 }
 
-/// Checks that names are valid, and that no version of a key occurs twice. Errors: SR-2005.
+/// Checks that key names are valid, and that no version of a key occurs twice. Errors: SR-2005.
 fn check_entries(body: &Body) -> Result<(), Error> {
     let mut seen = std::collections::BTreeSet::new();
     let fine = body.entries.iter().all(|entry| {
@@ -232,7 +236,7 @@ fn check_entries(body: &Body) -> Result<(), Error> {
     }
 }
 
-/// The MAC key of the body.
+/// Derives the MAC key of the body. Errors: SR-5001.
 fn body_key(object: &Object) -> Result<MacKey, Error> {
     Ok(MacKey::new(
         &object.subkey(object.epoch(), Purpose::KeyringBody)?,

@@ -56,6 +56,7 @@ struct Remembered {
 }
 
 impl SymmetricKey {
+    /// Makes a secret of this material that remembers no derived KEK yet.
     pub(crate) fn new(material: Material) -> Self {
         Self {
             material,
@@ -63,6 +64,7 @@ impl SymmetricKey {
         }
     }
 
+    /// Returns what the secret is.
     pub(crate) fn material(&self) -> &Material {
         &self.material
     }
@@ -76,9 +78,9 @@ impl SymmetricKey {
         }
     }
 
-    /// The kind of a slot that is sealed with this secret. `cost` is that of a passphrase slot; a
-    /// keyring's key seals with its newest active version. Errors: SR-2012 when no version is
-    /// active.
+    /// Returns the kind of a slot that is sealed with this secret: a passphrase slot of this
+    /// `cost`, a raw slot, or one for the newest active version of a keyring's key. Errors: SR-2012
+    /// when no version is active.
     pub(crate) fn new_slot_kind(&self, cost: Argon2Cost) -> Result<SlotKind, Error> {
         match &self.material {
             Material::Passphrase { .. } => Ok(SlotKind::Passphrase(cost)),
@@ -96,8 +98,9 @@ impl SymmetricKey {
         }
     }
 
-    /// The KEK of a slot of this kind and salt. `None` when such a slot is not for this secret.
-    /// For a passphrase slot this runs Argon2id unless the KEK is remembered.
+    /// Derives the KEK of a slot of this kind and salt. `None` when such a slot is not for this
+    /// secret. For a passphrase slot this runs Argon2id unless the KEK is remembered. Errors:
+    /// SR-5001 when there is not enough memory.
     pub(crate) fn kek_for(
         &self,
         kind: &SlotKind,
@@ -129,8 +132,8 @@ impl SymmetricKey {
         }
     }
 
-    /// Why none of these slots opened. SR-2003 when a slot names a version of our key that the
-    /// keyring does not hold, else SR-2002.
+    /// Makes the error for slots of which none opened: SR-2003 when one names a version of our key
+    /// that the keyring does not hold, else SR-2002.
     pub(crate) fn wrong_key_error(&self, slots: &[Slot]) -> Error {
         let Material::Keyring { id, versions } = &self.material else {
             return Error::new(&code::WRONG_KEY, format!("{} key", self.kind_name()));
@@ -150,8 +153,8 @@ impl SymmetricKey {
         }
     }
 
-    /// The KEK that Argon2id derives from a passphrase, remembered for the next slot of this salt
-    /// and cost.
+    /// Derives the KEK from a passphrase with Argon2id, or takes the remembered one of the same
+    /// salt and cost. Remembers the last 32. Errors: SR-5001 when there is not enough memory.
     fn argon2_kek(
         &self,
         secret: &SecretBytes,
@@ -178,8 +181,8 @@ impl SymmetricKey {
         Ok(kek)
     }
 
-    /// Locks the remembered KEKs. A lock that a panicking thread poisoned is taken all the same:
-    /// entries are pushed whole.
+    /// Locks and returns the remembered KEKs. A lock that a panicking thread poisoned is taken all
+    /// the same: entries are pushed whole.
     fn remembered(&self) -> MutexGuard<'_, Vec<Remembered>> {
         self.remembered
             .lock()

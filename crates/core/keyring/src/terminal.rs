@@ -26,7 +26,7 @@ const TERMINAL: &str = "/dev/tty";
 /// Whether questions are forbidden, although there may be a terminal.
 static NOBODY: AtomicBool = AtomicBool::new(false);
 
-/// From now on every question of this process is refused with SR-1004.
+/// Makes every later question of this process fail with SR-1004.
 pub(crate) fn ask_nobody() {
     NOBODY.store(true, Ordering::Relaxed);
 }
@@ -36,8 +36,10 @@ const TRIES: usize = 3;
 /// Control-C and control-backslash, as they arrive when they raise no signal.
 const INTERRUPTS: [u8; 2] = [0x03, 0x1c];
 
-/// Asks at the controlling terminal; twice when `creating`. Errors: SR-1004, SR-2001 (cancelled),
-/// SR-2011 (differ).
+/// Asks for a passphrase at the controlling terminal, without echo; twice when `creating`, up to
+/// three times until both entries are the same. Errors: SR-1004 without a terminal, or after
+/// [`ask_nobody`]; SR-2001 (cancelled); SR-2011 (the entries differ, or 32 bytes that are not
+/// UTF-8); SR-5001.
 pub(crate) fn ask(prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
     if NOBODY.load(Ordering::Relaxed) {
         return Err(Error::new(&code::NO_TERMINAL, "prompts are switched off"));
@@ -82,7 +84,8 @@ fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, 
     Err(Error::new(&code::KEY_MALFORMED, "the two entries differ"))
 }
 
-/// Prompts, and reads one line without echo. Errors: SR-2001 after control-C.
+/// Prompts, and reads one line without echo. Restores the terminal's settings. Errors: SR-2001
+/// after control-C or control-backslash; SR-1004 when the terminal cannot be set; SR-5001.
 fn read_line(terminal: &File, prompt: &str) -> Result<SecretBytes, Error> {
     let echo_off = EchoOff::on(terminal)?;
     print(terminal, prompt)?;
@@ -101,7 +104,7 @@ fn read_line(terminal: &File, prompt: &str) -> Result<SecretBytes, Error> {
     }
 }
 
-/// Writes text to the terminal.
+/// Writes text to the terminal. Errors: SR-5001.
 fn print(mut terminal: &File, text: &str) -> Result<(), Error> {
     let written = terminal.write_all(text.as_bytes());
     written.map_err(|error| Error::io("writing to the terminal", error))
@@ -114,6 +117,8 @@ struct EchoOff<'a> {
 }
 
 impl<'a> EchoOff<'a> {
+    /// Switches echo and the signals of the keys off, and discards what was typed before. Dropping
+    /// the result restores the settings. Errors: SR-1004 when the terminal refuses.
     fn on(terminal: &'a File) -> Result<Self, Error> {
         let refused = |error: rustix::io::Errno| {
             Error::caused(&code::NO_TERMINAL, TERMINAL, std::io::Error::from(error))
@@ -136,6 +141,7 @@ impl<'a> EchoOff<'a> {
 }
 
 impl Drop for EchoOff<'_> {
+    /// Restores the terminal's settings. Ignores errors.
     fn drop(&mut self) {
         // A terminal that went away needs no restoring.
         let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);

@@ -39,12 +39,12 @@ pub struct ImportReport {
 impl Keyring {
     /// Exports every key and certificate to a new file with mode 0600, sealed for `opener`'s
     /// recipient. The file is read back and opened before it gets its name; then the keyring notes
-    /// the export.
+    /// the export and is written.
     ///
     /// # Errors
     /// SR-2044 when `opener` is a key or a certificate of a keyring: whoever lost the keyring could
     /// not open the export; SR-1002 when there is something at `path`; SR-2034 when it does not
-    /// open when it is read back; as for every change SR-2016, SR-2017, SR-5001.
+    /// open when it is read back; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
     pub fn export(&mut self, path: &Path, opener: &Opener) -> Result<(), Error> {
         if matches!(opener.kind_name(), "keyring" | "certificate") {
             let detail = "the key that was given is in a keyring";
@@ -70,13 +70,15 @@ impl Keyring {
         })
     }
 
-    /// Adds the keys and certificates of an export. A version that the keyring has with the same
-    /// key is unchanged. Of several versions of a key, all but the newest are retired.
+    /// Adds the keys and certificates of an export, and writes the keyring. A version that the
+    /// keyring has with the same key is unchanged. Of several versions of a key, all but the newest
+    /// are retired.
     ///
     /// # Errors
-    /// SR-1006 no such file; SR-2002 `opener` does not open it; SR-2005 it is damaged; SR-2021 a
-    /// key of the same name and version differs; SR-2025 a certificate of the same name is another
-    /// public key's; as for every change SR-2016, SR-2017, SR-5001. The keyring is then as it was.
+    /// SR-1006 no such file; SR-3001, SR-3002, SR-3007 it is something else; SR-2002 `opener` does
+    /// not open it; SR-2005 it is damaged; SR-2021 a key of the same name and version differs;
+    /// SR-2025 a certificate of the same name is another public key's; SR-2024 the keyring is full;
+    /// as for every change SR-2016, SR-2017, SR-2039, SR-5001. The keyring is then as it was.
     pub fn import(&mut self, path: &Path, opener: &Opener) -> Result<ImportReport, Error> {
         let unproven = store::read(path).map_err(|error| match error.code().number {
             number if number == code::KEYRING_MISSING.number => {
@@ -116,8 +118,9 @@ impl Keyring {
     }
 }
 
-/// The bytes of an export: every key and certificate sealed under a new data key for `opener`'s
-/// recipient.
+/// Returns the bytes of an export: every key and certificate sealed under a new data key for
+/// `opener`'s recipient, marked as exported at this time. Errors: SR-2019 for private keys as
+/// `opener`; SR-5001.
 fn export_bytes(
     object: &Object,
     body: &Body,
@@ -140,7 +143,8 @@ fn export_bytes(
     store::file_bytes(&target, &copy)
 }
 
-/// Reads an export back, and opens everything in it (K19).
+/// Reads an export back, and opens everything in it (K19). Errors: whatever does not open or cannot
+/// be read, by its own code, such as SR-2005 or SR-2002.
 fn prove(export: &Pending, opener: &Opener) -> Result<(), Error> {
     let unproven = store::read(export.path())?;
     let (source, body) =
@@ -165,7 +169,8 @@ fn is_same_version(ours: &Entry, theirs: &Entry) -> bool {
     ours.name == theirs.name && ours.version == theirs.version
 }
 
-/// Errors: SR-2021 when two entries of the same name and version have different keys.
+/// Checks that two entries of the same name and version have the same key. Errors: SR-2021 when
+/// they differ; SR-2005 when one does not unwrap.
 fn check_equal(
     object: &Object,
     ours: &Entry,
@@ -179,7 +184,7 @@ fn check_equal(
     Err(Error::new(&code::IMPORT_DIFFERS, detail))
 }
 
-/// Retires every active version that is not the newest of its key (K13).
+/// Retires every active version that is not the newest of its key (K13). Errors: SR-2005, SR-5001.
 fn retire_superseded(object: &Object, body: &mut Body) -> Result<(), Error> {
     let mut newest = std::collections::BTreeMap::new();
     for entry in &body.entries {
@@ -195,7 +200,7 @@ fn retire_superseded(object: &Object, body: &mut Body) -> Result<(), Error> {
         .try_for_each(|entry| retire_entry(object, entry))
 }
 
-/// Updates the states in the report after versions were retired.
+/// Sets the states in the report to those in `body`, after versions were retired.
 fn update_states(report: &mut ImportReport, body: &Body) {
     for added in &mut report.added {
         let same = |entry: &&Entry| entry.name == added.name && entry.version == added.version;

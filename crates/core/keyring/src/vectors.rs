@@ -33,6 +33,7 @@ struct Fixed {
     now_unix_s: u64,
 }
 
+/// Takes the first input from the queue. Panics when it is empty, or the input has another length.
 fn next<const N: usize>(queue: &mut Vec<Vec<u8>>) -> [u8; N] {
     queue
         .remove(0)
@@ -41,27 +42,34 @@ fn next<const N: usize>(queue: &mut Vec<Vec<u8>>) -> [u8; N] {
 }
 
 impl Fresh for Fixed {
+    /// Returns the next object id of the vector.
     fn id(&mut self) -> Result<[u8; 16], Error> {
         Ok(next(&mut self.ids))
     }
 
+    /// Returns the next salt of the vector.
     fn salt(&mut self) -> Result<[u8; 32], Error> {
         Ok(next(&mut self.salts))
     }
 
+    /// Returns the next key of the vector.
     fn key(&mut self) -> Result<SecretKey, Error> {
         Ok(SecretKey::take(&mut next(&mut self.keys))?)
     }
 
+    /// Returns the next nonce of the vector.
     fn nonce(&mut self) -> Result<[u8; 12], Error> {
         Ok(next(&mut self.nonces))
     }
 
+    /// Returns the time of the vector, in seconds since the Unix epoch.
     fn now_unix_s(&mut self) -> u64 {
         self.now_unix_s
     }
 }
 
+/// Tests every file of the directory, by its kind, and that there are as many of each kind as
+/// expected.
 #[test]
 fn every_vector_is_met() {
     let (mut made, mut opened, mut refused) = (0, 0, 0);
@@ -95,6 +103,8 @@ fn every_vector_is_met() {
     );
 }
 
+/// Makes an object of the vector's inputs and changes it by its steps, and checks its header byte
+/// for byte, that no input is left over, and that every opener of the vector opens it.
 fn makes(name: &str, vector: &Value) {
     let queue = |what: &str| -> Vec<Vec<u8>> {
         vector["inputs"][what]
@@ -156,7 +166,7 @@ fn makes(name: &str, vector: &Value) {
     meets(name, vector, &object);
 }
 
-/// What an object opened from the vector's bytes must hand out.
+/// Checks the epoch, the sub-keys and the anchors of an object against the vector's.
 fn meets(name: &str, vector: &Value, object: &Object) {
     assert_eq!(object.epoch(), number(&vector["epoch"]), "{name}");
     let sub_keys = vector["subkeys"].as_object().unwrap();
@@ -210,7 +220,8 @@ fn meets(name: &str, vector: &Value, object: &Object) {
     );
 }
 
-/// An anchor that names a log and counts seals, made from the specification.
+/// Checks that the object seals the vector's anchor, which names a log and counts seals, and reads
+/// it back.
 fn meets_anchor(name: &str, anchor: &Value, object: &Object) {
     let generation = hex(&anchor["wal_generation"]).try_into().unwrap();
     let (sequence, seals) = (
@@ -229,7 +240,8 @@ fn meets_anchor(name: &str, anchor: &Value, object: &Object) {
     assert_eq!((found.sequence, found.seals), (sequence, seals), "{name}");
 }
 
-/// A header from elsewhere, with all its openers, opens by each of them.
+/// Checks that each opener of the vector opens its header, which was made elsewhere, and that a
+/// rewrite of it is followed without the opener.
 fn opens(name: &str, vector: &Value) {
     let header = hex(&vector["header"]);
     let openers = vector["openers"].as_array().unwrap();
@@ -245,10 +257,12 @@ fn opens(name: &str, vector: &Value) {
     }
 }
 
+/// Returns a raw key in the form of a vector, for a recipient that no vector has.
 fn value_of_a_key() -> Value {
     Value::String("07".repeat(32))
 }
 
+/// Checks that opening the vector's header fails with the vector's error code.
 fn refuses(name: &str, vector: &Value) {
     let outcome = Object::open(
         &hex(&vector["header"]),
@@ -259,6 +273,7 @@ fn refuses(name: &str, vector: &Value) {
     assert_eq!(code, Some(number(&vector["error"])), "{name}");
 }
 
+/// Makes the opener that the vector describes.
 fn opener(value: &Value) -> Opener {
     match text(&value["kind"]) {
         "raw" => Opener::raw(key(&value["key"])),
@@ -285,7 +300,7 @@ fn opener(value: &Value) -> Opener {
     }
 }
 
-/// The recipient that the opener of this description opens for.
+/// Makes the recipient whose slots the described opener opens, with the described Argon2id cost.
 fn recipient(value: &Value) -> Recipient {
     let recipient = opener(value).recipient().unwrap();
     if text(&value["kind"]) != "passphrase" {
@@ -357,6 +372,7 @@ fn a_keyring_opener_opens_old_versions_and_seals_with_the_newest_active_one() {
     );
 }
 
+/// Returns the kind of object that the vector names by its number.
 fn kind(vector: &Value) -> ObjectKind {
     match number(&vector["kind"]) {
         1 => ObjectKind::Sqlite,
@@ -367,10 +383,12 @@ fn kind(vector: &Value) -> ObjectKind {
     }
 }
 
+/// Reads a key of 64 hexadecimal digits.
 fn key(value: &Value) -> SecretKey {
     SecretKey::take(&mut hex(value).try_into().expect("32 bytes")).unwrap()
 }
 
+/// Reads hexadecimal digits as bytes.
 fn hex(value: &Value) -> Vec<u8> {
     let digits = text(value).as_bytes();
     let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16).unwrap()).unwrap();
@@ -380,10 +398,12 @@ fn hex(value: &Value) -> Vec<u8> {
         .collect()
 }
 
+/// Reads a number below 2^32; panics on anything else.
 fn number(value: &Value) -> u32 {
     u32::try_from(value.as_u64().expect("a number")).unwrap()
 }
 
+/// Reads a text; panics on anything else.
 fn text(value: &Value) -> &str {
     value.as_str().expect("a string")
 }

@@ -9,8 +9,8 @@ use strongroom_format::header::{Cipher, WrappedKey};
 
 use crate::error::Error;
 
-/// The associated data of a wrapped key: cipher 1, no unit size (docs/spec/header.md, "Associated
-/// data").
+/// Returns the associated data of a wrapped key, without its position: cipher 1, no unit size
+/// (docs/spec/header.md, "Associated data").
 pub(crate) fn key_aad(role: Role, epoch: u32, object_id: [u8; 16]) -> AssociatedData {
     AssociatedData {
         role,
@@ -21,8 +21,9 @@ pub(crate) fn key_aad(role: Role, epoch: u32, object_id: [u8; 16]) -> Associated
     }
 }
 
-/// Wraps `key` under the key `under`. `nonce` must never have been used with `under`: callers take
-/// it from [`crate::fresh`].
+/// Encrypts `key` under the key `under` with AES-256-GCM. `nonce` must never have been used with
+/// `under`: callers take it from [`crate::fresh`]. Errors: SR-5001 when there is no memory for
+/// keys.
 pub(crate) fn wrap(
     under: &SecretKey,
     nonce: [u8; 12],
@@ -39,8 +40,8 @@ pub(crate) fn wrap(
     })
 }
 
-/// Unwraps a key. `None` when it does not authenticate; an error only when there is no memory for
-/// keys.
+/// Decrypts a wrapped key. `None` when it does not authenticate. Errors: SR-5001 when there is no
+/// memory for keys.
 pub(crate) fn unwrap(
     under: &SecretKey,
     aad: &[u8; aad_layout::SIZE],

@@ -22,6 +22,7 @@ const NUMBER: u16 = 4;
 
 struct Command(String);
 
+/// Makes a provider of the argument, the command line. The error says that it is empty.
 fn make(argument: &str) -> Made {
     if argument.is_empty() {
         return Err("a command is missing");
@@ -30,18 +31,23 @@ fn make(argument: &str) -> Made {
 }
 
 impl RootProvider for Command {
+    /// Returns `command`.
     fn name(&self) -> &'static str {
         NAME
     }
 
+    /// Returns 4.
     fn number(&self) -> u16 {
         NUMBER
     }
 
+    /// Returns the command line.
     fn argument(&self) -> &str {
         &self.0
     }
 
+    /// Runs the command, and makes the root key of what it prints, by the rule of `material.rs`.
+    /// Errors: SR-2009, SR-2010, SR-2011, SR-2043, SR-5001, as for every key command.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         interpret(&command::output(&self.0)?)
     }

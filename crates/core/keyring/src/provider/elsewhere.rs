@@ -30,8 +30,9 @@ struct Elsewhere {
     line: String,
 }
 
-/// A provider that runs the command. `None` when [`COMMAND_VARIABLE`] is not set. Errors: SR-2019
-/// when it is not an absolute path.
+/// Makes a provider that runs the `strongroom` command, which has the kind. `None` when
+/// [`COMMAND_VARIABLE`] is not set or empty. Errors: SR-2019 when it is not an absolute path. Runs
+/// nothing yet.
 pub(super) fn through_command(
     number: u16,
     name: &'static str,
@@ -60,24 +61,29 @@ pub(super) fn through_command(
     })))
 }
 
-/// Quotes a word for the shell.
+/// Quotes a word for the shell, in single quotes.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 impl RootProvider for Elsewhere {
+    /// Returns the name of the kind that the command has.
     fn name(&self) -> &'static str {
         self.name
     }
 
+    /// Returns the number of that kind.
     fn number(&self) -> u16 {
         self.number
     }
 
+    /// Returns the argument of that kind, as the keyring has it.
     fn argument(&self) -> &str {
         &self.argument
     }
 
+    /// Runs the `strongroom` command, and makes the root key of what it prints. Errors: SR-2100
+    /// with `creating`; else SR-2009, SR-2010, SR-2011, SR-2043, SR-5001, as for every key command.
     fn fetch(&self, creating: bool) -> Result<Opener, Error> {
         if creating {
             return Err(Error::new(&code::PROVIDER_ELSEWHERE, self.name));

@@ -18,6 +18,8 @@ const NUMBER: u16 = 2;
 
 struct Env(String);
 
+/// Makes a provider of the argument, the name of a variable. The error says that it is empty or
+/// contains `=`.
 fn make(argument: &str) -> Made {
     if argument.is_empty() || argument.contains(['=']) {
         return Err("the name of a variable is wanted");
@@ -26,18 +28,23 @@ fn make(argument: &str) -> Made {
 }
 
 impl RootProvider for Env {
+    /// Returns `env`.
     fn name(&self) -> &'static str {
         NAME
     }
 
+    /// Returns 2.
     fn number(&self) -> u16 {
         NUMBER
     }
 
+    /// Returns the name of the variable.
     fn argument(&self) -> &str {
         &self.0
     }
 
+    /// Makes the root key of the variable's value, by the rule of `material.rs`. Errors: SR-2008
+    /// when it is not set; SR-2011 when the value is malformed; SR-5001.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         opener_from_env(&self.0)
     }

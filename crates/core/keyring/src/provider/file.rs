@@ -18,6 +18,8 @@ const NUMBER: u16 = 3;
 
 struct KeyFile(String);
 
+/// Makes a provider of the argument, a path, which is made absolute. The error says that it is
+/// empty, cannot be made absolute or is not UTF-8. The file need not exist.
 fn make(argument: &str) -> Made {
     if argument.is_empty() {
         return Err("a path is missing");
@@ -28,18 +30,23 @@ fn make(argument: &str) -> Made {
 }
 
 impl RootProvider for KeyFile {
+    /// Returns `file`.
     fn name(&self) -> &'static str {
         NAME
     }
 
+    /// Returns 3.
     fn number(&self) -> u16 {
         NUMBER
     }
 
+    /// Returns the absolute path.
     fn argument(&self) -> &str {
         &self.0
     }
 
+    /// Makes the root key of the file's contents, by the rule of `material.rs`. Errors: SR-2007
+    /// when it cannot be read; SR-2011 when the contents are malformed; SR-5001.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         opener_from_file(self.0.as_ref())
     }

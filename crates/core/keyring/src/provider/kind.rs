@@ -7,17 +7,17 @@ use crate::opener::Opener;
 
 /// Delivers a keyring's root key.
 pub trait RootProvider: Send + Sync {
-    /// The word before the colon in `env:VAR`.
+    /// Returns the word before the colon in `env:VAR`.
     fn name(&self) -> &'static str;
-    /// The number in the keyring.
+    /// Returns the number of this kind in the keyring.
     fn number(&self) -> u16;
-    /// The text after the colon; empty where there is none. Never a secret.
+    /// Returns the text after the colon; empty where there is none. Never a secret.
     fn argument(&self) -> &str;
-    /// Fetches the root key of an existing keyring. With `creating` a keyring is sealed with it,
-    /// and a passphrase is asked for twice.
+    /// Fetches the root key of an existing keyring. With `creating` a keyring is about to be sealed
+    /// with it, and a passphrase is asked for twice.
     ///
     /// # Errors
-    /// The codes of [`crate::KeySource`]; SR-2100 to SR-2106.
+    /// The codes of [`crate::KeySource`]; SR-2100 to SR-2106 and SR-2120 to SR-2124 by kind.
     fn fetch(&self, creating: bool) -> Result<Opener, Error>;
     /// Makes or fetches the root key that a keyring is about to be sealed with. A provider that
     /// wraps a root key makes a new one at each call, also when its argument already has a wrapped

@@ -51,13 +51,13 @@ const ELSEWHERE: &[(u16, &str)] = &[
 
 static MORE: OnceLock<&'static [Registered]> = OnceLock::new();
 
-/// Makes further kinds known to this process. Once, when a program starts: a second call has no
-/// effect.
+/// Makes further kinds known to this process. Call it once, when a program starts: a second call
+/// has no effect.
 pub fn register(kinds: &'static [Registered]) {
     MORE.get_or_init(|| kinds);
 }
 
-/// All kinds that this program has.
+/// Iterates over all kinds that this program has: the built-in ones and those registered.
 fn kinds() -> impl Iterator<Item = &'static Registered> {
     let more = MORE.get().copied().unwrap_or_default();
     REGISTRY.iter().chain(more)
@@ -74,12 +74,13 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// The provider written as `passphrase`, `env:VAR`, `file:PATH`, `command:CMD`, or as a
+    /// Makes the provider written as `passphrase`, `env:VAR`, `file:PATH`, `command:CMD`, or as a
     /// registered kind has it. A relative path is made absolute, because the keyring is used from
-    /// other directories later.
+    /// other directories later. Asks nothing yet.
     ///
     /// # Errors
-    /// SR-2020; SR-2100 for a kind that this program does not have.
+    /// SR-2020 for an unknown kind or an argument that is not valid; SR-2100 for a kind that this
+    /// program does not have.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (name, argument) = text.split_once(':').unwrap_or((text, ""));
         let kind = kinds().find(|kind| kind.name == name).ok_or_else(|| {
@@ -92,12 +93,13 @@ impl Provider {
         Self::made(kind, argument)
     }
 
-    /// The provider that a keyring names. One that this program does not have is asked through the
-    /// `strongroom` command when [`COMMAND_VARIABLE`] names it.
+    /// Makes the provider that a keyring names. One that this program does not have is asked
+    /// through the `strongroom` command when [`COMMAND_VARIABLE`] names it.
     ///
     /// # Errors
-    /// SR-2020 when the number is unknown, which includes an export's; SR-2100 when this program
-    /// does not have that kind.
+    /// SR-2020 when the number is unknown, which includes an export's, or the argument is not
+    /// valid; SR-2100 when this program does not have that kind; SR-2019 when [`COMMAND_VARIABLE`]
+    /// is not an absolute path.
     pub fn from_stored(number: u16, argument: &str) -> Result<Self, Error> {
         let absent = !kinds().any(|kind| kind.number == number);
         let known = ELSEWHERE.iter().find(|(known, _)| *known == number);
@@ -109,8 +111,9 @@ impl Provider {
         Self::of_this_program(number, argument)
     }
 
-    /// The provider of this number, if this program itself has its kind. Errors: SR-2020; SR-2100
-    /// for a kind that other programs have.
+    /// Makes the provider of this number, if this program itself has its kind. Errors: SR-2020 for
+    /// an unknown number, for an export's and for an argument that is not valid; SR-2100 for a kind
+    /// that only other programs have.
     fn of_this_program(number: u16, argument: &str) -> Result<Self, Error> {
         if number == EXPORT {
             let detail = "the file is an export: `strongroom keyring import` reads it";
@@ -124,7 +127,8 @@ impl Provider {
         Self::made(kind.ok_or_else(unknown)?, argument)
     }
 
-    /// The name of a provider number for output: `unknown` for a number that no kind has.
+    /// Returns the name of a provider number for output: `export` for 0, `unknown` for a number
+    /// that no kind has.
     #[must_use]
     pub fn name_of(number: u16) -> &'static str {
         let elsewhere = || ELSEWHERE.iter().find(|(known, _)| *known == number);
@@ -135,8 +139,8 @@ impl Provider {
         }
     }
 
-    /// As [`Self::acts`], for the kind of this number. True also for a kind that this program does
-    /// not have, because a command is run for it.
+    /// As [`Self::acts`], for the kind of this number. True also for a known kind that this program
+    /// does not have, because a command is run for it; false for an unknown number.
     pub(crate) fn number_acts(number: u16) -> bool {
         let kind = kinds().find(|kind| kind.number == number);
         // One that this program does not have may be asked through a command.
@@ -151,7 +155,8 @@ impl Provider {
         self.acts
     }
 
-    /// Makes a provider of this kind. Errors: SR-2020 for an argument that is not valid.
+    /// Makes a provider of this kind. Errors: SR-2020 for an argument that is longer than 4096
+    /// bytes, has control characters, or is not valid for the kind.
     fn made(kind: &Registered, argument: &str) -> Result<Self, Error> {
         let refused = |why: &str| {
             Error::new(
@@ -171,11 +176,13 @@ impl Provider {
     }
 }
 
-/// The root key of this provider and argument, as material that the rule of
-/// docs/internals/keyring.md reads as the same key: what the command prints.
+/// Fetches the root key of this provider and argument, and returns it as material that the rule of
+/// docs/internals/keyring.md reads as the same key. The `strongroom` command prints it for programs
+/// that do not have the provider.
 ///
 /// # Errors
-/// SR-2020; SR-2100; what the provider reports.
+/// SR-2020 for an unknown provider or an argument that is not valid; SR-2100 for a kind that this
+/// program does not have; what the provider reports.
 pub fn deliver(number: u16, argument: &str) -> Result<SecretBytes, Error> {
     Provider::of_this_program(number, argument)?
         .fetch(false)?

@@ -19,6 +19,7 @@ const NUMBER: u16 = 1;
 
 struct Passphrase;
 
+/// Makes the provider. The error says that it takes no argument.
 fn make(argument: &str) -> Made {
     match argument {
         "" => Ok(Box::new(Passphrase)),
@@ -27,18 +28,23 @@ fn make(argument: &str) -> Made {
 }
 
 impl RootProvider for Passphrase {
+    /// Returns `passphrase`.
     fn name(&self) -> &'static str {
         NAME
     }
 
+    /// Returns 1.
     fn number(&self) -> u16 {
         NUMBER
     }
 
+    /// Returns an empty text.
     fn argument(&self) -> &str {
         ""
     }
 
+    /// Asks at the terminal; twice with `creating`. Errors: SR-1004 without a terminal; SR-2001
+    /// (cancelled); SR-2011 (the entries differ, or it is empty or malformed); SR-5001.
     fn fetch(&self, creating: bool) -> Result<Opener, Error> {
         interpret(&terminal::ask("Passphrase of the keyring", creating)?)
     }

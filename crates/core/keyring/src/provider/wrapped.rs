@@ -25,7 +25,7 @@ const MARK: &str = ";blob=";
 const VERSION: u8 = 1;
 const ID_LEN: usize = 16;
 
-/// The argument without the wrapped root key, for display.
+/// Returns the argument without the wrapped root key, for display.
 #[must_use]
 pub fn locator(argument: &str) -> &str {
     argument
@@ -41,11 +41,11 @@ pub struct Wrapped {
 }
 
 impl Wrapped {
-    /// A new root key for the provider of this number at `locator`: `wrap` gets a secret of 32
-    /// random bytes and the context to bind it to, and returns the device's blob.
+    /// Makes a new root key for the provider of this number at `locator`: `wrap` gets a secret of
+    /// 32 random bytes and the context to bind it to, and returns the device's blob.
     ///
     /// # Errors
-    /// Those of `wrap`; SR-2020 when the blob is too long to be kept.
+    /// Those of `wrap`; SR-2020 when the blob is too long to be kept in a keyring; SR-5001.
     pub fn create(
         number: u16,
         locator: &str,
@@ -68,7 +68,7 @@ impl Wrapped {
         Ok(Created { opener, argument })
     }
 
-    /// Parses the wrapped root key in the argument of a keyring.
+    /// Parses the wrapped root key in the argument of a keyring. Calls no device.
     ///
     /// # Errors
     /// SR-2020 when there is none, or it is malformed.
@@ -92,19 +92,19 @@ impl Wrapped {
         }
     }
 
-    /// The device's blob.
+    /// Returns the device's blob.
     #[must_use]
     pub fn blob(&self) -> &[u8] {
         &self.blob
     }
 
-    /// The context for a device that can bind a secret to one: label, number, id; 45 bytes.
+    /// Returns the context for a device that can bind a secret to one: label, number, id; 45 bytes.
     #[must_use]
     pub fn context(&self) -> Vec<u8> {
         [&self.info()[..], &self.id].concat()
     }
 
-    /// The id in hexadecimal digits, for devices that take the context as text.
+    /// Returns the id as 32 hexadecimal digits, for devices that take the context as text.
     #[must_use]
     pub fn id_hex(&self) -> String {
         hex(&self.id)
@@ -113,12 +113,12 @@ impl Wrapped {
     /// Derives the root key from the secret that the device has unwrapped.
     ///
     /// # Errors
-    /// SR-5001 without memory for keys.
+    /// SR-5001 when there is no memory for keys.
     pub fn root(&self, secret: &SecretKey) -> Result<Opener, Error> {
         Ok(Opener::raw(hkdf(secret, &self.id, &self.info())?))
     }
 
-    /// HKDF's info: the label and the provider's number.
+    /// Returns the `info` of HKDF: the label and the provider's number.
     fn info(&self) -> Vec<u8> {
         [Label::ProviderRoot.info(), &self.number.to_le_bytes()].concat()
     }
