@@ -49,7 +49,7 @@ impl Anchor {
         (canonical && anchor.sequence > 0).then_some(anchor)
     }
 
-    /// The sector's 512 bytes, with `mac` as it stands.
+    /// The sector's 512 bytes. Nothing is computed: `mac` is written as it is in `self`.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; anchor_layout::SIZE] {
         use anchor_layout as at;

@@ -135,7 +135,8 @@ impl SetRecord {
     /// Parses the record at the start of `record`. The seal is not verified.
     ///
     /// # Errors
-    /// See [`RecordError`].
+    /// [`RecordError::Newer`] for a later version; [`RecordError::Malformed`] when the bytes are
+    /// too few, are no set's, or name a description of an impossible length.
     pub fn parse(record: &[u8]) -> Result<Self, RecordError> {
         let bad = RecordError::Malformed;
         if array(record, set_layout::MAGIC) != Some(SET_MAGIC) {
@@ -170,7 +171,7 @@ impl SetRecord {
         out
     }
 
-    /// The part of the record that the seal covers.
+    /// The part of the record that the seal covers: all before the seal.
     #[must_use]
     pub fn covered(record: &[u8; set_layout::SIZE]) -> &[u8] {
         record.get(..set_layout::SEAL.offset).unwrap_or_default()
@@ -195,10 +196,11 @@ pub struct FamilyHeader {
 }
 
 impl FamilyHeader {
-    /// Parses the header of a family.
+    /// Parses the header of a family from the first 80 bytes of `record`.
     ///
     /// # Errors
-    /// See [`RecordError`].
+    /// [`RecordError::Newer`] for a later version; [`RecordError::Malformed`] when the bytes are
+    /// too few or not a family's, or a field has a value that no writer gives it.
     pub fn parse(record: &[u8]) -> Result<Self, RecordError> {
         use family_layout as at;
         let bad = RecordError::Malformed;
@@ -578,8 +580,8 @@ impl StreamEnd {
     }
 }
 
-/// Errors: [`RecordError::Newer`] for a version after [`FORMAT_VERSION`],
-/// [`RecordError::Malformed`] for none and for any other.
+/// Checks a record's version. Errors: [`RecordError::Newer`] for a version after
+/// [`FORMAT_VERSION`], [`RecordError::Malformed`] for none and for any other.
 pub(crate) fn check_version(found: Option<u16>) -> Result<(), RecordError> {
     match found {
         Some(version) if version > FORMAT_VERSION => Err(RecordError::Newer(version)),

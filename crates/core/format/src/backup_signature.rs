@@ -42,10 +42,11 @@ pub struct SignatureRecord {
 }
 
 impl SignatureRecord {
-    /// Parses exactly the bytes of a signature.
+    /// Parses a signature from exactly its 128 bytes. Nothing is verified.
     ///
     /// # Errors
-    /// See [`RecordError`].
+    /// [`RecordError::Newer`] for a later version; [`RecordError::Malformed`] for another length,
+    /// magic or algorithm, and for reserved bytes that are not zero.
     pub fn parse(record: &[u8]) -> Result<Self, RecordError> {
         use signature_layout as at;
         let bad = RecordError::Malformed;

@@ -108,7 +108,8 @@ impl CertificateRecord {
         Some((parsed, tail))
     }
 
-    /// The record's bytes. `None` when a length is beyond its limit.
+    /// The record's bytes. `None` when a length is beyond its limit, the name included, or when the
+    /// private key is present but empty.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         use certificate_layout as at;

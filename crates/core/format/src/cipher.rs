@@ -27,7 +27,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// The number in the header and in associated data.
+    /// The number that stands for the cipher in the header and in associated data.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -41,7 +41,7 @@ impl Cipher {
         }
     }
 
-    /// The cipher of this number.
+    /// The cipher of this number. `None` for a number that no cipher has.
     #[must_use]
     pub fn from_number(number: u16) -> Option<Self> {
         [

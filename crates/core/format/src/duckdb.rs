@@ -115,7 +115,7 @@ pub struct DatabaseHeader {
 
 impl DatabaseHeader {
     /// Parses a decrypted header, which begins with the inner checksum. `None` when that checksum
-    /// is wrong, or when bytes are missing.
+    /// is wrong for all bytes after it, or when bytes are missing.
     #[must_use]
     pub fn parse(decrypted: &[u8]) -> Option<Self> {
         use duckdb_database_layout as at;
@@ -140,7 +140,8 @@ impl DatabaseHeader {
     }
 }
 
-/// For fuzzing and property tests: what must hold for any bytes.
+/// For fuzzing and property tests: parses the bytes as each of the structures, and asserts what
+/// must hold for any bytes.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8]) {
     if let Some(header) = MainHeader::parse(bytes) {

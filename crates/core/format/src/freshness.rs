@@ -104,8 +104,9 @@ impl FreshState {
         out
     }
 
-    /// The state for an anchor that names another write-ahead log, or none: `base` becomes `now`.
-    /// `before` and `journal` stay, because the removal of the journal need not be durable yet.
+    /// Returns the state for an anchor that names another write-ahead log, or none: `base` becomes
+    /// `now`. `before` and `journal` stay, because the removal of the journal need not be durable
+    /// yet.
     #[must_use]
     pub fn without_log(&self) -> Self {
         Self {

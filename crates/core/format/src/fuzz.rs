@@ -22,7 +22,8 @@ use crate::postgres::tail;
 use crate::slot::Slot;
 use crate::sqlite::{AuxKind, Prologue, WalGeometry, prologue_layout};
 
-/// Header, slots and anchors.
+/// Parses the bytes as a header, a slot and an anchor. Asserts (and so panics otherwise) that what
+/// parses is serialised to the same bytes.
 pub fn header(bytes: &[u8]) {
     if let Ok(header) = Header::parse(bytes) {
         let again = header.to_bytes().ok();
@@ -50,7 +51,8 @@ pub fn header(bytes: &[u8]) {
     }
 }
 
-/// What stands at the head of sets, families and segments, and the items of the stream.
+/// Parses the bytes as each record of a backup set, and as each item of its stream. Asserts that
+/// what parses is serialised to the same bytes, and stays within its bounds.
 pub fn backup(bytes: &[u8]) {
     if let Ok(record) = SetRecord::parse(bytes) {
         let whole = bytes.get(..set_layout::SIZE);
@@ -90,7 +92,8 @@ pub fn backup(bytes: &[u8]) {
     }
 }
 
-/// The keyring's body.
+/// Parses the bytes as a keyring's body. Asserts that a body that parses is serialised to the same
+/// bytes, and that nothing follows its MAC.
 pub fn keyring(bytes: &[u8]) {
     if let Some((body, covered, mac)) = Body::parse(bytes) {
         assert_eq!(
@@ -106,7 +109,8 @@ pub fn keyring(bytes: &[u8]) {
     }
 }
 
-/// Prologues, marks, and sizes that an attacker chooses.
+/// Parses the bytes as a prologue, a journal's mark and a link, and uses some of them as sizes of a
+/// write-ahead log. Asserts that what parses is serialised to the same bytes.
 pub fn auxiliary(bytes: &[u8]) {
     let record = bytes.get(..mark_layout::SIZE);
     if let Some(mark) = record.and_then(JournalMark::parse) {
@@ -151,7 +155,8 @@ pub fn auxiliary(bytes: &[u8]) {
     }
 }
 
-/// What an instance's files begin with, their sizes, and the state of a conversion.
+/// Parses the bytes as a container's and a stream's header and as the state of a conversion, and
+/// uses some of them as sizes. Asserts that what parses is serialised to the same bytes.
 pub fn postgres(bytes: &[u8]) {
     if let Some(header) = ContainerHeader::parse(bytes) {
         let whole = bytes.get(..CONTAINER_HEADER);
@@ -190,7 +195,8 @@ pub fn postgres(bytes: &[u8]) {
     }
 }
 
-/// Sizes of containers and streams lead back and forth without growing, whatever the number.
+/// Asserts that physical and logical sizes of containers and streams lead to each other, and that
+/// nothing grows on the way, whatever `size` is.
 fn sealed_sizes(size: u64) {
     let fits = container_capacity(size);
     if let Some(needed) = container_physical(fits) {
@@ -210,7 +216,8 @@ fn sealed_sizes(size: u64) {
     }
 }
 
-/// A logical size that came from a physical one leads back to it or to less, never to more.
+/// Takes a physical size from the last bytes, and asserts that its logical size leads back to it or
+/// to less, never to more. Does nothing with fewer than 8 bytes.
 fn sizes(geometry: WalGeometry, bytes: &[u8]) {
     let Some(size) = bytes.last_chunk::<8>() else {
         return;

@@ -135,6 +135,7 @@ impl ObjectKind {
         }
     }
 
+    /// The kind of this number. `None` for a number that no kind has.
     fn from_number(number: u16) -> Option<Self> {
         [
             Self::Sqlite,
@@ -179,7 +180,7 @@ impl WrappedKey {
         tag: [0; 16],
     };
 
-    /// Reads a wrapped key from exactly its 60 bytes.
+    /// Reads a wrapped key from the first 60 bytes of `record`. `None` when there are fewer.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         Some(Self {
@@ -189,7 +190,7 @@ impl WrappedKey {
         })
     }
 
-    /// The 60 bytes.
+    /// The 60 bytes: nonce, wrapped key, tag.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; wrapped_layout::SIZE] {
         let mut out = [0; wrapped_layout::SIZE];
@@ -389,12 +390,12 @@ impl Header {
         }
     }
 
-    /// The fixed part of the header, `FIXED_LEN` bytes, with `mac` and `checksum` as they stand in
-    /// `self`.
+    /// The fixed part of the header, `FIXED_LEN` bytes, without the anchors. Nothing is computed:
+    /// `mac` and `checksum` are written as they are in `self`.
     ///
     /// # Errors
-    /// [`HeaderError::Malformed`] when the slots do not fit, there are more than [`SLOTS_MAX`], or
-    /// fields contradict each other.
+    /// [`HeaderError::Malformed`] with the name of a field when the slots do not fit, there are
+    /// more than [`SLOTS_MAX`], or fields contradict each other.
     pub fn to_bytes(&self) -> Result<Vec<u8>, HeaderError> {
         use header_layout as at;
         self.check()?;
@@ -442,7 +443,9 @@ impl Header {
         Ok(out)
     }
 
-    /// The area of the slots, without the zeros after the last one. Errors: as [`Self::to_bytes`].
+    /// The area of the slots: one after the other, then zeros to the area's full length. Errors:
+    /// [`HeaderError::Malformed`] when there are more than [`SLOTS_MAX`] slots, when they do not
+    /// fit the area, or when one cannot be serialised.
     fn slots_bytes(&self) -> Result<Vec<u8>, HeaderError> {
         if self.slots.len() > SLOTS_MAX {
             return Err(HeaderError::Malformed("SLOT_COUNT"));
@@ -459,6 +462,8 @@ impl Header {
     }
 }
 
+/// Reads the canary's nonce, sealed value and tag, without opening it. `None` when `record` is
+/// shorter than a canary.
 fn parse_canary(record: &[u8]) -> Option<Canary> {
     Some(Canary {
         nonce: array(record, canary_layout::NONCE)?,
@@ -467,8 +472,9 @@ fn parse_canary(record: &[u8]) -> Option<Canary> {
     })
 }
 
-/// Parses the slots. An error when there are more than a header may have, or something other than
-/// zeros follows the last one.
+/// Parses the slots of a whole header. [`HeaderError::Malformed`] when there are more than a header
+/// may have, when one is not canonical, or when something other than zeros follows the last one;
+/// [`HeaderError::Truncated`] when `record` ends before the slots do.
 fn parse_slots(record: &[u8]) -> Result<Vec<Slot>, HeaderError> {
     let bad = HeaderError::Malformed;
     let count = u16_at(record, header_layout::SLOT_COUNT).ok_or(HeaderError::Truncated)?;

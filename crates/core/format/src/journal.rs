@@ -118,7 +118,7 @@ impl JournalState {
     /// Every state.
     pub const ALL: [Self; 3] = [Self::Counted, Self::Uncounted, Self::Ended];
 
-    /// The number in the mark.
+    /// The number that stands for the state in a mark.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -153,7 +153,8 @@ pub struct JournalMark {
 }
 
 impl JournalMark {
-    /// Parses exactly 32 bytes. `None` when they are not a mark.
+    /// Parses a mark from exactly 32 bytes. `None` for another length, an unknown state, or
+    /// reserved bytes that are not zero.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use mark_layout as at;
@@ -174,7 +175,7 @@ impl JournalMark {
         })
     }
 
-    /// The 32 bytes.
+    /// The 32 bytes of the mark's plaintext.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; mark_layout::SIZE] {
         use mark_layout as at;

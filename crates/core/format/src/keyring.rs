@@ -159,7 +159,8 @@ impl Body {
         Some((body, covered, mac))
     }
 
-    /// The bytes that the MAC covers. `None` when a length is beyond its limit.
+    /// The bytes that the MAC covers, without the MAC. `None` when there are too many entries or
+    /// certificates, or a name or argument is too long.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         use body_layout as at;

@@ -14,8 +14,8 @@ pub struct Field {
     pub len: usize,
 }
 
-/// Checks that `fields` cover `0..size` in order, without gap or overlap. Called in constant
-/// context.
+/// Whether `fields` cover `0..size` in order, without gap or overlap. The macro `layout!` calls it when the
+/// program is compiled.
 #[must_use]
 pub const fn covers(fields: &[Field], size: usize) -> bool {
     let mut at = 0;
@@ -59,32 +59,36 @@ pub fn bytes(record: &[u8], field: Field) -> Option<&[u8]> {
     record.get(field.offset..field.offset.checked_add(field.len)?)
 }
 
-/// The bytes of `field` as an array of exactly its length.
+/// The bytes of `field` as an array. `None` when the record is too short, or `N` is not the field's
+/// length.
 #[must_use]
 pub fn array<const N: usize>(record: &[u8], field: Field) -> Option<[u8; N]> {
     bytes(record, field)?.try_into().ok()
 }
 
-/// A little-endian `u16` field.
+/// Reads a little-endian `u16`. `None` when the record is too short, or the field is not 2 bytes
+/// long.
 #[must_use]
 pub fn u16_at(record: &[u8], field: Field) -> Option<u16> {
     array(record, field).map(u16::from_le_bytes)
 }
 
-/// A little-endian `u32` field.
+/// Reads a little-endian `u32`. `None` when the record is too short, or the field is not 4 bytes
+/// long.
 #[must_use]
 pub fn u32_at(record: &[u8], field: Field) -> Option<u32> {
     array(record, field).map(u32::from_le_bytes)
 }
 
-/// A little-endian `u64` field.
+/// Reads a little-endian `u64`. `None` when the record is too short, or the field is not 8 bytes
+/// long.
 #[must_use]
 pub fn u64_at(record: &[u8], field: Field) -> Option<u64> {
     array(record, field).map(u64::from_le_bytes)
 }
 
-/// Writes `value` into `field` of `record`. Returns `None`, and writes nothing, when lengths do not
-/// agree.
+/// Writes `value` into `field` of `record`. Returns `None`, and writes nothing, when `value` is not
+/// as long as the field, or the record is too short.
 #[must_use]
 pub fn put(record: &mut [u8], field: Field, value: &[u8]) -> Option<()> {
     let span = record.get_mut(field.offset..field.offset.checked_add(field.len)?)?;
@@ -95,7 +99,7 @@ pub fn put(record: &mut [u8], field: Field, value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Whether every byte is zero.
+/// Whether every byte is zero. True when there are none.
 #[must_use]
 pub fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)

@@ -89,7 +89,7 @@ impl SlotKind {
         }
     }
 
-    /// The word used in output.
+    /// The word that reports and JSON output use for the kind.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -119,8 +119,8 @@ const KDF_HKDF_SHA256: u16 = 2;
 const KDF_OAEP_HKDF_SHA256: u16 = 3;
 
 impl Slot {
-    /// Parses the slot at the start of `area`; returns it and what follows. `None` when it is not
-    /// canonical.
+    /// Parses the slot at the start of `area`, and returns it with the bytes after it. `None` when
+    /// the record is cut short, of an unknown kind, or not exactly what [`Self::to_bytes`] writes.
     #[must_use]
     pub fn parse(area: &[u8]) -> Option<(Self, &[u8])> {
         use slot_layout as at;
@@ -213,8 +213,8 @@ impl Slot {
     }
 }
 
-/// The kind of a slot. `None` when its number is not known, or when a field has a value that this
-/// kind does not have.
+/// Reads the kind of a slot from its record, its id and its encrypted secret. `None` when its
+/// number is not known, or when a field has a value that this kind does not have.
 fn parse_kind(record: &[u8], id: &[u8], secret: &[u8]) -> Option<SlotKind> {
     use slot_layout as at;
     let kdf = u16_at(record, at::KDF)?;
@@ -251,6 +251,7 @@ fn parse_kind(record: &[u8], id: &[u8], secret: &[u8]) -> Option<SlotKind> {
     }
 }
 
+/// Where the wrapped key is in a slot's record.
 const fn wrapped_field() -> Field {
     Field {
         name: "WRAPPED",
@@ -259,6 +260,7 @@ const fn wrapped_field() -> Field {
     }
 }
 
+/// Where an id of `len` bytes is in a slot's record. `None` only on overflow.
 fn id_field(len: usize) -> Option<Field> {
     Some(Field {
         name: "ID",
@@ -267,6 +269,8 @@ fn id_field(len: usize) -> Option<Field> {
     })
 }
 
+/// Where an encrypted secret of `len` bytes is in a slot's record, after an id of `id_length`
+/// bytes. `None` only on overflow.
 fn secret_field(id_length: usize, len: usize) -> Option<Field> {
     let id = id_field(id_length)?;
     Some(Field {

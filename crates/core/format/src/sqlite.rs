@@ -86,7 +86,7 @@ impl AuxKind {
     /// Every kind.
     pub const ALL: [Self; 3] = [Self::Wal, Self::Journal, Self::SuperJournal];
 
-    /// The kind whose magic `bytes` begin with.
+    /// The kind whose magic `bytes` begin with. `None` when it is no kind's magic.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         Self::ALL
@@ -160,7 +160,7 @@ impl Prologue {
         })
     }
 
-    /// The 144 bytes.
+    /// The 144 bytes of the prologue.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; prologue_layout::SIZE] {
         use prologue_layout as at;
@@ -241,8 +241,8 @@ impl WalGeometry {
         }
     }
 
-    /// The size that SQLite sees for a physical size. Of a torn last frame, what is more than the
-    /// 28 bytes of nonce and tag counts.
+    /// The size in bytes that SQLite sees for a physical size. 0 when the file ends before frame 0.
+    /// Of a torn last frame, what is more than the 28 bytes of nonce and tag counts.
     #[must_use]
     pub const fn logical_size(self, physical: u64) -> u64 {
         let Some(from_frames) = physical.checked_sub(WAL_FRAMES) else {
@@ -261,8 +261,8 @@ impl WalGeometry {
             .saturating_add(partial)
     }
 
-    /// Physical size for the logical size that SQLite truncates to. 0 stays 0: the prologue goes
-    /// too.
+    /// The physical size in bytes for the logical size that SQLite truncates to. Below SQLite's log
+    /// header of 32 bytes it is 0: the prologue goes too.
     #[must_use]
     pub const fn physical_size(self, logical: u64) -> u64 {
         match self.frame_at(logical) {
@@ -276,14 +276,14 @@ impl WalGeometry {
     }
 }
 
-/// Physical offset of page `number` (from 1) of a sealed database.
+/// Physical offset, in bytes, of page `number` (from 1) of a sealed database.
 #[must_use]
 pub const fn page_offset(number: u64, page_size: u32) -> u64 {
     (HEADER_LEN as u64).saturating_add(number.saturating_sub(1).saturating_mul(page_size as u64))
 }
 
-/// The page that SQLite never writes because it holds the lock bytes (SQLite's
-/// `PENDING_BYTE_PAGE`).
+/// The number of the page that SQLite never writes because it holds the lock bytes (SQLite's
+/// `PENDING_BYTE_PAGE`). 0 when `page_size` is 0.
 #[must_use]
 pub const fn lock_byte_page(page_size: u32) -> u64 {
     match 0x4000_0000_u64.checked_div(page_size as u64) {

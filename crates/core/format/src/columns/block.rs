@@ -60,8 +60,9 @@ pub mod form {
     pub const ONE_STATE: u8 = 2;
 }
 
-/// Bytes of a word of this kind in an image, where the words of the whole block fit into so many.
-/// They are fixed for a kind, so that the length of an image says nothing about its values.
+/// The number of bytes that an image has for each word of this kind, provided that every word of
+/// the block fits into so many. It is fixed for a kind, so that the length of an image says nothing
+/// about its values.
 #[must_use]
 pub const fn word_width(kind: Kind) -> usize {
     match kind {

@@ -98,6 +98,7 @@ impl AttestationProvider {
         }
     }
 
+    /// The provider of this number. `None` for a number that none has.
     fn from_number(number: u16) -> Option<Self> {
         [Self::Process, Self::Tpm]
             .into_iter()
@@ -150,7 +151,7 @@ impl Attestation {
         out
     }
 
-    /// The head: what evidence binds, after [`BINDING_LABEL`].
+    /// The head without the evidence: what evidence has to bind, after [`BINDING_LABEL`].
     #[must_use]
     pub fn head(&self) -> [u8; attestation_layout::SIZE] {
         use attestation_layout as at;
@@ -253,7 +254,7 @@ impl Sealed {
         out
     }
 
-    /// The nonce of AES-256-GCM.
+    /// The nonce of AES-256-GCM: four zero bytes and the sequence, little-endian.
     #[must_use]
     pub fn nonce(&self) -> [u8; 12] {
         let mut nonce = [0; 12];
@@ -340,7 +341,8 @@ impl Ticket {
         sound.then_some((ticket, record.get(..covered)?, macs))
     }
 
-    /// The bytes that the MACs cover. `None` for more keys than a ticket may name, or for none.
+    /// The bytes that the MACs cover, without the MACs. `None` for more keys than a ticket may
+    /// name, or for none.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         use ticket_layout as at;

@@ -93,7 +93,8 @@ pub struct EnvelopeHeader {
 }
 
 impl EnvelopeHeader {
-    /// Reads a head. `None` unless it is canonical.
+    /// Reads the head of a whole envelope. `None` unless it is canonical, and `bytes` are at least
+    /// as many as the shortest envelope has.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let [version] = array(bytes, envelope_layout::VERSION)?;
@@ -153,7 +154,8 @@ pub(super) const fn is_padded(kind: Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Bytea | Kind::Numeric)
 }
 
-/// Appends the padding that a value of this kind gets before it is sealed.
+/// Appends the padding that a value of this kind gets before it is sealed: a byte 0x80 and zeros to
+/// a multiple of 16. Nothing for a kind of fixed length.
 pub fn pad(kind: Kind, value: &mut Vec<u8>) {
     if is_padded(kind) {
         value.push(0x80);
@@ -164,7 +166,7 @@ pub fn pad(kind: Kind, value: &mut Vec<u8>) {
 }
 
 /// The length of a value of this kind without its padding. `None` when its padding is not the one
-/// that [`pad`] appends.
+/// that [`pad`] appends. A value of a kind of fixed length has none.
 #[must_use]
 pub fn unpadded(kind: Kind, padded: &[u8]) -> Option<usize> {
     if !is_padded(kind) {

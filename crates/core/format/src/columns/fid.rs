@@ -22,7 +22,8 @@ const SLOT: u64 = (1 << 40) - 1;
 pub struct Fid(u64);
 
 impl Fid {
-    /// The identifier of a permanent value. `None` when a part is out of range.
+    /// The identifier of a permanent value: of partition, generation, extent and index. `None` when
+    /// the partition is 0 or a part is out of range.
     #[must_use]
     pub fn permanent(partition: u16, generation: u8, extent: u32, index: u16) -> Option<Self> {
         let sound = partition != 0 && u32::from(partition) < PARTITIONS && extent < EXTENTS;
@@ -31,7 +32,7 @@ impl Fid {
     }
 
     /// The identifier of an ephemeral value: slot `slot` of `arena` in the statement of that
-    /// number. `None` when a part is out of range.
+    /// number. `None` when the arena is 0 or a part is out of range.
     #[must_use]
     pub fn ephemeral(arena: u16, statement: u8, slot: u64) -> Option<Self> {
         let sound = arena != 0 && u32::from(arena) < PARTITIONS && slot < LITERAL;
@@ -39,8 +40,8 @@ impl Fid {
         sound.then_some(Self(EPHEMERAL | place | slot))
     }
 
-    /// The identifier of a literal, which lives as long as the connection. `None` when a part is
-    /// out of range.
+    /// The identifier of a literal, which lives as long as the connection. `None` when the arena is
+    /// 0 or a part is out of range.
     #[must_use]
     pub fn literal(arena: u16, slot: u64) -> Option<Self> {
         let fid = Self::ephemeral(arena, 0, slot)?;

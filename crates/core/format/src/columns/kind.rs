@@ -53,7 +53,7 @@ impl Kind {
         self as u8
     }
 
-    /// The kind of this number.
+    /// The kind of this number. `None` for a number that no kind has.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL

@@ -30,7 +30,8 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// Parses a head. `None` when the bytes are not one.
+    /// Parses a head from the first 24 bytes. `None` when there are fewer, the magic is another, or
+    /// `synced` is after `position`.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head = Self {

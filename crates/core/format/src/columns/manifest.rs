@@ -508,8 +508,7 @@ pub struct ChainEntry {
 }
 
 impl ChainEntry {
-    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short or not
-    /// canonical.
+    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         let found = Self {
@@ -586,8 +585,7 @@ pub struct KeptKey<'a> {
 }
 
 impl<'a> KeptKey<'a> {
-    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short or not
-    /// canonical.
+    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short.
     #[must_use]
     pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (id, rest) = rest.split_first_chunk()?;

@@ -53,7 +53,8 @@ pub struct PieceHead {
 }
 
 impl PieceHead {
-    /// Parses a head. `None` when the bytes are not one.
+    /// Parses a head from the first 24 bytes. `None` when there are fewer, the magic is another, or
+    /// the size is more than [`RECORD_PIECE_MAX`].
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         use record_piece_layout as at;
@@ -87,7 +88,7 @@ impl PieceHead {
         out
     }
 
-    /// The nonce of the piece: its number.
+    /// The nonce of the piece: four zero bytes and its number, little-endian.
     #[must_use]
     pub fn nonce(&self) -> [u8; 12] {
         let mut nonce = [0; 12];
@@ -149,8 +150,8 @@ impl RecordedCall {
         Some((call, rest))
     }
 
-    /// Appends the call's bytes. `None` when its arguments or its answer are longer than a field
-    /// can say.
+    /// Appends the call's bytes to `out`. `None`, without appending, when its arguments or its
+    /// answer are longer than a field can say.
     #[must_use]
     pub fn append(&self, out: &mut Vec<u8>) -> Option<()> {
         use record_call_layout as at;

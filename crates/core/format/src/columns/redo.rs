@@ -305,6 +305,8 @@ pub struct ColumnBinding {
 }
 
 impl ColumnBinding {
+    /// Parses the entry that binds a column. `None` when it is cut short or a field is out of
+    /// range.
     fn parse(rest: &[u8]) -> Option<Self> {
         use redo_bound_layout as at;
         let found = Self {
@@ -321,6 +323,7 @@ impl ColumnBinding {
         (in_range && bytes(rest, at::RESERVED) == Some(&[0])).then_some(found)
     }
 
+    /// The entry's bytes, its number 8 included.
     fn to_bytes(self) -> [u8; redo_bound_layout::SIZE] {
         use redo_bound_layout as at;
         let mut out = [0; redo_bound_layout::SIZE];
@@ -338,7 +341,8 @@ impl ColumnBinding {
 }
 
 impl<'a> Entry<'a> {
-    /// Reads one entry, and what follows it. `None` unless it is canonical.
+    /// Reads one entry, and returns it with the bytes after it. `None` when it is cut short, not
+    /// canonical, or of an unknown number.
     #[must_use]
     pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
         match rest.first()? {
@@ -419,7 +423,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Writes the entry's bytes: calls `out` with one piece after the other.
+    /// Passes the entry's bytes to `out`, one piece after the other.
     pub fn write(&self, out: &mut dyn FnMut(&[u8])) {
         match self {
             Self::Word {
@@ -462,9 +466,9 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// How many zero bytes follow a word (`None`) or a value of so many bytes. Values of a kind without
-/// fixed length are padded as in an envelope, and a word as the shortest of them, so that the
-/// length of a record says no more about a value than the length of an envelope does.
+/// How many zero bytes follow a word (`None`) or a value of `length` bytes. Values of a kind
+/// without fixed length are padded as in an envelope, and a word as the shortest of them, so that
+/// the length of a record says no more about a value than the length of an envelope does.
 const fn padding(kind: Kind, length: Option<usize>) -> usize {
     if !is_padded(kind) {
         return 0;
@@ -476,24 +480,26 @@ const fn padding(kind: Kind, length: Option<usize>) -> usize {
     }
 }
 
-/// So many zeros, at most [`ENVELOPE_PAD`].
+/// A slice of `count` zeros, at most [`ENVELOPE_PAD`].
 fn zeros(count: usize) -> &'static [u8] {
     const ZEROS: [u8; ENVELOPE_PAD] = [0; ENVELOPE_PAD];
     ZEROS.get(..count).unwrap_or(&ZEROS)
 }
 
-/// What follows the padding. `None` when it is another one.
+/// Takes the padding off the front of `tail` and returns what follows it. `None` when it is cut
+/// short or not all zero.
 fn unpadded(kind: Kind, length: Option<usize>, tail: &[u8]) -> Option<&[u8]> {
     let (padding, tail) = tail.split_at_checked(padding(kind, length))?;
     padding.iter().all(|byte| *byte == 0).then_some(tail)
 }
 
-/// The FID with these bits. `None` when it is not one of a stored value.
+/// The FID with these bits. `None` when it is not one of a permanent value.
 fn permanent(bits: u64) -> Option<Fid> {
     Fid::from_bits(bits).filter(|fid| !fid.is_ephemeral() && fid.partition() != 0)
 }
 
-/// Parses the head of an entry with a value. Returns the bytes after it as well.
+/// Parses the head of an entry with a value, and returns it with the bytes after it. `None` when it
+/// is cut short, or names no permanent value or no kind.
 fn parse_put(rest: &[u8]) -> Option<(Fid, u16, Kind, &[u8])> {
     let fid = permanent(u64_at(rest, redo_put_layout::FID)?)?;
     let [kind] = array(rest, redo_put_layout::KIND)?;
@@ -502,6 +508,7 @@ fn parse_put(rest: &[u8]) -> Option<(Fid, u16, Kind, &[u8])> {
     Some((fid, column, Kind::from_number(kind)?, tail))
 }
 
+/// The head of an entry with a value; `entry` is the entry's number.
 fn put_bytes(entry: u8, fid: Fid, column: u16, kind: Kind) -> [u8; redo_put_layout::SIZE] {
     let mut out = [0; redo_put_layout::SIZE];
     let fields = [
@@ -514,6 +521,8 @@ fn put_bytes(entry: u8, fid: Fid, column: u16, kind: Kind) -> [u8; redo_put_layo
     out
 }
 
+/// Parses an entry that changes a partition, whatever its number. `None` when it is cut short or a
+/// field is out of range.
 fn parse_change(rest: &[u8]) -> Option<PartitionChange> {
     use redo_partition_layout as at;
     let relation = Relation {
@@ -533,6 +542,7 @@ fn parse_change(rest: &[u8]) -> Option<PartitionChange> {
     (in_range && bytes(rest, at::RESERVED) == Some(&[0])).then_some(change)
 }
 
+/// The bytes of an entry that changes a partition; `entry` is the entry's number.
 fn change_bytes(entry: u8, change: &PartitionChange) -> [u8; redo_partition_layout::SIZE] {
     use redo_partition_layout as at;
     let mut out = [0; redo_partition_layout::SIZE];

@@ -45,36 +45,37 @@ const EXPONENT: u32 = 65_537;
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next `len` bytes.
+    /// Takes the next `len` bytes. `None`, and takes nothing, when there are fewer.
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
     }
 
-    /// The next `N` bytes.
+    /// Takes the next `N` bytes. `None`, and takes nothing, when there are fewer.
     pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*taken)
     }
 
-    /// A `UINT16`.
+    /// Takes a big-endian `UINT16`. `None` when there are fewer than 2 bytes.
     pub fn uint16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// A `UINT32`.
+    /// Takes a big-endian `UINT32`. `None` when there are fewer than 4 bytes.
     pub fn uint32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A `UINT64`.
+    /// Takes a big-endian `UINT64`. `None` when there are fewer than 8 bytes.
     pub fn uint64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A `TPM2B`: its length, then as many bytes.
+    /// Takes a `TPM2B`, a length of 2 bytes and as many bytes, and returns those. `None` when it is
+    /// cut short.
     pub fn sized(&mut self) -> Option<&'a [u8]> {
         let len = self.uint16()?;
         self.bytes(usize::from(len))
@@ -119,7 +120,8 @@ pub struct QuoteEvidence<'a> {
 }
 
 impl<'a> QuoteEvidence<'a> {
-    /// Reads evidence. `None` unless it has the one form that is accepted.
+    /// Parses evidence: a quote and its signature, and nothing after them. `None` unless it has the
+    /// one form that is accepted. The signature is not verified.
     #[must_use]
     pub fn parse(evidence: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(evidence);
@@ -153,8 +155,8 @@ impl<'a> Quote<'a> {
     }
 }
 
-/// Reads a `TPML_PCR_SELECTION` (10.9.7): bit n of the result is register n. `None` unless it has
-/// one selection, of the SHA-256 bank.
+/// Takes a `TPML_PCR_SELECTION` (10.9.7): bit n of the result is register n. `None` unless it has
+/// one selection, of the SHA-256 bank, of at most 24 registers.
 fn read_selection(fields: &mut Fields<'_>) -> Option<u32> {
     (fields.uint32()? == 1 && fields.uint16()? == SHA256).then_some(())?;
     let [len] = fields.array()?;
@@ -166,7 +168,8 @@ fn read_selection(fields: &mut Fields<'_>) -> Option<u32> {
 }
 
 impl<'a> Signature<'a> {
-    /// Reads a signature. `None` for any scheme but ECDSA and RSASSA with SHA-256.
+    /// Takes a signature. `None` for any scheme but ECDSA and RSASSA with SHA-256, and when it is
+    /// cut short or too long.
     fn read(fields: &mut Fields<'a>) -> Option<Self> {
         let scheme = fields.uint16()?;
         (fields.uint16()? == SHA256).then_some(())?;
@@ -235,7 +238,9 @@ impl<'a> AttestationKey<'a> {
     }
 }
 
-/// Reads the parameters and the point of a key on NIST P-256.
+/// Takes the parameters and the point of a key on NIST P-256. `None` for another curve, for a key
+/// derivation scheme, and when a coordinate is longer than 32 bytes. Whether the point is on the
+/// curve is not checked.
 fn read_p256<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     (fields.uint16()? == P256 && fields.uint16()? == NULL).then_some(())?;
     let (x, y) = (fields.sized()?, fields.sized()?);
@@ -248,7 +253,8 @@ fn read_p256<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     Some(AttestationKey::P256(point))
 }
 
-/// Reads the parameters and the modulus of an RSA key.
+/// Takes the parameters and the modulus of an RSA key; an exponent of 0 means 65537. `None` when it
+/// is cut short, or the modulus is empty or begins with zero.
 fn read_rsa<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     let _bits = fields.uint16()?;
     let exponent = match fields.uint32()? {

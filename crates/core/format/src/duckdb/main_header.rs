@@ -118,23 +118,24 @@ impl MainHeader {
         is_duckdb(whole).then(|| Self(whole.into()))
     }
 
-    /// The header as it stands in the file.
+    /// A copy of the header's 4096 bytes, as they are in the file.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.clone()
     }
 
-    /// As [`MainHeader::to_bytes`], borrowed.
+    /// The header's 4096 bytes, as they are in the file.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The format of the database, if this code can read it.
+    /// Returns the cipher, encryption version and identifier of the database, if this code can read
+    /// it. The checksum is not verified.
     ///
     /// # Errors
-    /// [`Refusal`] when the database is not encrypted, or a field has a value that is not known.
-    /// The checksum is not verified.
+    /// [`Refusal::Plain`] when the database is not encrypted; [`Refusal::Unknown`], with the
+    /// field's name and value, when a field has a value that is not known.
     pub fn supported_format(&self) -> Result<Format, Refusal> {
         let flags = self.byte_field(at::FLAGS);
         if flags.first().is_none_or(|first| first & 1 == 0) {
@@ -178,7 +179,7 @@ impl MainHeader {
         })
     }
 
-    /// Verifies the checksum.
+    /// Compares the stored checksum with the right one.
     #[must_use]
     pub fn state(&self) -> HeaderState {
         let stored = self.u64_field(at::CHECKSUM);
@@ -192,7 +193,8 @@ impl MainHeader {
         }
     }
 
-    /// The same header with a right checksum, or, with `rekeying`, with every bit of it inverted.
+    /// The same header with a right checksum, or, with `rekeying`, with every bit of the right one
+    /// inverted.
     #[must_use]
     pub fn in_state(&self, rekeying: bool) -> Self {
         let right = self.right_checksum();
@@ -249,13 +251,15 @@ impl MainHeader {
         u32_at(&self.0, at::KEY_LENGTH).unwrap_or_default()
     }
 
-    /// The version of DuckDB that wrote the header, as far as it is printable ASCII.
+    /// The version of DuckDB that wrote the header: its characters up to the first blank or other
+    /// byte that is not printable ASCII.
     #[must_use]
     pub fn library(&self) -> String {
         text(self.byte_field(at::LIBRARY))
     }
 
-    /// The commit of DuckDB that wrote the header, as far as it is printable ASCII.
+    /// The commit of DuckDB that wrote the header: its characters up to the first blank or other
+    /// byte that is not printable ASCII.
     #[must_use]
     pub fn source_id(&self) -> String {
         text(self.byte_field(at::SOURCE_ID))
@@ -285,19 +289,23 @@ impl MainHeader {
         array(&self.0, at::CANARY_TAG).unwrap_or_default()
     }
 
-    /// The checksum that the header should have.
+    /// Computes the checksum that the header should have.
     fn right_checksum(&self) -> u64 {
         duckdb_checksum(self.0.get(at::MAGIC.offset..).unwrap_or_default())
     }
 
+    /// The bytes of a field of the header.
     fn byte_field(&self, field: Field) -> &[u8] {
         bytes(&self.0, field).unwrap_or_default()
     }
 
+    /// The first byte of a field of the header.
     fn byte(&self, field: Field) -> u8 {
         self.byte_field(field).first().copied().unwrap_or_default()
     }
 
+    /// Reads 8 bytes from where the field begins, as a little-endian number, whatever the field's
+    /// length.
     fn u64_field(&self, field: Field) -> u64 {
         u64_at(&self.0, Field { len: 8, ..field }).unwrap_or_default()
     }
@@ -311,7 +319,7 @@ impl MainHeader {
     }
 }
 
-/// The printable ASCII characters at the beginning, for messages.
+/// The printable ASCII characters at the beginning, without blanks, for messages.
 fn text(bytes: &[u8]) -> String {
     let printable = bytes.iter().take_while(|byte| byte.is_ascii_graphic());
     printable.map(|&byte| char::from(byte)).collect()

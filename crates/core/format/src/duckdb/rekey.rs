@@ -80,7 +80,7 @@ impl RekeyPlan {
         })
     }
 
-    /// The plan's bytes. The bytes before [`RekeyPlan::digest`] are those that it is computed of.
+    /// The plan's bytes. `digest` is written as it is; it should be that of all bytes before it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         use rekey_plan_layout as at;
@@ -144,7 +144,7 @@ impl UndoHead {
         })
     }
 
-    /// The head's bytes.
+    /// The head's bytes: the fixed part, then 32 bytes for each unit.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         use rekey_undo_layout as at;

@@ -64,15 +64,15 @@ impl WalHead {
     }
 }
 
-/// Takes the number of a field: two bytes. `None` when they are not there.
+/// Takes the number of a field, two bytes, off the front of `rest`. `None` when they are not there.
 fn field_number(rest: &mut &[u8]) -> Option<u16> {
     let (first, tail) = rest.split_first_chunk()?;
     *rest = tail;
     Some(u16::from_le_bytes(*first))
 }
 
-/// Takes a number in LEB128, of at most ten bytes. `None` when it is cut short or does not fit into
-/// 64 bits.
+/// Takes a number in LEB128, of at most ten bytes, off the front of `rest`. `None` when it is cut
+/// short or does not fit into 64 bits.
 fn leb128(rest: &mut &[u8]) -> Option<u64> {
     let mut value: u64 = 0;
     for place in 0..10_u32 {
@@ -91,7 +91,8 @@ fn leb128(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes a list of sixteen numbers, each of which is a byte. `None` for any other list.
+/// Takes a list of sixteen numbers, each of which is a byte, off the front of `rest`. `None` for
+/// any other list.
 fn sixteen_bytes(rest: &mut &[u8]) -> Option<[u8; 16]> {
     (leb128(rest)? == 16).then_some(())?;
     let mut bytes = [0; 16];

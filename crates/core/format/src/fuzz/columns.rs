@@ -18,12 +18,13 @@ use crate::columns::redo::{Entry, Link, RedoHead};
 use crate::columns::tpm::{AttestationKey, QuoteEvidence, Signature};
 use crate::columns::{Fid, Kind};
 
-/// The bytes that `rest` does not have any more.
+/// The part of `bytes` before `rest`, which is the end of it. `None` when `rest` is longer.
 fn taken<'a>(bytes: &'a [u8], rest: &[u8]) -> Option<&'a [u8]> {
     bytes.get(..bytes.len().checked_sub(rest.len())?)
 }
 
-/// Envelopes and their padding.
+/// Parses the bytes as an envelope, and as a padded value of each kind. Asserts that head and
+/// padding are canonical.
 pub fn envelope(bytes: &[u8]) {
     if let Some(header) = EnvelopeHeader::parse(bytes) {
         let again = header.to_bytes();
@@ -39,7 +40,8 @@ pub fn envelope(bytes: &[u8]) {
     }
 }
 
-/// Redo records, and heads of the log's frames.
+/// Parses the bytes as the head of a redo record, the head of a log's frame, a link, and entries.
+/// Asserts that what parses is serialised to the same bytes.
 pub fn redo(bytes: &[u8]) {
     if let Some(head) = RedoHead::parse(bytes) {
         let again = head.to_bytes();
@@ -64,7 +66,8 @@ pub fn redo(bytes: &[u8]) {
     }
 }
 
-/// The manifest: its head, and every entry that its body may have.
+/// Parses the bytes as a manifest's head, as every entry that its body may have, and as an
+/// identifier. Asserts that what parses is serialised to the same bytes.
 pub fn manifest(bytes: &[u8]) {
     if let Some(head) = ManifestHead::parse(bytes) {
         assert!(bytes.starts_with(&head.to_bytes()), "a head is canonical");
@@ -101,7 +104,8 @@ pub fn manifest(bytes: &[u8]) {
     }
 }
 
-/// The channel's messages in both directions, tickets, and attestations with their evidence.
+/// Parses the bytes as each message of the channel, a ticket, and an attestation. Asserts that what
+/// parses is canonical.
 pub fn channel(bytes: &[u8]) {
     if let Some(attestation) = Attestation::parse(bytes) {
         assert_eq!(attestation.to_bytes(), bytes, "canonical");
@@ -141,7 +145,8 @@ pub fn channel(bytes: &[u8]) {
     }
 }
 
-/// A TPM's quote, and the public area of the key that signs it.
+/// Parses the bytes as a TPM's quote, and as the public area of an attestation key. Asserts that
+/// what parses is within its bounds.
 pub fn attestation(bytes: &[u8]) {
     if let Some(evidence) = QuoteEvidence::parse(bytes) {
         let signature = match evidence.signature {

@@ -82,7 +82,8 @@ impl ChunkAad {
 }
 
 impl ContainerHeader {
-    /// Reads a header. `None` unless it is canonical.
+    /// Reads a header from the first 64 bytes. `None` unless it is canonical: magic, a known
+    /// version, reserved bytes of zero.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let magic: [u8; 32] = array(bytes, container_layout::MAGIC)?;
@@ -148,13 +149,14 @@ impl ContainerHeader {
     }
 }
 
-/// Where chunk `index` begins in the file. `None` when no file is that long.
+/// The physical offset in bytes at which chunk `index` begins. `None` when no file is that long.
 #[must_use]
 pub fn chunk_offset(index: u64) -> Option<u64> {
     index.checked_mul(SEALED)?.checked_add(HEADER)
 }
 
-/// The length of a container that holds `logical` bytes. `None` when no file is that long.
+/// The length in bytes of a container that holds `logical` bytes; 0 for none. `None` when no file
+/// is that long.
 #[must_use]
 pub fn container_physical(logical: u64) -> Option<u64> {
     if logical == 0 {

@@ -75,8 +75,8 @@ pub fn done_line(done: &Done) -> String {
 }
 
 impl State {
-    /// Reads the state. `None` when its first line is not one that this version writes or another
-    /// line is not one.
+    /// Reads the state. `None` when its first line is not one that this version writes, or another
+    /// line is not canonical. A last line without its end is ignored.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n')?;
@@ -96,7 +96,7 @@ impl State {
         })
     }
 
-    /// The lines, as they would be written.
+    /// The lines, as they would be written: the first line, then one for each converted file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = title_line(self.action, &self.object_id);

@@ -73,7 +73,8 @@ impl StreamHeader {
     }
 }
 
-/// Where the byte at the logical `offset` stands in the file. `None` when no file is that long.
+/// The physical offset of the byte at the logical `offset`, in bytes. `None` when no file is that
+/// long.
 #[must_use]
 pub const fn stream_physical(offset: u64) -> Option<u64> {
     offset.checked_add(STREAM_HEADER)
