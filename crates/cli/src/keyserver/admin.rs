@@ -23,18 +23,23 @@ pub(super) struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// A client with this configuration.
+    /// Reads the node's configuration and returns a client that uses its certificate. The client
+    /// gives up after about a second if no server can be reached. SR-8400 or SR-8401 if the
+    /// configuration or one of its files cannot be used.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         let node = Node::load(&Node::path(self.node.as_deref()))?;
         Ok(node.client().not_waiting())
     }
 
-    /// Reads something.
+    /// Requests `path` by GET and returns the JSON of the response. The request may be repeated.
+    /// Errors: those of [`Self::client`] and of the request.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
         Ok(self.client()?.call(&Method::GET, path, None, true)?)
     }
 
-    /// Changes something, once.
+    /// Sends a request that changes something and returns the JSON of the response. It is not sent
+    /// again once it may have reached a server: SR-8405 if it is not known whether it took effect.
+    /// Other errors: those of [`Self::client`] and of the request.
     pub(super) fn change(
         &self,
         method: &Method,
@@ -44,13 +49,15 @@ impl ServerOptions {
         Ok(self.client()?.call(method, path, body, false)?)
     }
 
-    /// As [`Self::get`], for many paths.
+    /// Returns a function that requests a path as [`Self::get`] does, with one client for all
+    /// calls.
     pub(super) fn asking(&self) -> Result<impl FnMut(&str) -> Result<Value, Failure>, Failure> {
         let client = self.client()?;
         Ok(move |path: &str| Ok(client.call(&Method::GET, path, None, true)?))
     }
 
-    /// A whole list. `key` is the member that the next page comes after.
+    /// Requests a whole list, page by page: the member `list` of the responses at `path`. `key` is
+    /// the member of an item after which the next page begins.
     pub(super) fn all(&self, path: &str, list: &str, key: &str) -> Result<Vec<Value>, Failure> {
         let mut items = Vec::new();
         let key = |item: &Value| plain(&item[key]);
@@ -61,8 +68,9 @@ impl ServerOptions {
         Ok(items)
     }
 
-    /// Items of a list that come after `after`, until `each` says that it has enough. `key` is what
-    /// the next page comes after.
+    /// Requests the items of a list that come after `after`, page by page, and calls `each` with
+    /// every item until it returns `Ok(false)` or there are no more. `key` returns what the next
+    /// page comes after.
     pub(super) fn pages(
         &self,
         path: &str,
@@ -94,7 +102,10 @@ pub(super) struct AnybodyOptions {
 }
 
 impl AnybodyOptions {
-    /// A client: with the certificate that the configuration names, if it names one.
+    /// Returns a client for requests that need no certificate: for the servers of `--server`,
+    /// otherwise for those of the configuration, whose certificate is used if it names one. Errors:
+    /// SR-8408 for an address that is not valid, SR-8400 or SR-8401 for the configuration or a
+    /// file.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         let client = match &self.authority {
             Some(authority) => Node::client_without_certificate(&self.servers, authority)?,
@@ -106,13 +117,15 @@ impl AnybodyOptions {
     }
 }
 
-/// An identifier of `digits` hexadecimal digits, as the server writes it; `None` for another text.
+/// Returns `text` in lower case if it is an identifier of exactly `digits` hexadecimal digits;
+/// otherwise `None`.
 pub(super) fn hex_id(text: &str, digits: usize) -> Option<String> {
     let is_id = text.len() == digits && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_id.then(|| text.to_ascii_lowercase())
 }
 
-/// A name as part of an address.
+/// Returns `name`, which is then safe as a part of a request's path. SR-2013 if it is no valid name
+/// of a key or a client.
 pub(super) fn named(name: &str) -> Result<&str, Failure> {
     match strongroom_keys_client::key_name_is_valid(name) {
         true => Ok(name),
@@ -123,12 +136,13 @@ pub(super) fn named(name: &str) -> Result<&str, Failure> {
     }
 }
 
+/// Makes an SR-8404 failure: the member `what` is missing in the server's response.
 pub(super) fn malformed(what: &str) -> Failure {
     Failure::new(&code::KEYSERVER_ANSWER, format!("no `{what}` in it"))
 }
 
-/// A text or a number as text; of anything else nothing. Control characters do not reach the
-/// terminal.
+/// Returns a text with control characters escaped, a number as text, `true` as "yes", and an empty
+/// text for everything else.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => strongroom_format::text::printable(text),
@@ -138,7 +152,8 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// A time for people.
+/// Returns a number of seconds since the Unix epoch as a date and time in UTC; empty if `value` is
+/// no such number.
 pub(super) fn time(value: &Value) -> String {
     value
         .as_u64()

@@ -79,6 +79,7 @@ struct VerifyArgs {
 }
 
 impl AuditArgs {
+    /// Returns whether `--json` was given to the verb, or to `audit` itself.
     pub(super) fn wants_json(&self) -> bool {
         match &self.verb {
             None => self.json,
@@ -87,6 +88,7 @@ impl AuditArgs {
         }
     }
 
+    /// Runs the verb that was named, or shows or checks the server's audit log.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Some(Verb::Archive(args)) => args.run(context),
@@ -95,6 +97,10 @@ impl AuditArgs {
         }
     }
 
+    /// Requests all rows that the server has and checks their chain. Prints the rows after
+    /// `--after`, as text or one JSON object each; with `--verify` prints only that the chain is
+    /// whole and where it ends. SR-8436 if it is not; those of the configuration and of the
+    /// request.
     fn show(&self, context: &mut Context) -> Result<(), Failure> {
         let live = read_live_rows(self.server.asking()?, |row| match () {
             () if self.verify || row.n <= self.after => Ok(()),
@@ -125,6 +131,9 @@ impl AuditArgs {
 }
 
 impl ArchiveArgs {
+    /// Has the server move rows that are older than it keeps into archives, and prints the
+    /// archives. Errors: those of the configuration and of the request, SR-8404 for a response
+    /// without archives.
     fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = "/v1/audit/archive";
         let answer = self.server.change(&Method::POST, path, Some(&json!({})))?;
@@ -148,6 +157,11 @@ impl ArchiveArgs {
 }
 
 impl VerifyArgs {
+    /// Verifies archive files without the server and prints which rows they hold; with `--node`,
+    /// also that the server's rows continue where the archives end.
+    /// Errors: SR-1006 for a missing file, SR-1001 for a directory, SR-8436 if anything does not
+    /// fit together, SR-8440 for the authority's certificate; those of the configuration and of the
+    /// request.
     fn run(self, context: &mut Context) -> Result<(), Failure> {
         for archive in &self.archives {
             // Before anything else is looked for, which may be missing for the same reason.
@@ -211,6 +225,7 @@ impl VerifyArgs {
     }
 }
 
+/// Returns a row of the audit log as one line, with control characters escaped.
 fn row_text(row: &Row) -> String {
     let version = match row.version {
         0 => String::new(),

@@ -21,7 +21,8 @@ pub(super) struct KeyNameArgs {
 }
 
 impl KeyNameArgs {
-    /// Makes the key.
+    /// Has the server make the key, and prints its name and version. SR-2013 for an invalid name;
+    /// those of the configuration and of the request.
     pub(super) fn create(self, context: &mut Context) -> Result<(), Failure> {
         let body = json!({"name": named(&self.name)?});
         let made = self.server.change(&Method::POST, "/v1/keys", Some(&body))?;
@@ -31,7 +32,8 @@ impl KeyNameArgs {
             .line(&format!("{} version {version}", self.name))
     }
 
-    /// Makes a new version of it.
+    /// Has the server make a new version of the key, and prints name and version. Errors as
+    /// [`Self::create`].
     pub(super) fn rotate(self, context: &mut Context) -> Result<(), Failure> {
         let version = plain(&self.order("rotate")?["version"]);
         context
@@ -39,12 +41,15 @@ impl KeyNameArgs {
             .line(&format!("{} version {version}", self.name))
     }
 
-    /// Brings it into another state: `disable`, `enable` or `restore`.
+    /// Has the server change the key's state by `action` (`disable`, `enable` or `restore`), and
+    /// prints the new state. Errors as [`Self::create`].
     pub(super) fn switch(self, action: &str, context: &mut Context) -> Result<(), Failure> {
         let state = plain(&self.order(action)?["state"]);
         context.output.line(&format!("{} {state}", self.name))
     }
 
+    /// Sends `action` for this key as a request that is not repeated, and returns the JSON of the
+    /// response.
     fn order(&self, action: &str) -> Result<serde_json::Value, Failure> {
         let path = format!("/v1/keys/{}/{action}", named(&self.name)?);
         self.server.change(&Method::POST, &path, Some(&json!({})))

@@ -42,6 +42,11 @@ pub(super) struct DestroyArgs {
 }
 
 impl DestroyArgs {
+    /// Shows what would be lost, has the key's name confirmed, and has the server schedule its
+    /// destruction; prints the state and the time. With `--withdraw`, takes back a request that
+    /// waits for a second administrator instead.
+    /// Errors: SR-8453 if the name is not confirmed; SR-8411 if the request was recorded and a
+    /// second administrator must agree; those of the configuration and of the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = format!("/v1/keys/{}", named(&self.name)?);
         let address = format!("{path}/destroy");
@@ -75,6 +80,8 @@ impl DestroyArgs {
         context.output.line(&format!("{name} {state} {at}"))
     }
 
+    /// Checks that `--confirm`, or what the user types at the terminal, is the key's name. SR-8453
+    /// if it is not.
     fn check_confirmation(&self) -> Result<(), Failure> {
         let given = match &self.confirm {
             Some(given) => given.clone(),
@@ -87,7 +94,8 @@ impl DestroyArgs {
     }
 }
 
-/// What a key's record says of a request that waits for a second administrator.
+/// Returns, as text, who asked for the key's destruction, if a request in its record waits for a
+/// second administrator; otherwise `None`.
 pub(super) fn request(key: &Value) -> Option<String> {
     let by = plain(key.get("destroy_asked_by")?);
     let after = key["destroy_asked_after_seconds"].as_u64()?;
@@ -102,7 +110,8 @@ pub(super) fn request(key: &Value) -> Option<String> {
     ))
 }
 
-/// The name that the user types; empty without a terminal.
+/// Asks on standard error for the key's name and returns the line that is typed, trimmed. Returns
+/// an empty text, without asking, if standard input is no terminal. SR-5001.
 fn ask_for_name(name: &str) -> Result<String, Failure> {
     let mut line = String::new();
     if std::io::stdin().is_terminal() {
@@ -114,7 +123,8 @@ fn ask_for_name(name: &str) -> Result<String, Failure> {
     Ok(line.trim().to_owned())
 }
 
-/// What would be lost, line by line.
+/// Returns lines about what would be lost with the key: how many objects need it, how many nodes
+/// are granted it, and the objects that are known by name.
 fn lost_objects(needs: &Needs) -> Vec<String> {
     let at_least = match needs.complete {
         true => "",

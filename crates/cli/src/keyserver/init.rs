@@ -69,6 +69,12 @@ pub(super) struct InitArgs {
 }
 
 impl InitArgs {
+    /// Makes a key server: root key, store, certificates and configuration; prints the files.
+    /// Shares of the root key are printed, or written into one private file each. Nothing that
+    /// exists is overwritten.
+    /// Errors: SR-8412 for a name of the server, SR-2020 for the provider, SR-1002 if one of the
+    /// files exists, SR-8424 if the store holds a server already; those of the provider and the
+    /// store; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         names::check(&self.names)?;
         let (store, config) = self.places()?;
@@ -130,7 +136,8 @@ impl InitArgs {
         Ok(())
     }
 
-    /// How etcd is reached, by absolute paths.
+    /// Returns the files for TLS with etcd, as absolute paths; `None` if neither an authority nor a
+    /// certificate is named. SR-5001 without a working directory. The files are not read.
     fn etcd(&self) -> Result<Option<Etcd>, Failure> {
         let absolute = |path: &Option<PathBuf>| {
             let path = path
@@ -147,7 +154,9 @@ impl InitArgs {
         Ok((etcd.authority.is_some() || etcd.certificate.is_some()).then_some(etcd))
     }
 
-    /// The store as the configuration names it, and where the configuration goes.
+    /// Returns the store as the configuration names it (`sqlite:FILE` or `etcd:...`) and the path
+    /// for the configuration. SR-1002 if the store's file exists, SR-1001 for etcd without
+    /// `--config` or a path that is not UTF-8; SR-5001.
     fn places(&self) -> Result<(String, PathBuf), Failure> {
         if self.store.starts_with("etcd:") {
             let missing = || Failure::usage("--store etcd:... needs --config FILE");
@@ -168,12 +177,13 @@ impl InitArgs {
     }
 }
 
-/// Where a share is written.
+/// Returns the path of the file for this share.
 fn share_file(directory: &Path, number: u8) -> PathBuf {
     directory.join(format!("share-{number}.txt"))
 }
 
-/// A share as a line, in memory that is wiped.
+/// Returns a copy of the share with a line end, in memory that is wiped. SR-5001 if there is no
+/// such memory.
 fn with_line_end(share: &SecretBytes) -> Result<SecretBytes, Failure> {
     let len = share.len();
     let failed = |error: strongroom_crypto::CryptoError| Failure::new(&code::IO, error.to_string());

@@ -47,6 +47,11 @@ pub(crate) struct JoinArgs {
 }
 
 impl JoinArgs {
+    /// Enrols this host at the first server with a token, writes private key, certificate,
+    /// authority and configuration, and prints name, role and configuration. The certificate of an
+    /// enrolment before is then no longer valid.
+    /// Errors: SR-1002 if there is a configuration, without `--replace`; SR-8408 for an address;
+    /// SR-1006 without the authority's file; those of the token and of the server; SR-5001.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = Node::path(self.config.as_deref());
         let (servers, node) = (self.servers.clone(), self.node.clone());
@@ -65,6 +70,8 @@ impl JoinArgs {
             .line(&format!("node {node} role {role}: {config}"))
     }
 
+    /// Fetches the one-time token from the file or the variable that was named, otherwise at the
+    /// terminal. SR-1004 without a terminal; those of the source.
     fn token(&self, context: &Context) -> Result<SecretBytes, Failure> {
         let source = match (&self.token_file, &self.token_env) {
             (Some(path), _) => KeySource::File(path.clone()),
@@ -80,8 +87,8 @@ impl JoinArgs {
     }
 }
 
-/// When the certificate ends, and what has it renewed before. The timer that is installed renews
-/// that of the usual configuration only.
+/// Returns text that says when the certificate expires and how it is renewed before. The timer that
+/// is installed renews only the one of the default configuration.
 fn renewal(config: &Path, ends: u64) -> String {
     let ends = rfc3339(ends);
     match config == Path::new(DEFAULT_PATH) {

@@ -24,6 +24,9 @@ pub(super) struct KeysArgs {
 }
 
 impl KeysArgs {
+    /// Requests the keys that this client may see and prints them as a table or JSON, and in the
+    /// table which of them wait for a second administrator to be destroyed. Errors: those of the
+    /// configuration and of the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keys = self.server.all("/v1/keys", "keys", "name")?;
         if self.json {

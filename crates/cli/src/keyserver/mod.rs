@@ -80,6 +80,7 @@ enum Verb {
 }
 
 impl KeyserverArgs {
+    /// Returns whether `--json` was given to a verb that has it.
     pub(crate) fn wants_json(&self) -> bool {
         match &self.verb {
             Verb::Renew(args) => args.json,
@@ -94,6 +95,7 @@ impl KeyserverArgs {
         }
     }
 
+    /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Init(args) => args.run(context),

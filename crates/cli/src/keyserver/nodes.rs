@@ -23,6 +23,8 @@ pub(super) struct NodesArgs {
 }
 
 impl NodesArgs {
+    /// Requests the clients that are enrolled and prints them as a table or JSON. Errors: those of
+    /// the configuration and of the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let nodes = self.server.all("/v1/nodes", "nodes", "name")?;
         if self.json {

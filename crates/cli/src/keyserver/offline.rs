@@ -34,6 +34,10 @@ struct RootOptions {
 }
 
 impl RootOptions {
+    /// Opens the server's store with its root key. If that is split, the shares are read from the
+    /// files that were named, or asked for at the terminal, as many as are needed.
+    /// Errors: SR-8434 for the configuration; SR-8410, SR-8432 or SR-8441 for the shares; SR-8437
+    /// if the root key does not fit; those of the provider and of the store.
     fn open(&self) -> Result<Offline, Failure> {
         let needed = Offline::shares_needed(&self.config)?;
         let sources: Vec<(KeySource, String)> = match (needed, self.share_files.is_empty()) {
@@ -104,6 +108,8 @@ struct Change {
 }
 
 impl Change {
+    /// Writes further names of the server, if any were given, into its configuration file, and
+    /// opens its store. SR-8412 for an invalid name; errors as [`RootOptions::open`].
     fn open(&self) -> Result<Offline, Failure> {
         if !self.names.is_empty() {
             let text = with_names(&self.root.config, &self.names)?;
@@ -115,6 +121,10 @@ impl Change {
 }
 
 impl ServerCertArgs {
+    /// Issues, renews or replaces the certificate of the server in its files, and prints until when
+    /// it is valid. `replace` notes until when the former one is still accepted.
+    /// Errors: SR-1002 if `issue` finds a certificate or key, SR-8440 for the files, SR-8412 for a
+    /// name; as [`RootOptions::open`].
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             CertVerb::Issue(change) => {
@@ -122,11 +132,11 @@ impl ServerCertArgs {
                 for file in files {
                     context.output.line(&format!("made {}", file.display()))?;
                 }
-                until(context, ends)
+                print_expiry(context, ends)
             }
             CertVerb::Renew(change) => {
                 let ends = change.open()?.renew()?;
-                until(context, ends)
+                print_expiry(context, ends)
             }
             CertVerb::Replace(change) => {
                 let config = Config::read(&change.root.config)?;
@@ -136,13 +146,14 @@ impl ServerCertArgs {
                 note(&format!(
                     "nodes accept the former key's certificate until {former}; until then, whoever has that key can impersonate this server to nodes whose connections they can redirect"
                 ));
-                until(context, ends)
+                print_expiry(context, ends)
             }
         }
     }
 }
 
-fn until(context: &mut Context, ends: u64) -> Result<(), Failure> {
+/// Prints when the certificate expires. `ends` is in seconds since the Unix epoch.
+fn print_expiry(context: &mut Context, ends: u64) -> Result<(), Failure> {
     let ends = rfc3339(ends);
     context.output.line(&format!("certificate until {ends}"))
 }
@@ -170,6 +181,10 @@ pub(super) struct BreakGlassArgs {
 }
 
 impl BreakGlassArgs {
+    /// Makes an administrator with the server's root key, writes its configuration, certificate and
+    /// private key into new files, and prints that. Warns with SR-8472; the audit log records it.
+    /// Errors: SR-2013 for the name, SR-8408 for an address, SR-1002 if a file exists, SR-8424 if
+    /// the name is that of another client; as [`RootOptions::open`]; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let name = named(&self.name)?;
         let config = Config::read(&self.root.config)?;

@@ -47,6 +47,12 @@ pub(super) struct RenewArgs {
 }
 
 impl RenewArgs {
+    /// Renews this host's certificate and private key, or finishes a renewal that was interrupted;
+    /// runs the command of `--then` before the former certificate becomes invalid; prints when the
+    /// certificate expires. With `--if-due`, does nothing while more than a third of its time is
+    /// left.
+    /// Errors: SR-8470 if it has expired, SR-8471 if the command fails; those of the configuration,
+    /// its files and the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = Node::path(self.node.as_deref());
         let renewal = Renewal::begin(&config)?;
@@ -71,6 +77,7 @@ impl RenewArgs {
         self.report(context, true, Node::load(&config)?.validity())
     }
 
+    /// Prints whether the certificate was renewed and when it expires, as text or JSON.
     fn report(
         &self,
         context: &mut Context,
@@ -88,6 +95,7 @@ impl RenewArgs {
     }
 }
 
+/// Runs a command with /bin/sh and waits for it. SR-8471 if it cannot be started or fails.
 fn run(command: &str) -> Result<(), Failure> {
     let failed = |why: String| Failure::new(&code::NODE_RENEWAL_COMMAND, why);
     let status = Command::new("/bin/sh")

@@ -76,6 +76,9 @@ struct Reported {
 }
 
 impl ReportArgs {
+    /// Reads what each path is and reports it to the key server; with `--dry-run` only reads.
+    /// Prints a table or JSON. An object that fails does not stop the others; further failures are
+    /// printed, and the first one is returned at the end. SR-8400 or SR-8401 for the configuration.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let known = self.known_facts(context);
         let client = match self.dry_run {
@@ -121,7 +124,9 @@ impl ReportArgs {
         }
     }
 
-    /// Facts from the catalogue and the keyring, either of which may be absent.
+    /// Returns what the catalogue of backups and the keyring say about objects. A catalogue that
+    /// cannot be opened is a warning (SR-7151), a missing one a note; the times of backups are then
+    /// unknown.
     fn known_facts(&self, context: &Context) -> HostFacts {
         let keyring = context.keyring_path();
         let past = past_runs(self.catalogue.as_deref(), &keyring);
@@ -136,10 +141,13 @@ impl ReportArgs {
     }
 }
 
+/// Turns the client's error into a failure with the same code and detail.
 fn failed(error: &strongroom_keys_client::Error) -> Failure {
     Failure::new(error.code(), error.detail())
 }
 
+/// Turns the outcome for one path into its entry of the result, and the failure if there is one,
+/// with the path in its detail.
 fn outcome_of(
     path: &Path,
     sent: Result<FoundObject, Failure>,
@@ -171,6 +179,7 @@ fn outcome_of(
     }
 }
 
+/// Returns a table of the objects that were reported. Objects that failed are left out.
 fn outcomes_text(told: &[ReportedObject]) -> String {
     let heads = [
         "KIND",

@@ -24,6 +24,8 @@ pub(super) struct RunArgs {
 }
 
 impl RunArgs {
+    /// Makes the allocator wipe all memory that is freed, and runs the key server until a signal
+    /// stops it. SR-8434, SR-8440 or SR-5001 if it cannot start.
     pub(super) fn run(self) -> Result<(), Failure> {
         // The buffers of TLS, HTTP and JSON hold shares, tokens and keys, and are freed as they
         // are.

@@ -20,6 +20,8 @@ pub(super) struct SealArgs {
 }
 
 impl SealArgs {
+    /// Has the server drop its keys from memory, and prints "sealed". Errors: those of the
+    /// configuration and of the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         self.server
             .change(&Method::POST, "/v1/seal", Some(&json!({})))?;

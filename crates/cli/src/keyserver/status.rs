@@ -25,6 +25,9 @@ pub(super) struct StatusArgs {
 }
 
 impl StatusArgs {
+    /// Requests the server's status, without a certificate if the configuration names none, and
+    /// prints it as text or JSON. Warns with SR-8474 for each alarm about room. A sealed server is
+    /// no error; those of the configuration and of the request are.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let status = self
             .server
@@ -43,7 +46,8 @@ impl StatusArgs {
     }
 }
 
-/// The store's room, and what is to be done about it.
+/// Prints how much room the store takes and has, and the number of rows of the audit log. Warns
+/// with SR-8474 for each alarm.
 fn print_room(context: &mut Context, room: &Value) -> Result<(), Failure> {
     let mib = |name: &str| room[name].as_u64().map(|bytes| bytes >> 20);
     let limit = mib("store_limit_bytes").map(|mib| format!(" of {mib}"));
@@ -66,7 +70,7 @@ fn print_room(context: &mut Context, room: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A status in one line.
+/// Returns one line that says whether the server is open or sealed, and what it waits for.
 pub(super) fn in_words(status: &Value) -> String {
     match (status["sealed"].as_bool(), status["threshold"].as_u64()) {
         (Some(false), _) => "open".to_owned(),

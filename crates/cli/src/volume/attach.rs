@@ -57,6 +57,11 @@ pub(super) struct AttachArgs {
 }
 
 impl AttachArgs {
+    /// Attaches the volume and prints the path of the file that holds its data. Starts this program
+    /// again in the background, which serves the file, and waits until it is mounted; with
+    /// `--foreground` serves in this process until the volume is detached, and prints nothing.
+    /// Errors: SR-8310 if the mount point is no empty directory, SR-8311 if the background process
+    /// fails; with `--foreground` those of [`Self::serve`].
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if self.foreground || self.serving {
             return self.serve(context);
@@ -79,6 +84,11 @@ impl AttachArgs {
         context.output.line(&file.display().to_string())
     }
 
+    /// Opens and mounts the volume, and serves it until it is unmounted. SIGINT, SIGTERM and SIGHUP
+    /// unmount it unless it is in use. With `--serving`, leaves the terminal after mounting, which
+    /// tells the waiting command so.
+    /// Errors: SR-1006 if there is no such volume; those of opening it with the secret and of
+    /// mounting it; SR-5001.
     fn serve(self, context: &Context) -> Result<(), Failure> {
         let path = self
             .path
@@ -111,7 +121,9 @@ impl AttachArgs {
         Ok(mounted.serve()?)
     }
 
-    /// The passphrase that the token's key makes, or the TPM's, and the slots it is for.
+    /// Returns the passphrase and the key slots that it is for: of the key that Strongroom's token
+    /// names, or of the TPM if that is asked for or only the TPM has a token. SR-2001 if the volume
+    /// has no such token; those of the key's source or the TPM.
     fn of_token(&self, context: &Context, found: &Found) -> Result<(SecretBytes, Slots), Failure> {
         let mut tokens = found.header.metadata.tokens.values();
         let ours = tokens.find_map(Token::strongroom);
@@ -140,6 +152,7 @@ impl AttachArgs {
 }
 
 impl From<LuksError> for Failure {
+    /// Keeps code and detail, but makes a file that does not exist SR-1006.
     fn from(error: LuksError) -> Self {
         match &error {
             LuksError::Io(path, source) if source.kind() == std::io::ErrorKind::NotFound => {

@@ -31,6 +31,11 @@ pub(super) struct BackupArgs {
 }
 
 impl BackupArgs {
+    /// Copies header and key slots into the new file that was named, unsealed; or seals them and
+    /// stores them at the key server. Prints nothing.
+    /// Errors: SR-1006 or SR-8322 if there is no such volume, SR-1002 if the file exists; without
+    /// `--out` SR-8323 without a token and SR-1001 if the key is in a keyring; those of the key
+    /// server.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open(&self.path)?;
         if let Some(out) = &self.out {
@@ -46,8 +51,8 @@ impl BackupArgs {
     }
 }
 
-/// Stores a header backup at the key server, if the key is there; a failure is a warning. Returns
-/// whether it was stored.
+/// Stores a sealed header backup at the key server and returns whether it was stored. False, and
+/// nothing is done, if the key is in a keyring; a failure is a warning (SR-8333) and false.
 pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
     if !keys.keeps_headers() {
         return false;
@@ -62,7 +67,9 @@ pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
     }
 }
 
-/// Renews the header backup at the key server after a change of slots. Failures are messages.
+/// Stores a new header backup at the key server after a change of key slots. Does nothing for a
+/// volume without a token or with its key in a keyring. Failures are messages on standard error
+/// only.
 pub(super) fn update_backup_at_server(context: &Context, provider: &ProviderOptions, path: &Path) {
     let token = Volume::open(path).and_then(|mut volume| volume.token());
     let Ok(token) = token else { return };

@@ -18,6 +18,8 @@ pub(super) struct CloseArgs {
 }
 
 impl CloseArgs {
+    /// Closes the mapping of this name, which may be given as a path in /dev/mapper. SR-8320 if it
+    /// is in use, SR-1006 if there is none.
     pub(super) fn run(self) -> Result<(), Failure> {
         let name = self.name.strip_prefix("/dev/mapper/").unwrap_or(&self.name);
         Ok(active::close(name)?)

@@ -92,6 +92,13 @@ struct Created {
 }
 
 impl CreateArgs {
+    /// Makes the volume: shows or writes a new recovery key, formats the device or file, stores a
+    /// header backup at the key server and reports the volume to it, and prints what was made.
+    /// Makes the key if there is none of that name. Warns with SR-8332 without a recovery key, and
+    /// with SR-8341 if the device's former data are left.
+    /// Errors: SR-2013 or SR-1001 for options, SR-8320 if the device is in use, SR-8321 if it is
+    /// not empty, SR-8357 without a terminal for the recovery key; those of the key's source and of
+    /// libcryptsetup.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if !key_name_is_valid(&self.key_id) {
             return Err(Failure::new(&code::KEY_NAME, self.key_id.as_str()));
@@ -152,8 +159,9 @@ impl CreateArgs {
         self.print(context, &created)
     }
 
-    /// After a failure, removes the file with the recovery key when no new volume was made: then
-    /// the key opens nothing. A device may be partly written, and have a header that the key opens.
+    /// Removes the file with the recovery key after a failure, but only if the volume's own file
+    /// was not made, so that the key opens nothing. A device may be partly written and have a
+    /// header that the key opens.
     fn take_back(&self, shown: Option<&Shown>) {
         let nothing_made = self.size.is_some() && self.path.symlink_metadata().is_err();
         if let Some(shown) = shown.filter(|_| nothing_made) {
@@ -161,6 +169,7 @@ impl CreateArgs {
         }
     }
 
+    /// Returns what the options say about the volume to make. Nothing is checked.
     fn new_volume(&self) -> NewVolume<'_> {
         NewVolume {
             path: &self.path,
@@ -175,6 +184,7 @@ impl CreateArgs {
         }
     }
 
+    /// Prints what was made, as text or JSON.
     fn print(&self, context: &mut Context, created: &Created) -> Result<(), Failure> {
         if self.json {
             return context.output.json(created);
@@ -186,7 +196,8 @@ impl CreateArgs {
     }
 }
 
-/// A number of bytes with K, M, G or T.
+/// Parses a number of bytes with an optional unit: K, M, G or T, powers of 1024. The error is the
+/// text that clap shows.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match text.get(digits.len()..).unwrap_or_default() {

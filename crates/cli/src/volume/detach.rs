@@ -24,6 +24,9 @@ pub(super) struct DetachArgs {
 }
 
 impl DetachArgs {
+    /// Unmounts the volume and waits for at most a minute until its process has ended. SR-8310 if
+    /// no volume is attached there, SR-8308 if it is in use or its process does not end, SR-8311 if
+    /// unmounting fails.
     pub(super) fn run(self) -> Result<(), Failure> {
         detach(&self.mountpoint, Duration::from_secs(60))?;
         Ok(())

@@ -37,6 +37,9 @@ struct Listed {
 }
 
 impl ListArgs {
+    /// Prints the LUKS2 volumes on this host's block devices and in the files that were named, as a
+    /// table or JSON; without `--all` only those with a token of Strongroom's. A device that cannot
+    /// be read is left out without an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut paths: BTreeSet<PathBuf> = self.paths.iter().cloned().collect();
         paths.extend(block_devices());

@@ -45,9 +45,9 @@ impl From<Provider> for ProviderChoice {
 }
 
 impl ProviderOptions {
-    /// The source that was named, else the one that `hint` of a token names, else the one that is
-    /// configured. A hint chooses between what this node is configured for; no server's address
-    /// comes from it.
+    /// Returns the source of keys: `--provider`, otherwise the one that `hint` (of a volume's
+    /// token) names, otherwise the one that is configured. No server's address comes from the hint.
+    /// SR-8400 or SR-8401 if the node's configuration cannot be used; a keyring is opened later.
     pub(super) fn keys(
         &self,
         context: &Context,
@@ -60,7 +60,7 @@ impl ProviderOptions {
         }
     }
 
-    /// The configured source: the key server when this node has a configuration for one.
+    /// Returns the key server if a node's configuration was named or exists, otherwise the keyring.
     fn configured(&self) -> ProviderChoice {
         if self.node.is_some() || Node::path(None).exists() {
             ProviderChoice::Keyserver
@@ -69,7 +69,8 @@ impl ProviderOptions {
         }
     }
 
-    /// The key server of the node's configuration.
+    /// Returns the key server of the node's configuration, without a request. SR-8400 or SR-8401 if
+    /// the configuration or one of its files cannot be used.
     pub(super) fn server(&self) -> Result<ServerKeys, Failure> {
         Ok(ServerKeys::new(&Node::path(self.node.as_deref()))?)
     }

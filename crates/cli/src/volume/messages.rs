@@ -11,10 +11,12 @@ use crate::failure;
 pub(super) struct StandardError;
 
 impl Notices for StandardError {
+    /// Writes a line that begins with `note: ` to standard error.
     fn note(&self, text: &str) {
         failure::note(text);
     }
 
+    /// Writes a warning to standard error.
     fn warn(&self, code: &'static Code, detail: &str) {
         failure::warn(code, detail);
     }

@@ -36,6 +36,10 @@ pub(super) struct MigrateArgs {
 }
 
 impl MigrateArgs {
+    /// Copies the file system and compares every byte, with progress, notes what was left out, and
+    /// prints how much it was. With `--compare` only compares.
+    /// Errors: SR-8320 if the source is mounted writable, without `--quiet-source`; SR-8334 if the
+    /// two differ; SR-1003 if they are the same; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if self.compare {
             compare(&self.from, &self.to)?;

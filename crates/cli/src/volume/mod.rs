@@ -62,6 +62,7 @@ enum Verb {
 }
 
 impl VolumeArgs {
+    /// Returns whether `--json` was given to a verb that has it.
     pub(crate) fn wants_json(&self) -> bool {
         match &self.verb {
             Verb::Create(args) => args.json,
@@ -84,6 +85,7 @@ impl VolumeArgs {
         }
     }
 
+    /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Create(args) => args.run(context),

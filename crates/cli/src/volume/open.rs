@@ -48,6 +48,10 @@ struct Opened {
 }
 
 impl OpenArgs {
+    /// Maps the volume as /dev/mapper/NAME and prints that path and the key slot; with `--test`
+    /// only tries the secret. SR-1006 or SR-8322 if there is no such volume, SR-8337 if the name is
+    /// not valid or taken, SR-2002 if the secret opens no slot, SR-8327 without device-mapper;
+    /// those of the secret's source.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let name = match (&self.name, self.test) {
             (_, true) => None,
@@ -78,7 +82,8 @@ impl OpenArgs {
     }
 }
 
-/// The last part of a path, with what a mapping's name cannot have left out.
+/// Returns a name for the mapping: the file's name without its extension and without characters
+/// other than ASCII letters, digits and `._-`, at most 47 characters. It may be empty.
 pub(super) fn name_of(path: &Path) -> String {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let fine = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);

@@ -35,7 +35,9 @@ pub(super) enum Shown {
 }
 
 impl RecoveryOptions {
-    /// Finds the terminal or the file; fails early without one.
+    /// Returns where a recovery key will be shown: in the file that was named, otherwise on the
+    /// terminal. SR-1002 if the file exists, SR-1006 without its directory, SR-8357 without a
+    /// terminal. Nothing is written.
     pub(super) fn place(&self) -> Result<Shown, Failure> {
         if let Some(path) = &self.recovery_out {
             paths::check_new(path)?;
@@ -49,8 +51,9 @@ impl RecoveryOptions {
 }
 
 impl Shown {
-    /// Makes a key and shows it, before a volume has it: so no volume has a recovery key that
-    /// nobody saw.
+    /// Makes a recovery key, writes it to the file or the terminal, and returns it. Call it before
+    /// the volume has the key, so that no volume has a recovery key that nobody saw. `of` is the
+    /// volume's path. SR-1002 if the file exists; SR-5001.
     pub(super) fn new_key(&self, of: &Path) -> Result<SecretBytes, Failure> {
         let key = new_recovery_key()?;
         match self {
@@ -64,7 +67,8 @@ impl Shown {
         Ok(key)
     }
 
-    /// Removes the file of a key that no volume has: the next attempt may use the file's name.
+    /// Removes the file with a key that no volume has, so that its name is free again; errors are
+    /// ignored. Does nothing if the key was shown on the terminal.
     pub(super) fn take_back(&self) {
         if let Self::File(path) = self {
             // The failure that led here is the one to report.
@@ -73,6 +77,8 @@ impl Shown {
     }
 }
 
+/// Writes the recovery key to the terminal, as text and as a QR code. `of` is the volume's path.
+/// SR-5001 if the terminal cannot be written.
 fn on_terminal(key: &SecretBytes, of: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::io(Path::new(TERMINAL), &error);
     let mut terminal = OpenOptions::new()

@@ -68,6 +68,12 @@ struct Report {
 }
 
 impl RestoreArgs {
+    /// Writes a header and key slots back to the device, from a file or the key server, after they
+    /// were checked and, if there is a secret, opened with it; prints the volume's UUID. Warns with
+    /// SR-8309 if one copy in the backup was damaged.
+    /// Errors: SR-8354 for the backup, SR-2002 if the secret does not open it, SR-8320 if the
+    /// device is in use, SR-8353 if something else on it would be lost; SR-8360 if it is not known
+    /// which volume it was; those of the secret and the key server.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let (backup, proof) = match &self.from {
             Some(file) => {
@@ -108,8 +114,9 @@ impl RestoreArgs {
         ))
     }
 
-    /// The secret that the backup is opened with before it is written: the one of the options, else
-    /// that of its token's key; `None`, with a note, when that key cannot be had.
+    /// Returns the secret that the backup is opened with before it is written: that of the options,
+    /// otherwise that of the key that its token names. `None` if there is no token, or, with a
+    /// note, if that key cannot be fetched. Errors: those of a secret that the options name.
     fn proof_secret(
         &self,
         context: &Context,
@@ -133,7 +140,9 @@ impl RestoreArgs {
         }
     }
 
-    /// The header backup from the key server, and the passphrase that its key makes.
+    /// Fetches the header backup from the key server and opens it. Returns it with the passphrase
+    /// of the slots of its key. SR-8360 if it is not known which volume it was; SR-2002 if the key
+    /// does not open it; those of the key server.
     fn of_server(&self, context: &Context) -> Result<(Backup, SecretBytes), Failure> {
         let (object_id, key_id) = self.which()?;
         let who = self.provider.provider.unwrap_or(ProviderChoice::Keyserver);
@@ -150,7 +159,9 @@ impl RestoreArgs {
         )?)
     }
 
-    /// Object id and name of the key: from the options, else from what can be read of the header.
+    /// Returns the volume's object id and the name of its key: from the options, otherwise from
+    /// what can be read of its header. SR-1001 if the id is not 32 hexadecimal digits, SR-8360 if
+    /// the device has no token, SR-1006 if there is no device.
     fn which(&self) -> Result<([u8; 16], String), Failure> {
         if let (Some(id), Some(key)) = (&self.object_id, &self.key_id) {
             let id = from_hex(&id.to_ascii_lowercase()).and_then(|id| id.try_into().ok());
@@ -162,6 +173,7 @@ impl RestoreArgs {
     }
 }
 
+/// Notes that the backup was not opened, with the reason. Always returns `None`.
 fn not_tried(failure: &Failure) -> Option<SecretBytes> {
     note(&format!(
         "the backup was not opened with its key: {}",

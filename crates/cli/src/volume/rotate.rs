@@ -69,8 +69,13 @@ pub(super) struct RotateArgs {
 }
 
 impl RotateArgs {
-    /// Rotates the slots only, or begins or continues a re-encryption; then renews the key server's
-    /// header backup.
+    /// With `--slots-only`, replaces the key slot by one of a new version of the key. Otherwise
+    /// begins or continues the re-encryption of all data under a new volume key, with progress.
+    /// Then renews the header backup at the key server, reports the change, and prints it; a
+    /// passphrase that was kept for boots is removed first.
+    /// Errors: SR-8323 without a token, SR-8320 if the volume is in use, SR-8329 for the library's
+    /// version, SR-8338 if the secret of a slot is missing, SR-8328 if it was stopped; those of the
+    /// key's source.
     pub(super) fn run(mut self, context: &mut Context) -> Result<(), Failure> {
         self.path = device_of(&self.path);
         let mut volume = Volume::open_to_change(&self.path)?;
@@ -111,6 +116,9 @@ impl RotateArgs {
         context.output.line("all data are under a new volume key")
     }
 
+    /// Makes a new version of the key open the volume, removes the slot of the former one, renews
+    /// the header backup at the key server, reports the change, and prints both versions. SR-8328
+    /// during a re-encryption; those of the key's source and of libcryptsetup.
     fn slots(
         &self,
         context: &mut Context,
@@ -130,6 +138,11 @@ impl RotateArgs {
         context.output.line(&line)
     }
 
+    /// Begins a re-encryption, in which no data move yet. With `--new-recovery`, shows a new
+    /// recovery key and adds a slot for it first. `secret` is that of the token's key; `active` is
+    /// the name of the mapping if the volume is open.
+    /// Errors: SR-8338 if the secret of a slot that is to stay is missing, SR-2002 if one does not
+    /// fit; those of the secrets, of the place of the recovery key and of libcryptsetup.
     fn begin(
         &self,
         volume: &mut Volume,
@@ -155,8 +168,9 @@ impl RotateArgs {
         Ok(begin_with(volume, secret, &given, &given_up, active)?)
     }
 
-    /// The passphrases and the recovery key of the options, and the passphrase that the TPM's key
-    /// makes.
+    /// Fetches the secrets of the openers that the options name: of the TPM, of each passphrase
+    /// file, and of the recovery key's file. SR-8361 if that is no recovery key; those of the TPM
+    /// and of the files.
     fn given_secrets(&self, volume: &mut Volume) -> Result<Vec<Given>, Failure> {
         let mut given = Vec::new();
         if self.tpm {
@@ -184,6 +198,8 @@ impl RotateArgs {
     }
 }
 
+/// Reads a passphrase from a file; one line end after it does not count. SR-2007 if it cannot be
+/// read, SR-2042 if it is empty, too long or not text.
 fn read_passphrase(file: &Path) -> Result<SecretBytes, Failure> {
     Ok(KeySource::File(file.to_owned()).passphrase(&SourceContext::default())?)
 }

@@ -44,7 +44,8 @@ pub(super) struct SecretOptions {
 }
 
 impl SecretOptions {
-    /// Whether the volume is opened by the key that its token names.
+    /// Returns whether the options name no secret, so that the key of the volume's token, or the
+    /// TPM of a volume without such a token, opens it.
     pub(super) fn is_token(&self) -> bool {
         !self.passphrase
             && !self.tpm
@@ -53,8 +54,8 @@ impl SecretOptions {
             && self.recovery_file.is_none()
     }
 
-    /// How the secret is tried: that of a TPM has slots of its own, which are not those of the
-    /// key's token.
+    /// Returns on which slots the secret is tried: on those of Strongroom's token if its key is
+    /// used, otherwise on all. SR-8324 if the header cannot be read.
     pub(super) fn by(&self, volume: &mut Volume) -> Result<By, Failure> {
         Ok(match self.is_token() && !self.is_tpm(volume)? {
             true => By::Token,
@@ -62,8 +63,10 @@ impl SecretOptions {
         })
     }
 
-    /// The passphrase of a slot, from the source that the options name. Without options, the
-    /// token's key; without a Strongroom token, the TPM.
+    /// Fetches the secret of a key slot: a passphrase or recovery key that the options name,
+    /// otherwise that of the key of Strongroom's token, otherwise that of the TPM.
+    /// Errors: SR-8323 if there is no usable token, SR-1004 without a terminal, SR-8361 if it is no
+    /// recovery key; those of the files, the key's source and the TPM.
     pub(super) fn secret(
         &self,
         context: &Context,
@@ -82,7 +85,8 @@ impl SecretOptions {
             .ok_or_else(|| Failure::new(&code::NO_KEY, volume.path().display().to_string()))
     }
 
-    /// Whether the TPM opens it: because the options say so, or because only the TPM has a token.
+    /// Returns whether the TPM opens the volume: because `--tpm` was given, or no secret was named
+    /// and only the TPM has a token. SR-8324 if the header cannot be read.
     fn is_tpm(&self, volume: &mut Volume) -> Result<bool, Failure> {
         if self.tpm || !self.is_token() {
             return Ok(self.tpm);
@@ -94,8 +98,9 @@ impl SecretOptions {
             && tpm::opens(&metadata))
     }
 
-    /// The passphrase or recovery key that the options name; `None` when the key of a token or the
-    /// TPM is wanted.
+    /// Fetches the passphrase or recovery key that the options name, from a file or at the
+    /// terminal. `None` if they name none. SR-1004 without a terminal, SR-2007 for the file,
+    /// SR-2042 if it is no usable text, SR-8361 if it is no recovery key.
     pub(super) fn typed(&self, path: &Path) -> Result<Option<SecretBytes>, Failure> {
         if self.is_token() || self.tpm {
             return Ok(None);
@@ -121,7 +126,8 @@ impl SecretOptions {
     }
 }
 
-/// A new passphrase, typed twice.
+/// Fetches a new passphrase: from `file`, otherwise typed twice at the terminal. SR-1004 without a
+/// terminal, SR-2011 if the two differ, SR-2007 for the file, SR-2042 if it is no usable text.
 pub(super) fn new_passphrase(file: Option<&PathBuf>) -> Result<SecretBytes, Failure> {
     let about = SourceContext {
         creating: true,

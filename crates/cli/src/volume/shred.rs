@@ -41,6 +41,12 @@ pub(super) struct ShredArgs {
 }
 
 impl ShredArgs {
+    /// Destroys the volume whose UUID was confirmed: its key slots, its header and, unless
+    /// `--keep-key`, its key at the key server; prints the record, and warns with SR-8339 of what
+    /// remains.
+    /// Errors: SR-8359 for another UUID, SR-8320 if it is in use, SR-8362 if other objects need the
+    /// key: nothing is changed then; SR-8358 if the volume is destroyed but the key server did not
+    /// do everything.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let request = Request {
             path: &self.path,
@@ -85,7 +91,8 @@ struct Written {
     error: Option<ErrorJson>,
 }
 
-/// SR-8358, where the key server did not destroy all that it was to destroy.
+/// Returns an SR-8358 failure that names what the key server did not do; `None` if it did
+/// everything.
 fn incomplete_failure(record: &Record) -> Option<Failure> {
     let detail = record.not_done.join("; ");
     (!record.not_done.is_empty()).then(|| Failure::new(&code::VOLUME_KEY_REMAINS, detail))

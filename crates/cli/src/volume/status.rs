@@ -25,6 +25,9 @@ pub(super) struct StatusArgs {
 }
 
 impl StatusArgs {
+    /// Prints what the header of the volume says, its key slots and whether it is open, as text or
+    /// JSON. Needs no key. A mapping's name stands for its device. SR-1006 if there is no such
+    /// device, SR-8322 if it is no volume.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let state = state(&device_of(&self.path))?;
         if self.json {
@@ -34,6 +37,7 @@ impl StatusArgs {
     }
 }
 
+/// Returns the state as text for people, with one line for each key slot.
 fn state_text(state: &State) -> String {
     let row = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
     let mut rows = vec![

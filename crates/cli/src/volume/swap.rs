@@ -32,6 +32,12 @@ pub(super) struct SwapArgs {
 }
 
 impl SwapArgs {
+    /// Maps the device under a random key that is not kept, makes a swap area of the mapping and
+    /// has the kernel swap to it; with `--no-swapon` only maps it. Prints the mapping's path. What
+    /// the swap area held is lost.
+    /// Errors: SR-8321 if the device holds anything but a swap area, SR-8320 if it is in use,
+    /// SR-8327 without device-mapper, SR-8337 if the name is not valid or taken; SR-5001 if mkswap
+    /// or swapon fails.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let name = match self.name {
             Some(name) => name,

@@ -30,14 +30,16 @@ pub(super) struct TpmAddress {
 }
 
 impl TpmAddress {
-    /// The passphrase that the key makes which the TPM unseals, in the usual time of providers.
+    /// Has the TPM unseal its key of the volume and returns the passphrase that is made of it,
+    /// after it was tried on the volume's slots. SR-8330 if the TPM has no token there, SR-2019 for
+    /// the address, SR-2002 if no slot opens; those of the TPM (SR-8350 to SR-8352).
     pub(super) fn secret(&self, volume: &mut Volume) -> Result<SecretBytes, Failure> {
         let sealer = self.open()?;
         Ok(opening(volume, &|sealed| Ok(sealer.unseal(None, sealed)?))?)
     }
 
-    /// As [`TpmAddress::secret`], of a header that libcryptsetup has not read; and the slots it is
-    /// for.
+    /// As [`TpmAddress::secret`], for metadata that were not read by libcryptsetup: returns the
+    /// passphrase with the slots that it is for, and does not try it.
     pub(super) fn secret_of(
         &self,
         path: &Path,
@@ -48,8 +50,9 @@ impl TpmAddress {
         Ok(secret_of_metadata(path, metadata, &unseal)?)
     }
 
-    /// Adds a slot that the TPM opens while these registers are as they are. `secret` opens the
-    /// volume already.
+    /// Adds a key slot whose key the TPM seals to the present values of these registers (`None`:
+    /// the default ones), and returns its number. `secret` opens the volume already. SR-2019 for
+    /// the address or the registers, SR-2002 if `secret` opens nothing; those of the TPM.
     pub(super) fn enroll(
         &self,
         volume: &mut Volume,
@@ -65,12 +68,16 @@ impl TpmAddress {
         })?)
     }
 
+    /// Returns the TPM at the address of the options, or of this machine, without a request to it.
+    /// Each task may take as long as a provider may. SR-2019 if the address is not valid.
     fn open(&self) -> Result<Sealer, Error> {
         sealer(self.tcti.as_deref(), None)
     }
 }
 
-/// Opens the TPM at an address, for as long as `time` says.
+/// Returns the TPM at this address, or of this machine, without a request to it. All its tasks
+/// together may take `time`, counted from now; `None`: each task may take as long as a provider
+/// may. SR-2019 if the address is not valid.
 pub(super) fn open_tpm(tcti: Option<&str>, time: Option<Duration>) -> Result<Box<dyn Tpm>, Error> {
     Ok(Box::new(Opened(sealer(tcti, time)?)))
 }
@@ -78,19 +85,24 @@ pub(super) fn open_tpm(tcti: Option<&str>, time: Option<Duration>) -> Result<Box
 struct Opened(Sealer);
 
 impl Tpm for Opened {
+    /// Returns the TPM's clock in milliseconds.
     fn clock_ms(&self) -> Result<u64, Error> {
         Ok(self.0.clock()?)
     }
 
+    /// Has the TPM unseal a key that was sealed without a time limit.
     fn unseal(&self, sealed: &[u8]) -> Result<SecretKey, Error> {
         Ok(self.0.unseal(None, sealed)?)
     }
 
+    /// Has the TPM seal a key to its present state, so that it unseals only until its clock reaches
+    /// `end_ms` milliseconds.
     fn seal_until(self: Box<Self>, key: &SecretKey, end_ms: u64) -> Result<Vec<u8>, Error> {
         let sealer = self.0.before(end_ms);
         Ok(sealer.seal(Registers::default(), None, key)?)
     }
 
+    /// Has the TPM unseal a key that was sealed until `end_ms`, which must be the same value.
     fn unseal_until(self: Box<Self>, sealed: &[u8], end_ms: u64) -> Result<SecretKey, Error> {
         Ok(self.0.before(end_ms).unseal(None, sealed)?)
     }

@@ -36,6 +36,10 @@ pub(super) struct UnenrollArgs {
 }
 
 impl UnenrollArgs {
+    /// Removes the key slot, or all of a kind, renews the header backup at the key server, and
+    /// prints each slot. A passphrase that was kept for boots is removed too. SR-8330 if there is
+    /// no such slot, SR-8325 for the last opener, or the last recovery key without `--force`;
+    /// SR-8320 if the volume is attached elsewhere.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open_to_change(&self.path)?;
         forget_volume(&mut volume, &StandardError);
@@ -49,6 +53,7 @@ impl UnenrollArgs {
     }
 }
 
+/// Parses a slot's number, or the name of a kind of opener. The error is the text that clap shows.
 fn parse_target(text: &str) -> Result<Which, String> {
     if let Ok(slot) = text.parse() {
         return Ok(Which::Slot(slot));

@@ -46,6 +46,10 @@ struct Summary {
 }
 
 impl UnlockArgs {
+    /// Opens every volume and swap area of the table, or the one that was named, in bounded time,
+    /// and prints what opened each one. With `--no-prompt`, nobody is asked.
+    /// Errors: SR-1006 or SR-8335 for the table, also if the name is not in it; SR-8336 at the end
+    /// if one that is not optional is still locked; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut table = Table::load(&self.table)?;
         if let Some(name) = &self.name {
@@ -80,6 +84,7 @@ impl UnlockArgs {
         })
     }
 
+    /// Prints the outcome of every entry, as text or JSON.
     fn print(&self, context: &mut Context, summary: Summary) -> Result<(), Failure> {
         if self.json {
             return context.output.json(&summary);
