@@ -137,11 +137,13 @@ enum Lookup<'a> {
 }
 
 impl Store {
-    /// Get: the value of `fid`. Reads its block from disk when it is not in memory.
+    /// The value of `fid`, and its kind and column. Reads its block from disk if it is not in
+    /// memory, for which others may be evicted.
     ///
     /// # Errors
-    /// [`Fault::StaleFid`], [`Fault::ForgedFid`]; [`Fault::Recovering`]; [`Fault::StoreDamaged`],
-    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] when its block cannot be read.
+    /// [`Fault::StaleFid`] for what existed earlier, [`Fault::ForgedFid`] for what never did;
+    /// [`Fault::Recovering`]; [`Fault::StoreDamaged`], [`Fault::StoreIo`], [`Fault::OutOfMemory`]
+    /// if its block cannot be read.
     #[inline]
     pub fn get(&mut self, fid: Fid) -> Result<StoredValue<'_>, Fault> {
         if matches!(self.find(fid)?, Lookup::OnDisk) {
@@ -150,8 +152,8 @@ impl Store {
         self.peek(fid)?.ok_or(Fault::OutOfMemory)
     }
 
-    /// The value of `fid` if its block is in memory; `None` when [`Store::ensure_resident`] has to
-    /// read it first.
+    /// The value of `fid` if its block is in memory. `None` if the block is on disk only, and
+    /// [`Store::ensure_resident`] has to read it first.
     ///
     /// # Errors
     /// As [`Store::get`], but for those of reading.
@@ -196,7 +198,7 @@ impl Store {
         self.fetch(fids)
     }
 
-    /// Two values at once, for comparing.
+    /// Two values at once, for comparing, read from disk if needed.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -212,12 +214,14 @@ impl Store {
         }
     }
 
-    /// Put: a new value of a column. It is in the ring's next redo record, unless `ring` is `None`
-    /// (an unlogged table).
+    /// Stores a new value of a column, in memory, and returns its identifier. It is in the ring's
+    /// next redo record, unless `ring` is `None` (an unlogged table). May evict blocks, or make a
+    /// checkpoint, to make room.
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`]; [`Fault::KindMismatch`] when the column has values of another
-    /// kind; [`Fault::StringTooLong`]; [`Fault::OutOfMemory`]; those of writing evicted blocks.
+    /// [`Fault::Recovering`] while the log is replayed or followed; [`Fault::PartitionUnknown`];
+    /// [`Fault::KindMismatch`] if the column has values of another kind; [`Fault::StringTooLong`];
+    /// [`Fault::OutOfMemory`]; [`Fault::PartitionsExhausted`]; those of writing evicted blocks.
     pub fn put(
         &mut self,
         ring: Option<u32>,
@@ -231,7 +235,8 @@ impl Store {
         self.put_logged(ring, partition, column, kind, value)
     }
 
-    /// The error of the last fault, for the zone's own log. Returned once.
+    /// Returns and forgets the error that was noted last, for the zone's own log. `None` if there
+    /// is none.
     pub fn take_last_error(&mut self) -> Option<Error> {
         self.last_error.take()
     }
@@ -241,7 +246,7 @@ impl Store {
         &self.cache.pools.memory
     }
 
-    /// Figures.
+    /// The store's present figures.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
@@ -263,7 +268,7 @@ impl Store {
         }
     }
 
-    /// Refuses while the host's log is not replayed (L4).
+    /// Fails with `Fault::Recovering` while the host's log is not replayed (L4).
     fn check_recovered(&self) -> Result<(), Fault> {
         if self.replay.phase == Phase::Replaying {
             Err(Fault::Recovering)
@@ -272,7 +277,8 @@ impl Store {
         }
     }
 
-    /// Refuses changes while the log alone changes values.
+    /// Fails with `Fault::Recovering` while only the log may change values: while it is replayed or
+    /// followed.
     fn check_writable(&self) -> Result<(), Fault> {
         if self.replay.phase == Phase::Serving {
             Ok(())
@@ -281,8 +287,9 @@ impl Store {
         }
     }
 
-    /// Looks up a value: its block is in memory or on disk. `Fault::StaleFid` for what existed
-    /// earlier, `Fault::ForgedFid` for what never did.
+    /// Looks up where the value's block is: in memory or on disk. Marks a block in memory as used.
+    /// `Fault::StaleFid` for what existed earlier, `Fault::ForgedFid` for what never did,
+    /// `Fault::Recovering` before the log is replayed.
     #[inline]
     fn find(&self, fid: Fid) -> Result<Lookup<'_>, Fault> {
         self.check_recovered()?;
@@ -319,7 +326,8 @@ impl Store {
         }
     }
 
-    /// Puts a value, and adds it to the ring's next record.
+    /// Stores a value, and adds it to the ring's next redo record, unless there is no ring. If that
+    /// fails, takes the value back.
     fn put_logged(
         &mut self,
         ring: Option<u32>,
@@ -340,7 +348,8 @@ impl Store {
         Ok(fid)
     }
 
-    /// Stores a value in the slot chosen for it, in memory. The redo record is the caller's task.
+    /// Stores a value in a free slot of its column, in memory, and returns its identifier. The
+    /// caller adds it to the redo record. Fails as [`Self::put`].
     fn put_value(
         &mut self,
         number: u16,
@@ -378,8 +387,9 @@ impl Store {
             .ok_or(Fault::PartitionUnknown)
     }
 
-    /// Chooses a slot for a value. Makes a checkpoint first if extents must be reserved; a fault if
-    /// there are still none afterwards.
+    /// Chooses a free slot for a value of this column; the slot is not taken yet. Makes a
+    /// checkpoint if extents must be reserved first. `Fault::KindMismatch` if the column has values
+    /// of another kind, `Fault::PartitionsExhausted` if no extent is left; those of the checkpoint.
     fn choose(&mut self, number: u16, column: u16, kind: Kind) -> Result<Chosen, Fault> {
         for _ in 0..2 {
             let partition = self
@@ -402,7 +412,7 @@ impl Store {
         Err(Fault::PartitionsExhausted)
     }
 
-    /// Takes back a value whose identifier was not given out.
+    /// Removes a value whose identifier was not given out.
     fn undo_put(&mut self, fid: Fid) {
         // Its slot is lost for this incarnation unless a later sweep finds it: simple, and rare.
         if self.free_slot(fid).is_err() {
@@ -413,14 +423,15 @@ impl Store {
         }
     }
 
-    /// Remembers an error, and returns the fault for the ring.
+    /// Notes an error for [`Self::take_last_error`], and returns the fault that a ring gets for it.
     pub(crate) fn report(&mut self, error: Error) -> Fault {
         let fault = fault_of(error.code());
         self.last_error = Some(error);
         fault
     }
 
-    /// Returns the fault for the ring; remembers an error.
+    /// Returns the fault that a ring gets for a failure; notes it first, as [`Self::report`], if it
+    /// is an error.
     fn report_failure(&mut self, failure: Failure) -> Fault {
         match failure {
             Failure::Fault(fault) => fault,
@@ -429,6 +440,7 @@ impl Store {
     }
 }
 
-/// A zone's threads share the store under a lock.
+/// Compiles only for a type that can be sent between threads: a zone's threads share the store
+/// under a lock.
 const fn shareable<T: Send>() {}
 const _: () = shareable::<Store>();

@@ -18,15 +18,15 @@ const STEPS_MAX: u64 = 16;
 
 /// A counter that only rises.
 pub trait Anchor: Send {
-    /// Its value; 0 when it was never advanced.
+    /// The counter's value; 0 if it was never advanced.
     ///
     /// # Errors
-    /// SR-8023 when it cannot be read.
+    /// SR-8023 if it cannot be read.
     fn read(&self) -> Result<u64, Error>;
-    /// Makes it `to`, durably; `to` is not below its value.
+    /// Raises the counter to `to`, durably. `to` may be its present value.
     ///
     /// # Errors
-    /// SR-8010 when its value is higher already; SR-8023.
+    /// SR-8010 if its value is higher already; SR-8015 or SR-8023 if it cannot be written.
     fn advance(&self, to: u64) -> Result<(), Error>;
 }
 
@@ -34,7 +34,7 @@ pub trait Anchor: Send {
 pub struct FileAnchor(PathBuf);
 
 impl FileAnchor {
-    /// The anchor in the file at `path`, which is made when it is first advanced.
+    /// The anchor in the file at `path`, which is made when it is first advanced. Reads nothing.
     #[must_use]
     pub const fn at(path: PathBuf) -> Self {
         Self(path)
@@ -42,6 +42,8 @@ impl FileAnchor {
 }
 
 impl Anchor for FileAnchor {
+    /// The number in the file; 0 if there is no file. SR-8023 if it cannot be read or holds no
+    /// number.
     fn read(&self) -> Result<u64, Error> {
         let text = match std::fs::read_to_string(&self.0) {
             Ok(text) => text,
@@ -57,6 +59,8 @@ impl Anchor for FileAnchor {
         text.trim_end().parse().map_err(|_| odd())
     }
 
+    /// Replaces the file by one with this number, durably. SR-8010 if the number in it is higher;
+    /// SR-8015 or SR-8023 if it cannot be read or written.
     fn advance(&self, to: u64) -> Result<(), Error> {
         if self.read()? > to {
             return Err(Error::new(&code::STORE_OLD, "the anchor is ahead"));
@@ -74,7 +78,7 @@ impl Anchor for FileAnchor {
 pub struct TpmAnchor(Counter);
 
 impl TpmAnchor {
-    /// The anchor that this counter is. One counter serves one store.
+    /// The anchor that this TPM counter is. One counter serves one store.
     #[must_use]
     pub const fn new(counter: Counter) -> Self {
         Self(counter)
@@ -82,12 +86,15 @@ impl TpmAnchor {
 }
 
 impl Anchor for TpmAnchor {
+    /// Reads the counter from the TPM. SR-8023 if the TPM does not answer.
     fn read(&self) -> Result<u64, Error> {
         self.0
             .read()
             .map_err(|error| io_error("reading the TPM's counter", error.into()))
     }
 
+    /// Raises the TPM's counter, one by one, up to `to`. SR-8010 if it is higher, before or
+    /// afterwards; SR-8023 if more than 16 steps were needed, or the TPM fails.
     fn advance(&self, to: u64) -> Result<(), Error> {
         let current = self.read()?;
         let steps = to

@@ -31,13 +31,14 @@ impl BlockAddress {
         }
     }
 
-    /// Number of the block within its extent, as an index.
+    /// The block's number within its extent, 0 to 63, for indexing.
     #[inline]
     pub(super) fn index(self) -> usize {
         usize::from(self.block)
     }
 
-    /// Index, within the extent, of the block's slot number `slot`, which is below 1024.
+    /// The index within the extent of the block's slot number `slot`, which is below 1024. `None`
+    /// on overflow.
     pub(super) fn slot_index(self, slot: usize) -> Option<u16> {
         u16::try_from(self.index() * SLOTS + slot).ok()
     }

@@ -47,6 +47,8 @@ pub(super) struct BlockCache {
 }
 
 impl BlockCache {
+    /// A cache without blocks, over these files. `limit` is how many bytes of values may be in
+    /// memory, which is taken from `memory`.
     pub(super) fn new(files: Box<dyn Files>, limit: u64, memory: &Arc<Memory>) -> Self {
         Self {
             files,
@@ -62,19 +64,22 @@ impl BlockCache {
         }
     }
 
-    /// Bytes of values in memory.
+    /// Bytes that the blocks in memory take, their values out of line included.
     pub(super) fn resident(&self) -> u64 {
         self.frames * FRAME as u64 + self.out_of_line
     }
 
-    /// Up to `count` dirty blocks, in the order of the clock.
+    /// The addresses of up to `count` blocks that were changed since they were written, in the
+    /// order in which the clock comes to them.
     pub(super) fn dirty(&self, partitions: &PartitionTable, count: usize) -> Vec<BlockAddress> {
         let clock = self.clock.iter().copied();
         let dirty = clock.filter(|at| partitions.block(*at).is_some_and(|block| block.dirty));
         dirty.take(count).collect()
     }
 
-    /// Makes sure that a block is in memory: reads it, or makes it when it never existed.
+    /// Makes sure that a block is in memory: reads it from disk, or makes an empty one if it never
+    /// existed. `Fault::PartitionUnknown` or `Fault::ForgedFid` if there is no such partition or
+    /// extent, `Fault::OutOfMemory`; otherwise as [`Self::read`].
     pub(super) fn bring_in(
         &mut self,
         partitions: &mut PartitionTable,
@@ -94,7 +99,8 @@ impl BlockCache {
         Ok(self.install(partitions, at, frame)?)
     }
 
-    /// Reads a block that is on disk.
+    /// Reads a block that is on disk, authenticates it, and installs it in memory. SR-8011 if it is
+    /// damaged or cut off, SR-8014 without memory, SR-8023 if the file cannot be read.
     pub(super) fn read(
         &mut self,
         partitions: &mut PartitionTable,
@@ -144,7 +150,8 @@ impl BlockCache {
         self.install(partitions, at, frame)
     }
 
-    /// Puts a frame into its block, as one that was used just now.
+    /// Puts a frame into its block, as one that was used just now. SR-9001 if there is no such
+    /// block.
     fn install(
         &mut self,
         partitions: &mut PartitionTable,
@@ -161,8 +168,9 @@ impl BlockCache {
         Ok(())
     }
 
-    /// Evicts blocks until the limit is kept, or nothing more can go. While the disk is full,
-    /// blocks that are on it already go.
+    /// Writes blocks that were not used lately, and drops them from memory, until the limit is kept
+    /// or nothing more can go. While the disk is full, drops those that need no writing. SR-8015 if
+    /// the limit is then still exceeded; otherwise as [`Self::write`].
     pub(super) fn evict(&mut self, partitions: &mut PartitionTable) -> Result<(), Error> {
         // Two rounds of the clock: the first clears the flags of touched blocks, the second evicts.
         let mut looks = 2 * self.clock.len();
@@ -200,7 +208,7 @@ impl BlockCache {
         }
     }
 
-    /// Takes a block out of memory without writing it.
+    /// Drops a block from memory without writing it: changes are lost. Nothing if it is not there.
     pub(super) fn discard(&mut self, partitions: &mut PartitionTable, at: BlockAddress) {
         let Some(partition) = partitions.get_mut(at.partition) else {
             return;
@@ -217,7 +225,9 @@ impl BlockCache {
         }
     }
 
-    /// Writes a block if it is dirty, to a new part of the block file.
+    /// Seals a block that was changed, and writes it to a free part of the block file, without a
+    /// sync; the former part is released. Nothing if it was not changed or is not in memory.
+    /// SR-8014, SR-8015 or SR-8023 if that fails; the block then remains changed.
     pub(super) fn write(
         &mut self,
         partitions: &mut PartitionTable,
@@ -274,7 +284,7 @@ impl BlockCache {
         Ok(())
     }
 
-    /// Removes a block from memory and frees its part of the block file.
+    /// Drops a block from memory and releases its part of the block file: its values are gone.
     pub(super) fn remove(&mut self, partitions: &mut PartitionTable, at: BlockAddress) {
         self.discard(partitions, at);
         let block = partitions.block_mut(at);
@@ -296,14 +306,15 @@ impl BlockCache {
         }
     }
 
-    /// Frees what only the manifest before the one that is now durable named.
+    /// Frees the parts of the block file that only the former manifest names. To be called when the
+    /// next one is durable.
     pub(super) fn free_old_places(&mut self) {
         for (place, len) in std::mem::take(&mut self.free_after_manifest) {
             self.free_space.free(place, len);
         }
     }
 
-    /// Drops entries of the clock whose block is not in memory, when they have become many.
+    /// Drops entries of the clock whose block is not in memory, if they have become many.
     pub(super) fn tidy_clock(&mut self, partitions: &PartitionTable) {
         let most = usize::try_from(2 * self.frames + 1024).unwrap_or(usize::MAX);
         if self.clock.len() <= most {

@@ -23,7 +23,7 @@ pub struct Census {
 }
 
 impl Store {
-    /// Counts the values of every partition, in order of number.
+    /// The counts of every partition, in order of number. Reads no block.
     pub fn census(&self) -> impl Iterator<Item = Census> + '_ {
         self.partitions.iter().map(|(number, partition)| {
             let (values, unread) = count_values(partition);
@@ -37,7 +37,7 @@ impl Store {
         })
     }
 
-    /// How many partitions relations of a database have.
+    /// How many partitions belong to relations of the database with this OID.
     #[must_use]
     pub fn partitions_of(&self, database: u64) -> u64 {
         let of = |partition: &&Partition| u64::from(partition.relation.database) == database;
@@ -49,7 +49,8 @@ impl Store {
     }
 }
 
-/// The values of a partition in blocks that were read, and the number of blocks that were not.
+/// The number of the partition's values in blocks that were in memory since the store was opened,
+/// and the number of its other blocks.
 fn count_values(partition: &Partition) -> (u64, u64) {
     let extents = partition.extents.iter().flatten();
     let blocks = extents.flat_map(|extent| &extent.blocks);
@@ -59,7 +60,7 @@ fn count_values(partition: &Partition) -> (u64, u64) {
     })
 }
 
-/// Whether the number of values of a block is unknown.
+/// Whether the number of values of a block is unknown, because it was not read yet.
 const fn is_unread(block: &Block) -> bool {
     block.frame.is_none() && block.disk.is_some() && block.live == 0 && !block.gone
 }

@@ -20,13 +20,15 @@ use super::partition_table::reserve_after;
 use super::replay::Phase;
 
 impl Store {
-    /// Makes the store durable. `position` is a position of the host's log that the log had reached
+    /// Makes the store durable: writes changed blocks and syncs them, replaces the manifest,
+    /// advances the anchor. `position` is a position of the host's log that the log had reached
     /// when the host asked: every record before it was sealed by then. Returns the position before
-    /// which the host may cut its log.
+    /// which the host may cut its log; it never goes back.
     ///
     /// # Errors
-    /// SR-8015, SR-8023, SR-8014: nothing is acknowledged, the last checkpoint stays. After a
-    /// failed sync every checkpoint fails until the store is opened anew.
+    /// SR-8015, SR-8023, SR-8014; SR-8010 if the anchor is ahead. Nothing is acknowledged, the last
+    /// checkpoint stays. After a failed sync of the blocks every checkpoint fails with SR-8023
+    /// until the store is opened anew.
     pub fn checkpoint(&mut self, position: u64) -> Result<u64, Error> {
         if self.durability.poisoned {
             return Err(Error::new(
@@ -67,7 +69,7 @@ impl Store {
         Ok(position)
     }
 
-    /// Writes every block that was changed since it was last written.
+    /// Writes every block that was changed since it was last written. Does not sync.
     fn write_dirty(&mut self) -> Result<(), Error> {
         for at in self.partitions.blocks_where(|_, block| block.dirty) {
             self.cache.write(&mut self.partitions, at)?;
@@ -75,8 +77,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops blocks of earlier incarnations that have no value left. Not while a log is replayed:
-    /// the log may yet bring values.
+    /// Removes blocks of earlier incarnations that have no value left, and notes that they are
+    /// gone. Not while a log is replayed or followed: it may yet bring values.
     fn drop_empty_blocks(&mut self) {
         if self.replay.phase != Phase::Serving {
             return;
@@ -93,7 +95,9 @@ impl Store {
         }
     }
 
-    /// Writes one manifest and advances the anchor to it.
+    /// Seals a manifest with the next counter, replaces the manifest file by it, durably, and
+    /// advances the anchor. SR-8014, SR-8015, SR-8023, or SR-8010 if the anchor is ahead: after an
+    /// error either manifest may be in place.
     fn publish(&mut self, position: u64, timeline: u32) -> Result<(), Error> {
         let mut body = Buffer::new(&self.cache.pools.memory);
         self.write_body(position, timeline, &mut body)
@@ -124,7 +128,7 @@ impl Store {
         Ok(())
     }
 
-    /// Notes which blocks the manifest names that was just written.
+    /// Notes for each block whether the manifest that is about to be written names it.
     fn mark_blocks_in_manifest(&mut self) {
         for partition in self.partitions.iter_mut() {
             for extent in partition.extents.iter_mut().flatten() {
@@ -135,8 +139,8 @@ impl Store {
         }
     }
 
-    /// Writes the manifest's body: partitions in the order of their numbers, then chains, values in
-    /// quarantine and keys.
+    /// Appends the manifest's body to `out`: partitions in the order of their numbers, dropped ones
+    /// included, then chains, values in quarantine and keys in clear. The caller seals it.
     fn write_body(&self, position: u64, timeline: u32, out: &mut Buffer) -> Result<(), NoMemory> {
         let chains = self.chain_ends();
         let partitions = &self.partitions;
@@ -174,7 +178,7 @@ impl Store {
     }
 }
 
-/// Writes a partition's entry, its columns' keys and its extents.
+/// Appends a partition's entry, its columns' keys and its extents with their blocks to `out`.
 fn write_partition(number: u16, partition: &Partition, out: &mut Buffer) -> Result<(), NoMemory> {
     let entry = PartitionEntry {
         partition: number,

@@ -35,7 +35,8 @@ pub struct Binding {
 }
 
 impl Store {
-    /// The binding of a column.
+    /// The key and lineage that a column is bound to. `None` if it has none, or there is no such
+    /// partition.
     #[must_use]
     pub fn binding(&self, partition: u16, column: u16) -> Option<Binding> {
         let partition = self.partitions.get(partition)?;
@@ -45,21 +46,22 @@ impl Store {
         })
     }
 
-    /// Version of all bindings: while it is the same, no binding of a column with values has
-    /// changed. A binding lives as long as the partition, so only a new partition under an old
-    /// number can have another.
+    /// A number that rises with every partition that is made. While it is the same, no binding of a
+    /// column with values has changed: a binding lives as long as the partition, so only a new
+    /// partition under an old number can have another.
     #[must_use]
     pub const fn bindings(&self) -> u64 {
         self.partitions.made()
     }
 
-    /// Binds a column to a key. The records of the column's first values say so. A key that the
-    /// store does not have is made durable first, by a checkpoint (S7).
+    /// Binds a column to a key. The records of the column's first values say so. Nothing if it is
+    /// bound so already. A key that the store does not have is made durable first, by a checkpoint
+    /// (S7).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is
-    /// bound to something else; [`Fault::NoColumnKey`] when it has values without a binding, which
-    /// nobody may choose for them; those of [`Store::checkpoint`]. The column is not bound then.
+    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] if it is bound
+    /// to something else; [`Fault::NoColumnKey`] if it has values without a binding, which nobody
+    /// may choose for them; those of [`Store::checkpoint`]. The column is not bound then.
     pub fn bind(
         &mut self,
         number: u16,
@@ -97,7 +99,7 @@ impl Store {
         kept
     }
 
-    /// Takes back the binding of a column that has got no value.
+    /// Removes the binding of a column that has no value. Nothing if it has one.
     pub fn unbind(&mut self, number: u16, column: u16) {
         if let Some(partition) = self.partitions.get_mut(number)
             && !partition.has_column(column)
@@ -106,8 +108,8 @@ impl Store {
         }
     }
 
-    /// Keeps the key of a bound column, durably. Does nothing for a key that is kept already, or
-    /// that no column is bound to.
+    /// Keeps the key of a bound column, durably: makes a checkpoint. Does nothing for a key that is
+    /// kept already, or that no column is bound to.
     ///
     /// # Errors
     /// [`Fault::OutOfMemory`]; those of [`Store::checkpoint`]. The key is not kept then.
@@ -130,14 +132,14 @@ impl Store {
         self.column_keys.iter()
     }
 
-    /// Whether a column is bound to this key.
+    /// Whether any column is bound to the key of this id.
     pub(crate) fn is_bound(&self, id: [u8; 16]) -> bool {
         let mut bound = self.partitions.iter();
         bound.any(|(_, partition)| partition.column_keys.values().any(|key| key.id == id))
     }
 
-    /// Forgets keys that no column is bound to. Not while a log is replayed: it may yet bring the
-    /// column.
+    /// Forgets kept keys that no column is bound to; the next manifest lacks them. Not while a log
+    /// is replayed or followed: it may yet bring the column.
     pub(super) fn forget_keys(&mut self) {
         if self.replay.phase != Phase::Serving {
             return;
@@ -150,6 +152,7 @@ impl Store {
         }
     }
 
+    /// Appends all kept keys with their ids, in clear, to `out`, which is sealed afterwards.
     pub(super) fn write_keys(&self, out: &mut Buffer) -> Result<(), NoMemory> {
         for (id, key) in &self.column_keys {
             out.extend(id)?;
@@ -158,8 +161,9 @@ impl Store {
         Ok(())
     }
 
-    /// Reads `count` keys from a manifest; returns the bytes after them. `None` unless they are
-    /// canonical.
+    /// Reads `count` keys from the bytes of a manifest into the store; returns the bytes after
+    /// them. `None` if they are cut, or not in ascending order of id; an error in `Some` if there
+    /// is no locked memory.
     pub(super) fn load_keys<'a>(
         &mut self,
         count: u32,
@@ -180,9 +184,9 @@ impl Store {
         Some(Ok(rest))
     }
 
-    /// Adds a column's binding to the ring's next record, unless it is known to be in the log and
-    /// in a manifest: a host that leaves the only record with it out of the log could bind the
-    /// column to its own key.
+    /// Adds a column's binding to the ring's next redo record, once for each record, unless it is
+    /// known to be in the log and in a manifest: a host that leaves the only record with it out of
+    /// the log could bind the column to its own key. Fails as [`super::redo_log::RedoLog::append`].
     pub(super) fn log_binding(
         &mut self,
         ring: u32,
@@ -212,8 +216,8 @@ impl Store {
         )
     }
 
-    /// The host has confirmed that its log has the bindings of these (partition, column) pairs.
-    /// They are left out of later records once a manifest has them too.
+    /// Notes that the host's log has the bindings of these (partition, column) pairs. They are left
+    /// out of later records once a manifest has them too.
     pub(super) fn confirm_bindings(&mut self, bound: &[(u16, u16)]) {
         for (number, column) in bound {
             let partition = self.partitions.get_mut(*number);
@@ -224,7 +228,8 @@ impl Store {
         }
     }
 
-    /// Replays a binding. One of an earlier partition of that number is ignored.
+    /// Applies a binding that a redo record has. One of an unknown or earlier partition of that
+    /// number is ignored. SR-8016 if the column is bound to something else.
     pub(super) fn apply_bound(&mut self, binding: &ColumnBinding) -> Result<(), Error> {
         let Some(partition) = self.partitions.get_mut(binding.partition) else {
             return Ok(());
@@ -253,7 +258,8 @@ impl Store {
 }
 
 impl Partition {
-    /// Reads `count` columns with their keys from a manifest; returns the bytes after them.
+    /// Reads `count` column bindings from the bytes of a manifest into the partition; returns the
+    /// bytes after them. `None` if they are cut or not in ascending order of column.
     pub(super) fn load_column_keys<'a>(
         &mut self,
         count: u16,

@@ -20,7 +20,8 @@ pub(super) struct Durability {
 }
 
 impl Durability {
-    /// Position and timeline that a checkpoint reaches when the host asks for `position`.
+    /// The position and timeline that a checkpoint reaches when the host asks for `position`: never
+    /// before the last checkpoint's.
     pub(super) fn target(&self, position: u64) -> (u64, u32) {
         // A position that does not move keeps its timeline: the log's next timeline may begin
         // after it (L8).

@@ -29,7 +29,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// The fault that a ring gets for an error code.
+/// The fault that a ring gets for an error of this code; [`Fault::StoreIo`] for codes that have
+/// none of their own.
 #[must_use]
 pub fn fault_of(code: &Code) -> Fault {
     match code.number {
@@ -47,12 +48,12 @@ pub fn fault_of(code: &Code) -> Fault {
     }
 }
 
-/// SR-8014: the store has no memory for values.
+/// The error SR-8014: the store has no memory for values.
 pub(super) fn no_memory(_: NoMemory) -> Error {
     Error::new(&code::ZONE_MEMORY, "")
 }
 
-/// The error of a failed cryptographic operation.
+/// The error for a failed cryptographic operation.
 pub(super) fn crypto_error(error: CryptoError) -> Error {
     error.into()
 }

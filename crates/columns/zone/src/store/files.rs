@@ -24,12 +24,12 @@ pub const LOG_NAME: &str = "strongroom.log";
 
 /// The file operations of a store. Offsets and lengths are in bytes.
 pub trait Files: Send {
-    /// Reads exactly `out.len()` bytes of the block file.
+    /// Fills `out` from the block file, beginning at offset `at`.
     ///
     /// # Errors
-    /// The system's; `UnexpectedEof` when the file ends before.
+    /// The system's; `UnexpectedEof` if the file ends before.
     fn read_block(&mut self, at: u64, out: &mut [u8]) -> io::Result<()>;
-    /// Writes to the block file. Durable after [`Files::sync_blocks`].
+    /// Writes all `bytes` to the block file, at offset `at`. Durable after [`Files::sync_blocks`].
     ///
     /// # Errors
     /// The system's.
@@ -39,12 +39,12 @@ pub trait Files: Send {
     /// # Errors
     /// The system's. It must not be tried again: whether earlier writes are lost is unknown.
     fn sync_blocks(&mut self) -> io::Result<()>;
-    /// Cuts the block file to `len` bytes.
+    /// Sets the length of the block file to `len` bytes; does not sync.
     ///
     /// # Errors
     /// The system's.
     fn cut_blocks(&mut self, len: u64) -> io::Result<()>;
-    /// The manifest; `None` when there is none.
+    /// The whole manifest; `None` if there is none.
     ///
     /// # Errors
     /// The system's.
@@ -66,11 +66,11 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the files in `path`, whose header exists; makes an empty block file when there is
-    /// none.
+    /// Opens the files in `path`, whose header has to exist, and locks the header until the store
+    /// is closed; makes an empty block file if there is none.
     ///
     /// # Errors
-    /// SR-8025 when another process has it open; SR-8023.
+    /// SR-8025 if another process has it open; SR-8015 or SR-8023.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let header = path.join(HEADER_NAME);
         let lock = File::open(&header).map_err(|error| path_error(&header, error))?;
@@ -103,22 +103,27 @@ impl Directory {
 }
 
 impl Files for Directory {
+    /// As the trait says. `UnexpectedEof` if the file ends before.
     fn read_block(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.blocks.read_exact_at(out, at)
     }
 
+    /// Writes at this offset, without a sync.
     fn write_block(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.blocks.write_all_at(bytes, at)
     }
 
+    /// Syncs the block file's contents (`fdatasync`).
     fn sync_blocks(&mut self) -> io::Result<()> {
         self.blocks.sync_data()
     }
 
+    /// Sets the block file's length, without a sync; a longer one would be filled with zeros.
     fn cut_blocks(&mut self, len: u64) -> io::Result<()> {
         self.blocks.set_len(len)
     }
 
+    /// Reads the whole manifest; `None` if the file does not exist.
     fn read_manifest(&mut self) -> io::Result<Option<Vec<u8>>> {
         match std::fs::read(&self.manifest) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -127,17 +132,21 @@ impl Files for Directory {
         }
     }
 
+    /// Replaces the manifest's file by a new one, readable by this user only, and syncs file and
+    /// directory.
     fn replace_manifest(&mut self, bytes: &[u8]) -> io::Result<()> {
         durable::replace(&self.manifest, bytes, 0o600)
     }
 }
 
-/// The error of a call on `path`: SR-8015 when the disk is full, otherwise SR-8023.
+/// The error of a failed call on the file `path`: SR-8015 if the disk or quota is full, otherwise
+/// SR-8023.
 pub(super) fn path_error(path: &Path, error: io::Error) -> Error {
     io_error(path.display().to_string(), error)
 }
 
-/// As [`path_error`], of something that has no path.
+/// The error of a failed call, described by `what`: SR-8015 if the disk or quota is full, otherwise
+/// SR-8023.
 pub(super) fn io_error(what: impl Into<String>, error: io::Error) -> Error {
     let full = matches!(
         error.kind(),

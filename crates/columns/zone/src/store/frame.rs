@@ -32,12 +32,12 @@ impl Slot {
 }
 
 impl Frame {
-    /// A block of free slots of generation 0.
+    /// A block of free slots of generation 0, all zeros.
     pub(super) fn new(pools: &MemoryPools) -> Result<Self, NoMemory> {
         pools.frames.take().map(Self).ok_or(NoMemory)
     }
 
-    /// Slot `at`, modulo 1024.
+    /// Generation and state of slot `at`, modulo 1024.
     pub(super) fn slot(&self, at: usize) -> Slot {
         let at = STATES + 2 * (at % SLOTS);
         Slot {
@@ -46,7 +46,7 @@ impl Frame {
         }
     }
 
-    /// The word of slot `at`, modulo 1024.
+    /// The 8 bytes of slot `at`, modulo 1024.
     pub(super) fn word(&self, at: usize) -> [u8; 8] {
         let at = 8 * (at % SLOTS);
         let mut word = [0; 8];
@@ -69,7 +69,8 @@ impl Frame {
         }
     }
 
-    /// Puts a value into slot `at`, which is free.
+    /// Stores a value in slot `at`, which has to be free: bytes up to 7 in the slot, longer ones in
+    /// `slabs`.
     pub(super) fn put(
         &mut self,
         at: usize,
@@ -92,8 +93,8 @@ impl Frame {
         Ok(())
     }
 
-    /// Frees slot `at`: its next value gets the next generation. Returns whether there is one:
-    /// otherwise the slot is retired.
+    /// Frees slot `at` and its bytes in `slabs`: its next value gets the next generation. False,
+    /// and the slot is retired for good, if it was the last generation.
     pub(super) fn free(&mut self, at: usize, slabs: &mut Slabs) -> bool {
         let slot = self.slot(at);
         if slot.state == state::BYTES {
@@ -110,7 +111,8 @@ impl Frame {
         next.is_some()
     }
 
-    /// Frees slot `at` for a value of the same generation, which a log has.
+    /// Frees slot `at` and its bytes in `slabs`, and keeps its generation: a log has a value for
+    /// it.
     pub(super) fn clear(&mut self, at: usize, slabs: &mut Slabs) {
         let generation = self.slot(at).generation;
         if self.slot(at).state == state::BYTES {
@@ -126,7 +128,7 @@ impl Frame {
         );
     }
 
-    /// Frees the items of the slots in `slabs`, and drops the frame.
+    /// Frees the bytes that the slots have in `slabs`, and drops the frame, which is wiped.
     pub(super) fn release(self, slabs: &mut Slabs) {
         for at in 0..SLOTS {
             if self.slot(at).state == state::BYTES {
@@ -141,7 +143,7 @@ impl Frame {
         u16::try_from(live).unwrap_or(u16::MAX)
     }
 
-    /// Overwrites slot `at`, modulo 1024.
+    /// Overwrites slot `at`, modulo 1024, with this state, generation and word. Frees nothing.
     pub(super) fn set(&mut self, at: usize, slot: Slot, word: [u8; 8]) {
         let at = at % SLOTS;
         self.0[8 * at..8 * at + 8].copy_from_slice(&word);

@@ -14,13 +14,13 @@ pub(super) struct FreeSpace {
     end: u64,
 }
 
-/// Bytes that `len` bytes take in the file.
+/// The bytes that `len` bytes take in the file: the next multiple of [`BLOCK_UNIT`].
 pub(super) fn round_up(len: u64) -> u64 {
     len.next_multiple_of(BLOCK_UNIT)
 }
 
 impl FreeSpace {
-    /// Allocates `len` bytes; returns their offset.
+    /// Takes the first free part of at least `len` bytes, or one at the end; returns its offset.
     pub(super) fn allocate(&mut self, len: u64) -> u64 {
         let len = round_up(len);
         // First fit keeps the file short; the list is short because neighbours are joined.
@@ -41,7 +41,8 @@ impl FreeSpace {
         at
     }
 
-    /// Frees `len` bytes at `at`.
+    /// Makes the `len` bytes at `at` free, joined with free neighbours. They may be given out at
+    /// once.
     pub(super) fn free(&mut self, at: u64, len: u64) {
         let (mut at, mut len) = (at, round_up(len));
         if let Some((before, size)) = self.free.range(..at).next_back().map(|(a, b)| (*a, *b))
@@ -61,7 +62,8 @@ impl FreeSpace {
         }
     }
 
-    /// Marks a part as in use while a store is being opened. False when it is in use already.
+    /// Marks a part as in use while a store is being opened. False if any of it is in use already,
+    /// or the offsets overflow.
     pub(super) fn claim(&mut self, at: u64, len: u64) -> bool {
         let len = round_up(len);
         let Some(to) = at.checked_add(len) else {
@@ -91,7 +93,7 @@ impl FreeSpace {
         true
     }
 
-    /// The length that the file needs.
+    /// The length that the file needs: everything from here on is free.
     pub(super) fn end(&self) -> u64 {
         self.end
     }

@@ -31,7 +31,7 @@ impl From<NoMemory> for ImageError {
     }
 }
 
-/// Appends the image of a block of an extent of this kind.
+/// Appends the image of a block to `out`, in clear. `kind` is that of the block's extent.
 pub(super) fn write(
     frame: &Frame,
     kind: Kind,
@@ -74,7 +74,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Bytes of the block's words: the width of the kind, or 8 where a word does not fit.
+/// Bytes of each word in the block's image: the width of the kind, or 8 if a word does not fit.
 fn width_of(frame: &Frame, kind: Kind) -> usize {
     let width = word_width(kind);
     let fits = |at: usize| {
@@ -85,13 +85,13 @@ fn width_of(frame: &Frame, kind: Kind) -> usize {
     if (0..SLOTS).all(fits) { width } else { WORD }
 }
 
-/// Whether this byte is the same in all slots.
+/// Whether the byte that `of` selects is the same in all slots.
 fn is_one(frame: &Frame, of: impl Fn(Slot) -> u8) -> bool {
     let first = of(frame.slot(0));
     (1..SLOTS).all(|at| of(frame.slot(at)) == first)
 }
 
-/// Appends this byte of every slot, or of the first one only if `one` is set.
+/// Appends the byte that `of` selects of every slot, or of the first one only if `one` is set.
 fn append(
     frame: &Frame,
     one: bool,
@@ -105,7 +105,7 @@ fn append(
     out.extend(each.get(..if one { 1 } else { SLOTS }).unwrap_or(&each))
 }
 
-/// The sign extension of some bytes, little-endian; zero for no bytes.
+/// These bytes, little-endian, extended with their sign to 8 bytes; zero for no bytes.
 fn widened(bytes: &[u8]) -> [u8; WORD] {
     let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let mut word = [if negative { 0xff } else { 0 }; WORD];
@@ -115,8 +115,9 @@ fn widened(bytes: &[u8]) -> [u8; WORD] {
     word
 }
 
-/// Reads an image, which was authentic: one that is malformed nevertheless is a defect, and
-/// refused.
+/// Makes a frame from an image, which was authenticated; long values go to `slabs`.
+/// `ImageError::Malformed` if it is malformed nevertheless, which is a defect;
+/// `ImageError::NoMemory`. After an error nothing remains in `slabs`.
 pub(super) fn read(
     image: &[u8],
     slabs: &mut Slabs,
@@ -132,8 +133,8 @@ pub(super) fn read(
     }
 }
 
-/// Fills an empty frame from an image. `ImageError::Malformed` when the image is not exactly one
-/// that this program writes.
+/// Fills an empty frame from an image. `ImageError::Malformed` if the image has an unknown form or
+/// state, or is too short or too long; the frame is then filled in part.
 fn fill(
     frame: &mut Frame,
     image: &[u8],
@@ -195,17 +196,19 @@ fn fill(
     }
 }
 
-/// Takes the next bytes of the image. `ImageError::Malformed` when it ends before.
+/// Removes the first `len` bytes from `from` and returns them. `ImageError::Malformed` if it has
+/// fewer.
 fn take<'a>(from: &mut &'a [u8], len: usize) -> Result<&'a [u8], ImageError> {
     from.split_off(..len).ok_or(ImageError::Malformed)
 }
 
-/// One byte for all slots, or one for each.
+/// Removes the bytes of the slots from `from`: a single one for all if `one` is set, otherwise one
+/// for each.
 fn each<'a>(from: &mut &'a [u8], one: bool) -> Result<&'a [u8], ImageError> {
     take(from, if one { 1 } else { SLOTS })
 }
 
-/// Slot `at`'s of what [`each`] gave.
+/// The byte of slot `at` in what [`each`] returned.
 fn of(bytes: &[u8], at: usize) -> u8 {
     let one = bytes.first().copied().unwrap_or(0);
     bytes.get(at).copied().unwrap_or(one)

@@ -18,17 +18,17 @@ use super::files::{io_error, path_error};
 
 /// The file operations of a log.
 pub trait LogStorage: Send {
-    /// The whole file.
+    /// Reads the whole file.
     ///
     /// # Errors
     /// The system's.
     fn read(&mut self) -> io::Result<Vec<u8>>;
-    /// Writes at an offset.
+    /// Writes all `bytes` at offset `at`. Durable after [`Self::sync`].
     ///
     /// # Errors
     /// The system's.
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts the file to `len` bytes.
+    /// Sets the length of the file to `len` bytes; does not sync.
     ///
     /// # Errors
     /// The system's.
@@ -38,7 +38,7 @@ pub trait LogStorage: Send {
     /// # Errors
     /// The system's. It must not be tried again.
     fn sync(&mut self) -> io::Result<()>;
-    /// Replaces the file, durably.
+    /// Replaces the whole contents by `bytes`, durably.
     ///
     /// # Errors
     /// The system's; either file is there then.
@@ -52,7 +52,8 @@ struct OnDisk {
 }
 
 impl OnDisk {
-    /// Opens the log's file, or creates it, durably and readable by its owner.
+    /// Opens the log's file. If there is none, creates an empty one, readable by this user only,
+    /// and syncs the directory.
     fn open(path: &Path) -> io::Result<Self> {
         let made = !path.exists();
         let mut options = OpenOptions::new();
@@ -74,22 +75,27 @@ impl OnDisk {
 }
 
 impl LogStorage for OnDisk {
+    /// Reads the whole file from its path.
     fn read(&mut self) -> io::Result<Vec<u8>> {
         std::fs::read(&self.path)
     }
 
+    /// Writes at this offset, without a sync.
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, at)
     }
 
+    /// Sets the file's length, without a sync.
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
     }
 
+    /// Syncs the file's contents (`fdatasync`).
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()
     }
 
+    /// Replaces the file by a new one, durably, and opens that.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         durable::replace(&self.path, bytes, 0o600)?;
         self.file = OpenOptions::new().read(true).write(true).open(&self.path)?;
@@ -111,11 +117,13 @@ pub struct LogFile {
 const HEAD: u64 = log_frame_layout::SIZE as u64;
 
 impl LogFile {
-    /// Opens the log at `path`, makes it when there is none, and replays it into `store`.
+    /// Opens the log at `path`, makes it if there is none, replays it into `store` and ends the
+    /// store's recovery. Cuts off what a crash left incomplete.
     ///
     /// # Errors
-    /// SR-8012 when it begins after the store's checkpoint, or a record is missing; SR-8016 when a
-    /// frame that was durable is damaged; SR-8023.
+    /// SR-8012 if it begins after the store's checkpoint, or a record is missing; SR-8016 if a
+    /// frame that was durable is damaged; SR-8015, SR-8023; those of the checkpoint that ends the
+    /// recovery.
     pub fn open(path: &Path, store: &mut Store) -> Result<Self, Error> {
         let storage = OnDisk::open(path).map_err(|error| path_error(path, error))?;
         Self::with_storage(Box::new(storage), store)
@@ -157,10 +165,11 @@ impl LogFile {
         Ok(log)
     }
 
-    /// Appends a record. It is durable after [`LogFile::sync`]. Returns the position after it.
+    /// Writes a record after the last one. It is durable after [`LogFile::sync`]. Returns the
+    /// position after it.
     ///
     /// # Errors
-    /// SR-8015, SR-8023; the record is then not in the log.
+    /// SR-8015, SR-8023, the latter always after a failed sync; the record is then not in the log.
     pub fn append(&mut self, record: &[u8]) -> Result<u64, Error> {
         self.check_usable()?;
         let length = u32::try_from(record.len())
@@ -178,7 +187,7 @@ impl LogFile {
         Ok(self.end)
     }
 
-    /// Makes every record that was appended durable.
+    /// Makes every record that was appended durable. Nothing if all are.
     ///
     /// # Errors
     /// SR-8015 or SR-8023; from then on always SR-8023.
@@ -201,10 +210,12 @@ impl LogFile {
         self.end
     }
 
-    /// Forgets frames before `position`, which a checkpoint has acknowledged.
+    /// Drops frames before `position`, which a checkpoint has acknowledged, by replacing the file.
+    /// Nothing if that would be less than half of the log.
     ///
     /// # Errors
-    /// SR-8015, SR-8023; the log is then as it was, or cut.
+    /// SR-8015, SR-8023; the log is then as it was, or cut, and may be unusable. SR-8016 if a frame
+    /// is damaged.
     pub fn cut(&mut self, position: u64) -> Result<(), Error> {
         self.check_usable()?;
         let position = position.min(self.end);
@@ -239,7 +250,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// SR-8023 after a write or a sync failed: what the disk has is unknown from then on.
+    /// Fails with SR-8023 after a sync, or a replacement of the file, has failed: what the disk has
+    /// is unknown from then on.
     fn check_usable(&self) -> Result<(), Error> {
         if self.poisoned {
             return Err(Error::new(
@@ -251,7 +263,10 @@ impl LogFile {
     }
 }
 
-/// Replays frames up to the end of the log. Returns the position of the end.
+/// Replays the frames in `bytes` from the store's position up to the first that is not sound, into
+/// the store. Returns the position of that end. SR-8012 if the log begins after the store's
+/// position; SR-8016 if a frame after the end shows that the end had been durable; those of
+/// replaying.
 fn replay(bytes: &[u8], base: u64, store: &mut Store) -> Result<u64, Error> {
     let from = store.position();
     if base > from {
@@ -295,7 +310,8 @@ fn replay(bytes: &[u8], base: u64, store: &mut Store) -> Result<u64, Error> {
     Ok(end)
 }
 
-/// The record of a sound frame at this offset.
+/// The record of the frame at this offset. `None` if the frame is cut, names another position, or
+/// its record is not authentic.
 fn frame_at<'a>(bytes: &'a [u8], at: usize, base: u64, store: &Store) -> Option<&'a [u8]> {
     let frame = bytes.get(at..)?;
     let head = FrameHead::parse(frame)?;
