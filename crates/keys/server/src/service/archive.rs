@@ -76,12 +76,14 @@ struct DueRows {
 }
 
 impl Service {
-    /// Archives all rows that are older than the configuration keeps, on request of an
-    /// administrator.
+    /// Archives all rows that are older than the configuration keeps, or exceed the rows that it
+    /// keeps, on request of an administrator: writes archives, records each with a row of its own,
+    /// and removes the rows from the store. Returns the archives; none when no row is due.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8456 when no directory is configured, or a file in it is
-    /// in the way; SR-8436 when the hash chain is broken; what the store reports.
+    ///  SR-8422 unless administrator; SR-8456 when no directory is configured, it cannot be used,
+    /// or a file in it is in the way; SR-8436 when the hash chain is broken; SR-8442 when another
+    /// server archives at the same time; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn archive(&self, peer: &Peer, config: &Config) -> Result<Vec<Archived>, Error> {
         let event = self.run(peer, "archive", "", |client| {
             client.must_be(&[Role::Admin])?;
@@ -90,17 +92,20 @@ impl Service {
         self.archive_all(config, &event, false)
     }
 
-    /// Archives rows without a request, when enough of them are due. A failure raises an alarm
-    /// until the next call succeeds.
+    /// Archives rows without a request, when enough of them are due, and returns the archives. A
+    /// failure raises an alarm until the next call succeeds. Without a configured directory, only
+    /// rows that are archived already are removed.
     ///
     /// # Errors
-    /// As [`Service::archive`].
+    ///  As [`Service::archive`], without those of the client. Another server that archives at the
+    /// same time is no error.
     pub fn archive_when_due(&self, config: &Config) -> Result<Vec<Archived>, Error> {
         let archived = self.archive_due(config);
         self.set_archive_error(archived.as_ref().err());
         archived
     }
 
+    /// Does the work of [`Service::archive_when_due`], without the alarm.
     fn archive_due(&self, config: &Config) -> Result<Vec<Archived>, Error> {
         if config.audit.archive.is_none() {
             self.remove_archived()?;
@@ -120,8 +125,9 @@ impl Service {
     }
 
     /// Archives the rows that are due, in one or several archives, at most [`ARCHIVES_MAX`] in one
-    /// call. `event`: the row that records each archive. With `when_overdue`, only if the rows are
-    /// overdue.
+    /// call, and removes them from the store; one call at a time. `event`: the row that records
+    /// each archive. With `when_overdue`, does so only if the rows are overdue. Errors as
+    /// [`Service::archive`].
     fn archive_all(
         &self,
         config: &Config,
@@ -157,8 +163,10 @@ impl Service {
         Ok(made)
     }
 
-    /// The configured directory, if archives may be written there (AR5). It is created if there was
-    /// no archive before and its parent exists.
+    /// Returns the configured directory, if archives may be written there (AR5). Creates it if
+    /// there was no archive before and its parent exists, and creates the file [`MARK`] in it where
+    /// that is missing. SR-8456 if no directory is configured, it cannot be used, or it is not the
+    /// one that holds the archives.
     fn archive_directory(&self, config: &Config) -> Result<PathBuf, Error> {
         let none = || {
             let detail = "no directory is configured: [audit] archive in server.toml";
@@ -200,8 +208,10 @@ impl Service {
         Err(Error::new(&code::SERVER_ARCHIVE, detail))
     }
 
-    /// The rows that are due, from the first row in the store on. With `only_overdue`, `None`
-    /// unless they are overdue.
+    /// Reads and verifies the rows that are due, from the first row in the store on, at most
+    /// [`ROWS_MAX`]. `None` if there are none; with `only_overdue`, also unless they are overdue.
+    /// The last row of the log is never due. SR-8436 when a row does not open or the hash chain is
+    /// broken.
     fn due_rows(&self, audit: &Audit, only_overdue: bool) -> Result<Option<DueRows>, Error> {
         let (cut, guard) = self.audit_cut()?;
         let Some((last, _)) = self.store.last_row()? else {
@@ -239,7 +249,8 @@ impl Service {
         }))
     }
 
-    /// Whether there are a tenth more rows than the store keeps, or the first one is overdue.
+    /// Whether there are a tenth more rows than the store keeps, or the first one should have been
+    /// archived more than a day ago.
     fn is_overdue(
         &self,
         audit: &Audit,
@@ -258,8 +269,8 @@ impl Service {
         Ok(row.time.saturating_add(OVERDUE_S) < keep_since)
     }
 
-    /// Writes an archive of the rows, durably, or adopts the one that an interrupted run left in
-    /// the directory.
+    /// Writes a signed archive of the rows, durably, or adopts the one that an interrupted run left
+    /// in the directory. SR-8456 if the file cannot be written, or another file is in the way.
     fn write_or_adopt(
         &self,
         directory: &Path,
@@ -286,7 +297,9 @@ impl Service {
         })
     }
 
-    /// Adopts an archive that an interrupted run left behind. Its rows must be those of the store.
+    /// Adopts an archive that an interrupted run left behind: verifies it, compares it with the
+    /// rows in the store, and syncs it. SR-8456 if it is not valid, belongs to another log or has
+    /// other rows.
     fn adopt(&self, path: &Path, config: &Config, due: &DueRows) -> Result<Archived, Error> {
         let in_the_way = |why: &str| {
             let detail = format!("{} is in the way: {why}", path.display());
@@ -320,7 +333,8 @@ impl Service {
         })
     }
 
-    /// Records an archive in the store, with a row of the audit log (AR4).
+    /// Records an archive in the store, with a row of the audit log (AR4), in one commit. SR-8442
+    /// when another server has archived rows in the meantime.
     fn record_archive(
         &self,
         guard: Guard,
@@ -345,7 +359,8 @@ impl Service {
         }
     }
 
-    /// Removes the rows that are recorded as archived (AR3).
+    /// Removes from the store the rows that are recorded as archived (AR3), in batches, and then
+    /// has the store erase them. Does nothing when there are none.
     fn remove_archived(&self) -> Result<(), Error> {
         let (cut, _) = self.audit_cut()?;
         if cut.through == 0 {
@@ -363,14 +378,15 @@ impl Service {
     }
 }
 
-/// The detail of the row that names an archive. `audit --verify` searches for it.
+/// Returns the detail of the row that names an archive. `audit --verify` searches for it.
 #[must_use]
 pub fn archive_row_detail(head: &str, last: u64) -> String {
     format!("through {last} head {head}")
 }
 
-/// Checks that only the server's user may write to the directory: others could create files with
-/// the names of archives.
+/// Checks that a path is a directory of the server's user or of root to which nobody else may
+/// write: others could create files with the names of archives. SR-8456 if not, or if it is
+/// missing.
 fn check_directory(path: &Path) -> Result<(), Error> {
     let about = std::fs::metadata(path).map_err(|error| {
         let detail = match error.kind() {
@@ -394,7 +410,8 @@ fn check_directory(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The archive in the directory that begins with this row, if there is one.
+/// Returns the path of the archive in the directory that begins with this row, by its name; `None`
+/// if there is none. SR-8456 if the directory cannot be read.
 fn find_archive(directory: &Path, first: u64) -> Result<Option<PathBuf>, Error> {
     let prefix = archive::file_name_prefix(first);
     let failed = |error| unusable(directory, &error);
@@ -407,6 +424,7 @@ fn find_archive(directory: &Path, first: u64) -> Result<Option<PathBuf>, Error> 
     Ok(None)
 }
 
+/// Makes the error for a file or directory of archives that cannot be used (SR-8456).
 fn unusable(path: &Path, error: &std::io::Error) -> Error {
     Error::new(
         &code::SERVER_ARCHIVE,

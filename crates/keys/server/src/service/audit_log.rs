@@ -12,11 +12,12 @@ use crate::records::{AuditCut, Guarded, Role};
 use crate::store::Guard;
 
 impl Service {
-    /// At most `limit` rows of the audit log with numbers greater than `after`, and which rows are
-    /// in archives.
+    /// Returns at most `limit` rows of the audit log that are in the store, in order and with
+    /// numbers greater than `after`, and which rows are in archives.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator; SR-8436 when a row does not open.
+    ///  SR-8422 unless viewer or administrator; SR-8436 when a row does not open; as for every
+    /// request SR-8420, SR-8421 and SR-8435.
     pub fn audit(
         &self,
         peer: &Peer,
@@ -33,7 +34,8 @@ impl Service {
         })
     }
 
-    /// Which rows are in archives; the store's part of the log begins after them.
+    /// Reads which rows are in archives, and the guard on that record. The store's part of the log
+    /// begins after them; number 0 means that no row is archived.
     pub(super) fn audit_cut(&self) -> Result<(AuditCut, Guard), Error> {
         let found: Guarded<AuditCut> = self.read(AUDIT_CUT)?;
         let cut = found.record.unwrap_or_else(|| AuditCut {

@@ -31,10 +31,10 @@ const RECENT_S: u64 = 30 * 86_400;
 
 impl Service {
     /// Issues a certificate with a new key for a server with these names. `by` says how the root
-    /// key was given; the row of the audit log has it.
+    /// key was given; it is in the row of the audit log that is written before this returns.
     ///
     /// # Errors
-    /// SR-8440 for a name that cannot be in a certificate; what the store reports.
+    ///  SR-8440 for a name that cannot be in a certificate; what the store reports.
     pub fn server_certificate(
         &self,
         names: &[String],
@@ -49,11 +49,13 @@ impl Service {
         Ok(issued)
     }
 
-    /// Creates an administrator with a new key and certificate. An administrator of this name loses
-    /// the former certificates. `by` says how the root key was given.
+    /// Creates an administrator with a new key and certificate, writes a row of the audit log and
+    /// raises the alarm that all servers show. An administrator of this name loses the former
+    /// certificates. `by` says how the root key was given.
     ///
     /// # Errors
-    /// SR-8424 for the name of a client that is no administrator; SR-8429; what the store reports.
+    ///  SR-8429 for an invalid name; SR-8424 for the name of a client that is no administrator;
+    /// SR-8442 when the records keep changing; what the store reports.
     pub fn break_glass(&self, name: &str, by: &str) -> Result<IssuedCertificate, Error> {
         check_name(name)?;
         for _ in 0..TRIES {
@@ -120,18 +122,20 @@ impl Service {
         Err(Error::new(&code::SERVER_BUSY, name))
     }
 
-    /// How often an administrator was created with the root key, and when last. `None`: never.
+    /// Reads how often an administrator was created with the root key, and when last. `None`:
+    /// never.
     ///
     /// # Errors
-    /// What the store reports.
+    ///  What the store reports.
     pub fn read_break_glass(&self) -> Result<Option<BreakGlass>, Error> {
         Ok(self.read(BREAK_GLASS)?.record)
     }
 
-    /// Logs a use of [`Service::break_glass`], by any process, since the last call.
+    /// Writes an error to the server's log if [`Service::break_glass`] was used, by any process,
+    /// since the last call. The first call also does so for a use within the last 30 days.
     ///
     /// # Errors
-    /// What the store reports.
+    ///  What the store reports.
     pub fn watch_break_glass(&self) -> Result<(), Error> {
         let Some(last) = self.read_break_glass()? else {
             return Ok(());

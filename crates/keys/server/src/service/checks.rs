@@ -4,10 +4,11 @@ use strongroom_format::code;
 use strongroom_format::keyring::NAME_MAX;
 use strongroom_keyring::Error;
 
-/// Checks the name of a key or of a client: a name that a keyring accepts, and not `.` or `..`.
+/// Checks the name of a key or of a client: a name that a keyring accepts, 1 to 128 characters of
+/// `a-z A-Z 0-9 . _ -`, and not of dots only.
 ///
 /// # Errors
-/// SR-8429.
+///  SR-8429.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let fine = (1..=NAME_MAX).contains(&name.len())
         && name

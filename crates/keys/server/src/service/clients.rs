@@ -48,10 +48,10 @@ pub struct GrantInfo {
 }
 
 impl Service {
-    /// At most `limit` clients with names greater than `after`, in order.
+    /// Returns at most `limit` clients with names greater than `after`, in order.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator.
+    ///  SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn nodes(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<NodeInfo>, Error> {
         self.run(peer, "nodes", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
@@ -72,11 +72,11 @@ impl Service {
         })
     }
 
-    /// How many clients' certificates have expired or expire soon. They are counted at most once a
-    /// minute.
+    /// Returns how many clients' certificates have expired or expire soon. They are counted at most
+    /// once a minute; certificates that were not used yet are left out.
     ///
     /// # Errors
-    /// What the store reports.
+    ///  What the store reports.
     pub fn client_expiry(&self) -> Result<ClientExpiry, Error> {
         let mut cached = self.expiry.lock();
         if let Some(expiry) = ExpiryCache::recent(*cached, now()) {
@@ -92,11 +92,13 @@ impl Service {
         Ok(expiry)
     }
 
-    /// Revokes a client: its certificates end at once, and its grants are removed.
+    /// Revokes a client: its certificates end at once, its unused tokens are removed with them, and
+    /// then its grants. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8455; SR-8439 when a client revokes itself, so that the
-    /// last administrator stays.
+    ///  SR-8422 unless administrator; SR-8455 when there is no such client; SR-8439 when a client
+    /// revokes itself, so that the last administrator stays; SR-8429 for an invalid name; as for
+    /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn revoke(&self, peer: &Peer, name: &str) -> Result<(), Error> {
         check_name(name)?;
         self.run(peer, "revoke", name, |client| {
@@ -127,10 +129,12 @@ impl Service {
         self.remove_grants_of(name)
     }
 
-    /// Grants a key to a node.
+    /// Grants a key to a node, with or without the right to destroy it, in place of a former grant.
+    /// The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8455, SR-8454 when the node or the key does not exist.
+    ///  SR-8422 unless administrator; SR-8455, SR-8454 when the node or the key does not exist;
+    /// SR-8429 for an invalid name; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn grant(
         &self,
         peer: &Peer,
@@ -164,10 +168,10 @@ impl Service {
         })
     }
 
-    /// At most `limit` grants after the grant `after`, written `node/key`, in order.
+    /// Returns at most `limit` grants after the grant `after`, written `node/key`, in order.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator.
+    ///  SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn grants(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<GrantInfo>, Error> {
         self.run(peer, "grants", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
@@ -185,10 +189,11 @@ impl Service {
         })
     }
 
-    /// Removes a grant.
+    /// Removes a grant. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8444.
+    ///  SR-8422 unless administrator; SR-8444 when there is no such grant; SR-8429 for an invalid
+    /// name; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn ungrant(&self, peer: &Peer, node: &str, key: &str) -> Result<(), Error> {
         check_name(node)?;
         check_name(key)?;

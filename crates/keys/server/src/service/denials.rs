@@ -34,7 +34,8 @@ struct Party {
 
 impl Denials {
     /// Adds a denial of `party`. Returns the events to record: the denial itself, if it is among
-    /// the first `most` of a minute, and a count that is due.
+    /// the first `most` of a minute, and before it the count of the last minute if that is due.
+    /// Parties beyond the first 1024 are counted together.
     pub(super) fn add(&self, party: &str, most: u32, event: Event, now: Instant) -> Vec<Event> {
         let mut parties = self.parties.lock().unwrap_or_else(PoisonError::into_inner);
         let party = match parties.len() < PARTIES_MAX || parties.contains_key(party) {
@@ -63,7 +64,7 @@ impl Denials {
         rows
     }
 
-    /// Removes and returns the counts that are due.
+    /// Removes the counts whose minute is over, and returns the events that record them.
     pub(super) fn take_due(&self, now: Instant) -> Vec<Event> {
         let mut parties = self.parties.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |one: &Party| now.saturating_duration_since(one.since) >= WINDOW;
@@ -78,7 +79,7 @@ impl Denials {
 }
 
 impl Party {
-    /// The event that records how many denials were counted; `None` when all were recorded.
+    /// Makes the event that records how many denials were counted; `None` when all were recorded.
     fn count_event(self) -> Option<Event> {
         let mut event = self.last;
         event.detail = format!("{} more, the last: {}", self.counted, event.detail);
@@ -86,7 +87,7 @@ impl Party {
     }
 }
 
-/// The printable characters of a text, at most [`SUBJECT_MAX`].
+/// Returns the visible ASCII characters of a text, at most [`SUBJECT_MAX`] of them.
 pub(super) fn printable(subject: &str) -> String {
     let plain = subject.chars().filter(char::is_ascii_graphic);
     plain.take(SUBJECT_MAX).collect()

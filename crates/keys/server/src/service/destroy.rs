@@ -57,10 +57,12 @@ pub struct Need {
 }
 
 impl Service {
-    /// The objects that need a key, as far as nodes have reported them.
+    /// Returns the objects that would be lost with a key, as far as nodes have reported them, and
+    /// the nodes that are granted it. Objects that were shredded do not count.
     ///
     /// # Errors
-    /// SR-8422 for a node without the right to destroy it; SR-8423.
+    ///  SR-8422 for a node without the right to destroy it; SR-8423 for a node without a grant;
+    /// SR-8454 when there is no such key; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn needs(&self, peer: &Peer, name: &str) -> Result<Needs, Error> {
         self.run(peer, "needs", name, |client| {
             let (_, _, grant) = self.read_key(client, name)?;
@@ -76,7 +78,8 @@ impl Service {
         })
     }
 
-    /// Adds the objects that name the key. True when there are more than were read.
+    /// Adds the objects that name the key, except shredded ones, to `needs`: all to the count, and
+    /// the first [`NAMED_MAX`] by name. True when there may be more than were read.
     fn add_objects(&self, key: &str, needs: &mut Needs) -> Result<bool, Error> {
         self.for_each::<Object>(OBJECTS, RECORDS_MAX, |id, object| {
             // The data of a shredded object is lost already.
@@ -95,7 +98,8 @@ impl Service {
         })
     }
 
-    /// Adds the nodes to which the key is granted. True when there are more than were read.
+    /// Adds the nodes to which the key is granted to `needs`. True when there may be more than were
+    /// read.
     fn add_nodes(&self, key: &str, needs: &mut Needs) -> Result<bool, Error> {
         self.for_each::<Grant>(GRANTS, RECORDS_MAX, |path, _| {
             if let Some((node, granted)) = path.split_once('/')
@@ -106,14 +110,16 @@ impl Service {
         })
     }
 
-    /// Schedules the destruction of a key after a time, in which it can be restored. Where two
-    /// administrators have to agree, the first one's request waits for the second one's request,
-    /// which names the same time or none.
+    /// Schedules the destruction of a key in `after_s` seconds, or after the configured time; until
+    /// then it is not delivered and can be restored. With 0, where the configuration allows that,
+    /// it is erased at once. Where two administrators have to agree, the first one's request only
+    /// waits for the second one's, which names the same time or none. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 for a node without the right; SR-8423; SR-8425; SR-8429 for a time longer than a
-    /// year; SR-8452 for one shorter than the least; SR-8458 when the first administrator requested
-    /// another time.
+    ///  SR-8422 for a node without the right; SR-8423 or SR-8454 when there is no such key; SR-8425
+    /// when it is destroyed; SR-8429 for a time longer than a year; SR-8452 for one shorter than
+    /// the least; SR-8458 when the first administrator requested another time; as for every request
+    /// SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn destroy_key(
         &self,
         peer: &Peer,
@@ -159,10 +165,12 @@ impl Service {
 
     /// Cancels the scheduled destruction of a key, and withdraws a request for it that waits. A key
     /// whose destruction was scheduled is disabled afterwards, so that an administrator looks at it
-    /// before it is delivered again.
+    /// before it is delivered again. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422, SR-8423, SR-8425; SR-8439 for an active key without such a request.
+    ///  SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
+    /// no such key; SR-8425 when it is destroyed; SR-8439 for an active key without such a request;
+    /// as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn restore_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.change_key(peer, "restore", name, |client, key, _| {
             client.must_be(&[Role::Admin])?;
@@ -186,11 +194,13 @@ impl Service {
         })
     }
 
-    /// Withdraws a request for the key's destruction that waits for a second administrator. The key
-    /// does not change.
+    /// Withdraws a request for the key's destruction that waits for a second administrator. The
+    /// key's state does not change. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8423; SR-8439 when no request waits.
+    ///  SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
+    /// no such key; SR-8439 when no request waits; as for every request SR-8420, SR-8421, SR-8435
+    /// and SR-8442.
     pub fn withdraw_destroy(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.change_key(peer, "destroy-withdraw", name, |client, key, _| {
             client.must_be(&[Role::Admin])?;
@@ -204,8 +214,10 @@ impl Service {
         })
     }
 
-    /// Erases the bytes of a key whose time of destruction has passed. True when this call erased
-    /// them.
+    /// Erases the bytes of a key whose time of destruction has passed, with a row of the audit log,
+    /// and has the store erase the old record. True when this call erased them; false when there is
+    /// no such key, its time has not passed, or it was restored in the meantime. Errors are those
+    /// of the store.
     pub(super) fn erase(&self, name: &str) -> Result<bool, Error> {
         let found: Guarded<Key> = self.read(&key_path(name))?;
         let Some(mut key) = found.record else {
@@ -297,7 +309,7 @@ fn schedule_destruction(
     Ok(format!("after_seconds {after}, destroy_at {at}{why}"))
 }
 
-/// What a row of the audit log says of a request that was withdrawn.
+/// Returns what a row of the audit log says of a request that was withdrawn.
 fn describe_withdrawn(request: &DestroyRequest) -> String {
     let after = request.after_seconds.unwrap_or_default();
     format!(

@@ -55,11 +55,14 @@ pub(super) struct Certification {
 }
 
 impl Service {
-    /// Enrols a client. Its token and its former certificate are no longer valid. `request`: PKCS
-    /// #10 in PEM.
+    /// Enrols a client: issues a certificate, grants it the token's keys, and writes a row of the
+    /// audit log. The token and the client's former certificates end in the same commit. `request`:
+    /// PKCS #10 in PEM. `address` is for the audit log.
     ///
     /// # Errors
-    /// SR-8431 for a token that is unknown, used or expired; SR-8429 for a malformed request.
+    ///  SR-8431 for a token that is unknown, used or expired, which is recorded as a denial;
+    /// SR-8429 for a malformed request, or a public key of another client; SR-8442 when the records
+    /// keep changing; what the store reports.
     pub fn enroll(&self, address: &str, token: &str, request: &str) -> Result<Enrolled, Error> {
         for _ in 0..TRIES {
             let found: Guarded<Token> = self.read(&token_path(token))?;
@@ -130,10 +133,12 @@ impl Service {
         Err(Error::new(&code::SERVER_BUSY, "enrolment"))
     }
 
-    /// Issues a certificate for a client. It is valid once the changes are committed.
+    /// Issues a certificate for a client, for the public key of `request` (PKCS #10 in PEM), and
+    /// puts its expiry and fingerprint into the identity. It is valid once the caller has committed
+    /// the changes with the guards.
     ///
     /// # Errors
-    /// SR-8429 for a malformed request, or a public key of another client.
+    ///  SR-8429 for a malformed request, or a public key of another client; what the store reports.
     pub(super) fn certify(
         &self,
         request: &str,
@@ -168,6 +173,7 @@ impl Service {
 
     /// Checks that a public key was never certified for another name (E7): the holder of its
     /// private key could act as both clients. Returns the guards on the records that say so.
+    /// SR-8429 if it was.
     fn check_key_owner(&self, spki: &str, name: &str) -> Result<Vec<Guard>, Error> {
         let owner: Guarded<Certified> = self.read(&certified_path(spki))?;
         // Older builds recorded only the current owner.
@@ -183,9 +189,9 @@ impl Service {
         Ok(vec![owner.guard, holder.guard])
     }
 
-    /// The rights of a client that is enrolled with this token: to create keys, and to destroy
-    /// them. A token that leaves the rights open does not change those of a node that is enrolled
-    /// already.
+    /// Returns the rights of a client that is enrolled with this token: to create keys, and to
+    /// destroy them. A token that leaves the rights open does not change those of a node that is
+    /// enrolled already with the same role.
     fn rights_with(&self, token: &Token, former: Option<&Node>) -> Result<(bool, bool), Error> {
         let of_token = (token.may_create, token.may_destroy);
         let Some(former) = former.filter(|_| token.keeps_rights) else {
@@ -196,7 +202,8 @@ impl Service {
         Ok(same.map_or(of_token, |was| (was.may_create, was.may_destroy)))
     }
 
-    /// Removes the grants of a client that is no longer enrolled (E4).
+    /// Removes the grants of a client that is no longer enrolled (E4), in several commits without
+    /// rows of the audit log. Does nothing while a client of this name is enrolled.
     pub(super) fn remove_grants_of(&self, name: &str) -> Result<(), Error> {
         let prefix = format!("{GRANTS}{name}/");
         loop {

@@ -72,6 +72,7 @@ struct PendingHeader<'a> {
     work: Guard,
 }
 
+/// Describes a header in escrow by its record.
 fn stored_header(record: &Escrow) -> StoredHeader {
     StoredHeader {
         size: record.size,
@@ -81,12 +82,16 @@ fn stored_header(record: &Escrow) -> StoredHeader {
 }
 
 impl Service {
-    /// Stores a header, in place of the former one.
+    /// Stores a header of at most 32 MiB, in place of the former one, in pieces, and counts it for
+    /// the node that owns it. The audit log gets a row. Pieces that are no longer named are
+    /// removed, now or by the next sweep.
     ///
     /// # Errors
-    /// SR-8423 when another node stored a header of that id, and for a node that neither reported
-    /// the object nor is granted its key; SR-8429; SR-8430; SR-8442 when another header was stored
-    /// or removed in the meantime; SR-8443.
+    ///  SR-8422 for a viewer; SR-8423 when another node stored a header of that id, and for a node
+    /// that neither reported the object nor is granted its key; SR-8429 for an invalid id or no
+    /// bytes; SR-8430 for more than 32 MiB; SR-8442 when another header was stored or removed in
+    /// the meantime, or writing took over an hour; SR-8443 above a quota; as for every request
+    /// SR-8420, SR-8421 and SR-8435.
     pub fn store_header(&self, peer: &Peer, id: &str, bytes: &[u8]) -> Result<StoredHeader, Error> {
         check_object_id(id)?;
         if bytes.is_empty() {
@@ -138,7 +143,8 @@ impl Service {
         }
     }
 
-    /// Records that pieces of this name will exist, which no escrow record names (C3).
+    /// Records that pieces of this name will exist, which no escrow record names (C3). Returns the
+    /// guard on that record.
     fn begin_writing(&self, id: &str, made: &str) -> Result<Guard, Error> {
         let path = escrow_work_path(id, made);
         let changes = vec![self.put(&path, &UnnamedPieces { since: now() })?];
@@ -146,6 +152,8 @@ impl Service {
         Ok(self.read::<UnnamedPieces>(&path)?.require(id)?.1)
     }
 
+    /// Seals the bytes in pieces and writes each in a commit of its own. SR-8442 when the header
+    /// was given up in the meantime.
     fn write_pieces(&self, pending: &PendingHeader<'_>, bytes: &[u8]) -> Result<(), Error> {
         let prefix = escrow_pieces_prefix(pending.id, &pending.made);
         for (piece, number) in bytes.chunks(PIECE_LEN).zip(0_u32..) {
@@ -159,7 +167,10 @@ impl Service {
         Ok(())
     }
 
-    /// Writes the record that names the pieces.
+    /// Writes the record that names the pieces, with the new counts and a row of the audit log. If
+    /// the header in escrow has changed since `pending.before`, writes nothing and returns
+    /// [`Naming::AlreadyStored`] if it has the same bytes. SR-8442 if it has others; otherwise
+    /// errors as [`Service::store_header`].
     fn name_pieces(
         &self,
         peer: &Peer,
@@ -208,9 +219,9 @@ impl Service {
         })
     }
 
-    /// Decides who owns a header and how it is counted. A node may store a new header only if it
-    /// reported the object or is granted the object's key, so that no node can occupy the id of
-    /// another node's object.
+    /// Decides who owns a header and how it is counted, and writes nothing. A node may store a new
+    /// header only if it reported the object or is granted the object's key, so that no node can
+    /// occupy the id of another node's object. SR-8423 if it may not; SR-8443 above a quota.
     fn plan_storage(
         &self,
         client: &Client,
@@ -240,8 +251,8 @@ impl Service {
         })
     }
 
-    /// The node that will own a header that is not in escrow yet, and the guards on what decided
-    /// it.
+    /// Returns the node that will own a header that is not in escrow yet, and the guards on what
+    /// decided it. SR-8423 for a node that neither reported the object nor is granted its key.
     fn owner_of_new(&self, client: &Client, id: &str) -> Result<(String, Vec<Guard>), Error> {
         let name = &client.identity.name;
         let object: Guarded<Object> = self.read(&object_path(id))?;
@@ -266,7 +277,8 @@ impl Service {
         Ok((name.clone(), guards))
     }
 
-    /// The escrow record, unless another node owns it. An administrator can read all of them.
+    /// Reads the escrow record of this id, which may be missing. An administrator can read all of
+    /// them. SR-8423 when another node owns it; SR-8422 for a viewer.
     fn read_own_header(&self, client: &Client, id: &str) -> Result<Guarded<Escrow>, Error> {
         client.must_be(&[Role::Admin, Role::Node])?;
         let found: Guarded<Escrow> = self.read(&escrow_path(id))?;
@@ -277,10 +289,13 @@ impl Service {
         Ok(found)
     }
 
-    /// The bytes of the header of this id.
+    /// Returns the bytes of the header of this id, verified by their SHA-256. The audit log gets a
+    /// row.
     ///
     /// # Errors
-    /// SR-8423 when there is none, or another node owns it.
+    ///  SR-8422 for a viewer; SR-8423 when there is none, or another node owns it; SR-8429 for an
+    /// invalid id; SR-8435 when pieces are missing or damaged; as for every request SR-8420,
+    /// SR-8421 and SR-8442.
     pub fn header(&self, peer: &Peer, id: &str) -> Result<Vec<u8>, Error> {
         check_object_id(id)?;
         self.run(peer, "escrow-get", id, |client| {
@@ -312,15 +327,18 @@ impl Service {
         })
     }
 
+    /// Whether the record that is guarded still has the revision that was read.
     fn is_unchanged(&self, guard: &Guard) -> Result<bool, Error> {
         let stored = self.store.read(&guard.path)?;
         Ok(stored.map_or(0, |stored| stored.revision) == guard.revision)
     }
 
-    /// Removes a header.
+    /// Removes the header of this id and no longer counts it, and then removes its pieces. The
+    /// audit log gets a row.
     ///
     /// # Errors
-    /// SR-8423 when there is none, or another node owns it.
+    ///  SR-8422 for a viewer; SR-8423 when there is none, or another node owns it; SR-8429 for an
+    /// invalid id; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn remove_header(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_object_id(id)?;
         let made = self.run(peer, "escrow-delete", id, |client| {
@@ -350,7 +368,8 @@ impl Service {
         self.remove_pieces(id, &made)
     }
 
-    /// Removes pieces that no escrow record names, unless a record names them by now.
+    /// Removes pieces that no escrow record names, unless `work`, the guard on the record that says
+    /// so, no longer holds: then a record names them, or they are gone.
     fn give_up(&self, id: &str, made: &str, work: Guard) -> Result<(), Error> {
         // After this commit, a server that is still writing the header can neither write nor name
         // pieces.
@@ -361,7 +380,8 @@ impl Service {
         Ok(())
     }
 
-    /// Removes pieces that no escrow record will ever name, and the record that says so.
+    /// Removes pieces that no escrow record will ever name, then the record that says so, and has
+    /// the store erase them.
     fn remove_pieces(&self, id: &str, made: &str) -> Result<(), Error> {
         let prefix = escrow_pieces_prefix(id, made);
         // One at a time, because listing also reads the bytes, and pieces are large.
@@ -374,7 +394,7 @@ impl Service {
     }
 
     /// Removes the pieces that a server left behind because it was killed, or lost its store, while
-    /// it wrote or removed a header.
+    /// it wrote or removed a header. Pieces whose writing began within the last hour stay.
     pub(super) fn remove_unnamed_pieces(&self) -> Result<(), Error> {
         const PAGE: usize = 500;
         let mut after = String::new();

@@ -31,10 +31,12 @@ use crate::paths::{ESCROW, GRANTS, IDENTITIES, KEYS, OBJECTS};
 use crate::records::{Escrow, Grant, Identity, Key, Object, Role, State};
 
 impl Service {
-    /// The client's identity and the fleet, for viewers and administrators.
+    /// Returns the client's identity and the fleet, for viewers and administrators. The fleet may
+    /// come from the cache, and be up to a minute old; otherwise it is read from the store and
+    /// cached.
     ///
     /// # Errors
-    /// SR-8420, SR-8421; SR-8422 unless viewer or administrator; what the store reports.
+    ///  SR-8420, SR-8421; SR-8422 unless viewer or administrator; what the store reports.
     pub fn fleet(
         &self,
         peer: &Peer,
@@ -56,6 +58,8 @@ impl Service {
         Ok((identity, fleet))
     }
 
+    /// Reads objects, keys with their grants, headers in escrow and clients from the store, as the
+    /// page's records. Stale requests for destruction are left out. Writes nothing.
     fn read_fleet(&self) -> Result<Records, Error> {
         let (grants, cut_grants) = self.list_all::<Grant>(GRANTS)?;
         let mut granted: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -96,7 +100,8 @@ impl Service {
         })
     }
 
-    /// The records below a prefix, and whether there are more than [`RECORDS_MAX`].
+    /// Reads the records below a prefix, in order of their names, and whether there may be more
+    /// than the about [`RECORDS_MAX`] that are read.
     fn list_all<T: DeserializeOwned>(
         &self,
         prefix: &str,
@@ -107,6 +112,8 @@ impl Service {
     }
 }
 
+/// Converts a key and the nodes that are granted it into a record for the page, without the key's
+/// bytes.
 fn key_record(name: String, key: Key, nodes: Vec<String>) -> KeyRecord {
     let state = match key.state {
         State::Active => KeyState::Active,
@@ -136,8 +143,8 @@ fn key_record(name: String, key: Key, nodes: Vec<String>) -> KeyRecord {
     }
 }
 
-/// An object for the page. `stored`: when its header was put into escrow, which for a volume is its
-/// backup.
+/// Converts an object into a record for the page. `stored`: when its header was put into escrow,
+/// which for a volume is its backup. `None` for an object of an unknown kind.
 fn object_record(id: String, object: Object, stored: Option<u64>) -> Option<ObjectRecord> {
     let report = object.report;
     let kind = Kind::of(&report.kind)?;
@@ -159,8 +166,9 @@ fn object_record(id: String, object: Object, stored: Option<u64>) -> Option<Obje
     })
 }
 
-/// One record for each name. A client that renews its certificate has two identities until it uses
-/// the new one.
+/// Converts identities into one record for each name, in order: the one that expires last. A client
+/// that renews its certificate has two identities until it uses the new one, which is left out
+/// until then.
 fn node_records(identities: Vec<(String, Identity)>) -> Vec<NodeRecord> {
     let mut nodes: BTreeMap<String, NodeRecord> = BTreeMap::new();
     for (_, identity) in identities.into_iter().filter(|(_, one)| !one.unused) {

@@ -29,7 +29,8 @@ impl FleetCache {
 }
 
 impl FleetSnapshot {
-    /// A snapshot of a fleet that took `took` to read.
+    /// Makes a snapshot of a fleet that took `took` to read. It is valid for ten times as long, at
+    /// most a minute.
     pub(super) fn new(fleet: &Arc<Fleet>, policy: Policy, took: Duration) -> Self {
         let cached = took.saturating_mul(CACHED_FACTOR).min(CACHED_MAX);
         Self {
@@ -39,7 +40,7 @@ impl FleetSnapshot {
         }
     }
 
-    /// The fleet, if it was judged by this policy and is recent enough.
+    /// Returns the fleet, if it was judged by this policy and is still valid.
     pub(super) fn fleet_for(&self, policy: Policy) -> Option<Arc<Fleet>> {
         let is_valid = self.policy == policy && Instant::now() < self.valid_until;
         is_valid.then(|| Arc::clone(&self.fleet))

@@ -22,7 +22,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// An event that this client causes.
+    /// Makes an event of the audit log that this client causes, without version and detail.
     pub(super) fn event(&self, action: &str, subject: &str) -> Event {
         Event {
             actor: self.identity.name.clone(),
@@ -33,8 +33,10 @@ impl Client {
         }
     }
 
+    /// Checks that the client has one of these roles.
+    ///
     /// # Errors
-    /// SR-8422 when the client has none of these roles.
+    ///  SR-8422 when it has none of them.
     pub(super) fn must_be(&self, roles: &[Role]) -> Result<(), Error> {
         match roles.contains(&self.identity.role) {
             true => Ok(()),
@@ -42,19 +44,20 @@ impl Client {
         }
     }
 
+    /// Whether the client is an administrator.
     pub(super) fn is_admin(&self) -> bool {
         self.identity.role == Role::Admin
     }
 }
 
-/// The changes that end every certificate of a client: the current one, and a renewed one that was
-/// not used yet.
+/// Returns the changes that end every certificate of a client: the current one, and a renewed one
+/// that was not used yet.
 pub(super) fn delete_identities(node: &Node) -> Vec<Change> {
     let all = std::iter::once(&node.spki).chain(&node.next);
     all.map(|spki| delete_identity(spki)).collect()
 }
 
-/// The change that ends the certificate with this public key.
+/// Returns the change that ends the certificate with this public key, given by its SHA-256.
 pub(super) fn delete_identity(spki: &str) -> Change {
     Change::Delete {
         path: identity_path(spki),
@@ -62,11 +65,13 @@ pub(super) fn delete_identity(spki: &str) -> Change {
 }
 
 impl Service {
-    /// Looks up the client behind a connection, and notes in `peer` whether it is enrolled.
+    /// Looks up the client that the certificate of a connection belongs to, and notes in `peer`
+    /// whether it is enrolled. The first use of a renewed certificate ends the former one, with a
+    /// row of the audit log.
     ///
     /// # Errors
-    /// SR-8420 without a certificate; SR-8421 when the certificate is not that of an enrolled
-    /// client.
+    ///  SR-8420 without a certificate; SR-8421 when the certificate is not that of an enrolled
+    /// client, or has expired; SR-8442; what the store reports.
     pub fn identify(&self, peer: &Peer) -> Result<Client, Error> {
         let found = self.find_client(peer);
         match &found {
@@ -80,6 +85,7 @@ impl Service {
         found
     }
 
+    /// Does the work of [`Service::identify`], without the note in `peer`.
     fn find_client(&self, peer: &Peer) -> Result<Client, Error> {
         let needed = || Error::new(&code::SERVER_CERTIFICATE_NEEDED, "");
         let certificate = peer.certificate.as_ref().ok_or_else(needed)?;
@@ -111,8 +117,10 @@ impl Service {
         })
     }
 
-    /// Commits the first use of a renewed certificate: the former certificate ends (E5). `None`
-    /// when the certificate no longer waits for its first use.
+    /// Commits the first use of a renewed certificate: the former certificate ends (E5), and the
+    /// audit log gets a row. Returns the identity and its guard, also when another request has
+    /// committed the first use. `None` when the certificate is no longer enrolled. SR-8442 when the
+    /// records keep changing.
     fn accept_first_use(
         &self,
         peer: &Peer,

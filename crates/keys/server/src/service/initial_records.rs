@@ -13,11 +13,11 @@ use crate::paths::{AUTHORITY, certified_path, identity_path, node_path};
 use crate::records::{self, Authority, Certified, Identity, Node};
 use crate::store::{Guard, Outcome, Store};
 
-/// Writes the first records of a store: the authority and the first administrator, whose
-/// certificate has the public key with the SHA-256 `admin.0`.
+/// Writes the first records of a store, with a row of the audit log, in one commit: the authority
+/// and the first administrator, whose certificate has the public key with the SHA-256 `admin.0`.
 ///
 /// # Errors
-/// SR-8424 when the store has an authority already; what the store reports.
+///  SR-8424 when the store has an authority already; what the store reports.
 pub fn write_initial_records(
     store: Arc<dyn Store>,
     root: &SecretKey,

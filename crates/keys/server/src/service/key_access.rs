@@ -27,11 +27,12 @@ pub(super) struct KeyChange {
 
 impl Service {
     /// Reads a key if the client may know of it. Returns the key, the guards on what was read, and
-    /// the client's grant.
+    /// the client's grant, which an administrator or a viewer need not have.
     ///
     /// # Errors
-    /// SR-8423 for a node without a grant, whether the key exists or not (V3); SR-8454 for an
-    /// administrator or a viewer when the key does not exist.
+    ///  SR-8423 for a node without a grant, whether the key exists or not (V3); SR-8454 for an
+    /// administrator or a viewer when the key does not exist; SR-8429 for an invalid name; what the
+    /// store reports.
     pub(super) fn read_key(
         &self,
         client: &Client,
@@ -51,8 +52,14 @@ impl Service {
         Ok((key, vec![guard, grant.guard], grant.record))
     }
 
-    /// Changes a key that the client may know of. `change` gets the key without a stale request for
-    /// its destruction, and returns what the row of the audit log says.
+    /// Changes a key that the client may know of, in one commit with a row of the audit log, and
+    /// returns its description. `change` gets the key without a stale request for its destruction,
+    /// changes it in memory, and returns what the row says; it may be called again when records
+    /// have changed.
+    ///
+    /// # Errors
+    ///  SR-8422 for a viewer; those of [`Service::read_key`] and of `change`; as for every request
+    /// SR-8420, SR-8421, SR-8435 and SR-8442.
     pub(super) fn change_key(
         &self,
         peer: &Peer,
@@ -79,7 +86,8 @@ impl Service {
         })
     }
 
-    /// The change that brings the list of pending destructions in line with this key.
+    /// Returns the change that brings the list of pending destructions in line with this key: it
+    /// enters the key's time of destruction, or removes the key from the list.
     pub(super) fn update_pending(&self, name: &str, key: &Key) -> Result<Change, Error> {
         let path = pending_path(name);
         match (key.state, key.destroy_at) {
@@ -116,8 +124,9 @@ impl Service {
     }
 }
 
-/// Whether a request for destruction is still valid. `identity` is the present one of the
-/// administrator's name.
+/// Whether a request for destruction is still valid: it names a time, has not expired, and
+/// `identity`, the present one of the administrator's name, is an administrator of the same
+/// enrolment.
 fn is_valid(request: &DestroyRequest, identity: Option<&Identity>) -> bool {
     let is_fresh = request.after_seconds.is_some() && request_expires(request) > now();
     let is_the_same = identity.is_some_and(|identity| {

@@ -59,7 +59,8 @@ pub struct DestroyRequestInfo {
 }
 
 impl DestroyRequestInfo {
-    /// `None` for a request of an older build, which names no time.
+    /// Describes a request for destruction. `None` for a request of an older build, which names no
+    /// time.
     pub(super) fn of(request: DestroyRequest) -> Option<Self> {
         Some(Self {
             destroy_asked_after_seconds: request.after_seconds?,
@@ -71,8 +72,8 @@ impl DestroyRequestInfo {
 }
 
 impl KeyInfo {
-    /// The caller has removed a stale request for destruction from the key
-    /// (`Service::drop_stale_request`).
+    /// Describes a key without its bytes, with its state at this moment. The caller has removed a
+    /// stale request for destruction from the key (`Service::drop_stale_request`).
     pub(super) fn of(name: &str, key: Key) -> Self {
         let versions = key.versions.iter();
         Self {
@@ -92,8 +93,8 @@ impl KeyInfo {
     }
 }
 
-/// The state of a key at this moment. A key whose time of destruction has passed is destroyed, even
-/// if its bytes have not been erased yet.
+/// Returns the state of a key at this moment. A key whose time of destruction has passed is
+/// destroyed, even if its bytes have not been erased yet.
 pub(super) fn effective_state(key: &Key) -> State {
     match (key.state, key.destroy_at) {
         (State::DestroyPending, Some(at)) if at <= now() => State::Destroyed,
@@ -101,7 +102,8 @@ pub(super) fn effective_state(key: &Key) -> State {
     }
 }
 
-/// When a request for destruction expires, in seconds since the Unix epoch.
+/// Returns when a request for destruction expires, in seconds since the Unix epoch: seven days
+/// after it was made.
 pub(super) fn request_expires(request: &DestroyRequest) -> u64 {
     request.at.saturating_add(DESTROY_REQUEST_S)
 }

@@ -34,6 +34,8 @@ pub struct Delivered {
     pub key: SecretKey,
 }
 
+/// Checks that a key is active at this moment. SR-8425 if it is destroyed; SR-8426 if it is
+/// disabled or its destruction is scheduled.
 fn must_be_active(name: &str, key: &Key) -> Result<(), Error> {
     match effective_state(key) {
         State::Active => Ok(()),
@@ -45,11 +47,12 @@ fn must_be_active(name: &str, key: &Key) -> Result<(), Error> {
     }
 }
 
-/// Checks that nodes have not created too many versions of a key: several nodes can be granted it,
-/// and one of them must not use up the versions of all.
+/// Checks that fewer than `most` versions of a key were created within a day, and that nodes may
+/// still create some: several nodes can be granted it, and one of them must not use up the versions
+/// of all.
 ///
 /// # Errors
-/// SR-8443.
+///  SR-8443.
 fn check_rotations(key: &Key, most: u32) -> Result<(), Error> {
     const DAY_S: u64 = 86_400;
     let since = now().saturating_sub(DAY_S);
@@ -67,10 +70,13 @@ fn check_rotations(key: &Key, most: u32) -> Result<(), Error> {
 }
 
 impl Service {
-    /// Creates version 1 of a new key, and grants the key to the client if that is a node.
+    /// Creates version 1 of a new random key, counts it for the client, and grants it to the client
+    /// if that is a node. `object` describes what the key is for. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 for a client that may not create keys; SR-8424; SR-8429; SR-8443.
+    ///  SR-8422 for a client that may not create keys; SR-8424 when there is a key of that name;
+    /// SR-8429 for an invalid name or description; SR-8443 above a quota; as for every request
+    /// SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn create_key(
         &self,
         peer: &Peer,
@@ -128,6 +134,9 @@ impl Service {
         })
     }
 
+    /// Adds a version with new random bytes, wrapped, to `key`, in memory, and returns its number.
+    /// SR-8439 when the key has the most versions that it can have; SR-8435 if its id is malformed;
+    /// SR-5001.
     fn add_version(&self, name: &str, key: &mut Key) -> Result<u32, Error> {
         let last = key.versions.last().map_or(0, |last| last.version);
         if key.versions.len() >= VERSIONS_MAX {
@@ -152,11 +161,14 @@ impl Service {
         Ok(version)
     }
 
-    /// Delivers one version of a key, or the newest.
+    /// Delivers the bytes of one version of a key, or of the newest if `version` is `None`. The row
+    /// of the audit log is durable before this returns.
     ///
     /// # Errors
-    /// SR-8423 without a grant, for every role, whether the key exists or not; SR-8425, SR-8426 by
-    /// the key's state.
+    ///  SR-8423 without a grant, for every role, whether the key exists or not, and for a version
+    /// that does not exist; SR-8425, SR-8426 by the key's state; SR-8429 for an invalid name;
+    /// SR-8435 when the stored key is not authentic; as for every request SR-8420, SR-8421 and
+    /// SR-8442.
     pub fn deliver(
         &self,
         peer: &Peer,
@@ -200,10 +212,11 @@ impl Service {
         })
     }
 
-    /// One key without its bytes.
+    /// Returns the description of one key, without its bytes.
     ///
     /// # Errors
-    /// SR-8423.
+    ///  SR-8423 for a node without a grant; SR-8454 for another client when there is no such key;
+    /// SR-8429 for an invalid name; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.run(peer, "key", name, |client| {
             let (mut key, _, _) = self.read_key(client, name)?;
@@ -212,10 +225,11 @@ impl Service {
         })
     }
 
-    /// At most `limit` keys that the client may know of, with names greater than `after`, in order.
+    /// Returns the descriptions of at most `limit` keys with names greater than `after`, in order:
+    /// for a node of those that are granted to it, for others of all.
     ///
     /// # Errors
-    /// SR-8420, SR-8421.
+    ///  As for every request SR-8420, SR-8421 and SR-8435.
     pub fn key_list(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<KeyInfo>, Error> {
         self.run(peer, "keys", "", |client| {
             let mut keys: Vec<(String, Key)> = Vec::new();
@@ -236,11 +250,14 @@ impl Service {
         })
     }
 
-    /// Creates the next version. Older versions stay.
+    /// Creates the next version of a key, with new random bytes. Older versions stay. The audit log
+    /// gets a row.
     ///
     /// # Errors
-    /// SR-8423, SR-8425, SR-8426; SR-8439 when the key has the most versions that it can have;
-    /// SR-8443 for a node when too many versions were created lately.
+    ///  SR-8422 for a viewer; SR-8423 or SR-8454 when there is no such key; SR-8425, SR-8426 unless
+    /// it is active; SR-8439 when the key has the most versions that it can have; SR-8443 for a
+    /// node when too many versions were created lately; as for every request SR-8420, SR-8421,
+    /// SR-8435 and SR-8442.
     pub fn rotate_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         let most = self.rules().quotas.rotations_per_day;
         self.change_key(peer, "rotate", name, |client, key, _| {
@@ -256,22 +273,28 @@ impl Service {
         })
     }
 
-    /// Stops the delivery of the key until it is enabled.
+    /// Stops the delivery of the key until it is enabled. Succeeds also when it is disabled
+    /// already. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422, SR-8423, SR-8425, SR-8439.
+    ///  SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
+    /// no such key; SR-8425 when it is destroyed; SR-8439 when its destruction is scheduled; as for
+    /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn disable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.set_state(peer, "disable", name, State::Active, State::Disabled)
     }
 
-    /// Lets a disabled key be delivered again.
+    /// Lets a disabled key be delivered again. Succeeds also when it is active already. The audit
+    /// log gets a row.
     ///
     /// # Errors
-    /// As [`Service::disable_key`].
+    ///  As [`Service::disable_key`].
     pub fn enable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.set_state(peer, "enable", name, State::Disabled, State::Active)
     }
 
+    /// Changes a key's state to `to`, if it is `from` or `to` already, for an administrator. Errors
+    /// as [`Service::disable_key`].
     fn set_state(
         &self,
         peer: &Peer,
@@ -301,10 +324,11 @@ impl Service {
     }
 
     /// Erases the bytes of every key whose time of destruction has passed, and returns how many
-    /// keys that were. Removes expired tokens and pieces of headers that no record names.
+    /// keys that were. Before that, records the counts of denials that are due, and removes expired
+    /// tokens and pieces of headers that no record names.
     ///
     /// # Errors
-    /// What the store reports.
+    ///  What the store reports.
     pub fn sweep(&self) -> Result<usize, Error> {
         const PAGE: usize = 500;
         let (mut after, mut count) = (String::new(), 0_usize);
@@ -326,7 +350,7 @@ impl Service {
     }
 }
 
-/// The id of a key, from its record.
+/// Returns the random id of a key, from its record. SR-8435 if it is malformed.
 fn key_id(name: &str, key: &Key) -> Result<[u8; 16], Error> {
     let id = from_hex(&key.id).and_then(|id| id.try_into().ok());
     id.ok_or_else(|| Error::new(&code::SERVER_STORE, format!("the id of {name}")))

@@ -34,12 +34,15 @@ pub struct ObjectInfo {
 }
 
 impl Service {
-    /// Stores a report of an object. The audit log records it only when the object is new, moved to
-    /// this node, or was shredded.
+    /// Stores a report of an object, in place of the former one, and counts the object for its
+    /// node. Times that the report does not have are kept from the former one. An administrator
+    /// reports on behalf of the node that reported the object. The audit log gets a row only when
+    /// the object is new, moved to this node, or was shredded.
     ///
     /// # Errors
-    /// SR-8422 unless node or administrator; SR-8423 when another node reported the object and its
-    /// key is not granted to this one; SR-8429; SR-8443.
+    ///  SR-8422 for a viewer; SR-8423 when another node reported the object and its key is not
+    /// granted to this one; SR-8429 for an invalid id or report; SR-8443 above a quota; as for
+    /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn report(&self, peer: &Peer, id: &str, report: &Report) -> Result<(), Error> {
         check_object_id(id)?;
         check_report(report)?;
@@ -104,10 +107,10 @@ impl Service {
         })
     }
 
-    /// At most `limit` objects with ids greater than `after`, in order.
+    /// Returns at most `limit` objects with ids greater than `after`, in order.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator.
+    ///  SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn objects(
         &self,
         peer: &Peer,
@@ -127,10 +130,12 @@ impl Service {
         })
     }
 
-    /// Removes the report of an object that no longer exists.
+    /// Removes the report of an object that no longer exists, and no longer counts it. The audit
+    /// log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8429, SR-8457.
+    ///  SR-8422 unless administrator; SR-8429 for an invalid id; SR-8457 when there is no such
+    /// object; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn forget_object(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_object_id(id)?;
         let path = object_path(id);
@@ -152,12 +157,13 @@ impl Service {
     }
 }
 
+/// Counts one object less.
 fn decrement_objects(usage: &mut Usage) {
     usage.objects = usage.objects.saturating_sub(1);
 }
 
-/// The report, with the times of the former report where it has none: nodes do not remember all of
-/// them.
+/// Returns the report, with the times of the former report where it has none: nodes do not remember
+/// all of them. Without any time of creation, that is now.
 fn with_earlier_times(report: &Report, before: Option<&Report>) -> Report {
     let created = match (report.created, before) {
         (0, None) => now(),
@@ -173,6 +179,8 @@ fn with_earlier_times(report: &Report, before: Option<&Report>) -> Report {
     }
 }
 
+/// Checks that a report names a known kind, has short printable texts, and an empty or valid name
+/// of a key. SR-8429 if not.
 fn check_report(report: &Report) -> Result<(), Error> {
     if !KINDS.contains(&report.kind.as_str()) {
         return Err(Error::new(

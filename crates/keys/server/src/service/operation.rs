@@ -30,7 +30,7 @@ pub(super) struct Plan<T> {
 }
 
 impl<T> Plan<T> {
-    /// A plan with nothing to commit.
+    /// Makes a plan with a result and nothing to commit.
     pub(super) fn read(value: T) -> Self {
         Self {
             value,
@@ -42,8 +42,13 @@ impl<T> Plan<T> {
 }
 
 impl Service {
-    /// Decides an operation and commits its plan. Decides again when a record on which the decision
-    /// depends has changed.
+    /// Looks up the client, has `decide` plan the operation, commits the plan, and returns its
+    /// value. Decides again, up to 32 times, when a record on which the decision depends has
+    /// changed. Denials are recorded, with `action` and `subject`.
+    ///
+    /// # Errors
+    ///  SR-8420 without a certificate; SR-8421 for a client that is not enrolled; those of
+    /// `decide`; SR-8442 when the records keep changing; what the store reports.
     pub(super) fn run<T>(
         &self,
         peer: &Peer,
@@ -68,8 +73,9 @@ impl Service {
         Err(Error::new(&code::SERVER_BUSY, subject))
     }
 
-    /// Records a denial, or counts it. The operation is denied even if that fails; the server's log
-    /// then says so.
+    /// Records a denial in the audit log, or counts it when the same party was denied often lately.
+    /// Ignores errors that are no denials: all but SR-8421, 8422, 8423, 8425, 8426, 8431 and 8443.
+    /// The operation is denied even if that fails; the server's log then says so.
     pub(super) fn record_denial(
         &self,
         client: Option<&Client>,
@@ -108,11 +114,14 @@ impl Service {
         self.commit_denials(self.denials.add(&party, most, event, Instant::now()));
     }
 
-    /// Records the counts of denials that are due.
+    /// Records in the audit log the counts of denials whose minute is over. A failure is only
+    /// logged.
     pub(super) fn record_due_denials(&self) {
         self.commit_denials(self.denials.take_due(Instant::now()));
     }
 
+    /// Commits events of denials to the audit log. A failure is only logged. Does nothing without
+    /// events.
     fn commit_denials(&self, events: Vec<Event>) {
         if events.is_empty() {
             return;
@@ -127,10 +136,10 @@ impl Service {
     }
 
     /// Checks that the client has one of these roles, for a request that has no operation of its
-    /// own. Returns the client's identity.
+    /// own. Returns the client's identity. A denial is recorded.
     ///
     /// # Errors
-    /// SR-8420, SR-8421, SR-8422.
+    ///  SR-8420, SR-8421, SR-8422; what the store reports.
     pub fn check_role(&self, peer: &Peer, action: &str, roles: &[Role]) -> Result<Identity, Error> {
         self.run(peer, action, "", |client| {
             client.must_be(roles)?;
@@ -138,10 +147,11 @@ impl Service {
         })
     }
 
-    /// As [`Service::check_role`], and records the action in the audit log.
+    /// Checks the client's role as [`Service::check_role`] does, and records the action in the
+    /// audit log.
     ///
     /// # Errors
-    /// As [`Service::check_role`]; what the store reports.
+    ///  As [`Service::check_role`]; SR-8442.
     pub fn record_action(&self, peer: &Peer, action: &str, roles: &[Role]) -> Result<(), Error> {
         self.run(peer, action, "", |client| {
             client.must_be(roles)?;

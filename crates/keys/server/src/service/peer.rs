@@ -22,12 +22,13 @@ pub struct Peer {
 pub struct EnrolmentFlag(Arc<AtomicBool>);
 
 impl EnrolmentFlag {
-    /// Whether the certificate was enrolled.
+    /// Whether the certificate was enrolled when it was looked up last; false before.
     #[must_use]
     pub fn get(&self) -> bool {
         self.0.load(Relaxed)
     }
 
+    /// Sets the flag for all clones.
     pub(super) fn set(&self, is_enrolled: bool) {
         self.0.store(is_enrolled, Relaxed);
     }

@@ -15,11 +15,13 @@ use crate::records::{Guarded, Usage};
 use crate::store::{Change, Guard};
 
 impl Service {
-    /// Applies `update` to the counts of the client named `name`. Returns the change that writes
-    /// them, and the guard on the counts that were read. `client` makes the request.
+    /// Applies `update` to the counts of the client named `name`, in memory. Returns the guard on
+    /// the counts that were read, and the change that writes them, both for the caller's commit.
+    /// `client` makes the request.
     ///
     /// # Errors
-    /// SR-8443 when a count would exceed its quota and the client is no administrator.
+    ///  SR-8443 when a count grows above its quota and `client` is no administrator; what the store
+    /// reports.
     pub(super) fn update_usage(
         &self,
         client: &Client,
@@ -37,7 +39,7 @@ impl Service {
         Ok((found.guard, change))
     }
 
-    /// SR-8443 for a count that has grown and is above its quota.
+    /// Checks that no count has grown and is above its quota. SR-8443 if one has.
     fn check_usage(&self, before: &Usage, after: &Usage) -> Result<(), Error> {
         let most = self.rules().quotas;
         let numbers = [

@@ -21,12 +21,13 @@ use crate::paths::{identity_path, node_path};
 use crate::records::{Guarded, Identity, Node};
 
 impl Service {
-    /// Issues another certificate to a client, for a new key of its own. The present certificate is
-    /// valid until the new one is used. `request`: PKCS #10 in PEM.
+    /// Issues another certificate to a client, for a new key of its own, with a row of the audit
+    /// log. The present certificate is valid until the new one is used; an earlier renewal that was
+    /// not used ends. `request`: PKCS #10 in PEM.
     ///
     /// # Errors
-    /// SR-8420, SR-8421; SR-8429 for a malformed request, or a public key that has a certificate
-    /// already.
+    ///  SR-8420, SR-8421; SR-8429 for a malformed request, or a public key that has a certificate
+    /// already; SR-8442; what the store reports.
     pub fn renew(&self, peer: &Peer, request: &str) -> Result<Enrolled, Error> {
         self.run(peer, "renew", "", |client| {
             let mut identity = client.identity.clone();

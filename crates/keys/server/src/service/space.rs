@@ -30,10 +30,11 @@ const ETCD_QUOTA: u64 = 2 << 30;
 const MIB: u64 = 1 << 20;
 
 impl Service {
-    /// How much space there is, measured within the last seconds.
+    /// Returns how much space there is and which alarms are raised, measured at most 10 seconds
+    /// ago.
     ///
     /// # Errors
-    /// What the store reports.
+    ///  What the store reports.
     pub fn space(&self, config: &Config) -> Result<SpaceInfo, Error> {
         let measured = &self.space.measured;
         let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +48,8 @@ impl Service {
         Ok(space)
     }
 
-    /// Measures the space, and returns it with the kinds of alarms that are raised.
+    /// Measures the space, and returns it with the kinds of alarms that are raised. Errors are
+    /// those of the store.
     fn measure_space(&self, config: &Config) -> Result<(SpaceInfo, Vec<&'static str>), Error> {
         let store = self.store.space()?;
         let last = self.store.last_row()?.map_or(0, |(n, _)| n);
@@ -87,11 +89,11 @@ impl Service {
         Ok((space, kinds))
     }
 
-    /// Measures the space, and logs alarms when they are raised, at intervals while they last, and
-    /// when they end.
+    /// Measures the space, and writes alarms to the server's log: when one is raised, every hour
+    /// while any lasts, and when all are over.
     ///
     /// # Errors
-    /// What the store reports.
+    ///  What the store reports.
     pub fn watch_space(&self, config: &Config) -> Result<(), Error> {
         let (space, kinds) = self.measure_space(config)?;
         let measured = &self.space.measured;
@@ -127,17 +129,18 @@ impl Service {
         Ok(())
     }
 
-    /// Sets or clears the alarm that archiving failed.
+    /// Raises the alarm that archiving failed, or clears it for `None`.
     pub(super) fn set_archive_error(&self, error: Option<&Error>) {
         let archive_error = &self.space.archive_error;
         *archive_error.lock().unwrap_or_else(PoisonError::into_inner) =
             error.map(ToString::to_string);
     }
 
-    /// Also sends rows to syslog from now on, if the configuration names its socket.
+    /// Also sends rows of the audit log to syslog from now on, if the configuration names its
+    /// socket, on a thread that this starts; otherwise stops sending them.
     ///
     /// # Errors
-    /// SR-5001 when the thread cannot be started.
+    ///  SR-5001 when the thread cannot be started.
     pub fn set_syslog(&self, config: &Config) -> Result<(), Error> {
         let path = config.audit.syslog.as_deref();
         let syslog = path.map(|path| Syslog::start(&config.path(path)).map(Arc::new));
@@ -153,7 +156,9 @@ impl Service {
     }
 }
 
-/// The alarms that are raised: the kind of each, and its text for an operator.
+/// Returns the alarms that are raised by these measurements: the kind of each, and its text for an
+/// operator. Free space has to be below its threshold, the store and the rows at or above theirs. A
+/// threshold of 0 switches an alarm off.
 fn raised_alarms(
     space: &SpaceInfo,
     alarms: &Alarms,
@@ -204,7 +209,8 @@ fn raised_alarms(
     raised
 }
 
-/// The free bytes of a directory's file system, also when only its parent exists.
+/// Returns the free bytes of a directory's file system, also when only its parent exists. `None` if
+/// neither can be examined.
 fn free_bytes_near(path: &Path) -> Option<u64> {
     free_bytes(path)
         .or_else(|_| free_bytes(path.parent().unwrap_or(path)))

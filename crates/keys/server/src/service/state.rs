@@ -46,10 +46,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens the service on a store that was initialized with this root key.
+    /// Opens the service on a store that was initialized with this root key: reads the authority
+    /// and the last row of the audit log, and starts the thread of the ledger.
     ///
     /// # Errors
-    /// SR-8437 for another root key; what the store reports.
+    ///  SR-8437 for another root key, or when the store does not answer; SR-8435 for a store that
+    /// was never initialized; SR-8436 when the last row does not open; SR-5001.
     pub fn open(store: Arc<dyn Store>, keys: Keys, rules: Rules) -> Result<Self, Error> {
         let keys = Arc::new(keys);
         let authority: Guarded<Authority> =
@@ -87,19 +89,20 @@ impl Service {
         &self.authority
     }
 
-    /// Replaces the rules.
+    /// Replaces the rules by which later operations are decided.
     pub fn set_rules(&self, rules: Rules) {
         *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
+    /// Returns a copy of the rules in force.
     pub(super) fn rules(&self) -> Rules {
         *self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records an event that no enrolled client caused.
+    /// Commits a row of the audit log for an event that no enrolled client caused.
     ///
     /// # Errors
-    /// What the store reports.
+    ///  What the store reports.
     pub fn record_event(
         &self,
         address: &str,
@@ -122,8 +125,9 @@ impl Service {
         Ok(())
     }
 
-    /// Commits changes with their events. False when a guarded record has changed; nothing is
-    /// written then.
+    /// Commits changes with the rows of their events, durably. False when a guarded record has
+    /// changed; nothing is written then. Without changes and events it writes nothing, checks no
+    /// guard and returns true. Errors are those of the store.
     pub(super) fn commit(
         &self,
         guards: Vec<Guard>,
@@ -141,13 +145,13 @@ impl Service {
         Ok(outcome == Outcome::Done)
     }
 
-    /// Reads the record at a path.
+    /// Reads and opens the record at a path; it may be missing. SR-8435 when it does not open.
     pub(super) fn read<T: DeserializeOwned>(&self, path: &str) -> Result<Guarded<T>, Error> {
         records::read(&*self.store, &self.keys, path)
     }
 
     /// Reads at most `limit` records below a prefix, in order of their names, which follow the
-    /// prefix and are greater than `after`.
+    /// prefix and are greater than `after`. SR-8435 when one does not open.
     pub(super) fn list<T: DeserializeOwned>(
         &self,
         prefix: &str,
@@ -157,8 +161,9 @@ impl Service {
         records::list(&*self.store, &self.keys, prefix, after, limit)
     }
 
-    /// Calls `take` with the name and the content of each record below a prefix, in order. Returns
-    /// true when there are more than about `most` records, which are not read: whole pages are.
+    /// Calls `take` with the name and the content of each record below a prefix, in order. Whole
+    /// pages are read, until at least `most` records were; then it returns true, because there may
+    /// be more. False when all were read. Errors are those of the store.
     pub(super) fn for_each<T: DeserializeOwned>(
         &self,
         prefix: &str,
@@ -181,7 +186,8 @@ impl Service {
         Ok(true)
     }
 
-    /// The change that writes a record.
+    /// Seals a record and returns the change that writes it. SR-8430 when it is too long for the
+    /// store.
     pub(super) fn put<T: Serialize>(&self, path: &str, record: &T) -> Result<Change, Error> {
         records::put(&self.keys, path, record)
     }

@@ -68,10 +68,13 @@ pub struct TokenInfo {
 }
 
 impl Service {
-    /// Creates a token.
+    /// Creates an enrolment token and returns its text, of which the store keeps only the hash. The
+    /// audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8454 for a key that does not exist; SR-8429.
+    ///  SR-8422 unless administrator; SR-8454 for a key that does not exist; SR-8429 for an invalid
+    /// name, more than 64 keys, a validity that is not 1 second to 30 days, or rights or keys for
+    /// another role than node; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn create_token(&self, peer: &Peer, new: &NewToken) -> Result<Zeroizing<String>, Error> {
         let refused = |what: &str| Err(Error::new(&code::SERVER_REQUEST, what));
         check_name(&new.node)?;
@@ -114,10 +117,11 @@ impl Service {
         Ok(token)
     }
 
-    /// At most `limit` tokens that were not used, with ids greater than `after`, in order.
+    /// Returns at most `limit` tokens that were not used, with ids greater than `after`, in order.
+    /// Expired ones are among them until the next sweep.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator.
+    ///  SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn tokens(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<TokenInfo>, Error> {
         self.run(peer, "tokens", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
@@ -135,10 +139,11 @@ impl Service {
         })
     }
 
-    /// Withdraws a token that was not used.
+    /// Withdraws a token that was not used. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8459; SR-8429.
+    ///  SR-8422 unless administrator; SR-8459 when there is no unused token of that id; SR-8429 for
+    /// an invalid id; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn withdraw_token(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_name(id)?;
         self.run(peer, "withdraw", id, |client| {
@@ -158,7 +163,7 @@ impl Service {
         })
     }
 
-    /// Removes expired tokens. No request would accept them.
+    /// Removes expired tokens from the store. No request would accept them.
     pub(super) fn remove_expired_tokens(&self) -> Result<(), Error> {
         let mut after = String::new();
         loop {
@@ -175,7 +180,7 @@ impl Service {
         }
     }
 
-    /// The changes that remove every token of a client.
+    /// Returns the changes that remove every token of a client. Writes nothing.
     pub(super) fn delete_tokens_of(&self, name: &str) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
         let mut after = String::new();
