@@ -27,7 +27,8 @@ pub(super) struct Cursor {
 }
 
 impl Marks {
-    /// No marks yet, of extents below `end`.
+    /// No marks yet. `sweep` is the number of the sweep that will use them, `owner` the ring that
+    /// sets them; extents from `end` on count as marked.
     pub(super) const fn new(sweep: u64, owner: u32, end: u32) -> Self {
         Self {
             sweep,
@@ -50,8 +51,8 @@ impl Marks {
         words[usize::from(index >> 6)] |= 1 << (index & 63);
     }
 
-    /// Whether a slot is marked or counts as marked, which every slot of an extent does that was
-    /// opened after marking began.
+    /// Whether a slot is marked, or its extent was opened after marking began, which counts as
+    /// marked.
     pub(super) fn counts_as_marked(&self, extent: u32, index: u16) -> bool {
         let words = self.extents.get(&extent);
         extent >= self.end

@@ -30,6 +30,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// The accounting of a store's memory. With `insist`, memory that cannot be locked is refused.
     pub(crate) fn new(insist: bool) -> Arc<Self> {
         Arc::new(Self {
             insist,
@@ -38,12 +39,12 @@ impl Memory {
         })
     }
 
-    /// Whether every lock that was asked for was granted.
+    /// Whether all memory so far could be locked and left out of core dumps.
     pub(crate) fn is_locked(&self) -> bool {
         !self.refused.load(Ordering::Relaxed)
     }
 
-    /// Bytes mapped, touched or not.
+    /// Bytes that are mapped now, touched or not.
     pub(crate) fn mapped(&self) -> u64 {
         self.mapped.load(Ordering::Relaxed)
     }
@@ -62,7 +63,8 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// At least `len` zero bytes. `None` when the system has no memory.
+    /// Maps at least `len` bytes of zeros, in whole pages, and locks them on first touch. `None` if
+    /// the system has no memory, or refuses the lock and unlocked memory is not allowed.
     pub(crate) fn new(len: usize, memory: &Arc<Memory>) -> Option<Self> {
         let len = len.checked_next_multiple_of(4096)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -92,11 +94,13 @@ impl Region {
         Some(region)
     }
 
+    /// All bytes of the region, whole pages.
     pub(crate) fn as_slice(&self) -> &[u8] {
         // SAFETY: the mapping is initialised (zeros at first) and lives as long as the borrow.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 
+    /// All bytes of the region, to be changed.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`; `&mut self` makes the view exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
@@ -104,6 +108,7 @@ impl Region {
 }
 
 impl Drop for Region {
+    /// Overwrites the bytes with zeros, and unmaps them.
     fn drop(&mut self) {
         // Pages go back to the kernel, which zeroes them before anyone else sees them, but not at
         // once.
@@ -173,6 +178,7 @@ unsafe impl<T: Zeroed + Sync> Sync for Piece<T> {}
 impl<T: Zeroed> Pool<T> {
     const PER_CHUNK: usize = CHUNK / size_of::<T>();
 
+    /// A pool without memory; it takes chunks of 1 MiB from `memory` as needed.
     pub(crate) fn new(memory: &Arc<Memory>) -> Self {
         let chunks = Chunks {
             all: Vec::new(),
@@ -186,7 +192,7 @@ impl<T: Zeroed> Pool<T> {
         }))
     }
 
-    /// A new piece. `None` when the system has no memory.
+    /// A new piece, all zeros. `None` if the system has no memory.
     pub(crate) fn take(&self) -> Option<Piece<T>> {
         let mut chunks = self.0.chunks();
         let chunk = match chunks.open.last() {
@@ -211,7 +217,7 @@ impl<T: Zeroed> Pool<T> {
 }
 
 impl<T> Shared<T> {
-    /// Locks the lists. A panic of another thread does not poison them.
+    /// Locks the lists, and returns them. A panic of another thread does not poison them.
     fn chunks(&self) -> MutexGuard<'_, Chunks> {
         // Nothing below panics while the lists are half changed.
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
@@ -219,7 +225,7 @@ impl<T> Shared<T> {
 }
 
 impl Chunks {
-    /// Adds a chunk for `pieces` items. `None` when no memory is left.
+    /// Maps another chunk, for `pieces` items, and returns its index. `None` if no memory is left.
     fn grow(&mut self, pieces: usize, memory: &Arc<Memory>) -> Option<usize> {
         let chunk = Chunk {
             region: Region::new(CHUNK, memory)?,
@@ -234,7 +240,8 @@ impl Chunks {
         Some(at)
     }
 
-    /// Makes an item free. An empty chunk is unmapped, except the last one.
+    /// Makes an item free again; the caller has wiped it. `pieces` is how many items a chunk has. A
+    /// chunk without items in use is unmapped, unless no other has free ones.
     fn give_back(&mut self, at: usize, item: usize, pieces: usize) {
         let Some(Some(chunk)) = self.all.get_mut(at) else {
             return;
@@ -270,6 +277,7 @@ impl<T: Zeroed> DerefMut for Piece<T> {
 }
 
 impl<T: Zeroed> Drop for Piece<T> {
+    /// Overwrites the piece with zeros, and gives it back to its pool.
     fn drop(&mut self) {
         let len = size_of::<T>();
         // SAFETY: the piece owns these initialised bytes; the type needs no drop and has no
@@ -295,6 +303,7 @@ pub(crate) struct Buffer {
 pub(crate) struct NoMemory;
 
 impl Buffer {
+    /// An empty buffer; it takes memory as it grows.
     pub(crate) fn new(memory: &Arc<Memory>) -> Self {
         Self {
             region: None,
@@ -303,11 +312,13 @@ impl Buffer {
         }
     }
 
+    /// The buffer's contents.
     pub(crate) fn as_slice(&self) -> &[u8] {
         let whole = self.region.as_ref().map_or(&[][..], Region::as_slice);
         whole.get(..self.len).unwrap_or_default()
     }
 
+    /// The buffer's contents, to be changed.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         let len = self.len;
         let whole = self
@@ -317,11 +328,12 @@ impl Buffer {
         whole.get_mut(..len).unwrap_or_default()
     }
 
+    /// Length of the contents in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Wipes the contents and keeps the memory.
+    /// Wipes the contents, and keeps the memory for later use, unless it is more than 16 MiB.
     pub(crate) fn clear(&mut self) {
         wipe(self.as_mut_slice());
         self.len = 0;
@@ -335,7 +347,7 @@ impl Buffer {
         }
     }
 
-    /// Wipes everything after the first `len` bytes.
+    /// Wipes and drops everything after the first `len` bytes.
     pub(crate) fn truncate(&mut self, len: usize) {
         if let Some(cut) = self.as_mut_slice().get_mut(len..) {
             wipe(cut);
@@ -343,7 +355,7 @@ impl Buffer {
         }
     }
 
-    /// Appends bytes, if memory allows.
+    /// Appends bytes. `NoMemory`, and nothing is appended, if no memory is left.
     pub(crate) fn extend(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
         let at = self.len;
         self.lengthen(bytes.len())?;
@@ -352,7 +364,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Makes it `more` bytes longer; they are zero.
+    /// Appends `more` zero bytes. `NoMemory` if no memory is left. Former memory is wiped.
     pub(crate) fn lengthen(&mut self, more: usize) -> Result<(), NoMemory> {
         let wanted = self.len.checked_add(more).ok_or(NoMemory)?;
         let room = self.region.as_ref().map_or(0, |region| region.len);

@@ -41,10 +41,11 @@ pub struct Options {
     pub accept_restored: bool,
 }
 
-/// Makes the header of a new store in `directory`, which exists. [`open`] makes the other files.
+/// Makes the header of a new store in `directory`, which has to exist, durably and readable by this
+/// user only. [`open`] makes the other files.
 ///
 /// # Errors
-/// SR-1002 when there is one; those of [`Object::create`]; SR-8023.
+/// SR-1002 if there is one; those of [`Object::create`]; SR-8015, SR-8023.
 pub fn create(directory: &Path, recipient: &Recipient) -> Result<(), Error> {
     let object = Object::create(&NewObject::zone(), recipient)?;
     let path = directory.join(HEADER_NAME);
@@ -54,11 +55,13 @@ pub fn create(directory: &Path, recipient: &Recipient) -> Result<(), Error> {
     })
 }
 
-/// Opens the store in `directory`. It is recovering: the host's log is to be replayed from
-/// [`Store::position`].
+/// Opens the store in `directory`, locks it, and writes two manifests. It is recovering then: the
+/// host's log is to be replayed from [`Store::position`].
 ///
 /// # Errors
-/// Those of a header; SR-8025 when another process has it open; SR-8010, SR-8024, SR-8023, SR-8027.
+/// Those of a header that does not open; SR-8025 if another process has it open; SR-8010 if it is
+/// not the newest; SR-8024 if its manifest is damaged; SR-8027 if memory cannot be locked and has
+/// to be; SR-8014, SR-8015, SR-8023.
 pub fn open(
     directory: &Path,
     opener: &Opener,
@@ -73,7 +76,7 @@ pub fn open(
     Store::with_files(keys, Box::new(files), anchor, options)
 }
 
-/// The error for a manifest that cannot be read.
+/// The error SR-8024 for a manifest that cannot be read, with this detail.
 fn damaged(what: &str) -> Error {
     Error::new(&code::STORE_MANIFEST, what)
 }
@@ -126,7 +129,10 @@ impl Store {
         Ok(store)
     }
 
-    /// Loads a manifest. `anchored` is the counter of the freshness anchor.
+    /// Authenticates a manifest's file, checks that it is the newest, and loads it. `anchored` is
+    /// the counter of the freshness anchor, which the manifest's has to equal or exceed by one:
+    /// otherwise SR-8010, unless a restored store is accepted, which then skips identifiers that
+    /// may have been given out. SR-8024 if it is damaged.
     fn load_manifest(&mut self, file: &[u8], anchored: u64, options: Options) -> Result<(), Error> {
         let head = ManifestHead::parse(file).ok_or_else(|| damaged("its head"))?;
         let mut body = Buffer::new(&self.cache.pools.memory);
@@ -152,8 +158,9 @@ impl Store {
         Ok(())
     }
 
-    /// Loads the body of a manifest. `None` when it is not canonical, which the body of a manifest
-    /// that was sealed always is.
+    /// Loads the body of a manifest into the store. `None` if it is not exactly as this program
+    /// writes it, which one that was authenticated always is; an error in `Some` without memory, or
+    /// for an impossible quarantine (SR-8024).
     fn load_body(&mut self, body: &[u8]) -> Option<Result<(), Error>> {
         let (body, mut rest) = ManifestBody::parse(body)?;
         self.durability.position = body.position;
@@ -191,8 +198,9 @@ impl Store {
         }
     }
 
-    /// Loads a partition with its extents from the manifest. Returns what follows; `None` when the
-    /// manifest is malformed.
+    /// Loads a partition with its extents from the bytes after its entry in the manifest. Returns
+    /// the bytes that follow; `None` if they are malformed; an error in `Some` if its key cannot be
+    /// derived.
     fn load_partition<'a>(
         &mut self,
         entry: &PartitionEntry,

@@ -13,11 +13,11 @@ use super::{Lookup, Store};
 const PREFETCH_MAX: usize = 1024;
 
 impl Store {
-    /// Reads the blocks from that of `first` to that of `last`, which are of one partition, as far
-    /// as there is room without evicting.
+    /// Reads the blocks from that of `first` to that of `last`, which are of one partition, into
+    /// memory: at most 1024, and only as far as there is room without evicting.
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`]; those of reading.
+    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; those of reading.
     pub fn prefetch(&mut self, first: Fid, last: Fid) -> Result<(), Fault> {
         self.check_recovered()?;
         let number = first.partition();
@@ -50,10 +50,11 @@ impl Store {
         Ok(())
     }
 
-    /// Writes up to `blocks` dirty blocks, so that the next checkpoint has less to do.
+    /// Writes up to `blocks` changed blocks, without a sync, so that the next checkpoint has less
+    /// to do.
     ///
     /// # Errors
-    /// SR-8015, SR-8023.
+    /// SR-8014, SR-8015, SR-8023.
     pub fn write_ahead(&mut self, blocks: usize) -> Result<(), Error> {
         for at in self.cache.dirty(&self.partitions, blocks) {
             self.cache.write(&mut self.partitions, at)?;
@@ -61,7 +62,8 @@ impl Store {
         Ok(())
     }
 
-    /// Reads those blocks of these FIDs that are on disk only.
+    /// Reads those blocks of these identifiers into memory that are on disk only; evicts others
+    /// first if the limit is exceeded. Ignores identifiers that lead nowhere.
     pub(super) fn fetch(&mut self, fids: &[Fid]) -> Result<(), Fault> {
         self.make_room()?;
         for fid in fids {
@@ -72,21 +74,23 @@ impl Store {
         Ok(())
     }
 
-    /// Makes sure that a block is in memory: reads it, or makes it when it never existed.
+    /// Makes sure that a block is in memory: reads it, or makes an empty one if it never existed.
+    /// An error is noted, and becomes a fault.
     pub(super) fn bring_in(&mut self, at: BlockAddress) -> Result<(), Fault> {
         self.cache
             .bring_in(&mut self.partitions, at)
             .map_err(|failure| self.report_failure(failure))
     }
 
-    /// Reads a block from disk into memory. An error is reported, and becomes a fault.
+    /// Reads a block from disk into memory. An error is noted, and becomes a fault.
     fn read_block(&mut self, at: BlockAddress) -> Result<(), Fault> {
         self.cache
             .read(&mut self.partitions, at)
             .map_err(|error| self.report(error))
     }
 
-    /// Evicts blocks until the memory limit is kept, as far as that is possible.
+    /// Writes and evicts blocks until the memory limit is kept, as far as that is possible. An
+    /// error is noted, and becomes a fault.
     pub(super) fn make_room(&mut self) -> Result<(), Fault> {
         if self.cache.resident() <= self.cache.limit {
             return Ok(());

@@ -128,6 +128,7 @@ pub(super) enum Refusal {
 }
 
 impl Extent {
+    /// An extent without values. `own` says that this incarnation gives out its slots.
     pub(super) fn new(column: u16, kind: Kind, own: bool) -> Box<Self> {
         Box::new(Self {
             column,
@@ -139,6 +140,8 @@ impl Extent {
 }
 
 impl Partition {
+    /// A partition without extents, which begins with extent `first_extent`; `reserve` extents may
+    /// be used before the next checkpoint.
     pub(super) fn new(
         relation: Relation,
         stamp: u64,
@@ -165,14 +168,15 @@ impl Partition {
         }
     }
 
-    /// The extent with this number. `None` when it was dropped or not made yet.
+    /// The extent with this number. `None` if it was dropped or not made yet.
     #[inline]
     pub(super) fn extent(&self, extent: u32) -> Option<&Extent> {
         let at = extent.checked_sub(self.first_extent)?;
         self.extents.get(at as usize)?.as_deref()
     }
 
-    /// A block, and the slabs that its slots refer to.
+    /// Block `block`, modulo 64, of an extent, and the slabs that its slots refer to. `None` if
+    /// there is no such extent.
     pub(super) fn block_mut(
         &mut self,
         extent: u32,
@@ -183,7 +187,8 @@ impl Partition {
         Some((found.blocks.get_mut(block % BLOCKS)?, &mut self.slabs))
     }
 
-    /// Adds an extent. False when its number is below the first one.
+    /// Adds an extent under this number, over any that is there. False if the number is below the
+    /// first one.
     pub(super) fn insert(&mut self, number: u32, extent: Box<Extent>) -> bool {
         let Some(at) = number.checked_sub(self.first_extent) else {
             return false;
@@ -197,13 +202,14 @@ impl Partition {
         true
     }
 
-    /// Whether a column has, or had, values.
+    /// Whether the column has an extent: it has, or had, values.
     pub(super) fn has_column(&self, column: u16) -> bool {
         let mut extents = self.extents.iter().flatten();
         extents.any(|extent| extent.column == column)
     }
 
-    /// Values in it, garbage included.
+    /// How many values are in it, garbage included, but for blocks that were not read yet and are
+    /// not counted.
     pub(super) fn values(&self) -> u64 {
         let extents = self.extents.iter().flatten();
         let blocks = extents.flat_map(|extent| &extent.blocks);
@@ -219,7 +225,9 @@ impl Partition {
             .filter_map(|(extent, number)| extent.as_ref().map(|_| number))
     }
 
-    /// Chooses the slot of the column's next value. [`Self::take_chosen`] takes it.
+    /// Chooses the slot of the column's next value; [`Self::take_chosen`] takes it. Opens a new
+    /// extent if the present one is full. `Refusal::Kind` if the column has values of another kind,
+    /// `Refusal::Reserve` if a checkpoint is needed first, `Refusal::Full` if no extent is left.
     pub(super) fn choose(&mut self, column: u16, kind: Kind) -> Result<Chosen, Refusal> {
         if let Some(open) = self.open.get_mut(&column) {
             if open.kind != kind {
@@ -248,7 +256,8 @@ impl Partition {
         Ok(chosen)
     }
 
-    /// The chosen slot has taken its value.
+    /// Takes the slot that [`Self::choose`] has chosen for this column: the next call chooses
+    /// another.
     pub(super) fn take_chosen(&mut self, column: u16) {
         if let Some(open) = self.open.get_mut(&column)
             && open.reusable.pop().is_none()
@@ -259,7 +268,8 @@ impl Partition {
 }
 
 impl Open {
-    /// An extent that is being filled, its blocks in random order.
+    /// The state of an extent that is being filled, with its blocks in random order. `reusable` are
+    /// slots that became free.
     fn new(extent: u32, kind: Kind, reusable: Vec<u64>) -> Result<Self, Refusal> {
         let blocks = shuffled(BLOCKS)?;
         let blocks = blocks
@@ -275,8 +285,8 @@ impl Open {
         })
     }
 
-    /// The slot for the next value: one that became free, or the next in random order. Choosing it
-    /// twice gives the same slot until it is taken.
+    /// The slot for the next value: one that became free, or the next in random order. `None` if
+    /// the extent is full. The same slot until it is taken.
     fn next(&mut self) -> Result<Option<Chosen>, Refusal> {
         if let Some(slot) = self.reusable.last() {
             let fid = Fid::from_bits(*slot);
@@ -300,8 +310,7 @@ impl Open {
     }
 }
 
-/// The numbers below `count`, at most 65536 of them, in an order drawn at random (Fisher and
-/// Yates).
+/// The numbers below `count`, which is at most 65536, in random order (Fisher and Yates).
 fn shuffled(count: usize) -> Result<Vec<u16>, Refusal> {
     let mut drawn = vec![0; 4 * count];
     fill_random(&mut drawn).map_err(Refusal::Random)?;

@@ -27,7 +27,8 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    /// The manifest's entry for the number.
+    /// The manifest's entry for the dropped partition `number`. `floor` is the least extent of new
+    /// partitions.
     pub(super) fn entry(&self, number: u16, floor: u32) -> PartitionEntry {
         PartitionEntry {
             partition: number,
@@ -43,7 +44,7 @@ impl Dropped {
     }
 }
 
-/// The first extent that is not reserved when `next` is the next one to be used.
+/// The first extent that is not reserved if `next` is the next one to be used.
 pub(super) fn reserve_after(next: u32) -> u32 {
     next.saturating_add(EXTENT_RESERVE).min(EXTENTS)
 }
@@ -63,6 +64,7 @@ pub(super) struct PartitionTable {
 }
 
 impl PartitionTable {
+    /// A table without partitions.
     pub(super) fn new() -> Self {
         let count = usize::try_from(PARTITIONS).unwrap_or_default();
         let mut by_number = Vec::new();
@@ -77,24 +79,29 @@ impl PartitionTable {
         }
     }
 
+    /// The partition of this number. `None` if there is none, or it was dropped.
     #[inline]
     pub(super) fn get(&self, number: u16) -> Option<&Partition> {
         self.by_number.get(usize::from(number))?.as_deref()
     }
 
+    /// As [`Self::get`], to be changed.
     pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut Partition> {
         self.by_number.get_mut(usize::from(number))?.as_deref_mut()
     }
 
+    /// An extent of a partition. `None` if either does not exist.
     pub(super) fn extent(&self, number: u16, extent: u32) -> Option<&Extent> {
         self.get(number)?.extent(extent)
     }
 
+    /// The block at this address. `None` if its partition or extent does not exist.
     pub(super) fn block(&self, address: BlockAddress) -> Option<&Block> {
         let extent = self.extent(address.partition, address.extent)?;
         extent.blocks.get(address.index())
     }
 
+    /// As [`Self::block`], to be changed.
     pub(super) fn block_mut(&mut self, address: BlockAddress) -> Option<&mut Block> {
         let partition = self.get_mut(address.partition)?;
         partition
@@ -102,17 +109,18 @@ impl PartitionTable {
             .map(|(block, _)| block)
     }
 
-    /// The partition of a relation.
+    /// The number of the partition of a relation. `None` if it has none.
     pub(super) fn of(&self, relation: Relation) -> Option<u16> {
         self.by_relation.get(&relation).copied()
     }
 
-    /// How many relations have a partition.
+    /// The number of relations that have a partition.
     pub(super) fn len(&self) -> usize {
         self.by_relation.len()
     }
 
-    /// How many partitions this process has made.
+    /// How many partitions this process has made, those of replay included, but not those of the
+    /// manifest.
     pub(super) const fn made(&self) -> u64 {
         self.made
     }
@@ -124,7 +132,7 @@ impl PartitionTable {
         with_numbers.filter_map(|(partition, number)| Some((number, partition.as_deref()?)))
     }
 
-    /// The partitions in use, in order of number.
+    /// As [`Self::iter`], to be changed, without the numbers.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
         self.by_number
             .iter_mut()
@@ -132,7 +140,7 @@ impl PartitionTable {
             .map(|boxed| &mut **boxed)
     }
 
-    /// The addresses of all blocks for which `wanted` holds, in order.
+    /// The addresses of all blocks for which `wanted` returns true, in order.
     pub(super) fn blocks_where(
         &self,
         wanted: impl Fn(&Extent, &Block) -> bool,
@@ -155,7 +163,8 @@ impl PartitionTable {
         found
     }
 
-    /// A number that is free, and the first extent that was never used under it.
+    /// A number for a new partition, and the first extent that was never used under it: one never
+    /// used, otherwise one whose drop is in the host's log. `None` if there is none.
     pub(super) fn free_number(&self) -> Option<(u16, u32)> {
         let most = u16::try_from(PARTITIONS - 1).unwrap_or(u16::MAX);
         let fresh = (1..=most)
@@ -169,7 +178,8 @@ impl PartitionTable {
         again.map(|(number, dropped)| (*number, dropped.next_extent))
     }
 
-    /// Whether a change is newer than the last change of its partition in the table.
+    /// Whether the change has a higher stamp than the last change of its partition in the table.
+    /// True for an unknown partition.
     pub(super) fn is_newer(&self, change: &PartitionChange) -> bool {
         let partition = self.get(change.partition);
         let dropped = self.dropped.get(&change.partition);
@@ -178,7 +188,7 @@ impl PartitionTable {
         known.is_none_or(|stamp| change.stamp > stamp)
     }
 
-    /// Makes an empty partition.
+    /// Adds an empty partition as `change` says, over any of its number.
     pub(super) fn make(&mut self, change: PartitionChange, key: PartitionKey) {
         let partition = Partition::new(
             change.relation,
@@ -196,14 +206,14 @@ impl PartitionTable {
         }
     }
 
-    /// Adds a partition that a manifest names. `None` for a number that no partition can have.
+    /// Adds a partition that a manifest names. `None` if no partition can have the number.
     pub(super) fn load(&mut self, number: u16, partition: Partition) -> Option<()> {
         self.by_relation.insert(partition.relation, number);
         *self.by_number.get_mut(usize::from(number))? = Some(Box::new(partition));
         Some(())
     }
 
-    /// Removes a partition, whose blocks are in memory no more, and remembers that its number was
+    /// Removes a partition, whose blocks must not be in memory any more, and notes its number as
     /// used.
     pub(super) fn remove(&mut self, change: PartitionChange) {
         let number = change.partition;
@@ -225,7 +235,8 @@ impl PartitionTable {
         self.dropped.insert(number, dropped);
     }
 
-    /// Gives a partition to another relation.
+    /// Gives a partition to another relation, as `change` says. Nothing if there is no such
+    /// partition.
     pub(super) fn reassign(&mut self, change: PartitionChange) {
         self.stamp = self.stamp.max(change.stamp);
         let Some(partition) = self.get_mut(change.partition) else {
@@ -241,7 +252,8 @@ impl PartitionTable {
         self.by_relation.insert(change.relation, change.partition);
     }
 
-    /// Goes on far beyond every extent that a lost history of the store can have used (F1).
+    /// Moves the next extent of every partition, also of dropped and new ones, far beyond those
+    /// that a lost history of the store can have used (F1).
     pub(super) fn skip_extents(&mut self) {
         let beyond = |extent: u32| extent.saturating_add(RESTORE_STRIDE).min(EXTENTS);
         self.floor = beyond(self.floor);
@@ -253,7 +265,7 @@ impl PartitionTable {
         }
     }
 
-    /// Forgets the number of a relation, unless the relation has another one by now.
+    /// Forgets that the relation has this partition, unless it has another one by now.
     fn unmap(&mut self, relation: Relation, number: u16) {
         if self.by_relation.get(&relation) == Some(&number) {
             self.by_relation.remove(&relation);

@@ -13,30 +13,32 @@ use super::partition::{BLOCKS, Partition};
 use super::seal::PartitionKey;
 
 impl Store {
-    /// The partition of a relation's files.
+    /// The number of the partition of a relation's files. `None` if it has none.
     #[must_use]
     pub fn partition_of(&self, relation: Relation) -> Option<u16> {
         self.partitions.of(relation)
     }
 
-    /// How many values a partition has, garbage included.
+    /// How many values a partition has, garbage included; 0 for an unknown one.
     #[must_use]
     pub fn values_of(&self, partition: u16) -> u64 {
         self.partitions.get(partition).map_or(0, Partition::values)
     }
 
-    /// Every partition and the relation that it belongs to, for comparing with the host's catalog.
+    /// The number of every partition and the relation that it belongs to, for comparing with the
+    /// host's catalog.
     pub fn partitions(&self) -> impl Iterator<Item = (u16, Relation)> + '_ {
         self.partitions
             .iter()
             .map(|(number, partition)| (number, partition.relation))
     }
 
-    /// The partition of a relation's files, made when there is none. With a ring, its next redo
-    /// record says so.
+    /// Returns the number of the partition of a relation's files, which is made if there is none.
+    /// With a ring, its next redo record says so.
     ///
     /// # Errors
-    /// [`Fault::PartitionsExhausted`], [`Fault::OutOfMemory`], [`Fault::Recovering`].
+    /// [`Fault::PartitionsExhausted`] if no number is free, [`Fault::OutOfMemory`],
+    /// [`Fault::Recovering`].
     pub fn open_partition(&mut self, ring: Option<u32>, relation: Relation) -> Result<u16, Fault> {
         self.check_writable()?;
         if let Some(number) = self.partition_of(relation) {
@@ -58,8 +60,8 @@ impl Store {
         Ok(number)
     }
 
-    /// Drops a partition with all that is in it. Its key goes with it: from the next checkpoint on
-    /// nothing can open its blocks.
+    /// Drops a partition with all that is in it; with a ring, its next redo record says so. Its key
+    /// goes with it: from the next checkpoint on nothing can open its blocks.
     ///
     /// # Errors
     /// [`Fault::PartitionUnknown`], [`Fault::Recovering`], [`Fault::OutOfMemory`].
@@ -86,11 +88,12 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a partition to another relation's files; FIDs stay as they are.
+    /// Gives a partition to another relation's files; identifiers stay as they are. With a ring,
+    /// its next redo record says so.
     ///
     /// # Errors
     /// [`Fault::PartitionUnknown`], [`Fault::Recovering`], [`Fault::OutOfMemory`];
-    /// [`Fault::BadRequest`] when the relation has a partition.
+    /// [`Fault::BadRequest`] if the relation has another partition.
     pub fn reassign_partition(
         &mut self,
         ring: Option<u32>,
@@ -118,7 +121,8 @@ impl Store {
         Ok(())
     }
 
-    /// Makes an empty partition under a new key.
+    /// Makes an empty partition as `change` says, under a new random key. Adds nothing to a redo
+    /// record.
     pub(super) fn make_partition(&mut self, change: PartitionChange) -> Result<(), Fault> {
         let key = PartitionKey::new(&self.keys);
         let key = key.map_err(|error| self.report(crypto_error(error)))?;
@@ -126,7 +130,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a partition, its blocks and its values in quarantine.
+    /// Removes a partition, its blocks in memory and on disk, and its values from quarantine. Adds
+    /// nothing to a redo record.
     pub(super) fn remove_partition(&mut self, change: PartitionChange) {
         let number = change.partition;
         let partition = self.partitions.get(number);

@@ -22,6 +22,7 @@ pub(super) struct MemoryPools {
 }
 
 impl MemoryPools {
+    /// Empty pools, which take their memory from `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> Self {
         Self {
             memory: Arc::clone(memory),

@@ -35,20 +35,22 @@ pub struct Promotion<'a> {
 }
 
 impl Store {
-    /// A number for a new ring. It continues the chain of a ring that has ended, if there is one.
+    /// A number for a new ring, for its redo records. It continues the chain of a ring that has
+    /// ended, if there is one.
     pub fn attach(&mut self) -> u32 {
         self.redo.attach(&self.cache.pools.memory)
     }
 
-    /// The ring has ended. Its entries that were not flushed are forgotten: no host refers to their
-    /// values.
+    /// Ends a ring. Its entries that are in no record yet are forgotten, because no host refers to
+    /// their values, and so are the marks that it has set.
     pub fn detach(&mut self, ring: u32) {
         self.redo.detach(ring);
         self.forget_marks(ring);
     }
 
-    /// `FlushLog`: seals what the ring has done since its last record. `None` when it has done
-    /// nothing. The host inserts the record into its log before anything that refers to its values.
+    /// `FlushLog`: seals what the ring has done since its last record, and returns this record.
+    /// `None` if it has done nothing. The host has to insert it into its log before anything that
+    /// refers to its values.
     ///
     /// # Errors
     /// [`Fault::BadRequest`] for a ring that is not attached; [`Fault::OutOfMemory`].
@@ -58,8 +60,9 @@ impl Store {
             .map_err(|failure| self.report_failure(failure))
     }
 
-    /// The host has inserted the record of this number into its log. Records of the ring before it
-    /// that were not inserted are given up.
+    /// Notes that the host has inserted the ring's record of this number into its log: slots that
+    /// it freed may be given out again. Earlier records of the ring that were not inserted are
+    /// given up. Nothing for an unknown number.
     pub fn confirm_inserted(&mut self, ring: u32, number: u64) {
         let Some(FollowUp {
             freed,
@@ -86,7 +89,8 @@ impl Store {
         }
     }
 
-    /// The slot may be given out again, if its partition is still the one that it was freed in.
+    /// Lets the slot of the identifier `bits` be given out again for the column, if its partition
+    /// and extent are still those that it was freed in.
     fn reuse_slot(&mut self, column: u16, bits: u64) {
         let Some(fid) = Fid::from_bits(bits) else {
             return;
@@ -102,13 +106,13 @@ impl Store {
         }
     }
 
-    /// Promotion: new permanent values in `partition`, and the redo record of them, sealed with
-    /// whatever else the ring had pending. `fids` gets one FID for each item; on an error it is
-    /// empty, and nothing was promoted.
+    /// Stores values permanently in `partition`, and returns the redo record of them, sealed with
+    /// whatever else the ring had pending. `None` if there is nothing to log. `fids` gets one
+    /// identifier for each item; if an item fails it is empty, and nothing was promoted.
     ///
     /// # Errors
     /// As [`Store::put`] and [`Store::get`]; [`Fault::KindMismatch`] for a stored value of another
-    /// kind.
+    /// kind; those of [`Store::flush_log`], after which the values are there, for the next record.
     pub fn promote(
         &mut self,
         ring: u32,
@@ -142,8 +146,9 @@ impl Store {
         self.flush_log(ring)
     }
 
-    /// Makes one value permanent, and logs it. A stored value that is in its column already stays
-    /// where it is; a value of another place is copied.
+    /// Stores one value, adds it to the ring's next record, and appends its identifier to `made`. A
+    /// stored value that is in its column already keeps its identifier, and is only marked as
+    /// reachable; one of another place is copied.
     fn promote_one(
         &mut self,
         ring: u32,
@@ -179,7 +184,8 @@ impl Store {
         self.peek(fid)?.ok_or(Fault::OutOfMemory)
     }
 
-    /// Stores a copy of a stored value in another column, and logs it.
+    /// Stores a copy of the stored value `fid` in the item's column, and adds it to the ring's next
+    /// record.
     fn put_copy(
         &mut self,
         ring: u32,
@@ -199,7 +205,7 @@ impl Store {
         self.put_logged(Some(ring), partition, item.column, item.kind, value)
     }
 
-    /// Adds a new value to the ring's next record, with the opening of its partition and the
+    /// Adds a new value to the ring's next redo record, with the opening of its partition and the
     /// binding of its column where they are not yet known to be in the log.
     pub(super) fn log_put(
         &mut self,

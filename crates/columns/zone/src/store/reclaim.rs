@@ -33,11 +33,12 @@ pub struct SweepResult {
 }
 
 impl Store {
-    /// Delete: frees a value that nothing refers to, with an entry in the ring's next record. Its
-    /// slot is given out again, with the next generation, once that record is in the host's log.
+    /// Frees a value that nothing refers to, at once, with an entry in the ring's next redo record.
+    /// Its slot is given out again, with the next generation, when that record is in the host's
+    /// log.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// As [`Store::get`]; [`Fault::BadRequest`] if the record is full or the ring unknown.
     pub fn delete(&mut self, ring: Option<u32>, fid: Fid) -> Result<(), Fault> {
         self.check_writable()?;
         self.make_room()?;
@@ -51,8 +52,8 @@ impl Store {
 
     /// Begins marking in a partition: values given out or stored again from now on are not swept.
     /// Earlier marks, of whatever ring, are forgotten. Returns the number of the sweep that will
-    /// follow. The host marks only after every transaction that was writing has ended: values that
-    /// were given out before need not be in their tables yet.
+    /// follow. The host may mark only after every transaction that was writing has ended: values
+    /// that were given out before need not be in their tables yet.
     ///
     /// # Errors
     /// [`Fault::PartitionUnknown`], [`Fault::Recovering`].
@@ -76,15 +77,15 @@ impl Store {
         }
     }
 
-    /// A value of the store is stored again where it is: marks it and takes it out of quarantine,
-    /// because the statement may have read it before it was swept.
+    /// Marks a value that is stored again where it is, and takes it out of quarantine, because the
+    /// statement may have read it before it was swept.
     pub(super) fn mark_reachable(&mut self, fid: Fid) {
         self.mark(&[fid]);
         self.reclamation.release(fid);
     }
 
-    /// Marks values. Passes over FIDs of partitions where marking has not begun, and those that
-    /// lead nowhere.
+    /// Marks values as reachable. Ignores identifiers of partitions where marking has not begun,
+    /// and those that lead nowhere.
     pub fn mark(&mut self, fids: &[Fid]) {
         for fid in fids.iter().filter(|fid| !fid.is_ephemeral()) {
             let Some(partition) = self.partitions.get_mut(fid.partition()) else {
@@ -97,13 +98,14 @@ impl Store {
         }
     }
 
-    /// Puts values of a partition that were not marked into quarantine, about `limit` of them; to
-    /// be called until it is done. Values that an earlier sweep had put there and that are marked
-    /// now leave it.
+    /// Puts values of a partition that are not marked into quarantine, about `limit` of them, from
+    /// at most 64 blocks; to be called until it is done. Values that an earlier sweep had put there
+    /// and that are marked now leave it. With a ring, its next redo record has the former.
     ///
     /// # Errors
-    /// [`Fault::BadRequest`] when the ring has not begun marking there, or another has since; as
-    /// [`Store::get`], for reading: the sweep goes on with the next call.
+    /// [`Fault::BadRequest`] if the ring has not begun marking there, or another has since;
+    /// [`Fault::Recovering`]; [`Fault::PartitionUnknown`]; as [`Store::get`], for reading: the
+    /// sweep goes on with the next call.
     pub fn sweep(
         &mut self,
         ring: Option<u32>,
@@ -126,10 +128,11 @@ impl Store {
 
     /// Frees values of a partition that are in quarantine since sweep `since` or before, and that a
     /// later sweep has not found marked either; about `limit` of them. The host vouches that nobody
-    /// holds them. Returns how many it freed; 0 when there are no more.
+    /// holds them. With a ring, its next redo record has them. Returns how many it handled; 0 if
+    /// there are no more.
     ///
     /// # Errors
-    /// As [`Store::get`], for reading.
+    /// [`Fault::Recovering`], [`Fault::PartitionUnknown`]; as [`Store::get`], for reading.
     pub fn free(
         &mut self,
         ring: Option<u32>,
@@ -155,8 +158,9 @@ impl Store {
         Ok(freed)
     }
 
-    /// Sweeps one block; returns how many values went into quarantine. `None` when the sweep has
-    /// reached its end.
+    /// Sweeps the next block, and moves the cursor; returns how many values went into quarantine.
+    /// `None` if the sweep has reached its end, which ends it. `Fault::BadRequest` if the marks are
+    /// not this ring's.
     fn sweep_next_block(&mut self, ring: Option<u32>, number: u16) -> Result<Option<u64>, Fault> {
         let partition = self.partitions.get(number);
         let partition = partition.ok_or(Fault::PartitionUnknown)?;
@@ -193,7 +197,7 @@ impl Store {
         Ok(Some(found))
     }
 
-    /// Ends the sweep of a partition: forgets the marks.
+    /// Ends the sweep of a partition: forgets the marks, and notes that the sweep was complete.
     fn end_sweep(&mut self, number: u16, sweep: u64) {
         self.reclamation.end_marking(number);
         if let Some(partition) = self.partitions.get_mut(number) {
@@ -202,8 +206,8 @@ impl Store {
         }
     }
 
-    /// Puts the unmarked values of a block into quarantine, and takes marked ones out. Returns the
-    /// number of values put into it.
+    /// Puts the unmarked values of a block into quarantine, with entries in the ring's next record,
+    /// and takes marked ones out. Returns how many it has put there.
     fn sweep_block(
         &mut self,
         ring: Option<u32>,
@@ -255,7 +259,8 @@ impl Store {
         Ok(garbage.len() as u64)
     }
 
-    /// Frees a slot; it may be given out again when the ring's record is in the log.
+    /// Frees a slot; it may be given out again when the ring's next record is in the host's log, or
+    /// never in this incarnation without a ring. The caller has added the entry.
     fn free_logged(&mut self, ring: Option<u32>, fid: Fid) -> Result<(), Fault> {
         let reusable = self.free_slot(fid)?;
         let Some(ring) = ring else {
@@ -271,7 +276,8 @@ impl Store {
         Ok(())
     }
 
-    /// Frees the slot of a value. Returns whether the slot has a generation left.
+    /// Frees the slot of a value, whose bytes are wiped; reads its block if needed. False if the
+    /// slot has no generation left, so that it cannot be used again.
     pub(super) fn free_slot(&mut self, fid: Fid) -> Result<bool, Fault> {
         let at = BlockAddress::of(fid);
         self.bring_in(at)?;
@@ -288,7 +294,8 @@ impl Store {
         Ok(reusable)
     }
 
-    /// Puts a value into quarantine that a manifest says was there.
+    /// Puts a value into quarantine, as a manifest says. SR-8024 if it is there already, or the
+    /// sweep's number is impossible.
     pub(super) fn load_quarantined(&mut self, fid: Fid, sweep: u64) -> Result<(), Error> {
         if sweep > self.reclamation.last_sweep || !self.reclamation.quarantine(fid, sweep) {
             return Err(Error::new(&code::STORE_MANIFEST, "the quarantine"));

@@ -19,14 +19,15 @@ pub(super) struct Reclamation {
 }
 
 impl Reclamation {
-    /// Begins marking in a partition; returns the number of the sweep that will follow.
+    /// Notes that the ring `owner` collects marks in a partition; returns the number of the sweep
+    /// that will follow, one more than the last.
     pub(super) fn begin_marking(&mut self, partition: u16, owner: u32) -> u64 {
         self.last_sweep += 1;
         self.marking.insert(partition, owner);
         self.last_sweep
     }
 
-    /// Ends marking in a partition.
+    /// Notes that no marks are collected in a partition any more.
     pub(super) fn end_marking(&mut self, partition: u16) {
         self.marking.remove(&partition);
     }
@@ -37,12 +38,13 @@ impl Reclamation {
         own.map(|(partition, _)| *partition).collect()
     }
 
-    /// Puts a value into quarantine. False when it was there already.
+    /// Puts a value into quarantine, as of this sweep. False if it was there already; it then
+    /// counts as of this sweep.
     pub(super) fn quarantine(&mut self, fid: Fid, sweep: u64) -> bool {
         self.quarantine.insert(fid.bits(), sweep).is_none()
     }
 
-    /// Takes a value out of quarantine.
+    /// Takes a value out of quarantine, if it is there. Does not free it.
     pub(super) fn release(&mut self, fid: Fid) {
         self.quarantine.remove(&fid.bits());
     }
@@ -53,7 +55,7 @@ impl Reclamation {
     }
 
     /// Up to `limit` values of a partition that are in quarantine since sweep `since` or before,
-    /// and that a sweep before `swept` put there.
+    /// and since before sweep `swept`. Changes nothing.
     pub(super) fn due(&self, partition: u16, since: u64, swept: u64, limit: usize) -> Vec<Fid> {
         let held = self.quarantine.range(fids_of(partition));
         let due = held.filter(|(_, sweep)| **sweep <= since && **sweep < swept);
@@ -62,7 +64,7 @@ impl Reclamation {
             .collect()
     }
 
-    /// Empties the quarantine of one partition.
+    /// Takes all values of one partition out of quarantine.
     pub(super) fn forget_partition(&mut self, partition: u16) {
         let held = self.quarantine.range(fids_of(partition));
         let held: Vec<u64> = held.map(|(bits, _)| *bits).collect();
@@ -71,7 +73,7 @@ impl Reclamation {
         }
     }
 
-    /// Empties the quarantine.
+    /// Takes all values out of quarantine. Frees none.
     pub(super) fn clear_quarantine(&mut self) {
         self.quarantine.clear();
     }
@@ -88,7 +90,7 @@ impl Reclamation {
     }
 }
 
-/// Bits of all permanent identifiers of a partition.
+/// The range in which the bits of all permanent identifiers of a partition are.
 fn fids_of(partition: u16) -> Range<u64> {
     u64::from(partition) << 48..(u64::from(partition) + 1) << 48
 }

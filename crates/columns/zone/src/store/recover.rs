@@ -21,56 +21,57 @@ use super::partition_table::reserve_after;
 use super::replay::Phase;
 
 impl Store {
-    /// Object id of the store, and the random number of this start.
+    /// The object id of the store, and the random number of this start, both 16 bytes.
     #[must_use]
     pub fn identity(&self) -> ([u8; 16], [u8; 16]) {
         (self.keys.object_id(), self.redo.incarnation())
     }
 
-    /// Where the host's log has to be read from.
+    /// The position from which the host's log has to be read: that of the last checkpoint.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.durability.position
     }
 
-    /// Timeline of the host's log that [`Store::position`] is of; 0 when that is not known.
+    /// The timeline of the host's log that [`Store::position`] is on; 0 if that is not known.
     #[must_use]
     pub fn timeline(&self) -> u32 {
         self.durability.timeline
     }
 
-    /// Timeline that the host's log was on when the host last said so.
+    /// The timeline that the host's log was on when the host last said so; 0 if that is not known.
     #[must_use]
     pub fn host_timeline(&self) -> u32 {
         self.durability.host_timeline
     }
 
-    /// The host's log is on this timeline: the next position that a checkpoint reaches is of it. 0
-    /// says nothing.
+    /// Notes the timeline that the host's log is on: later positions of checkpoints count as of it.
+    /// 0 changes nothing.
     pub fn set_host_timeline(&mut self, timeline: u32) {
         if timeline != 0 {
             self.durability.host_timeline = timeline;
         }
     }
 
-    /// Whether the log has to be replayed before values can be used.
+    /// Whether the log still has to be replayed before values can be used.
     #[must_use]
     pub fn is_recovering(&self) -> bool {
         self.replay.phase == Phase::Replaying
     }
 
-    /// Whether values may be read while the log goes on.
+    /// Whether the host is a replica, whose log goes on: values may be read only.
     #[must_use]
     pub fn is_following(&self) -> bool {
         self.replay.phase == Phase::Following
     }
 
-    /// Recover: carries out a redo record that was found in the host's log at `position`. Records
-    /// are given in the log's order; one that the store has already changes nothing.
+    /// Applies a redo record that was found in the host's log at `position`. Records have to be
+    /// given in the log's order; what the store has already changes nothing.
     ///
     /// # Errors
-    /// [`Fault::BadRecord`], [`Fault::LogGap`]; those of reading and writing blocks. The store
-    /// stays as it is, or has part of the record: it may be given again.
+    /// [`Fault::BadRequest`] unless the store recovers or follows; [`Fault::BadRecord`] if the
+    /// record is damaged, [`Fault::LogGap`] if one before it is missing; those of reading and
+    /// writing blocks. The store stays as it is, or has part of the record: it may be given again.
     pub fn recover(&mut self, record: &[u8], position: u64) -> Result<(), Fault> {
         if self.replay.phase == Phase::Serving {
             // A record that was sealed once and never inserted must not be carried out later.
@@ -81,8 +82,8 @@ impl Store {
             .map_err(|error| self.report(error))
     }
 
-    /// The log of the host, a replica, was replayed up to `position` and goes on: values may be
-    /// read while more records are replayed.
+    /// Notes that the log of the host, a replica, was replayed up to `position` and goes on: from
+    /// now on values may be read while more records are replayed. Makes a checkpoint.
     ///
     /// # Errors
     /// Those of [`Store::checkpoint`]; the store is recovering still.
@@ -95,11 +96,12 @@ impl Store {
         done.map(drop)
     }
 
-    /// The host's log was replayed up to `position`, its end: values may be used. The host vouches
-    /// that no record of an earlier incarnation gets into its log any more. Ends with a checkpoint.
+    /// Ends recovery, or following: the host's log was replayed up to `position`, its end, and
+    /// values may be used. The host vouches that no record of an earlier incarnation gets into its
+    /// log any more. Empties the quarantine, and makes a checkpoint.
     ///
     /// # Errors
-    /// Those of [`Store::checkpoint`]; the store is recovering still.
+    /// Those of [`Store::checkpoint`]; the store is recovering or following still.
     pub fn finish_recovery(&mut self, position: u64) -> Result<(), Error> {
         let floor = reserve_after(self.replay.floor);
         self.partitions.floor = self.partitions.floor.max(floor);
@@ -128,7 +130,8 @@ impl Store {
         done.map(|_| ())
     }
 
-    /// Whether a record opens under a key of this store.
+    /// Whether a record opens under a key of this store. False also if there is no memory to check
+    /// it. Applies nothing.
     pub(super) fn is_authentic(&self, record: &[u8]) -> bool {
         let Some(head) = RedoHead::parse(record) else {
             return false;
@@ -154,7 +157,8 @@ impl Store {
         earlier.chain(self.redo.chains()).collect()
     }
 
-    /// Replays a record of the log, in a buffer that is wiped afterwards.
+    /// Opens a record of the log and applies its entries, in a buffer that is wiped afterwards.
+    /// Fails as [`Self::replay_into`].
     fn replay_record(&mut self, record: &[u8], position: u64) -> Result<(), Error> {
         let empty = Buffer::new(&self.cache.pools.memory);
         let mut body = std::mem::replace(&mut self.replay.record, empty);
@@ -164,8 +168,9 @@ impl Store {
         done
     }
 
-    /// Opens a record and applies its entries. SR-8016 when it is damaged, SR-8012 when one before
-    /// it is missing. A record that this process has sealed itself is left out.
+    /// Opens a record into `body` and applies its entries. SR-8016 if it is damaged, SR-8012 if one
+    /// before it is missing; those of applying. A record that this process has sealed itself
+    /// changes nothing.
     fn replay_into(
         &mut self,
         record: &[u8],
@@ -202,7 +207,8 @@ impl Store {
         Ok(())
     }
 
-    /// Applies an entry. Entries may have been applied before.
+    /// Applies an entry of a record found at `position`. One that was applied before, or is older
+    /// than what the store has, changes nothing.
     fn apply(&mut self, entry: &Entry<'_>, position: u64) -> Result<(), Error> {
         match entry {
             Entry::Word {
@@ -248,7 +254,8 @@ impl Store {
         }
     }
 
-    /// Makes a partition, unless a later change of it is known.
+    /// Makes a partition, or gives it to another relation, unless a later change of it is known.
+    /// SR-8016 if another partition already uses its extents.
     fn apply_opened(&mut self, change: PartitionChange) -> Result<(), Error> {
         if !self.partitions.is_newer(&change) {
             return Ok(());
@@ -280,8 +287,9 @@ impl Store {
         Ok(())
     }
 
-    /// Puts a value into the slot that the record names. Left out for a partition that was dropped
-    /// later; SR-8012 when the record that made the partition or bound the column is missing.
+    /// Stores a value in the slot that the record names. Nothing if the partition was dropped
+    /// later. SR-8012 if the record that made the partition or bound the column is missing, SR-8016
+    /// if the extent is of another column.
     fn apply_put(
         &mut self,
         fid: Fid,
@@ -334,7 +342,8 @@ impl Store {
         self.put_at(fid, value)
     }
 
-    /// Puts a value of just this generation, unless the slot has it or a later one.
+    /// Stores a value in the slot of its identifier, unless the slot has this generation or a later
+    /// one, or the block is gone. An older value there is freed.
     fn put_at(&mut self, fid: Fid, value: Value<'_>) -> Result<(), Error> {
         let (at, slot_at) = (BlockAddress::of(fid), usize::from(fid.index()));
         if self.partitions.block(at).is_some_and(|block| block.gone) {
@@ -371,7 +380,7 @@ impl Store {
         Ok(())
     }
 
-    /// Frees a value, if it is there.
+    /// Frees a value, if it is there. Nothing otherwise.
     fn apply_freed(&mut self, fid: Fid) -> Result<(), Error> {
         if self.is_live(fid)? {
             self.free_slot(fid)
@@ -380,7 +389,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether this very value is in the store. Brings its block into memory.
+    /// Whether the store has a value of just this identifier. Brings its block into memory.
     pub(super) fn is_live(&mut self, fid: Fid) -> Result<bool, Error> {
         let at = BlockAddress::of(fid);
         let known = self.partitions.block(at);
@@ -395,7 +404,7 @@ impl Store {
         Ok(slot.is_some_and(|slot| slot.is_live() && slot.generation == fid.generation()))
     }
 
-    /// The error of a fault that was just reported.
+    /// Takes the error of a fault that was just reported; SR-8014 if there is none.
     fn last_error_or_no_memory(&mut self) -> Error {
         self.take_last_error()
             .unwrap_or_else(|| Error::new(&code::ZONE_MEMORY, ""))

@@ -84,7 +84,7 @@ pub(super) struct Savepoint {
 const ISSUED_MAX: usize = 4096;
 
 impl RedoLog {
-    /// The records of a new incarnation.
+    /// The log of a new incarnation, whose number is drawn at random, without rings.
     pub(super) fn new(keys: &Keys) -> Result<Self, CryptoError> {
         let incarnation = random16()?;
         Ok(Self {
@@ -96,11 +96,12 @@ impl RedoLog {
         })
     }
 
+    /// The random number of this start of the zone.
     pub(super) const fn incarnation(&self) -> [u8; 16] {
         self.incarnation
     }
 
-    /// A number for a new ring. It continues the chain of a ring that has ended, if there is one.
+    /// The number of a new ring. It continues the chain of a ring that has ended, if there is one.
     pub(super) fn attach(&mut self, memory: &Arc<Memory>) -> u32 {
         let free = self.rings.iter_mut().find(|(_, ring)| !ring.attached);
         if let Some((number, ring)) = free {
@@ -120,7 +121,7 @@ impl RedoLog {
         number
     }
 
-    /// Ends a ring, and forgets the entries and records that are not in the log.
+    /// Ends a ring: forgets its entries, and its records that the host has not confirmed.
     pub(super) fn detach(&mut self, ring: u32) {
         if let Some(state) = self.rings.get_mut(&ring) {
             state.attached = false;
@@ -130,7 +131,9 @@ impl RedoLog {
         }
     }
 
-    /// Adds an entry to the ring's next record.
+    /// Adds an entry to the ring's next record, in memory. `Fault::BadRequest` for a ring that is
+    /// not attached or a record that would become too long; `Fault::OutOfMemory`. Then nothing is
+    /// added.
     pub(super) fn append(&mut self, ring: u32, entry: &Entry<'_>) -> Result<(), Fault> {
         let found = self.rings.get_mut(&ring).filter(|found| found.attached);
         let pending = &mut found.ok_or(Fault::BadRequest)?.pending;
@@ -153,20 +156,22 @@ impl RedoLog {
         })
     }
 
-    /// Remembers that the ring's next record has the opening of a partition.
+    /// Notes that the ring's next record has the opening of a partition.
     pub(super) fn note_opening(&mut self, ring: u32, partition: u16) {
         if let Some(ring) = self.rings.get_mut(&ring) {
             ring.follow_up.opened.push(partition);
         }
     }
 
-    /// Whether the ring's next record has the opening of a partition.
+    /// Whether the ring's next record has the opening of a partition. `Fault::BadRequest` for an
+    /// unknown ring.
     pub(super) fn has_opening(&self, ring: u32, partition: u16) -> Result<bool, Fault> {
         let ring = self.rings.get(&ring).ok_or(Fault::BadRequest)?;
         Ok(ring.follow_up.opened.contains(&partition))
     }
 
-    /// Whether the ring's next record has this binding already; from now on it does.
+    /// Notes that the ring's next record has the binding of a column. Returns whether it was noted
+    /// before; true also for an unknown ring.
     pub(super) fn note_binding(&mut self, ring: u32, partition: u16, column: u16) -> bool {
         let Some(ring) = self.rings.get_mut(&ring) else {
             return true;
@@ -178,21 +183,23 @@ impl RedoLog {
         known
     }
 
-    /// Remembers that the ring's next record has the drop of a partition.
+    /// Notes that the ring's next record has the drop of a partition.
     pub(super) fn note_drop(&mut self, ring: u32, partition: u16) {
         if let Some(ring) = self.rings.get_mut(&ring) {
             ring.follow_up.dropped.push(partition);
         }
     }
 
-    /// Remembers that the ring's next record frees a slot.
+    /// Notes that the ring's next record frees this slot, which may be given out again when the
+    /// host has confirmed the record.
     pub(super) fn note_freed(&mut self, ring: u32, column: u16, fid: Fid) {
         if let Some(ring) = self.rings.get_mut(&ring) {
             ring.follow_up.freed.push((column, fid.bits()));
         }
     }
 
-    /// The extent of the ring's next record, for [`RedoLog::roll_back`].
+    /// How much the ring's next record has now, for [`RedoLog::roll_back`]. `Fault::BadRequest` for
+    /// an unknown ring.
     pub(super) fn savepoint(&self, ring: u32) -> Result<Savepoint, Fault> {
         let ring = self.rings.get(&ring).ok_or(Fault::BadRequest)?;
         Ok(Savepoint {
@@ -202,7 +209,8 @@ impl RedoLog {
         })
     }
 
-    /// Takes everything out of the ring's next record that came after a savepoint.
+    /// Removes all entries from the ring's next record that came after a savepoint, and the notes
+    /// of openings and bindings.
     pub(super) fn roll_back(&mut self, ring: u32, to: Savepoint) {
         if let Some(ring) = self.rings.get_mut(&ring) {
             ring.pending.truncate(to.pending);
@@ -211,7 +219,10 @@ impl RedoLog {
         }
     }
 
-    /// Seals the ring's next record. `None` when it has no entries.
+    /// Seals the ring's next record, which names the last one that the host has confirmed, and
+    /// returns it. `None` if it has no entries. Keeps its number and follow-up actions until the
+    /// host confirms it. `Fault::BadRequest` for a ring that is not attached; `Fault::OutOfMemory`;
+    /// errors of cryptography.
     pub(super) fn seal(&mut self, keys: &Keys, ring: u32) -> Result<Option<Record>, Failure> {
         let found = self.rings.get_mut(&ring).filter(|found| found.attached);
         let state = found.ok_or(Fault::BadRequest)?;
@@ -261,9 +272,9 @@ impl RedoLog {
         Ok(Some(Record { number, bytes }))
     }
 
-    /// The host has inserted the record of this number: returns the actions that are allowed now.
-    /// `None` when the ring has no such record. Records of the ring before it that were not
-    /// inserted are given up.
+    /// Notes that the host has inserted the record of this number; returns the actions that are
+    /// allowed now. `None` if the ring has no such record waiting. Earlier records of the ring that
+    /// were not inserted are given up.
     pub(super) fn confirm(&mut self, ring: u32, number: u64) -> Option<FollowUp> {
         let state = self.rings.get_mut(&ring)?;
         let mut done = None;
@@ -282,7 +293,7 @@ impl RedoLog {
         Some(issued.follow_up)
     }
 
-    /// The ends of the chains of this incarnation.
+    /// The last confirmed record of each ring of this incarnation that has one, for a manifest.
     pub(super) fn chains(&self) -> impl Iterator<Item = ChainEntry> + '_ {
         let begun = self.rings.iter().filter(|(_, ring)| ring.inserted.0 != 0);
         begun.map(|(number, ring)| ChainEntry {

@@ -44,6 +44,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
+    /// The state at a start: the log is to be replayed, and no chain is known.
     pub(super) fn new(memory: &Arc<Memory>) -> Self {
         Self {
             phase: Phase::Replaying,
@@ -54,13 +55,14 @@ impl Replay {
         }
     }
 
-    /// Continues a chain where a manifest says that it ends.
+    /// Notes the end of a chain, as a manifest names it.
     pub(super) fn load(&mut self, chain: ChainEntry) {
         let end = (chain.number, chain.tag);
         self.chains.insert((chain.incarnation, chain.ring), end);
     }
 
-    /// Follows a chain by one record. False when a record before it is missing.
+    /// Moves the end of the record's chain to this record, unless it is further already. False if a
+    /// record before it is missing.
     pub(super) fn follow(&mut self, head: &RedoHead, link: &Link) -> bool {
         let end = self
             .chains
@@ -76,7 +78,8 @@ impl Replay {
         sound
     }
 
-    /// The key of a run of an incarnation's records.
+    /// The key of a run of an incarnation's records, derived if it is not among the last 16.
+    /// SR-5001 without locked memory.
     pub(super) fn key(&mut self, keys: &Keys, run: ([u8; 16], u64)) -> Result<&GcmKey, Error> {
         let known = self.keys.iter().position(|(known, _)| *known == run);
         let at = match known {
@@ -94,7 +97,7 @@ impl Replay {
         found.ok_or_else(|| Error::new(&code::BUG, "a key that was just made"))
     }
 
-    /// The ends of the chains of earlier incarnations than `own`.
+    /// The ends of all chains but those of the incarnation `own`, for a manifest.
     pub(super) fn chains_before(&self, own: [u8; 16]) -> impl Iterator<Item = ChainEntry> + '_ {
         let earlier = self
             .chains
@@ -108,8 +111,8 @@ impl Replay {
         })
     }
 
-    /// Forgets the chains of earlier incarnations once a checkpoint has reached the end of
-    /// recovery: the log has no record of theirs after it.
+    /// Forgets chains and keys of earlier incarnations if recovery is over: the log has no record
+    /// of theirs after its end. To be called after a checkpoint.
     pub(super) fn forget_old_chains(&mut self) {
         if self.phase == Phase::Serving {
             self.chains.clear();

@@ -30,10 +30,10 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The keys of the store whose header this is.
+    /// Derives the keys of the store whose header this is.
     ///
     /// # Errors
-    /// SR-5001 when there is no locked memory for keys.
+    /// SR-5001 if there is no locked memory for keys.
     pub fn derive(object: &Object) -> Result<Self, Error> {
         let epoch = object.epoch();
         let manifest = object.subkey(epoch, Purpose::ZoneManifest)?;
@@ -47,7 +47,7 @@ impl Keys {
         })
     }
 
-    /// The key that seals the redo records of `incarnation` with the key number `number`
+    /// Derives the key that seals the redo records of `incarnation` with the key number `number`
     /// ([`RedoHead::key_number`]).
     pub(super) fn redo_key(
         &self,
@@ -57,20 +57,23 @@ impl Keys {
         GcmKey::new(&hkdf(&self.redo, &incarnation, &number.to_le_bytes())?)
     }
 
-    /// The generator of nonces of an incarnation's records.
+    /// A new generator of nonces for an incarnation's records.
     pub(super) fn redo_nonces(&self, incarnation: [u8; 16]) -> Result<Nonces, CryptoError> {
         Nonces::under(&self.redo, &incarnation, REDO_NONCE_LABEL)
     }
 
+    /// The store's object id.
     pub(super) fn object_id(&self) -> [u8; 16] {
         self.object_id
     }
 
+    /// The epoch of the data key that these keys are derived from.
     pub(super) fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Seals a manifest's body in place; returns the head.
+    /// Encrypts a manifest's body in place, under a fresh nonce; returns the head, which has
+    /// counter, nonce and tag.
     pub(super) fn seal_manifest(
         &self,
         counter: u64,
@@ -88,7 +91,8 @@ impl Keys {
         Ok(head)
     }
 
-    /// Opens a manifest's body in place.
+    /// Authenticates and decrypts a manifest's body in place. Fails if it is damaged, or of another
+    /// store.
     pub(super) fn open_manifest(
         &self,
         head: &ManifestHead,
@@ -105,18 +109,18 @@ impl Keys {
 pub(super) struct Nonces(MacKey);
 
 impl Nonces {
-    /// Under a key of its own, derived from `key` (HKDF-SHA256, `label` as info).
+    /// A generator whose key is derived from `key` (HKDF-SHA256, `label` as info).
     fn under(key: &SecretKey, salt: &[u8], label: &str) -> Result<Self, CryptoError> {
         MacKey::new(&hkdf(key, salt, label.as_bytes())?).map(Self)
     }
 
-    /// The nonce for this content.
+    /// A fresh nonce for this content, from new random bytes and the content.
     pub(super) fn draw(&self, body: &[u8]) -> Result<[u8; 12], CryptoError> {
         self.draw_with(&random16()?, body)
     }
 
-    /// A nonce from random bytes and from what is sealed: equal random bytes alone do not repeat
-    /// it.
+    /// The nonce for these random bytes and this content: another content gives another nonce, even
+    /// with the same random bytes.
     fn draw_with(&self, random: &[u8; 16], body: &[u8]) -> Result<[u8; 12], CryptoError> {
         let mac = self.0.mac(&[random, body]);
         mac.first_chunk().copied().ok_or(CryptoError::Length)
@@ -134,7 +138,7 @@ pub(super) struct PartitionKey {
 }
 
 impl PartitionKey {
-    /// A key for a new partition, under a fresh salt.
+    /// A key for a new partition, under a random salt.
     pub(super) fn new(keys: &Keys) -> Result<Self, CryptoError> {
         Self::derive(keys, random32()?)
     }
@@ -150,12 +154,14 @@ impl PartitionKey {
         })
     }
 
+    /// The salt, which a manifest keeps in place of the key.
     pub(super) fn salt(&self) -> [u8; 32] {
         self.salt
     }
 
-    /// Seals `nonce | image` in place: draws the nonce, returns the tag. `first` is the FID of the
-    /// first slot, generation 0.
+    /// Encrypts `nonce | image` in place: fills in a fresh nonce, and returns the tag. Binds it to
+    /// `first`, the bits of the identifier of the block's first slot in generation 0, and to
+    /// `version`.
     pub(super) fn seal(
         &self,
         first: u64,
@@ -171,7 +177,8 @@ impl PartitionKey {
         self.key.seal(&drawn, &bound, image)
     }
 
-    /// Opens `nonce | image` in place.
+    /// Authenticates and decrypts `nonce | image` in place, bound as by [`Self::seal`]. Fails if it
+    /// is damaged, or of another place or version.
     pub(super) fn open(
         &self,
         first: u64,

@@ -54,6 +54,7 @@ struct Reference {
 }
 
 impl Reference {
+    /// The reference that the word of a slot encodes.
     fn of(word: [u8; 8]) -> Self {
         let [class, a, b, c, rest @ ..] = word;
         let len = u32::from_le_bytes([a, b, c, 0]) as usize;
@@ -61,7 +62,7 @@ impl Reference {
         Self { class, len, item }
     }
 
-    /// The reference as the word of a slot. `None` when the value is too long.
+    /// The reference as the word of a slot. `None` if the value is 16 MiB long or longer.
     fn word(self) -> Option<[u8; 8]> {
         let [a, b, c, top] = u32::try_from(self.len).ok()?.to_le_bytes();
         let [d, e, f, g] = self.item.to_le_bytes();
@@ -70,6 +71,7 @@ impl Reference {
 }
 
 impl Slabs {
+    /// No byte strings.
     pub(super) fn new() -> Self {
         Self {
             classes: std::array::from_fn(|_| Class::default()),
@@ -79,12 +81,13 @@ impl Slabs {
         }
     }
 
-    /// Sizes of all items in use, in bytes.
+    /// Bytes that all items in use take: the sizes of their classes, not of the values.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
-    /// Copies `bytes` in; returns the word that refers to them.
+    /// Stores a copy of `bytes`; returns the word that refers to them. `NoMemory` also for 16 MiB
+    /// or more.
     pub(super) fn put(
         &mut self,
         bytes: &[u8],
@@ -113,8 +116,7 @@ impl Slabs {
         Ok(word)
     }
 
-    /// The bytes that `word` refers to. Empty when it refers to nothing, which no word from
-    /// [`Self::put`] does.
+    /// The bytes that `word`, from [`Self::put`], refers to. Panics if they were freed.
     pub(super) fn at(&self, word: [u8; 8]) -> &[u8] {
         let reference = Reference::of(word);
         let found = match self.classes.get(usize::from(reference.class)) {
@@ -140,7 +142,7 @@ impl Slabs {
         }
     }
 
-    /// Stores a value in a region of its own. Returns its number.
+    /// Stores a copy of a value in a region of its own. Returns its number.
     fn put_large(&mut self, bytes: &[u8], memory: &Arc<Memory>) -> Result<u32, NoMemory> {
         let mut region = Region::new(bytes.len(), memory).ok_or(NoMemory)?;
         let to = region
@@ -157,13 +159,15 @@ impl Slabs {
         Ok(item)
     }
 
+    /// The bytes of a reference to a region of its own. `None` if they were freed.
     fn large_at(&self, reference: Reference) -> Option<&[u8]> {
         let region = self.large.get(reference.item as usize)?.as_ref()?;
         region.as_slice().get(..reference.len)
     }
 }
 
-/// The memory that a value takes, in bytes.
+/// The bytes of memory that a value takes: the size of its class, or whole pages for a region of
+/// its own.
 fn room(reference: Reference) -> u64 {
     let class = SIZES.get(usize::from(reference.class));
     let room = class
@@ -173,7 +177,8 @@ fn room(reference: Reference) -> u64 {
 }
 
 impl Class {
-    /// Stores a value in a slab of this size. Returns its number.
+    /// Stores a copy of a value in a slab with items of `size` bytes. Returns its number in the
+    /// class.
     fn put(&mut self, bytes: &[u8], size: usize, pool: &Pool<Span>) -> Result<u32, NoMemory> {
         let at = self.slab_with_space(size, pool)?;
         let slab = self
@@ -190,7 +195,7 @@ impl Class {
         u32::try_from(at * (SPAN / size) + item).map_err(|_| NoMemory)
     }
 
-    /// The last open slab, made when there is none.
+    /// The index of a slab with a free item; takes a new one from the pool if there is none.
     fn slab_with_space(&mut self, size: usize, pool: &Pool<Span>) -> Result<usize, NoMemory> {
         if let Some(at) = self.open.last() {
             return Ok(*at);
@@ -209,6 +214,7 @@ impl Class {
         Ok(at)
     }
 
+    /// The bytes that a reference of this class refers to. `None` if their slab is gone.
     fn at(&self, reference: Reference, size: usize) -> Option<&[u8]> {
         let per_slab = SPAN / size;
         let item = reference.item as usize;
@@ -217,7 +223,7 @@ impl Class {
         slab.bytes.get(start..start + reference.len)
     }
 
-    /// Wipes an item and makes it free. A slab without items is given back.
+    /// Wipes an item and makes it free. A slab without items in use goes back to the pool.
     fn free(&mut self, reference: Reference, size: usize) {
         let per_slab = SPAN / size;
         let item = reference.item as usize;
