@@ -125,6 +125,8 @@ struct MirrorReport {
 const MIRRORS_MAX: usize = 3;
 
 impl CreateArgs {
+    /// Makes a set as [`Self::make`] and records the run in the catalogue and the metrics; that
+    /// this failed is a warning.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let outlets = Outlets {
             history: Some(self.history.clone()),
@@ -136,6 +138,12 @@ impl CreateArgs {
         })
     }
 
+    /// Backs the source up to the medium and its mirrors, with progress, and prints the set. What
+    /// the run has done is put into `record`. Warns with SR-7118 of what was left out, and with
+    /// SR-7119, SR-7124 or SR-2022 of a set that is not sealed or whose key may be lost.
+    /// Errors: SR-1001 for options, SR-2041 without a key, SR-7114 or SR-1006 for the source,
+    /// SR-7103 to SR-7105, SR-7117, SR-7123 and SR-7131 for the medium, SR-7145 if not all mirrors
+    /// have the set; those of the keys; SR-5001.
     fn make(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         if self.mirror.len() > MIRRORS_MAX {
             return Err(Failure::usage("--mirror is given at most three times"));
@@ -193,7 +201,11 @@ impl CreateArgs {
         Ok(())
     }
 
-    /// What the source is, by what is there.
+    /// Returns the source that was named: a PostgreSQL server, a directory, or a SQLite database. A
+    /// key for a sealed database is asked for here. With `--incremental` also opens the base.
+    /// Errors: SR-1006 if it does not exist, SR-7114 if it is of no such kind, SR-1001 for
+    /// `--incremental` without a server, SR-1003 for a medium within the directory, SR-2290 for a
+    /// sealed database without a key; SR-7160 and those of the base.
     fn source(
         &self,
         context: &Context,
@@ -244,9 +256,11 @@ impl CreateArgs {
         Ok(Box::new(SqliteSource::new(path, options)))
     }
 
-    /// The manifest of the base is sealed as the base is: this needs a key that opens it. A signed
-    /// set builds only on sets of the same signer: with another's below it, `--signed-by` would
-    /// refuse the chain.
+    /// Finds the set that the incremental one builds on, opens it with the key, because its
+    /// manifest is sealed too, and notes which one it is. With `sign_key` the base must be signed
+    /// by the same key; otherwise a later check of the signer would refuse the chain.
+    /// Errors: SR-7160 if there is no such set, or a mirror lacks it; SR-7115 if the server
+    /// refuses; those of opening the set and its signature.
     fn build_on_base(
         &self,
         context: &Context,
@@ -273,6 +287,7 @@ impl CreateArgs {
         Ok(())
     }
 
+    /// Returns whether older sets stay, or are removed, also with the medium's protection.
     fn mode(&self) -> Mode {
         match (self.init, self.format) {
             (true, _) => Mode::Init,
@@ -281,6 +296,8 @@ impl CreateArgs {
         }
     }
 
+    /// Prints the first set, its signer and its mirrors, as text or JSON. Warns of older sets that
+    /// could not be removed, and with SR-7118 of what was left out.
     fn report(
         &self,
         context: &mut Context,
@@ -346,7 +363,7 @@ impl CreateArgs {
     }
 }
 
-/// For the catalogue: where else the set is.
+/// Returns the places of the mirrors and the set's position on each, as text for the catalogue.
 fn mirrors_text<'a>(made: impl Iterator<Item = (&'a dyn Store, &'a Created)>) -> String {
     let shown = made.map(|(store, created)| {
         let place = absolute_name(&store.shown());
@@ -355,7 +372,8 @@ fn mirrors_text<'a>(made: impl Iterator<Item = (&'a dyn Store, &'a Created)>) ->
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// What a set is made with unless the command line says otherwise.
+/// Returns the options of a set for these recipients (none: not sealed) with all other values as
+/// usual. Machine and user are those of this process.
 pub(super) fn set_options(recipients: Vec<Recipient>) -> CreateOptions<'static> {
     CreateOptions {
         recipients,
@@ -373,7 +391,9 @@ pub(super) fn set_options(recipients: Vec<Recipient>) -> CreateOptions<'static> 
     }
 }
 
-/// A medium within the directory would be backed up into itself.
+/// Refuses a medium that lies within the directory that is backed up, or is to be made there:
+/// SR-1003. The directory itself is not refused if it exists. SR-1006 if there is no source;
+/// SR-5001.
 fn refuse_within(source: &Path, medium: &Path) -> Result<(), Failure> {
     let source = source
         .canonicalize()
@@ -393,8 +413,8 @@ fn refuse_within(source: &Path, medium: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a source is a connection string: a URI, or a keyword and its value. A path of that form
-/// is written with `./`.
+/// Returns whether a source is a connection string: a `postgresql://` URI, or a keyword and its
+/// value. A path of that form is written with `./`.
 fn is_connection(text: &str) -> bool {
     let keyword = text.split_once('=').map(|(keyword, _)| keyword.trim());
     let is_keyword = |word: &str| {
@@ -409,6 +429,9 @@ fn is_connection(text: &str) -> bool {
         || keyword.is_some_and(is_keyword)
 }
 
+/// Returns the server that a connection string names as a source, without connecting to it. `label`
+/// is the name of the backup in the server (empty: "strongroom"); `spread`: the checkpoint is not
+/// hurried. Errors as [`connection`].
 fn server(text: &str, label: &str, spread: bool) -> Result<PostgresSource, Failure> {
     let config = connection(text)?;
     let shown = format!(
@@ -425,7 +448,9 @@ fn server(text: &str, label: &str, spread: bool) -> Result<PostgresSource, Failu
     Ok(PostgresSource::new(config, shown, label.to_owned(), spread))
 }
 
-/// A connection string, with libpq's variables; without a password in it.
+/// Parses a connection string, with defaults from libpq's environment variables. Does not connect.
+/// Notes that a server over the network is not authenticated unless `sslmode` is verify-full.
+/// SR-7114 if it is not valid, SR-1001 if it holds a password.
 pub(super) fn connection(text: &str) -> Result<Config, Failure> {
     let refused = |error: strongroom_postgres_replication::Error| {
         Failure::new(&code::BACKUP_SOURCE, format!("connection string: {error}"))
@@ -443,9 +468,9 @@ pub(super) fn connection(text: &str) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Says what is lost with the key, until there is a copy of it that is known of. The set is there:
-/// whether the keyring can be opened once more changes nothing of that, and without it there is no
-/// such copy for all that is known.
+/// Warns that the set is lost with its key: with SR-7124 for a key from outside the keyring, with
+/// SR-2022 for one of a keyring that was never exported. A keyring that cannot be opened counts as
+/// never exported.
 fn warn_of_loss(key: &KeySource, keyring_path: &Path) {
     if !matches!(key, KeySource::KeyId { .. }) {
         warn(&code::BACKUP_KEY_LOST, &key.describe());
@@ -460,6 +485,8 @@ fn warn_of_loss(key: &KeySource, keyring_path: &Path) {
     }
 }
 
+/// Checks the name of a set: at most 128 characters, no control characters. The error is the text
+/// that clap shows.
 fn name(text: &str) -> Result<String, String> {
     if text.chars().count() <= 128 && !text.chars().any(char::is_control) {
         Ok(text.to_owned())
@@ -468,6 +495,7 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// Returns the host name.
 fn machine_name() -> String {
     rustix::system::uname()
         .nodename()
@@ -475,7 +503,7 @@ fn machine_name() -> String {
         .into_owned()
 }
 
-/// The name that the session has, else the number.
+/// Returns the user's name from USER or LOGNAME, otherwise the user id as text.
 fn user_name() -> String {
     let named = ["USER", "LOGNAME"].into_iter().find_map(|name| {
         std::env::var(name)

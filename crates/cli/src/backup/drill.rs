@@ -50,12 +50,17 @@ pub(super) struct DrillOptions {
 }
 
 impl DrillOptions {
-    /// Whether a restore test is asked for.
+    /// Returns whether `--restore-test` was given.
     pub(super) fn is_wanted(&self) -> bool {
         self.restore_test
     }
 
-    /// Tests the chain, with the log in `archive` if there is any: every set is read to its end.
+    /// Restores the chain to a private directory, starts a PostgreSQL server there, replays the log
+    /// in `archive` if there is any, and has PostgreSQL's programs check it. Shows progress; a
+    /// signal stops it.
+    /// Errors: SR-1001 for a set of no PostgreSQL cluster, SR-7016 without PostgreSQL's programs,
+    /// SR-7163 if a check fails, SR-7175 if the log is not replayed to its end, SR-7164 if a
+    /// program cannot be run or root has no user for the server; those of the restore.
     pub(super) fn run(
         &self,
         chain: &Chain<'_>,
@@ -92,8 +97,9 @@ impl DrillOptions {
     }
 }
 
-/// The owner of the restored files, as which the server runs: never root, and never a user that the
-/// set names, because whoever made the set could choose it.
+/// Returns the owner of the restored files, as whom the server runs: this user, but for root the
+/// user `postgres`. Never a user that the set names, because whoever made the set could choose it.
+/// SR-7164 for root if there is no such user.
 fn server_owner() -> Result<Owners, Failure> {
     if !rustix::process::geteuid().is_root() {
         return Ok(Owners::Mine);

@@ -32,6 +32,8 @@ pub(super) struct ExpireArgs {
 }
 
 impl ExpireArgs {
+    /// Removes sets as [`Self::remove`] and, unless it is a dry run, records the run in the
+    /// catalogue.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let outlets = Outlets {
             history: (!self.dry_run).then(|| self.history.clone()),
@@ -42,6 +44,9 @@ impl ExpireArgs {
         })
     }
 
+    /// Removes all expired sets but the newest ones and those that these build on, and the log that
+    /// is then of no use, and prints what was removed. With `--dry-run` only prints it. SR-7101 or
+    /// SR-7102 for the medium, SR-7106 if the head of a set cannot be read; SR-5001.
     fn remove(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());

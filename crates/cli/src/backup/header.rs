@@ -61,6 +61,9 @@ struct UnreadableReport {
 }
 
 impl HeaderArgs {
+    /// Prints all sets of the medium, without a key, as text or JSON. Returns the failure of the
+    /// first set whose head cannot be read, after all others were printed. SR-7101 if there is no
+    /// medium; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let listing = list(store(&self.medium)?.as_ref())?;
         let bad: Vec<(u32, Failure)> = listing
@@ -85,6 +88,7 @@ impl HeaderArgs {
         }
     }
 
+    /// Returns the JSON result. `bad` are the sets whose heads cannot be read.
     fn report<'a>(&self, listing: &'a Listing, bad: &[(u32, Failure)]) -> Report<'a> {
         Report {
             path: self.medium.display().to_string(),
@@ -102,6 +106,7 @@ impl HeaderArgs {
     }
 }
 
+/// Returns the JSON form of one set, with what opens it.
 fn set_report(set: &ListedSet) -> SetReport<'_> {
     use strongroom_format::slot::SlotKind;
     let slots = set.header.iter().flat_map(|header| &header.slots);
@@ -131,6 +136,7 @@ fn set_report(set: &ListedSet) -> SetReport<'_> {
     }
 }
 
+/// Returns the list as text for people.
 fn listing_text(listing: &Listing) -> String {
     let mut out = String::new();
     match &listing.head {
@@ -157,6 +163,7 @@ fn listing_text(listing: &Listing) -> String {
     out
 }
 
+/// Returns one set as text for people.
 fn set_text(set: &ListedSet) -> String {
     let d = &set.description;
     let name = if d.name.is_empty() { "" } else { ", " };

@@ -46,7 +46,9 @@ pub(super) struct Outlets {
     pub(super) metrics: Option<PathBuf>,
 }
 
-/// Runs a verb and notes it: in the catalogue, and for a monitoring system.
+/// Calls `run` and returns its result. Then writes the metrics file and adds the run to the
+/// catalogue, as `outlets` says, whether `run` has failed or not. That this failed is a warning:
+/// SR-7153 for the metrics, SR-7151 for the catalogue.
 pub(super) fn run_and_note(
     context: &mut Context,
     operation: &str,
@@ -121,6 +123,9 @@ struct Run {
 }
 
 impl HistoryArgs {
+    /// Prints the runs in the catalogue as a table or JSON. With `--scan`, first adds the sets of a
+    /// medium that it lacks. SR-7152 if there is no catalogue, unless `--key-id` is given, which
+    /// makes one; those of the catalogue, its key and the medium.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keyring = context.keyring_path();
         let path = catalogue_path(self.catalogue.as_deref(), &keyring);
@@ -157,6 +162,7 @@ impl HistoryArgs {
     }
 }
 
+/// Returns the runs as a table.
 fn runs_table(runs: &[RunRecord]) -> String {
     let heads = [
         "ENDED", "RUN", "OUTCOME", "SET", "KIND", "BYTES", "STORED", "KEY", "SOURCE", "MEDIUM",

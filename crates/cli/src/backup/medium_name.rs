@@ -12,7 +12,8 @@ use crate::failure::Failure;
 #[cfg(feature = "object-store")]
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
 
-/// Whether a medium is in an object store. A directory of such a name is written with `./`.
+/// Returns whether the name of a medium is a URL (`SCHEME://...`) and so names a place in an object
+/// store. A directory of such a name is written with `./`.
 pub(super) fn is_url(medium: &Path) -> bool {
     let text = medium.to_string_lossy();
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
@@ -21,8 +22,9 @@ pub(super) fn is_url(medium: &Path) -> bool {
     })
 }
 
-/// The medium of that name. Nothing is sent yet; credentials and endpoint of an object store come
-/// from the environment.
+/// Returns the medium of that name, a directory or a place in an object store. Nothing is read or
+/// sent yet. Credentials and endpoint of an object store come from the environment. SR-7140 if the
+/// URL is not valid.
 pub(super) fn store(medium: &Path) -> Result<Box<dyn Store>, Failure> {
     if is_url(medium) {
         return remote(&medium.to_string_lossy());
@@ -30,6 +32,9 @@ pub(super) fn store(medium: &Path) -> Result<Box<dyn Store>, Failure> {
     Ok(Box::new(LocalStore::new(medium)))
 }
 
+/// Returns the place in an object store that the URL names, without a request. Requests to it are
+/// repeated for two minutes while there is no connection. SR-7140 if the URL or a setting is not
+/// valid.
 #[cfg(feature = "object-store")]
 fn remote(url: &str) -> Result<Box<dyn Store>, Failure> {
     // What is not text is no setting of an object store.
@@ -41,6 +46,7 @@ fn remote(url: &str) -> Result<Box<dyn Store>, Failure> {
     Ok(Box::new(medium))
 }
 
+/// Always fails with SR-7140, because this build has no object stores.
 #[cfg(not(feature = "object-store"))]
 fn remote(_url: &str) -> Result<Box<dyn Store>, Failure> {
     let text = "this command was built without object stores";

@@ -16,6 +16,7 @@ pub(super) struct MetricsOptions {
 }
 
 impl MetricsOptions {
+    /// Returns the file that `--metrics` names; `None` without it.
     pub(super) fn file(&self) -> Option<PathBuf> {
         self.metrics.clone()
     }

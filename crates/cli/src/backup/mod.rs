@@ -53,6 +53,7 @@ enum Verb {
 }
 
 impl BackupArgs {
+    /// Returns whether `--json` was given to a verb that has it.
     pub(crate) fn wants_json(&self) -> bool {
         match &self.verb {
             Verb::Create(args) => args.json,
@@ -68,6 +69,7 @@ impl BackupArgs {
         }
     }
 
+    /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Create(args) => args.run(context),

@@ -62,6 +62,8 @@ pub(super) struct ProgressReporter {
 }
 
 impl ProgressReporter {
+    /// Begins to measure the time of an operation. Without an option, progress is shown only if
+    /// standard error is a terminal.
     pub(super) fn new(operation: &'static str, options: ProgressOptions) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let form = match options.progress {
@@ -80,17 +82,20 @@ impl ProgressReporter {
         }
     }
 
-    /// Where the bytes of all of it go as soon as they are known; `None` when no progress is shown.
+    /// Returns the variable for the number of bytes in all, for a source that finds it out while it
+    /// works. `None` if no progress is shown.
     pub(super) fn total(&self) -> Option<Arc<AtomicU64>> {
         (self.form != Form::None).then(|| Arc::clone(&self.total))
     }
 
-    /// So many bytes in all.
+    /// Sets the number of bytes in all.
     pub(super) fn with_total(self, total: u64) -> Self {
         self.total.store(total, Ordering::Relaxed);
         self
     }
 
+    /// Shows that `done` bytes are done: on the bar, which appears after a second, or as a line of
+    /// JSON on standard error at most once a second.
     pub(super) fn update(&mut self, done: u64) {
         self.done = done;
         match self.form {
@@ -104,13 +109,16 @@ impl ProgressReporter {
         }
     }
 
-    /// The work is done: a scheduler gets one line in any case.
+    /// Ends the display after success. With JSON, a last line is written in any case; a bar is
+    /// removed.
     pub(super) fn finish(self) {
         if self.form == Form::Json {
             self.print_line();
         }
     }
 
+    /// Writes one line of JSON to standard error: bytes done and in all, rate and seconds left, as
+    /// far as they are known.
     fn print_line(&self) {
         let total = Some(self.total.load(Ordering::Relaxed)).filter(|total| *total > 0);
         let rate = self.rate();
@@ -128,13 +136,15 @@ impl ProgressReporter {
         }
     }
 
-    /// Bytes a second since it began.
+    /// Returns the bytes per second since the beginning, rounded down.
     fn rate(&self) -> u64 {
         // Milliseconds, so that what takes less than a second has a rate.
         let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.done.saturating_mul(1000) / elapsed.max(1)
     }
 
+    /// Draws the bar with rate and time left, unless it is the first second. Without a total, or
+    /// when it is exceeded, the bar has no length.
     fn draw(&mut self) {
         if self.bar.is_none() && self.started.elapsed() < QUIET {
             return;
@@ -164,6 +174,7 @@ impl ProgressReporter {
 }
 
 impl Drop for ProgressReporter {
+    /// Removes the bar from the terminal.
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -174,6 +185,7 @@ impl Drop for ProgressReporter {
 const KNOWN: &str = "{msg} {wide_bar} {bytes} of {total_bytes}  {prefix}";
 const UNKNOWN: &str = "{msg} {spinner} {bytes} of an unknown total  {prefix}";
 
+/// Returns a bar of unknown length, labelled for the operation.
 fn new_bar(operation: &'static str) -> ProgressBar {
     let message = match operation {
         "create" => "backing up",
@@ -184,6 +196,7 @@ fn new_bar(operation: &'static str) -> ProgressBar {
     bar.with_style(style(UNKNOWN))
 }
 
+/// Returns the style for a template; the default style if the template is not valid.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

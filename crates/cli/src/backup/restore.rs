@@ -91,7 +91,8 @@ struct DeltaOptions {
 }
 
 impl DeltaOptions {
-    /// What the restore needs must not lie in what it removes.
+    /// Returns how to restore over an existing directory; `None` without `--delta`. Medium, keyring
+    /// and key file are named in it, because what is removed must not contain them.
     fn delta(&self, medium: &Path, keyring: &Path, key: &KeyOptions) -> Option<Delta> {
         let mut apart = vec![keyring.to_path_buf()];
         apart.extend((!is_url(medium)).then(|| medium.to_path_buf()));
@@ -118,7 +119,9 @@ struct SealedOptions {
 }
 
 impl SealedOptions {
-    /// The instance to make, if one is wanted.
+    /// Makes the data key and header for a sealed instance at `to`, in memory, fetching the key for
+    /// it; `None` without `--sealed`. SR-1001 for an instance key without `--sealed`, SR-2041
+    /// without a key; those of the key.
     fn instance(&self, context: &Context, to: &Path) -> Result<Option<NewInstance>, Failure> {
         if !self.sealed {
             if self.key.is_given() {
@@ -136,8 +139,8 @@ impl SealedOptions {
     }
 }
 
-/// Says before a cluster is restored in clear that it is, and what to write instead. A set does not
-/// say whether its server was sealed.
+/// Notes that a PostgreSQL cluster will be restored in plaintext, and what to give instead. Writes
+/// nothing for other sets. A set does not say whether its server was sealed.
 fn say_in_clear(description: &Description, to: &Path) {
     if description.postgres.is_none() {
         return;
@@ -164,6 +167,8 @@ struct OwnerOptions {
 }
 
 impl OwnerOptions {
+    /// Returns to whom the restored files belong and whether they keep special mode bits. SR-1001
+    /// for these options without root, or for a user that does not exist.
     fn ownership(&self) -> Result<Kept, Failure> {
         let asked = self.owner.is_some() || self.keep_owners || self.keep_special_bits;
         if asked && !rustix::process::geteuid().is_root() {
@@ -189,7 +194,7 @@ const LOG_IS_NOT_SIGNED: &str = "the archived log that the recovery replays is n
      certificate, or the key, can have made it";
 
 /// Notes the user, machine and software that the set names as its maker, and whether the key
-/// `signer` has signed that. The seal does not prove it: a certificate is enough to make a set.
+/// `signer` has signed that. Nothing else proves it, because a certificate is enough to make a set.
 fn say_who_made(description: &Description, signer: Option<&str>) {
     let Description {
         user_name,
@@ -218,6 +223,7 @@ struct Report {
 }
 
 impl RestoreArgs {
+    /// Restores a set as [`Self::fill`] and records the run in the catalogue.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let outlets = Outlets {
             history: Some(self.history.clone()),
@@ -228,6 +234,12 @@ impl RestoreArgs {
         })
     }
 
+    /// Opens the set and those that it builds on, checks its signer if one was named, restores it
+    /// with progress, and prints what was restored. Notes who made it, and that it is in plaintext.
+    /// What the run has done is put into `record`.
+    /// Errors: SR-7107 if there is no such set, SR-7113 if the directory is not empty, SR-7177 or
+    /// SR-7178 for the signature, SR-7108 to SR-7112 for damage, SR-7122 for the recovery target;
+    /// those of the keys; SR-5001.
     fn fill(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());
@@ -286,7 +298,8 @@ impl RestoreArgs {
         Ok(())
     }
 
-    /// Says what was restored.
+    /// Prints what was restored, as text or JSON. Notes what could not be removed, and where
+    /// tablespaces are. `sealed`: it became a sealed instance.
     fn report(
         &self,
         context: &mut Context,
@@ -333,7 +346,10 @@ impl RestoreArgs {
     }
 }
 
-/// Restores a set, with those that it builds on.
+/// Restores a set with those that it builds on. An incremental set in plaintext is combined by
+/// PostgreSQL's `pg_combinebackup` from `programs`. `progress` gets the bytes so far.
+/// Errors: SR-7113 or SR-7176 for the directory, SR-7108 to SR-7112 for damage, SR-7161 or SR-7162
+/// for a chain, SR-7016 without the programs; SR-5001.
 pub(super) fn restored(
     chain: &Chain<'_>,
     options: &RestoreOptions,

@@ -52,6 +52,7 @@ pub(super) struct RewrapArgs {
 }
 
 impl RewrapArgs {
+    /// Rewraps as [`Self::rewrap`] and records the run in the catalogue.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let outlets = Outlets {
             history: Some(self.history.clone()),
@@ -62,6 +63,12 @@ impl RewrapArgs {
         })
     }
 
+    /// Gives one set, or all sets and the archived log, key slots for the new keys, and prints how
+    /// many. Objects that the key does not open, or that others can open too, are left as they are
+    /// and noted; then the command fails at the end.
+    /// Errors: SR-1001 without a new key or an old one, SR-7107 or SR-7126 for the set, SR-2002 or
+    /// SR-2003 for the old key, SR-7132 if others can open it; SR-7106 for a head that cannot be
+    /// read; those of the keys; SR-5001.
     fn rewrap(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());
@@ -118,7 +125,8 @@ impl RewrapArgs {
     }
 }
 
-/// The private keys of the keyring's certificates.
+/// Opens the keyring and returns an opener with the private keys of its certificates. SR-1001 if
+/// there is no keyring, or none of its certificates has one; those of the keyring.
 fn private_keys(keyring: &Path) -> Result<Opener, Failure> {
     if keyring.exists() {
         let keys = Keyring::open(keyring)?;
@@ -130,7 +138,8 @@ fn private_keys(keyring: &Path) -> Result<Opener, Failure> {
     Err(Failure::usage(text))
 }
 
-/// What prevents success: heads that cannot be read, and objects of other keys.
+/// Notes every object that was left as it is, and why. Returns the error of the first head that
+/// cannot be read, otherwise that of the first object that was left, otherwise success.
 fn finish(
     left: Vec<(String, Failure)>,
     listing: &strongroom_backup::Listing,
@@ -151,6 +160,8 @@ fn finish(
     }
 }
 
+/// Returns `None` for success, and the failure as a value if the set was only left as it is; any
+/// other error is returned as an error.
 fn failure_to_report(done: strongroom_backup::Result<()>) -> Result<Option<Failure>, Failure> {
     match done {
         Ok(()) => Ok(None),
@@ -159,6 +170,8 @@ fn failure_to_report(done: strongroom_backup::Result<()>) -> Result<Option<Failu
     }
 }
 
+/// Returns whether the error only means that the object was left unchanged: the key does not open
+/// it, or others can open it too.
 fn stays_as_it_is(error: &strongroom_backup::Error) -> bool {
     let left = [
         &code::WRONG_KEY,

@@ -38,8 +38,9 @@ pub(super) struct SealingOptions {
 }
 
 impl SealingOptions {
-    /// The key that the options name. If they name none: `None` with certificates or with
-    /// `--no-encryption`, otherwise an error.
+    /// Returns the key source that the options name, without fetching the key. If they name none:
+    /// `None` with certificates or with `--no-encryption`, otherwise SR-2041. `command` names the
+    /// command in that error.
     pub(super) fn key(&self, command: &str) -> Result<Option<KeySource>, Failure> {
         if self.no_encryption || self.has_certificates() {
             return Ok(keys::source(self.key.clone()));
@@ -48,11 +49,13 @@ impl SealingOptions {
         keys::required(self.key.clone(), &what).map(Some)
     }
 
+    /// Returns whether `--certificate` was given.
     pub(super) const fn has_certificates(&self) -> bool {
         !self.certificate.is_empty()
     }
 
-    /// Whom a set is sealed for; empty if it is not sealed.
+    /// Returns the recipients of a set: the certificates that the options name, and `key`. Empty if
+    /// it is not sealed. Warnings and errors as [`set_recipients`].
     pub(super) fn recipients(
         &self,
         key: Option<&KeySource>,
@@ -61,8 +64,8 @@ impl SealingOptions {
         set_recipients(key, &self.certificate, keyring)
     }
 
-    /// The cipher, unless it is one of the past that was not asked for twice; then it is warned of,
-    /// every time.
+    /// Returns the cipher. Triple DES needs `--allow-legacy`, otherwise SR-7170; with it, warns
+    /// with SR-7171 every time. `medium` is for the warning.
     pub(super) fn cipher(&self, medium: &Path) -> Result<Cipher, Failure> {
         if !self.algorithm.is_legacy() {
             return Ok(self.algorithm);
@@ -75,6 +78,7 @@ impl SealingOptions {
     }
 }
 
+/// Parses the name of a cipher. The error is the text that clap shows.
 fn cipher(name: &str) -> Result<Cipher, String> {
     Cipher::ALL
         .into_iter()
@@ -82,6 +86,7 @@ fn cipher(name: &str) -> Result<Cipher, String> {
         .ok_or_else(|| "use aes-256, aes-192, aes-128 or triple-des-3key".to_owned())
 }
 
+/// Parses `none`, `zstd` or `zstd:LEVEL`. The error is the text that clap shows.
 fn compression(name: &str) -> Result<Compression, String> {
     Compression::from_name(name)
         .ok_or_else(|| "use none, zstd, or zstd:LEVEL with a level from 1 to 19".to_owned())

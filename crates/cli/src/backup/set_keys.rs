@@ -11,7 +11,8 @@ use crate::failure::{Failure, warn};
 use crate::key_options::KeyOptions;
 use crate::keys;
 
-/// The key, fetched. Asked for twice when something is sealed with it.
+/// Fetches the key. A passphrase is asked for at the terminal, twice if something is to be sealed
+/// with it (`creating`). Errors are those of the source.
 pub(super) fn opener(
     source: &KeySource,
     keyring: Option<PathBuf>,
@@ -25,8 +26,11 @@ pub(super) fn opener(
     Ok(source.opener(&about)?)
 }
 
-/// Whom a set is sealed for: the certificates that are named, then the key. Warns of certificates
-/// whose private key was never exported, every time.
+/// Returns the recipients of a set: the certificates that are named, then `key`, which is fetched;
+/// a passphrase is asked for twice. Warns with SR-2033 and SR-2035 of a certificate whose private
+/// key was never exported or that is not valid today.
+/// Errors: SR-2026 or SR-2036 if there is no such certificate or it is retired, SR-2012 for a
+/// retired key; those of the keyring and of the key.
 pub(super) fn set_recipients(
     key: Option<&KeySource>,
     certificates: &[String],
@@ -53,8 +57,9 @@ pub(super) fn set_recipients(
     Ok(recipients)
 }
 
-/// Does something that needs a set's key: with the key that is named, else without any, else with
-/// the private keys of the keyring's certificates.
+/// Calls `open` with the key that the options name and returns its result. Without one, calls it
+/// without a key and, if that fails with SR-2001, again with the private keys of the keyring's
+/// certificates. Errors: those of `open`, the key and the keyring.
 pub(super) fn with_key<T>(
     key: KeyOptions,
     keyring: &Path,
@@ -63,7 +68,8 @@ pub(super) fn with_key<T>(
     with_kept_key(key, keyring, open).map(|(done, _)| done)
 }
 
-/// As [`with_key`]; gives back the key that served, for what is opened later.
+/// As [`with_key`], and also returns the key with which `open` succeeded, for what is opened later;
+/// `None` if none was needed.
 pub(super) fn with_kept_key<T>(
     key: KeyOptions,
     keyring: &Path,

@@ -28,14 +28,17 @@ pub(super) struct SignedByOptions {
 }
 
 impl SignedByOptions {
-    /// The keys; none if no signature is wanted.
+    /// Reads the public keys from the files that `--signed-by` names. Empty if no signature is
+    /// required. SR-7179 if a file holds no such key, SR-1006 or SR-1007 if there is no such file;
+    /// SR-5001.
     pub(super) fn keys(&self) -> Result<Vec<VerifyingKey>, Failure> {
         self.files.iter().map(|path| public_key(path)).collect()
     }
 }
 
-/// Refuses a chain of which a set is not signed by one of `keys`, unless there are none. Returns
-/// the id of the key that has signed the set that was asked for.
+/// Checks that every set of the chain is signed by one of `keys`, and returns the id of the key
+/// that signed the newest one. Without keys nothing is checked, and `None` is returned. SR-7177 if
+/// a set is not signed, SR-7178 if its signature does not fit.
 pub(super) fn check_signers(
     chain: &mut Chain<'_>,
     keys: &[VerifyingKey],
@@ -56,8 +59,9 @@ pub(super) struct SignKeyOption {
 }
 
 impl SignKeyOption {
-    /// The key, if the set is to be signed. A file that others can read is warned of at the end,
-    /// as every key file is.
+    /// Reads the private key that signs the set; `None` without `--sign-key`. A file that others
+    /// can read is a warning at the end of the command. SR-2007 if it cannot be read, SR-7179 if it
+    /// holds no such key.
     pub(super) fn key(&self) -> Result<Option<SigningKey>, Failure> {
         let Some(path) = &self.file else {
             return Ok(None);
@@ -68,6 +72,8 @@ impl SignKeyOption {
     }
 }
 
+/// Reads an Ed25519 public key, or a certificate of one, from a PEM file. SR-7179 if it holds none
+/// or is longer than 64 KiB, SR-1006 or SR-1007 if there is no such file; SR-5001.
 fn public_key(path: &Path) -> Result<VerifyingKey, Failure> {
     let (file, length) = open_to_read(path)?;
     if length > PUBLIC_MAX {
@@ -79,6 +85,7 @@ fn public_key(path: &Path) -> Result<VerifyingKey, Failure> {
     VerifyingKey::from_pem(&pem).map_err(|error| signing_key_failure(path, error))
 }
 
+/// Makes an SR-7179 failure about the file.
 fn signing_key_failure(path: &Path, error: SigningKeyError) -> Failure {
     Failure::new(&code::SIGNATURE_KEY, format!("{}: {error}", path.display()))
 }

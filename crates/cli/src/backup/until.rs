@@ -30,7 +30,11 @@ pub(super) struct UntilOptions {
 }
 
 impl UntilOptions {
-    /// The settings, if there are to be any.
+    /// Returns the recovery settings for the restored cluster, with the command that fetches
+    /// archived log; `None` without an `--until-` option. `facts` are those of the set.
+    /// Errors: SR-1001 for a set of no PostgreSQL cluster, a passphrase that would be asked for, or
+    /// a path that a setting cannot hold; SR-7122 if the position lies before the end of the
+    /// backup; SR-5001.
     pub(super) fn settings(
         &self,
         facts: Option<&PostgresFacts>,
@@ -53,14 +57,15 @@ impl UntilOptions {
         {
             return Err(Failure::new(&code::UNTIL_LATER, facts.end_lsn.as_str()));
         }
-        let command = command(medium, key, keyring)?;
+        let command = restore_command(medium, key, keyring)?;
         Ok(Some(recovery_settings(&command, target)))
     }
 }
 
-/// The command that brings a file back, for the shell: absolute paths, and the same source of the
-/// key.
-fn command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Failure> {
+/// Returns the line for `restore_command`, quoted for the shell: this program with absolute paths
+/// and the same key source. SR-1001 for `--ask`, or a path that is not UTF-8 or has control
+/// characters; SR-5001 if a path cannot be made absolute.
+fn restore_command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Failure> {
     let program = std::env::current_exe();
     let program = program.map_err(|error| Failure::io(Path::new("strongroom"), &error))?;
     let mut words = vec![
@@ -86,11 +91,12 @@ fn command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Fa
     Ok(words.join(" "))
 }
 
+/// Makes a path absolute. SR-5001 without a working directory.
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::io(path, &error))
 }
 
-/// A medium in an object store is where it is from everywhere.
+/// Returns the medium's path made absolute; a URL is returned unchanged.
 fn absolute_medium(medium: &Path) -> Result<PathBuf, Failure> {
     if is_url(medium) {
         return Ok(medium.to_path_buf());
@@ -98,7 +104,8 @@ fn absolute_medium(medium: &Path) -> Result<PathBuf, Failure> {
     absolute(medium)
 }
 
-/// One word of the shell; PostgreSQL replaces `%` before the shell sees it.
+/// Quotes a path as one word of the shell, with `%` doubled, because PostgreSQL replaces it before
+/// the shell reads the line. SR-1001 if it is not UTF-8 or has control characters.
 fn word(path: &Path) -> Result<String, Failure> {
     let text = path
         .to_str()
@@ -111,6 +118,8 @@ fn word(path: &Path) -> Result<String, Failure> {
     ))
 }
 
+/// Checks a time for `recovery_target_time`: neither empty nor with control characters. The error
+/// is the text that clap shows.
 fn plain(text: &str) -> Result<String, String> {
     if text.is_empty() || text.chars().any(char::is_control) {
         return Err("use a time as PostgreSQL reads it".to_owned());
@@ -118,6 +127,7 @@ fn plain(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Parses a position of the log, as 16/B374D848. The error is the text that clap shows.
 pub(super) fn lsn(text: &str) -> Result<Lsn, String> {
     text.parse()
         .map_err(|_| "use a position as 16/B374D848".to_owned())

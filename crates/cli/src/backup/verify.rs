@@ -80,6 +80,8 @@ struct Report {
 }
 
 impl VerifyArgs {
+    /// Verifies a set as [`Self::verify_and_print`] and records the run in the catalogue and the
+    /// metrics.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let outlets = Outlets {
             history: Some(self.history.clone()),
@@ -91,6 +93,9 @@ impl VerifyArgs {
         })
     }
 
+    /// Verifies the set and prints the result as text or JSON. Errors: SR-7130 if archived log is
+    /// missing, SR-7174 if some does not match its name; those of [`Self::verify_set`], after which
+    /// nothing is printed.
     fn verify_and_print(
         self,
         context: &mut Context,
@@ -113,7 +118,12 @@ impl VerifyArgs {
         gap.map_or(Ok(()), Err)
     }
 
-    /// Reads everything, and restores it if that is asked for.
+    /// Opens the set and those that it builds on, checks its signer if one was named, reads
+    /// everything to its end and compares it, and checks the archived log; with `--restore-test`
+    /// restores it and starts a server instead. Shows progress.
+    /// Errors: SR-7107 if there is no such set, SR-7177 or SR-7178 for the signature, SR-7108 to
+    /// SR-7112 for damage; those of the key and of the restore test. Log that is missing or wrong
+    /// is in the result.
     fn verify_set(self, context: &Context, record: &mut RunRecord) -> Result<VerifiedSet, Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());
@@ -174,6 +184,7 @@ struct VerifiedSet {
 }
 
 impl VerifiedSet {
+    /// Returns the JSON result. `gap` is the failure of the archived log, if there is one.
     fn report(self, gap: Option<&Failure>) -> Report {
         let Verified {
             position,
@@ -203,6 +214,7 @@ impl VerifiedSet {
         }
     }
 
+    /// Returns the result as text for people.
     fn text(&self) -> String {
         let mut text = String::new();
         for each in self.bases.iter().chain([&self.verified]) {
@@ -227,7 +239,8 @@ impl VerifiedSet {
     }
 }
 
-/// Notes that the signature of a set does not cover the archived log that follows it.
+/// Adds to what was not checked that the set's signature does not cover the archived log, if a
+/// signature was checked and there is log.
 fn note_unsigned_log(
     mut verified: Verified,
     signer: Option<&String>,
@@ -240,6 +253,7 @@ fn note_unsigned_log(
     verified
 }
 
+/// Returns the result of the restore test as text for people.
 fn drill_text(drilled: &DrillReport) -> String {
     let mut text = String::from("restore test: passed\n");
     for item in &drilled.checked {
@@ -254,6 +268,7 @@ fn drill_text(drilled: &DrillReport) -> String {
     text
 }
 
+/// Returns the result for the archived log as text for people.
 fn log_text(log: &LogCheck) -> String {
     let mut text = String::new();
     if let (0, Some(newest)) = (log.missing_count, &log.newest) {
@@ -278,7 +293,7 @@ fn log_text(log: &LogCheck) -> String {
     text
 }
 
-/// SR-7130 when segments are missing.
+/// Returns an SR-7130 failure that names the missing segments; `None` if none is missing.
 fn gap_failure(log: &LogCheck) -> Option<Failure> {
     let more = log.missing_count - log.missing.len() as u64;
     let more = (more > 0).then(|| format!(" and {more} more"));
@@ -290,7 +305,7 @@ fn gap_failure(log: &LogCheck) -> Option<Failure> {
     (log.missing_count > 0).then(|| Failure::new(&code::WAL_GAP, detail))
 }
 
-/// SR-7174 when archived segments are not what they should be.
+/// Returns an SR-7174 failure if archived segments do not match their names; `None` if all do.
 fn wrong_log_failure(log: &LogCheck) -> Option<Failure> {
     let detail = |first: &String| {
         format!(

@@ -81,6 +81,8 @@ pub(super) struct WalFetchArgs {
 }
 
 impl WalPushArgs {
+    /// Archives the file as [`Self::push`] and writes the metrics. The run is not recorded in the
+    /// catalogue, because there is one for every segment.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         // In no catalogue: this runs for every segment.
         let outlets = Outlets {
@@ -92,7 +94,10 @@ impl WalPushArgs {
         })
     }
 
-    /// What the server wrote, whether it is sealed or not.
+    /// Reads the file that the server wrote, decrypted if it belongs to a sealed instance, and
+    /// checks that it matches its `name`. SR-1006 or SR-1007 if there is no such file, SR-7114 if
+    /// it is longer than 1 GiB, SR-7173 if it does not match or is another cluster's; those of the
+    /// instance's key.
     fn content(&self, name: &str, context: &Context) -> Result<Vec<u8>, Failure> {
         let (file, length) = paths::open_to_read(&self.file)?;
         if length > FILE_MAX {
@@ -116,6 +121,10 @@ impl WalPushArgs {
         Ok(content)
     }
 
+    /// Archives the file under its name, durably; prints nothing. Archiving the same content again
+    /// succeeds. SR-2041 without a key, SR-7120 if the archive has another content of that name,
+    /// SR-7101, SR-7104 or SR-7105 for the medium; those of [`Self::content`] and the keys;
+    /// SR-5001.
     fn push(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.to)?;
         record.set_medium(store.as_ref());
@@ -137,6 +146,10 @@ impl WalPushArgs {
 }
 
 impl WalFetchArgs {
+    /// Fetches the file from the archive and writes it. An error ends the command with 1 if the
+    /// archive has no such file, so that PostgreSQL ends recovery, or if only later segments exist
+    /// and the server has this one itself; any other error with 192 added to its exit code, which
+    /// stops the server.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         // A sealed instance whose key does not reach this command gets what it got before: its
         // shield decides.
@@ -160,6 +173,12 @@ impl WalFetchArgs {
         })
     }
 
+    /// Fetches the file from the archive, or as much of a segment as was received unless the server
+    /// has as much, seals it for a sealed instance, and writes it with mode 0600 in place of any
+    /// former file.
+    /// Errors: SR-7121 if the archive has no such file, SR-7130 if it has only later ones, SR-7101
+    /// without a medium, SR-7106 and SR-7109 to SR-7112 for damage, SR-7173 for another cluster;
+    /// those of the key; SR-5001.
     fn fetch(self, keyring: &Path, local: &ServerFile) -> Result<(), Failure> {
         let store = store(&self.from)?;
         let mut authentic = false;
@@ -191,9 +210,10 @@ struct ServerFile {
 }
 
 impl ServerFile {
-    /// What is handed over. A sealed instance gets a segment sealed for it if the medium
-    /// authenticated it; an unauthenticated one reaches the shield as it is, which refuses it
-    /// unless it is configured otherwise.
+    /// Returns the content to write. For a sealed instance, a segment that the archive has
+    /// authenticated is sealed; everything else is returned unchanged, and the shield refuses an
+    /// unsealed segment unless it is configured otherwise. SR-7173 if it belongs to another
+    /// cluster.
     fn seal_if_needed(&self, content: Vec<u8>, authentic: bool) -> Result<Vec<u8>, Failure> {
         match &self.sealed {
             Some(sealed) if authentic && begins_segment(&self.name, &content) => {
@@ -206,6 +226,8 @@ impl ServerFile {
         }
     }
 
+    /// Reads at most `most` bytes of the server's own file, decrypted if the instance is sealed.
+    /// `None` if it cannot be read.
     fn content(&self, most: u64) -> Option<Vec<u8>> {
         if let Some(sealed) = &self.sealed {
             return sealed.open(&self.path, &self.name, most).ok();
@@ -216,14 +238,15 @@ impl ServerFile {
         Some(content)
     }
 
-    /// Whether the server has the segment itself.
+    /// Returns whether the server's own file begins this segment, and is not an older one that was
+    /// renamed.
     fn has_segment(&self) -> bool {
         let start = self.content(64);
         start.is_some_and(|start| begins_segment(&self.name, &start))
     }
 
-    /// Whether the server has the segment itself, and at least what was received of it: a set
-    /// brings the log that it needs, which may be more than a receiver had got.
+    /// Returns whether the server's own file begins with everything that was received of this
+    /// segment. A set brings the log that it needs, which may be more than was received.
     fn has_all(&self, partial: &Partial) -> bool {
         let received = partial.content.get(..partial.received);
         self.content(FILE_MAX).is_some_and(|content| {
@@ -233,26 +256,29 @@ impl ServerFile {
     }
 }
 
-/// Whether the command line is one of `wal-fetch`, also where it cannot be parsed. May say so of
-/// another one that has the word after `backup`, which then ends with another code when it is
-/// refused.
+/// Returns whether the command line is one of `backup wal-fetch`, even if it cannot be parsed. May
+/// return true for another one that has this word after `backup`; if it is refused, it then ends
+/// with another exit code.
 pub(crate) fn is_wal_fetch(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter().skip(1);
     words.any(|word| word == "backup") && words.any(|word| word == "wal-fetch")
 }
 
-/// The failure with the exit code that stops a server.
+/// Gives the failure an exit code above 125, which makes PostgreSQL stop instead of ending
+/// recovery.
 pub(crate) fn with_stopping_code(failure: Failure) -> Failure {
     let exit = STOP + failure.code().class.exit_code().min(63);
     failure.with_exit_code(exit)
 }
 
-/// Runs the command; a panic, which would end with 101, ends with 255.
+/// Calls `command` and returns its exit code. A panic, which would end the process with 101,
+/// results in 255, so that PostgreSQL does not take it for a missing file.
 pub(crate) fn run_never_absent(command: impl FnOnce() -> ExitCode) -> ExitCode {
     // Nothing of the command is used after it.
     catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| ExitCode::from(u8::MAX))
 }
 
+/// Writes the file with mode 0600, durably, in place of any former one. SR-5001.
 fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
     strongroom_keyring::durable::replace(path, content, 0o600)
         .map_err(|error| Failure::io(path, &error))

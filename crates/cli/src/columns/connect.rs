@@ -31,6 +31,9 @@ pub(super) struct LoginOptions {
 }
 
 impl LoginOptions {
+    /// Connects to the server or proxy at `address` and logs in, with the password from the file if
+    /// one was named. SR-1006 for the file; SR-8122 if the server refuses, SR-5001 if the
+    /// connection fails.
     pub(super) fn connect(&self, address: &str) -> Result<StatementClient, Failure> {
         let password = self.password_file.as_deref().map(password).transpose()?;
         let login = Login {
@@ -45,8 +48,9 @@ impl LoginOptions {
     }
 }
 
-/// An address of a command line, which is checked here, so that a port alone is not taken for a
-/// name that the system cannot find.
+/// Returns the address of a command line unchanged if it is HOST:PORT or a path, that is, has a
+/// slash. The error is the text that clap shows. A port alone is refused here, because it would be
+/// taken for the name of a host later.
 pub(super) fn checked(text: &str) -> Result<String, String> {
     let parts = text.rsplit_once(':').filter(|(host, port)| {
         let bracketed = host.starts_with('[') && host.ends_with(']');
@@ -64,7 +68,7 @@ pub(super) fn checked(text: &str) -> Result<String, String> {
     ))
 }
 
-/// A path if it looks like one.
+/// Returns the address as the path of a socket if it has a slash, otherwise as HOST:PORT.
 pub(super) fn address(text: &str) -> Address {
     if text.contains('/') {
         Address::Unix(PathBuf::from(text))
@@ -73,11 +77,14 @@ pub(super) fn address(text: &str) -> Address {
     }
 }
 
-/// The failure of a statement or of its connection.
+/// Returns the failure for a statement or its connection: SR-8122 if the server refused it, SR-5001
+/// if the connection failed.
 pub(super) fn refused(error: &Error) -> Failure {
     server_error(error).into()
 }
 
+/// Returns the first line of a file, without the line end. SR-1006 if there is no file, SR-1001 if
+/// the line is longer than 1000 bytes; SR-5001.
 fn password(path: &Path) -> Result<SecretBytes, Failure> {
     let mut bytes = std::fs::read(path).map_err(|error| Failure::open(path, &error))?;
     let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));

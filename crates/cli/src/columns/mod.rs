@@ -34,6 +34,7 @@ enum Verb {
 }
 
 impl ColumnsArgs {
+    /// Returns whether the verb is `status` and `--json` was given.
     pub(crate) const fn wants_json(&self) -> bool {
         match &self.verb {
             Verb::Status(args) => args.json,
@@ -41,6 +42,7 @@ impl ColumnsArgs {
         }
     }
 
+    /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Zone(args) => args.run(context),

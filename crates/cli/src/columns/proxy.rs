@@ -104,6 +104,9 @@ enum Constants {
 }
 
 impl ProxyArgs {
+    /// Reads the certificates and keys that the options name and returns the TLS settings towards
+    /// applications and towards the server. SR-1001 for options that contradict each other, as TLS
+    /// over a UNIX socket; SR-5001 for a file or what it holds.
     fn tls(&self) -> Result<Tls, Failure> {
         let mut tls = Tls::default();
         if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
@@ -133,6 +136,9 @@ impl ProxyArgs {
         tls.require(host, authorities).map_err(about)
     }
 
+    /// Opens the keyring, listens at the addresses, notes them, and serves applications until the
+    /// process is ended. SR-2003 if there is no such key; those of the keyring and of the options;
+    /// SR-5001 if it cannot listen.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = context
             .keyring
@@ -172,13 +178,15 @@ impl ProxyArgs {
     }
 }
 
+/// Parses a SHA-256 digest of 64 hexadecimal digits. The error is the text that clap shows.
 fn digest(text: &str) -> Result<[u8; 32], String> {
     let bytes = from_hex(&text.to_ascii_lowercase());
     let digest = bytes.and_then(|bytes| bytes.try_into().ok());
     digest.ok_or_else(|| String::from("64 hexadecimal digits"))
 }
 
-/// The keys of these files.
+/// Reads the public area of a TPM's attestation key from each file. SR-5001 if a file cannot be
+/// read, SR-1001 if it holds no such key.
 fn read_trusted_keys(paths: &[PathBuf]) -> Result<Vec<TrustedKey>, Failure> {
     let read = |path: &PathBuf| {
         let public = std::fs::read(path).map_err(|error| Failure::io(path, &error))?;
@@ -193,7 +201,8 @@ fn read_trusted_keys(paths: &[PathBuf]) -> Result<Vec<TrustedKey>, Failure> {
     paths.iter().map(read).collect()
 }
 
-/// `PCR=HEX,PCR=HEX`.
+/// Parses `PCR=HEX,PCR=HEX`: values that registers of a TPM must have. The error is the text that
+/// clap shows.
 fn parse_policy(text: &str) -> Result<PcrPolicy, String> {
     let value = |one: &str| {
         let (number, value) = one.split_once('=')?;
@@ -207,6 +216,7 @@ fn parse_policy(text: &str) -> Result<PcrPolicy, String> {
         })
 }
 
+/// Parses `SCHEMA.RELATION.COLUMN`. The error is the text that clap shows.
 fn parse_pinned_column(text: &str) -> Result<PinnedColumn, String> {
     PinnedColumn::parse(text)
         .ok_or_else(|| String::from("SCHEMA.RELATION.COLUMN, as in the catalog"))

@@ -60,6 +60,8 @@ pub(super) struct StatusArgs {
 }
 
 impl StatusArgs {
+    /// Requests the zone's status through the server, adds the names of tables, and prints it as
+    /// text or JSON. SR-8122 if the server refuses; SR-5001; those of [`LoginOptions::connect`].
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut connection = self.login.connect(&self.server)?;
         let mut status = status(&mut connection)?;
@@ -71,11 +73,15 @@ impl StatusArgs {
     }
 }
 
+/// Runs a statement and returns the first column of its first row; `None` if that is null or there
+/// is no row. SR-8122 if the server refuses it, SR-5001 if the connection fails.
 fn one_text(connection: &mut StatementClient, sql: &str) -> Result<Option<String>, Failure> {
     let answer = connection.run(sql).map_err(|error| refused(&error))?;
     Ok(answer.rows.into_iter().flatten().next().flatten())
 }
 
+/// Requests the zone's status through the server. SR-8122 if the server refuses, SR-5001 if the
+/// connection fails, SR-9001 if the status is not JSON.
 fn status(connection: &mut StatementClient) -> Result<Value, Failure> {
     let text = one_text(connection, "SELECT strongroom_columns.status()")?.unwrap_or_default();
     let bad =
@@ -83,8 +89,9 @@ fn status(connection: &mut StatementClient) -> Result<Value, Failure> {
     serde_json::from_str(&text).map_err(bad)
 }
 
-/// Adds to each partition of this database the table that it is of; a partition without one waits
-/// to be dropped.
+/// Adds to each partition of the connected database the name of its table, or null if there is none
+/// that this session can see: then it waits to be dropped, or the table is not committed.
+/// Partitions of other databases get no name. SR-8122; SR-5001.
 fn name_tables(connection: &mut StatementClient, status: &mut Value) -> Result<(), Failure> {
     let sql =
         "SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()";
@@ -114,23 +121,29 @@ fn name_tables(connection: &mut StatementClient, status: &mut Value) -> Result<(
     Ok(())
 }
 
+/// Returns the member `name` as a number; 0 if it is missing or no such number.
 fn number(of: &Value, name: &str) -> u64 {
     of.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
+/// Returns the member `name`; null if it is missing.
 fn part<'a>(of: &'a Value, name: &str) -> &'a Value {
     of.get(name).unwrap_or(&Value::Null)
 }
 
+/// Returns the member `name` as a list; empty if it is missing or no list.
 fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
     part(of, name).as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Returns a number of bytes as text in MiB with one decimal, rounded down.
 fn mib(bytes: u64) -> String {
     let tenths = bytes.saturating_mul(10) >> 20;
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
 
+/// Returns how many values an object of the status has, as text, and in how many blocks on disk
+/// there are more.
 fn values(of: &Value) -> String {
     match number(of, "unread") {
         0 => number(of, "values").to_string(),
@@ -141,6 +154,7 @@ fn values(of: &Value) -> String {
     }
 }
 
+/// Returns the status as text for people: the zone, its partitions, and the counts of its sessions.
 fn status_text(status: &Value) -> String {
     let (store, ephemerals) = (part(status, "store"), part(status, "ephemerals"));
     let row = |name: &str, value: String| vec![name.to_owned(), value];
@@ -195,6 +209,7 @@ fn status_text(status: &Value) -> String {
     out
 }
 
+/// Returns the table of partitions as text.
 fn partitions(all: &[Value]) -> String {
     let head = ["PARTITION", "TABLE", "COLUMNS", "VALUES"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -216,6 +231,7 @@ fn partitions(all: &[Value]) -> String {
     columns(&rows)
 }
 
+/// Returns the table of counts as text: one row for each ticket, and one for all that have ended.
 fn ledgers_text(status: &Value) -> String {
     let mut head = vec!["TICKET".to_owned()];
     head.extend(COUNTS.iter().map(|(_, name)| (*name).to_owned()));
@@ -248,6 +264,7 @@ fn ledgers_text(status: &Value) -> String {
     columns(&rows)
 }
 
+/// Returns the names of the rights whose bits are set, separated by commas.
 fn rights_text(bits: u64) -> String {
     let named = RIGHTS.iter().enumerate();
     let given = named.filter(|(at, _)| bits >> at & 1 == 1);

@@ -86,6 +86,10 @@ enum AttestChoice {
 }
 
 impl ZoneArgs {
+    /// Opens or makes the store, binds the socket, closes the sandbox, and serves until a signal
+    /// stops it; then writes a checkpoint. Notes to standard error say where it serves.
+    /// Errors: SR-2041 without a key; those of the key, the store and the TPM; SR-1001 for an
+    /// unknown user; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = self.allowed()?;
         let tpm = self.open_tpm()?;
@@ -123,10 +127,14 @@ impl ZoneArgs {
         Ok(())
     }
 
+    /// Returns the ids of the users whose processes may connect, as [`allowed`].
     fn allowed(&self) -> Result<Vec<u32>, Failure> {
         allowed(&self.users)
     }
 
+    /// Returns the zone, which then may write records of sessions, sealed for the key in the file
+    /// that was named; unchanged if none was. Makes the directory for them. Errors: those of the
+    /// key; SR-5001.
     fn recording(&self, zone: Zone, context: &Context) -> Result<Zone, Failure> {
         let Some(file) = &self.record_key_file else {
             return Ok(zone);
@@ -141,7 +149,8 @@ impl ZoneArgs {
         Ok(zone.recording(directory, opener.recipient()?))
     }
 
-    /// Opened when something needs it: the sandbox lets nothing be opened later.
+    /// Opens the TPM if the anchor or the attestation needs it, before the sandbox closes, after
+    /// which nothing can be opened. `None` if nothing needs it; SR-5001 if it cannot be opened.
     fn open_tpm(&self) -> Result<Option<Arc<Tpm>>, Failure> {
         let anchored = matches!(self.anchor, Some(AnchorChoice::Tpm(_)));
         if !anchored && matches!(self.attest, AttestChoice::Process) {
@@ -152,10 +161,13 @@ impl ZoneArgs {
             .map_err(|failure| self.tpm_failure(failure.into()))
     }
 
+    /// Makes an SR-5001 failure about the TPM.
     fn tpm_failure(&self, error: std::io::Error) -> Failure {
         Failure::io(Path::new(&self.tpm), &error)
     }
 
+    /// Returns what attests the zone: the TPM's quotes, or the process itself, which proves
+    /// nothing. SR-5001 if the TPM or the program's own file cannot be used.
     fn attester(&self, tpm: Option<&Arc<Tpm>>) -> Result<Box<dyn Attester>, Failure> {
         match (self.attest, tpm) {
             (AttestChoice::Tpm { key, pcrs }, Some(tpm)) => {
@@ -170,6 +182,8 @@ impl ZoneArgs {
         }
     }
 
+    /// Returns the freshness anchor of the store: a counter of the TPM, or a file. SR-5001 if the
+    /// TPM's counter cannot be used.
     fn anchor(&self, tpm: Option<&Arc<Tpm>>) -> Result<Box<dyn Anchor>, Failure> {
         match (&self.anchor, tpm) {
             (Some(AnchorChoice::Tpm(index)), Some(tpm)) => {
@@ -181,6 +195,7 @@ impl ZoneArgs {
         }
     }
 
+    /// Returns the path of the anchor's file; the usual one if the anchor is in the TPM.
     fn anchor_file(&self) -> PathBuf {
         match &self.anchor {
             Some(AnchorChoice::File(path)) => path.clone(),
@@ -188,7 +203,8 @@ impl ZoneArgs {
         }
     }
 
-    /// What the sandbox leaves open.
+    /// Returns the directories that the sandbox leaves accessible: the state, and those of the
+    /// anchor's file and of the socket.
     fn directories(&self) -> Vec<PathBuf> {
         let parent = |path: &Path| {
             path.parent()
@@ -201,6 +217,10 @@ impl ZoneArgs {
         ]
     }
 
+    /// Opens the sealed store with the key of the options. If there is none, makes it first and
+    /// notes that its values are lost with the key. SR-2041 without a key, SR-8010 if the store is
+    /// older than its anchor, SR-8025 if another process has it open; those of the key and the
+    /// store; SR-5001.
     fn store(&self, context: &Context, anchor: Box<dyn Anchor>) -> Result<store::Store, Failure> {
         let there = self.state.join(store::HEADER_NAME).exists();
         let key = keys::required(self.key.clone(), "the zone's store")?;
@@ -226,7 +246,8 @@ impl ZoneArgs {
     }
 }
 
-/// The numbers of these users; without any, this process's own.
+/// Returns the ids of these users, which are given by number or name; the own one of this process
+/// if none is given. SR-1001 if there is no user of that name; SR-5001.
 pub(super) fn allowed(users: &[String]) -> Result<Vec<u32>, Failure> {
     if users.is_empty() {
         return Ok(vec![rustix::process::getuid().as_raw()]);
@@ -234,7 +255,8 @@ pub(super) fn allowed(users: &[String]) -> Result<Vec<u32>, Failure> {
     users.iter().map(|name| user_id(name)).collect()
 }
 
-/// Tells what the kernel would not close.
+/// Reports what the sandbox could not close: warns with SR-8026 of memory that is not locked, and
+/// notes that the kernel has no Landlock. Writes nothing if all is closed.
 fn tell_closed(closed: Closed) {
     if !closed.locked {
         // The store locks the memory of values and keys by itself, and `columns status` tells of
@@ -250,7 +272,8 @@ fn tell_closed(closed: Closed) {
     }
 }
 
-/// A user's number: given as such, or looked up in `/etc/passwd`.
+/// Returns a user's id: the number itself, or the one in `/etc/passwd`. SR-1001 if there is no such
+/// user; SR-5001 if the file cannot be read.
 fn user_id(name: &str) -> Result<u32, Failure> {
     if let Ok(number) = name.parse() {
         return Ok(number);
@@ -264,7 +287,8 @@ fn user_id(name: &str) -> Result<u32, Failure> {
     number.ok_or_else(|| Failure::usage(&format!("there is no user {name}")))
 }
 
-/// `tpm:INDEX`, or else a file.
+/// Parses `tpm:INDEX` as a counter of the TPM, anything else as the path of a file. The error is
+/// the text that clap shows.
 fn anchor(text: &str) -> Result<AnchorChoice, String> {
     match text.strip_prefix("tpm:") {
         Some(index) => handle(index).map(AnchorChoice::Tpm),
@@ -272,7 +296,7 @@ fn anchor(text: &str) -> Result<AnchorChoice, String> {
     }
 }
 
-/// `process` or `tpm:HANDLE:PCR,PCR...`.
+/// Parses `process` or `tpm:HANDLE:PCR,PCR...`. The error is the text that clap shows.
 fn attest_choice(text: &str) -> Result<AttestChoice, String> {
     if text == "process" {
         return Ok(AttestChoice::Process);
@@ -290,7 +314,8 @@ fn attest_choice(text: &str) -> Result<AttestChoice, String> {
     Ok(AttestChoice::Tpm { key, pcrs })
 }
 
-/// A handle or an index, in hexadecimal with 0x before it, as TPM tools write them.
+/// Parses a handle or index of a TPM in hexadecimal after `0x`. The error is the text that clap
+/// shows.
 fn handle(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0x");
     let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());

@@ -8,6 +8,7 @@ use strongroom_inspect::report::{
     DuckdbReport, ForeignReport, HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport,
 };
 
+/// Returns the report as text for people, one `label: value` a line.
 pub(super) fn render(report: &Report) -> String {
     let mut lines = Lines(String::new());
     lines.put("file", &printable(&report.path));
@@ -70,6 +71,8 @@ pub(super) fn render(report: &Report) -> String {
     lines.0
 }
 
+/// Appends the lines about the header of a sealed object. `size` is the length of the file in
+/// bytes.
 fn header_lines(lines: &mut Lines, header: &HeaderReport, size: u64) {
     lines.put("object id", &header.object_id);
     lines.put("created", &header.created);
@@ -117,6 +120,7 @@ fn header_lines(lines: &mut Lines, header: &HeaderReport, size: u64) {
     }
 }
 
+/// Appends the lines about a DuckDB database.
 fn duckdb_lines(lines: &mut Lines, duckdb: &DuckdbReport) {
     lines.put("cipher", duckdb.cipher);
     let version = match duckdb.encryption_version {
@@ -155,6 +159,7 @@ fn duckdb_lines(lines: &mut Lines, duckdb: &DuckdbReport) {
     }
 }
 
+/// Appends the lines about a database that another product has encrypted, or may have.
 fn foreign_lines(lines: &mut Lines, foreign: &ForeignReport) {
     let (product, size) = (foreign.product, foreign.page_size);
     let text = match foreign.certain {
@@ -176,6 +181,7 @@ fn foreign_lines(lines: &mut Lines, foreign: &ForeignReport) {
     }
 }
 
+/// Appends the lines about a volume.
 fn luks_lines(lines: &mut Lines, luks: &LuksReport) {
     lines.put("uuid", &luks.uuid);
     if let Some(label) = &luks.label {
@@ -232,6 +238,7 @@ fn luks_lines(lines: &mut Lines, luks: &LuksReport) {
     }
 }
 
+/// Returns a token of a volume in one line.
 fn token_text(token: &LuksTokenReport) -> String {
     let slots: Vec<String> = token.slots.iter().map(u32::to_string).collect();
     let mut text = format!("{}, for slots {}", token.kind, slots.join(", "));
@@ -253,6 +260,7 @@ fn token_text(token: &LuksTokenReport) -> String {
     text
 }
 
+/// Returns in words what opens a key slot.
 fn slot_text(slot: &SlotReport) -> String {
     match (&slot.key_id, slot.key_version, &slot.argon2id) {
         (Some(id), Some(version), _) => format!("keyring key {}, version {version}", printable(id)),
@@ -267,6 +275,7 @@ fn slot_text(slot: &SlotReport) -> String {
     }
 }
 
+/// Returns the kind in words; "not known" for one that is not in this list.
 fn kind_text(kind: &str) -> &str {
     match kind {
         "sealed-sqlite" => "sealed SQLite database",
@@ -300,6 +309,7 @@ fn kind_text(kind: &str) -> &str {
 struct Lines(String);
 
 impl Lines {
+    /// Appends a line with this label and value. An empty label leaves its column empty.
     fn put(&mut self, label: &str, value: &str) {
         let label = if label.is_empty() {
             String::new()
