@@ -25,8 +25,13 @@ pub(crate) struct Device {
 }
 
 unsafe extern "C" {
+    /// Gives a token's JSON, which belongs to the device. Returns a negative error number when it
+    /// fails.
     fn crypt_token_json_get(device: *mut Device, token: c_int, json: *mut *const c_char) -> c_int;
+    /// Gives the header's JSON, which belongs to the device. Returns a negative error number when
+    /// it fails.
     fn crypt_dump_json(device: *mut Device, json: *mut *const c_char, flags: u32) -> c_int;
+    /// Writes a message to the log of the program that uses libcryptsetup.
     fn crypt_log(device: *mut Device, level: c_int, message: *const c_char);
 }
 
@@ -37,7 +42,10 @@ const ERROR: c_int = 1;
 /// Passphrases that libcryptsetup holds, by their address.
 static GIVEN: Mutex<BTreeMap<usize, SecretBytes>> = Mutex::new(BTreeMap::new());
 
-/// Fetches the passphrase for a token.
+/// Fetches the passphrase for a token from the key server, after the header was checked (T4).
+/// Returns 0 and writes address and length of the passphrase to `buffer` and `length`;
+/// libcryptsetup gives it back with [`cryptsetup_token_buffer_free`]. Returns a negative error
+/// number, and writes the reason to libcryptsetup's log, when there is none.
 ///
 /// # Safety
 /// Called by libcryptsetup, with its own arguments.
@@ -89,7 +97,8 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open(
     })
 }
 
-/// As [`cryptsetup_token_open`]: Strongroom tokens have no PIN.
+/// As [`cryptsetup_token_open`]: Strongroom tokens have no PIN, and the one that is given is
+/// ignored.
 ///
 /// # Safety
 /// As [`cryptsetup_token_open`].
@@ -107,7 +116,8 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open_pin(
     unsafe { cryptsetup_token_open(device, token, buffer, length, user) }
 }
 
-/// Takes a passphrase back, and wipes it.
+/// Takes a passphrase back by its address, and wipes it. Ignores an address that was never given
+/// out.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cryptsetup_token_buffer_free(buffer: *mut c_void, _length: usize) {
     without_panic(|| {
@@ -117,7 +127,7 @@ pub(crate) extern "C" fn cryptsetup_token_buffer_free(buffer: *mut c_void, _leng
     });
 }
 
-/// Whether a token has the right form.
+/// Returns 0 when the token's JSON has the right form, and a negative error number when not.
 ///
 /// # Safety
 /// As [`cryptsetup_token_open`].
@@ -135,7 +145,7 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_validate(
     })
 }
 
-/// Shows what a token says.
+/// Writes a description of the token to libcryptsetup's log, for `cryptsetup luksDump`.
 ///
 /// # Safety
 /// As [`cryptsetup_token_open`].
@@ -150,7 +160,7 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_dump(device: *mut Device, json:
     });
 }
 
-/// The plugin's version.
+/// Returns the plugin's version as a static string with its zero byte.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cryptsetup_token_version() -> *const c_char {
     const VERSION: &CStr =
@@ -161,13 +171,13 @@ pub(crate) extern "C" fn cryptsetup_token_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// T1: runs `work`; a panic becomes `-EIO`.
+/// T1: runs `work` and returns its result; a panic becomes `-EIO`.
 fn without_panic(work: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(-libc::EIO)
 }
 
-/// T2: keeps a passphrase until libcryptsetup gives its address back. Locked memory does not move
-/// with its owner.
+/// T2: keeps a passphrase in locked memory until libcryptsetup gives its address back. Returns
+/// address and length. Locked memory does not move with its owner.
 fn keep(mut secret: SecretBytes) -> (NonNull<u8>, usize) {
     let bytes = secret.as_mut_slice();
     let count = bytes.len();
@@ -177,6 +187,8 @@ fn keep(mut secret: SecretBytes) -> (NonNull<u8>, usize) {
     (address, count)
 }
 
+/// Copies a string of C. `None` for a null pointer, and when it is not UTF-8.
+///
 /// # Safety
 /// Null, or a string with its zero byte.
 unsafe fn text(pointer: *const c_char) -> Option<String> {
@@ -188,6 +200,8 @@ unsafe fn text(pointer: *const c_char) -> Option<String> {
     text.to_str().ok().map(ToOwned::to_owned)
 }
 
+/// Writes a message to libcryptsetup's log, at its level `NORMAL` or `ERROR`. A message with a zero
+/// byte is dropped.
 fn log(device: *mut Device, level: c_int, message: &str) {
     if let Ok(message) = CString::new(message) {
         // SAFETY: libcryptsetup's own device, and a string that outlives the call.

@@ -47,7 +47,8 @@ enum RefusalKind {
 }
 
 impl RefusalKind {
-    /// The negative error number for libcryptsetup.
+    /// Returns the negative error number for libcryptsetup. It tries its next way of opening after
+    /// each of them.
     const fn number(self) -> i32 {
         match self {
             Self::NotHere => -libc::ENOENT,
@@ -58,7 +59,13 @@ impl RefusalKind {
     }
 }
 
-/// The passphrase of the token's key slots. Asks the key server.
+/// Fetches the key that the token names from the key server of the node's configuration, and
+/// returns the passphrase of the token's slots that is derived from it.
+///
+/// # Errors
+/// `NotHere` when the key is in a keyring or the host is no node; `Malformed` for a token that
+/// cannot be read; `NotNow` when no server can be reached, or it is sealed, or there is no memory
+/// for keys; `Denied` for any other error of the server or the configuration.
 fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
     let token = token(json)?;
     if token.provider != Provider::KeyServer {
@@ -88,8 +95,12 @@ fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
     slot_secret(&fetched.material, &token.object_id).map_err(from_keyring)
 }
 
-/// T4: whether the token's key may be tried on the header, which is libcryptsetup's JSON. After a
-/// refusal cryptsetup asks for a passphrase, so the text warns of that.
+/// T4: checks that the token's key may be tried on the header, which is libcryptsetup's JSON. After
+/// a refusal cryptsetup asks for a passphrase, so the text warns of that.
+///
+/// # Errors
+/// `Malformed` when it is not JSON; `Forged` when the header cannot be read, has no token that
+/// names a slot, does not encrypt its data, or asks for too much work.
 fn check(header: &str) -> Result<(), Refusal> {
     let forged = |error: strongroom_keyring::Error| Refusal {
         kind: RefusalKind::Forged,
@@ -106,7 +117,7 @@ fn check(header: &str) -> Result<(), Refusal> {
     header::check_before_trying(&metadata, &slots).map_err(forged)
 }
 
-/// Reads a token's JSON.
+/// Reads a Strongroom token from JSON. `Malformed` when it is none, or one of a newer version.
 fn token(json: &str) -> Result<StrongroomToken, Refusal> {
     let value: Result<Value, _> = serde_json::from_str(json);
     let value = value.map_err(|error| Refusal {
@@ -119,7 +130,8 @@ fn token(json: &str) -> Result<StrongroomToken, Refusal> {
     })
 }
 
-/// The text that `cryptsetup luksDump` shows for a token.
+/// Returns the text that `cryptsetup luksDump` shows for a token: key, object id and servers, or
+/// why it cannot be read.
 fn description(json: &str) -> String {
     match token(json) {
         Ok(token) => format!(
@@ -134,6 +146,8 @@ fn description(json: &str) -> String {
     }
 }
 
+/// Returns the refusal for an error of the key server's client: `NotNow` when the server cannot be
+/// reached or is sealed, `Denied` for anything else.
 fn from_client(error: strongroom_keys_client::Error) -> Refusal {
     let kind = match error.kind() {
         Kind::Unreachable | Kind::Sealed => RefusalKind::NotNow,
@@ -145,6 +159,7 @@ fn from_client(error: strongroom_keys_client::Error) -> Refusal {
     }
 }
 
+/// Returns the refusal `NotNow` for a failure on this host.
 fn from_keyring(error: strongroom_keyring::Error) -> Refusal {
     Refusal {
         kind: RefusalKind::NotNow,

@@ -50,16 +50,17 @@ pub struct Mapping {
     pub is_luks: bool,
 }
 
-/// The path of the mapping with this name, whether or not it exists.
+/// Returns the path of the mapping with this name, whether or not it exists.
 #[must_use]
 pub fn path_of(name: &str) -> PathBuf {
     Path::new(MAPPER).join(name)
 }
 
-/// Refuses a text that cannot be the name of a mapping.
+/// Checks that a text can be the name of a mapping: 1 to 47 characters of `a-z A-Z 0-9 . _ -`, not
+/// beginning with a full stop, and not `control`.
 ///
 /// # Errors
-/// SR-8337.
+/// SR-8337 when it cannot.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let fine = (1..=47).contains(&name.len())
         && !name.starts_with('.')
@@ -75,10 +76,14 @@ pub fn check_name(name: &str) -> Result<(), Error> {
 }
 
 /// Maps the volume as `name`, with the secret of the token's key or of a person. A re-encryption
-/// whose data have all moved is finished first. Returns the slot that the secret opened.
+/// whose data have all moved is finished first, unless `read_only`. Returns the slot that the
+/// secret opened.
 ///
 /// # Errors
-/// SR-2002, SR-8307, SR-8327, SR-8340, SR-8337 when the name is taken.
+/// SR-2002 when it opens none; SR-8337 when the name is not valid or taken; SR-8307, SR-8340 (V17);
+/// SR-8323 when the token's slots are to be tried and it names none; SR-8327 without device-mapper;
+/// SR-8329 for a volume under re-encryption, when libcryptsetup must not continue it; SR-8320,
+/// SR-8324, SR-5001.
 pub fn open(
     volume: &mut Volume,
     name: &str,
@@ -124,7 +129,7 @@ pub fn open(
 /// Closes the mapping `name`.
 ///
 /// # Errors
-/// SR-8320 when somebody uses it; SR-1006 when there is none.
+/// SR-8320 when somebody uses it; SR-1006 when there is none; SR-8337 when the name is not valid.
 pub fn close(name: &str) -> Result<(), Error> {
     check_name(name)?;
     prepare();
@@ -150,7 +155,8 @@ pub fn close(name: &str) -> Result<(), Error> {
     })
 }
 
-/// The mapping `name`. `None` when there is none, or none of a kind that libcryptsetup knows.
+/// Returns the mapping `name`. `None` when there is none, or none of a kind that libcryptsetup
+/// knows.
 #[must_use]
 pub fn mapping(name: &str) -> Option<Mapping> {
     prepare();
@@ -175,7 +181,7 @@ pub fn mapping(name: &str) -> Option<Mapping> {
     Some(found)
 }
 
-/// All mappings of encrypted devices.
+/// Returns all mappings of encrypted devices, sorted by name.
 #[must_use]
 pub fn mappings() -> Vec<Mapping> {
     let Ok(entries) = std::fs::read_dir(MAPPER) else {
@@ -190,7 +196,7 @@ pub fn mappings() -> Vec<Mapping> {
     names.iter().filter_map(|name| mapping(name)).collect()
 }
 
-/// The mapping of the volume on `device`.
+/// Returns the mapping of the volume on `device`. `None` when it is not open.
 #[must_use]
 pub fn mapping_of(device: &Path) -> Option<Mapping> {
     use std::os::unix::fs::MetadataExt as _;
@@ -202,11 +208,12 @@ pub fn mapping_of(device: &Path) -> Option<Mapping> {
     })
 }
 
-/// The name of the mapping of the volume on `path`, whose state must be as the caller says: open
-/// (`online`) or closed.
+/// Returns the name of the mapping of the volume on `path`, `None` when it is closed. Its state
+/// must be as the caller says: open (`online`) or closed.
 ///
 /// # Errors
-/// SR-8320 for one that is open, SR-1001 for one that is not.
+/// SR-8320 for a volume that is open, and `online` is false; SR-1001 for one that is closed, and
+/// `online` is true.
 pub fn name_of_open(path: &Path, online: bool) -> Result<Option<String>, Error> {
     match (mapping_of(path), online) {
         (Some(mapping), true) => Ok(Some(mapping.name)),
@@ -222,9 +229,9 @@ pub fn name_of_open(path: &Path, online: bool) -> Result<Option<String>, Error> 
     }
 }
 
-/// A name for the mapping of a swap area that is made of its device, so that several areas have
-/// different names: `swap-` and the last part of the path, or a digest of the path where that is no
-/// valid name.
+/// Returns a name for the mapping of a swap area that is made of its device, so that several areas
+/// have different names: `swap-` and the last part of the path, or a digest of the path where that
+/// is no valid name.
 #[must_use]
 pub fn swap_name(device: &Path) -> String {
     let last = device.file_name().unwrap_or_default().to_string_lossy();
@@ -237,11 +244,12 @@ pub fn swap_name(device: &Path) -> String {
     format!("swap-{digest}")
 }
 
-/// Maps `device` under a random key that is not kept (V11). The mapping reads as noise until
-/// mkswap(8) has written to it.
+/// Maps `device` as `name` under a random key that is not kept (V11). The mapping reads as noise
+/// until mkswap(8) has written to it.
 ///
 /// # Errors
-/// SR-8320, SR-8327, SR-8337; SR-8321 when it holds anything but a swap area.
+/// SR-8321 when the device holds anything but a swap area; SR-8320 when it is in use; SR-8327
+/// without device-mapper; SR-8337 when the name is not valid or taken; SR-1006, SR-5001.
 pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
     check_name(name)?;
     let found = contents(device)?;
@@ -290,10 +298,10 @@ pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
     })
 }
 
-/// Checks that the kernel has device-mapper; loads the module if it is not there.
+/// Checks that the kernel has device-mapper; loads the module `dm-crypt` if it is not there.
 ///
 /// # Errors
-/// SR-8327.
+/// SR-8327 when it cannot be loaded.
 pub fn check_kernel() -> Result<(), Error> {
     if Path::new(MAPPER).join("control").exists() {
         return Ok(());

@@ -119,27 +119,31 @@ impl OpenerKind {
     }
 }
 
+/// Returns the default of `device_timeout_seconds`: 30.
 fn device_wait() -> u64 {
     30
 }
 
+/// Returns the default of `timeout_seconds`: 60.
 fn opener_wait() -> u64 {
     60
 }
 
+/// Returns the default of `prompt_timeout_seconds`: 300.
 fn prompt_wait() -> u64 {
     300
 }
 
+/// Returns the default of `tries`: 3.
 fn tries() -> u32 {
     3
 }
 
 impl Table {
-    /// Reads the table at `path`.
+    /// Reads and checks the table at `path`.
     ///
     /// # Errors
-    /// SR-1006, SR-8335.
+    /// SR-1006 when there is none; SR-8335 when it is not valid; SR-5001.
     pub fn load(path: &Path) -> Result<Self, Error> {
         use std::io::Read as _;
         let file = File::open(path).map_err(|error| {
@@ -159,13 +163,14 @@ impl Table {
         })
     }
 
-    /// Removes all entries but the one of this name.
+    /// Removes all volumes and swap areas but the one of this name.
     pub fn only(&mut self, name: &str) {
         self.volume.retain(|entry| entry.name == name);
         self.swap.retain(|entry| entry.name == name);
     }
 
-    /// Names in the order in which they are opened, and whether each is optional.
+    /// Returns the names in the order in which they are opened, volumes first, and whether each is
+    /// optional.
     #[must_use]
     pub fn names(&self) -> Vec<(String, bool)> {
         let volumes = self.volume.iter();
@@ -174,8 +179,8 @@ impl Table {
         volumes.chain(swap).collect()
     }
 
-    /// The longest time that unlocking all entries can take: the sum of all time-outs, and of the
-    /// work between them.
+    /// Returns the longest time that unlocking all entries can take: the sum of all time-outs, and
+    /// of the work between them.
     #[must_use]
     pub fn limit(&self) -> Duration {
         let volumes = self.volume.iter().map(|entry| {
@@ -196,6 +201,7 @@ impl Table {
         Duration::from_secs(volumes.chain(swap).sum())
     }
 
+    /// Reads and checks a table. SR-8335 with the first entry that breaks a rule.
     fn read(text: &str) -> Result<Self, Error> {
         let bad = |what: String| Error::new(&code::VOLUME_TABLE, what);
         let table: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
@@ -241,6 +247,7 @@ impl Table {
     }
 }
 
+/// Checks that each time-out is from 1 to 3600 seconds, and returns an error text when one is not.
 fn check_waits(waits: &[u64]) -> Result<(), String> {
     if waits.iter().all(|wait| (1..=WAIT_MAX_S).contains(wait)) {
         return Ok(());

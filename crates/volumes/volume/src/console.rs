@@ -26,7 +26,8 @@ const SYSTEMD_ASK: &str = "systemd-ask-password";
 /// Longest passphrase.
 const TYPED_MAX: usize = 1024;
 
-/// Asks for a passphrase, and waits at most `wait`.
+/// Asks for a passphrase through systemd, or at `/dev/tty` or `/dev/console` without echo, and
+/// waits at most `wait`.
 ///
 /// # Errors
 /// SR-2001 when nobody typed in time, or nothing; SR-1004 where there is no terminal; SR-5001.
@@ -47,7 +48,11 @@ pub fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
     at_terminal(&terminal, prompt, wait)
 }
 
-/// `None` when systemd's program is not there, or ends without a passphrase before `wait` is over.
+/// Asks with systemd-ask-password. `None` when that is not there, or ends without a passphrase
+/// before `wait` is over.
+///
+/// # Errors
+/// SR-2001 when nobody typed within `wait`; SR-5001.
 fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, Error> {
     let asked = Command::new(SYSTEMD_ASK)
         .arg(format!("--timeout={}", wait.as_secs().max(1)))
@@ -91,7 +96,10 @@ fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretByte
     typed.finish().map(Some)
 }
 
-/// Asks at the terminal with its echo switched off, which is restored whatever happens.
+/// Asks at the terminal with its echo switched off, and restores the echo whatever happens.
+///
+/// # Errors
+/// SR-2001 when nobody typed within `wait`, or nothing; SR-5001.
 fn at_terminal(terminal: &File, prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
     let failed = |error: std::io::Error| io(Path::new("the console"), error);
     let before = tcgetattr(terminal).map_err(|error| failed(error.into()))?;
@@ -111,7 +119,10 @@ fn at_terminal(terminal: &File, prompt: &str, wait: Duration) -> Result<SecretBy
     typed.finish()
 }
 
-/// Reads up to the end of a line, at most for `wait`.
+/// Reads up to the end of a line, or as much as a passphrase may have.
+///
+/// # Errors
+/// SR-2001 when `wait` is over before; SR-5001.
 fn read_line(terminal: &File, wait: Duration) -> Result<Typed, Error> {
     let began = Instant::now();
     let mut typed = Typed::new()?;
@@ -132,8 +143,8 @@ fn read_line(terminal: &File, wait: Duration) -> Result<Typed, Error> {
     }
 }
 
-/// Whether there is something to read within `wait`. True after a signal too: the caller reads the
-/// clock again.
+/// Waits until there is something to read, and returns false when `wait` is over. True after a
+/// signal too: the caller reads the clock again. SR-5001 when waiting fails.
 fn wait_until_readable(from: &impl std::os::fd::AsFd, wait: Duration) -> Result<bool, Error> {
     let mut asked = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
     let wait = Timespec {
@@ -147,12 +158,13 @@ fn wait_until_readable(from: &impl std::os::fd::AsFd, wait: Duration) -> Result<
     }
 }
 
-/// `None` when `wait` is over.
+/// Returns what is left of `wait` since `began`. `None` when it is over.
 fn time_left(began: Instant, wait: Duration) -> Option<Duration> {
     wait.checked_sub(began.elapsed())
         .filter(|left| !left.is_zero())
 }
 
+/// Returns the error SR-2001: nobody typed in time.
 fn too_late() -> Error {
     Error::new(&code::NO_KEY, "nobody typed in time")
 }
@@ -164,15 +176,19 @@ struct Typed {
 }
 
 impl Typed {
+    /// Returns an empty passphrase, with room for the longest one. SR-5001 when there is no locked
+    /// memory.
     fn new() -> Result<Self, Error> {
         let bytes = SecretBytes::with_capacity(TYPED_MAX)?;
         Ok(Self { bytes, filled: 0 })
     }
 
+    /// Returns whether nothing was read yet.
     fn is_empty(&self) -> bool {
         self.filled == 0
     }
 
+    /// Returns whether the end of a line was read.
     fn has_line(&self) -> bool {
         self.bytes
             .as_slice()
@@ -180,7 +196,8 @@ impl Typed {
             .is_some_and(|typed| typed.contains(&b'\n'))
     }
 
-    /// Reads once; true at the end, or when there is no room.
+    /// Reads once and appends. Returns true at the end of the input, or when there is no room;
+    /// false after a signal.
     fn read(&mut self, from: &mut impl std::io::Read) -> std::io::Result<bool> {
         let free = self
             .bytes
@@ -201,7 +218,7 @@ impl Typed {
         }
     }
 
-    /// The first line, without its end.
+    /// Returns the first line without its end, and wipes the rest. SR-2001 when it is empty.
     fn finish(mut self) -> Result<SecretBytes, Error> {
         let typed = self.bytes.as_slice().get(..self.filled).unwrap_or_default();
         let end = typed

@@ -86,14 +86,15 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Whether all that it holds is a swap area.
+    /// Returns whether all that it holds is a swap area.
     #[must_use]
     pub fn is_swap(&self) -> bool {
         self.holds.as_deref() == Some(SWAP)
     }
 }
 
-/// Searches a device or file for signatures, with blkid(8) where no own one matches.
+/// Searches a device or file for signatures at its beginning and end, with blkid(8) where no own
+/// one matches. Only reads.
 ///
 /// # Errors
 /// SR-1006, SR-5001; SR-8322 when it is neither a block device nor a regular file.
@@ -124,7 +125,8 @@ pub fn contents(path: &Path) -> Result<Contents, Error> {
     })
 }
 
-/// The first signature on a device that is neither of a LUKS header nor of the remains of one.
+/// Returns the first signature on a device that is neither of a LUKS header nor of the remains of
+/// one, in words. `None` when there is none.
 ///
 /// # Errors
 /// As [`contents`].
@@ -140,8 +142,8 @@ pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
     Ok(others.map(str::to_owned))
 }
 
-/// Whether any of [`SAMPLES`] pieces over the whole device or file is not all zeros. A disk that
-/// was in use has such pieces.
+/// Reads [`SAMPLES`] pieces over the whole device or file, and returns whether any of them is not
+/// all zeros. A disk that was in use has such pieces.
 ///
 /// # Errors
 /// SR-1006, SR-5001.
@@ -159,11 +161,11 @@ pub fn has_old_data(path: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Refuses a device that the kernel uses, and a file behind a loop device or locked by another
-/// process.
+/// Refuses a block device that the kernel uses (mounted, mapped, swap), and a file that a loop
+/// device is on or that another process has locked; waits some seconds for such a lock.
 ///
 /// # Errors
-/// SR-8320, SR-5001.
+/// SR-8320 when it is in use; SR-1006, SR-5001.
 pub fn check_unused(path: &Path) -> Result<(), Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     if about.file_type().is_block_device() {
@@ -177,10 +179,10 @@ pub fn check_unused(path: &Path) -> Result<(), Error> {
 }
 
 /// Opens a block device for sole use: while it is open, nobody can mount or map it. A regular file
-/// is opened without a lock.
+/// is opened without a lock. For reading, and with `writing` also for writing.
 ///
 /// # Errors
-/// SR-8320, SR-5001.
+/// SR-8320 when the device is in use; SR-1006, SR-5001.
 pub fn open_exclusively(path: &Path, writing: bool) -> Result<File, Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     let mut options = OpenOptions::new();
@@ -199,7 +201,8 @@ pub fn open_exclusively(path: &Path, writing: bool) -> Result<File, Error> {
     })
 }
 
-/// The most telling of the known signatures at the beginning.
+/// Returns in words what the first bytes of a device are the signature of: the first match in the
+/// table, but a swap area only when nothing else matches. `None` when nothing does.
 fn signature(first: &[u8]) -> Option<&'static str> {
     if header::is_sealed(first) {
         return Some("an object sealed by Strongroom");
@@ -210,7 +213,7 @@ fn signature(first: &[u8]) -> Option<&'static str> {
     other.or_else(|| all.first()).copied()
 }
 
-/// All signatures of the table that match.
+/// Iterates over all signatures of the table that match the first bytes of a device.
 fn signatures(first: &[u8]) -> impl Iterator<Item = &'static str> {
     let known = |(at, bytes, _): &&(usize, &[u8], &str)| {
         first
@@ -220,7 +223,8 @@ fn signatures(first: &[u8]) -> impl Iterator<Item = &'static str> {
     SIGNATURES.iter().filter(known).map(|(_, _, what)| *what)
 }
 
-/// The second copy of a GPT, in one of the last sectors of a device.
+/// Returns in words that the last bytes of a device hold the second copy of a GPT, in one of the
+/// last 16 sectors. `None` when they do not.
 fn signature_at_end(last: &[u8]) -> Option<&'static str> {
     let sectors = last.rchunks(512).take(16);
     let mut sectors = sectors.filter(|sector| sector.len() == 512);
@@ -230,7 +234,8 @@ fn signature_at_end(last: &[u8]) -> Option<&'static str> {
         .then_some("a partition table (GPT, its second copy)")
 }
 
-/// What blkid(8) of util-linux recognises. `None` also where it is not installed.
+/// Runs blkid(8) of util-linux, and returns what it recognises. `None` when that is nothing, and
+/// where it is not installed.
 fn probe_with_blkid(path: &Path) -> Option<String> {
     let asked = Command::new("blkid")
         .args(["--probe", "--output", "export"])
@@ -250,6 +255,7 @@ fn probe_with_blkid(path: &Path) -> Option<String> {
     Some(format!("{kind} (blkid)"))
 }
 
+/// Reads up to `len` bytes from offset `at` on; fewer at the end of the file.
 fn read_piece(file: &mut File, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(at))?;
     let mut bytes = Vec::new();

@@ -74,8 +74,8 @@ pub struct Openers<'a> {
     pub recovery: Option<&'a SecretBytes>,
 }
 
-/// The token of a volume that this version of the key opens, with a new object id. Its slots are
-/// not known yet.
+/// Returns the token of a volume that this version of the key opens, with a new random object id.
+/// Its slots are not known yet. Writes nothing.
 ///
 /// # Errors
 /// SR-5001.
@@ -91,10 +91,13 @@ pub fn new_token(keys: &dyn Keys, key_id: &str, version: u32) -> Result<Strongro
 }
 
 /// Checks everything that can be checked before a key is made: label, size, contents and use of the
-/// device.
+/// device. Changes nothing.
 ///
 /// # Errors
-/// SR-8320, SR-8321, SR-8326, SR-8337, SR-1002, SR-1006.
+/// SR-8337 for the label; SR-1002 when a new file is wanted and something is at its path; SR-1006
+/// when nothing is at the path of a device or file; SR-8320 when it is in use; SR-8321 when it is
+/// not empty and may not be overwritten; SR-8322 when it is neither a device nor a file; SR-8326
+/// for its size or the sector size; SR-5001.
 pub fn check(new: &NewVolume<'_>) -> Result<(), Error> {
     if new.label.is_some_and(|label| !label_is_valid(label)) {
         return Err(Error::new(&code::VOLUME_NAME, "label"));
@@ -123,8 +126,8 @@ pub fn check(new: &NewVolume<'_>) -> Result<(), Error> {
     }
 }
 
-/// Makes the volume, and returns its UUID. `progress` gets the size and the offset of the wiping,
-/// which an authenticated volume always needs; `false` ends it.
+/// Makes the volume, and returns its UUID. `progress` gets the size and the offset of the wiping in
+/// bytes, which an authenticated volume always needs; `false` ends it, and there is no volume then.
 ///
 /// # Errors
 /// As [`check`]; SR-8324, SR-8327 for `integrity` without device-mapper; SR-5001.
@@ -151,6 +154,9 @@ pub fn create(
 
 /// Formats the header in memory, adds every slot and token, and returns the UUID. With `integrity`
 /// it also writes every sector of `place`, which `progress` is told of.
+///
+/// # Errors
+/// SR-8324, SR-8327, SR-5001.
 fn format(
     new: &NewVolume<'_>,
     openers: &Openers<'_>,
@@ -205,7 +211,10 @@ fn format(
     add_openers(openers, header, place, &key)
 }
 
-/// Adds the key slots and their tokens. Returns the volume's UUID.
+/// Adds the key slots and their tokens to the header in memory. Returns the volume's UUID.
+///
+/// # Errors
+/// SR-8324.
 fn add_openers(
     openers: &Openers<'_>,
     header: &MemoryFile,
@@ -226,7 +235,11 @@ fn add_openers(
     volume.uuid()
 }
 
-/// V6: reads the header again, opens it, and compares the token.
+/// V6: reads the header in memory again, tries the token's passphrase on it, and compares the
+/// token.
+///
+/// # Errors
+/// SR-2002 when the passphrase opens no slot; SR-9001 when the token differs; SR-8324.
 fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> Result<(), Error> {
     let mut volume = Volume::detached(&header.path, place)?;
     let slot = volume.try_secret(None, openers.secret)?;
@@ -241,8 +254,11 @@ fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> R
     Ok(())
 }
 
-/// Writes zeros to every sector through a temporary mapping: a sector of an authenticated volume
-/// cannot be read before it was written once, with its tag.
+/// Writes zeros to every sector through a temporary mapping, which is closed at the end: a sector
+/// of an authenticated volume cannot be read before it was written once, with its tag.
+///
+/// # Errors
+/// SR-8327 without device-mapper; SR-8324, also when `progress` has ended it.
 fn wipe(
     device: &mut CryptDevice,
     key: &SecretBytes,
@@ -276,7 +292,11 @@ fn wipe(
     closed.map_err(|error| failed(what(), &error))
 }
 
-/// V7: writes the header onto the device, its beginning last.
+/// V7: writes the header onto the device, its beginning last, each part durable before the next.
+/// First overwrites what `new` asks for: the whole device, or its end.
+///
+/// # Errors
+/// SR-8320 when the device is in use; SR-5001, also when `progress` has ended the wiping.
 fn write_header(
     header: &MemoryFile,
     place: &Path,
@@ -305,7 +325,7 @@ fn write_header(
     write(&device, first, 0).map_err(failed)
 }
 
-/// Writes zeros over the end of a device that is long enough.
+/// Writes zeros over the last MiB of a device that has room for it after the header, and syncs.
 fn wipe_end(device: &File, len: u64) -> std::io::Result<()> {
     if len < DATA_OFFSET + END_WIPED {
         return Ok(());
@@ -314,8 +334,12 @@ fn wipe_end(device: &File, len: u64) -> std::io::Result<()> {
     write(device, &zeros, len - END_WIPED)
 }
 
-/// Writes random bytes over all of `range`: afterwards sectors that the volume has not written look
-/// like those that it has.
+/// Writes random bytes over all of `range`, and syncs: afterwards sectors that the volume has not
+/// written look like those that it has. `progress` gets the end of the range and the offset
+/// reached.
+///
+/// # Errors
+/// The system's; `Interrupted` when `progress` has returned false.
 pub(crate) fn overwrite(
     device: &File,
     range: std::ops::Range<u64>,
@@ -335,11 +359,14 @@ pub(crate) fn overwrite(
     device.sync_all()
 }
 
+/// Writes all of `bytes` at offset `at`, and syncs.
 fn write(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
     device.write_all_at(bytes, at)?;
     device.sync_all()
 }
 
+/// Checks that `len` bytes are a whole number of sectors and more than the header needs. SR-8326
+/// when they are not, or for another sector size than 512, 1024, 2048 or 4096.
 fn check_len(new: &NewVolume<'_>, len: u64) -> Result<(), Error> {
     let unit = u64::from(new.sector_size.unwrap_or(512));
     let valid = [512, 1024, 2048, 4096].contains(&unit) && len.is_multiple_of(unit);
@@ -350,7 +377,8 @@ fn check_len(new: &NewVolume<'_>, len: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Labels are shown on terminals and used in file names.
+/// Returns whether a label may be used: 1 to 47 characters of `a-z A-Z 0-9 . _ -`. Labels are shown
+/// on terminals and used in file names.
 fn label_is_valid(label: &str) -> bool {
     (1..=47).contains(&label.len())
         && label
@@ -366,6 +394,7 @@ pub(crate) struct MemoryFile {
 }
 
 impl MemoryFile {
+    /// Makes a file of `len` zero bytes in memory. SR-5001 when that fails.
     pub(crate) fn with_len(len: u64) -> Result<Self, Error> {
         let made = rustix::fs::memfd_create("strongroom-header", MemfdFlags::CLOEXEC);
         let failed = |error| Error::io("memory for a header", error);
@@ -383,6 +412,8 @@ struct UnpublishedFile<'a> {
 }
 
 impl<'a> UnpublishedFile<'a> {
+    /// Makes a file of `size` zero bytes beside `target`, under a temporary name and readable by
+    /// its owner only. It is removed when the result is dropped before `publish`. SR-5001.
     fn create(target: &'a Path, size: u64) -> Result<Self, Error> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let random = u128::from_le_bytes(random16()?);
@@ -397,6 +428,7 @@ impl<'a> UnpublishedFile<'a> {
         Ok(fresh)
     }
 
+    /// Gives the file its name, durably. SR-1002 when something has that name by now; SR-5001.
     fn publish(self) -> Result<(), Error> {
         durable::publish(&self.temp, self.target).map_err(|error| {
             if error.kind() == std::io::ErrorKind::AlreadyExists {
@@ -409,6 +441,7 @@ impl<'a> UnpublishedFile<'a> {
 }
 
 impl Drop for UnpublishedFile<'_> {
+    /// Removes the file under its temporary name. After `publish` there is none.
     fn drop(&mut self) {
         // After `publish` there is no file of this name any more.
         drop(std::fs::remove_file(&self.temp));

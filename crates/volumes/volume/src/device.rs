@@ -59,8 +59,8 @@ pub struct Volume {
     pub(crate) device: CryptDevice,
 }
 
-/// Refuses pipes, sockets and character devices: opening a named pipe would wait for a writer. A
-/// path that does not exist passes.
+/// Refuses pipes, sockets and character devices, SR-8322: opening a named pipe would wait for a
+/// writer. A path that does not exist passes.
 fn check_file_type(path: &Path) -> Result<(), Error> {
     match std::fs::metadata(path) {
         Ok(about)
@@ -76,10 +76,12 @@ fn check_file_type(path: &Path) -> Result<(), Error> {
 }
 
 impl Volume {
-    /// Reads and checks the header on `path`.
+    /// Reads and checks the header on `path` through libcryptsetup, which repairs a damaged copy of
+    /// it from the other. Waits some seconds while another process changes the header.
     ///
     /// # Errors
-    /// SR-1006, SR-8322, SR-8324.
+    /// SR-1006 when nothing is at `path`; SR-8322 when it is no LUKS2 volume; SR-8320 when another
+    /// process has it locked for writing; SR-8324, SR-5001.
     pub fn open(path: &Path) -> Result<Self, Error> {
         check_file_type(path)?;
         check_not_locked(path, Purpose::Read)?;
@@ -97,16 +99,16 @@ impl Volume {
         Self::load(path, Either::Left(path))
     }
 
-    /// The volume whose header is in the file `header` and whose data are on `path`.
+    /// Reads and checks the header in the file `header`, of the volume whose data are on `path`.
     ///
     /// # Errors
-    /// As [`Volume::open`].
+    /// As [`Volume::open`]; locks of other processes are not looked at.
     pub fn detached(header: &Path, path: &Path) -> Result<Self, Error> {
         Self::load(path, Either::Right((header, path)))
     }
 
-    /// The volume in an open file, whatever its path leads to meanwhile; `shown` is the path for
-    /// messages. The caller keeps `file` open.
+    /// Reads and checks the header in an open file, whatever its path leads to meanwhile; `shown`
+    /// is the path for messages. The caller keeps `file` open. Fails as [`Volume::open`].
     pub(crate) fn on_open_file(file: &File, shown: &Path) -> Result<Self, Error> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let mut volume = Self::load(&path, Either::Left(&path))?;
@@ -114,6 +116,8 @@ impl Volume {
         Ok(volume)
     }
 
+    /// Reads and checks a header through libcryptsetup, on the device itself or in a file of its
+    /// own. Fails as [`Volume::open`], but locks are not looked at.
     fn load(path: &Path, places: Either<&Path, (&Path, &Path)>) -> Result<Self, Error> {
         prepare();
         let has_own_header = matches!(places, Either::Left(_));
@@ -158,13 +162,13 @@ impl Volume {
         })
     }
 
-    /// Where it is.
+    /// Returns the path through which it is read and written.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The header's metadata, as libcryptsetup shows it.
+    /// Returns the header's metadata, as libcryptsetup shows it.
     ///
     /// # Errors
     /// SR-8324.
@@ -173,7 +177,7 @@ impl Volume {
         header::read(&json.map_err(|error| self.failed("its header", &error))?)
     }
 
-    /// Its UUID.
+    /// Returns its UUID.
     ///
     /// # Errors
     /// SR-8324.
@@ -183,22 +187,23 @@ impl Volume {
         Ok(uuid.to_string())
     }
 
-    /// Length of its key in bytes.
+    /// Returns the length of its volume key in bytes.
     #[must_use]
     pub fn key_len(&mut self) -> usize {
         usize::try_from(self.device.status_handle().get_volume_key_size()).unwrap_or_default()
     }
 
-    /// Where its data begins, in bytes.
+    /// Returns where its data begin, in bytes.
     #[must_use]
     pub fn data_offset(&mut self) -> u64 {
         self.device.status_handle().get_data_offset() * 512
     }
 
-    /// The Strongroom token.
+    /// Returns the Strongroom token.
     ///
     /// # Errors
-    /// SR-8323 when there is none.
+    /// SR-8323 when there is none, there are several, or it is damaged; SR-3002 when a newer
+    /// version wrote it; SR-8324.
     pub fn token(&mut self) -> Result<StrongroomToken, Error> {
         let token = self.metadata()?.strongroom_token()?;
         let what = self.shown.display().to_string();
@@ -211,7 +216,7 @@ impl Volume {
     /// Returns the slot that it opens.
     ///
     /// # Errors
-    /// SR-2002 when it opens none.
+    /// SR-2002 when it opens none; SR-8307, SR-8340 (V17); SR-8324.
     pub fn try_secret(&mut self, slot: Option<u32>, secret: &SecretBytes) -> Result<u32, Error> {
         self.check_tried(slot)?;
         // A named slot may also hold the key of a re-encryption that is prepared and has not begun.
@@ -231,7 +236,8 @@ impl Volume {
     /// As [`Volume::try_secret`], on the slots that `by` says.
     ///
     /// # Errors
-    /// SR-2002; SR-8323 when the token names none.
+    /// SR-2002 when it opens none; SR-8323 when there is no token that names a slot; SR-8307,
+    /// SR-8340 (V17).
     pub fn try_by(&mut self, by: By, secret: &SecretBytes) -> Result<u32, Error> {
         let mut tried = Err(Error::new(
             &code::WRONG_KEY,
@@ -247,7 +253,10 @@ impl Volume {
         tried
     }
 
-    /// V17: the slots to try, one after another; `None` leaves the choice to libcryptsetup.
+    /// V17: returns the slots to try, one after another; `None` leaves the choice to libcryptsetup.
+    ///
+    /// # Errors
+    /// SR-8307, SR-8340; SR-8323 when the token names no slot.
     pub(crate) fn slots_to_try(&mut self, by: By) -> Result<Vec<Option<u32>>, Error> {
         let metadata = self.metadata()?;
         // During a re-encryption, two slots are needed, one of each key: only libcryptsetup finds
@@ -261,14 +270,15 @@ impl Volume {
         Ok(slots.into_iter().map(Some).collect())
     }
 
-    /// V17: checks cipher and costs before a secret is tried on this slot, or on any.
+    /// V17: checks cipher and costs before a secret is tried on this slot, or on any: SR-8340,
+    /// SR-8307.
     fn check_tried(&mut self, slot: Option<u32>) -> Result<(), Error> {
         let metadata = self.metadata()?;
         let all = || metadata.key_slots();
         check_before_trying(&metadata, &slot.map_or_else(all, |slot| vec![slot]))
     }
 
-    /// The first of `slots` that `secret` opens. `None` when it opens none of them.
+    /// Returns the first of `slots` that `secret` opens. `None` when it opens none of them.
     ///
     /// # Errors
     /// As [`Volume::try_secret`], but without SR-2002.
@@ -287,7 +297,7 @@ impl Volume {
     /// after `new` was tried on it (V2).
     ///
     /// # Errors
-    /// SR-2002, SR-8324.
+    /// SR-2002 when `secret` opens no slot; SR-8307, SR-8340 (V17); SR-8324.
     pub fn add_slot(
         &mut self,
         secret: &SecretBytes,
@@ -306,7 +316,7 @@ impl Volume {
 
     /// Adds a slot for the passphrase `new` that holds `key`, or the volume key when that is
     /// `None`. `flags` say whether the key is the volume's. Returns the slot, after `new` was tried
-    /// on it (V2).
+    /// on it (V2). SR-8340, SR-8324.
     pub(crate) fn add_key(
         &mut self,
         key: Option<&SecretBytes>,
@@ -334,7 +344,7 @@ impl Volume {
         removed.map_err(|error| self.failed(&format!("key slot {slot}"), &error))
     }
 
-    /// Replaces token number `at`, or adds a token.
+    /// Replaces token number `at` in the header, or adds a token when that is `None`. SR-8324.
     pub(crate) fn set_token(&mut self, at: Option<u32>, json: &Value) -> Result<(), Error> {
         let input = match at {
             Some(number) => TokenInput::ReplaceToken(number, json),
@@ -345,7 +355,7 @@ impl Volume {
             .map_err(|error| self.failed("its token", &error))
     }
 
-    /// Removes a token.
+    /// Removes a token from the header. SR-8324.
     pub(crate) fn remove_token(&mut self, number: u32) -> Result<(), Error> {
         let removed = self
             .device
@@ -356,7 +366,8 @@ impl Volume {
             .map_err(|error| self.failed("its token", &error))
     }
 
-    /// Reads the volume key with the passphrase of a slot.
+    /// Returns the volume key that the passphrase opens in this slot, or in any. SR-2002 when it
+    /// opens none; SR-8307, SR-8340 (V17).
     pub(crate) fn volume_key(
         &mut self,
         slot: Option<u32>,
@@ -388,13 +399,14 @@ impl Volume {
         made.map_err(|error| self.failed("the backup of its header", &error))
     }
 
-    /// Sets how the passphrases of the next new slots are stretched.
+    /// Sets how the passphrases of the next new slots are stretched. Nothing is written. SR-8324.
     pub(crate) fn stretch(&mut self, stretch: Stretch) -> Result<(), Error> {
         let set = self.device.settings_handle().set_pbkdf_type(&kdf(stretch));
         set.map_err(|error| self.failed("its key derivation", &error))
     }
 
-    /// The error for a call to libcryptsetup that failed on this volume.
+    /// Returns the error for a call to libcryptsetup that failed on this volume; `what` says in
+    /// which part.
     pub(crate) fn failed(&self, what: &str, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         failed(format!("{}: {what}", self.shown.display()), error)
     }
@@ -410,7 +422,7 @@ impl Volume {
     }
 }
 
-/// The parameters of a key derivation, in libcryptsetup's form.
+/// Returns the parameters of a key derivation, in libcryptsetup's form.
 pub(crate) fn kdf(stretch: Stretch) -> CryptPbkdfType {
     match stretch {
         Stretch::Machine => CryptPbkdfType {

@@ -11,7 +11,8 @@ use strongroom_keyring::Error;
 
 use crate::ffi::take_messages;
 
-/// The failure of `what`, by the number that libcryptsetup gave.
+/// Returns the error for a call to libcryptsetup that failed, with `what` it was about and what the
+/// library has said. SR-2002, SR-8320, SR-8327, SR-5001 or SR-8324, by the number that it gave.
 pub(crate) fn failed(what: impl Into<String>, error: &LibcryptErr) -> Error {
     let code = errno(error).map_or(&code::VOLUME_LIBRARY, code_of);
     failed_as(code, what, error)
@@ -33,7 +34,7 @@ pub(crate) fn failed_as(
     Error::new(code, detail)
 }
 
-/// The system's number, if the error has one.
+/// Returns the system's number in an error of libcryptsetup. `None` when it has none.
 pub(crate) fn errno(error: &LibcryptErr) -> Option<Errno> {
     match error {
         LibcryptErr::IOError(error) => error.raw_os_error().map(Errno::from_raw_os_error),
@@ -41,6 +42,8 @@ pub(crate) fn errno(error: &LibcryptErr) -> Option<Errno> {
     }
 }
 
+/// Returns the code for an error number of libcryptsetup: SR-8324 for those that have no code of
+/// their own.
 fn code_of(errno: Errno) -> &'static Code {
     match errno {
         Errno::PERM => &code::WRONG_KEY,
@@ -51,12 +54,12 @@ fn code_of(errno: Errno) -> &'static Code {
     }
 }
 
-/// SR-8320 for the device or file at `path`.
+/// Returns SR-8320 for the device or file at `path`.
 pub(crate) fn in_use(path: &Path, why: &str) -> Error {
     Error::new(&code::VOLUME_IN_USE, format!("{}: {why}", path.display()))
 }
 
-/// SR-5001 with the path.
+/// Returns SR-5001 with the path.
 pub(crate) fn io(path: &Path, error: std::io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }

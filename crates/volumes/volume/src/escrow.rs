@@ -31,7 +31,12 @@ const TAG_LEN: usize = 16;
 /// Longest header that can be stored: the server takes 32 MiB.
 const HEADER_MAX: u64 = (32 << 20) - (HEAD_LEN + TAG_LEN) as u64;
 
-/// Reads header and key slots into memory, and has libcryptsetup check them.
+/// Reads header and key slots of the volume into memory, and has libcryptsetup check that copy
+/// (V12).
+///
+/// # Errors
+/// SR-8324 when they are longer than the key server takes, or lie apart from the data; SR-8320 when
+/// the volume's UUID changed meanwhile; SR-8322 when the copy is no LUKS2 header; SR-5001.
 pub(crate) fn read_header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     let len = volume.data_offset();
     if len == 0 || len > HEADER_MAX {
@@ -57,10 +62,11 @@ pub(crate) fn read_header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Seals a header for the key server.
+/// Seals a header for the key server, under a key derived from `material`. The result begins with a
+/// head that names the version of the key.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when there is no memory for keys, or no randomness.
 pub fn seal(
     header: Vec<u8>,
     token: &StrongroomToken,
@@ -84,10 +90,10 @@ pub fn seal(
     Ok(sealed)
 }
 
-/// The version of the key that a sealed header is under.
+/// Returns the version of the key that a sealed header is under. Nothing is authenticated.
 ///
 /// # Errors
-/// SR-3001, SR-3002.
+/// SR-3001 when it is no sealed header, or is cut short; SR-3002 when a newer version wrote it.
 pub fn key_version(sealed: &[u8]) -> Result<u32, Error> {
     let word = |at: usize| {
         let bytes = sealed.get(at..at + 4).unwrap_or_default();
@@ -102,10 +108,12 @@ pub fn key_version(sealed: &[u8]) -> Result<u32, Error> {
     }
 }
 
-/// Opens a sealed header.
+/// Opens a sealed header, and returns header and key slots.
 ///
 /// # Errors
-/// SR-2002 when it was sealed under another key, for another volume, or was changed.
+/// SR-2002 when it was sealed under another key or version of the key, for another volume, or was
+/// changed; SR-3001 when it is no sealed header, or is cut short; SR-3002 when a newer version
+/// wrote it; SR-5001.
 pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<Vec<u8>, Error> {
     let wrong = || Error::new(&code::WRONG_KEY, "a header backup");
     let version = key_version(sealed)?;
@@ -125,10 +133,12 @@ pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<
 }
 
 /// Stores the volume's header at the key server, sealed. The server takes backups only of objects
-/// that were reported to it, so the volume is reported first. With a keyring nothing is done.
+/// that were reported to it, so the volume is reported first. Does nothing when `keys` is a
+/// keyring.
 ///
 /// # Errors
-/// What the server reports.
+/// SR-8323 when the volume has no Strongroom token; as [`read_header`] and [`Keys::fetch`]; what
+/// the server reports.
 pub fn store_at_server(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
     if !keys.keeps_headers() {
         return Ok(());

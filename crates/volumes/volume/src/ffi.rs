@@ -34,9 +34,9 @@ static MESSAGES: Mutex<Messages> = Mutex::new(Messages {
     version: None,
 });
 
-/// Takes over libcryptsetup's messages, once in a process. Every use of the library begins with
-/// this. It also makes the library write its version, which it does only at its first use, as a
-/// debug message.
+/// Takes over libcryptsetup's messages, once in a process; every use of the library begins with
+/// this. The first call also makes the library write its version, as a debug message, for
+/// [`library_version`].
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -55,14 +55,15 @@ pub(crate) fn prepare() {
     });
 }
 
-/// The error messages since the last call, joined to one line. They are forgotten.
+/// Returns libcryptsetup's last error messages since the last call, joined to one line, and forgets
+/// them.
 pub(crate) fn take_messages() -> String {
     let mut said = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
     std::mem::take(&mut said.errors).join("; ")
 }
 
-/// The version of the libcryptsetup that is loaded, which may be newer than the one that this was
-/// built with. `None` when its message has another form than is known.
+/// Returns the version of the libcryptsetup that is loaded, which may be newer than the one that
+/// this was built with. `None` when its message has another form than is known.
 #[must_use]
 pub fn library_version() -> Option<(u32, u32, u32)> {
     prepare();
@@ -72,7 +73,7 @@ pub fn library_version() -> Option<(u32, u32, u32)> {
         .version
 }
 
-/// Called by libcryptsetup with each message.
+/// Called by libcryptsetup with each message: keeps errors, and the version.
 unsafe extern "C" fn on_message(level: c_int, message: *const c_char, _: *mut c_void) {
     if message.is_null() {
         return;
@@ -92,6 +93,8 @@ unsafe extern "C" fn on_message(level: c_int, message: *const c_char, _: *mut c_
     }
 }
 
+/// Reads a version, as `2.6.1`, from the beginning of a text; without a patch number it ends in 0.
+/// `None` for anything else.
 fn version_of(text: &str) -> Option<(u32, u32, u32)> {
     let digits: String = text
         .chars()
@@ -108,8 +111,8 @@ fn version_of(text: &str) -> Option<(u32, u32, u32)> {
 /// work.
 pub(crate) struct Progress<'a>(pub(crate) &'a mut dyn FnMut(u64, u64) -> bool);
 
-/// Called by libcryptsetup during long work. A result other than zero ends the work; a panic does,
-/// too.
+/// Called by libcryptsetup during long work, with `who` pointing to a [`Progress`], which is
+/// called. A result other than zero ends the work; a panic in it does, too.
 pub(crate) unsafe extern "C" fn on_progress(size: u64, offset: u64, who: *mut c_void) -> c_int {
     // SAFETY: the pointer is the `Progress` that was given with this function, and nobody else uses
     // it during the work.

@@ -19,7 +19,7 @@ const MEMORY_KIB_MAX: u64 = 4 << 20;
 /// Reads the JSON that libcryptsetup shows of a header.
 ///
 /// # Errors
-/// SR-8324.
+/// SR-8324 when a member is missing or has another type.
 pub fn read(json: &Value) -> Result<Metadata, Error> {
     let read = Metadata::from_library(json);
     read.map_err(|error| {
@@ -28,11 +28,11 @@ pub fn read(json: &Value) -> Result<Metadata, Error> {
     })
 }
 
-/// The first segment with data; while the volume is re-encrypted, one without flags if there is
-/// one.
+/// Returns the first segment without flags, which holds data; when every segment has flags, as
+/// while the volume is re-encrypted, the first of all.
 ///
 /// # Errors
-/// SR-8324 when there is none.
+/// SR-8324 when there is no segment.
 pub fn first_segment(metadata: &Metadata) -> Result<&Segment, Error> {
     let mut segments = metadata.segments.values();
     let first = segments.find(|segment| segment.flags.is_empty());
@@ -41,11 +41,11 @@ pub fn first_segment(metadata: &Metadata) -> Result<&Segment, Error> {
         .ok_or_else(|| Error::new(&code::VOLUME_LIBRARY, "the header has no segment"))
 }
 
-/// Whether every segment is encrypted under a known cipher. Otherwise the right key might open a
-/// disk that is in clear from then on.
+/// Checks that every segment is encrypted under a known cipher. Otherwise the right key might open
+/// a disk that is in clear from then on.
 ///
 /// # Errors
-/// SR-8340.
+/// SR-8340 when one is not.
 pub fn check_cipher(metadata: &Metadata) -> Result<(), Error> {
     for segment in metadata.segments.values() {
         let cipher = segment.cipher().unwrap_or_default();
@@ -62,17 +62,17 @@ pub fn check_cipher(metadata: &Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-/// V17: whether a secret may be tried on `slots`.
+/// V17: checks that a secret may be tried on `slots`: known ciphers, and bounded memory and time.
 ///
 /// # Errors
-/// SR-8340, SR-8307.
+/// SR-8340 for a cipher; SR-8307 for the cost.
 pub fn check_before_trying(metadata: &Metadata, slots: &[u32]) -> Result<(), Error> {
     check_cipher(metadata)?;
     check_costs(metadata, slots, memory_kib())
 }
 
-/// Costs over all `slots` together: a secret may be tried on each. `memory_kib` is the memory of
-/// this machine.
+/// Checks the costs over all `slots` together: a secret may be tried on each. `memory_kib` is the
+/// memory of this machine. SR-8307 when they are too high.
 fn check_costs(metadata: &Metadata, slots: &[u32], memory_kib: u64) -> Result<(), Error> {
     let refused = |what: String| Err(Error::new(&code::LUKS_COST, what));
     let digests = metadata.digests.values();
@@ -101,8 +101,8 @@ fn check_costs(metadata: &Metadata, slots: &[u32], memory_kib: u64) -> Result<()
     Ok(())
 }
 
-/// Iterations, and KiB that are filled. `None` when the key derivation is not known, or asks for
-/// more memory than the machine has or a slot may need.
+/// Returns the iterations of PBKDF2, and the KiB that Argon2 fills over all passes. `None` when the
+/// key derivation is not known, or asks for more memory than the machine has or a slot may need.
 fn cost(kdf: &Kdf, memory_kib: u64) -> Option<(u64, u64)> {
     match kdf {
         Kdf::Pbkdf2 { iterations, .. } => Some((iterations.get().into(), 0)),
@@ -119,6 +119,7 @@ fn cost(kdf: &Kdf, memory_kib: u64) -> Option<(u64, u64)> {
     }
 }
 
+/// Returns the key derivation's name, and its memory in KiB, 0 for all but Argon2.
 fn kind_and_memory(kdf: &Kdf) -> (&str, u32) {
     match kdf {
         Kdf::Argon2 { memory_kib, .. } => (kdf.name(), *memory_kib),
@@ -126,7 +127,8 @@ fn kind_and_memory(kdf: &Kdf) -> (&str, u32) {
     }
 }
 
-/// Whether a cipher of dm-crypt's, as `aes-xts-plain64`, keeps sectors secret and apart.
+/// Returns whether a cipher of dm-crypt's, as `aes-xts-plain64`, is one of those known to keep
+/// sectors secret and apart.
 fn encrypts(name: &str) -> bool {
     let Some((cipher, mode)) = name.split_once('-') else {
         return false;
@@ -135,7 +137,7 @@ fn encrypts(name: &str) -> bool {
         && ["xts-plain64", "xts-plain", "xts-random", "cbc-essiv:sha256"].contains(&mode)
 }
 
-/// Memory of this machine.
+/// Returns the memory of this machine in KiB.
 fn memory_kib() -> u64 {
     let about = rustix::system::sysinfo();
     let unit = u64::from(about.mem_unit.max(1));

@@ -60,7 +60,8 @@ pub struct KeptPassphrase {
 }
 
 impl Term {
-    /// The next `hours`. `clock` is the present time of the TPM's clock.
+    /// Returns the term of the next `hours`. `clock` is the present time of the TPM's clock, in
+    /// milliseconds.
     #[must_use]
     pub fn from_now(hours: u64, clock: u64) -> Self {
         let from = now();
@@ -71,18 +72,18 @@ impl Term {
         }
     }
 
-    /// Whether the term is over by the calendar, which is worth as much as the host's clock. A time
-    /// before the beginning means that the clock was set back.
+    /// Returns whether the term is over at this time of the calendar, in seconds since the Unix
+    /// epoch; true also before its beginning, when the host's clock was set back.
     fn is_over(self, at: u64) -> bool {
         !(self.from..self.until).contains(&at)
     }
 }
 
-/// Writes the passphrase of the token's slots into its file, sealed. `seal` seals a key to the TPM,
-/// in its present state, until the end of the term.
+/// Seals the passphrase of the token's slots, and writes it durably into the volume's file, over an
+/// older one. `seal` seals a key to the TPM, in its present state, until the end of the term.
 ///
 /// # Errors
-/// What `seal` reports; SR-5001 when the file cannot be written.
+/// What `seal` reports, as SR-8350 to SR-8352; SR-5001 when the file cannot be written.
 pub fn keep(
     token: &StrongroomToken,
     secret: &SecretBytes,
@@ -102,6 +103,11 @@ pub fn keep(
     durable::replace(&path, &bytes, 0o600).map_err(|error| io(&path, error))
 }
 
+/// Returns the bytes of the file: the head, `tpm`, and the passphrase sealed under a key that is
+/// derived from `key`, which the TPM has sealed in `tpm`.
+///
+/// # Errors
+/// SR-9001 when a length is out of bounds; SR-5001.
 fn sealed(
     token: &StrongroomToken,
     secret: &SecretBytes,
@@ -153,6 +159,8 @@ impl KeptPassphrase {
         Self::read(bytes, token).map(Some)
     }
 
+    /// Checks the form of a file's bytes, and that it belongs to the token's volume and version of
+    /// the key: SR-8355 when not. Nothing is authenticated.
     fn read(bytes: Vec<u8>, token: &StrongroomToken) -> Result<Self, Error> {
         let bad = |what| Error::new(&code::VOLUME_KEPT, what);
         let word = |at: usize| {
@@ -183,11 +191,12 @@ impl KeptPassphrase {
         Ok(Self { bytes, term })
     }
 
-    /// Opens the passphrase. `unseal` has the TPM unseal an object that it sealed until this time
-    /// of its clock.
+    /// Opens the passphrase. `unseal` has the TPM unseal an object that it sealed until a time of
+    /// its clock.
     ///
     /// # Errors
-    /// SR-8355 when its time is over, or the file was changed; what `unseal` reports.
+    /// SR-8355 when its term is over, or the file was changed; what `unseal` reports, as SR-8350 to
+    /// SR-8352.
     pub fn secret(
         &self,
         token: &StrongroomToken,
@@ -196,6 +205,8 @@ impl KeptPassphrase {
         self.secret_at(now(), token, unseal)
     }
 
+    /// As [`KeptPassphrase::secret`], at this time of the calendar, in seconds since the Unix
+    /// epoch.
     fn secret_at(
         &self,
         at: u64,
@@ -224,7 +235,7 @@ impl KeptPassphrase {
     }
 }
 
-/// Removes the file of the volume. Returns whether there was one.
+/// Removes the file of the volume durably. Returns whether there was one.
 ///
 /// # Errors
 /// SR-5001.
@@ -240,12 +251,14 @@ pub fn forget(object_id: &[u8; 16]) -> Result<bool, Error> {
     }
 }
 
+/// Returns the path of the volume's file.
 fn path(object_id: &[u8; 16]) -> PathBuf {
     let directory = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let directory = directory.map_or_else(|| PathBuf::from(DIRECTORY), PathBuf::from);
     directory.join(hex(object_id))
 }
 
+/// Returns the time in seconds since the Unix epoch; 0 before it.
 fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

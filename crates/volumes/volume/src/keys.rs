@@ -64,24 +64,25 @@ pub struct Destruction {
 
 /// A source of key material.
 pub trait Keys {
-    /// Its name in a token.
+    /// Returns its name in a token.
     fn provider(&self) -> Provider;
 
-    /// The servers' addresses, for people; empty for a keyring.
+    /// Returns the servers' addresses, for people; none for a keyring.
     fn servers(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Fetches this version of the key, or the newest.
+    /// Fetches this version of the key, or the newest that is active.
     ///
     /// # Errors
-    /// SR-2003, SR-2012, what the keyring or the server reports.
+    /// SR-2003 when there is no such key or version; SR-2012 when no version is given and all are
+    /// retired; what the keyring or the server reports.
     fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error>;
 
     /// Fetches the newest version of the key; makes a key when there is none of that name.
     ///
     /// # Errors
-    /// As [`Keys::fetch`].
+    /// As [`Keys::fetch`]; what the keyring or the server reports when the key cannot be made.
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error>;
 
     /// Makes a new version of the key, and fetches it.
@@ -90,14 +91,14 @@ pub trait Keys {
     /// As [`Keys::fetch`].
     fn rotate(&mut self, name: &str) -> Result<Material, Error>;
 
-    /// Asks for the key's destruction. A keyring destroys none.
+    /// Asks for the key's destruction. A keyring destroys none, and says so in the result.
     ///
     /// # Errors
     /// What the server reports.
     fn destroy(&mut self, name: &str) -> Result<Destruction, Error>;
 
-    /// Objects other than `object_id` that need the key, in words, as far as their nodes have
-    /// reported them. Always empty with a keyring, which keeps no account of that.
+    /// Returns the objects other than `object_id` that need the key, in words, as far as their
+    /// nodes have reported them. Always empty with a keyring, which keeps no account of that.
     ///
     /// # Errors
     /// What the server reports.
@@ -106,13 +107,14 @@ pub trait Keys {
         Ok(Vec::new())
     }
 
-    /// Whether header backups can be stored here.
+    /// Returns whether header backups can be stored here, and volumes reported: true for a key
+    /// server, false for a keyring.
     fn keeps_headers(&self) -> bool {
         false
     }
 
-    /// Stores a sealed header backup, or removes it when `sealed` is `None`. Nothing is done with a
-    /// keyring.
+    /// Stores a sealed header backup, or removes it when `sealed` is `None`. A keyring does
+    /// nothing.
     ///
     /// # Errors
     /// What the server reports.
@@ -121,10 +123,10 @@ pub trait Keys {
         Ok(())
     }
 
-    /// Fetches the header backup that was stored here.
+    /// Fetches the sealed header backup that was stored here.
     ///
     /// # Errors
-    /// What the server reports; SR-1006 when there is none.
+    /// What the server reports; SR-1006 with a keyring.
     fn escrowed(&mut self, object_id: &[u8; 16]) -> Result<Vec<u8>, Error> {
         let _ = object_id;
         Err(Error::new(
@@ -133,7 +135,7 @@ pub trait Keys {
         ))
     }
 
-    /// Reports a volume to the server. Nothing is done with a keyring.
+    /// Reports a volume to the server. A keyring does nothing.
     ///
     /// # Errors
     /// What the server reports.
@@ -143,7 +145,8 @@ pub trait Keys {
     }
 }
 
-/// The passphrase that the key of a token makes. The caller tries it on a slot.
+/// Fetches the key of a token, and returns the passphrase that it makes. The caller tries it on a
+/// slot.
 ///
 /// # Errors
 /// As [`Keys::fetch`].
@@ -159,7 +162,7 @@ pub struct KeyringKeys {
 }
 
 impl KeyringKeys {
-    /// The keyring at `path`. It is opened when a key is first asked for.
+    /// Returns the keys of the keyring at `path`. It is opened when a key is first asked for.
     #[must_use]
     pub fn new(path: &Path) -> Self {
         Self {
@@ -168,6 +171,7 @@ impl KeyringKeys {
         }
     }
 
+    /// Returns the keyring, which the first call opens. As [`Keyring::open`] when that fails.
     fn keyring(&mut self) -> Result<&mut Keyring, Error> {
         if self.opened.is_none() {
             self.opened = Some(Keyring::open(&self.path)?);
@@ -177,7 +181,8 @@ impl KeyringKeys {
             .ok_or_else(|| Error::new(&code::BUG, "a keyring that is open"))
     }
 
-    /// Whether the keyring has keys that were never exported.
+    /// Returns whether the keyring has keys that were never exported. False when no key was asked
+    /// for yet.
     #[must_use]
     pub fn unexported(&self) -> bool {
         self.opened.as_ref().is_some_and(Keyring::unexported)
@@ -185,10 +190,13 @@ impl KeyringKeys {
 }
 
 impl Keys for KeyringKeys {
+    /// Returns [`Provider::Keyring`].
     fn provider(&self) -> Provider {
         Provider::Keyring
     }
 
+    /// Returns this version of the key from the keyring, or the newest that is active. Opens the
+    /// keyring if it is not open.
     fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error> {
         let keyring = self.keyring()?;
         let key = keyring.key(name, version)?;
@@ -201,6 +209,8 @@ impl Keys for KeyringKeys {
         Ok(Material { version, key })
     }
 
+    /// As `fetch`; makes the key in the keyring when it has none of that name. A key whose versions
+    /// are all retired is an error: SR-2012.
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
         match self.fetch(name, None) {
             Err(error) if error.code() == &code::UNKNOWN_KEY_ID => {
@@ -211,11 +221,13 @@ impl Keys for KeyringKeys {
         }
     }
 
+    /// Makes a new version of the key in the keyring, and returns it. Older versions are retired.
     fn rotate(&mut self, name: &str) -> Result<Material, Error> {
         let made = self.keyring()?.rotate_key(name)?;
         self.fetch(name, Some(made.version))
     }
 
+    /// Does nothing, and returns [`Fate::Kept`]: a keyring destroys no key.
     fn destroy(&mut self, name: &str) -> Result<Destruction, Error> {
         Ok(Destruction {
             fate: Fate::Kept,

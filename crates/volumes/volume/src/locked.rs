@@ -30,9 +30,9 @@ pub(crate) enum Purpose {
     Change,
 }
 
-/// Waits until no other process holds a lock that would make `purpose` wait. Everything but a
-/// regular file passes: for block devices libcryptsetup has lock files of its own, and a device
-/// that is attached is busy.
+/// Waits until no other process holds a lock (`flock`) that would make `purpose` wait. Keeps no
+/// lock. Everything but a regular file passes, also what does not exist: for block devices
+/// libcryptsetup has lock files of its own, and a device that is attached is busy.
 ///
 /// # Errors
 /// SR-8320 after [`PATIENCE`], with the process that holds it; SR-5001.

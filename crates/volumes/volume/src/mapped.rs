@@ -36,8 +36,9 @@ pub enum NameUse {
     Other,
 }
 
-/// What uses `name`, which the volume on `device` is to have. `device` is `UUID=...`, `LABEL=...`
-/// or a path. A mapping that is not LUKS2 is always another one.
+/// Returns what uses `name` as the name of a mapping, which the volume on `device` is to have.
+/// `device` is `UUID=...`, `LABEL=...` or a path. A mapping that is not LUKS2 is always another
+/// one.
 #[must_use]
 pub fn use_of_volume_name(places: &KernelPaths, name: &str, device: &str) -> NameUse {
     let Some(mapping) = mapping(places, name) else {
@@ -67,7 +68,7 @@ pub fn use_of_volume_name(places: &KernelPaths, name: &str, device: &str) -> Nam
     }
 }
 
-/// What uses `name`, which encrypted swap on `device` is to have.
+/// Returns what uses `name` as the name of a mapping, which encrypted swap on `device` is to have.
 #[must_use]
 pub fn use_of_swap_name(places: &KernelPaths, name: &str, device: &Path) -> NameUse {
     let Some(mapping) = mapping(places, name) else {
@@ -81,7 +82,7 @@ pub fn use_of_swap_name(places: &KernelPaths, name: &str, device: &Path) -> Name
     }
 }
 
-/// Whether the kernel swaps to the mapping `name`.
+/// Returns whether the kernel swaps to the mapping `name`. False when there is no such mapping.
 #[must_use]
 pub fn is_swap_on(places: &KernelPaths, name: &str) -> bool {
     let Some(mapping) = mapping(places, name) else {
@@ -96,7 +97,8 @@ pub fn is_swap_on(places: &KernelPaths, name: &str) -> bool {
     areas.any(|area| paths.iter().any(|path| path == Path::new(area)))
 }
 
-/// The kernel's device of the mapping `name`, as `dm-3`.
+/// Returns the kernel's name for the mapping `name`, as `dm-3`. `None` when there is no such
+/// mapping.
 fn mapping(places: &KernelPaths, name: &str) -> Option<String> {
     let entries = fs::read_dir(&places.block).ok()?;
     let names = entries
@@ -106,7 +108,8 @@ fn mapping(places: &KernelPaths, name: &str) -> Option<String> {
     names.find(|device| places.shown(device, "dm/name").as_deref() == Some(name))
 }
 
-/// All devices that a mapping is made of, at most [`DEPTH_MAX`] layers deep.
+/// Returns the names of all devices that a mapping is made of, at most [`DEPTH_MAX`] layers deep,
+/// sorted.
 fn below(places: &KernelPaths, mapping: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut level = vec![mapping.to_owned()];
@@ -120,7 +123,8 @@ fn below(places: &KernelPaths, mapping: &str) -> Vec<String> {
     all
 }
 
-/// Whether a mapping is made of the device at `path`, or of a loop device on the file there.
+/// Returns whether a mapping is made of the device at `path`, or of a loop device on the file
+/// there. False when nothing is at `path`.
 fn is_over(places: &KernelPaths, mapping: &str, path: &Path) -> bool {
     let Ok(wanted) = fs::canonicalize(path) else {
         return false;

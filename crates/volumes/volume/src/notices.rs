@@ -7,14 +7,14 @@ use strongroom_keyring::Error;
 
 /// Takes messages while work goes on.
 pub trait Notices {
-    /// A remark.
+    /// Shows the user a remark.
     fn note(&self, text: &str);
 
-    /// A warning under a stable code.
+    /// Shows the user a warning under a stable code; `detail` says what it is about.
     fn warn(&self, code: &'static Code, detail: &str);
 }
 
-/// Code, text of the code and detail of an error, to be a part of a message.
+/// Returns an error as a part of a message: its code, the code's text and the detail.
 #[must_use]
 pub fn summary(error: &Error) -> String {
     let code = error.code();

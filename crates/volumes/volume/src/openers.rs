@@ -30,7 +30,8 @@ pub enum Which {
 /// Adds a slot for the passphrase `new`; `secret` opens the volume already. Returns the slot.
 ///
 /// # Errors
-/// SR-2002, SR-8324.
+/// SR-2002 when `secret` opens no slot; SR-8328 while the volume is re-encrypted; SR-8307, SR-8340
+/// (V17); SR-8324.
 pub fn add_passphrase(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -40,7 +41,8 @@ pub fn add_passphrase(
     volume.add_slot(secret, new, Stretch::Person)
 }
 
-/// Adds a slot for a recovery key, and names it in the token of recovery keys.
+/// Adds a slot for the recovery key `new`, and names it in the token of recovery keys. Returns the
+/// slot.
 ///
 /// # Errors
 /// As [`add_passphrase`].
@@ -57,6 +59,7 @@ pub fn add_recovery(
 
 /// Adds a slot for the passphrase `new` that a key makes, and has the Strongroom token name this
 /// key and this slot only. Slots of another key keep opening the volume, but no token names them.
+/// Returns the slot.
 ///
 /// # Errors
 /// As [`add_passphrase`].
@@ -79,8 +82,9 @@ pub fn add_material(
     Ok(slot)
 }
 
-/// Adds a slot for the newest version of a key, which is made when there is none of that name. As
-/// [`add_material`]; the volume keeps its object id, if it has a Strongroom token that can be read.
+/// Adds a slot for the newest version of the key `key_id`, which is made when there is none of that
+/// name, and has the Strongroom token name it, as [`add_material`]. The volume keeps its object id,
+/// if it has a Strongroom token that can be read. Returns the slot.
 ///
 /// # Errors
 /// As [`Keys::fetch_or_create`] and [`add_material`].
@@ -100,8 +104,8 @@ pub fn add_key(
     add_material(volume, secret, &new, &token)
 }
 
-/// Whether no recovery key opens the volume: when the TPM's state changes, or its board breaks,
-/// nothing might.
+/// Returns whether no recovery key opens the volume: when the TPM's state changes, or its board
+/// breaks, nothing might.
 ///
 /// # Errors
 /// SR-8324.
@@ -112,7 +116,7 @@ pub fn lacks_recovery_key(volume: &mut Volume) -> Result<bool, Error> {
     Ok(!openers.any(|opener| opener == OpenedBy::Recovery))
 }
 
-/// Has the token of recovery keys name `slot`, too.
+/// Adds `slot` to the token of recovery keys, and makes that token when there is none. SR-8324.
 pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error> {
     let (number, mut slots) = match volume.metadata()?.recovery_token() {
         Some((number, slots)) => (Some(number), slots),
@@ -124,10 +128,12 @@ pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error>
     volume.set_token(number, &recovery_token(&slots))
 }
 
-/// Removes slots, and tokens that then name none. Returns the removed slots.
+/// Destroys slots, and removes tokens that then name none. Returns the removed slots. `force` lets
+/// the last recovery key be removed.
 ///
 /// # Errors
-/// SR-8330 when there is no such slot; SR-8325 (V8).
+/// SR-8330 when there is no such slot; SR-8325 when no slot that opens the volume would be left, or
+/// no recovery key without `force` (V8); SR-8328 while the volume is re-encrypted; SR-8324.
 pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>, Error> {
     let metadata = volume.metadata()?;
     check_not_reencrypting(&metadata)?;
@@ -175,7 +181,8 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
     Ok(going)
 }
 
-/// V9: removes Strongroom tokens and tokens of recovery keys that name no slot.
+/// V9: removes Strongroom tokens, also those of TPMs, and tokens of recovery keys that name no
+/// slot. SR-8324.
 pub(crate) fn remove_empty_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     for (number, token) in &metadata.tokens {
@@ -187,7 +194,7 @@ pub(crate) fn remove_empty_tokens(volume: &mut Volume) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a change of slots while the volume is re-encrypted.
+/// Refuses a change of slots while the volume is re-encrypted: SR-8328.
 pub(crate) fn check_not_reencrypting(metadata: &Metadata) -> Result<(), Error> {
     if metadata.is_reencrypting() {
         return Err(Error::new(&code::VOLUME_ROTATING, "its header says so"));

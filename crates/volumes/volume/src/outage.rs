@@ -50,12 +50,16 @@ pub struct Keeping<'a> {
 }
 
 impl Keeping<'_> {
-    /// The passphrase of the token's slots, and where it is from: made of the server's key, and
-    /// then kept; or the one that was kept, when no server could be had. A refusal by a server
-    /// removes the one that was kept. That the passphrase cannot be kept is a warning.
+    /// Returns the passphrase of the token's slots, and where it is from: `keyserver`, made of the
+    /// server's key; or `keyserver, kept`, the one that was kept, when no server could be reached
+    /// or serve.
+    ///
+    /// A passphrase of the server's key that opens the volume is kept anew; that this fails is a
+    /// warning. A refusal by a trusted server removes the one that is kept.
     ///
     /// # Errors
-    /// What the server reports.
+    /// SR-8323 without a token; what the server reports, also when the kept one cannot be used,
+    /// which is a note.
     pub fn secret(
         &self,
         volume: &mut Volume,
@@ -93,17 +97,27 @@ impl Keeping<'_> {
         }
     }
 
+    /// Returns the error's text with the volume's name before it.
     fn about(&self, error: &Error) -> String {
         format!("{}: {error}", self.name)
     }
 
+    /// Seals the passphrase to the TPM and writes it to its file, for the next `hours`.
+    ///
+    /// # Errors
+    /// What the TPM reports, as SR-8350 to SR-8352; SR-5001 when the file cannot be written.
     fn store(&self, token: &StrongroomToken, secret: &SecretBytes) -> Result<(), Error> {
         let tpm = (self.tpm)()?;
         let term = Term::from_now(self.hours, tpm.clock_ms()?);
         kept::keep(token, secret, term, |key| tpm.seal_until(key, term.clock))
     }
 
-    /// The passphrase that is kept, if it opens the volume. `None` when there is none.
+    /// Returns the passphrase that is kept, after it was tried on the volume. `None` when there is
+    /// none.
+    ///
+    /// # Errors
+    /// SR-8355 when its time is over or its file is damaged; SR-8350 to SR-8352 of the TPM; SR-2002
+    /// when it does not open the volume.
     fn kept(
         &self,
         volume: &mut Volume,
@@ -121,16 +135,16 @@ impl Keeping<'_> {
     }
 }
 
-/// Removes the passphrase that is kept of a volume, because its openers change. Without a token
-/// there is none.
+/// Removes the passphrase that is kept of a volume, because its openers change. Does nothing when
+/// the volume has no token, and so none is kept. A failure is a warning.
 pub fn forget_volume(volume: &mut Volume, notices: &dyn Notices) {
     if let Ok(token) = volume.token() {
         forget(&token, notices);
     }
 }
 
-/// As [`forget_volume`]. A failure is a warning: what is kept opens the volume for as long as its
-/// slot is there.
+/// Removes the passphrase that is kept for a token's volume. A failure is a warning: what is kept
+/// opens the volume for as long as its slot is there.
 pub fn forget(token: &StrongroomToken, notices: &dyn Notices) {
     if let Err(error) = kept::forget(&token.object_id) {
         notices.warn(error.code(), error.detail());

@@ -37,6 +37,7 @@ pub struct KernelPaths {
 }
 
 impl Default for KernelPaths {
+    /// Returns the paths of a running Linux system.
     fn default() -> Self {
         Self {
             block: PathBuf::from("/sys/class/block"),
@@ -47,14 +48,16 @@ impl Default for KernelPaths {
 }
 
 impl KernelPaths {
-    /// A file of one line that the kernel has for a device in sysfs.
+    /// Returns the text of a file of one line that the kernel has for a device in sysfs, without
+    /// the line's end. `None` when there is none.
     pub(crate) fn shown(&self, device: &str, what: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.block.join(device).join(what)).ok()?;
         Some(text.trim_end_matches('\n').to_owned())
     }
 
-    /// The names in a directory that the kernel has for a device in sysfs: `holders`, which are
-    /// made of it, or `slaves`, which it is made of.
+    /// Returns the names, sorted, in a directory that the kernel has for a device in sysfs:
+    /// `holders`, which are made of it, or `slaves`, which it is made of. Empty when there is no
+    /// such directory.
     pub(crate) fn listed(&self, device: &str, what: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.block.join(device).join(what));
         let names = entries.into_iter().flatten().flatten();
@@ -65,8 +68,8 @@ impl KernelPaths {
         names
     }
 
-    /// All block devices that can be read: not those of size 0, as drives without a medium and
-    /// unused loop devices, nor suspended mappings, whose I/O waits.
+    /// Returns the names of all block devices that can be read, sorted: not those of size 0, as
+    /// drives without a medium and unused loop devices, nor suspended mappings, whose I/O waits.
     pub(crate) fn devices(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.block).into_iter().flatten();
         let names = entries.flatten().map(|entry| entry.file_name());
@@ -82,7 +85,7 @@ impl KernelPaths {
     }
 }
 
-/// The paths of all block devices that can be read.
+/// Returns the paths of all block devices that can be read.
 #[must_use]
 pub fn block_devices() -> Vec<PathBuf> {
     let places = KernelPaths::default();
@@ -90,11 +93,12 @@ pub fn block_devices() -> Vec<PathBuf> {
     names.map(|name| places.dev.join(name)).collect()
 }
 
-/// Finds the device that `UUID=...`, `LABEL=...` or a path means; waits for it for at most `wait`.
+/// Returns the path of the device that `UUID=...`, `LABEL=...` or a path means; waits for it for at
+/// most `wait`.
 ///
 /// # Errors
-/// SR-1006 when it does not appear; SR-8320 when it is part of another device, as of an opened
-/// volume; SR-8335 when several devices match.
+/// When `wait` is over: SR-1006 when it has not appeared; SR-8320 when it is part of another
+/// device, as of an opened volume; SR-8335 when several devices match.
 pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
     find_in(&KernelPaths::default(), device, wait)
 }
@@ -121,8 +125,8 @@ pub fn find_in(places: &KernelPaths, device: &str, wait: Duration) -> Result<Pat
     }
 }
 
-/// Whether the device at `path` is the one that `wanted` means. False also when it does not answer
-/// within `wait`.
+/// Returns whether the device at `path` is the one that `wanted` means (`UUID=...` or `LABEL=...`).
+/// False also when it does not answer within `wait`.
 pub(crate) fn has_identity(path: &Path, wanted: &str, wait: Duration) -> bool {
     let (sender, receiver) = channel();
     probe(path, Wanted::parse(wanted), &sender);
@@ -138,6 +142,8 @@ struct Found {
 }
 
 impl Found {
+    /// Returns the error for a search without a single match: SR-1006, SR-8320 or SR-8335, as
+    /// [`find`].
     fn why_not(&self, device: &str, wait: Duration) -> Error {
         if self.free.is_empty() {
             return match self.held.first() {
@@ -175,6 +181,7 @@ enum Wanted {
 }
 
 impl Wanted {
+    /// Reads `UUID=...` or `LABEL=...`; any other text is a path, and any readable device fits.
     fn parse(device: &str) -> Self {
         match device.split_once('=') {
             Some(("UUID", uuid)) => Self::Uuid(uuid.to_ascii_lowercase()),
@@ -183,6 +190,8 @@ impl Wanted {
         }
     }
 
+    /// Reads the first 512 bytes of the device, and returns whether it is the wanted one. Waits for
+    /// as long as the device takes. False when it cannot be read.
     fn matches(&self, path: &Path) -> bool {
         let mut first = Vec::new();
         let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut first));
@@ -207,6 +216,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
+    /// Prepares a search; nothing is read yet.
     fn new(places: &'a KernelPaths, device: &str) -> Self {
         let wanted = Wanted::parse(device);
         let (sender, answers) = channel();
@@ -220,6 +230,8 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Returns the devices to read, and the names of those that are made of each: only the path, if
+    /// one was named and exists; otherwise all block devices.
     fn candidates(&self) -> BTreeMap<PathBuf, Vec<String>> {
         match &self.path {
             Some(path) if path.exists() => BTreeMap::from([(path.clone(), Vec::new())]),
@@ -235,8 +247,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Reads every device that was not read yet, and collects answers: all of them, or as many as
-    /// come in time.
+    /// Has every device read that was not read yet, and returns those that match: of all answers,
+    /// or of as many as come in time. Waits for at most a second, and less when `left` is less.
     fn round(&mut self, left: Duration) -> Found {
         let began = Instant::now();
         let candidates = self.candidates();
@@ -272,7 +284,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Reads the device in a thread, which sends the answer. False when no thread can be started.
+/// Reads the device in a thread, which sends the path, and whether it is the wanted device. False
+/// when no thread can be started.
 fn probe(path: &Path, wanted: Wanted, answers: &Sender<(PathBuf, bool)>) -> bool {
     let (path, answers) = (path.to_owned(), answers.clone());
     let thread = std::thread::Builder::new().name("probe".to_owned());
@@ -298,6 +311,7 @@ pub(crate) mod tests {
 
     #[expect(clippy::disallowed_methods, reason = "files of a test")]
     impl MadeUp {
+        /// Makes empty directories.
         pub(crate) fn new() -> Self {
             let room = tempfile::tempdir().unwrap();
             let places = KernelPaths {
@@ -334,6 +348,7 @@ pub(crate) mod tests {
         }
     }
 
+    /// As [`find_in`], with made-up directories and a time in milliseconds.
     fn find(made: &MadeUp, device: &str, wait_ms: u64) -> Result<PathBuf, Error> {
         find_in(&made.places, device, Duration::from_millis(wait_ms))
     }

@@ -45,11 +45,12 @@ pub struct StayingOpener<'a> {
 /// Checks that the version of libcryptsetup may re-encrypt (V16).
 ///
 /// # Errors
-/// SR-8329.
+/// SR-8329 when it may not, or is not known.
 pub fn check_library() -> Result<(), Error> {
     check_version(library_version())
 }
 
+/// Checks this version: SR-8329 before 2.4.3, from 2.7.0 to 2.7.4, and for one that is not known.
 fn check_version(version: Option<(u32, u32, u32)>) -> Result<(), Error> {
     let Some(version) = version else {
         return Err(Error::new(
@@ -65,7 +66,7 @@ fn check_version(version: Option<(u32, u32, u32)>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Slots that open the volume, without those in `stays`.
+/// Returns the slots that open the volume, without those in `stays`.
 #[must_use]
 pub fn bound_slots_without(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
     let mut slots = metadata.bound_slots();
@@ -73,11 +74,14 @@ pub fn bound_slots_without(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
     slots
 }
 
-/// Prepares and begins a re-encryption; no data move yet. The first of `stays` opens the volume;
-/// `active` is the name of its mapping when it is open.
+/// Prepares and begins a re-encryption under a new volume key: adds a slot with the new key for
+/// each opener that stays, names it in the tokens, and writes the beginning into the header. No
+/// data move yet. The first of `stays` opens the volume; `active` is the name of its mapping when
+/// it is open.
 ///
 /// # Errors
-/// SR-8328 when one is under way; SR-8329; SR-2002; SR-8324; SR-8320 when the volume is open and
+/// SR-8328 when one is under way; SR-8329 for libcryptsetup's version; SR-2002 when a passphrase
+/// does not open its slot; SR-8307, SR-8340 (V17); SR-8324; SR-8320 when the volume is open and
 /// `active` does not say so.
 pub fn begin(
     volume: &mut Volume,
@@ -119,12 +123,13 @@ pub fn begin(
     )
 }
 
-/// Moves the data, from where the last run has stopped. `progress` gets size and offset in bytes;
-/// `false` ends the work, which can be continued later. Returns whether the re-encryption is
-/// finished.
+/// Moves the data, from where the last run has stopped; at the end libcryptsetup destroys the slots
+/// of the old key, and tokens lose them. `progress` gets size and offset in bytes; `false` ends the
+/// work, which can be continued later. Returns whether the re-encryption is finished.
 ///
 /// # Errors
-/// SR-2002, SR-8324, SR-8329, SR-5001.
+/// SR-2002 when `secret` does not open the volume; SR-8307, SR-8340 (V17); SR-8329; SR-8324;
+/// SR-5001.
 pub fn resume(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -169,7 +174,7 @@ pub fn resume(
     Ok(true)
 }
 
-/// Whether the process was killed while data moved.
+/// Returns whether the process was killed while data moved. SR-8324 when the state is not valid.
 fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
     let params = CryptParamsReencrypt {
         mode: CryptReencryptModeInfo::Reencrypt,
@@ -193,7 +198,8 @@ fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
     }
 }
 
-/// After the end: removes slots that no longer exist from tokens, and tokens that then name none.
+/// Removes slots that no longer exist from tokens, and tokens that then name none. For the end of a
+/// re-encryption.
 fn remove_old_slots_from_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let there = metadata.key_slots();
@@ -221,7 +227,7 @@ fn remove_old_slots_from_tokens(volume: &mut Volume) -> Result<(), Error> {
     remove_empty_tokens(volume)
 }
 
-/// Removes the slots of a preparation that was stopped before the re-encryption began: they hold a
+/// Destroys the slots of a preparation that was stopped before the re-encryption began: they hold a
 /// key that no segment is under, and one of the given passphrases opens them. Other slots of that
 /// kind are keys for another use, and stay.
 fn discard_prepared(volume: &mut Volume, stays: &[StayingOpener<'_>]) -> Result<(), Error> {
@@ -237,7 +243,7 @@ fn discard_prepared(volume: &mut Volume, stays: &[StayingOpener<'_>]) -> Result<
 }
 
 /// Adds each new slot to the tokens that name the old one, so that what opens it is known at all
-/// times.
+/// times. `added` has pairs of an old and a new slot.
 fn add_new_slots_to_tokens(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let with_new = |slots: &[u32]| -> Vec<u32> {
@@ -262,6 +268,9 @@ fn add_new_slots_to_tokens(volume: &mut Volume, added: &[(u32, u32)]) -> Result<
     Ok(())
 }
 
+/// Has libcryptsetup begin, recover or continue a re-encryption, as `flags` say; no data move but
+/// those of a recovery. `old` and `new` are the slots for a beginning, and `None` otherwise.
+/// SR-2002 when `secret` does not open it; SR-8324.
 fn start(
     volume: &mut Volume,
     active: Option<&str>,

@@ -33,16 +33,17 @@ use crate::error::io;
 use crate::escrow;
 use crate::header::check_before_trying;
 
-/// Whether all data are under the new key, and only the end of the re-encryption is missing.
+/// Returns whether a re-encryption is under way, all data are under the new key, and only its end
+/// is missing.
 pub(crate) fn all_data_moved(metadata: &Metadata) -> bool {
     slots_of_new_key(metadata).is_ok()
 }
 
-/// The slots of the new key, when all data are under it and only the end of the re-encryption is
-/// missing.
+/// Returns the slots of the new key, when all data are under it and only the end of the
+/// re-encryption is missing.
 ///
 /// # Errors
-/// SR-8331, with the reason.
+/// SR-8331 in any other state, with the reason.
 pub fn slots_of_new_key(metadata: &Metadata) -> Result<Vec<u32>, Error> {
     let no = |why: &str| Err(Error::new(&code::VOLUME_NO_REPAIR, why));
     if !metadata.is_reencrypting() {
@@ -81,18 +82,22 @@ pub fn slots_of_new_key(metadata: &Metadata) -> Result<Vec<u32>, Error> {
     Ok(slots)
 }
 
-/// Finishes the re-encryption of a closed volume. `secret` opens a slot of the new key, which is
-/// returned.
+/// Finishes the re-encryption of a closed volume, when only its end is missing: rewrites the header
+/// and overwrites the areas of the old key's slots. Returns the slot of the new key that `secret`
+/// opens.
 ///
 /// # Errors
-/// SR-8331, SR-2002, SR-8320, SR-5001.
+/// SR-8331 when the header is in another state, or a copy of it is damaged; SR-2002 when `secret`
+/// opens no slot of the new key; SR-8307, SR-8340 (V17); SR-8320 when the volume is in use;
+/// SR-5001.
 pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
     slots_of_new_key(&volume.metadata()?)?;
     check_unused(volume.path())?;
     finish(volume, secret, false)
 }
 
-/// As [`repair`], also of a volume that is open (`in_use`).
+/// As [`repair`], also of a volume that is open (`in_use`). The new header is tried in memory
+/// first, and written secondary copy first. `volume` is read anew afterwards.
 pub(crate) fn finish(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -158,7 +163,10 @@ pub(crate) fn finish(
     Ok(slot)
 }
 
-/// A copy of the header in `header`, with its checksum verified.
+/// Returns the binary part of a copy of the header in `header`, after its checksum was verified.
+///
+/// # Errors
+/// [`LuksError::Damaged`] with the field.
 fn whole_copy(header: &[u8], which: Which, offset: u64) -> Result<Binary, LuksError> {
     let damaged = || LuksError::Damaged("length".to_owned());
     let start = usize::try_from(offset).map_err(|_| damaged())?;
@@ -170,7 +178,10 @@ fn whole_copy(header: &[u8], which: Which, offset: u64) -> Result<Binary, LuksEr
     Ok(about)
 }
 
-/// Opens the finished header in memory with the passphrase. Returns the slot.
+/// Opens the header in `bytes` with the passphrase, in memory. Returns the slot that it opens.
+///
+/// # Errors
+/// SR-2002 when it opens none; as [`Volume::detached`].
 fn open_in_memory(bytes: &[u8], volume: &Volume, secret: &SecretBytes) -> Result<u32, Error> {
     let memory = MemoryFile::with_len(bytes.len() as u64)?;
     let failed = |error| Error::io("memory for a header", error);
@@ -179,6 +190,7 @@ fn open_in_memory(bytes: &[u8], volume: &Volume, secret: &SecretBytes) -> Result
     copy.try_secret(None, secret)
 }
 
+/// Writes all of `bytes` at offset `at`, and syncs.
 fn write_durably(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
     device.write_all_at(bytes, at)?;
     device.sync_all()
@@ -187,7 +199,11 @@ fn write_durably(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
 /// Areas of key slots: offset and length in bytes.
 type Areas = Vec<(u64, u64)>;
 
-/// The header's JSON without the re-encryption; and the areas of the old key's slots.
+/// Returns the header's JSON without the re-encryption, its slot, and the old key's slots; and the
+/// areas of the old key's slots.
+///
+/// # Errors
+/// SR-8331 when the JSON has another form than libcryptsetup writes.
 fn without_reencryption(json: &[u8]) -> Result<(Vec<u8>, Areas), Error> {
     let bad = || Error::new(&code::VOLUME_NO_REPAIR, "its metadata");
     let mut json: Value = serde_json::from_slice(json).map_err(|_| bad())?;
@@ -244,13 +260,14 @@ fn without_reencryption(json: &[u8]) -> Result<(Vec<u8>, Areas), Error> {
     Ok((text, gone))
 }
 
-/// The texts in a list; empty when there is no such list.
+/// Returns the texts in the list `list` of an object; empty when there is no such list.
 fn names(of: &Value, list: &str) -> Vec<String> {
     let list = of.get(list).and_then(Value::as_array);
     let names = list.into_iter().flatten().filter_map(Value::as_str);
     names.map(str::to_owned).collect()
 }
 
+/// Removes from the list `list` of an object what is no member's name in `known`.
 fn keep_known(of: &mut Value, list: &str, known: &Map<String, Value>) {
     if let Some(list) = of.get_mut(list).and_then(Value::as_array_mut) {
         list.retain(|name| name.as_str().is_some_and(|name| known.contains_key(name)));

@@ -25,11 +25,11 @@ pub enum Change {
     Shredded,
 }
 
-/// Reports a change of the volume on `path`. The server keeps the time of creation that was
-/// reported before.
+/// Reports a change of the volume on `path` to the key server. The server keeps the time of
+/// creation that was reported before. Does nothing when `keys` is a keyring.
 ///
 /// # Errors
-/// SR-8323 without a token; what the server reports.
+/// SR-8323 without a token; as [`Volume::open`]; what the server reports.
 pub fn report(path: &Path, keys: &mut dyn Keys, change: Change) -> Result<(), Error> {
     if !keys.keeps_headers() {
         return Ok(());
@@ -42,14 +42,14 @@ pub fn report(path: &Path, keys: &mut dyn Keys, change: Change) -> Result<(), Er
     report_as(path, keys, (&token, cipher), change)
 }
 
-/// A report that failed is a note: the command has done its work.
+/// Turns a report that failed into a note: the command has done its work.
 pub fn note_unreported(reported: Result<(), Error>, notices: &dyn Notices) {
     if let Err(error) = reported {
         notices.note(&format!("the fleet page was not told: {error}"));
     }
 }
 
-/// As [`report`], of a volume whose token and cipher were read before.
+/// As [`report`], of a volume whose token and cipher were read before. Only its path is looked at.
 ///
 /// # Errors
 /// What the server reports.

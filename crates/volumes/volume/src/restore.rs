@@ -60,11 +60,11 @@ pub struct Restored {
 }
 
 impl Backup {
-    /// Reads a file that `strongroom volume backup --out`, or cryptsetup, wrote, and checks it.
-    /// `device` is the device that it is for.
+    /// Reads a header backup from the file at `path`, which `strongroom volume backup --out` or
+    /// cryptsetup wrote, and checks it as [`Backup::check`]. `device` is the device that it is for.
     ///
     /// # Errors
-    /// SR-1006, SR-5001, SR-8354.
+    /// SR-1006, SR-5001; as [`Backup::check`].
     pub fn load(path: &Path, device: &Path) -> Result<Self, Error> {
         use std::io::Read as _;
         let file = File::open(path).map_err(|error| missing(path, error))?;
@@ -74,8 +74,8 @@ impl Backup {
         Self::check(bytes, &path.display().to_string(), device)
     }
 
-    /// The header backup at the key server, opened with the version of the key that sealed it; and
-    /// the passphrase of the slots of that key.
+    /// Fetches the header backup from the key server, opens it with the version of the key that
+    /// sealed it, and checks it. Returns it with the passphrase of the slots of that key.
     ///
     /// # Errors
     /// What the server reports; as [`escrow::open`] and [`Backup::check`].
@@ -93,16 +93,18 @@ impl Backup {
         Ok((backup, slot_secret(&material.key, object_id)?))
     }
 
-    /// Its Strongroom token, if it has one that can be read.
+    /// Returns its Strongroom token. `None` when it has none that can be read.
     #[must_use]
     pub fn token(&self) -> Option<&StrongroomToken> {
         token_of(&self.header.metadata)
     }
 
-    /// Checks a backup. `what` names it in errors; `device` is the device that it is for.
+    /// Checks a backup in memory, where a damaged copy of the header is repaired from the other
+    /// one. `what` names it in errors; `device` is the device that it is for, and is not changed.
     ///
     /// # Errors
-    /// SR-8354, SR-8340, SR-5001.
+    /// SR-8354 when it is damaged, cut short, too long, or of a re-encryption under way; SR-8340
+    /// when it does not encrypt its data; SR-5001.
     pub fn check(bytes: Vec<u8>, what: &str, device: &Path) -> Result<Self, Error> {
         let bad = |why: String| Error::new(&code::VOLUME_BACKUP, format!("{what}: {why}"));
         let damaged = |error: LuksError| bad(error.to_string());
@@ -147,19 +149,20 @@ impl Backup {
         })
     }
 
-    /// The volume's UUID.
+    /// Returns the volume's UUID.
     #[must_use]
     pub fn uuid(&self) -> &str {
         &self.header.binary.uuid
     }
 
-    /// The metadata of its header.
+    /// Returns the metadata of its header.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.header.metadata
     }
 
-    /// In words, what was wrong with one of its two copies before it was repaired from the other.
+    /// Returns in words what was wrong with one of its two copies before it was repaired from the
+    /// other. `None` when nothing was.
     #[must_use]
     pub fn mended(&self) -> Option<&str> {
         self.mended.as_deref()
@@ -168,14 +171,14 @@ impl Backup {
     /// Tries `secret` on the backup, in memory. Returns the slot that it opens.
     ///
     /// # Errors
-    /// SR-2002, SR-8340.
+    /// SR-2002 when it opens none; SR-8340, SR-8307 (V17); SR-5001.
     pub fn try_secret(&self, device: &Path, secret: &SecretBytes) -> Result<u32, Error> {
         let memory = in_memory(&self.bytes)?;
         Volume::detached(&memory.path, device)?.try_secret(None, secret)
     }
 }
 
-/// The Strongroom token in what can be read of the header on `path`.
+/// Returns the Strongroom token in what can be read of the header on `path`. Only reads.
 ///
 /// # Errors
 /// SR-1006, SR-5001; SR-8360 when there is none.
@@ -187,15 +190,19 @@ pub fn token_on(path: &Path) -> Result<StrongroomToken, Error> {
     token.ok_or_else(|| Error::new(&code::VOLUME_WHICH, path.display().to_string()))
 }
 
+/// Returns the first Strongroom token that can be read. `None` when there is none.
 fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
     let mut tokens = metadata.tokens.values();
     tokens.find_map(Token::strongroom)
 }
 
-/// Writes the backup onto `path`, and reads it back. `proof` is tried on the backup first.
+/// Writes the backup over the header on `path`, and reads it back. `proof` is tried on the backup
+/// first, in memory. `allowed` says what on the device may be overwritten (V24).
 ///
 /// # Errors
-/// SR-8320, SR-8326, SR-8353; SR-2002 when `proof` opens nothing; SR-5001.
+/// SR-8320 when the device or either volume is in use; SR-8326 when the device is too short;
+/// SR-8353 when it holds something that was not allowed; SR-2002 when `proof` opens nothing;
+/// SR-1006; SR-5001, also when it differs when it is read back.
 pub fn restore(
     path: &Path,
     backup: &Backup,
@@ -246,6 +253,8 @@ struct OnDevice {
 }
 
 impl OnDevice {
+    /// Reads what is on the device; `other` is the signature of something else, which the caller
+    /// has found.
     fn read(device: &File, other: Option<String>) -> std::io::Result<Self> {
         let header = match read(device) {
             Ok(Found { header, .. }) => Some(header),
@@ -263,7 +272,8 @@ impl OnDevice {
         })
     }
 
-    /// V24: refuses to overwrite what was not named.
+    /// V24: refuses to overwrite what was not allowed: SR-8353. The same volume under the same
+    /// volume key needs no permission when the backup's passphrase is there (`is_proven`).
     fn check(
         &self,
         path: &Path,
@@ -313,7 +323,7 @@ impl OnDevice {
     }
 }
 
-/// The UUID in the remains of a header, wherever a copy may be.
+/// Returns the UUID in the remains of a header, wherever a copy may be. `None` when there is none.
 fn uuid_of_damaged_header(device: &File) -> std::io::Result<Option<String>> {
     for at in [0].into_iter().chain(HEADER_SIZES) {
         let mut copy = [0; NAMES_LEN];
@@ -329,7 +339,8 @@ fn uuid_of_damaged_header(device: &File) -> std::io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Whether both headers have the same volume key for their data, by its digest.
+/// Returns whether both headers have the same volume key for their data, by its digest. False when
+/// either has none.
 fn same_key(one: &Metadata, other: &Metadata) -> bool {
     let digest = |metadata: &Metadata| {
         let mut digests = metadata.digests.values();
@@ -339,8 +350,8 @@ fn same_key(one: &Metadata, other: &Metadata) -> bool {
     digest(one).is_some() && digest(one) == digest(other)
 }
 
-/// V7: first zeros over every place of a header, so that the former contents do not look like one;
-/// then the backup, its beginning last.
+/// V7: first writes zeros over every place of a header, so that the former contents do not look
+/// like one; then the backup, its beginning last, each part synced before the next.
 fn write(device: &File, backup: &Backup) -> std::io::Result<()> {
     let len = backup.bytes.len() as u64;
     let size = usize::try_from(backup.header.binary.size).unwrap_or(usize::MAX);
@@ -360,16 +371,18 @@ fn write(device: &File, backup: &Backup) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Returns where the key slot areas end, in bytes.
 fn areas_end(header: &Header) -> u64 {
     2 * header.binary.size + header.metadata.config.keyslots_size
 }
 
-/// Offset of the data; 0 when they lie apart from the header.
+/// Returns the offset of the data in bytes; 0 when they lie apart from the header.
 fn data_offset(metadata: &Metadata) -> u64 {
     let offsets = metadata.segments.values().map(|segment| segment.offset);
     offsets.min().unwrap_or_default()
 }
 
+/// Copies the bytes into a file in memory. SR-5001.
 fn in_memory(bytes: &[u8]) -> Result<MemoryFile, Error> {
     let memory = MemoryFile::with_len(bytes.len() as u64)?;
     let written = memory.file.write_all_at(bytes, 0);
@@ -377,6 +390,7 @@ fn in_memory(bytes: &[u8]) -> Result<MemoryFile, Error> {
     Ok(memory)
 }
 
+/// Returns the error under its own code, but SR-8320 for a volume that is in use.
 fn from_luks(error: &LuksError) -> Error {
     let code = match error {
         LuksError::InUse(_) => &code::VOLUME_IN_USE,

@@ -30,11 +30,14 @@ pub struct Rotated {
     pub finished: bool,
 }
 
-/// Makes a new version of the key open the volume, and removes the slot of the former one. Finishes
-/// a rotation that was stopped.
+/// Makes a new version of the key open the volume, and removes the slot of the former one. Uses a
+/// version that is newer than the token's when there is one, and makes one otherwise. Finishes a
+/// rotation that was stopped.
 ///
 /// # Errors
-/// SR-8323 without a token, SR-8328, what the keyring or server reports.
+/// SR-8323 without a token; SR-8328 while the volume is re-encrypted; SR-2002 when the token's
+/// version does not open the volume; SR-2003 when there is no newer version; SR-8307, SR-8340
+/// (V17); SR-8324; what the keyring or server reports.
 pub fn rotate_slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error> {
     let metadata = volume.metadata()?;
     check_not_reencrypting(&metadata)?;
@@ -100,8 +103,11 @@ fn write_token(
     volume.set_token(number, &token.json())
 }
 
-/// Removes the old slots when a rotation was stopped after the token was written. `None` when there
-/// are none.
+/// Removes the old slots when a rotation was stopped after the token was written: the slots of the
+/// token that its version does not open. `None` when there are none.
+///
+/// # Errors
+/// SR-2002 when the token's version opens no slot: nothing is removed then. As [`rotate_slots`].
 fn finish_interrupted(
     volume: &mut Volume,
     keys: &mut dyn Keys,
@@ -126,7 +132,8 @@ fn finish_interrupted(
     }))
 }
 
-/// The passphrase that the token's key makes, after it was tried on the token's slots.
+/// Returns the passphrase that the token's key makes, after it was tried on the token's slots.
+/// SR-2002 when it opens none.
 fn tried_secret(
     volume: &mut Volume,
     keys: &mut dyn Keys,
@@ -137,7 +144,7 @@ fn tried_secret(
     Ok(secret)
 }
 
-/// The other slots for machines that this passphrase opens.
+/// Returns the slots with a passphrase of a program that `secret` opens, without the slot `but`.
 fn machine_slots_of(
     volume: &mut Volume,
     secret: &SecretBytes,

@@ -30,7 +30,8 @@ const GROUPS: usize = RECOVERY_LEN * 2 / GROUP;
 /// Length with the dashes between groups.
 const RECOVERY_TEXT_LEN: usize = GROUPS * GROUP + GROUPS - 1;
 
-/// The passphrase of a key slot of the volume `object_id`, as raw bytes.
+/// Derives the passphrase of a key slot of the volume `object_id` from key material, as 64 raw
+/// bytes.
 ///
 /// # Errors
 /// SR-5001 when there is no memory for keys.
@@ -38,7 +39,7 @@ pub fn slot_secret(material: &SecretKey, object_id: &[u8; 16]) -> Result<SecretB
     Ok(hkdf_bytes(material, object_id, SLOT_INFO, SLOT_SECRET_LEN)?)
 }
 
-/// The passphrase of a key slot, made of the key that a TPM sealed, as raw bytes.
+/// Derives the passphrase of a key slot from the key that a TPM sealed, as 64 raw bytes.
 ///
 /// # Errors
 /// As [`slot_secret`].
@@ -46,7 +47,7 @@ pub fn tpm_secret(sealed: &SecretKey, salt: &[u8; 16]) -> Result<SecretBytes, Er
     Ok(hkdf_bytes(sealed, salt, TPM_INFO, SLOT_SECRET_LEN)?)
 }
 
-/// The key that header backups of the volume `object_id` are sealed under.
+/// Derives the key that header backups of the volume `object_id` are sealed under.
 ///
 /// # Errors
 /// As [`slot_secret`].
@@ -54,8 +55,8 @@ pub fn escrow_key(material: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKe
     Ok(hkdf(material, object_id, ESCROW_INFO)?)
 }
 
-/// The key that a kept passphrase of the volume `object_id` is sealed under, made of the key that a
-/// TPM sealed.
+/// Derives the key that a kept passphrase of the volume `object_id` is sealed under from the key
+/// that a TPM sealed.
 ///
 /// # Errors
 /// As [`slot_secret`].
@@ -63,8 +64,8 @@ pub fn kept_key(sealed: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKey, E
     Ok(hkdf(sealed, object_id, KEPT_INFO)?)
 }
 
-/// A new recovery key of 256 bits, as text: eight groups of eight letters. The text is the
-/// passphrase.
+/// Returns a new random recovery key of 256 bits, as text: eight groups of eight letters with
+/// dashes between. The text is the passphrase.
 ///
 /// # Errors
 /// SR-5001.
@@ -92,11 +93,11 @@ pub fn new_recovery_key() -> Result<SecretBytes, Error> {
     Ok(text)
 }
 
-/// A typed recovery key, in the form in which it is a passphrase. Dashes and white space may be
-/// missing or anywhere; capital letters count as small ones.
+/// Turns a typed recovery key into the form in which it is a passphrase. Dashes and white space may
+/// be missing or anywhere; capital letters count as small ones.
 ///
 /// # Errors
-/// SR-8361 when it is not one.
+/// SR-8361 when it does not have 64 of the 16 letters.
 pub fn recovery_key(typed: &SecretBytes) -> Result<SecretBytes, Error> {
     let bad = || {
         Error::new(
@@ -128,8 +129,8 @@ pub fn recovery_key(typed: &SecretBytes) -> Result<SecretBytes, Error> {
     }
 }
 
-/// A new volume key of `len` bytes. Its two halves differ, as IEEE 1619 and FIPS 140-3 (IG C.I) ask
-/// for XTS.
+/// Returns a new random volume key of `len` bytes. Its two halves differ, as IEEE 1619 and FIPS
+/// 140-3 (IG C.I) ask for XTS.
 ///
 /// # Errors
 /// SR-5001.

@@ -19,10 +19,12 @@ pub struct ServerKeys {
 }
 
 impl ServerKeys {
-    /// The servers of the configuration at `path`.
+    /// Reads the node's configuration at `path`, and returns the keys of its servers. Connects to
+    /// none yet.
     ///
     /// # Errors
-    /// SR-1006 and others, with what is wrong with the configuration.
+    /// SR-8400 when the configuration is missing or not valid; SR-8401 when a file that it names
+    /// cannot be used.
     pub fn new(path: &Path) -> Result<Self, Error> {
         let node = Node::load(path).map_err(|error| from_client(&error))?;
         Ok(Self {
@@ -31,7 +33,7 @@ impl ServerKeys {
         })
     }
 
-    /// Limits each call to this time.
+    /// Limits each call to this time in all.
     #[must_use]
     pub fn within(self, total: std::time::Duration) -> Self {
         Self {
@@ -42,14 +44,17 @@ impl ServerKeys {
 }
 
 impl Keys for ServerKeys {
+    /// Returns [`Provider::KeyServer`].
     fn provider(&self) -> Provider {
         Provider::KeyServer
     }
 
+    /// Returns the addresses of the node's configuration.
     fn servers(&self) -> Vec<String> {
         self.servers.clone()
     }
 
+    /// Fetches this version of the key, or the newest, from the key server.
     fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error> {
         let wanted = version.map_or(Version::Latest, |version| Version::Number(version.into()));
         let fetched = self
@@ -64,6 +69,8 @@ impl Keys for ServerKeys {
         })
     }
 
+    /// Makes the key at the key server, unless it exists, and fetches its newest version. A node
+    /// that may not make keys fetches one that it was granted.
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
         match self.client.create(name) {
             Ok(_) => self.fetch(name, None),
@@ -79,6 +86,7 @@ impl Keys for ServerKeys {
         }
     }
 
+    /// Makes a new version of the key at the key server, and fetches it.
     fn rotate(&mut self, name: &str) -> Result<Material, Error> {
         self.client
             .rotate(name)
@@ -86,6 +94,8 @@ impl Keys for ServerKeys {
         self.fetch(name, None)
     }
 
+    /// Asks the key server for the key's destruction, which may take effect later or need a second
+    /// administrator.
     fn destroy(&mut self, name: &str) -> Result<Destruction, Error> {
         let ending = self
             .client
@@ -112,6 +122,8 @@ impl Keys for ServerKeys {
         })
     }
 
+    /// Returns the objects other than `object_id` that need the key, in words, as the key server
+    /// knows them.
     fn others_that_need(&mut self, name: &str, object_id: &[u8; 16]) -> Result<Vec<String>, Error> {
         let needs = self.client.needs(name);
         let needs = needs.map_err(|error| from_client(&error))?;
@@ -120,10 +132,13 @@ impl Keys for ServerKeys {
         Ok(others.map(ToString::to_string).collect())
     }
 
+    /// Always true: a key server stores header backups.
     fn keeps_headers(&self) -> bool {
         true
     }
 
+    /// Stores a sealed header backup at the key server, or removes it when `sealed` is `None`; that
+    /// there is none to remove is no error.
     fn escrow(&mut self, object_id: &[u8; 16], sealed: Option<&[u8]>) -> Result<(), Error> {
         match sealed {
             Some(sealed) => self.client.put_escrow(object_id, sealed),
@@ -135,12 +150,14 @@ impl Keys for ServerKeys {
         .map_err(|error| from_client(&error))
     }
 
+    /// Fetches the sealed header backup from the key server.
     fn escrowed(&mut self, object_id: &[u8; 16]) -> Result<Vec<u8>, Error> {
         self.client
             .escrow(object_id)
             .map_err(|error| from_client(&error))
     }
 
+    /// Reports a volume to the key server, for its fleet page.
     fn report(&mut self, object_id: &[u8; 16], report: &Report<'_>) -> Result<(), Error> {
         let report = strongroom_keys_client::Report {
             kind: "volume".to_owned(),
@@ -159,6 +176,7 @@ impl Keys for ServerKeys {
     }
 }
 
+/// Returns the client's error with its code and detail.
 fn from_client(error: &ClientError) -> Error {
     Error::new(error.code(), error.detail())
 }

@@ -67,7 +67,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// Destroys the header backup and the key at their source.
+    /// Removes the header backup at the key server and asks for the destruction of the key, and
+    /// records what was done and what remains. A failure is recorded in `not_done`; a keyring keeps
+    /// its key, which is recorded in `remains`.
     fn destroy_at_server(&mut self, token: &StrongroomToken, keys: &mut dyn Keys) {
         if keys.keeps_headers() {
             let removed = keys.escrow(&token.object_id, None);
@@ -93,6 +95,7 @@ impl Record {
         }
     }
 
+    /// Records the state of the key.
     fn set_key_state(&mut self, fate: Fate) {
         (self.key_state, self.key_destroy_at) = match fate {
             Fate::Kept => ("kept", None),
@@ -115,11 +118,11 @@ pub struct Request<'a> {
 }
 
 /// Removes the passphrase that is kept of the volume, destroys the volume as [`shred`], and reports
-/// that to the key server when the token's key has opened the volume. `keys` gives the source of
-/// the key that the token names; with `keeps_key` it may fail. A report that fails is a note.
+/// that to the key server when the token's key has opened the volume. `keys` opens the source of
+/// the key that the token names. A report that fails is a note.
 ///
 /// # Errors
-/// As [`shred`]; what `keys` reports.
+/// As [`shred`]; what `keys` reports, unless `keeps_key` is set.
 pub fn shred_and_report<E: From<Error>>(
     request: Request<'_>,
     keys: impl FnOnce(Provider) -> Result<Box<dyn Keys>, E>,
@@ -150,7 +153,7 @@ pub fn shred_and_report<E: From<Error>>(
     Ok(record)
 }
 
-/// Refuses a volume with another UUID than the one that the user has confirmed.
+/// Refuses a volume with another UUID than the one that the user has confirmed: SR-8359.
 fn check_confirmed(path: &Path, uuid: &str, confirmed: &str) -> Result<(), Error> {
     if uuid.eq_ignore_ascii_case(confirmed) {
         return Ok(());
@@ -159,13 +162,16 @@ fn check_confirmed(path: &Path, uuid: &str, confirmed: &str) -> Result<(), Error
     Err(Error::new(&code::VOLUME_CONFIRM, detail))
 }
 
-/// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is the source of its key;
-/// with `keeps_key`, key and header backup stay.
+/// Destroys the volume on `path`, when its UUID is `confirmed`: key and header backup at the key
+/// server (not with `keeps_key`), all key slots, then header and key slot areas, which are
+/// overwritten with random bytes. `keys` is the source of its key, which is destroyed only when it
+/// opens the volume.
 ///
 /// # Errors
-/// SR-8320, SR-8322, SR-8324, SR-8359 for another UUID, SR-5001; SR-8362 when other objects need
-/// the key, and nothing was changed then. A failure of the key server is none of this function: it
-/// is in `not_done` of the record, and the volume is destroyed nevertheless.
+/// SR-8320 when the device is in use; SR-8322 when it is no LUKS2 volume; SR-8359 for another UUID;
+/// SR-8362 when other objects need the key; nothing was changed after any of these. SR-8324;
+/// SR-5001. A failure of the key server is none of this function: it is in `not_done` of the
+/// record, and the volume is destroyed nevertheless.
 pub fn shred(
     path: &Path,
     confirmed: &str,
@@ -248,6 +254,9 @@ pub fn shred(
 /// Checks that the token's key opens the volume. A token is a hint, and an attacker with write
 /// access to the disk can have named another volume's key: only a key that opens this volume is
 /// destroyed with it.
+///
+/// # Errors
+/// SR-2002 when it does not; what `keys` reports.
 fn check_key_opens(
     volume: &mut Volume,
     token: &StrongroomToken,
@@ -257,8 +266,8 @@ fn check_key_opens(
     volume.try_by(By::Token, &secret).map(drop)
 }
 
-/// Refuses to destroy a key that other objects need. Where the server does not say what needs the
-/// key, it does not destroy it either.
+/// Refuses to destroy a key that other objects need: SR-8362. Succeeds when the server does not say
+/// what needs the key; it does not destroy it then either.
 fn check_not_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<(), Error> {
     let others = keys.others_that_need(&token.key_id, &token.object_id);
     let others = others.unwrap_or_default();
@@ -269,7 +278,7 @@ fn check_not_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<(), 
     Err(Error::new(&code::VOLUME_KEY_SHARED, detail))
 }
 
-/// Overwrites header and key slots with random bytes.
+/// Overwrites the first `len` bytes, header and key slots, with random bytes, and syncs.
 fn overwrite_header(device: &File, len: u64) -> std::io::Result<()> {
     overwrite(device, 0..len, &mut |_, _| true)
 }

@@ -68,8 +68,8 @@ pub struct SlotState {
     pub pcrs: Option<Vec<u8>>,
 }
 
-/// The device below the mapping that `path` names, by its name or as a path in /dev/mapper; any
-/// other path as it is.
+/// Returns the device below the mapping that `path` names, by its name or as a path in /dev/mapper;
+/// any other path as it is.
 #[must_use]
 pub fn device_of(path: &Path) -> PathBuf {
     let name = path.strip_prefix("/dev/mapper").unwrap_or(path);
@@ -79,8 +79,8 @@ pub fn device_of(path: &Path) -> PathBuf {
     mapping.map_or_else(|| path.to_owned(), |mapping| mapping.device)
 }
 
-/// Reads the state of the volume on `path`. A token that cannot be read is left out, as is a
-/// passphrase that is kept where the caller may not read it.
+/// Reads the state of the volume on `path`, without a key. A token that cannot be read is left out,
+/// as is a passphrase that is kept where the caller may not read it.
 ///
 /// # Errors
 /// As [`Volume::open`].
@@ -116,6 +116,7 @@ pub fn state(path: &Path) -> Result<State, Error> {
     })
 }
 
+/// Returns the state of every key slot, in the order of their numbers.
 fn slots(metadata: &Metadata) -> Vec<SlotState> {
     let bound = metadata.bound_slots();
     let tpms = tpm::tokens(metadata);

@@ -19,6 +19,7 @@ pub struct Given {
 }
 
 impl Given {
+    /// Returns how this passphrase is stretched: a TPM's is random, all others are a person's.
     fn stretch(&self) -> Stretch {
         match self.opener {
             OpenedBy::Tpm => Stretch::Machine,
@@ -35,8 +36,9 @@ pub struct GivenUp<'a> {
     pub recovery_keys: bool,
 }
 
-/// Begins a change of the volume key. `of_token` is the passphrase that the token's key makes; each
-/// opener that is not given up must have its passphrase in `given`.
+/// Begins a change of the volume key as [`begin`], with the openers that stay. `of_token` is the
+/// passphrase that the token's key makes; each other opener that is not given up must have its
+/// passphrase in `given`.
 ///
 /// # Errors
 /// SR-8338 with the openers whose passphrase is missing; SR-2002 when `of_token` opens no slot; as
@@ -89,7 +91,7 @@ pub fn begin_with(
     begin(volume, &stays, active)
 }
 
-/// Refuses when an opener neither stays nor is given up.
+/// Refuses when an opener neither stays nor is given up: SR-8338.
 fn check_complete(
     metadata: &Metadata,
     stays: &[StayingOpener<'_>],

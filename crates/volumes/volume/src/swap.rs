@@ -12,9 +12,9 @@ use crate::active;
 use crate::mapped::{self, NameUse};
 use crate::probe::KernelPaths;
 
-/// Maps the device; with `swapon`, also makes the mapping a swap area and has the kernel swap to
-/// it. What was stopped after the mapping goes on. When mkswap or swapon fails, the mapping is
-/// closed.
+/// Maps the device as `name` under a random key; with `swapon`, also makes the mapping a swap area
+/// and has the kernel swap to it. Goes on where an earlier call was stopped after the mapping. When
+/// mkswap or swapon fails, the mapping is closed.
 ///
 /// # Errors
 /// As [`active::open_swap`]; SR-8337 when the name is that of another mapping; SR-5001 with what
@@ -38,12 +38,14 @@ pub fn activate(path: &Path, name: &str, swapon: bool) -> Result<(), Error> {
     done
 }
 
-/// The error for a name that another mapping than the wanted one has.
+/// Returns the error SR-8337 for a name that another mapping than the wanted one has.
 pub(crate) fn name_taken(name: &str) -> Error {
     let detail = format!("{name} is a mapping of something else");
     Error::new(&code::VOLUME_NAME, detail)
 }
 
+/// Runs `program` with one argument, and waits for its end. SR-5001 when it cannot be started, or
+/// fails, with what it wrote to standard error.
 fn run(program: &str, path: &Path) -> Result<(), Error> {
     let output = Command::new(program).arg(path).output();
     let output = output.map_err(|error| Error::new(&code::IO, format!("{program}: {error}")))?;

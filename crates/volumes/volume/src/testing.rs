@@ -20,22 +20,25 @@ use crate::tpm::Tpm;
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
 impl Told {
+    /// Returns everything that was noted, warnings included, in order.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
 
 impl Notices for Told {
+    /// Keeps the text.
     fn note(&self, text: &str) {
         self.0.lock().unwrap().push(text.to_owned());
     }
 
+    /// Keeps the code and the detail as one text.
     fn warn(&self, code: &'static Code, detail: &str) {
         self.note(&format!("SR-{:04}: {detail}", code.number));
     }
 }
 
-/// A machine without a TPM.
+/// Opens the TPM of a machine that has none: always SR-2101.
 pub(crate) fn no_tpm(_: Option<&str>, _: Option<Duration>) -> Result<Box<dyn Tpm>, Error> {
     Err(Error::new(&code::PROVIDER_UNREACHABLE, "no TPM"))
 }
@@ -44,12 +47,12 @@ pub(crate) fn no_tpm(_: Option<&str>, _: Option<Duration>) -> Result<Box<dyn Tpm
 pub(crate) const KEY: [u8; 32] = [3; 32];
 pub(crate) const OBJECT: [u8; 16] = [1; 16];
 
-/// The passphrase of slot 0.
+/// Returns the passphrase of slot 0 of the volumes that are made here.
 pub(crate) fn secret() -> SecretBytes {
     slot_secret(&SecretKey::take(&mut { KEY }).unwrap(), &OBJECT).unwrap()
 }
 
-/// A volume with one MiB of data.
+/// Describes a volume with one MiB of data in a new file at `path`.
 pub(crate) fn new(path: &Path) -> NewVolume<'_> {
     NewVolume {
         path,
@@ -64,7 +67,8 @@ pub(crate) fn new(path: &Path) -> NewVolume<'_> {
     }
 }
 
-/// Makes it: its token names slot 0, a recovery key opens slot 1. Returns its UUID.
+/// Makes the volume `new`. Its token names slot 0; `recovery`, if given, opens slot 1. Returns its
+/// UUID.
 pub(crate) fn made_as(
     new: &NewVolume<'_>,
     recovery: Option<&SecretBytes>,
@@ -86,12 +90,13 @@ pub(crate) fn made_as(
     create(new, &openers, progress)
 }
 
-/// A volume in a new file. Returns its UUID.
+/// Makes a volume in a new file, as [`made_as`]. Returns its UUID.
 pub(crate) fn made(path: &Path, recovery: Option<&SecretBytes>) -> String {
     made_as(&new(path), recovery, &mut |_, _| true).unwrap()
 }
 
-/// Changes both copies of the header: the checksums are right.
+/// Replaces text in the JSON of both copies of a volume's header, as somebody without a key can:
+/// the checksums are right. Panics when `from` is not in it.
 pub(crate) fn forge(path: &Path, from: &str, to: &str) {
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true).write(true).open(path).unwrap();

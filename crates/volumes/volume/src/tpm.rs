@@ -20,16 +20,16 @@ use crate::secret::tpm_secret;
 
 /// This machine's TPM, in the time that it was opened for.
 pub trait Tpm {
-    /// Its clock, in milliseconds. It stands still without power.
+    /// Returns the time of its clock, in milliseconds. The clock stops without power.
     ///
     /// # Errors
     /// What the TPM reports.
     fn clock_ms(&self) -> Result<u64, Error>;
 
-    /// Unseals what was sealed without an end.
+    /// Unseals a key that was sealed without an end.
     ///
     /// # Errors
-    /// What the TPM reports.
+    /// What the TPM reports, for example when it is in another state than the key was sealed for.
     fn unseal(&self, sealed: &[u8]) -> Result<SecretKey, Error>;
 
     /// Seals a key to the TPM's present state, until its clock says `end_ms`.
@@ -38,10 +38,10 @@ pub trait Tpm {
     /// What the TPM reports.
     fn seal_until(self: Box<Self>, key: &SecretKey, end_ms: u64) -> Result<Vec<u8>, Error>;
 
-    /// Unseals what was sealed until `end_ms`.
+    /// Unseals a key that was sealed until `end_ms` of the TPM's clock.
     ///
     /// # Errors
-    /// What the TPM reports.
+    /// What the TPM reports, for example when its clock is past that time.
     fn unseal_until(self: Box<Self>, sealed: &[u8], end_ms: u64) -> Result<SecretKey, Error>;
 }
 
@@ -51,7 +51,7 @@ pub type OpenTpm = fn(Option<&str>, Option<Duration>) -> Result<Box<dyn Tpm>, Er
 /// Most tokens that are tried: a TPM is slow.
 const TRIED_MAX: usize = 8;
 
-/// The tokens of TPMs that can be read, with their numbers.
+/// Returns the tokens of TPMs that can be read, with their numbers, in the order of these.
 #[must_use]
 pub fn tokens(metadata: &Metadata) -> Vec<(u32, TpmToken)> {
     let tokens = metadata.tokens.iter();
@@ -59,17 +59,18 @@ pub fn tokens(metadata: &Metadata) -> Vec<(u32, TpmToken)> {
     of_tpms.collect()
 }
 
-/// Whether the volume has a token of a TPM.
+/// Returns whether the volume has a token of a TPM that can be read. Nothing is tried.
 #[must_use]
 pub fn opens(metadata: &Metadata) -> bool {
     !tokens(metadata).is_empty()
 }
 
-/// Adds a slot for a new key, which `seal` seals to the TPM, and its token. `secret` opens the
-/// volume already. Returns the slot.
+/// Makes a new key, has `seal` seal it to the TPM, adds a slot for the passphrase that it makes,
+/// and a token that names the slot. `secret` opens the volume already. Returns the slot.
 ///
 /// # Errors
-/// SR-2002, SR-8324; SR-8350 to SR-8352.
+/// SR-2002 when `secret` opens no slot; SR-8350 to SR-8352 of the TPM; SR-8328 while the volume is
+/// re-encrypted; SR-8307, SR-8340 (V17); SR-8324.
 pub fn add(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -93,11 +94,11 @@ pub fn add(
     Ok(slot)
 }
 
-/// The passphrase that the TPM's key makes, after it was tried on the slots of its token.
+/// Returns the passphrase that the TPM's key makes, after it was tried on the slots of its token.
 ///
 /// # Errors
-/// SR-8330 without a token of a TPM; SR-8350 to SR-8352; SR-2002 when no unsealed key opens the
-/// volume.
+/// SR-8330 without a token of a TPM; SR-8350 to SR-8352 of the TPM; SR-2002 when no unsealed key
+/// opens the volume.
 pub fn opening(
     volume: &mut Volume,
     unseal: &dyn Fn(&[u8]) -> Result<SecretKey, Error>,
@@ -114,7 +115,7 @@ pub fn opening(
 /// slots of its token are returned with it.
 ///
 /// # Errors
-/// As [`opening`].
+/// SR-8330 without a token of a TPM; SR-8350 to SR-8352 of the TPM.
 pub fn secret_of_metadata(
     path: &Path,
     metadata: &Metadata,
@@ -131,11 +132,12 @@ pub fn secret_of_metadata(
     Ok((secret, slots))
 }
 
-/// The passphrase of the first of these tokens that the TPM unseals and `fits` accepts. `what`
-/// names the volume in errors. A TPM that does not answer is asked once.
+/// Returns the passphrase of the first of these tokens that the TPM unseals and `fits` accepts;
+/// tries at most [`TRIED_MAX`] tokens. `what` names the volume in errors. A TPM that does not
+/// answer is asked once.
 ///
 /// # Errors
-/// As [`opening`].
+/// As [`opening`]; what `fits` reports.
 pub fn of_any(
     tokens: &[TpmToken],
     what: &str,
@@ -165,7 +167,8 @@ pub fn of_any(
     Err(worst)
 }
 
-/// The provider's codes are for keyrings: these are for volumes.
+/// Replaces a code that a TPM reports as a keyring's provider by the one for volumes: SR-8350,
+/// SR-8351 or SR-8352. Other errors stay as they are.
 pub(crate) fn as_volume_error(error: Error) -> Error {
     let code: &'static Code = match error.code() {
         there if there == &code::PROVIDER_STATE => &code::VOLUME_TPM_STATE,

@@ -61,6 +61,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Returns the outcome of an entry that is not open and that nothing was tried on.
     fn new(name: &str, optional: bool) -> Self {
         Self {
             name: name.to_owned(),
@@ -71,12 +72,14 @@ impl Outcome {
         }
     }
 
+    /// Marks it as open, opened by this opener.
     fn unlocked(mut self, by: &'static str) -> Self {
         self.unlocked = true;
         self.by = Some(by);
         self
     }
 
+    /// Adds the error to its failures.
     fn locked(mut self, error: &Error) -> Self {
         self.failures.push(summary(error));
         self
@@ -84,10 +87,11 @@ impl Outcome {
 }
 
 /// Opens all that is in the table. Returns one outcome for each entry, in the table's order; an
-/// entry that has none when the table's time is over is locked.
+/// entry that has none when the table's time is over counts as locked, and its thread is left
+/// running. From then on no keyring of this process asks for anything at a terminal.
 ///
 /// # Errors
-/// SR-5001 when there can be no thread.
+/// SR-5001 when no thread can be started.
 pub fn unlock_all(table: Table, sources: Sources) -> Result<Vec<Outcome>, Error> {
     // A keyring's provider that asked at a terminal would wait without a limit.
     strongroom_keyring::source::ask_nobody();
@@ -99,7 +103,8 @@ pub fn unlock_all(table: Table, sources: Sources) -> Result<Vec<Outcome>, Error>
     Ok(collect(&names, &receiver, limit))
 }
 
-/// The outcomes that come within `limit`, in the order of `names`; the others are locked.
+/// Returns the outcomes that come within `limit`, in the order of `names`; the others count as
+/// locked.
 fn collect(names: &[(String, bool)], from: &Receiver<Outcome>, limit: Duration) -> Vec<Outcome> {
     let began = Instant::now();
     let mut outcomes = Vec::new();
@@ -118,6 +123,8 @@ fn collect(names: &[(String, bool)], from: &Receiver<Outcome>, limit: Duration) 
 }
 
 impl Sources {
+    /// Opens every volume and then every swap area of the table, and sends each outcome. Stops when
+    /// nobody receives them any more.
     fn unlock_each(&self, table: &Table, to: &Sender<Outcome>) {
         let volumes = table.volume.iter().map(|entry| self.unlock_volume(entry));
         for outcome in volumes.chain(table.swap.iter().map(open_swap)) {
@@ -127,8 +134,8 @@ impl Sources {
         }
     }
 
-    /// Tries the entry's openers until one opens the volume. One that is open already counts as
-    /// opened when it is the volume of this entry.
+    /// Tries the entry's openers until one opens the volume, and notes each failure. A volume that
+    /// is open already counts as opened when it is the volume of this entry.
     fn unlock_volume(&self, entry: &Entry) -> Outcome {
         let mut outcome = Outcome::new(&entry.name, entry.optional);
         match mapped::use_of_volume_name(&KernelPaths::default(), &entry.name, &entry.device) {
@@ -154,7 +161,10 @@ impl Sources {
         outcome
     }
 
-    /// Opens the volume with one opener. Returns the name of what opened it.
+    /// Opens the volume on `path` with one opener. Returns the name of what opened it.
+    ///
+    /// # Errors
+    /// What the source of the key or the mapping reports.
     fn open_by(
         &self,
         entry: &Entry,
@@ -205,7 +215,12 @@ impl Sources {
         Ok(by)
     }
 
-    /// Asks for a passphrase or the recovery key, as often and as long as the entry allows.
+    /// Asks for a passphrase or the recovery key, as often and as long as the entry allows, and
+    /// opens the volume with it. A wrong one is a warning.
+    ///
+    /// # Errors
+    /// SR-1004 when nobody is to be asked; SR-2002 when every try was wrong; as [`console::ask`]
+    /// and [`active::open`].
     fn open_by_typing(&self, entry: &Entry, path: &Path) -> Result<(), Error> {
         if self.asks_nobody {
             return Err(Error::new(&code::NO_TERMINAL, "--no-prompt"));
@@ -231,8 +246,12 @@ impl Sources {
     }
 }
 
-/// The key that a token names, from the keyring. Its provider may have to fetch the root key: that
-/// is not waited for longer than `time`.
+/// Returns the key that a token names, from the keyring at `path`. Its provider may have to fetch
+/// the root key: that is not waited for longer than `time`, and its thread is left running.
+///
+/// # Errors
+/// SR-2001 after `time`; SR-1004 when the root key would have to be typed; what the keyring
+/// reports.
 fn of_keyring(path: &Path, token: &StrongroomToken, time: Duration) -> Result<Material, Error> {
     let (sender, receiver) = channel();
     let (path, name, version) = (path.to_owned(), token.key_id.clone(), token.key_version);
@@ -250,7 +269,7 @@ fn of_keyring(path: &Path, token: &StrongroomToken, time: Duration) -> Result<Ma
     })
 }
 
-/// Refuses a keyring whose root key is typed: the table has an opener for passphrases.
+/// Refuses a keyring whose root key is typed, SR-1004: the table has an opener for passphrases.
 fn refuse_typed_root_key(path: &Path) -> Result<(), Error> {
     let status = Keyring::status(path)?;
     if status.provider == "passphrase" {
@@ -261,11 +280,14 @@ fn refuse_typed_root_key(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Maps the volume under the entry's name, as [`active::open`].
 fn open_volume(volume: &mut Volume, entry: &Entry, by: (By, &SecretBytes)) -> Result<(), Error> {
     active::open(volume, &entry.name, by, entry.read_only)?;
     Ok(())
 }
 
+/// Waits for the entry's device, maps it under a random key and has the kernel swap to it; does
+/// nothing when that is done already.
 fn open_swap(entry: &Swap) -> Outcome {
     let outcome = Outcome::new(&entry.name, false);
     let places = KernelPaths::default();

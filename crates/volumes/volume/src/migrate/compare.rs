@@ -17,7 +17,8 @@ use super::entry::attributes;
 use super::{DEPTH_MAX, PIECE, names};
 use crate::error::io;
 
-/// Compares everything below `from` with everything below `to`.
+/// Compares everything below `from` with everything below `to`, contents included. Sockets and what
+/// is on another file system than `from` must not be in the copy.
 ///
 /// # Errors
 /// SR-8334, which names the first difference; SR-5001.
@@ -37,6 +38,8 @@ struct Trees {
 }
 
 impl Trees {
+    /// Compares the names in two directories, then each entry; those of the directories themselves
+    /// are compared by the caller. SR-8334 at the first difference; SR-5001.
     fn directory(&mut self, from: &Path, to: &Path, depth: usize) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             return Err(differs(from, "too deep"));
@@ -63,6 +66,8 @@ impl Trees {
         Ok(())
     }
 
+    /// Compares two entries: attributes, number of names, contents; a directory with all below it.
+    /// SR-8334 at the first difference; SR-5001.
     fn entry(&mut self, source: &Path, target: &Path, depth: usize) -> Result<(), Error> {
         if attributes(source)? != attributes(target)? {
             return Err(differs(
@@ -102,6 +107,7 @@ impl Trees {
     }
 }
 
+/// Returns the SHA-256 of a file's contents. SR-5001.
 fn digest(path: &Path) -> Result<[u8; 32], Error> {
     let mut file = File::open(path).map_err(|error| io(path, error))?;
     let mut digest = Sha256::new();
@@ -115,6 +121,7 @@ fn digest(path: &Path) -> Result<[u8; 32], Error> {
     }
 }
 
+/// Returns the error SR-8334, with the path and what is different.
 fn differs(path: &Path, what: &str) -> Error {
     Error::new(&code::VOLUME_COPY, format!("{}: {what}", path.display()))
 }

@@ -32,7 +32,7 @@ pub(super) struct Attributes {
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Reads the attributes of an entry.
+/// Reads the attributes of an entry, of the link itself where it is one. SR-5001.
 pub(super) fn attributes(path: &Path) -> Result<Attributes, Error> {
     let about = std::fs::symlink_metadata(path).map_err(|error| io(path, error))?;
     let is_file = about.is_file();
@@ -46,8 +46,9 @@ pub(super) fn attributes(path: &Path) -> Result<Attributes, Error> {
     })
 }
 
-/// Sets the attributes of an entry. The owner comes first, because changing it clears capabilities
-/// and set-user-id bits; times come last.
+/// Sets the attributes of an entry to the wanted ones, and removes other extended attributes. The
+/// owner comes first, because changing it clears capabilities and set-user-id bits; times come
+/// last. SR-5001.
 pub(super) fn put_attributes(wanted: &Attributes, path: &Path) -> Result<(), Error> {
     let failed = |error: Errno| io(path, error.into());
     let (uid, gid) = (Uid::from_raw(wanted.owner.0), Gid::from_raw(wanted.owner.1));
@@ -88,6 +89,8 @@ pub(super) fn put_attributes(wanted: &Attributes, path: &Path) -> Result<(), Err
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)
 }
 
+/// Returns names and values of all extended attributes, of the link itself where it is one; none
+/// when the file system has no such attributes. SR-5001.
 fn xattrs(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
     let mut names = vec![0; XATTRS_MAX];
     let len = match rustix::fs::llistxattr(path, names.as_mut_slice()) {

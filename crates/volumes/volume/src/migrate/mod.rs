@@ -53,7 +53,7 @@ pub struct Report {
     pub left_out: Vec<String>,
 }
 
-/// Whether the file system that `path` is on is mounted read-only.
+/// Returns whether the file system that `path` is on is mounted read-only.
 ///
 /// # Errors
 /// SR-5001.
@@ -62,11 +62,13 @@ pub fn is_read_only(path: &Path) -> Result<bool, Error> {
     Ok(about.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
-/// Copies everything below `from` to `to`, and compares. `progress` gets the bytes in use on the
-/// source's file system and the bytes copied; `false` ends the copy with SR-5001.
+/// Copies everything below `from` to `to`, syncs, and compares. Files that are there already with
+/// the same attributes are not copied again. `progress` gets the bytes in use on the source's file
+/// system and the bytes copied; `false` ends the copy with SR-5001.
 ///
 /// # Errors
-/// SR-8334 when they differ; SR-1003; SR-5001.
+/// SR-8334 when they differ, and for a tree that is too deep; SR-1003 when `from` and `to` are not
+/// two directories, or one lies within the other; SR-5001.
 pub fn migrate(
     from: &Path,
     to: &Path,
@@ -108,6 +110,8 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
+    /// Copies the entries of a directory, then sets its own attributes, which copying has changed.
+    /// `depth` is 0 at the top. SR-8334 when it is too deep; SR-5001.
     fn directory(&mut self, from: &Path, to: &Path, depth: usize) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             return Err(Error::new(
@@ -120,11 +124,13 @@ impl Copy<'_> {
             self.entry(&source, &target, depth)?;
         }
         // After the entries, whose creation changes the directory's times.
-        put_attributes(&target_of(from)?, to)?;
+        put_attributes(&directory_attributes(from)?, to)?;
         self.report.entries += 1;
         Ok(())
     }
 
+    /// Copies one entry of any kind, a directory with all below it. Leaves out sockets and what is
+    /// on another file system. SR-5001.
     fn entry(&mut self, source: &Path, target: &Path, depth: usize) -> Result<(), Error> {
         let about = std::fs::symlink_metadata(source).map_err(|error| io(source, error))?;
         let kind = about.file_type();
@@ -172,6 +178,9 @@ impl Copy<'_> {
         Ok(())
     }
 
+    /// Copies a regular file under a temporary name, sets its attributes, and renames it; does
+    /// nothing when `target` has the same attributes already. SR-5001, also when `progress` ends
+    /// the copy.
     fn file(
         &mut self,
         source: &Path,
@@ -197,18 +206,20 @@ impl Copy<'_> {
         Err(Error::new(&code::IO, "stopped; the same command goes on"))
     }
 
+    /// Records that an entry was not copied, and why.
     fn leave_out(&mut self, source: &Path, why: &str) {
         let left = format!("{}: {why}", source.display());
         self.report.left_out.push(left);
     }
 }
 
-/// A directory's attributes.
-fn target_of(from: &Path) -> Result<entry::Attributes, Error> {
+/// Returns the attributes of the source's directory.
+fn directory_attributes(from: &Path) -> Result<entry::Attributes, Error> {
     attributes(from)
 }
 
-/// Names in a directory, sorted. At the top, the directory that mkfs made is left out.
+/// Returns the names in a directory, sorted. Leaves out the unfinished copy of a stopped run, and
+/// at the top the directory that mkfs made. SR-5001.
 fn names(directory: &Path, depth: usize) -> Result<Vec<std::ffi::OsString>, Error> {
     let entries = std::fs::read_dir(directory).map_err(|error| io(directory, error))?;
     let mut names = Vec::new();
@@ -222,7 +233,7 @@ fn names(directory: &Path, depth: usize) -> Result<Vec<std::ffi::OsString>, Erro
     Ok(names)
 }
 
-/// Copies the contents of a file; holes stay holes.
+/// Copies the contents of a file to a new file at `temp`; holes stay holes. SR-5001.
 fn contents(source: &Path, temp: &Path) -> Result<(), Error> {
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
     let opened = std::fs::OpenOptions::new()
@@ -267,6 +278,7 @@ fn contents(source: &Path, temp: &Path) -> Result<(), Error> {
     to.set_len(len).map_err(|error| io(temp, error))
 }
 
+/// Makes `target` another name of the file `first`, in place of what is there. SR-5001.
 fn link(first: &Path, target: &Path) -> Result<(), Error> {
     let same = |a: &Path, b: &Path| {
         let (a, b) = (std::fs::symlink_metadata(a), std::fs::symlink_metadata(b));
@@ -279,6 +291,7 @@ fn link(first: &Path, target: &Path) -> Result<(), Error> {
     std::fs::hard_link(first, target).map_err(|error| io(target, error))
 }
 
+/// Removes a file or link, if it is there. SR-5001.
 fn remove(path: &Path) -> Result<(), Error> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(path, error)),
