@@ -118,7 +118,7 @@ pub(crate) fn set_api(api: Api) {
     API.get_or_init(|| api);
 }
 
-/// The table. `None` before [`set_api`].
+/// Returns the table of SQLite's functions. `None` before [`set_api`].
 #[must_use]
 pub(crate) fn api() -> Option<&'static Api> {
     API.get()

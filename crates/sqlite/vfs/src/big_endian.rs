@@ -2,7 +2,7 @@
 //!
 //! Must not: read a number of ours, whose least significant byte is the first.
 
-/// The number at `at`. `None` when the bytes end before.
+/// Reads the big-endian 32-bit number at byte `at`. `None` when the bytes end before it does.
 #[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
 pub(crate) fn be_u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..)?.first_chunk::<4>()?;

@@ -63,8 +63,9 @@ static WATCHED: OnceLock<Vec<WatchedVfs>> = OnceLock::new();
 /// Makes our VFS the default again after SQLite has forgotten it (P3).
 static RESTORE: OnceLock<fn()> = OnceLock::new();
 
-/// Replaces `xOpen` of SQLite's own VFSs and of `below`, the VFS below ours. Done once. `put_back`
-/// is called before a database is opened without our VFS.
+/// Replaces `xOpen` of SQLite's own VFSs and of `below`, the VFS below ours, by a function that
+/// refuses databases with a key. Done once for the process. `put_back` is called before a database
+/// is opened without our VFS.
 pub(crate) fn replace_open(api: &Api, below: *mut sqlite3_vfs, put_back: fn()) {
     // SAFETY: a name that ends with a zero byte.
     let named = NAMES.map(|name| unsafe { (api.vfs_find)(name.as_ptr()) });
@@ -88,7 +89,8 @@ pub(crate) fn replace_open(api: &Api, below: *mut sqlite3_vfs, put_back: fn()) {
     }
 }
 
-/// The function that opens a file of this VFS, without the check that [`replace_open`] has added.
+/// Returns the function that opens a file of `vfs`, without the check that [`replace_open`] has
+/// added. `None` if `vfs` has none, or is a copy of a changed entry whose origin is not found.
 pub(crate) fn original_open(vfs: *mut sqlite3_vfs) -> Option<Open> {
     let watched = WATCHED.get().map_or(&[][..], Vec::as_slice);
     if let Some(WatchedVfs(_, call)) = watched.iter().find(|WatchedVfs(known, _)| *known == vfs) {
@@ -110,8 +112,8 @@ pub(crate) fn original_open(vfs: *mut sqlite3_vfs) -> Option<Open> {
     copied.map(|WatchedVfs(_, call)| *call)
 }
 
-/// Takes the place of `xOpen` of the VFS below: refuses a sealed database or a key that comes past
-/// the sealing VFS, and passes on all else.
+/// Takes the place of `xOpen` of the VFS below: refuses a main database with a key, or, where they
+/// must be sealed, any plain database or temporary file, and passes on all else. See [`refusal`].
 unsafe extern "C" fn open(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -130,7 +132,10 @@ unsafe extern "C" fn open(
     unsafe { call(vfs, name, file, flags, out_flags) }
 }
 
-/// The result code that SQLite gets instead of the file (P1).
+/// Returns the result code that SQLite gets instead of the file (P1), after reporting why: SR-2283
+/// for a main database whose URI names a key, or in a program with a default key; SR-2282 where
+/// plain databases are forbidden. `None`: the file may be opened. First makes our VFS the default
+/// again if SQLite was shut down.
 fn refusal(name: *const c_char, flags: c_int) -> Option<c_int> {
     if flags & TEMPORARY_FILES != 0 {
         return temporary_refusal();
@@ -163,8 +168,9 @@ fn refusal(name: *const c_char, flags: c_int) -> Option<c_int> {
     Some(rc)
 }
 
-/// The refusal of a temporary file (P4). It cannot be sealed here: SQLite has allocated what
-/// the other VFS's own files need, and no more.
+/// Reports SR-2283 for a temporary file of another VFS in a program with a default key (P4), and
+/// returns SQLite's code for it. `None` in any other program. The file cannot be sealed here:
+/// SQLite has allocated what the other VFS's own files need, and no more.
 fn temporary_refusal() -> Option<c_int> {
     if matches!(defaults::get(), Ok(None)) {
         return None;

@@ -11,8 +11,9 @@ use crate::ffi::{
 use crate::lower::LowerFile;
 use crate::sqlite_code::SqliteResult;
 
-/// Answers a file control of a sealed file. SQLite announces sizes that are not the sizes of the
-/// sealed file, and extending the file with zeros would make units that were never sealed.
+/// Answers a file control of a sealed file: ignores SQLite's announcements of a size and a chunk
+/// size, and passes all else to the file below. The announced sizes are not those of the sealed
+/// file, and extending the file with zeros would make units that were never sealed.
 pub(crate) fn sealed_control(
     lower: LowerFile,
     op: c_int,
@@ -24,9 +25,10 @@ pub(crate) fn sealed_control(
     }
 }
 
-/// Device characteristics of sealed files. A sealed unit is not an atomic unit of the device, an
-/// append is not safe before the file's size is durable, and part of a page cannot be
-/// authenticated. A power loss during a write to one unit does not damage its neighbours.
+/// Returns the device characteristics of sealed files, from those of the file below
+/// (`SQLITE_IOCAP_*`). A sealed unit is not an atomic unit of the device, an append is not safe
+/// before the file's size is durable, and part of a page cannot be authenticated. A power loss
+/// during a write to one unit does not damage its neighbours.
 pub(crate) fn sealed_characteristics(lower: c_int) -> c_int {
     let cleared = IOCAP_ATOMIC_ANY
         | SQLITE_IOCAP_SAFE_APPEND

@@ -60,14 +60,17 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// The value of a parameter in the URI. `None` when it is absent.
+    /// Returns the value of the parameter `key` in the URI that is opened. `None` when it is
+    /// absent.
     fn parameter(&self, key: &str) -> Option<String> {
         // SAFETY: `name` is a file name from SQLite's core, which is what the function asks for.
         unsafe { uri_parameter(self.name, key) }
     }
 }
 
-/// Decides of which kind the file is, and prepares it.
+/// Decides by SQLite's flags and the file's first bytes of which kind the file is, and prepares it.
+/// A sealed database is opened with its key if one is named. Errors are reported; the caller closes
+/// the file below then.
 pub(crate) fn choose_file(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & TEMPORARY_FILES != 0 {
@@ -100,7 +103,10 @@ pub(crate) fn choose_file(request: &OpenRequest) -> SqliteResult<OpenFile> {
     Ok(OpenFile::PassThrough(PassThrough(lower)))
 }
 
-/// A main database: sealed, plain, or new.
+/// Decides whether a main database is sealed, plain, remote, or new. A sealed file becomes sealed
+/// whatever the parameters say; SR-3006 if it ends within the header. An empty file becomes sealed
+/// if a key is named, and plain otherwise. With a key, SR-3008 for an existing plain database and
+/// SR-3001 for any other file.
 fn choose_main(request: &OpenRequest) -> SqliteResult<OpenFile> {
     if remote::is_remote(request.lower) {
         return choose_remote(request, None);
@@ -150,8 +156,9 @@ fn choose_main(request: &OpenRequest) -> SqliteResult<OpenFile> {
     }
 }
 
-/// Whether an existing plain database is opened although the program has a default key. SR-2284
-/// where it is not.
+/// Whether an existing plain database is to be opened as plain without looking for a key, because
+/// the program has a default key and allows plain databases. False when there is no default key or
+/// the database names one of its own. SR-2284 when the default key forbids plain databases.
 fn may_stay_plain(request: &OpenRequest, parameters: &KeyOptions) -> SqliteResult<bool> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
     let Some(defaults) = defaults else {
@@ -166,7 +173,7 @@ fn may_stay_plain(request: &OpenRequest, parameters: &KeyOptions) -> SqliteResul
     Err(report(&code::DEFAULT_PLAIN, request.path.as_str()))
 }
 
-/// A plain file. The reported error is SR-2282 where the process may open sealed databases only.
+/// Makes a plain file. SR-2282 where the process may open sealed databases only.
 fn plain_file(
     request: &OpenRequest,
     parameters: &KeyOptions,
@@ -183,8 +190,9 @@ fn plain_file(
     )))
 }
 
-/// The settings of a new database. `copied` is the page size of the database that VACUUM INTO
-/// copies.
+/// Returns cipher, page size and freshness for a new database: from its URI, else from the
+/// program's defaults, else AES-256-GCM, 4096 bytes and no freshness. `copied` is the page size of
+/// the database that VACUUM INTO copies, and takes the place of the default page size.
 fn new_database_settings(
     request: &OpenRequest,
     parameters: &KeyOptions,
@@ -205,7 +213,8 @@ fn new_database_settings(
     Ok(wanted)
 }
 
-/// A database on a web server, which takes the place of the file below.
+/// Opens a sealed database on a web server, whose file has taken the place of the file below. The
+/// key is the one that the URI or the pointer file names. SR-3001 if the remote file is not sealed.
 fn choose_remote(request: &OpenRequest, pointer: Option<&Pointer>) -> SqliteResult<OpenFile> {
     let parameters = remote::key_options(|key| request.parameter(key), pointer)
         .map_err(|error| report_error(&error))?;
@@ -213,8 +222,11 @@ fn choose_remote(request: &OpenRequest, pointer: Option<&Pointer>) -> SqliteResu
     open_sealed(request, &parameters, &header)
 }
 
-/// Opens a sealed database (V1). Its structure is checked before a key is fetched, so that damage
-/// is told apart from a wrong key.
+/// Opens a sealed database (V1), whose header `in_place` was read from the file. A newer redo copy
+/// of the header replaces it. The structure is checked before a key is fetched, so that damage is
+/// told apart from a wrong key: SR-3002 for a newer version, SR-3003 if it is damaged, SR-3007 for
+/// another kind of object; for remote files also SR-2249 and SR-2254. Without a key the file stays
+/// locked.
 fn open_sealed(
     request: &OpenRequest,
     parameters: &KeyOptions,
@@ -255,8 +267,10 @@ fn open_sealed(
     )?)))
 }
 
-/// The key source's opener for this file. A command as source, or a provider that acts, is refused
-/// where an SQL statement may have named it, unless `STRONGROOM_ATTACH_KEY_COMMAND` is 1.
+/// Fetches the key for this file; `None` when none is named. SR-2018 when the key comes from a
+/// command, or from a keyring whose provider runs one or acts in another way, and an SQL statement
+/// may have named it, unless `STRONGROOM_ATTACH_KEY_COMMAND` is 1. Otherwise the errors of the
+/// key's source.
 fn opener_for_request(
     request: &OpenRequest,
     parameters: &KeyOptions,
@@ -281,7 +295,10 @@ fn opener_for_request(
     opener_for(parameters, &request.path, creating).map_err(|error| report_error(&error))
 }
 
-/// The log or journal of a database, which is sealed when the database is (V3).
+/// Makes the log or journal of a database: with `sealed_body` when the database is sealed (V3), and
+/// otherwise as a file that passes through, or as the log of a plain database. Writes the header of
+/// a new sealed database first. SR-6005 if another VFS hides the database, and a sealed one of that
+/// path is open; SR-2001 if no key has opened the database.
 fn choose_log_or_journal(
     request: &OpenRequest,
     sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::SealedDatabase>) -> OpenFile,
@@ -321,14 +338,16 @@ fn choose_log_or_journal(
     Ok(body.unwrap_or_else(|| OpenFile::PassThrough(PassThrough(request.lower))))
 }
 
-/// Whether this is the beginning of a sealed journal that is shorter than its prologue.
+/// Whether `bytes` are the beginning of a sealed journal that is shorter than its prologue.
 fn begins_journal(bytes: &[u8]) -> bool {
     let magic = bytes.get(..JOURNAL_MAGIC.len().min(bytes.len()));
     bytes.len() < prologue_layout::SIZE
         && magic.is_some_and(|magic| JOURNAL_MAGIC.starts_with(magic))
 }
 
-/// A super-journal, or a journal that recovery reads as one.
+/// Makes the reader or writer of a super-journal. A journal that recovery reads as one becomes a
+/// reader too if it is sealed, and passes through if it is plain. SR-4005 if the file cannot be
+/// opened or is not recognised. Reads at most 1 MiB of it.
 fn choose_super_journal(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & SQLITE_OPEN_READONLY == 0 {

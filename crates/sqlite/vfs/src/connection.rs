@@ -26,16 +26,17 @@ use crate::report::{registration_error, report, take_last};
 use crate::sqlite_text::text_of;
 use crate::statement::{Attach, attach_key, vacuum_into};
 
-/// If a VACUUM INTO is opening a file now: the page size of its source (the inner `None` when it is
-/// unknown).
+/// Returns the page size of the source of a VACUUM INTO that runs on this thread, which may be
+/// opening its target now. `None` if there is none; the inner `None` if the page size is unknown.
 #[must_use]
 pub(crate) fn vacuum_source_page_size() -> Option<Option<u32>> {
     let (connection, schema) = find_sql_on_this_thread(vacuum_into)?;
     Some(page_size_of(connection, &schema))
 }
 
-/// The page size of a database that the sealing VFS opened, from its first page if it is plain.
-/// `None` for every other database.
+/// Returns the page size of a schema's database in bytes: as the sealed database has it, or from
+/// the first page of a plain one. `None` if the sealing VFS has not opened the file, or it has no
+/// page 1.
 fn page_size_of(connection: *mut sqlite3, schema: &str) -> Option<u32> {
     let file = file_of_schema(connection, schema)?;
     if !is_ours(file) {
@@ -55,7 +56,7 @@ fn page_size_of(connection: *mut sqlite3, schema: &str) -> Option<u32> {
     .flatten()
 }
 
-/// The file of an attached database.
+/// Returns SQLite's file object of an attached database. `None` if there is no such schema.
 #[must_use]
 pub(crate) fn file_of_schema(connection: *mut sqlite3, schema: &str) -> Option<*mut sqlite3_file> {
     let mut file: *mut sqlite3_file = std::ptr::null_mut();
@@ -68,7 +69,7 @@ pub(crate) fn file_of_schema(connection: *mut sqlite3, schema: &str) -> Option<*
     (!file.is_null()).then_some(file)
 }
 
-/// `sqlite3_file_control`. `None` when there is no such schema or the call fails.
+/// Calls `sqlite3_file_control` on a schema. `None` when there is no such schema or the call fails.
 pub(crate) fn file_control(
     connection: *mut sqlite3,
     schema: &str,
@@ -81,8 +82,8 @@ pub(crate) fn file_control(
     (rc == SQLITE_OK).then_some(())
 }
 
-/// Makes SQLite reserve bytes at the end of each page, in a database that is still empty or in
-/// copies of a database.
+/// Makes SQLite reserve the 32 bytes that a sealed page needs at its end, in a database that is
+/// still empty, or in copies of a database. `None` if SQLite refuses.
 #[must_use]
 pub(crate) fn reserve_page_bytes(connection: *mut sqlite3, schema: &str) -> Option<()> {
     let mut bytes = c_int::try_from(PAGE_RESERVE).ok()?;
@@ -94,8 +95,9 @@ pub(crate) fn reserve_page_bytes(connection: *mut sqlite3, schema: &str) -> Opti
     )
 }
 
-/// Called when a connection has just been opened. If its own database is a sealed one that is still
-/// to be created, this tells SQLite the page size and the bytes to reserve. If this call does not
+/// If the connection's own database is a sealed one that is still to be created, tells SQLite the
+/// page size and the bytes to reserve; does nothing to others, except to one in memory
+/// ([`lay_out_in_memory`]). Called when a connection has just been opened. If this call does not
 /// happen, the first page is refused (M1).
 ///
 /// # Errors
@@ -127,11 +129,11 @@ pub(crate) fn lay_out_new_database(connection: *mut sqlite3) -> Result<(), Error
     reserve_page_bytes(connection, "main").ok_or_else(|| failed(SQLITE_ERROR))
 }
 
-/// In a program whose new databases are sealed by default, lays out a database in memory, or a
-/// temporary one, as those are: the backup API copies pages unchanged, also into a sealed file. Not
-/// where existing plain databases are opened, because they do not take a copy with the reserved
-/// bytes. A shared database in memory that has pages already cannot be laid out; a sealed copy of
-/// it is refused.
+/// In a program whose new databases are sealed by default, gives a database in memory, or a
+/// temporary one, the page size and the reserved bytes of those: the backup API copies pages
+/// unchanged, also into a sealed file. Does nothing where existing plain databases are opened,
+/// because they do not take a copy with the reserved bytes. A shared database in memory that has
+/// pages already cannot be laid out; a sealed copy of it is refused. Errors are ignored.
 fn lay_out_in_memory(connection: *mut sqlite3) {
     let Ok(Some(defaults)) = defaults::get() else {
         return;
@@ -146,14 +148,14 @@ fn lay_out_in_memory(connection: *mut sqlite3) {
     }
 }
 
-/// Whether a transaction is open on the connection.
+/// Whether a transaction is open on the connection, that is, whether it is not in autocommit mode.
 pub(crate) fn in_transaction(connection: *mut sqlite3) -> bool {
     // SAFETY: an open connection.
     api().is_some_and(|api| unsafe { (api.get_autocommit)(connection) } == 0)
 }
 
-/// The connection's own VFS, to which its temporary files go. `None` while the connection is being
-/// opened.
+/// Returns the connection's own VFS, to which its temporary files go. `None` while the connection
+/// is being opened.
 fn vfs_of(connection: *mut sqlite3) -> Option<*mut sqlite3_vfs> {
     let mut found: *mut sqlite3_vfs = std::ptr::null_mut();
     file_control(
@@ -172,7 +174,8 @@ pub(crate) fn uses_our_vfs(connection: *mut sqlite3) -> bool {
     vfs_of(connection).is_none_or(registration::is_ours)
 }
 
-/// Names and paths of the databases attached to `connection`, in order.
+/// Returns the name and path of each database that is attached to `connection`, in SQLite's order.
+/// Empty if SQLite does not answer. Executes `PRAGMA database_list`.
 #[must_use]
 pub(crate) fn schemas(connection: *mut sqlite3) -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -202,7 +205,7 @@ pub(crate) fn schemas(connection: *mut sqlite3) -> Vec<(String, String)> {
     found
 }
 
-/// The name under which `file` is attached to `connection`.
+/// Returns the name under which `file` is attached to `connection`. `None` if it is not.
 #[must_use]
 pub(crate) fn schema_of_file(connection: *mut sqlite3, file: *mut sqlite3_file) -> Option<String> {
     let is_it = |name: &str| file_of_schema(connection, name) == Some(file);
@@ -215,12 +218,13 @@ pub(crate) fn schema_of_file(connection: *mut sqlite3, file: *mut sqlite3_file) 
         .find(|name| is_it(name))
 }
 
-/// Executes SQL that returns nothing of interest. The error is SQLite's message.
+/// Executes SQL, and drops the rows that it returns. First forgets the last reported error of this
+/// thread. The error is SQLite's message.
 pub(crate) fn execute(connection: *mut sqlite3, sql: &str) -> Result<(), String> {
     execute_rc(connection, sql).map_err(|(_, message)| message)
 }
 
-/// As [`execute`], with SQLite's result code.
+/// As [`execute`]. The error is SQLite's result code and its message.
 fn execute_rc(connection: *mut sqlite3, sql: &str) -> Result<(), (c_int, String)> {
     let (Some(api), Ok(sql)) = (api(), CString::new(sql)) else {
         return Err((SQLITE_ERROR, "not initialised".to_owned()));
@@ -245,9 +249,12 @@ fn execute_rc(connection: *mut sqlite3, sql: &str) -> Result<(), (c_int, String)
     Err((rc, unsafe { text_of((api.errmsg)(connection).cast()) }))
 }
 
-/// Called when SQLite says which connection a database file belongs to (`SQLITE_FCNTL_PDB`), before
-/// anything is read or written through the file. Refuses the file where a statement would bypass
-/// encryption.
+/// Notes which connection a database file belongs to, as SQLite says with `SQLITE_FCNTL_PDB`,
+/// before anything is read or written through the file. Refuses the file, so that no lock can be
+/// taken on it, and reports why, where a statement would bypass encryption: SR-6004 for an ATTACH
+/// with a KEY clause, SR-6005 for a sealed database on a connection of another VFS. For a sealed
+/// target of VACUUM INTO, makes SQLite reserve the bytes in the copy (SR-6001 is reported if it
+/// does not).
 ///
 /// # Safety
 /// `argument` is what SQLite gave with the operation: a pointer to the connection.

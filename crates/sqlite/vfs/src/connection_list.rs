@@ -34,12 +34,13 @@ struct KnownConnection {
 
 static KNOWN: Mutex<Vec<KnownConnection>> = Mutex::new(Vec::new());
 
-/// Locks the list. A panic of another thread does not poison it.
+/// Locks and returns the list of known connections. Waits for another thread that has it locked. A
+/// panic of another thread does not poison it.
 fn known() -> MutexGuard<'static, Vec<KnownConnection>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a connection that has got the SQL functions.
+/// Adds a connection to the list, after it has been given the SQL functions.
 pub(crate) fn remember_connection(connection: *mut sqlite3) {
     known().push(KnownConnection {
         connection: connection as usize,
@@ -48,8 +49,10 @@ pub(crate) fn remember_connection(connection: *mut sqlite3) {
     });
 }
 
-/// SQLite has said, with `SQLITE_FCNTL_PDB`, that `file` belongs to `connection`. `at_work` is
-/// where SQLite keeps the connection that is using the file, as long as the file is open.
+/// Notes that `file` belongs to `connection`, as SQLite has said with `SQLITE_FCNTL_PDB`. Replaces
+/// an earlier entry of the file; if there was one, several connections share the file, and none of
+/// them is noted as its owner. `at_work` is the address where SQLite stores the connection that is
+/// using the file, valid as long as the file is open.
 pub(crate) fn remember_file(
     connection: *mut sqlite3,
     file: *mut sqlite3_file,
@@ -65,26 +68,29 @@ pub(crate) fn remember_file(
     });
 }
 
-/// Whether the connection has the SQL functions.
+/// Whether the connection has been given the SQL functions, that is, whether
+/// [`remember_connection`] added it and it was not removed since.
 pub(crate) fn has_functions(connection: *mut sqlite3) -> bool {
     known()
         .iter()
         .any(|entry| entry.connection == connection as usize && entry.file == 0)
 }
 
-/// Removes a connection. The destructor of its SQL functions calls this when it is closed.
+/// Removes the entry that [`remember_connection`] added. Entries of the connection's files stay.
+/// The destructor of its SQL functions calls this when the connection is closed.
 pub(crate) fn forget_connection(connection: usize) {
     known().retain(|entry| entry.connection != connection || entry.file != 0);
 }
 
-/// Removes a file that is being closed.
+/// Removes the entry of a file that is being closed. Does nothing if there is none.
 pub(crate) fn forget_file(file: *mut sqlite3_file) {
     known().retain(|entry| entry.file != file as usize);
 }
 
-/// The connection that `file` belongs to, once SQLite has said so. To be called only while SQLite
-/// calls a method of the file: of the connections that share the file, it is the one that makes
-/// this call, since SQLite has locked the cache for it (`sqlite3BtreeEnter` in src/btmutex.c).
+/// Returns the connection that `file` belongs to. `None` if SQLite has not said so yet, or if no
+/// connection is using a shared file. To be called only while SQLite calls a method of the file: of
+/// the connections that share the file, it is the one that makes this call, since SQLite has locked
+/// the cache for it (`sqlite3BtreeEnter` in src/btmutex.c).
 #[must_use]
 pub(crate) fn connection_of(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     let entry = known()
@@ -100,8 +106,9 @@ pub(crate) fn connection_of(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     (!connection.is_null()).then_some(connection)
 }
 
-/// The first value that `wanted` returns for a statement that is running on `connection`. To be
-/// called while the connection's mutex is held, by the caller or by SQLite on this thread.
+/// Calls `wanted` with each statement that is running on `connection`, and returns the first value
+/// that it gives. `None` if it gives none, or if SQLite's functions are not known yet. To be called
+/// while the connection's mutex is held, by the caller or by SQLite on this thread.
 fn find_running_statement<T>(
     connection: *mut sqlite3,
     wanted: impl Fn(*mut sqlite3_stmt) -> Option<T>,
@@ -124,7 +131,8 @@ fn find_running_statement<T>(
     }
 }
 
-/// As [`find_running_statement`], with the statements' texts.
+/// As [`find_running_statement`], but calls `wanted` with the SQL text of each running statement.
+/// Statements without a text are left out.
 pub(crate) fn find_running_sql<T>(
     connection: *mut sqlite3,
     wanted: impl Fn(&str) -> Option<T>,
@@ -141,9 +149,9 @@ pub(crate) fn find_running_sql<T>(
     })
 }
 
-/// Whether a statement is running on the connection that `file` belongs to: any statement, or only
-/// one that may write. `None` when SQLite has not said which connection that is. To be called while
-/// SQLite calls a method of the file.
+/// Whether a statement is running on the connection that `file` belongs to: any statement, or with
+/// `may_write` only one that is not read-only. `None` when SQLite has not said which connection
+/// that is. To be called while SQLite calls a method of the file.
 #[must_use]
 pub(crate) fn runs_statement(file: *mut sqlite3_file, may_write: bool) -> Option<bool> {
     let api = api()?;
@@ -161,8 +169,10 @@ pub(crate) fn runs_vacuum_into(file: *mut sqlite3_file) -> bool {
         .is_some_and(|connection| find_running_sql(connection, vacuum_into).is_some())
 }
 
-/// As [`find_running_sql`], on the connection of this process that this thread is executing a
-/// statement on (N2).
+/// As [`find_running_sql`], over the connections that this thread is executing statements on (N2).
+/// Returns the first value with its connection. Connections that another thread uses are skipped.
+/// So are those without a mutex, unless the process has only one thread. The list stays locked
+/// meanwhile.
 pub(crate) fn find_sql_on_this_thread<T>(
     wanted: impl Fn(&str) -> Option<T>,
 ) -> Option<(*mut sqlite3, T)> {
@@ -192,7 +202,9 @@ pub(crate) fn find_sql_on_this_thread<T>(
     None
 }
 
-/// Whether an ATTACH or VACUUM INTO is opening a file now, or may be (N2).
+/// Whether an ATTACH or VACUUM INTO on this thread may be opening a file now. True also if there is
+/// a connection without a mutex in a process with several threads, since its statements cannot be
+/// examined (N2).
 #[must_use]
 pub(crate) fn may_be_opened_by_sql() -> bool {
     if has_connection_without_mutex() {
@@ -204,7 +216,8 @@ pub(crate) fn may_be_opened_by_sql() -> bool {
     .is_some()
 }
 
-/// Whether there is a connection whose statements cannot be examined.
+/// Whether the list has a connection whose statements cannot be examined: one without a mutex, in a
+/// process that may have more than one thread.
 fn has_connection_without_mutex() -> bool {
     let Some(api) = api() else { return false };
     if is_single_threaded() {

@@ -12,13 +12,15 @@ use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
 use crate::defaults;
 use crate::key_options::{KeyOptions, keyring_from_environment};
 
-/// Whether the URI names a key for the database at `path`, or one was registered for it.
+/// Whether the URI names a key for the database at `path`, or one was registered for that path.
 pub(crate) fn names_a_key(options: &KeyOptions, path: &str) -> bool {
     options.source.is_some() || registered().contains_key(path)
 }
 
-/// The opener for the database at `path`: from the URI, else from a registered key, else the
-/// default of a program that `strongroom sqlite run` has started. `None`: no key is given.
+/// Fetches the key of the database at `path`: from the URI, else from a registered key, else,
+/// unless the URI allows plaintext, the default of a program that `strongroom sqlite run` has
+/// started. `None`: no key is given. `creating` says that the database is new. Errors are those of
+/// the key's source.
 pub(crate) fn opener_for(
     options: &KeyOptions,
     path: &str,
@@ -42,7 +44,8 @@ pub(crate) fn opener_for(
     }
 }
 
-/// Fetches a key of the keyring that the environment names, or of the default one.
+/// Fetches the key `id` from the keyring that the environment names, or from the default one.
+/// Errors are those of the keyring (SR-2003, SR-2004 and others). `prompt` names the database.
 fn key_of_keyring(id: String, prompt: &str, creating: bool) -> Result<Opener, Error> {
     let context = SourceContext {
         keyring: keyring_from_environment(),
@@ -61,7 +64,7 @@ enum RegisteredKey {
 }
 
 impl RegisteredKey {
-    /// A second reference to the same key.
+    /// Returns a second reference to the same key.
     fn share(&self) -> Self {
         match self {
             Self::Opener(opener) => Self::Opener(Arc::clone(opener)),
@@ -73,29 +76,30 @@ impl RegisteredKey {
 type Registered = BTreeMap<String, RegisteredKey>;
 static REGISTERED: Mutex<Registered> = Mutex::new(BTreeMap::new());
 
-/// Locks the registered keys. A panic of another thread does not poison them.
+/// Locks and returns the registered keys, by path. A panic of another thread does not poison them.
 fn registered() -> MutexGuard<'static, Registered> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Registers `opener` for every later open of `path` in this process. `path` is absolute, as SQLite
-/// makes it.
+/// Registers `opener` for every later open of `path` in this process, in place of an earlier key.
+/// `path` is absolute, as SQLite makes it.
 pub fn register(path: String, opener: Arc<Opener>) {
     registered().insert(path, RegisteredKey::Opener(opener));
 }
 
-/// Registers the keyring's key `id` for every later open of `path` in this process. `path` is
-/// absolute, as SQLite makes it.
+/// Looks the keyring's key `id` up once, and registers its name for every later open of `path` in
+/// this process, in place of an earlier key. `path` is absolute, as SQLite makes it.
 ///
 /// # Errors
-/// Why the keyring or the key cannot be used now: SR-2003, SR-2004 and others.
+/// Why the keyring or the key cannot be used now: SR-2003, SR-2004 and others. Nothing is
+/// registered then.
 pub(crate) fn register_key_id(path: String, id: String) -> Result<(), Error> {
     key_of_keyring(id.clone(), &path, false)?;
     registered().insert(path, RegisteredKey::KeyId(id));
     Ok(())
 }
 
-/// Forgets the key registered for `path`. True if there was one.
+/// Forgets the key registered for `path`. Returns whether there was one.
 #[must_use]
 pub fn unregister(path: &str) -> bool {
     registered().remove(path).is_some()

@@ -67,7 +67,8 @@ struct Cursor {
     at: usize,
 }
 
-/// Registers the table-valued function with `connection`.
+/// Registers the table-valued function `strongroom_databases` with `connection`. SR-5002 when
+/// SQLite has no memory, SR-9001 when it refuses.
 pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
@@ -89,8 +90,8 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     }
 }
 
-/// Describes every database that is attached to the connection. A sealed database without a key has
-/// the cipher `locked`.
+/// Describes every database that is attached to the connection, in SQLite's order. A sealed
+/// database that no key has opened has the cipher `locked`, and a plain one has none.
 fn rows(connection: *mut sqlite3) -> Vec<Row> {
     let describe = |(name, path): (String, String)| {
         let page_size = pragma_number(connection, &quote_identifier(&name), "page_size");
@@ -135,12 +136,13 @@ fn rows(connection: *mut sqlite3) -> Vec<Row> {
     schemas(connection).into_iter().map(describe).collect()
 }
 
-/// A number as SQL represents it.
+/// Converts a number to SQL's signed 64 bits; one that does not fit becomes the largest.
 fn saturating(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The name of a key slot for users.
+/// Returns the name of a key slot for users: `id:version` for a key of the keyring, else the slot's
+/// kind.
 pub(crate) fn key_id(kind: &SlotKind) -> String {
     match kind {
         SlotKind::Keyring { id, version } => format!("{id}:{version}"),
@@ -148,6 +150,8 @@ pub(crate) fn key_id(kind: &SlotKind) -> String {
     }
 }
 
+/// `xConnect`: declares the table's columns and allocates the table. `SQLITE_NOMEM` if SQLite's
+/// functions are not known.
 unsafe extern "C" fn connect(
     connection: *mut sqlite3,
     _data: *mut c_void,
@@ -174,18 +178,21 @@ unsafe extern "C" fn connect(
     rc
 }
 
+/// `xDisconnect`: frees the table.
 unsafe extern "C" fn disconnect(table: *mut sqlite3_vtab) -> c_int {
     // SAFETY: made by `connect`.
     drop(unsafe { Box::from_raw(table.cast::<Table>()) });
     SQLITE_OK
 }
 
+/// `xBestIndex`: offers a full scan of small cost, and no index.
 unsafe extern "C" fn best_index(_table: *mut sqlite3_vtab, info: *mut sqlite3_index_info) -> c_int {
     // SAFETY: SQLite's structure, whose first fields are those declared.
     unsafe { (*info).estimated_cost = 10.0 };
     SQLITE_OK
 }
 
+/// `xOpen`: allocates a cursor without rows.
 unsafe extern "C" fn open(_table: *mut sqlite3_vtab, out: *mut *mut sqlite3_vtab_cursor) -> c_int {
     let base = sqlite3_vtab_cursor {
         vtab: std::ptr::null_mut(),
@@ -200,13 +207,15 @@ unsafe extern "C" fn open(_table: *mut sqlite3_vtab, out: *mut *mut sqlite3_vtab
     SQLITE_OK
 }
 
+/// `xClose`: frees the cursor and its rows.
 unsafe extern "C" fn close(cursor: *mut sqlite3_vtab_cursor) -> c_int {
     // SAFETY: made by `open`.
     drop(unsafe { Box::from_raw(cursor.cast::<Cursor>()) });
     SQLITE_OK
 }
 
-/// Begins a scan: reads all rows. After a panic the table is empty.
+/// `xFilter`: begins a scan, and reads all rows into the cursor. After a panic the table is empty.
+/// Always returns `SQLITE_OK`.
 unsafe extern "C" fn filter(
     cursor: *mut sqlite3_vtab_cursor,
     _number: c_int,
@@ -224,18 +233,22 @@ unsafe extern "C" fn filter(
     SQLITE_OK
 }
 
+/// `xNext`: moves the cursor to the next row.
 unsafe extern "C" fn next(cursor: *mut sqlite3_vtab_cursor) -> c_int {
     // SAFETY: made by `open`.
     unsafe { (*cursor.cast::<Cursor>()).at += 1 };
     SQLITE_OK
 }
 
+/// `xEof`: returns 1 when the cursor is past the last row, else 0.
 unsafe extern "C" fn eof(cursor: *mut sqlite3_vtab_cursor) -> c_int {
     // SAFETY: made by `open`.
     let cursor = unsafe { &*cursor.cast::<Cursor>() };
     c_int::from(cursor.at >= cursor.rows.len())
 }
 
+/// `xColumn`: gives the value of column `index` in the cursor's row: name, path, encrypted (0 or
+/// 1), cipher, `key_id`, `page_size` and `seals`, in this order.
 unsafe extern "C" fn column(
     cursor: *mut sqlite3_vtab_cursor,
     context: *mut sqlite3_context,
@@ -258,6 +271,7 @@ unsafe extern "C" fn column(
     SQLITE_OK
 }
 
+/// `xRowid`: gives the number of the cursor's row, from 0.
 unsafe extern "C" fn rowid(cursor: *mut sqlite3_vtab_cursor, out: *mut i64) -> c_int {
     // SAFETY: made by `open`; SQLite gives a place for the number.
     unsafe { out.write(i64::try_from((*cursor.cast::<Cursor>()).at).unwrap_or(0)) };

@@ -61,15 +61,16 @@ type KeyringState = (u64, u64, u64, i64, i64);
 /// The inner `None`: the variable was malformed.
 static DEFAULTS: OnceLock<Option<Defaults>> = OnceLock::new();
 
-/// Reads the variable. Called by the extension before the first database is opened; a second call
-/// changes nothing.
+/// Reads the environment variable with the defaults, if it is set, and keeps them for the process;
+/// a malformed one is noted as such. Called by the extension before the first database is opened; a
+/// second call changes nothing. Fetches no key.
 pub fn take_default_from_environment() {
     if let Some(text) = std::env::var_os(DEFAULT_VARIABLE).filter(|text| !text.is_empty()) {
         DEFAULTS.get_or_init(|| text.to_str().and_then(Defaults::parse));
     }
 }
 
-/// The defaults in force, if there are any.
+/// Returns the defaults in force. `None` if the program was started without any.
 ///
 /// # Errors
 /// SR-6009 when the variable was not understood (F1).
@@ -117,20 +118,22 @@ impl Defaults {
         })
     }
 
-    /// The options of a new database whose URI does not give them.
+    /// Returns the options of a new database whose URI does not give them.
     pub(crate) fn options(&self) -> &KeyOptions {
         &self.options
     }
 
-    /// Whether a plain database that exists is opened (F2).
+    /// Whether an existing plain database may be opened as a plain one (F2).
     pub(crate) fn open_existing_plain(&self) -> bool {
         self.existing_plain
     }
 
-    /// The key, fetched once.
+    /// Returns the default key: for new databases if `creating`, else for existing ones. It is
+    /// fetched once, and again only after the keyring's file has changed.
     ///
     /// # Errors
-    /// Those of the key's source.
+    /// SR-2007 when the inherited descriptor with the key is no longer that of the command; SR-2001
+    /// when no source is named; otherwise those of the key's source.
     pub(crate) fn opener(&self, creating: bool) -> Result<Arc<Opener>, Error> {
         let place = &self.openers[usize::from(creating)];
         // A panic while this was locked leaves it consistent: it is set at once.
@@ -160,8 +163,9 @@ impl Defaults {
         Ok(opener)
     }
 
-    /// The state of the keyring's file, where the key is one of the keyring. `None` also where the
-    /// file cannot be looked at, for instance by a program that has given up its rights.
+    /// Returns what identifies the present state of the keyring's file, where the key is one of the
+    /// keyring. `None` for another key, and where the file cannot be looked at, for instance by a
+    /// program that has given up its rights.
     fn keyring_state(&self) -> Option<KeyringState> {
         let Some(KeySource::KeyId { .. }) = self.options.source else {
             return None;

@@ -36,9 +36,11 @@ const LIBVERSION: usize = 67;
 /// `sqlite3_exec` in it. Its address tells two libraries apart.
 const EXEC: usize = 55;
 
-/// SQLite calls this with `(connection, error, routines)`. Registers the VFS, the functions, and
-/// itself for later connections. Returns `SQLITE_OK_LOAD_PERMANENTLY`, because our files may
-/// outlive the connection that loaded us.
+/// The entry point of the extension, called with `(connection, error, routines)`. Takes SQLite's
+/// functions, and registers the VFS, the SQL functions, and itself for later connections. Returns
+/// `SQLITE_OK_LOAD_PERMANENTLY`, because our files may outlive the connection that loaded us. After
+/// a failure returns `SQLITE_NOMEM` or `SQLITE_ERROR`, reports the error, and puts its text into
+/// `error`.
 ///
 /// # Safety
 /// Called by SQLite with its own arguments.
@@ -73,6 +75,9 @@ pub unsafe extern "C" fn entry_point(
     }
 }
 
+/// Takes the functions of the calling SQLite, if none were taken yet. SR-6007 if it is too old. If
+/// they were, checks that they are those of the same library; SR-2274 if not.
+///
 /// # Safety
 /// `routines` came from SQLite.
 unsafe fn take_routines(routines: *const c_void) -> Result<(), Error> {
@@ -85,7 +90,8 @@ unsafe fn take_routines(routines: *const c_void) -> Result<(), Error> {
     Ok(())
 }
 
-/// The functions of the calling SQLite.
+/// Reads the functions of the calling SQLite out of its `routines`. SR-6007 if there are none, or
+/// if its version is below 3.37.0. Calls only `sqlite3_libversion_number`.
 ///
 /// # Safety
 /// As [`take_routines`].
@@ -106,9 +112,10 @@ unsafe fn api_of(routines: *const c_void) -> Result<Api, Error> {
     unsafe { Api::from_routines(routines) }.ok_or_else(too_old)
 }
 
-/// A process can have two SQLite libraries, such as that of Python's sqlite3 module and that of
-/// apsw, and loads us once. The functions of one must never get a connection of the other, because
-/// their structures differ.
+/// Checks that `routines` are of the SQLite library whose functions are `known`; SR-2274 if not.
+/// Null passes. A process can have two SQLite libraries, such as that of Python's sqlite3 module
+/// and that of apsw, and loads us once. The functions of one must never get a connection of the
+/// other, because their structures differ.
 ///
 /// # Safety
 /// As [`take_routines`].
@@ -125,12 +132,13 @@ unsafe fn check_same_library(known: &Api, routines: *const c_void) -> Result<(),
     }
 }
 
-/// Registers the VFS as the default, gives `connection` the functions, and does so for every later
-/// connection.
+/// Registers the VFS as the default, gives `connection` the SQL functions, and does both for every
+/// later connection. With a null connection only the VFS is registered.
 ///
 /// # Errors
-/// SR-5002 when SQLite has no memory for a registration, SR-9001 when it refuses one, SR-6001 when
-/// a new database cannot have the reserved bytes.
+/// SR-5002 when SQLite has no memory for a registration, SR-9001 when it refuses one or its
+/// functions are not known, SR-6001 when a new database cannot have the reserved bytes, SR-2289
+/// when another copy of this library has registered its VFS.
 pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
     vfs::register(restore_registration)?;
     if connection.is_null() {
@@ -146,15 +154,17 @@ pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
     enable_later_connections()
 }
 
-/// Restores what `sqlite3_shutdown` removes. Called as the next database is opened, before SQLite
-/// looks up its automatic extensions for that connection.
+/// Registers again what `sqlite3_shutdown` removes: the default VFS and the automatic extension.
+/// Called as the next database is opened, before SQLite looks up its automatic extensions for that
+/// connection. An error is only reported.
 fn restore_registration() {
     if registration::become_default_again() && enable_later_connections().is_err() {
         report::report(&code::BUG, "SQLite was shut down, and takes no extension");
     }
 }
 
-/// Makes SQLite call [`auto_entry`] for every connection that is opened from now on.
+/// Makes SQLite call [`auto_entry`] for every connection that is opened from now on. SR-5002
+/// without memory, SR-9001 when SQLite refuses.
 fn enable_later_connections() -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
@@ -188,9 +198,10 @@ unsafe extern "C" fn auto_entry(
     }
 }
 
-/// A connection that was opened before the extension was loaded attaches databases through its own
-/// VFS. There the statements themselves are watched, so that `ATTACH ... KEY` does not silently
-/// make a plain database.
+/// Sets a trace function and an authorizer on a connection whose own VFS is not this one; does
+/// nothing to others. Such a connection was opened before the extension was loaded, and attaches
+/// databases through its own VFS. There the statements themselves are watched, so that `ATTACH ...
+/// KEY` does not silently make a plain database.
 fn watch_foreign_connection(connection: *mut sqlite3) {
     let Some(api) = api() else { return };
     if connection::uses_our_vfs(connection) {
@@ -210,8 +221,9 @@ fn watch_foreign_connection(connection: *mut sqlite3) {
     unsafe { (api.set_authorizer)(connection, Some(authorize), std::ptr::null_mut()) };
 }
 
-/// Refuses `PRAGMA key` on such a connection: its VFS would ignore the pragma, and the data that
-/// follow would be written in clear.
+/// The authorizer of connections of another VFS. Denies, and reports as SR-2281, pragmas that give
+/// a key and `PRAGMA cipher_integrity_check`; allows all else. The VFS would ignore such a pragma,
+/// and the data that follow would be written in clear.
 unsafe extern "C" fn authorize(
     _: *mut c_void,
     action: c_int,
@@ -237,8 +249,9 @@ unsafe extern "C" fn authorize(
     SQLITE_DENY
 }
 
-/// Looks at each statement before it runs, on connections of another VFS, and interrupts those that
-/// would give a key to a VFS that ignores it.
+/// Called by SQLite before each statement runs on connections of another VFS. Interrupts the
+/// connection and reports SR-6004 for an ATTACH with a KEY clause, and SR-6005 for an ATTACH or
+/// VACUUM INTO whose URI names a key. Always returns 0.
 unsafe extern "C" fn trace(
     _event: c_int,
     data: *mut c_void,
@@ -263,7 +276,8 @@ unsafe extern "C" fn trace(
     0
 }
 
-/// Whether an ATTACH or VACUUM INTO has a URI with a key, also as a bound parameter.
+/// Whether the text of a statement, with its bound parameters filled in, contains a URI parameter
+/// that names a key.
 fn names_a_key(statement: *mut c_void) -> bool {
     let Some(api) = api() else { return false };
     // SAFETY: the statement that SQLite is tracing.

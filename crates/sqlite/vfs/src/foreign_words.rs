@@ -36,16 +36,17 @@ const PARAMETERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Advice for the first parameter that is another product's or misspelt. `get` returns a
-/// parameter's value.
+/// Returns what to write instead of a URI parameter of another product, or a misspelt one. Names
+/// the first such parameter of the list that the URI has. `None` if it has none. `get` returns the
+/// value of a parameter.
 pub(crate) fn advice_for_parameter(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     let found = PARAMETERS.iter().find(|(name, _)| get(name).is_some());
     found.map(|(name, ours)| format!("the parameter {name}: write {ours}"))
 }
 
-/// Advice for a pragma of another product that gives a key or asks for encryption. `name` is in
-/// lower case. A query that SQLite does not answer (`cipher_version`) gets no advice: programs use
-/// it to learn which product they have.
+/// Returns what to write instead of a pragma of another product that gives a key or asks for
+/// encryption; `None` for any other pragma. `name` is in lower case. A query that SQLite does not
+/// answer (`cipher_version`) gets no advice: programs use it to learn which product they have.
 pub(crate) fn advice_for_pragma(name: &str, has_value: bool) -> Option<String> {
     let ours = match name {
         "hexkey" => "PRAGMA key = \"x'...'\"",
@@ -74,7 +75,7 @@ pub(crate) fn advice_for_pragma(name: &str, has_value: bool) -> Option<String> {
     Some(format!("PRAGMA {name}: write {ours}"))
 }
 
-/// Whether a pragma of any product gives a key. `name` is in any case.
+/// Whether a pragma of this name gives a key, in this product or another. Case is ignored.
 pub(crate) fn gives_a_key(name: &str) -> bool {
     ["key", "rekey", "hexkey", "hexrekey", "textkey", "textrekey"]
         .iter()

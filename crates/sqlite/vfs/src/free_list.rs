@@ -16,9 +16,10 @@ const SIZE: usize = 28;
 const FIRST_TRUNK: usize = 32;
 const COUNT: usize = 36;
 
-/// The leaves of the free list: pages whose content SQLite neither needs nor journals. (Trunks hold
-/// the list, and are journaled.) `read` reads a page as SQLite would see it into the buffer; false:
-/// it does not authenticate. `None`: there is no list that can be trusted.
+/// Returns the leaves of the free list: pages whose content SQLite neither needs nor journals.
+/// (Trunks hold the list, and are journaled.) `read` reads a page as SQLite would see it into the
+/// buffer; false: it does not authenticate. `None` if page 1 or a trunk does not authenticate, or
+/// the list contradicts itself.
 ///
 /// # Errors
 /// Those of `read`.
@@ -64,7 +65,7 @@ pub(crate) fn free_leaves<E>(
     Ok(whole.then_some(leaves))
 }
 
-/// The big-endian number of four bytes at `at`. `None` past the end of the page.
+/// Reads the big-endian number of four bytes at `at`. `None` past the end of the page.
 fn number(page: &[u8], at: usize) -> Option<u64> {
     be_u32_at(page, at).map(u64::from)
 }

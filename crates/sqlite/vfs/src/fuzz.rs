@@ -33,6 +33,7 @@ const PATH: &str = "/nonexistent/fuzz.db";
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
+    /// Takes the next byte of the fuzzer's input; 0 when there is no more.
     fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;
@@ -41,11 +42,12 @@ impl Choices<'_> {
         *first
     }
 
+    /// Takes two bytes of the fuzzer's input as a little-endian number.
     fn word(&mut self) -> u64 {
         u64::from(self.byte()) | u64::from(self.byte()) << 8
     }
 
-    /// Mostly small, sometimes anything.
+    /// Takes a number of the fuzzer's input: mostly below 253, sometimes of any size.
     fn number(&mut self) -> u64 {
         match self.byte() {
             255 => u64::from_le_bytes([0; 8].map(|_: u8| self.byte())),
@@ -55,14 +57,15 @@ impl Choices<'_> {
         }
     }
 
+    /// Takes a number below `limit` of the fuzzer's input; 0 if `limit` is 0.
     fn below(&mut self, limit: usize) -> usize {
         let word = usize::try_from(self.word()).unwrap_or(0);
         word % limit.max(1)
     }
 }
 
-/// A database's header and its opened object; the same for every run of a thread, for the key costs
-/// more than the rest.
+/// Returns a database's header and its opened object; the same for every run of a thread, for the
+/// key costs more than the rest.
 fn database() -> (Vec<u8>, Arc<SealedDatabase>) {
     thread_local! {
         static MADE: (Vec<u8>, Arc<SealedDatabase>) = made().expect("a database");
@@ -70,6 +73,8 @@ fn database() -> (Vec<u8>, Arc<SealedDatabase>) {
     MADE.with(|(header, sealed)| (header.clone(), Arc::clone(sealed)))
 }
 
+/// Makes the header and opened object of a database with a fixed raw key. `None` if the
+/// cryptography fails.
 fn made() -> Option<(Vec<u8>, Arc<SealedDatabase>)> {
     let new = NewObject {
         kind: ObjectKind::Sqlite,
@@ -85,7 +90,8 @@ fn made() -> Option<(Vec<u8>, Arc<SealedDatabase>)> {
     Some((header, SealedDatabase::share(&path, object).ok()?))
 }
 
-/// Changes bytes as the fuzzer says; gives where.
+/// Changes up to three bytes of `file`, and sometimes cuts it short, as the fuzzer chooses. Returns
+/// the offsets of the changed and lost bytes.
 fn damage(choices: &mut Choices<'_>, file: &mut Vec<u8>) -> Vec<usize> {
     let mut changed = Vec::new();
     for _ in 0..choices.byte() % 4 {

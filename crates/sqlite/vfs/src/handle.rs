@@ -39,7 +39,7 @@ pub(crate) struct Handle {
 /// Offset of the file below within the allocation.
 pub(crate) const LOWER_OFFSET: usize = size_of::<Handle>();
 
-/// The file below, inside the allocation of `file`.
+/// Returns the address of the file below, inside the allocation of `file`.
 ///
 /// # Safety
 /// `file` was allocated with at least `LOWER_OFFSET` bytes before the file below.
@@ -48,7 +48,7 @@ pub(crate) unsafe fn lower_file_of(file: *mut sqlite3_file) -> *mut sqlite3_file
     unsafe { file.cast::<u8>().add(LOWER_OFFSET) }.cast::<sqlite3_file>()
 }
 
-/// Turns `file` into an open file of this VFS.
+/// Turns `file` into an open file of this VFS: puts `opened` on the heap and sets the method table.
 ///
 /// # Safety
 /// `file` is the allocation that SQLite gave to `xOpen`, and the file below in it is open.
@@ -76,7 +76,7 @@ pub(crate) unsafe fn install(file: *mut sqlite3_file, opened: OpenFile) -> Sqlit
     Ok(())
 }
 
-/// Whether `file` is open and was opened by this VFS.
+/// Whether `file` is open and was opened by this VFS. False for null.
 #[must_use]
 pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
     if file.is_null() {
@@ -96,8 +96,9 @@ pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
     !file.is_null() && unsafe { (*file).methods }.is_null()
 }
 
-/// Runs `call` on the file's state, and turns a panic into an error (H2). Returns an error for a
-/// file that this VFS did not open.
+/// Runs `call` on the file's state. A panic becomes SR-9001, which is reported, and every later
+/// call on the file then fails (H2). `SQLITE_IOERR` for a file that this VFS did not open, or that
+/// has failed so.
 pub(crate) fn with<T>(
     file: *mut sqlite3_file,
     call: impl FnOnce(&mut HandleState) -> SqliteResult<T>,
@@ -126,7 +127,8 @@ pub(crate) fn with<T>(
     }
 }
 
-/// Takes the state out of the handle and drops it. The file below is still open.
+/// Takes the state out of the handle, drops it, and marks the handle as closed. The file below
+/// stays open. A panic is only reported.
 ///
 /// # Safety
 /// Called once, from `xClose`.

@@ -17,9 +17,10 @@ use crate::sqlite_code::SqliteResult;
 /// The examined part of the file: one sector, which a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
-/// Whether a file of `size` bytes that begins with `header` is one whose creation was interrupted,
-/// or is under way. `header` has at least one sector, with zeros after the file's end. A file that
-/// only happens to begin with zeros is another program's, and is not one.
+/// Whether a file of `size` bytes that begins with `header` is one in which the creation of a
+/// header was interrupted, or is under way, so that it counts as empty. `header` has at least one
+/// sector, with zeros after the file's end. False for an empty file, for one longer than a header,
+/// and for another program's file that only happens to begin with zeros.
 pub(crate) fn is_unfinished(size: u64, header: &[u8]) -> bool {
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     let sector = header.get(..SECTOR.min(size)).unwrap_or_default();
@@ -36,7 +37,8 @@ pub(crate) fn is_unfinished(size: u64, header: &[u8]) -> bool {
         && (is_zero(rest) || named.is_some_and(|named| expected.starts_with(named)))
 }
 
-/// Whether the file has more than the beginning of a header.
+/// Whether the file has a complete header or other content. False if it is empty, or has only the
+/// beginning of a header.
 pub(crate) fn has_header(lower: LowerFile) -> SqliteResult<bool> {
     let size = lower.size()?;
     if size == 0 {
@@ -47,8 +49,9 @@ pub(crate) fn has_header(lower: LowerFile) -> SqliteResult<bool> {
     Ok(!is_unfinished(size, &first))
 }
 
-/// Writes the header of a new database, durably (M3, M7). If that fails, makes the file empty
-/// again, if possible.
+/// Writes the header of a new database at the beginning of the file, and syncs it: first without
+/// its magic, then the magic (M3, M7). If that fails, truncates the file to 0 bytes and returns the
+/// error.
 pub(crate) fn write_header(lower: LowerFile, header: &[u8]) -> SqliteResult<()> {
     let mut unnamed = header.to_vec();
     unnamed[..MAGIC.len()].fill(0);

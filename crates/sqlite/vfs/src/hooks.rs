@@ -20,12 +20,12 @@ pub(crate) struct Hooks {
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 
-/// Sets the functions, once. A second call is ignored.
+/// Sets the functions for the whole process, once. A second call is ignored.
 pub(crate) fn set_hooks(hooks: Hooks) {
     HOOKS.get_or_init(|| hooks);
 }
 
-/// The functions. `None` before [`set_hooks`].
+/// Returns the functions. `None` before [`set_hooks`].
 pub(crate) fn hooks() -> Option<&'static Hooks> {
     HOOKS.get()
 }

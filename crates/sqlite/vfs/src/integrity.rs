@@ -34,11 +34,14 @@ struct Open {
     writing: bool,
 }
 
-/// The answer. `None` when everything is authentic.
+/// Answers `PRAGMA cipher_integrity_check`: verifies every page of the database of `file`, and
+/// returns what is not authentic as text, a line for each unit. `None` when everything is
+/// authentic, or nothing was written yet. Takes SQLite's shared lock, and verifies log and journal
+/// too, unless this connection is writing or the file is remote. Changes nothing.
 ///
 /// # Errors
-/// SR-2280 for a plain database; SR-2001 for one that is locked; SR-6010 while another connection
-/// writes; SR-5001.
+/// SR-2280 for a plain database; SR-2001 for one that no key has opened; SR-6010 while another
+/// connection writes; SR-5001; those of opening the header. Each is reported.
 pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
     let open = with(file, |open| {
         let Some(main) = open.file.as_main() else {
@@ -72,8 +75,9 @@ pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
     Ok(lines(&found))
 }
 
-/// The report in lines for `PRAGMA integrity_check`: the first bad units, and what concerns the
-/// database as a whole. `None` when there is nothing to say.
+/// Formats the report as lines of text: the first 100 bad units, "and N more", SR-4012 if the pages
+/// are not the newest, and a remark on AES-256-CTR, which authenticates nothing. `None` when there
+/// is nothing to say.
 fn lines(found: &VerifyReport) -> Option<String> {
     let mut lines: Vec<String> = found
         .bad

@@ -10,15 +10,16 @@ use crate::sqlite_code::SqliteResult;
 /// The operations that SQLite calls on an open file. The defaults pass everything to the file
 /// below.
 pub(crate) trait IoMethods: Send {
-    /// The file below.
+    /// Returns the file below.
     fn lower(&self) -> LowerFile;
 
-    /// Reads; see [`LowerFile::read`] for short reads.
+    /// Reads `out.len()` bytes at `at`, as SQLite sees the file; see [`LowerFile::read`] for short
+    /// reads.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.lower().read(out, at)
     }
 
-    /// Writes.
+    /// Writes `data` at `at`, as SQLite sees the file. May only buffer it. Does not sync.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.lower().write(data, at)
     }
@@ -28,32 +29,34 @@ pub(crate) trait IoMethods: Send {
         self.lower().truncate(size)
     }
 
-    /// Makes what was written durable; `flags` are SQLite's.
+    /// Makes everything that was written durable; `flags` are SQLite's.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.lower().sync(flags)
     }
 
-    /// The size that SQLite sees, in bytes.
+    /// Returns the size that SQLite sees, in bytes.
     fn size(&mut self) -> SqliteResult<u64> {
         self.lower().size()
     }
 
-    /// Takes a lock.
+    /// Takes a lock of SQLite's `level`. Does not wait: `SQLITE_BUSY` if another connection's lock
+    /// conflicts.
     fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         self.lower().lock(level)
     }
 
-    /// Goes back to a lower lock.
+    /// Lowers the lock to SQLite's `level`; 0 releases it.
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.lower().unlock(level)
     }
 
-    /// Answers a file control that the C entry points do not answer themselves.
+    /// Answers a file control that the C entry points do not answer themselves. `SQLITE_NOTFOUND`
+    /// if it is not known.
     fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         self.lower().file_control(op, argument)
     }
 
-    /// `SQLITE_IOCAP_*`.
+    /// Returns the flags `SQLITE_IOCAP_*`.
     fn device_characteristics(&self) -> c_int {
         self.lower().device_characteristics()
     }
@@ -62,7 +65,8 @@ pub(crate) trait IoMethods: Send {
     /// and `SQLITE_SHM_*`.
     fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {}
 
-    /// Writes what is still buffered. Called before the file is closed.
+    /// Writes what is still buffered. Called once, before the file is closed. An error is returned
+    /// by the close, which happens all the same.
     fn before_close(&mut self) -> SqliteResult<()> {
         Ok(())
     }
@@ -72,6 +76,7 @@ pub(crate) trait IoMethods: Send {
 pub(crate) struct PassThrough(pub LowerFile);
 
 impl IoMethods for PassThrough {
+    /// Returns the file below, to which everything is passed unchanged.
     fn lower(&self) -> LowerFile {
         self.0
     }

@@ -30,7 +30,9 @@ pub(crate) struct KeyOptions {
 }
 
 impl KeyOptions {
-    /// Reads the parameters; `get` returns a parameter's value if the URI has it.
+    /// Reads the parameters; `get` returns a parameter's value if the URI has it. Fetches no key.
+    /// SR-2280 for another product's word, SR-2019 for more than one key, SR-6009 for an invalid
+    /// cipher or page size.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         if let Some(instead) = foreign_words::advice_for_parameter(&get) {
             return Err(Error::new(&code::FOREIGN_WORD, instead));
@@ -70,7 +72,8 @@ impl KeyOptions {
         })
     }
 
-    /// The settings of a database created with these options; `page_size` where the URI gives none.
+    /// Returns the settings of a database created with these options: AES-256-GCM where the URI
+    /// gives no cipher, and `page_size` where it gives no page size.
     pub(crate) fn new_database(&self, page_size: u32) -> NewDatabase {
         NewDatabase {
             cipher: self.cipher.unwrap_or(Cipher::Aes256Gcm),
@@ -79,12 +82,14 @@ impl KeyOptions {
         }
     }
 
-    /// The keyring named by the URI, by `STRONGROOM_KEYRING`, or `None` for the default one.
+    /// Returns the path of the keyring named by the URI, or by `STRONGROOM_KEYRING`; `None` for the
+    /// default one.
     pub(crate) fn keyring(&self) -> Option<PathBuf> {
         self.keyring.clone().or_else(keyring_from_environment)
     }
 
-    /// Fetches the key that the parameters name. `None` when they name none.
+    /// Fetches the key that the parameters name. `None` when they name none. `prompt` names the
+    /// database in messages; `creating` says that it is new. Errors are those of the key's source.
     pub(crate) fn own_opener(&self, prompt: &str, creating: bool) -> Result<Option<Opener>, Error> {
         let Some(source) = &self.source else {
             return Ok(None);
@@ -98,7 +103,7 @@ impl KeyOptions {
     }
 }
 
-/// `STRONGROOM_KEYRING`, unless it is empty.
+/// Returns the value of the variable `STRONGROOM_KEYRING`; `None` if it is not set or empty.
 #[must_use]
 pub fn keyring_from_environment() -> Option<PathBuf> {
     std::env::var_os("STRONGROOM_KEYRING")
@@ -106,7 +111,8 @@ pub fn keyring_from_environment() -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// `size`, if SQLite allows it as a page size and 32 bytes of it can be reserved.
+/// Returns `size` if it is a page size that SQLite allows, a power of two from 512 to 65536; else
+/// `None`.
 #[must_use]
 pub fn valid_page_size(size: u32) -> Option<u32> {
     (size.is_power_of_two() && (512..=65536).contains(&size)).then_some(size)

@@ -39,7 +39,7 @@ pub(crate) struct LowerFile {
 unsafe impl Send for LowerFile {}
 
 impl LowerFile {
-    /// Wraps an opened file.
+    /// Wraps an opened file. Takes no ownership: the file is closed only by [`Self::close`].
     ///
     /// # Safety
     /// `file` points to a `sqlite3_file` that was opened successfully and outlives every use (L1).
@@ -48,13 +48,14 @@ impl LowerFile {
         Self { file }
     }
 
-    /// The C object.
+    /// Returns the pointer to SQLite's C object of the file.
     #[must_use]
     pub(crate) fn as_ptr(self) -> *mut sqlite3_file {
         self.file
     }
 
-    /// The method table of the file below.
+    /// Returns the method table of the file below. `SQLITE_IOERR` if it has none, that is, if the
+    /// file is not open.
     pub(crate) fn methods(self) -> SqliteResult<&'static sqlite3_io_methods> {
         // SAFETY: L1: the file is open.
         let methods = unsafe { (*self.file).methods };
@@ -63,8 +64,8 @@ impl LowerFile {
         unsafe { methods.as_ref() }.ok_or(SqliteCode(SQLITE_IOERR))
     }
 
-    /// Reads at `at`. Bytes past the end of the file are zero and the result is then
-    /// `SQLITE_IOERR_SHORT_READ`.
+    /// Reads `out.len()` bytes at `at`. Where the file is shorter, the missing bytes are zero and
+    /// the result is `SQLITE_IOERR_SHORT_READ`. Other errors are those of the VFS below.
     pub(crate) fn read(self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let call = self.methods()?.read.ok_or(SqliteCode(SQLITE_IOERR))?;
         let (amount, offset) = (amount(out.len())?, offset(at)?);
@@ -73,7 +74,8 @@ impl LowerFile {
     }
 
     /// As [`Self::read`], but returns whether all bytes were there instead of failing on a short
-    /// read. A short read although the file is long enough is an error (L2).
+    /// read. `SQLITE_IOERR_READ` if a second try is also short although the file is long enough
+    /// (L2).
     pub(crate) fn read_whole(self, out: &mut [u8], at: u64) -> SqliteResult<bool> {
         let end = at.saturating_add(out.len() as u64);
         for _ in 0..2 {
@@ -88,10 +90,10 @@ impl LowerFile {
         Err(SqliteCode(SQLITE_IOERR_READ))
     }
 
-    /// Copies from a mapping of the file, which the VFS below has where `PRAGMA mmap_size` asks for
-    /// it. Returns false when there is none, and the bytes are to be read.
-    ///
-    /// An I/O error of the disk then ends the process (SIGBUS), as with SQLite's own mappings.
+    /// Copies `out.len()` bytes at `at` from a memory mapping of the file, which the VFS below has
+    /// where `PRAGMA mmap_size` asks for it. Returns false, with `out` unchanged, when there is no
+    /// mapping of these bytes, so that the caller must read them. An I/O error of the disk ends the
+    /// process (SIGBUS), as with SQLite's own mappings.
     pub(crate) fn copy_mapped(self, out: &mut [u8], at: u64) -> SqliteResult<bool> {
         let Some((fetch, unfetch)) = self.mapping()? else {
             return Ok(false);
@@ -110,7 +112,8 @@ impl LowerFile {
         Ok(true)
     }
 
-    /// Drops the mapping, because another connection may have truncated the file.
+    /// Drops the file's memory mapping, because another connection may have truncated the file.
+    /// Does nothing if the VFS below cannot map files.
     pub(crate) fn unmap(self) -> SqliteResult<()> {
         match self.mapping()? {
             // SAFETY: nothing is fetched; without a page, this call is about the mapping as a
@@ -120,7 +123,8 @@ impl LowerFile {
         }
     }
 
-    /// The two methods that map pages of the file. `None` when the VFS below does not have them.
+    /// Returns the VFS's two methods `xFetch` and `xUnfetch`. `None` when the VFS below does not
+    /// have them; `SQLITE_IOERR` when the file is not open.
     fn mapping(self) -> SqliteResult<Option<(Fetch, Unfetch)>> {
         let methods = self.methods()?;
         // Older tables end before these two.
@@ -130,7 +134,7 @@ impl LowerFile {
         })
     }
 
-    /// Writes at `at`.
+    /// Writes `data` at `at`. Does not sync. Errors are those of the VFS below.
     pub(crate) fn write(self, data: &[u8], at: u64) -> SqliteResult<()> {
         let call = self.methods()?.write.ok_or(SqliteCode(SQLITE_IOERR))?;
         let (amount, offset) = (amount(data.len())?, offset(at)?);
@@ -138,7 +142,7 @@ impl LowerFile {
         check(unsafe { call(self.file, data.as_ptr().cast::<c_void>(), amount, offset) })
     }
 
-    /// Truncates to `size` bytes.
+    /// Truncates the file to `size` bytes. Does not sync.
     pub(crate) fn truncate(self, size: u64) -> SqliteResult<()> {
         let call = self.methods()?.truncate.ok_or(SqliteCode(SQLITE_IOERR))?;
         let size = offset(size)?;
@@ -146,14 +150,14 @@ impl LowerFile {
         check(unsafe { call(self.file, size) })
     }
 
-    /// Makes what was written durable; `flags` are SQLite's.
+    /// Makes what was written durable. `flags` are SQLite's (`SQLITE_SYNC_NORMAL` and so on).
     pub(crate) fn sync(self, flags: c_int) -> SqliteResult<()> {
         let call = self.methods()?.sync.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, flags) })
     }
 
-    /// Size in bytes.
+    /// Returns the file's size in bytes, as the VFS below gives it.
     pub(crate) fn size(self) -> SqliteResult<u64> {
         let call = self.methods()?.file_size.ok_or(SqliteCode(SQLITE_IOERR))?;
         let mut size = 0_i64;
@@ -162,21 +166,23 @@ impl LowerFile {
         u64::try_from(size).map_err(|_| SqliteCode(SQLITE_IOERR))
     }
 
-    /// Takes a lock of SQLite's `level`.
+    /// Takes a lock of SQLite's `level` (`SQLITE_LOCK_SHARED` and so on). `SQLITE_BUSY` if another
+    /// connection holds a lock that conflicts; this does not wait.
     pub(crate) fn lock(self, level: c_int) -> SqliteResult<()> {
         let call = self.methods()?.lock.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, level) })
     }
 
-    /// Goes back to a lower lock.
+    /// Lowers the lock to SQLite's `level`; 0 releases it.
     pub(crate) fn unlock(self, level: c_int) -> SqliteResult<()> {
         let call = self.methods()?.unlock.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, level) })
     }
 
-    /// Whether some connection holds a reserved lock.
+    /// Returns a number other than 0 if some connection, this one included, holds a reserved lock
+    /// or a higher one, and 0 if none does.
     pub(crate) fn check_reserved_lock(self) -> SqliteResult<c_int> {
         let call = self
             .methods()?
@@ -188,7 +194,8 @@ impl LowerFile {
         Ok(held)
     }
 
-    /// Passes a file control down.
+    /// Passes the file control `op` with its `argument` to the file below. `SQLITE_NOTFOUND` if the
+    /// VFS below does not know it.
     pub(crate) fn file_control(self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         let call = self
             .methods()?
@@ -198,7 +205,7 @@ impl LowerFile {
         check(unsafe { call(self.file, op, argument) })
     }
 
-    /// Sector size in bytes.
+    /// Returns the sector size of the file below in bytes; 4096 if it does not say.
     #[must_use]
     pub(crate) fn sector_size(self) -> c_int {
         let call = self.methods().ok().and_then(|methods| methods.sector_size);
@@ -206,7 +213,7 @@ impl LowerFile {
         call.map_or(4096, |call| unsafe { call(self.file) })
     }
 
-    /// `SQLITE_IOCAP_*` of the device.
+    /// Returns the flags `SQLITE_IOCAP_*` of the file below; 0 if it does not say.
     #[must_use]
     pub(crate) fn device_characteristics(self) -> c_int {
         let call = self
@@ -217,15 +224,17 @@ impl LowerFile {
         call.map_or(0, |call| unsafe { call(self.file) })
     }
 
-    /// Closes the file. It must not be used afterwards.
+    /// Closes the file below. No copy of this `LowerFile` may be used afterwards, even after an
+    /// error.
     pub(crate) fn close(self) -> SqliteResult<()> {
         let call = self.methods()?.close.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1; the owner calls this once.
         check(unsafe { call(self.file) })
     }
 
-    /// The method table, for the shared-memory calls that are passed on unchanged. Older tables end
-    /// before them.
+    /// Returns the method table, for the shared-memory calls that are passed on unchanged.
+    /// `SQLITE_IOERR` if the file is not open, or if its table is of version 1, which ends before
+    /// these methods.
     pub(crate) fn shared_memory(self) -> SqliteResult<&'static sqlite3_io_methods> {
         let methods = self.methods()?;
         match methods.version {
@@ -235,12 +244,12 @@ impl LowerFile {
     }
 }
 
-/// A length for SQLite's interface; an error of reading when it does not fit.
+/// Converts a length for SQLite's interface. `SQLITE_IOERR_READ` when it does not fit into an int.
 fn amount(len: usize) -> SqliteResult<c_int> {
     c_int::try_from(len).map_err(|_| SqliteCode(SQLITE_IOERR_READ))
 }
 
-/// An offset for SQLite's interface; an error when it does not fit.
+/// Converts an offset for SQLite's interface. `SQLITE_IOERR` when it does not fit into 63 bits.
 fn offset(at: u64) -> SqliteResult<i64> {
     i64::try_from(at).map_err(|_| SqliteCode(SQLITE_IOERR))
 }

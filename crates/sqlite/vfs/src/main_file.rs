@@ -95,8 +95,8 @@ pub(crate) struct MainFile {
 }
 
 impl MainFile {
-    /// A file that begins with the sealed magic. With `opener`, the header is opened at once, and
-    /// its errors are returned. Without one, the file stays locked (M5) until
+    /// Makes the state of a file that begins with the sealed magic. With `opener`, the header is
+    /// opened at once, and its errors are returned. Without one, the file stays locked (M5) until
     /// [`Self::open_header`].
     pub(crate) fn existing(
         lower: LowerFile,
@@ -112,7 +112,9 @@ impl MainFile {
         Ok(file)
     }
 
-    /// An empty file that becomes a sealed database with its first page.
+    /// Makes the state of an empty file that becomes a sealed database with its first page: draws
+    /// its data key and seals it for `opener`, in memory only. Nothing is written. Reports the
+    /// warning SR-6008 for AES-256-CTR.
     pub(crate) fn create(
         lower: LowerFile,
         path: String,
@@ -144,8 +146,9 @@ impl MainFile {
         Ok(file)
     }
 
-    /// Changes the page size of a database that is still to be created (`PRAGMA page_size`).
-    /// Without effect on others.
+    /// Changes the page size of a database that is still to be created (`PRAGMA page_size`), by
+    /// making its data key and header anew in memory. Does nothing to a database that has a header,
+    /// or whose layout is fixed.
     pub(crate) fn set_page_size(&mut self, page_size: u32) -> SqliteResult<()> {
         let (false, true, Some(opener)) = (self.has_header, self.page_size_is_free, &self.opener)
         else {
@@ -174,7 +177,7 @@ impl MainFile {
         Ok(())
     }
 
-    /// A file whose header is not opened yet. Files that are fetched from a server are read without
+    /// Makes the state of a file whose header is not opened yet. Remote files are read without
     /// reading ahead.
     fn new(lower: LowerFile, path: String, page_size: u32) -> Self {
         Self {
@@ -204,7 +207,9 @@ impl MainFile {
         }
     }
 
-    /// Opens the header with `opener`.
+    /// Reads the header from the file and opens it with `opener`, which unlocks the file. SR-2002
+    /// for a wrong key, SR-3001 to SR-3007 for a header that is not valid. Reports the warning
+    /// SR-6008 for AES-256-CTR.
     pub(crate) fn open_header(&mut self, opener: &Opener) -> SqliteResult<()> {
         let sealed = SealedDatabase::open(&self.path, self.lower, opener)?;
         let opened = sealed.opened_header();
@@ -220,8 +225,7 @@ impl MainFile {
         Ok(())
     }
 
-    /// Adds the warning SR-6008 to the pending ones if the cipher is AES-256-CTR, which
-    /// authenticates nothing.
+    /// Reports the warning SR-6008 if the cipher is AES-256-CTR, which authenticates nothing.
     fn warn_of_ctr(&self) {
         if self
             .opened
@@ -232,28 +236,29 @@ impl MainFile {
         }
     }
 
-    /// Refuses every operation from now on (M5).
+    /// Makes every later lock, read and write on the file fail with `code` (M5).
     pub(crate) fn refuse(&mut self, code: &'static Code) {
         self.refused = Some(code);
     }
 
-    /// The opened header: once a key has opened it, or when it is about to be created.
+    /// Returns the opened header: once a key has opened it, or when it is about to be created.
+    /// `None` while the file is locked.
     pub(crate) fn opened_header(&self) -> Option<&Arc<OpenedHeader>> {
         self.opened.as_ref()
     }
 
-    /// The shared object. `None` while the file is locked, and before the first page of a new
-    /// database.
+    /// Returns the state that this process's connections to the file share. `None` while the file
+    /// is locked, and before the header of a new database is written.
     pub(crate) fn sealed(&self) -> Option<&Arc<SealedDatabase>> {
         self.sealed.as_ref()
     }
 
-    /// The file below.
+    /// Returns the file below, which holds the header and the sealed pages.
     pub(crate) fn lower(&self) -> LowerFile {
         self.lower
     }
 
-    /// Path as SQLite made it absolute.
+    /// Returns the database's path as SQLite made it absolute.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -263,7 +268,7 @@ impl MainFile {
         self.page_size
     }
 
-    /// Whether the file has a header on the disk.
+    /// Whether the file has a header on the disk. False for a database that is still to be created.
     pub(crate) fn has_header(&self) -> bool {
         self.has_header
     }
@@ -273,24 +278,26 @@ impl MainFile {
         self.writing
     }
 
-    /// The state that this file shares with its journal and log.
+    /// Returns the state that this file shares with its journal and log.
     pub(crate) fn shared(&self) -> &Arc<SharedState> {
         &self.shared
     }
 
-    /// Takes the journal that was opened for this database (J2).
+    /// Notes the journal that was opened for this database, so that it is flushed before a page is
+    /// written (J2). Does not keep it alive.
     pub(crate) fn set_journal(&mut self, journal: &JournalFile) {
         self.journal = Arc::downgrade(journal.core());
     }
 
-    /// Reads the header again, after this connection changed it.
+    /// Reads the header and the file's size again, after this connection changed the header.
     pub(crate) fn reload_header(&mut self) -> SqliteResult<()> {
         self.fresh = false;
         self.refresh_header()
     }
 
-    /// The sealed object for a log or journal of this database. Creates the header if the database
-    /// is new, so that nothing can be sealed for an object that will not exist.
+    /// Returns the shared state, for a log or journal of this database. Writes the header first,
+    /// durably, if the database is new, so that nothing can be sealed for an object that will not
+    /// exist. SR-2001 if no key was given.
     pub(crate) fn sealed_for_auxiliary(&mut self) -> SqliteResult<Arc<SealedDatabase>> {
         self.require_header()?;
         self.ensure_header()?;
@@ -299,8 +306,8 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    /// The opened header. The reported error is the one with which the header was refused, or
-    /// SR-2001 when no key was given yet.
+    /// Returns the opened header. Reports the code with which the file was refused, or SR-2001 when
+    /// no key was given yet.
     fn require_header(&self) -> SqliteResult<&Arc<OpenedHeader>> {
         if let Some(code) = self.refused {
             return Err(report(code, self.path.as_str()));
@@ -310,8 +317,9 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    /// Reloads the header and counts the pages again, unless that was done since another connection
-    /// could last have written.
+    /// Reads the header again, if another process has changed it, and counts the file's pages,
+    /// unless both were done since another connection could last have written. Does nothing before
+    /// there is a header.
     fn refresh_header(&mut self) -> SqliteResult<()> {
         if self.fresh || !self.has_header {
             return Ok(());
@@ -324,8 +332,8 @@ impl MainFile {
         Ok(())
     }
 
-    /// The nonce for a page: random, except that a transaction with a journal marks page 1 as its
-    /// own.
+    /// Draws the nonce for a page: random, except that page 1 gets the next nonce of the
+    /// transaction's journal, if there is one, which marks the page as that transaction's.
     fn nonce_for(&self, number: u64) -> SqliteResult<[u8; 12]> {
         if number == 1
             && let Some(nonce) = self.shared.next_page1_nonce()
@@ -335,8 +343,9 @@ impl MainFile {
         nonce12().map_err(|error| report_error(&crypto_error(&error)))
     }
 
-    /// M1: SQLite must have left the reserved bytes zero, and page 1 must have the page size of the
-    /// header.
+    /// Checks a page that SQLite writes (M1). SR-6001 if SQLite has not left the reserved bytes
+    /// zero, or page 1 gives another number of them; SR-6002 if page 1 has another page size than
+    /// the header.
     fn check_page(&self, number: u64, page: &[u8]) -> SqliteResult<()> {
         let tail_is_zero = page[page.len() - TAIL..].iter().all(|&byte| byte == 0);
         let synthetic = synthetic_header(self.page_size);
@@ -353,7 +362,8 @@ impl MainFile {
         Ok(())
     }
 
-    /// M6: seals the pages between the file's end and page `number` as zeros.
+    /// Writes sealed zeros as each page between the file's end and page `number` (M6), except the
+    /// page of SQLite's lock bytes.
     fn seal_gap(&mut self, number: u64) -> SqliteResult<()> {
         let first = self.pages.saturating_add(1);
         if first < number {
@@ -367,7 +377,8 @@ impl MainFile {
     }
 
     /// Seals a page under a fresh nonce and writes it. A page whose write failed counts as torn
-    /// until it is written again.
+    /// until it is written again. Updates the count of seals and the digest, which may write an
+    /// anchor. Does not sync the page.
     fn write_page(&mut self, number: u64, data: &[u8]) -> SqliteResult<()> {
         let counted = self.contribution_before_write(number)?;
         let nonce = self.nonce_for(number)?;
@@ -402,26 +413,27 @@ impl MainFile {
         result
     }
 
-    /// Another connection may have written, or may write from now on (O2, G2).
+    /// Makes later calls read header, size, digest and pages from the file again, because another
+    /// connection may have written, or may write from now on (O2, G2).
     fn forget_file_state(&mut self) {
         self.tally = None;
         self.forget_cached_pages();
     }
 
-    /// Makes later calls read the file again. The digest that this connection has counted stays
-    /// (X3).
+    /// Makes later calls read header, size and pages from the file again. The digest that this
+    /// connection has counted stays (X3).
     fn forget_cached_pages(&mut self) {
         self.fresh = false;
         self.ahead.forget();
     }
 
-    /// Writes what the rollback journal of this database still buffers.
+    /// Writes what the rollback journal of this database still buffers. Does not sync.
     fn flush_journal(&self) -> SqliteResult<()> {
         self.with_journal(JournalCore::flush)
     }
 
-    /// Calls `work` on the rollback journal that is open for this database. Does nothing when none
-    /// is.
+    /// Locks the rollback journal that is open for this database and calls `work` on it. Does
+    /// nothing when none is open.
     fn with_journal(
         &self,
         work: impl FnOnce(&mut JournalCore) -> SqliteResult<()>,
@@ -432,14 +444,14 @@ impl MainFile {
         }
     }
 
-    /// The length of the file after Strongroom's header, in bytes.
+    /// Returns the length of the file after Strongroom's header, in bytes; 0 if it is shorter.
     fn body_len(&self) -> SqliteResult<u64> {
         Ok(self.lower.size()?.saturating_sub(HEADER_LEN as u64))
     }
 }
 
-/// What is kept of page 1: its tail on the disk, and the bytes that SQLite reads in each
-/// transaction (M8).
+/// Returns what is kept of page 1: its tail as it is sealed, and bytes 24..40 of its plaintext,
+/// which SQLite reads in each transaction (M8).
 fn change_counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
     let (mut tail, mut bytes) = ([0; TAIL], [0; 16]);
     tail.copy_from_slice(&sealed[sealed.len() - TAIL..]);
@@ -448,10 +460,15 @@ fn change_counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
 }
 
 impl IoMethods for MainFile {
+    /// Returns the file below, which holds the header and the sealed pages.
     fn lower(&self) -> LowerFile {
         self.lower
     }
 
+    /// Reads at `at`, an offset without Strongroom's header, and opens the pages. The first 100
+    /// bytes are synthetic, and need no key. Otherwise SR-2001 without a key, SR-4001 and others
+    /// for a page that does not authenticate, and `SQLITE_IOERR_SHORT_READ` past the end; `out`
+    /// holds no plaintext then.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let before_pages = self.page_size_is_free && !self.has_header;
         if at == 0 && out.len() == 100 && !before_pages {
@@ -476,6 +493,9 @@ impl IoMethods for MainFile {
         self.read_part(out, at)
     }
 
+    /// Seals and writes one whole page; SR-6002 for anything else, SR-6001 without the reserved
+    /// bytes. First writes the journal's buffer, the header of a new database, and the pages that
+    /// are missing before this one. Does not sync the page.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.require_header()?;
         let size = u64::from(self.page_size);
@@ -493,6 +513,9 @@ impl IoMethods for MainFile {
         Ok(())
     }
 
+    /// Truncates the file to `size` bytes of plain pages. First writes the journal's buffer, syncs
+    /// an earlier truncation of the journal, and removes the pages from the digest.
+    /// `SQLITE_IOERR_WRITE` if `size` is not whole pages. Does nothing before there is a header.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.require_header()?;
         if !self.has_header {
@@ -510,16 +533,21 @@ impl IoMethods for MainFile {
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 
+    /// Writes the digest into an anchor if it has changed, and syncs the file.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.write_digest()?;
         self.forget_file_state();
         self.lower.sync(flags)
     }
 
+    /// Returns the file's length without Strongroom's header, in bytes.
     fn size(&mut self) -> SqliteResult<u64> {
         self.body_len()
     }
 
+    /// Takes the lock below, and makes later calls read the file again. Refused without a key
+    /// (SR-2001), or once the file was refused. If another connection has created the database
+    /// meanwhile, a shared lock also opens its header; the lock is released again if that fails.
     fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         self.require_header()?;
         if level > SQLITE_LOCK_SHARED {
@@ -542,6 +570,8 @@ impl IoMethods for MainFile {
         joined
     }
 
+    /// Lowers the lock below, after writing the digest of a transaction without a journal. An error
+    /// of the digest is only reported.
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.write_unjournaled_digest(level);
         self.forget_file_state();
@@ -549,6 +579,9 @@ impl IoMethods for MainFile {
         self.lower.unlock(level)
     }
 
+    /// Answers a file control: refuses atomic writes; before SQLite's sync (`SQLITE_FCNTL_SYNC`)
+    /// repairs the free list after a rollback and writes the digest; ignores announcements of a
+    /// size. Passes all others to the file below.
     fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         match op {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE
@@ -565,10 +598,13 @@ impl IoMethods for MainFile {
         }
     }
 
+    /// Returns the characteristics of the device below, without those that sealed files do not
+    /// have.
     fn device_characteristics(&self) -> c_int {
         sealed_characteristics(self.lower.device_characteristics())
     }
 
+    /// Makes later calls read the file again, because a lock in shared memory begins or ends.
     fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {
         self.forget_file_state();
     }

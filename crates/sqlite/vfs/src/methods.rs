@@ -30,8 +30,8 @@ static METHODS: [sqlite3_io_methods; 5] = [
     table(3, true),
 ];
 
-/// The methods of a file. The parts for shared memory and for mappings are absent where the file
-/// below lacks them.
+/// Builds a method table of this version, for a file that has shared memory or not. Shared-memory
+/// methods are absent without it, and those for mappings below version 3.
 const fn table(version: c_int, has_shared_memory: bool) -> sqlite3_io_methods {
     let mut methods = sqlite3_io_methods {
         version,
@@ -67,7 +67,8 @@ const fn table(version: c_int, has_shared_memory: bool) -> sqlite3_io_methods {
     methods
 }
 
-/// The method table for our file over a file with the methods `below`.
+/// Returns the method table for our file over a file with the methods `below`: of the same version,
+/// at most 3, and with shared memory if that file has it.
 pub(crate) fn over(below: &sqlite3_io_methods) -> &'static sqlite3_io_methods {
     let [first, second, second_shared, third, third_shared] = &METHODS;
     // A table of version 1 ends before `shm_map`.
@@ -80,17 +81,19 @@ pub(crate) fn over(below: &sqlite3_io_methods) -> &'static sqlite3_io_methods {
     }
 }
 
-/// Whether this is one of the tables. Their addresses distinguish our files from others.
+/// Whether `methods` points to one of this VFS's tables. Their addresses distinguish our files from
+/// others.
 pub(crate) fn are_ours(methods: *const sqlite3_io_methods) -> bool {
     METHODS.as_ptr_range().contains(&methods)
 }
 
-/// The offset that SQLite gave; an error when it is negative.
+/// Converts the offset that SQLite gave. `SQLITE_IOERR` when it is negative.
 fn at(offset: i64) -> SqliteResult<u64> {
     u64::try_from(offset).map_err(|_| SqliteCode(SQLITE_IOERR))
 }
 
-/// Writes what is buffered, then closes our file and the one below, even if the write failed.
+/// `xClose`: removes the file from the list of connections, writes what is buffered, then closes
+/// our file and the one below, even if the write failed. Returns the first error.
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     connection_list::forget_file(file);
     let flushed = with(file, |open| open.file.before_close());
@@ -103,6 +106,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     result_code(flushed.and(closed))
 }
 
+/// `xRead`: calls the file's own `read`. `SQLITE_IOERR` for a negative amount or offset.
 unsafe extern "C" fn read(
     file: *mut sqlite3_file,
     out: *mut c_void,
@@ -117,6 +121,7 @@ unsafe extern "C" fn read(
     result_code(with(file, |open| open.file.read(out, at(offset)?)))
 }
 
+/// `xWrite`: calls the file's own `write`. `SQLITE_IOERR` for a negative amount or offset.
 unsafe extern "C" fn write(
     file: *mut sqlite3_file,
     data: *const c_void,
@@ -131,14 +136,17 @@ unsafe extern "C" fn write(
     result_code(with(file, |open| open.file.write(data, at(offset)?)))
 }
 
+/// `xTruncate`: calls the file's own `truncate`. `SQLITE_IOERR` for a negative size.
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
     result_code(with(file, |open| open.file.truncate(at(size)?)))
 }
 
+/// `xSync`: calls the file's own `sync`.
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     result_code(with(file, |open| open.file.sync(flags)))
 }
 
+/// `xFileSize`: writes the size that SQLite is to see, in bytes, into `size`.
 unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int {
     result_code(with(file, |open| {
         let bytes = i64::try_from(open.file.size()?).map_err(|_| SqliteCode(SQLITE_IOERR))?;
@@ -148,14 +156,18 @@ unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int
     }))
 }
 
+/// `xLock`: calls the file's own `lock`, which may also read the header anew.
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
     result_code(with(file, |open| open.file.lock(level)))
 }
 
+/// `xUnlock`: calls the file's own `unlock`.
 unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
     result_code(with(file, |open| open.file.unlock(level)))
 }
 
+/// `xCheckReservedLock`: writes into `held` what the file below answers: other than 0 if some
+/// connection holds a reserved lock.
 unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, held: *mut c_int) -> c_int {
     result_code(with(file, |open| {
         let answer = open.file.lower().check_reserved_lock()?;
@@ -165,8 +177,8 @@ unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, held: *mut c_i
     }))
 }
 
-/// Answers PRAGMAs of Strongroom's, notes the connection that a file belongs to, puts this VFS's
-/// name before that of the one below, and passes all other operations on to the file.
+/// `xFileControl`: answers Strongroom's PRAGMAs, notes the connection that a file belongs to, puts
+/// this VFS's name before that of the one below, and passes all other operations on to the file.
 unsafe extern "C" fn file_control(
     file: *mut sqlite3_file,
     op: c_int,
@@ -195,15 +207,18 @@ unsafe extern "C" fn file_control(
     }
 }
 
-/// The sector size of the file below, which is the operating system's; 4096 for a file that failed.
+/// `xSectorSize`: returns the sector size of the file below in bytes; 4096 for a file that failed.
 unsafe extern "C" fn sector_size(file: *mut sqlite3_file) -> c_int {
     with(file, |open| Ok(open.file.lower().sector_size())).unwrap_or(4096)
 }
 
+/// `xDeviceCharacteristics`: returns the flags `SQLITE_IOCAP_*` of the file; 0 for a file that
+/// failed.
 unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
     with(file, |open| Ok(open.file.device_characteristics())).unwrap_or(0)
 }
 
+/// `xShmMap`: passes the call on to the file below. `SQLITE_IOERR` if that has no shared memory.
 unsafe extern "C" fn shm_map(
     file: *mut sqlite3_file,
     region: c_int,
@@ -222,8 +237,8 @@ unsafe extern "C" fn shm_map(
     }))
 }
 
-/// Passes a lock on, and notes it: the locks tell when a reader begins, and when a writer or a
-/// checkpoint does.
+/// `xShmLock`: tells our file of the lock, then passes the call on to the file below. The locks
+/// show when a reader begins, and when a writer or a checkpoint does.
 unsafe extern "C" fn shm_lock(
     file: *mut sqlite3_file,
     offset: c_int,
@@ -242,6 +257,8 @@ unsafe extern "C" fn shm_lock(
     }))
 }
 
+/// `xShmBarrier`: passes the call on to the file below. If that is not possible, makes a full
+/// memory barrier instead.
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
     let passed = with(file, |open| {
         let below = open.file.lower();
@@ -260,6 +277,7 @@ unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
     }
 }
 
+/// `xShmUnmap`: passes the call on to the file below. `SQLITE_IOERR` if that has no shared memory.
 unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {
     result_code(with(file, |open| {
         let below = open.file.lower();
@@ -272,7 +290,8 @@ unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int 
     }))
 }
 
-/// Maps nothing: SQLite would see sealed pages.
+/// `xFetch`: maps nothing, because SQLite would see sealed pages. Gives a null page and
+/// `SQLITE_OK`, so that SQLite reads the page instead.
 unsafe extern "C" fn fetch(
     _file: *mut sqlite3_file,
     _offset: i64,
@@ -285,6 +304,8 @@ unsafe extern "C" fn fetch(
     SQLITE_OK
 }
 
+/// `xUnfetch`: without a page, drops the mapping of the file below, because the file may have
+/// changed. With a page, does nothing, since none was given out.
 unsafe extern "C" fn unfetch(file: *mut sqlite3_file, _offset: i64, page: *mut c_void) -> c_int {
     // Without a page the call means that the file may have changed. It concerns the mapping of the
     // file below, from which this VFS reads.

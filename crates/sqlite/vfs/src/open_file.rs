@@ -54,7 +54,7 @@ macro_rules! dispatch {
 }
 
 impl OpenFile {
-    /// This file as a sealed database.
+    /// Returns the file if it is a sealed database, or one that is to become sealed; else `None`.
     pub(crate) fn as_main(&mut self) -> Option<&mut MainFile> {
         match self {
             Self::Main(file) => Some(file),
@@ -62,7 +62,7 @@ impl OpenFile {
         }
     }
 
-    /// This file as a plain database.
+    /// Returns the file if it is a plain database; else `None`.
     pub(crate) fn as_plain(&mut self) -> Option<&mut PlainFile> {
         match self {
             Self::Plain(file) => Some(file),
@@ -72,50 +72,62 @@ impl OpenFile {
 }
 
 impl IoMethods for OpenFile {
+    /// Returns the file below, by the method of the file's kind.
     fn lower(&self) -> LowerFile {
         dispatch!(self, file => file.lower())
     }
 
+    /// Calls `read` of the file's kind.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         dispatch!(self, file => file.read(out, at))
     }
 
+    /// Calls `write` of the file's kind.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         dispatch!(self, file => file.write(data, at))
     }
 
+    /// Calls `truncate` of the file's kind.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         dispatch!(self, file => file.truncate(size))
     }
 
+    /// Calls `sync` of the file's kind.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         dispatch!(self, file => file.sync(flags))
     }
 
+    /// Calls `size` of the file's kind: the size that SQLite sees, in bytes.
     fn size(&mut self) -> SqliteResult<u64> {
         dispatch!(self, file => file.size())
     }
 
+    /// Calls `lock` of the file's kind.
     fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         dispatch!(self, file => file.lock(level))
     }
 
+    /// Calls `unlock` of the file's kind.
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         dispatch!(self, file => file.unlock(level))
     }
 
+    /// Calls `file_control` of the file's kind.
     fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         dispatch!(self, file => file.file_control(op, argument))
     }
 
+    /// Calls `device_characteristics` of the file's kind.
     fn device_characteristics(&self) -> c_int {
         dispatch!(self, file => file.device_characteristics())
     }
 
+    /// Tells the file's kind, before a lock in shared memory is taken or released.
     fn shm_lock_changes(&mut self, first: c_int, flags: c_int) {
         dispatch!(self, file => file.shm_lock_changes(first, flags));
     }
 
+    /// Calls `before_close` of the file's kind, which writes what is still buffered.
     fn before_close(&mut self) -> SqliteResult<()> {
         dispatch!(self, file => file.before_close())
     }

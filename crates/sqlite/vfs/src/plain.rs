@@ -58,37 +58,43 @@ pub(crate) struct CopyDetection {
 }
 
 impl CopyDetection {
+    /// Returns the database's file object; null before SQLite has said which connection the file
+    /// belongs to.
     fn file(&self) -> *mut sqlite3_file {
         self.file.load(Ordering::Relaxed)
     }
 
-    /// Whether the transaction that begins now copies a database.
+    /// Whether the transaction that begins now copies a database into this one: no statement that
+    /// may write is running, so that the backup API writes, or a VACUUM INTO makes this file. False
+    /// if plaintext is allowed.
     fn is_beginning_copy(&self) -> bool {
         !self.allow_plaintext
             && (connection_list::runs_statement(self.file(), true) == Some(false)
                 || self.born_empty && connection_list::runs_vacuum_into(self.file()))
     }
 
-    /// Whether no statement is running, so that the backup API writes.
+    /// Whether no statement is running on the file's connection, so that the backup API writes.
+    /// False when the connection is not known.
     fn without_statement(&self) -> bool {
         connection_list::runs_statement(self.file(), false) == Some(false)
     }
 
-    /// Reports SR-6003: a plain copy of a sealed database would be made.
+    /// Reports SR-6003, because a plain copy of a sealed database would be made, and returns
+    /// SQLite's code for it.
     fn refuse(&self) -> SqliteCode {
         report(&code::PLAINTEXT_COPY, self.path.as_str())
     }
 }
 
-/// Whether pages of a copy must be held back (P2). Without an open sealed database, none can be the
-/// source.
+/// Whether pages of a copy must be held back (P2): true while this process has a sealed database
+/// open. Without one, none can be the source.
 fn must_hold_copies() -> bool {
     SealedDatabase::is_any_open()
 }
 
 /// Whether `data`, which is written at offset `at`, gives the pages the reserved bytes of a sealed
-/// database. `page` is the offset of the first page. `None` when `data` does not include the number
-/// of reserved bytes.
+/// database. `page` is the offset of the first page in the file. `None` when `data` does not
+/// include the number of reserved bytes.
 fn has_reserve(data: &[u8], at: u64, page: u64) -> Option<bool> {
     let index = page.checked_add(RESERVE_AT)?.checked_sub(at)?;
     let reserve = data.get(usize::try_from(index).ok()?)?;
@@ -105,7 +111,8 @@ pub(crate) struct PlainFile {
 }
 
 impl PlainFile {
-    /// A plain file as opened.
+    /// Wraps a plain database that was opened. `born_empty`: it had no bytes. `allow_plaintext`:
+    /// copies of sealed databases are not refused.
     pub(crate) fn new(
         lower: LowerFile,
         path: String,
@@ -127,7 +134,7 @@ impl PlainFile {
         }
     }
 
-    /// Path as SQLite made it absolute.
+    /// Returns the database's path as SQLite made it absolute.
     pub(crate) fn path(&self) -> &str {
         &self.copies.path
     }
@@ -137,12 +144,14 @@ impl PlainFile {
         self.copies.file.store(file, Ordering::Relaxed);
     }
 
-    /// Refuses every lock from now on.
+    /// Makes every later lock on the file fail with `code`, so that SQLite neither reads nor writes
+    /// it.
     pub(crate) fn refuse(&mut self, code: &'static Code) {
         self.refused = Some(code);
     }
 
-    /// The log of this database.
+    /// Makes the write-ahead log of this database, whose file below is `lower`. Both share what is
+    /// known of copies.
     pub(crate) fn log(&self, lower: LowerFile) -> PlainLog {
         PlainLog {
             lower,
@@ -152,8 +161,9 @@ impl PlainFile {
         }
     }
 
-    /// Whether a first page with the reserved bytes of a sealed database makes this file a copy of
-    /// one.
+    /// Whether a first page with the reserved bytes of a sealed database, which is being written,
+    /// makes this file a copy of one. False if plaintext is allowed. Reads the present page 1 where
+    /// that decides.
     fn becomes_copy(&self) -> SqliteResult<bool> {
         if self.copies.allow_plaintext {
             return Ok(false);
@@ -170,10 +180,14 @@ impl PlainFile {
 }
 
 impl IoMethods for PlainFile {
+    /// Returns the file below, which holds the same bytes.
     fn lower(&self) -> LowerFile {
         self.lower
     }
 
+    /// Passes the write on, unless it would make a plain copy of a sealed database (SR-6003).
+    /// `SQLITE_BUSY` for a page of a copy whose first page was not seen yet (P2): SQLite then keeps
+    /// the page in its cache.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         match has_reserve(data, at, 0) {
             Some(true) if self.becomes_copy()? => return Err(self.copies.refuse()),
@@ -190,6 +204,8 @@ impl IoMethods for PlainFile {
         self.lower.write(data, at)
     }
 
+    /// Takes the lock below, and notes with a reserved lock whether the transaction copies a
+    /// database. After [`Self::refuse`], reports its code instead and takes no lock.
     fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         if let Some(code) = self.refused {
             return Err(report(code, self.path()));
@@ -205,11 +221,14 @@ impl IoMethods for PlainFile {
         Ok(())
     }
 
+    /// Notes that no copy is being made any more, and lowers the lock below.
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.copies.into_file.store(false, Ordering::Relaxed);
         self.lower.unlock(level)
     }
 
+    /// Notes, as the log's write lock is taken or released, whether the transaction copies a
+    /// database.
     fn shm_lock_changes(&mut self, first: c_int, flags: c_int) {
         if first == WAL_WRITE_LOCK {
             let begins = flags & SQLITE_SHM_LOCK != 0 && flags & SQLITE_SHM_EXCLUSIVE != 0;
@@ -218,6 +237,7 @@ impl IoMethods for PlainFile {
         }
     }
 
+    /// Returns the characteristics of the device below, without reads of parts of pages.
     fn device_characteristics(&self) -> c_int {
         self.lower.device_characteristics() & !SQLITE_IOCAP_SUBPAGE_READ
     }
@@ -235,14 +255,15 @@ pub(crate) struct PlainLog {
 }
 
 impl PlainLog {
-    /// Whether the first page of the copy that is being written has not been seen yet.
+    /// Whether frames of a copy must be held in memory, because the copy's first page was not seen
+    /// yet.
     fn must_hold(&self) -> bool {
         !self.copies.allow_plaintext
             && self.copies.into_log.load(Ordering::Relaxed)
             && (!self.held.is_empty() || must_hold_copies())
     }
 
-    /// Writes the frames that were held back, in the order of their offsets.
+    /// Writes the frames that were held back to the log, in the order of their offsets.
     fn release(&mut self) -> SqliteResult<()> {
         while let Some((at, data)) = self.held.pop_first() {
             self.lower.write(&data, at)?;
@@ -252,10 +273,12 @@ impl PlainLog {
 }
 
 impl IoMethods for PlainLog {
+    /// Returns the file below, which holds the same bytes, except frames that are held back.
     fn lower(&self) -> LowerFile {
         self.lower
     }
 
+    /// Reads from the log, taking frames that are held back from memory.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         // SQLite reads frames in the pieces in which it has written them.
         match self.held.get(&at).and_then(|held| held.get(..out.len())) {
@@ -265,6 +288,9 @@ impl IoMethods for PlainLog {
         Ok(())
     }
 
+    /// Passes the write on, or holds a frame of a copy in memory until the copy's first page was
+    /// examined (P2). That page releases the held frames, or, if it has the reserved bytes of a
+    /// sealed database, discards them and fails with SR-6003.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         if !self.copies.into_log.load(Ordering::Relaxed) {
             // The transaction of the held writes was rolled back.
@@ -295,6 +321,7 @@ impl IoMethods for PlainLog {
         self.lower.write(data, at)
     }
 
+    /// Writes the frames that were held back, then syncs the log.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.release()?;
         self.lower.sync(flags)

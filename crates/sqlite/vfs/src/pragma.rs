@@ -33,7 +33,11 @@ use crate::seal::crypto_error;
 use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
 use crate::sqlite_text::sqlite_string;
 
-/// Answers `SQLITE_FCNTL_PRAGMA`.
+/// Answers a PRAGMA that SQLite gives to the file with `SQLITE_FCNTL_PRAGMA`: `key`, `rekey` and
+/// `cipher_integrity_check` are executed, and pragmas of other products refused as SR-2280. All
+/// others go to the file; `page_size` also changes a database that is still to be created. Writes
+/// the answer or the error's text into `argument`. Returns `SQLITE_OK`, `SQLITE_ERROR` after an
+/// error, or `SQLITE_NOTFOUND` where SQLite is to handle the pragma itself.
 ///
 /// # Safety
 /// `argument` is SQLite's array: result, name, value or null.
@@ -92,7 +96,8 @@ pub(crate) unsafe fn answer_pragma(file: *mut sqlite3_file, argument: *mut c_voi
     result
 }
 
-/// The opener for the value of a PRAGMA: a passphrase, or a raw key if it has that form.
+/// Makes an opener of the value of a PRAGMA: a passphrase, or a raw key if it has that form.
+/// SR-2011 if it is malformed; `creating` as for [`SourceContext`].
 fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
     let mut copy = value.to_vec();
     let given =
@@ -108,8 +113,9 @@ fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> 
         .map_err(|error| report_error(&error))
 }
 
-/// `PRAGMA page_size` on a database that is still to be created. SQLite then also notes the size
-/// itself.
+/// Answers `PRAGMA page_size` on a sealed database that is still to be created: makes it anew with
+/// this size. Does nothing to other databases, or for a size that SQLite ignores too. SQLite then
+/// also notes the size itself.
 fn set_page_size(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
     let size = std::str::from_utf8(value)
         .ok()
@@ -123,7 +129,9 @@ fn set_page_size(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
     })
 }
 
-/// PRAGMA key: opens a sealed database, or makes an empty one sealed.
+/// `PRAGMA key`: opens a sealed database with the key, or makes an empty plain one sealed. Returns
+/// "ok". SR-2002 for a wrong key, SR-2019 if the sealed database is new and has a key already; see
+/// [`seal_empty`] for plain ones.
 fn set_key(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let is_sealed = with(file, |open| Ok(open.file.as_main().is_some()))?;
     if is_sealed {
@@ -143,8 +151,10 @@ fn set_key(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     seal_empty(file, value)
 }
 
-/// Turns an empty database into a sealed one: SQLite is told to reserve the bytes, since it has not
-/// laid out the database yet.
+/// Turns an empty plain database into a sealed one with the key `value`, with AES-256-GCM. Makes
+/// SQLite reserve the bytes, since it has not laid out the database yet; the header is written with
+/// the first page. Returns "ok". SR-6006 if the database is not empty, SR-2019 within a
+/// transaction, SR-6001 if SQLite does not reserve the bytes.
 fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let (path, empty) = with(file, |open| {
         let size = open.file.size()?;
@@ -184,7 +194,9 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     })
 }
 
-/// PRAGMA rekey: a new data key, for a new key that opens the database; every page is sealed again.
+/// `PRAGMA rekey`: gives the database a new data key, which the key `value` opens, and seals every
+/// page again. Returns a text with the number of pages and the key epoch. Errors are those of
+/// [`rekey`].
 fn rekey_with(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let place = connection_list::connection_of(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));

@@ -8,7 +8,8 @@ use std::ffi::CString;
 use crate::api::api;
 use crate::ffi::{SQLITE_ROW, sqlite3, sqlite3_stmt};
 
-/// The first column of the first row of `sql`.
+/// Executes `sql` as far as its first row, and returns the first column as a number. `None` if the
+/// statement is not valid or gives no row.
 #[must_use]
 pub(crate) fn number(connection: *mut sqlite3, sql: &str) -> Option<i64> {
     let api = api()?;
@@ -36,13 +37,14 @@ pub(crate) fn number(connection: *mut sqlite3, sql: &str) -> Option<i64> {
     value
 }
 
-/// `PRAGMA schema.name`, where `schema` is already an SQL identifier.
+/// Executes `PRAGMA schema.name` and returns its number; `None` if it gives none. `schema` is
+/// already an SQL identifier.
 #[must_use]
 pub(crate) fn pragma_number(connection: *mut sqlite3, schema: &str, name: &str) -> Option<i64> {
     number(connection, &format!("PRAGMA {schema}.{name}"))
 }
 
-/// A schema's name as an SQL identifier.
+/// Returns a schema's name as a quoted SQL identifier.
 pub(crate) fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

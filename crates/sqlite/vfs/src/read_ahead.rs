@@ -54,7 +54,8 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// For a file that reads ahead itself, as a remote file does.
+    /// Returns a value that never reads ahead, for a file that reads ahead itself, as a remote file
+    /// does.
     pub(crate) fn disabled() -> Self {
         Self {
             is_off: true,
@@ -62,8 +63,9 @@ impl ReadAhead {
         }
     }
 
-    /// The page of `len` bytes as it is in the file, if it was read ahead or is now. `None`: the
-    /// caller reads it by itself.
+    /// Returns page `number`, of `len` bytes, sealed as it is in the file, if it was read ahead. If
+    /// it was not, and the last reads were a scan, first reads a piece that begins with it. `None`:
+    /// the caller reads the page by itself. Errors of reading ahead are ignored (G4).
     pub(crate) fn take(&mut self, lower: LowerFile, number: u64, len: usize) -> Option<&[u8]> {
         let step = number.wrapping_sub(self.last);
         self.run = match (1..=STEP).contains(&step) {
@@ -85,18 +87,19 @@ impl ReadAhead {
         self.page(number, len)
     }
 
-    /// Drops all pages, because another connection may write or may have written (G2).
+    /// Drops all pages, because another connection may write or may have written (G2). A scan is
+    /// recognised anew.
     pub(crate) fn forget(&mut self) {
         self.kept = 0;
         self.run = 0;
     }
 
-    /// Drops a page that was written (G2).
+    /// Drops page `number`, because it is being written (G2).
     pub(crate) fn forget_page(&mut self, number: u64) {
         self.kept &= !self.bit(number);
     }
 
-    /// The page's bit; 0 when the page is not in the piece.
+    /// Returns the bit of page `number` in `kept`; 0 when the page is not in the piece.
     fn bit(&self, number: u64) -> u64 {
         let place = number.wrapping_sub(self.first);
         match place < self.count as u64 {
@@ -105,8 +108,8 @@ impl ReadAhead {
         }
     }
 
-    /// A page that was read ahead, in its sealed form, and counts that it was of use. `None` when
-    /// it is not there.
+    /// Returns a page that was read ahead, in its sealed form, and counts that it was of use.
+    /// `None` when it is not there.
     fn page(&mut self, number: u64, len: usize) -> Option<&[u8]> {
         let bit = self.kept & self.bit(number);
         if bit == 0 {
@@ -117,8 +120,8 @@ impl ReadAhead {
         self.bytes.get(from..from + len)
     }
 
-    /// Lengthens the pieces while they are used, and shortens them when less than half of the last
-    /// one was.
+    /// Sets the length of the next piece: twice as long if at least half of the last one was used,
+    /// else half as long, within 16 KiB and 256 KiB.
     fn adapt_window(&mut self) {
         self.window = match self.used.saturating_mul(2) >= self.count {
             true => self.window.saturating_mul(2),
@@ -127,7 +130,8 @@ impl ReadAhead {
         .clamp(WINDOW_MIN, WINDOW_MAX);
     }
 
-    /// Reads a piece that begins with page `number`. Returns false when there is none.
+    /// Reads a piece of the file that begins with page `number`, in place of the former one.
+    /// Returns false, and keeps no page, if fewer than two pages are there or the read fails.
     fn fill(&mut self, lower: LowerFile, number: u64, page_size: usize) -> bool {
         self.kept = 0;
         let at = page_offset(number, u32::try_from(page_size).unwrap_or(0));

@@ -39,10 +39,12 @@ pub(crate) struct ReadOnlyFile {
 }
 
 impl ReadOnlyFile {
-    /// Opens `path`.
+    /// Opens the database file at `path` for reading, through the VFS below. Takes no lock.
     ///
     /// # Errors
-    /// SR-1006 when it does not exist, SR-5001.
+    /// SR-1006 when it does not exist or SQLite cannot make its path absolute; SR-6009 when the
+    /// path is not UTF-8; SR-5001 when the VFS below does not open it; SR-9001 when the sealing VFS
+    /// is not registered.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let text = path
             .to_str()
@@ -94,8 +96,8 @@ impl ReadOnlyFile {
         })
     }
 
-    /// The file below of a database that stays open as long as this is used. It is not locked, and
-    /// not closed here.
+    /// Wraps the file below of a database that stays open as long as this value is used. The file
+    /// is not locked, and `drop` does not close it.
     pub(crate) fn borrowed(lower: LowerFile, path: &str) -> Self {
         Self {
             lower,
@@ -106,11 +108,11 @@ impl ReadOnlyFile {
         }
     }
 
-    /// Takes SQLite's shared lock, so that no writer changes pages meanwhile. Waits up to 5
-    /// seconds.
+    /// Takes SQLite's shared lock, so that no writer changes pages meanwhile. Tries for up to 5
+    /// seconds, and sleeps in between. The lock is released on drop.
     ///
     /// # Errors
-    /// SR-6010 when a writer keeps it.
+    /// SR-6010 when a writer keeps it all the time; SR-5001 for any other error of locking.
     pub(crate) fn lock(&self) -> Result<(), Error> {
         for _ in 0..TRIES {
             match self.lower.lock(SQLITE_LOCK_SHARED) {
@@ -124,7 +126,7 @@ impl ReadOnlyFile {
         Err(Error::new(&code::BUSY, self.path.as_str()))
     }
 
-    /// Length in bytes.
+    /// Returns the file's length in bytes.
     ///
     /// # Errors
     /// SR-5001.
@@ -132,7 +134,7 @@ impl ReadOnlyFile {
         self.lower.size().map_err(|rc| self.failed(rc))
     }
 
-    /// Reads exactly `out`.
+    /// Reads exactly `out.len()` bytes at `at`.
     ///
     /// # Errors
     /// SR-5001, also when the file is shorter.
@@ -140,7 +142,8 @@ impl ReadOnlyFile {
         self.lower.read(out, at).map_err(|rc| self.failed(rc))
     }
 
-    /// Reads `out`; false when the file is shorter.
+    /// Reads `out.len()` bytes at `at`. Returns false when the file is shorter; the missing bytes
+    /// are zero then.
     ///
     /// # Errors
     /// SR-5001.
@@ -148,7 +151,7 @@ impl ReadOnlyFile {
         self.lower.read_whole(out, at).map_err(|rc| self.failed(rc))
     }
 
-    /// The first `len` bytes, or as many as there are.
+    /// Returns the first `len` bytes of the file, or fewer when it is shorter.
     ///
     /// # Errors
     /// SR-5001.
@@ -164,7 +167,8 @@ impl ReadOnlyFile {
         Ok(head)
     }
 
-    /// The error for a result code of SQLite's, about this file.
+    /// Makes the error SR-5001 for a result code of SQLite's, with the path of this file. Reports
+    /// nothing.
     fn failed(&self, rc: SqliteCode) -> Error {
         Error::new(
             &code::IO,
@@ -174,6 +178,7 @@ impl ReadOnlyFile {
 }
 
 impl Drop for ReadOnlyFile {
+    /// Releases the lock and closes the file if it was opened here. An error is only reported.
     fn drop(&mut self) {
         if !self.own {
             return;
@@ -186,10 +191,11 @@ impl Drop for ReadOnlyFile {
     }
 }
 
-/// The first `len` bytes of the file at `path`, or as many as there are.
+/// Opens the database file at `path` for reading, without a lock, and returns its first `len`
+/// bytes, or fewer when it is shorter.
 ///
 /// # Errors
-/// SR-1006, SR-5001.
+/// Those of [`ReadOnlyFile::open`]; SR-5001.
 pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
     ReadOnlyFile::open(path)?.head(len)
 }

@@ -19,7 +19,8 @@ unsafe impl Send for Registered {}
 unsafe impl Sync for Registered {}
 pub(crate) static REGISTERED: OnceLock<Registered> = OnceLock::new();
 
-/// Whether `vfs` is this one.
+/// Whether `vfs` is the sealing VFS that this library has registered. False before it is
+/// registered.
 #[must_use]
 pub(crate) fn is_ours(vfs: *mut sqlite3_vfs) -> bool {
     REGISTERED
@@ -27,9 +28,10 @@ pub(crate) fn is_ours(vfs: *mut sqlite3_vfs) -> bool {
         .is_some_and(|ours| std::ptr::eq(ours.0, vfs))
 }
 
-/// Makes the VFS the default again if the one below it is the default, which `sqlite3_initialize`
-/// after `sqlite3_shutdown` causes. Another default was chosen by the program, and stays. Returns
-/// whether the default was changed.
+/// Registers the VFS as SQLite's default again if the VFS below it is the default now, as it is
+/// after `sqlite3_shutdown` and `sqlite3_initialize`. Any other default was chosen by the program,
+/// and stays. Returns whether the default was changed: false also if this VFS was never registered,
+/// or if SQLite refuses the registration.
 pub(crate) fn become_default_again() -> bool {
     let (Some(api), Some(ours)) = (api(), REGISTERED.get()) else {
         return false;
@@ -40,18 +42,22 @@ pub(crate) fn become_default_again() -> bool {
     default == below_of(ours.0) && unsafe { (api.vfs_register)(ours.0, 1) } == SQLITE_OK
 }
 
-/// The VFS below this one. `None` before it is registered.
+/// Returns the VFS below this one, which opens the real files. `None` before this VFS is
+/// registered.
 pub(crate) fn below() -> Option<*mut sqlite3_vfs> {
     REGISTERED.get().map(|ours| below_of(ours.0))
 }
 
-/// The VFS on which this VFS's files are opened.
+/// Returns the VFS below `vfs`, on which the files of this VFS are opened. `vfs` must be our own
+/// VFS object.
 pub(crate) fn below_of(vfs: *mut sqlite3_vfs) -> *mut sqlite3_vfs {
     // SAFETY: SQLite calls with our own VFS object, whose app_data is the VFS below.
     unsafe { (*vfs).app_data }.cast::<sqlite3_vfs>()
 }
 
-/// The absolute path that SQLite makes of `path`, by which databases are known here.
+/// Returns the absolute path that SQLite makes of `path`, by asking `xFullPathname` of the VFS
+/// below. Databases are known by this path here. `None` if this VFS is not registered, if `path`
+/// holds a zero byte, if the VFS below refuses the path, or if its answer is not UTF-8.
 pub fn absolute(path: &str) -> Option<String> {
     let ours = REGISTERED.get()?.0;
     // SAFETY: registered and never freed.

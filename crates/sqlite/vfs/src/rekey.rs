@@ -51,14 +51,16 @@ pub struct RekeyReport {
     pub resumed: bool,
 }
 
-/// Gives the database a new data key, for `recipient` or for the slot with which it was opened, and
-/// seals every page again. Continues a rekey that was begun and not finished. `progress` gets the
-/// number of pages done and of all pages.
+/// Gives the database of `schema` a new data key, for `recipient` or for the slot with which it was
+/// opened, and seals every page again. Continues a rekey that was begun and not finished; its new
+/// key then stays, and `recipient` is not used. `progress` gets the number of pages done and of all
+/// pages.
 ///
 /// # Errors
 /// SR-6010 when other connections prevent it from finishing (call it again), SR-1005 within a
-/// transaction, and those of reading and writing. The database is usable in every case: with the
-/// old key before the first change of the header, and with the new one after it.
+/// transaction, SR-3001 when the database is not sealed, and those of reading and writing. The
+/// database is usable in every case: with the old key before the first change of the header, and
+/// with the new one after it.
 pub fn rekey(
     connection: *mut sqlite3,
     schema: &str,
@@ -96,8 +98,10 @@ pub fn rewrap(connection: *mut sqlite3, schema: &str, recipient: &Recipient) -> 
     })
 }
 
-/// Runs `work` on the database file while the connection holds SQLite's write lock and has changed
-/// nothing. `work` gets the number of pages of the database.
+/// Runs `work` on the sealed database of `schema` while the connection holds SQLite's write lock
+/// and has changed nothing, then rolls the transaction back. `work` gets the number of pages of the
+/// database. SR-6010 if the database is locked, SR-1005 within a transaction, SR-3001 if it is not
+/// sealed.
 pub(crate) fn in_write_transaction<T>(
     connection: *mut sqlite3,
     schema: &str,
@@ -118,7 +122,8 @@ pub(crate) fn in_write_transaction<T>(
     result
 }
 
-/// Takes the write lock of one schema, by writing a value that it has already.
+/// Takes the write lock of one schema, by writing a value that it has already. SR-6010 if another
+/// connection has it.
 fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
     let name = quote_identifier(schema);
     let version = pragma_number(connection, &name, "user_version").unwrap_or(0);
@@ -126,7 +131,8 @@ fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
         .map_err(|message| sql_error(&message))
 }
 
-/// Reads the header from the file again, since another process may have changed it.
+/// Reads the header from the file again, since another process may have changed it, and returns it.
+/// SR-2001 if no key has opened the database.
 pub(crate) fn reload_opened_header(main: &mut MainFile) -> Result<Arc<OpenedHeader>, Error> {
     main.reload_header().map_err(rc_error)?;
     main.opened_header()
@@ -134,7 +140,9 @@ pub(crate) fn reload_opened_header(main: &mut MainFile) -> Result<Arc<OpenedHead
         .ok_or_else(|| Error::new(&code::NO_KEY, ""))
 }
 
-/// Replaces the header, crash-safely, through SQLite's own file object.
+/// Writes the header of `object` durably, through SQLite's own file object and with a redo copy
+/// beside the database, which is removed afterwards. Then puts it into force for all connections of
+/// this process.
 fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
     let lower = main.lower();
     let path = main.path().to_owned();
@@ -153,7 +161,9 @@ fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
     main.reload_header().map_err(rc_error)
 }
 
-/// Seals again every page that still names an older epoch. Returns their number.
+/// Seals again every page that still names an older epoch, 512 pages in a transaction, or all with
+/// VACUUM where SQLite has no `sqlite_dbpage`. Returns their number. `progress` gets pages done and
+/// pages in all.
 fn sweep(
     connection: *mut sqlite3,
     schema: &str,
@@ -194,7 +204,8 @@ fn has_page_table(connection: *mut sqlite3) -> bool {
     ) == Some(1)
 }
 
-/// Writes the pages `first..=last` unchanged, in one transaction.
+/// Writes the pages `first..=last` unchanged through SQLite, in one transaction, so that they are
+/// sealed under the current key.
 fn rewrite(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Result<(), Error> {
     let page_size = page_size(connection, schema)?;
     let skip = lock_byte_page(page_size);
@@ -205,12 +216,13 @@ fn rewrite(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Res
     execute(connection, &sql).map_err(|message| sql_error(&message))
 }
 
-/// The page size of a schema's database. SR-3001 when it is not sealed.
+/// Returns the page size of a schema's database in bytes. SR-3001 when it is not sealed.
 fn page_size(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     with_main(connection, schema, |main| Ok(main.page_size()))
 }
 
-/// Calls `work` on the sealed database of a schema. SR-3001 when the database is not sealed.
+/// Calls `work` on the sealed database of a schema. SR-3001 when the database is not sealed,
+/// SR-9001 when there is no such schema.
 fn with_main<T>(
     connection: *mut sqlite3,
     schema: &str,
@@ -229,7 +241,8 @@ fn with_main<T>(
     outcome
 }
 
-/// The number of pages of `first..=last` that name an older epoch in the file itself.
+/// Returns the number of pages of `first..=last` that name an older epoch in the file itself. Reads
+/// the header again first.
 fn stale_pages(
     connection: *mut sqlite3,
     schema: &str,
@@ -248,8 +261,9 @@ fn stale_pages(
     })
 }
 
-/// Counts the pages in the file that are not sealed in `epoch`, without a lock. Pages that are not
-/// in the file do not count.
+/// Counts the pages of `first..=last` in the file that are not sealed in `epoch`, without a lock.
+/// Pages that are not in the file, and the page of SQLite's lock bytes, do not count. Drops the
+/// file's mapping.
 fn count_stale(
     lower: LowerFile,
     epoch: u32,
@@ -273,7 +287,9 @@ fn count_stale(
     Ok(stale)
 }
 
-/// Finishes the rekey (R3). Returns the epoch in force.
+/// Finishes the rekey: when no page is left under the old key, removes that key from the header
+/// (R3). Makes a TRUNCATE checkpoint first, and seals remaining pages again; tries 20 times, 50 ms
+/// apart, then SR-6010. Returns the epoch in force.
 fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     let name = quote_identifier(schema);
     for _ in 0..FINISH_TRIES {
@@ -318,15 +334,16 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     ))
 }
 
-/// The number of whole pages in the file.
+/// Returns the number of whole pages in the file.
 fn pages_in_file(main: &MainFile) -> Result<u64, Error> {
     let size = main.lower().size().map_err(rc_error)?;
     Ok(size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size()))
 }
 
-/// Cuts off the pages that a failed transaction may have left after the database's end. SQLite may
-/// read one before it writes it when the database grows again, and it could not be opened any more.
-/// Called under the write lock, with an empty log.
+/// Truncates the file to `count` pages, if it has more and `count` is not 0: a failed transaction
+/// may have left pages after the database's end. SQLite may read one before it writes it when the
+/// database grows again, and it could not be opened any more. Called under the write lock, with an
+/// empty log.
 fn truncate_after(main: &mut MainFile, count: u64) -> Result<(), Error> {
     if count > 0 && pages_in_file(main)? > count {
         let end = count.saturating_mul(u64::from(main.page_size()));
@@ -335,7 +352,8 @@ fn truncate_after(main: &mut MainFile, count: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Seals both anchors under the current epoch before the older key is erased.
+/// Writes both anchors under the current epoch, before the older key is erased. With freshness they
+/// then name no log. Panics if no rekey is under way.
 fn rewrite_anchors(main: &MainFile, opened: &OpenedHeader) -> Result<(), Error> {
     let Some(sealed) = main.sealed() else {
         return Err(Error::new(&code::NO_KEY, ""));
@@ -358,7 +376,9 @@ fn rewrite_anchors(main: &MainFile, opened: &OpenedHeader) -> Result<(), Error> 
         .map_err(rc_error)
 }
 
-/// Our own error if one was reported, else SQLite's message.
+/// Makes the error for a statement that failed with SQLite's `message`: the error of ours that was
+/// reported last on this thread, which is then forgotten; else SR-6010 if the message says
+/// "locked", and SR-1005 if not.
 pub(crate) fn sql_error(message: &str) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),
@@ -367,8 +387,8 @@ pub(crate) fn sql_error(message: &str) -> Error {
     }
 }
 
-/// The error behind a result code: the one that was reported last on this thread, or the code
-/// itself if there is none.
+/// Makes the error for a result code: the error that was reported last on this thread, which is
+/// then forgotten, or SR-5001 with the code if there is none.
 pub(crate) fn rc_error(rc: SqliteCode) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),

@@ -29,7 +29,8 @@ thread_local! {
     static LAST: RefCell<Option<(&'static Code, String)>> = const { RefCell::new(None) };
 }
 
-/// Whether texts also go to standard error. The extension turns it on unless `STRONGROOM_LOG=off`.
+/// Sets for the whole process whether texts also go to standard error. The extension turns it on
+/// unless `STRONGROOM_LOG=off`.
 pub fn to_stderr(on: bool) {
     TO_STDERR.store(on, Ordering::Relaxed);
 }
@@ -39,21 +40,23 @@ pub(crate) fn goes_to_stderr() -> bool {
     TO_STDERR.load(Ordering::Relaxed)
 }
 
-/// The last error that was reported on this thread, which is then forgotten.
+/// Returns the last error that was reported on this thread, and forgets it. `None` if there is
+/// none.
 #[must_use]
 pub fn take_last() -> Option<(&'static Code, String)> {
     LAST.with(|last| last.borrow_mut().take())
 }
 
-/// As [`take_last`], if SQLite's result code for that error is `rc`; another error is dropped.
+/// As [`take_last`], but `None` unless SQLite's result code for that error is `rc`, compared in the
+/// lowest 8 bits. The error is forgotten in either case.
 #[must_use]
 pub fn take_last_for(rc: c_int) -> Option<(&'static Code, String)> {
     take_last().filter(|(code, _)| sqlite_code_of(code).0 & 0xff == rc & 0xff)
 }
 
-/// As [`take_last_for`], for the result codes that an application sees: pragmas and functions fail
-/// with `SQLITE_ERROR` whatever the error, and a statement that was stopped for its key clause
-/// fails with `SQLITE_INTERRUPT`.
+/// As [`take_last_for`], for the result codes that an application sees: `SQLITE_ERROR` fits every
+/// error, because pragmas and functions fail with it, and `SQLITE_INTERRUPT` fits refusals, because
+/// a statement that was stopped for its key clause fails with it.
 pub(crate) fn take_last_shown_as(rc: c_int) -> Option<(&'static Code, String)> {
     take_last().filter(|(code, _)| match rc & 0xff {
         SQLITE_ERROR => true,
@@ -62,7 +65,8 @@ pub(crate) fn take_last_shown_as(rc: c_int) -> Option<(&'static Code, String)> {
     })
 }
 
-/// The last error that was reported on this thread, as one line.
+/// Returns the last error that was reported on this thread as one line, and keeps it. `None` if
+/// there is none.
 #[must_use]
 pub fn last_text() -> Option<String> {
     LAST.with(|last| {
@@ -72,7 +76,7 @@ pub fn last_text() -> Option<String> {
     })
 }
 
-/// `SR-nnnn: what (detail)`.
+/// Formats an error as `SR-nnnn: what (detail)`, without the parentheses if `detail` is empty.
 #[must_use]
 pub fn line(code: &Code, detail: &str) -> String {
     let what = code.what;
@@ -84,7 +88,8 @@ pub fn line(code: &Code, detail: &str) -> String {
     }
 }
 
-/// SQLite's result code for `code`.
+/// Returns SQLite's result code for an error code of ours, by its class and in some cases its
+/// number.
 #[must_use]
 pub(crate) fn sqlite_code_of(code: &Code) -> SqliteCode {
     const PAGES: [u16; 8] = [
@@ -116,7 +121,8 @@ pub(crate) fn sqlite_code_of(code: &Code) -> SqliteCode {
     })
 }
 
-/// The error for a registration that SQLite refused: `what` is the function, `rc` its result.
+/// Makes the error for a registration that SQLite refused with the result `rc`: SR-5002 if there
+/// was no memory, else SR-9001. `what` is the function.
 pub(crate) fn registration_error(what: &str, rc: c_int) -> Error {
     match rc & 0xff {
         SQLITE_NOMEM => Error::new(&code::NO_MEMORY, what),
@@ -124,7 +130,8 @@ pub(crate) fn registration_error(what: &str, rc: c_int) -> Error {
     }
 }
 
-/// Reports `code` with details of the case, and returns the result code for SQLite.
+/// Reports the error `code` with details of the case: in SQLite's log, on standard error if that is
+/// on, and as the last error of this thread. Returns the result code for SQLite.
 pub(crate) fn report(code: &'static Code, detail: impl Into<String>) -> SqliteCode {
     let detail = detail.into();
     let rc = sqlite_code_of(code);
@@ -138,12 +145,13 @@ pub(crate) fn report_error(error: &Error) -> SqliteCode {
     report(error.code(), error.detail())
 }
 
-/// Reports a warning. It does not become the last error.
+/// Reports a warning in SQLite's log, and on standard error if that is on. It does not become the
+/// last error.
 pub fn warn(code: &'static Code, detail: &str) {
     emit(SQLITE_WARNING, &line(code, detail));
 }
 
-/// Writes a text to SQLite's log, and to standard error if the process asked for that.
+/// Writes a text to SQLite's log, and to standard error if [`to_stderr`] has turned that on.
 fn emit(rc: c_int, text: &str) {
     if TO_STDERR.load(Ordering::Relaxed) {
         eprintln!("strongroom: {text}");

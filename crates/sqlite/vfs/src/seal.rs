@@ -47,7 +47,8 @@ pub(crate) struct PageCipher {
 }
 
 impl PageCipher {
-    /// The cipher of `object`'s pages under `epoch`.
+    /// Derives the keys of `object`'s pages under `epoch`, by the header's cipher. SR-5001 if the
+    /// cryptographic library fails.
     pub(crate) fn new(object: &Object, epoch: u32) -> Result<Self, Error> {
         let header = object.header();
         let page_key = object.subkey(epoch, Purpose::Page)?;
@@ -85,8 +86,8 @@ impl PageCipher {
         self.place.epoch
     }
 
-    /// The contribution of page `number` with this tail to the digest (X1). Zero when no freshness
-    /// is kept.
+    /// Returns what page `number` with this tail adds to the digest (X1). Zero when no freshness is
+    /// kept.
     pub(crate) fn contribution(&self, number: u64, tail: &Tail) -> DigestSum {
         self.freshness
             .as_ref()
@@ -95,7 +96,9 @@ impl PageCipher {
             })
     }
 
-    /// Opens page `number` in place; its tail becomes zero, as SQLite wrote it.
+    /// Opens page `number` in place; its tail becomes zero, as SQLite wrote it. `Epoch` if it was
+    /// sealed under another epoch, and `Forged` if it is not authentic. Under AES-256-CTR, changed
+    /// data go unnoticed.
     pub(crate) fn open(&self, number: u64, page: &mut [u8]) -> Result<(), PageError> {
         let at = page.len().checked_sub(TAIL).ok_or(PageError::Forged)?;
         let (data, tail) = page.split_at_mut(at);
@@ -122,8 +125,8 @@ impl PageCipher {
     }
 
     /// Opens page `number` from `sealed` into `page`, where that is faster than copying and opening
-    /// in place. Returns false when nothing was done, or the page does not open; `page` then holds
-    /// no plaintext.
+    /// in place. Returns false under AES-256-CTR, for a page of another epoch, or if the page does
+    /// not open; `page` then holds no plaintext.
     pub(crate) fn open_to(&self, number: u64, sealed: &[u8], page: &mut [u8]) -> bool {
         let (PageKeys::Gcm(key), true) = (&self.keys, sealed.len() == page.len()) else {
             return false;
@@ -171,7 +174,7 @@ impl PageCipher {
     }
 }
 
-/// The first counter block of AES-256-CTR for a page, from its place and its nonce.
+/// Computes the first counter block of AES-256-CTR for a page, from its place and its nonce.
 fn counter(iv: &MacKey, aad: &[u8], nonce: &[u8; 12]) -> [u8; 16] {
     let prf = iv.mac(&[aad, nonce]);
     let mut out = [0; 16];
@@ -186,7 +189,8 @@ pub(crate) struct UnitKey {
 }
 
 impl UnitKey {
-    /// A cipher under a key of its own.
+    /// Makes the key of a file's units from `key`. `place` says what the units belong to. SR-5001
+    /// if the cryptographic library fails.
     pub(crate) fn new(key: &SecretKey, place: AssociatedData) -> Result<Self, Error> {
         Ok(Self {
             key: GcmKey::new(key).map_err(|error| crypto_error(&error))?,
@@ -194,13 +198,13 @@ impl UnitKey {
         })
     }
 
-    /// The associated data for units of another role in the same file.
+    /// Returns the associated data for units of `role` in the same file.
     fn with_role(&self, role: Role) -> AssociatedData {
         AssociatedData { role, ..self.place }
     }
 
-    /// Seals `plain` as unit `position` of `role` and appends nonce, ciphertext and tag to `out`.
-    /// Random nonce (S1).
+    /// Seals `plain`, the parts joined, as unit `position` of `role`, under a random nonce (S1),
+    /// and appends nonce, ciphertext and tag to `out`.
     pub(crate) fn seal(
         &self,
         role: Role,
@@ -238,7 +242,8 @@ impl UnitKey {
         Ok(())
     }
 
-    /// Seals `data` in place under a fresh `nonce`. `extra` is authenticated but not encrypted.
+    /// Encrypts `data` in place under a fresh `nonce`, and returns the tag. `extra` is
+    /// authenticated but not encrypted.
     pub(crate) fn seal_raw(
         &self,
         nonce: &[u8; 12],
@@ -253,7 +258,8 @@ impl UnitKey {
             .map_err(|error| crypto_error(&error))
     }
 
-    /// Opens what [`Self::seal_raw`] sealed. `None`: not authentic.
+    /// Decrypts `data`, which [`Self::seal_raw`] sealed, in place. `None`: not authentic; `data`
+    /// then holds no plaintext.
     pub(crate) fn open_raw(
         &self,
         nonce: &[u8; 12],
@@ -267,7 +273,8 @@ impl UnitKey {
         self.key.open(nonce, &aad, data, tag).ok()
     }
 
-    /// Opens a sealed unit in place and returns its plaintext. `None`: not authentic, or too short.
+    /// Opens a sealed unit in place and returns its plaintext, a part of `unit`. `None`: not
+    /// authentic, or too short.
     pub(crate) fn open<'unit>(
         &self,
         role: Role,
@@ -282,8 +289,8 @@ impl UnitKey {
     }
 }
 
-/// The key of the units of a log or journal, which is derived from the data key, the file's salt
-/// and its whole prologue.
+/// Derives the key of the units of a log or journal from the data key of the prologue's epoch, the
+/// file's salt and its whole prologue. Fails if the object does not have that epoch.
 pub(crate) fn unit_key(
     object: &Object,
     prologue: &Prologue,
@@ -316,7 +323,7 @@ pub(crate) fn unit_key_from(
     Ok(UnitKey { key, place })
 }
 
-/// Converts an error of the crypto crate.
+/// Makes the error SR-5001 of an error of the crypto crate. Reports nothing.
 pub(crate) fn crypto_error(error: &strongroom_crypto::CryptoError) -> Error {
     Error::new(
         &strongroom_format::code::IO,
@@ -324,7 +331,7 @@ pub(crate) fn crypto_error(error: &strongroom_crypto::CryptoError) -> Error {
     )
 }
 
-/// The error for a state that only a defect of Strongroom can cause.
+/// Makes the error SR-9001, for a state that only a defect of Strongroom can cause.
 fn bug_error(detail: &'static str) -> Error {
     Error::new(&strongroom_format::code::BUG, detail)
 }

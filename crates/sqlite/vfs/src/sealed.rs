@@ -53,7 +53,8 @@ pub(crate) struct OpenedHeader {
 }
 
 impl OpenedHeader {
-    /// Derives the ciphers of an opened object.
+    /// Derives the page ciphers of an opened object: of its current epoch, and of the one that an
+    /// unfinished rekey replaces. SR-5001 when the cryptographic library fails.
     pub(crate) fn new(object: Object) -> Result<Self, Error> {
         let current = PageCipher::new(&object, object.epoch())?;
         let previous = object
@@ -68,8 +69,8 @@ impl OpenedHeader {
         })
     }
 
-    /// The key of the journal with this prologue. Each transaction has one, so the subkey is
-    /// derived only once.
+    /// Derives the key of the journal with this prologue. Each transaction has one, so the subkey
+    /// of the current epoch is kept after the first time.
     pub(crate) fn journal_key(&self, prologue: &Prologue) -> Result<UnitKey, Error> {
         if prologue.epoch != self.object.epoch() {
             return unit_key(&self.object, prologue, Role::Journal, Purpose::Journal);
@@ -84,7 +85,7 @@ impl OpenedHeader {
         unit_key_from(from, prologue, Role::Journal)
     }
 
-    /// The cipher of `epoch`, if this header knows it.
+    /// Returns the page cipher of `epoch`. `None` if this header does not have the epoch.
     pub(crate) fn cipher(&self, epoch: u32) -> Option<&PageCipher> {
         if self.current.epoch() == epoch {
             return Some(&self.current);
@@ -94,8 +95,8 @@ impl OpenedHeader {
             .filter(|cipher| cipher.epoch() == epoch)
     }
 
-    /// The contribution of page `number` with this tail to the digest. Zero when the tail's epoch
-    /// is unknown, as it is for a page that does not exist.
+    /// Returns what page `number` with this tail adds to the digest. Zero for the page of SQLite's
+    /// lock bytes, and when the tail's epoch is unknown, as it is for a page that does not exist.
     pub(crate) fn contribution(&self, number: u64, tail: &Tail) -> DigestSum {
         let epoch = parse_tail(tail).map_or(0, |(_, _, epoch)| epoch);
         match self.cipher(epoch) {
@@ -106,7 +107,7 @@ impl OpenedHeader {
         }
     }
 
-    /// The header's sequence.
+    /// Returns the header's sequence, which each rewrite of the header raises by one.
     pub(crate) fn sequence(&self) -> u64 {
         self.object.header().sequence
     }
@@ -135,7 +136,7 @@ const ANCHORS_LEN: usize = HEADER_LEN - FIXED_LEN;
 type OpenDatabases = BTreeMap<(String, [u8; 16]), Weak<SealedDatabase>>;
 static OPEN: Mutex<OpenDatabases> = Mutex::new(BTreeMap::new());
 
-/// Locks the map of open databases.
+/// Locks and returns the map of open databases.
 fn open_databases() -> MutexGuard<'static, OpenDatabases> {
     // A panic while the map was locked leaves it consistent: it is changed by single insertions and
     // removals.
@@ -143,15 +144,17 @@ fn open_databases() -> MutexGuard<'static, OpenDatabases> {
 }
 
 impl SealedDatabase {
-    /// Whether this process has a sealed database open.
+    /// Whether this process has a sealed database open that a key has opened.
     pub(crate) fn is_any_open() -> bool {
         open_databases()
             .values()
             .any(|open| open.strong_count() > 0)
     }
 
-    /// Opens the sealed file with `opener`, or shares it with the other connections of this process
-    /// that have it open.
+    /// Reads the newest header of the sealed file and opens it with `opener`; shares the state with
+    /// the other connections of this process that have the file open. Warns of a passphrase that
+    /// opened as a raw key (SR-2038), an older keyring (SR-2040) and many seals (SR-6012, SR-6013).
+    /// Reports SR-2002 for a wrong key, and SR-3001 to SR-3007 for a header that is not valid.
     pub(crate) fn open(path: &str, lower: LowerFile, opener: &Opener) -> SqliteResult<Arc<Self>> {
         let header = read_header(path, lower)?;
         let object = Object::open(&header, ObjectKind::Sqlite, opener)
@@ -166,7 +169,8 @@ impl SealedDatabase {
         Self::share(path, object).map_err(|error| report_error(&error))
     }
 
-    /// Shares `object` with the connections that have the same file open with the same header.
+    /// Returns the shared state of the file at `path`: that which the connections of this process
+    /// have, or a new one. An `object` with a newer header replaces the shared header.
     pub(crate) fn share(path: &str, object: Object) -> Result<Arc<Self>, Error> {
         let id = (path.to_owned(), object.object_id());
         let mut live = open_databases();
@@ -192,31 +196,34 @@ impl SealedDatabase {
         Ok(sealed)
     }
 
-    /// The sealed databases that this process has open and whose path and object id are `wanted`.
-    /// Others are not touched, because a reference keeps a database and its keys alive.
+    /// Returns the sealed databases that this process has open and for which `wanted` is true of
+    /// path and object id. Others are not touched, because a reference keeps a database and its
+    /// keys alive.
     pub(crate) fn find_open(wanted: impl Fn(&str, &[u8; 16]) -> bool) -> Vec<Arc<Self>> {
         let live = open_databases();
         let wanted = live.iter().filter(|((path, id), _)| wanted(path, id));
         wanted.filter_map(|(_, weak)| weak.upgrade()).collect()
     }
 
-    /// Path as SQLite made it absolute.
+    /// Returns the database's path as SQLite made it absolute.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// Header and ciphers as they were last read.
+    /// Returns header and ciphers as they were last read. Does not read the file.
     pub(crate) fn opened_header(&self) -> Arc<OpenedHeader> {
         Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces header and ciphers for every connection of this process.
+    /// Replaces header and ciphers in memory, for every connection of this process to the file.
     pub(crate) fn replace_header(&self, opened: Arc<OpenedHeader>) {
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = opened;
     }
 
     /// Reads the header's sequence in the file and, if it has changed, opens the new header with
-    /// the retained keys (O1, O2).
+    /// the retained keys, for every connection of this process (O1, O2). Returns the header in
+    /// force. SR-2017 if the retained keys do not open the new header, SR-3004 if an older header
+    /// was put back.
     pub(crate) fn refresh(&self, lower: LowerFile) -> SqliteResult<Arc<OpenedHeader>> {
         let known = self.opened_header();
         if is_remote(lower) {
@@ -242,7 +249,8 @@ impl SealedDatabase {
         Ok(opened)
     }
 
-    /// The anchor in force. It is read each time: another process may have moved it.
+    /// Reads the anchor in force from the file: another process may have moved it. Bytes that were
+    /// verified before are not verified again (O4). SR-3010 if neither anchor is valid.
     pub(crate) fn anchor(&self, lower: LowerFile) -> SqliteResult<Anchor> {
         let mut bytes = [0; ANCHORS_LEN];
         lower.read_whole(&mut bytes, FIXED_LEN as u64)?;
@@ -268,7 +276,9 @@ impl SealedDatabase {
         Ok(anchor)
     }
 
-    /// The anchor in force among `bytes`, and the keys under which it is authentic.
+    /// Verifies the anchors in `bytes`, if need be under a header that is read again. Returns the
+    /// anchor in force, and the header under which it is authentic. SR-3010 if neither anchor is
+    /// valid.
     fn verified_anchor(
         &self,
         lower: LowerFile,
@@ -287,10 +297,11 @@ impl SealedDatabase {
         Ok((opened, anchor))
     }
 
-    /// Makes the anchor name `generation`, durably (O3). The caller holds the database's write
-    /// lock.
+    /// Makes the anchor name `generation` as the only valid write-ahead log, durably; zeros for
+    /// none (O3). The caller holds the database's write lock. SR-3010 if no anchor is valid.
     ///
-    /// Both sectors are written, one after the other, so that damage to one leaves the other.
+    /// Both sectors are written, one after the other, so that damage to one leaves the other. The
+    /// file is synced between them.
     pub(crate) fn set_generation(
         &self,
         lower: LowerFile,
@@ -324,8 +335,9 @@ impl SealedDatabase {
         Ok(())
     }
 
-    /// Writes the next anchor, with this state of freshness. It is not durable by itself: SQLite's
-    /// sync follows. The caller holds the database's write lock, or makes its checkpoint.
+    /// Writes the anchor that follows `old`, with this state of freshness, and returns it. Does not
+    /// sync: SQLite's sync follows. The caller holds the database's write lock, or makes its
+    /// checkpoint.
     pub(crate) fn write_anchor(
         &self,
         lower: LowerFile,
@@ -344,8 +356,8 @@ impl SealedDatabase {
         put_anchor(lower, anchor)
     }
 
-    /// The estimated number of pages sealed under the data key. `None` when the cipher has no limit
-    /// or no anchor is valid.
+    /// Returns the estimated number of pages sealed under the data key, by the anchor in the file.
+    /// `None` when the cipher has no limit, no anchor is valid, or the file cannot be read.
     pub(crate) fn seals(&self, lower: LowerFile) -> Option<u64> {
         let object = &self.opened_header().object;
         let anchor = anchor_if_valid(object, lower).ok().flatten()?;
@@ -398,22 +410,23 @@ impl SealedDatabase {
     }
 }
 
-/// Writes an anchor into its sector.
+/// Writes an anchor into the sector of its sequence, and returns it. Reports an error of sealing
+/// it. Does not sync.
 fn put_anchor(lower: LowerFile, sealed: Result<Anchor, Error>) -> SqliteResult<Anchor> {
     let anchor = sealed.map_err(|error| report_error(&error))?;
     lower.write(&anchor.to_bytes(), Anchor::offset(anchor.sequence) as u64)?;
     Ok(anchor)
 }
 
-/// The anchor in force of a header of this object, read and verified anew. `None`: neither is
-/// valid. Nothing is reported.
+/// Reads and verifies the anchors of this object anew, and returns the one in force. `None`:
+/// neither is valid, which is not reported.
 fn anchor_if_valid(object: &Object, lower: LowerFile) -> SqliteResult<Option<Anchor>> {
     let mut header = vec![0; HEADER_LEN];
     lower.read_whole(&mut header[FIXED_LEN..], FIXED_LEN as u64)?;
     none_without_anchor(object.anchor(&header)).map_err(|error| report_error(&error))
 }
 
-/// Turns the error that no anchor is valid into `None`.
+/// Turns the error SR-3010, that no anchor is valid, into `None`. Other errors are passed on.
 fn none_without_anchor<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(known) => Ok(Some(known)),
@@ -422,7 +435,8 @@ fn none_without_anchor<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> 
     }
 }
 
-/// The header in force (O1): 4096 bytes, or fewer when the file is shorter.
+/// Reads the header in force: the one in the file, or a newer redo copy of it (O1). 4096 bytes, or
+/// fewer when the file is shorter. No redo copy is used for a remote file.
 fn read_header(path: &str, lower: LowerFile) -> SqliteResult<Vec<u8>> {
     let mut header = vec![0; HEADER_LEN];
     if !lower.read_whole(&mut header, 0)? {

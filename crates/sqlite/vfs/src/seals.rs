@@ -24,28 +24,31 @@ use strongroom_keyring::Object;
 
 use crate::warnings::warn;
 
-/// Whether a page that is sealed under this nonce counts for 65536 pages. One nonce in 65536 does.
+/// Whether a page that is sealed under this nonce counts for 65536 pages. That is so for the one
+/// nonce in 65536 that begins with two zero bytes.
 #[inline]
 #[cfg(not(feature = "count-often"))]
 pub(crate) fn stands_for_many(nonce: &[u8; 12]) -> bool {
     nonce[..2] == [0, 0]
 }
 
-/// For tests that inject faults and power cuts while a page is counted: every second nonce does.
+/// The same for tests that inject faults and power cuts while a page is counted: true for every
+/// second nonce, those whose first byte is even.
 #[cfg(feature = "count-often")]
 pub(crate) fn stands_for_many(nonce: &[u8; 12]) -> bool {
     nonce[0].is_multiple_of(2)
 }
 
-/// The estimate in an anchor of this object, if its cipher has a limit. A repeated nonce reveals
-/// the authentication key of AES-256-GCM. It does no harm to AES-256-CTR here, because its counters
-/// begin at a PRF of page and nonce.
+/// Returns how many pages were sealed under the object's data key, as the anchor estimates it.
+/// `None` unless the cipher is AES-256-GCM: a repeated nonce reveals its authentication key. It
+/// does no harm to AES-256-CTR here, because its counters begin at a PRF of page and nonce.
 pub(crate) fn estimate(object: &Object, anchor: &Anchor) -> Option<u64> {
     let limited = object.header().cipher == Cipher::Aes256Gcm;
     limited.then(|| anchor.seals_under(object.epoch()))
 }
 
-/// The warning for this many seals, if there is one.
+/// Returns the warning for this many seals: SR-6012 from a quarter of the limit on, SR-6013 from
+/// the limit on, and `None` below.
 pub(crate) fn warning_for(seals: u64) -> Option<&'static Code> {
     match seals {
         ..SEALS_WARN => None,
@@ -54,7 +57,8 @@ pub(crate) fn warning_for(seals: u64) -> Option<&'static Code> {
     }
 }
 
-/// Warns when the header (4096 bytes) of a database that is being opened has a high estimate.
+/// Warns, as [`warn_if_many`] does, if an anchor in `header` (4096 bytes) has a high estimate.
+/// Called as a database is opened. Damaged anchors are ignored.
 pub(crate) fn warn_from_header(path: &str, object: &Object, header: &[u8]) {
     // No MAC is computed for small estimates.
     let high = |sector| {
@@ -70,8 +74,8 @@ pub(crate) fn warn_from_header(path: &str, object: &Object, header: &[u8]) {
     }
 }
 
-/// Warns of a high estimate in the anchor, once in this process for each database, data key and
-/// code.
+/// Reports SR-6012 or SR-6013 as a warning if the anchor has a high estimate. Warns again for the
+/// same database and data key only if the code has changed since the last warning in this process.
 pub(crate) fn warn_if_many(path: &str, object: &Object, anchor: &Anchor) {
     /// The code of the last warning, by path, object and epoch.
     type LastWarned = BTreeMap<(String, [u8; 16], u32), u16>;

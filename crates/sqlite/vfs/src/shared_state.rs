@@ -46,7 +46,7 @@ pub(crate) struct SharedState {
     log_file: Mutex<Option<LowerFile>>,
 }
 
-/// Locks a mutex. A panic of another thread does not poison it.
+/// Locks a mutex, waiting if another thread has it. A panic of another thread does not poison it.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -58,12 +58,13 @@ impl SharedState {
         self.played_back.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a playback was noted, and forgets it.
+    /// Returns whether a playback was noted since the last call, and forgets it.
     pub(crate) fn take_played_back(&self) -> bool {
         self.played_back.swap(false, Ordering::Relaxed)
     }
 
-    /// The next nonce for page 1, while there is a journal.
+    /// Returns the next nonce for page 1, and counts it as used. `None` while no journal is in
+    /// force.
     pub(crate) fn next_page1_nonce(&self) -> Option<[u8; 12]> {
         let mut page1 = self.page1.lock().unwrap_or_else(PoisonError::into_inner);
         let nonces = page1.as_mut()?;
@@ -74,12 +75,14 @@ impl SharedState {
         Some(nonce)
     }
 
-    /// The journal that can undo the running transaction.
+    /// Returns what is noted of the journal that can undo the running transaction.
     pub(crate) fn undo_journal(&self) -> UndoJournal {
         *locked(&self.undo_journal)
     }
 
     /// Notes the journal that a transaction has begun, or (zero) that there is none any more.
+    /// Forgets the recorded pages and a playback. `unsynced`: the journal need not survive a power
+    /// cut.
     pub(crate) fn set_undo_journal(&self, journal: [u8; 16], unsynced: bool) {
         locked(&self.recorded).clear();
         *locked(&self.undo_journal) = UndoJournal {
@@ -129,7 +132,8 @@ impl SharedState {
         locked(&self.undo_journal).playback = false;
     }
 
-    /// The open write-ahead log's file. While there is one, only a checkpoint writes the database.
+    /// Returns the open write-ahead log's file; `None` if no log is open. While one is, only a
+    /// checkpoint writes the database.
     pub(crate) fn log_file(&self) -> Option<LowerFile> {
         *locked(&self.log_file)
     }

@@ -28,7 +28,9 @@ use crate::sqlite_text;
 
 type Scalar = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
 
-/// Registers the functions with `connection`.
+/// Registers the SQL functions and the table-valued function `strongroom_databases` with
+/// `connection`, and adds the connection to the list of known ones. SR-5002 when SQLite has no
+/// memory, SR-9001 when it refuses a function.
 pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
@@ -67,8 +69,9 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     crate::databases::install(connection)
 }
 
-/// Registers a function whose only purpose is its destructor, by which we learn that the connection
-/// is closed.
+/// Registers the SQL function `strongroom_connection`, by whose destructor we learn that the
+/// connection is closed, and adds the connection to the list of known ones. Errors as for
+/// [`install`].
 fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
     // SAFETY: as in `install`; the destructor gets the connection back as a number.
     let rc = unsafe {
@@ -93,12 +96,13 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
     Ok(())
 }
 
-/// SQLite calls this when the connection is closed: forgets it.
+/// Removes a connection from the list of known ones. SQLite calls this when the connection is
+/// closed.
 unsafe extern "C" fn connection_closed(connection: *mut c_void) {
     connection_list::forget_connection(connection as usize);
 }
 
-/// Reports an error and makes it the result of the SQL function.
+/// Reports an error and makes its text the error of the SQL function.
 fn fail(context: *mut sqlite3_context, error: &Error) {
     report::report_error(error);
     let (Some(api), Ok(text)) = (
@@ -111,7 +115,8 @@ fn fail(context: *mut sqlite3_context, error: &Error) {
     unsafe { (api.result_error)(context, text.as_ptr(), -1) };
 }
 
-/// Runs `call`. Errors and panics reach SQLite as an error.
+/// Runs `call` and makes its text, or NULL, the result of the SQL function. An error is reported
+/// and becomes the function's error; so does a panic, as SR-9001.
 fn answer(context: *mut sqlite3_context, call: impl FnOnce() -> Result<Option<String>, Error>) {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(text)) => result(context, text.as_deref()),
@@ -120,7 +125,7 @@ fn answer(context: *mut sqlite3_context, call: impl FnOnce() -> Result<Option<St
     }
 }
 
-/// Argument `index` as text.
+/// Returns argument `index` as text, as SQLite converts it; empty for NULL.
 ///
 /// # Safety
 /// `arguments` has more than `index` values.
@@ -134,7 +139,8 @@ unsafe fn text_argument(arguments: *mut *mut sqlite3_value, index: usize) -> Str
     unsafe { sqlite_text::text_of((api.value_text)(value)) }
 }
 
-/// Argument `index`, a text or a blob, as secret bytes. An error for a value of another type.
+/// Copies argument `index`, a text or a blob, into locked memory. SR-2011 for a value of another
+/// type.
 ///
 /// # Safety
 /// As [`text_argument`].
@@ -168,7 +174,9 @@ unsafe fn secret_argument(
     SecretBytes::take(&mut copy).map_err(|error| crypto_error(&error))
 }
 
-/// `strongroom_key(path, key)`: registers the key for every later open of `path` in this process.
+/// `strongroom_key(path, key)`: registers the key for every later open of `path` in this process,
+/// in place of an earlier one, and returns "ok". The key is not tried. SR-6009 for an empty path or
+/// a URI, SR-2011 for a malformed key.
 unsafe extern "C" fn register_key(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -191,8 +199,9 @@ unsafe extern "C" fn register_key(
 }
 
 /// `strongroom_key_id(path, name)`: as `strongroom_key()`, with the name of a key of the keyring,
-/// for programs that cannot write a URI. The keyring is that of the environment, else the default
-/// one: SQL cannot name another, whose provider could be a command.
+/// for programs that cannot write a URI. The key is looked up at once, and again at each open;
+/// SR-2003 and others when it cannot be used now. The keyring is that of the environment, else the
+/// default one: SQL cannot name another, whose provider could be a command.
 unsafe extern "C" fn register_key_id(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -206,7 +215,8 @@ unsafe extern "C" fn register_key_id(
     });
 }
 
-/// `strongroom_forget(path)`: forgets the key registered for `path`.
+/// `strongroom_forget(path)`: forgets the key registered for `path`. Returns "ok", or NULL if none
+/// was registered. Databases that are open stay open.
 unsafe extern "C" fn forget_key(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -219,8 +229,9 @@ unsafe extern "C" fn forget_key(
     });
 }
 
-/// The path as SQLite makes it when it opens the file. An empty path, as which SQL's NULL is read
-/// too, and a URI name no file: a key that is registered for them would never be used.
+/// Returns `path` as SQLite makes it absolute when it opens the file. SR-6009 for an empty path, as
+/// which SQL's NULL is read too, and for a URI: a key that is registered for them would never be
+/// used.
 fn absolute(path: &str) -> Result<String, Error> {
     if path.is_empty() || path.starts_with("file:") {
         let detail = "strongroom_key: the path of a file is needed, not a URI";
@@ -229,7 +240,8 @@ fn absolute(path: &str) -> Result<String, Error> {
     registration::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))
 }
 
-/// `strongroom_last_error()`: the last error of the VFS on this thread, or NULL.
+/// `strongroom_last_error()`: returns the last error of the VFS on this thread as one line, or
+/// NULL. The error is kept.
 unsafe extern "C" fn last_error(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -238,9 +250,9 @@ unsafe extern "C" fn last_error(
     answer(context, || Ok(report::last_text()));
 }
 
-/// `strongroom_last_error(rc)`: the last error of the VFS on this thread if its SQLite result code
-/// is `rc`, else NULL; either way the error is forgotten. 1, `SQLITE_ERROR`, stands for every
-/// error, because pragmas and functions return it.
+/// `strongroom_last_error(rc)`: returns the last error of the VFS on this thread if an application
+/// sees `rc` as its SQLite result code, else NULL; either way the error is forgotten. 1,
+/// `SQLITE_ERROR`, stands for every error, because pragmas and functions return it.
 unsafe extern "C" fn take_error(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -255,7 +267,8 @@ unsafe extern "C" fn take_error(
     });
 }
 
-/// `strongroom_explain(code)`: what to do about `SR-nnnn`, or NULL for no code.
+/// `strongroom_explain(code)`: returns what to do about an error; NULL if there is no such code.
+/// `code` is a number, with or without `SR-`.
 unsafe extern "C" fn explain(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -270,8 +283,9 @@ unsafe extern "C" fn explain(
     });
 }
 
-/// `strongroom_log('on')` and `strongroom_log('off')`: whether errors and warnings also go to
-/// standard error. Other words change nothing. Returns the setting in force.
+/// `strongroom_log('on')` and `strongroom_log('off')`: sets for the whole process whether errors
+/// and warnings also go to standard error. Other words change nothing. Returns the setting in
+/// force, "on" or "off".
 unsafe extern "C" fn log(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -292,7 +306,7 @@ unsafe extern "C" fn log(
     });
 }
 
-/// `strongroom_version()`.
+/// `strongroom_version()`: returns the version of this library as text.
 unsafe extern "C" fn version(
     context: *mut sqlite3_context,
     _count: c_int,

@@ -8,13 +8,14 @@ use std::ffi::CString;
 use crate::api::api;
 use crate::ffi::{destructor, sqlite3_context};
 
-/// `SQLITE_TRANSIENT`: SQLite copies the text.
+/// Returns `SQLITE_TRANSIENT`, the destructor value by which SQLite copies the text.
 fn transient() -> destructor {
     // SAFETY: SQLite compares the value and never calls it.
     unsafe { std::mem::transmute::<isize, destructor>(-1) }
 }
 
-/// Gives a text, or NULL, as a function's result.
+/// Makes a text, which SQLite copies, or NULL the result of a function or the value of a column. A
+/// text with a zero byte becomes NULL.
 pub(crate) fn result(context: *mut sqlite3_context, text: Option<&str>) {
     let Some(api) = api() else { return };
     match text.and_then(|text| CString::new(text).ok()) {
@@ -25,7 +26,7 @@ pub(crate) fn result(context: *mut sqlite3_context, text: Option<&str>) {
     }
 }
 
-/// Gives a number as a function's result.
+/// Makes a number the result of a function or the value of a column.
 pub(crate) fn result_number(context: *mut sqlite3_context, number: i32) {
     if let Some(api) = api() {
         // SAFETY: a context that SQLite gave.
@@ -33,7 +34,7 @@ pub(crate) fn result_number(context: *mut sqlite3_context, number: i32) {
     }
 }
 
-/// Gives a number, or NULL, as a column's value.
+/// Makes a number, or NULL, the result of a function or the value of a column.
 pub(crate) fn result_long(context: *mut sqlite3_context, number: Option<i64>) {
     let Some(number) = number else {
         return result(context, None);

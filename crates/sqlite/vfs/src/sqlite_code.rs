@@ -13,7 +13,7 @@ pub(crate) struct SqliteCode(pub c_int);
 /// What a method of a VFS or of an open file returns.
 pub(crate) type SqliteResult<T> = Result<T, SqliteCode>;
 
-/// Turns a C result into a `Result`.
+/// Turns a C result into a `Result`: `SQLITE_OK` becomes `Ok`, any other code the error.
 pub(crate) fn check(rc: c_int) -> SqliteResult<()> {
     if rc == SQLITE_OK {
         Ok(())

@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 
 use crate::api::{Api, api};
 
-/// A text of SQLite's, or an empty one for null.
+/// Copies a text of SQLite's; empty for null. Bytes that are not UTF-8 are replaced.
 ///
 /// # Safety
 /// `text` is null or ends with a zero byte.
@@ -21,8 +21,8 @@ pub(crate) unsafe fn text_of(text: *const u8) -> String {
         .into_owned()
 }
 
-/// The value of a parameter in the URI by which SQLite opens a database. `None` when the URI does
-/// not have the parameter.
+/// Returns the value of the parameter `key` in the URI by which SQLite opens a database. `None`
+/// when the URI does not have it.
 ///
 /// # Safety
 /// `name` is a file name that SQLite's core gave to `xOpen`, with its parameters behind it.
@@ -34,7 +34,8 @@ pub(crate) unsafe fn uri_parameter(name: *const c_char, key: &str) -> Option<Str
     (!value.is_null()).then(|| unsafe { text_of(value.cast()) })
 }
 
-/// Puts our name before the name of the VFS below (`SQLITE_FCNTL_VFSNAME`).
+/// Replaces the VFS name in `argument` by the same with "strongroom/" before it
+/// (`SQLITE_FCNTL_VFSNAME`), and frees the former string.
 ///
 /// # Safety
 /// `argument` points to a string of SQLite's allocator, or to null.
@@ -51,7 +52,8 @@ pub(crate) unsafe fn prefix_vfs_name(argument: *mut c_void) {
     unsafe { place.write(sqlite_string(&text)) };
 }
 
-/// A copy of `text` in SQLite's allocator; null when there is no memory.
+/// Copies `text` into memory of SQLite's allocator, with a zero byte at its end; null when there is
+/// no memory.
 #[must_use]
 pub(crate) fn sqlite_string(text: &str) -> *mut c_char {
     api().map_or(std::ptr::null_mut(), |api| string_of(api, text))

@@ -27,7 +27,8 @@ enum Token<'sql> {
     Other(char),
 }
 
-/// Recognises ATTACH and its KEY clause.
+/// Says whether a statement is an ATTACH, and whether it has a KEY clause. A clause with only the
+/// empty string counts as none.
 #[must_use]
 pub(crate) fn attach_key(sql: &str) -> Attach {
     // The first word excludes most statements; on some connections this is called for each
@@ -66,7 +67,8 @@ pub(crate) fn attach_key(sql: &str) -> Attach {
     Attach::Plain
 }
 
-/// The source schema of a `VACUUM ... INTO`. `None` for every other statement.
+/// Returns the source schema of a `VACUUM ... INTO`, "main" if it names none. `None` for every
+/// other statement.
 #[must_use]
 pub(crate) fn vacuum_into(sql: &str) -> Option<String> {
     let mut tokens = tokens(sql);
@@ -79,12 +81,12 @@ pub(crate) fn vacuum_into(sql: &str) -> Option<String> {
     }
 }
 
-/// Whether the token is this keyword, in any case, and not quoted.
+/// Whether the token is the keyword `word`, in any case, and not quoted.
 fn is_word(token: Token<'_>, word: &str) -> bool {
     matches!(token, Token::Word(text) if text.eq_ignore_ascii_case(word))
 }
 
-/// The text of a token without its quotes; doubled quotes in it become single ones.
+/// Returns the text of a token without its quotes; doubled quotes in it become single ones.
 fn unquote(token: Token<'_>) -> String {
     match token {
         Token::Word(text) => text.to_owned(),
@@ -101,7 +103,8 @@ fn unquote(token: Token<'_>) -> String {
     }
 }
 
-/// Tokens without white space and comments.
+/// Yields the tokens of a statement, without white space, comments, and semicolons at its
+/// beginning.
 fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
     let mut rest = skip_blanks_and_comments(sql);
     // SQLite's grammar lets empty statements stand before the one that is prepared, and keeps them
@@ -128,13 +131,14 @@ fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
-/// Whether SQLite's tokenizer takes the character as part of a word: every character that is not
-/// ASCII is.
+/// Whether SQLite's tokenizer takes the character as part of a word: letters, digits, `_`, `$`, and
+/// every character that is not ASCII.
 fn is_word_char(character: char) -> bool {
     character.is_alphanumeric() || character == '_' || character == '$' || !character.is_ascii()
 }
 
-/// Length of the quoted text at the start; a doubled quote does not end it.
+/// Returns the length in bytes of the quoted text at the start of `text`, with both quotes. A
+/// doubled quote does not end it. The whole length if it does not end.
 fn quoted_len(text: &str, quote: char) -> usize {
     let mut at = 1;
     while let Some(found) = text.get(at..).and_then(|rest| rest.find(quote)) {
@@ -147,8 +151,8 @@ fn quoted_len(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// The rest of the text after white space and comments. A comment that does not end takes all of
-/// it.
+/// Returns the rest of the text after white space and comments. A comment that does not end takes
+/// all of it.
 fn skip_blanks_and_comments(mut text: &str) -> &str {
     loop {
         // SQLite's tokenizer takes a byte-order mark for white space, wherever it stands between

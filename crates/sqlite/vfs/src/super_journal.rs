@@ -32,7 +32,8 @@ use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// Most participants: SQLite's limit on attached databases, with a margin.
 const PARTICIPANTS_MAX: usize = 256;
-/// The super-journal that is being read and lists the journal at `path`.
+/// Returns the path of a super-journal that this process is reading now and that lists the journal
+/// at `path`. `None` if there is none.
 pub(crate) fn super_journal_listing(path: &str) -> Option<String> {
     let lists = |names: &[u8]| {
         let mut names = names.split(|&byte| byte == 0);
@@ -58,7 +59,7 @@ pub(crate) struct SuperWriter {
 }
 
 impl SuperWriter {
-    /// A new super-journal.
+    /// Begins a new super-journal without names. Writes nothing.
     pub(crate) fn new(lower: LowerFile) -> Self {
         Self {
             lower,
@@ -67,8 +68,8 @@ impl SuperWriter {
         }
     }
 
-    /// Writes the names if they were changed: sealed when all databases that take part are sealed,
-    /// in clear otherwise.
+    /// Writes the names if they were changed, in place of what the file holds: sealed when all
+    /// databases that take part are sealed, in clear otherwise. Does not sync.
     fn flush(&mut self) -> SqliteResult<()> {
         if !self.dirty {
             return Ok(());
@@ -86,7 +87,8 @@ impl SuperWriter {
     }
 }
 
-/// The sealed databases whose journals are named. `None` when a plain one is among them (U2).
+/// Returns the open sealed databases whose journals are named, in this order. `None` when one of
+/// them is plain or not open in this process (U2), or there are no names.
 fn sealed_participants(names: &[u8]) -> Option<Vec<Arc<SealedDatabase>>> {
     let mut found = Vec::new();
     for name in names
@@ -100,6 +102,7 @@ fn sealed_participants(names: &[u8]) -> Option<Vec<Arc<SealedDatabase>>> {
     (!found.is_empty()).then_some(found)
 }
 
+/// Returns the associated data of the sealed names.
 fn names_place() -> AssociatedData {
     AssociatedData {
         role: Role::SuperJournal,
@@ -110,6 +113,7 @@ fn names_place() -> AssociatedData {
     }
 }
 
+/// Returns the associated data of the slot that wraps the file's key for one database.
 fn slot_place(object_id: [u8; 16], epoch: u32) -> AssociatedData {
     AssociatedData {
         role: Role::SuperSlot,
@@ -120,7 +124,8 @@ fn slot_place(object_id: [u8; 16], epoch: u32) -> AssociatedData {
     }
 }
 
-/// Seals the names under a fresh key, and that key once for each database that takes part.
+/// Seals the names under a fresh key, and that key once for each database that takes part. Returns
+/// the bytes of the whole file.
 fn seal_names(participants: &[Arc<SealedDatabase>], names: &[u8]) -> Result<Vec<u8>, Error> {
     let file_key = SecretKey::generate().map_err(|error| crypto_error(&error))?;
     let prologue = Prologue {
@@ -175,6 +180,7 @@ fn seal_names(participants: &[Arc<SealedDatabase>], names: &[u8]) -> Result<Vec<
 }
 
 /// Opens the names in a sealed super-journal, through any participant that this process has open.
+/// `None` if none of them opens it, or the file is malformed.
 fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
     let count = usize::try_from(prologue.unit)
         .ok()
@@ -221,14 +227,18 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
 }
 
 impl IoMethods for SuperWriter {
+    /// Returns the file below.
     fn lower(&self) -> LowerFile {
         self.lower
     }
 
+    /// Reads from the names in memory. Past their end, `out` is zero and the result
+    /// `SQLITE_IOERR_SHORT_READ`.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         read_image(&self.names, out, at)
     }
 
+    /// Puts bytes into the names in memory. They are written at the next sync or at the close.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let Ok(at) = usize::try_from(at) else {
             return Err(report(&code::BUG, "super-journal offset"));
@@ -241,15 +251,18 @@ impl IoMethods for SuperWriter {
         Ok(())
     }
 
+    /// Writes the names if they were changed, and syncs the file.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.flush()?;
         self.lower.sync(flags)
     }
 
+    /// Returns the length of the names in bytes.
     fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.names.len() as u64)
     }
 
+    /// Writes the names if they were changed. Does not sync.
     fn before_close(&mut self) -> SqliteResult<()> {
         self.flush()
     }
@@ -263,7 +276,9 @@ pub(crate) struct SuperReader {
 }
 
 impl SuperReader {
-    /// Opens the names in `bytes`, which is the whole file. `path` is the file's own.
+    /// Opens the names in `bytes`, which is the whole file, and notes that they are being read,
+    /// until drop. `path` is the file's own. SR-4005 if no database that is open here can open
+    /// them.
     pub(crate) fn open(lower: LowerFile, path: String, bytes: &[u8]) -> SqliteResult<Self> {
         let prologue =
             Prologue::parse(bytes).filter(|prologue| prologue.kind == AuxKind::SuperJournal);
@@ -275,15 +290,16 @@ impl SuperReader {
         Ok(Self { lower, image, path })
     }
 
-    /// A super-journal with names in clear, because a plain database takes part (U2). The names are
-    /// known while they are being read, for U3.
+    /// Takes the names in clear of a super-journal in which a plain database takes part (U2). They
+    /// count as being read until drop, for U3.
     pub(crate) fn from_clear_names(lower: LowerFile, path: String, image: Vec<u8>) -> Self {
         names_being_read(|list| list.push((path.clone(), image.clone())));
         Self { lower, image, path }
     }
 
-    /// A sealed journal of a database that is not open here (U3). SQLite asks whether it names the
-    /// super-journal that is being read; the answer is yes if that super-journal lists the journal.
+    /// Makes the image of a sealed journal of a database that is not open here (U3). SQLite asks
+    /// whether it names the super-journal that is being read; the image says so if that
+    /// super-journal lists the journal, and otherwise the error is SR-4005.
     pub(crate) fn presume(lower: LowerFile, path: String) -> SqliteResult<Self> {
         let Some(owner) = super_journal_listing(&path) else {
             return Err(report(&code::SUPER_JOURNAL, path));
@@ -296,8 +312,8 @@ impl SuperReader {
     }
 }
 
-/// The end of a journal that belongs to the super-journal `name`: name, length, checksum, magic
-/// (SQLite's `writeSuperJournal`).
+/// Builds the end of a journal that belongs to the super-journal `name`: name, length, checksum,
+/// magic (SQLite's `writeSuperJournal`).
 #[expect(clippy::big_endian_bytes, reason = "SQLite's own journal format")]
 fn super_journal_record(name: &str) -> Vec<u8> {
     let mut image = name.as_bytes().to_vec();
@@ -311,13 +327,14 @@ fn super_journal_record(name: &str) -> Vec<u8> {
     image
 }
 
-/// Calls `with` on the locked list of names that a thread is reading now.
+/// Locks the list of super-journals that are being read, calls `with` on it, and returns its
+/// result.
 fn names_being_read<T>(with: impl FnOnce(&mut Vec<(String, Vec<u8>)>) -> T) -> T {
     with(&mut BEING_READ.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Reads from an image in memory. What is after its end is zero, and SQLite's short read is the
-/// error then.
+/// Reads from an image in memory. Bytes after its end become zero, and the result is then
+/// `SQLITE_IOERR_SHORT_READ`.
 fn read_image(image: &[u8], out: &mut [u8], at: u64) -> SqliteResult<()> {
     let at = usize::try_from(at).unwrap_or(usize::MAX);
     let there = image.get(at..).unwrap_or_default();
@@ -333,24 +350,30 @@ fn read_image(image: &[u8], out: &mut [u8], at: u64) -> SqliteResult<()> {
 }
 
 impl IoMethods for SuperReader {
+    /// Returns the file below. Its content is in memory already.
     fn lower(&self) -> LowerFile {
         self.lower
     }
 
+    /// Reads from the image in memory. Past its end, `out` is zero and the result
+    /// `SQLITE_IOERR_SHORT_READ`.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         read_image(&self.image, out, at)
     }
 
+    /// Refuses with `SQLITE_READONLY`.
     fn write(&mut self, _data: &[u8], _at: u64) -> SqliteResult<()> {
         Err(SqliteCode(crate::ffi::SQLITE_READONLY))
     }
 
+    /// Returns the length of the image in bytes.
     fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.image.len() as u64)
     }
 }
 
 impl Drop for SuperReader {
+    /// Removes this super-journal from the list of those that are being read.
     fn drop(&mut self) {
         names_being_read(|list| {
             if let Some(at) = list.iter().position(|(path, _)| *path == self.path) {

@@ -2,8 +2,8 @@
 //!
 //! Must not: depend on anything that is sealed.
 
-/// The first 100 bytes of a database, which SQLite reads before a key can be known: page size and
-/// reserved bytes.
+/// Returns the first 100 bytes of a database as SQLite is to see them before a key can be known:
+/// the magic, the page size and the reserved bytes; the rest is zero.
 pub(crate) fn synthetic_header(page_size: u32) -> [u8; 100] {
     let mut out = [0; 100];
     out[..16].copy_from_slice(b"SQLite format 3\0");

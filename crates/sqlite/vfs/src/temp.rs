@@ -45,7 +45,8 @@ pub(crate) struct TempFile {
 }
 
 impl TempFile {
-    /// A new temporary file.
+    /// Begins an empty temporary file in `lower`, with a new random key that is kept in memory
+    /// only. Nothing is written. Fails if the cryptographic library does (SR-5001).
     pub(crate) fn new(lower: LowerFile) -> SqliteResult<Self> {
         let key = SecretKey::generate().map_err(|error| report_error(&crypto_error(&error)))?;
         let place = AssociatedData {
@@ -67,7 +68,8 @@ impl TempFile {
         })
     }
 
-    /// Notes that a unit of the file was written.
+    /// Notes in memory that chunk `index` of the file was written, so that it is read from now on.
+    /// SR-9001 if the index does not fit into `usize`.
     fn mark_written(&mut self, index: u64) -> SqliteResult<()> {
         let index =
             usize::try_from(index).map_err(|_| report(&code::BUG, "temporary file size"))?;
@@ -78,7 +80,7 @@ impl TempFile {
         Ok(())
     }
 
-    /// Whether the unit was written; it cannot be opened otherwise.
+    /// Whether chunk `index` was ever written to the file. A chunk that was not reads as zeros.
     fn is_written(&self, index: u64) -> bool {
         usize::try_from(index)
             .ok()
@@ -87,7 +89,8 @@ impl TempFile {
             .unwrap_or(false)
     }
 
-    /// Writes the current chunk if the file does not have it.
+    /// Seals the current chunk under a fresh random nonce and writes it to the file below. Does
+    /// nothing if there is no current chunk, or if it was not changed. Does not sync.
     fn flush(&mut self) -> SqliteResult<()> {
         let Some(index) = self.chunk_index.filter(|_| self.dirty) else {
             return Ok(());
@@ -106,7 +109,9 @@ impl TempFile {
         self.mark_written(index)
     }
 
-    /// Makes chunk `index` the current one.
+    /// Makes chunk `index` the current one: first writes the former one if it was changed, then
+    /// reads and opens chunk `index`, or fills it with zeros if it was never written. SR-4009 if it
+    /// is cut short or not authentic.
     fn load_chunk(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index == Some(index) {
             return Ok(());
@@ -141,8 +146,8 @@ impl TempFile {
         Ok(())
     }
 
-    /// Makes chunk `index` the current one without reading it, because all of it is about to be
-    /// overwritten.
+    /// Makes chunk `index` the current one without reading it, because the caller is about to
+    /// overwrite all of it. First writes the former chunk if it was changed.
     fn begin_overwrite(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index != Some(index) {
             self.flush()?;
@@ -152,7 +157,8 @@ impl TempFile {
     }
 }
 
-/// Splits `at..at+len` into (chunk index, start within it, length).
+/// Splits the `len` bytes at logical offset `at` into pieces that each lie within one chunk. Yields
+/// (index of the chunk, first byte within it, length of the piece) in ascending order.
 fn chunk_ranges(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -168,10 +174,14 @@ fn chunk_ranges(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)
 }
 
 impl IoMethods for TempFile {
+    /// Returns the file below, which holds the sealed chunks.
     fn lower(&self) -> LowerFile {
         self.lower
     }
 
+    /// Reads `out.len()` bytes at logical offset `at`. Bytes past the logical end become zero, and
+    /// the result is then `SQLITE_IOERR_SHORT_READ`. SR-4009 if a chunk is cut short or not
+    /// authentic; `out` is zero then. May write the chunk that was current before.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let end = at.saturating_add(out.len() as u64);
         let short = end > self.size;
@@ -196,6 +206,8 @@ impl IoMethods for TempFile {
         }
     }
 
+    /// Writes `data` at logical offset `at`. Only whole earlier chunks reach the file below; the
+    /// last chunk that was touched stays in memory until another one is needed. Never syncs.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let mut done = 0;
         for (index, within, len) in chunk_ranges(at, data.len()) {
@@ -212,6 +224,9 @@ impl IoMethods for TempFile {
         Ok(())
     }
 
+    /// Sets the logical size. A smaller size writes the last kept chunk with zeros after its end,
+    /// and truncates the file below; a larger one changes only the size in memory, and the new
+    /// bytes read as zeros.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size < self.size {
             // Bytes that are cut off must read as zero if the file grows again.
@@ -235,26 +250,33 @@ impl IoMethods for TempFile {
         Ok(())
     }
 
+    /// Does nothing, and succeeds: after a crash, nothing can read a temporary file.
     fn sync(&mut self, _flags: c_int) -> SqliteResult<()> {
         // Nothing of a temporary file is needed after a crash, and without its key nothing of it
         // can be read.
         Ok(())
     }
 
+    /// Returns the logical size in bytes, which is kept in memory.
     fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.size)
     }
 
+    /// Passes the operation to the file below, except the announcements of a size, which are
+    /// ignored.
     fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> SqliteResult<()> {
         sealed_control(self.lower, op, argument)
     }
 
+    /// Returns the characteristics of the device below, without those that sealed files do not
+    /// have.
     fn device_characteristics(&self) -> c_int {
         sealed_characteristics(self.lower.device_characteristics())
     }
 }
 
 impl Drop for TempFile {
+    /// Wipes the chunk that is held in clear. A changed chunk is not written.
     fn drop(&mut self) {
         self.chunk.fill(0);
     }

@@ -20,20 +20,24 @@ use crate::sealed::OpenedHeader;
 const POSITIVE: usize = 10;
 const NEGATIVE: usize = 16;
 
+/// Returns the directory of the known-answer vectors in the source tree.
 fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testing/vectors")
 }
 
+/// Reads and parses a JSON file. Panics if it cannot be read.
 fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// Decodes a JSON string of hexadecimal digits. Panics if it is not one.
 fn bytes(value: &Value) -> Vec<u8> {
     let text = value.as_str().unwrap();
     let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
+/// Returns a JSON number. Panics if it is not an unsigned one.
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap()
 }
@@ -60,6 +64,8 @@ fn object(name: &str) -> Object {
     Object::open(&header, ObjectKind::Sqlite, &opener).unwrap()
 }
 
+/// Checks one page vector: sealing its plaintext gives its sealed bytes, and opening these the
+/// plaintext. Panics otherwise.
 fn page(vector: &Value, opened: &OpenedHeader) {
     let (plain, sealed) = (bytes(&vector["plain"]), bytes(&vector["sealed"]));
     let epoch = u32::try_from(number(&vector["epoch"])).unwrap();
@@ -74,12 +80,14 @@ fn page(vector: &Value, opened: &OpenedHeader) {
     assert_eq!(page, plain, "opened");
 }
 
+/// Derives the unit key of the vector's prologue for this role and purpose.
 fn key_of(vector: &Value, opened: &OpenedHeader, role: Role, purpose: Purpose) -> UnitKey {
     let prologue = Prologue::parse(&bytes(&vector["prologue"])).unwrap();
     unit_key(&opened.object, &prologue, role, purpose).unwrap()
 }
 
-/// Runs one vector; true when it is one that must be refused.
+/// Runs one vector, and panics if the result is not the expected one. Returns whether it is one
+/// that must be refused.
 fn run(vector: &Value) -> bool {
     let opened = OpenedHeader::new(object(vector["header"].as_str().unwrap())).unwrap();
     let mut sealed = bytes(&vector["sealed"]);
@@ -130,6 +138,7 @@ fn run(vector: &Value) -> bool {
     test.starts_with("refuse-")
 }
 
+/// Runs every vector in the directory, and checks how many were opened and how many refused.
 #[test]
 fn every_vector_of_pages_and_units() {
     let mut counts = [0, 0];

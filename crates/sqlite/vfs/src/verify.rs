@@ -39,7 +39,9 @@ const READS: u32 = 3;
 /// Pages read at once.
 const RUN: u64 = 64;
 
-/// Verifies the database at `path`. `progress` gets pages done and pages in all.
+/// Verifies the pages, log, journal and anchors of the database at `path`, opened with `opener`,
+/// and returns what it found. Takes SQLite's shared lock, and changes nothing. `progress` gets
+/// pages done and pages in all.
 ///
 /// # Errors
 /// Those of opening the header, SR-6010 while another process writes, SR-5001. Bad units are not
@@ -61,7 +63,8 @@ pub(crate) enum HeaderKey<'a> {
     Known(&'a Object),
 }
 
-/// As [`verify`].
+/// As [`verify`], with a header that is opened in either way. May also report the warnings SR-6012
+/// and SR-6013.
 pub(crate) fn verify_with(
     path: &Path,
     way: HeaderKey<'_>,
@@ -90,7 +93,7 @@ pub(crate) fn verify_with(
 }
 
 /// Authenticates the pages in the file of a database that this connection may be writing, without a
-/// lock, and without its log and journal.
+/// lock, and without its log, journal, anchors and freshness.
 pub(crate) fn verify_pages_of_open_file(
     file: &ReadOnlyFile,
     path: &Path,
@@ -103,7 +106,8 @@ pub(crate) fn verify_pages_of_open_file(
     Ok(report)
 }
 
-/// A report of which nothing is counted yet.
+/// Makes a report in which nothing is counted yet, with the cipher's name and whether a rekey is
+/// under way.
 fn new_report(opened: &OpenedHeader) -> VerifyReport {
     VerifyReport {
         cipher: opened.object.header().cipher.name(),
@@ -112,8 +116,8 @@ fn new_report(opened: &OpenedHeader) -> VerifyReport {
     }
 }
 
-/// Checks only the digest of the database at `path`. Nothing is authenticated but the header and
-/// the anchors.
+/// Compares only the digest of the database at `path` with the tails of its pages; no page is
+/// authenticated. Takes SQLite's shared lock, and changes nothing.
 ///
 /// # Errors
 /// As [`verify`].
@@ -129,15 +133,16 @@ pub fn freshness_of(path: &Path, opener: &Opener) -> Result<Freshness, Error> {
     judge(&file, &opened, &path_beside(path, "-wal"), journal)
 }
 
-/// The path with `suffix` at the end of its name.
+/// Returns `path` with `suffix` appended to its name.
 fn path_beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Opens the newest header of the file, be it in the file or in the copy that a rekey left beside
-/// it. An error when it is too short for its format.
+/// Opens the newest header of the file, be it in the file or in the redo copy that a rekey left
+/// beside it. SR-3006 if the file ends within it; otherwise the errors of opening a header
+/// (SR-2002, SR-2017, SR-3001 to SR-3007).
 fn open_header(
     path: &Path,
     file: &ReadOnlyFile,
@@ -159,7 +164,9 @@ fn open_header(
     OpenedHeader::new(object?)
 }
 
-/// Checks both anchors: the one in force names the log, and the other replaces it after damage.
+/// Checks both anchors, each alone, and adds those that are not valid to the report as SR-3010.
+/// Returns the one in force; `None` if neither is valid. The one in force names the log, and the
+/// other replaces it after damage.
 fn check_anchor(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -187,7 +194,7 @@ fn check_anchor(
     Ok(opened.object.anchor(&header).ok())
 }
 
-/// Whether there is no valid anchor. Other errors are passed on.
+/// Whether the answer is SR-3010, that no anchor is valid. Other errors are passed on.
 fn has_no_anchor(found: Result<Anchor, Error>) -> Result<bool, Error> {
     match found {
         Ok(_) => Ok(false),
@@ -196,8 +203,9 @@ fn has_no_anchor(found: Result<Anchor, Error>) -> Result<bool, Error> {
     }
 }
 
-/// Opens every page that is completely in the file, and adds the bad ones to the report. The page
-/// of SQLite's lock bytes is named as not checked.
+/// Opens every page that is completely in the file, counts the good ones, and adds the bad ones to
+/// the report, also a page in which the file ends. The page of SQLite's lock bytes, and every page
+/// under AES-256-CTR, are named as not checked. `progress` gets pages done and pages in all.
 fn verify_pages(
     path: &Path,
     file: &ReadOnlyFile,
@@ -258,8 +266,9 @@ fn verify_pages(
     Ok(())
 }
 
-/// Opens one page, and reads it again while another process may be writing it. `None`: its tag
-/// verifies.
+/// Opens `page`, as it was read from the file. If it does not open, reads it up to twice more, 5 ms
+/// apart, while another process may be writing it. `None`: its tag verifies; otherwise why it does
+/// not.
 fn open_page(
     path: &Path,
     file: &ReadOnlyFile,
@@ -288,7 +297,8 @@ fn open_page(
     Ok(outcome)
 }
 
-/// Opens a page in place. The code says why it cannot be opened.
+/// Opens a page in place, under the key of its epoch. `None` if it opens; else SR-4001 if it is not
+/// authentic, or SR-4008 if the header does not have its epoch.
 fn try_page(opened: &OpenedHeader, number: u64, page: &mut [u8]) -> Option<&'static Code> {
     let first = match opened.current.open(number, page) {
         Ok(()) => return None,
@@ -304,7 +314,8 @@ fn try_page(opened: &OpenedHeader, number: u64, page: &mut [u8]) -> Option<&'sta
     }
 }
 
-/// Moves pages of the free list from the bad units to the notes (Y3).
+/// Moves bad pages that are leaves of the free list from the bad units to the notes (Y3). Does
+/// nothing unless the list itself is authentic.
 fn excuse_free_pages(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -340,8 +351,9 @@ fn excuse_free_pages(
     Ok(())
 }
 
-/// Checks the file's length against the number of pages in page 1 (SQLite file format, section
-/// 1.3.7), if page 1 says that the number is valid. An incomplete page is reported elsewhere.
+/// Adds SR-4002 to the report if the file has fewer pages than page 1 says, where page 1 says that
+/// its number is valid (SQLite file format, section 1.3.7). An incomplete page is reported
+/// elsewhere.
 fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
     let (change, pages, valid_for) = (
         be_u32_at(page1, 24),
@@ -357,7 +369,8 @@ fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
     }
 }
 
-/// Notes what could not be said of the database's freshness.
+/// Adds to the report, as not checked, what could not be said of the database's freshness. Adds
+/// nothing for stale pages, which the report has as a result.
 fn note_freshness(report: &mut VerifyReport) {
     let what = match report.freshness {
         Freshness::NotKept => {

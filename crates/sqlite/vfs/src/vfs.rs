@@ -31,8 +31,10 @@ use crate::sqlite_code::SqliteCode;
 use crate::sqlite_text;
 use crate::super_journal;
 
-/// Registers the VFS over the default one, and makes it the default. Idempotent. `put_back` is
-/// called before SQLite opens a database without it.
+/// Registers the VFS over SQLite's default one and makes it the default, sets the hooks, and
+/// replaces `xOpen` of SQLite's own VFSs. If it is registered already, only makes it the default
+/// again. `put_back` is called before SQLite opens a database without it. SR-2289 if another copy
+/// of this library has registered its VFS, SR-5002 without memory, SR-9001 for any other failure.
 pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "SQLite's functions are not known"));
@@ -98,8 +100,9 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     }
 }
 
-/// Opens the file below, then chooses by its name, flags and first bytes how this VFS treats it.
-/// After an error, both are closed.
+/// `xOpen`: opens the file below, or the remote file that the URI names, then chooses by its name,
+/// flags and first bytes how this VFS treats it. After an error, which is reported, both are
+/// closed.
 unsafe extern "C" fn open(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -164,7 +167,7 @@ unsafe extern "C" fn open(
     }
 }
 
-/// Closes a file that cannot be used. An error is only reported.
+/// Closes a file that cannot be used. An error is only reported (SR-5001).
 fn close_quietly(lower: LowerFile) {
     if lower.close().is_err() {
         report(&code::IO, "closing a file that could not be used");
@@ -203,9 +206,9 @@ pass_on! {
     next_system_call(name: *const c_char) -> *const c_char = std::ptr::null();
 }
 
-/// Milliseconds since the beginning of the Julian calendar's days. A VFS of version 2 may have the
-/// time as days only: SQLite asks ours for milliseconds by its version alone
-/// (`sqlite3OsCurrentTimeInt64` in src/os.c).
+/// `xCurrentTimeInt64`: writes the time in milliseconds since the beginning of the Julian
+/// calendar's days. A VFS of version 2 may have the time as days only: SQLite asks ours for
+/// milliseconds by its version alone (`sqlite3OsCurrentTimeInt64` in src/os.c).
 unsafe extern "C" fn current_time_int64(vfs: *mut sqlite3_vfs, out: *mut i64) -> c_int {
     const DAY_MS: f64 = 86_400_000.0;
     let below = below_of(vfs);
@@ -229,8 +232,9 @@ unsafe extern "C" fn current_time_int64(vfs: *mut sqlite3_vfs, out: *mut i64) ->
     rc
 }
 
-/// Whether a file exists. If it is a journal that a super-journal lists which is being read, its
-/// buffered bytes are written first (J9).
+/// `xAccess`: passes the question on whether a file exists, or may be read or written. If it is
+/// about the existence of a journal that a super-journal lists which is being read, its buffered
+/// bytes are written first (J9); the error is returned if that fails.
 unsafe extern "C" fn access(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,

@@ -94,7 +94,8 @@ pub(crate) struct WalFile {
 }
 
 impl WalFile {
-    /// The log of the database `sealed`, whose file below is `main`.
+    /// Makes the state of the log of the database `sealed`, whose file below is `main`; `lower` is
+    /// the log's own. Notes in `shared` that the log is open. Nothing is read or written yet.
     pub(crate) fn new(
         lower: LowerFile,
         main: LowerFile,
@@ -127,8 +128,10 @@ impl WalFile {
         format!("{}-wal", self.sealed.path())
     }
 
-    /// Reads the prologue and the header from the file. Afterwards `generation` is the valid one,
-    /// or `None`: the log is empty.
+    /// Reads the log's prologue and header from the file and sets `self.generation`. It becomes
+    /// `None`, which counts as an empty log, if the file is too short, belongs to another database,
+    /// does not authenticate, or is not of the generation that the anchor names. In the last case,
+    /// and for another database, SR-4006 is reported as a warning, once for each handle.
     fn load_header(&mut self) -> SqliteResult<()> {
         let mut bytes = [0; WAL_HEAD];
         self.generation = None;
@@ -166,7 +169,8 @@ impl WalFile {
         Ok(())
     }
 
-    /// The key of the generation that the prologue begins.
+    /// Derives the key of the frames of the generation whose prologue this is. Reports an error of
+    /// the cryptography.
     fn generation_key(&self, prologue: &Prologue) -> SqliteResult<UnitKey> {
         unit_key(
             &self.sealed.opened_header().object,
@@ -177,8 +181,10 @@ impl WalFile {
         .map_err(|error| report_error(&error))
     }
 
-    /// Writes the header when SQLite starts the log, or writes its header again. The caller holds
-    /// SQLite's write lock on the log.
+    /// Seals the log's header and writes it, with its prologue, when SQLite starts the log or
+    /// writes its header again. If the salts are new, this first begins a new generation, which
+    /// writes the anchor of the database. Does not sync the log. The caller holds SQLite's write
+    /// lock on the log.
     fn write_header(&mut self, header: &[u8; WAL_HEADER]) -> SqliteResult<()> {
         self.pending = None;
         self.load_header()?;
@@ -204,7 +210,8 @@ impl WalFile {
         Ok(())
     }
 
-    /// Begins a new generation, which the anchor names before anything of it is in the log (W1,
+    /// Begins a new generation with a random salt and sets `self.generation`. Nothing is written to
+    /// the log yet, but the database's anchor is made to name the generation first, durably (W1,
     /// O3).
     fn begin_generation(&mut self) -> SqliteResult<()> {
         let opened = self.sealed.refresh(self.main)?;
@@ -229,7 +236,9 @@ impl WalFile {
         Ok(())
     }
 
-    /// Writes a frame as one sealed unit.
+    /// Seals a frame's header and page as one unit and writes it. `page` may be empty if `header`
+    /// holds the whole frame. With freshness, the page's last 32 bytes become the tail that the
+    /// page has in the database. `SQLITE_IOERR_WRITE` if there is no generation. Does not sync.
     fn write_whole_frame(&mut self, index: u64, header: &[u8], page: &[u8]) -> SqliteResult<()> {
         let Some(generation) = &self.generation else {
             return Err(SqliteCode(SQLITE_IOERR_WRITE));
@@ -264,8 +273,9 @@ impl WalFile {
         Ok(())
     }
 
-    /// The tail that the page of this frame has in the database. Until the first checkpoint of the
-    /// generation it is the page's tail before the generation (X2).
+    /// Reads the tail that the page of this frame has in the database file; zeros if the frame
+    /// names no page. Until the first checkpoint of the generation it is the page's tail before the
+    /// generation (X2).
     fn tail_on_disk_of(&self, header: &[u8]) -> SqliteResult<Tail> {
         let number = be_u32_at(header, 0).map_or(0, u64::from);
         match number {
@@ -274,13 +284,15 @@ impl WalFile {
         }
     }
 
-    /// Whether this handle wrote frame `index` of the current log.
+    /// Whether this handle wrote frame `index`, or a later one, of the current generation.
     fn has_written(&self, index: u64) -> bool {
         let name = |generation: &Generation| generation.prologue.generation();
         index < self.written && self.generation.as_ref().map(name) == Some(self.written_in)
     }
 
-    /// Reads and opens frame `index` into `self.frame`, whose plaintext then begins at byte 12.
+    /// Reads frame `index` into `self.frame` and opens it there, so that the plaintext begins at
+    /// byte 12. If it does not open, the log's header is read again, and the frame once more.
+    /// Returns whether the frame is authentic, forged or absent; damage is not an error here.
     fn open_frame(&mut self, index: u64) -> SqliteResult<FrameStatus> {
         for reloaded in [false, true] {
             if reloaded || self.generation.is_none() {
@@ -313,7 +325,9 @@ impl WalFile {
         Ok(FrameStatus::Forged)
     }
 
-    /// Changes part of a frame that is already in the log, as SQLite does within a transaction.
+    /// Replaces `data.len()` bytes at `within` of frame `index`, which must be in the log, and
+    /// writes the frame again, as SQLite does within a transaction. SR-4003 if the frame is absent
+    /// or not authentic.
     fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         if self.open_frame(index)? != FrameStatus::Open {
             return Err(self.damage_error(index));
@@ -321,7 +335,8 @@ impl WalFile {
         self.patch_open_frame(index, within, data)
     }
 
-    /// As [`Self::patch_frame`], for the frame that `get_frame` has just opened.
+    /// As [`Self::patch_frame`], for a frame that [`Self::open_frame`] has just put into
+    /// `self.frame`. SR-9001 if the bytes reach beyond the frame.
     fn patch_open_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         let mut plain = self.frame[12..self.frame.len() - 16].to_vec();
         let Some(target) = plain.get_mut(within..within + data.len()) else {
@@ -341,8 +356,9 @@ impl WalFile {
         result
     }
 
-    /// Writes a frame header that was held back, into the frame that has its page. Drops it when
-    /// its page was never written.
+    /// Writes a frame header that was held back into the frame that has its page already. Drops it,
+    /// and succeeds, when there is no such frame. SR-4003 if this handle wrote the frame and it no
+    /// longer opens. Does nothing if no header is held back.
     fn flush_pending(&mut self) -> SqliteResult<()> {
         let Some((index, header)) = self.pending.take() else {
             return Ok(());
@@ -360,7 +376,8 @@ impl WalFile {
         self.patch_open_frame(index, 0, &header)
     }
 
-    /// Reports SR-4003, with the number of the frame.
+    /// Reports SR-4003 with the number of the frame, counted from 1, and returns SQLite's code for
+    /// it.
     fn damage_error(&self, index: u64) -> SqliteCode {
         report(
             &code::WAL_FRAME,
@@ -368,7 +385,9 @@ impl WalFile {
         )
     }
 
-    /// W1: the salts in a frame header must be those of the loaded generation.
+    /// Checks that the salts in a frame header are those of the loaded generation (W1), after
+    /// reading the log's header again if they are not. SR-4006 if they still differ. Zero salts and
+    /// checksums, which SQLite writes while it defers checksums, are accepted.
     fn match_generation(&mut self, header: &[u8]) -> SqliteResult<()> {
         let salts = &header[8..16];
         // Salts and checksum are zero while SQLite defers checksums (`walEncodeFrame`): it does so
@@ -395,8 +414,10 @@ impl WalFile {
         Err(report(&code::WAL_STALE, self.path()))
     }
 
-    /// Holds a frame header back until its page follows, and seals both together. Every other write
-    /// changes a frame that is there.
+    /// Handles a write at byte `within` of frame `index`. A frame header is held in memory until
+    /// its page follows, and both are then sealed and written together; if this handle wrote the
+    /// frame before, the header is written at once. Any other write changes a frame that is in the
+    /// log.
     fn write_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         if within == 0 && data.len() == WAL_FRAME_HEADER {
             self.flush_pending()?;
@@ -424,8 +445,9 @@ impl WalFile {
         self.patch_frame(index, within, data)
     }
 
-    /// Reads from the log's header. Zeros when the log has no generation that opens; SQLite takes
-    /// this for an empty log.
+    /// Reads from the log's header, which is loaded from the file first. If no generation opens,
+    /// `out`, which the caller has set to zero, is left so: SQLite takes this for an empty log.
+    /// `SQLITE_IOERR_SHORT_READ` if the log is also too short for the read.
     fn read_header(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.load_header()?;
         let size = self.geometry.logical_size(self.lower.size()?);
@@ -443,8 +465,10 @@ impl WalFile {
         }
     }
 
-    /// Reads from one frame. A damaged frame that this connection did not write reads as zeros from
-    /// its header on, so that SQLite's recovery ends the log there; otherwise SR-4003.
+    /// Reads `out.len()` bytes at `within` of frame `index`. `SQLITE_IOERR_SHORT_READ` if the frame
+    /// is absent. A damaged frame is SR-4003 if the read begins at its page, or if this connection
+    /// wrote the frame; otherwise it reads as zeros, so that SQLite's recovery ends the log there.
+    /// With freshness, the page's tail reads as zeros.
     fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> SqliteResult<()> {
         let frame = self.open_frame(index);
         if frame != Ok(FrameStatus::Open) {
@@ -483,15 +507,17 @@ impl WalFile {
     }
 }
 
-/// Whether the database's write-ahead log holds anything.
+/// Whether the write-ahead log beside the database at path `database` has any bytes. An I/O error
+/// is reported.
 pub(crate) fn has_log(database: &str) -> SqliteResult<bool> {
     log_length(database)
         .map(|length| length > 0)
         .map_err(|error| report_error(&error))
 }
 
-/// Length of the write-ahead log in bytes. An error is not taken for an empty log, because what the
-/// log holds may be under the old key.
+/// Returns the length in bytes of the write-ahead log beside the database at path `database`; 0 if
+/// there is none. SR-5001 for any other error, which must not be taken for an empty log, because
+/// the log may hold pages under the old key.
 pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
     let path = format!("{database}-wal");
     match storage::of(Path::new(&path)).about(Path::new(&path)) {
@@ -502,10 +528,14 @@ pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
 }
 
 impl IoMethods for WalFile {
+    /// Returns the file below, which holds the sealed log.
     fn lower(&self) -> LowerFile {
         self.lower
     }
 
+    /// Reads from the log as SQLite wrote it, after writing a frame header that was held back. `at`
+    /// is the offset in the plain log. For damage see [`Self::read_header`] and
+    /// [`Self::read_frame`].
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.flush_pending()?;
         match self.geometry.frame_at(at) {
@@ -521,6 +551,9 @@ impl IoMethods for WalFile {
         }
     }
 
+    /// Writes to the log at `at`, an offset in the plain log: its whole header, or a part of a
+    /// frame. A frame header may be held in memory. SR-9001 for a part of the log's header. Does
+    /// not sync.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         match self.geometry.frame_at(at) {
             Some((index, within)) => {
@@ -534,6 +567,8 @@ impl IoMethods for WalFile {
         }
     }
 
+    /// Truncates the log to `size` bytes of the plain log, after writing a frame header that was
+    /// held back. With size 0 the generation is forgotten. Does not sync.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.flush_pending()?;
         self.header_alone = false;
@@ -544,6 +579,9 @@ impl IoMethods for WalFile {
         self.lower.truncate(self.geometry.physical_size(size))
     }
 
+    /// Writes a frame header that was held back, then syncs the file. The sync is left out if only
+    /// the header of a new generation was written since the last one and the database keeps no
+    /// freshness (W6).
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.flush_pending()?;
         if std::mem::take(&mut self.header_alone) && !self.keeps_freshness {
@@ -552,20 +590,27 @@ impl IoMethods for WalFile {
         self.lower.sync(flags)
     }
 
-    /// The size that SQLite sees. First writes a pending frame header ([`Self::flush_pending`]).
+    /// Returns the size of the plain log, as SQLite sees it, in bytes. First writes a frame header
+    /// that was held back ([`Self::flush_pending`]).
     fn size(&mut self) -> SqliteResult<u64> {
         self.flush_pending()?;
         Ok(self.geometry.logical_size(self.lower.size()?))
     }
 
+    /// Passes the operation to the file below, except the announcements of a size, which are
+    /// ignored.
     fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> SqliteResult<()> {
         sealed_control(self.lower, op, argument)
     }
 
+    /// Returns the characteristics of the device below, without those that sealed files do not
+    /// have.
     fn device_characteristics(&self) -> c_int {
         sealed_characteristics(self.lower.device_characteristics())
     }
 
+    /// Notes that the log is no longer open, then writes a frame header that was held back. Does
+    /// not sync.
     fn before_close(&mut self) -> SqliteResult<()> {
         self.shared.set_log_file(None);
         self.flush_pending()

@@ -15,14 +15,15 @@ const PENDING_MAX: usize = 64;
 /// A warning's code and its detail.
 type Warning = (&'static Code, String);
 
-/// Locks the list of pending warnings.
+/// Locks and returns the list of pending warnings.
 fn pending() -> MutexGuard<'static, Vec<Warning>> {
     static PENDING: Mutex<Vec<Warning>> = Mutex::new(Vec::new());
     // It is changed by single insertions and removals, so a panic leaves it consistent.
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reports a warning in SQLite's log, and keeps it for [`take_warnings`].
+/// Reports a warning in SQLite's log, and on standard error if that is on, and keeps it for
+/// [`take_warnings`], unless the same one is kept already or 64 are.
 pub(crate) fn warn(code: &'static Code, detail: &str) {
     report::warn(code, detail);
     let mut pending = pending();
@@ -32,16 +33,17 @@ pub(crate) fn warn(code: &'static Code, detail: &str) {
     }
 }
 
-/// Takes the warnings about databases that this process has opened: an older keyring (SR-2040), a
-/// passphrase that an older build took for a raw key (SR-2038), and a data key that has sealed many
-/// pages (SR-6012, SR-6013). Each comes with its detail, in the order of their appearance.
+/// Removes and returns the warnings about databases that this process has opened, each with its
+/// detail, in the order in which they appeared: an older keyring (SR-2040), a passphrase that an
+/// older build took for a raw key (SR-2038), and a data key that has sealed many pages (SR-6012,
+/// SR-6013).
 #[must_use]
 pub fn take_warnings() -> Vec<Warning> {
     std::mem::take(&mut *pending())
 }
 
-/// Forgets the warnings about data keys that have sealed many pages, because their databases have
-/// new data keys.
+/// Removes the pending warnings SR-6012 and SR-6013, about data keys that have sealed many pages,
+/// because their databases have new data keys.
 pub fn forget_seals_warnings() {
     let of_seals = [code::SEALS_MANY.number, code::SEALS_PASSED.number];
     pending().retain(|(code, _)| !of_seals.contains(&code.number));

@@ -47,8 +47,10 @@ pub enum Freshness {
 /// Most attempts while another connection makes checkpoints.
 const TRIES: u32 = 5;
 
-/// Compares the digest with the pages of the database in `file`, whose log would be at `wal`.
-/// `to_roll_back`: a journal is to be played back.
+/// Compares the digest in the anchor with the pages in `file`, and with the write-ahead log at path
+/// `wal`. `to_roll_back` says that a journal is still to be played back; the answer is then
+/// `RollbackPending`. Tries again, up to 5 times, if the log grows or the anchor changes meanwhile.
+/// Errors are those of reading; a digest that does not match is an answer, not an error.
 pub(crate) fn judge(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -79,7 +81,8 @@ pub(crate) fn judge(
     Ok(Freshness::Busy)
 }
 
-/// The anchor in the file's header. `None` when neither of its two sectors is intact.
+/// Reads the anchor in force from the file's header. `None` when neither of its two sectors is
+/// valid. SR-3006 when the file is shorter than a header.
 fn anchor(file: &ReadOnlyFile, opened: &OpenedHeader) -> Result<Option<Anchor>, Error> {
     match opened.object.anchor(&file.head(HEADER_LEN)?) {
         Ok(anchor) => Ok(Some(anchor)),
@@ -88,8 +91,9 @@ fn anchor(file: &ReadOnlyFile, opened: &OpenedHeader) -> Result<Option<Anchor>, 
     }
 }
 
-/// Computes the digest of the pages in the file, where those that the log has count as they were
-/// before it, and compares it with the anchor's.
+/// Computes the digest of the pages in the file, where pages that the log has count as they were
+/// before it, and compares it with the anchor's. Returns `Holds` with the root if they are equal;
+/// otherwise `Unknown` if the anchor notes a doubt, and `Stale` if not.
 fn compare(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -126,7 +130,7 @@ fn compare(
     })
 }
 
-/// The tail of a page in the file. Zeros when the file ends before the page does.
+/// Reads the tail of page `number` from the file. Zeros when the file ends before the page does.
 fn tail_in(file: &ReadOnlyFile, opened: &OpenedHeader, number: u64) -> Result<Tail, Error> {
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), opened.object.header().unit_size);
@@ -138,7 +142,8 @@ fn tail_in(file: &ReadOnlyFile, opened: &OpenedHeader, number: u64) -> Result<Ta
     Ok(tail)
 }
 
-/// Reads the frames of the log, if there is one, as far as they belong to the anchor's generation.
+/// Reads the log at `wal` and adds the tails in its new frames to `log`, as far as they belong to
+/// the anchor's generation. Does nothing if the file does not exist.
 fn read_log(
     log: &mut LogTails,
     opened: &OpenedHeader,

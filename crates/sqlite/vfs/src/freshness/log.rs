@@ -31,8 +31,10 @@ pub(crate) struct LogTails {
 }
 
 impl LogTails {
-    /// Reads the frames of this generation that were not read yet. A log of another generation
-    /// counts as empty.
+    /// Reads the frames of `generation` that were not read before, and keeps the tails of those
+    /// whose transaction ends in the log. If `self` holds another generation, it is emptied first.
+    /// Stops at the first frame that is missing or not authentic, which is not an error. Nothing is
+    /// added if the log does not begin with this generation.
     pub(crate) fn read_new_frames(
         &mut self,
         opened: &OpenedHeader,
@@ -78,24 +80,27 @@ impl LogTails {
         Ok(())
     }
 
-    /// The number of frames of finished transactions.
+    /// Returns the number of frames that belong to finished transactions.
     pub(crate) fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// The pages in those frames, each with the tail that it had before.
+    /// Yields the number of each page in those frames, in ascending order, with the tail that the
+    /// page had in the database before the log.
     pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, &Tail)> {
         self.first.iter().map(|(page, tail)| (*page, tail))
     }
 
-    /// The tail that a page had before the log wrote it. `None` for a page that is not in the log.
+    /// Returns the tail that the page had in the database before the log wrote it. `None` for a
+    /// page that is not in the log.
     pub(crate) fn tail_before(&self, page: u64) -> Option<&Tail> {
         self.first.get(&page)
     }
 }
 
-/// The key of the log's generation. `None` when the log does not begin with that generation, or its
-/// header does not open.
+/// Derives the frame key of the log's generation. `None` when the log does not begin with that
+/// generation, belongs to another database, or its header does not authenticate. Errors are those
+/// of `read` and of the cryptography.
 fn key_of(
     opened: &OpenedHeader,
     generation: [u8; 16],
@@ -121,7 +126,8 @@ fn key_of(
     Ok(opens.then_some(key))
 }
 
-/// The page of a frame, and whether the frame ends a transaction (SQLite file format, section 4.1).
+/// Returns the page number of a frame, and whether the frame ends a transaction (SQLite file
+/// format, section 4.1). Panics if the frame holds no page.
 fn page_and_commit(frame: &[u8]) -> (u64, bool) {
     assert!(frame.len() > WAL_FRAME_HEADER, "a frame holds a page");
     let number = |at| be_u32_at(frame, at).unwrap_or(0);

@@ -18,12 +18,13 @@ use crate::rekey::{in_write_transaction, rc_error, reload_opened_header, sql_err
 use crate::sealed::SealedDatabase;
 use crate::wal::log_length;
 
-/// Computes the digest of the schema's database again, over the pages that it has, and returns its
-/// root.
+/// Accepts the pages of the schema's database as they are now: computes their digest again, writes
+/// it into both anchors durably, and returns its root. First makes a TRUNCATE checkpoint. Holds
+/// SQLite's write lock meanwhile.
 ///
 /// # Errors
 /// SR-6010 when another connection keeps the write-ahead log in use, SR-4014 when the database
-/// keeps no freshness, and those of reading and writing.
+/// keeps no freshness, SR-3001 when it is not sealed, and those of reading and writing.
 pub fn settle(connection: *mut sqlite3, schema: &str) -> Result<[u8; 32], Error> {
     let name = quote_identifier(schema);
     // In rollback mode this does nothing.
@@ -40,8 +41,9 @@ pub fn settle(connection: *mut sqlite3, schema: &str) -> Result<[u8; 32], Error>
     })
 }
 
-/// Accepts the pages of the file as its newest state: writes their digest into both sectors of the
-/// anchor, durably. Returns the root. SR-4014 if the database keeps no freshness.
+/// Accepts pages 1 to `pages` of the file as its newest state: writes their digest into both
+/// sectors of the anchor, and syncs. The anchor then names no log. Returns the root. SR-4014 if the
+/// database keeps no freshness.
 fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
     let opened = reload_opened_header(main)?;
     if !opened.object.header().freshness {
@@ -75,7 +77,7 @@ fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
     opened.object.fresh_root(&covered)
 }
 
-/// Writes one sector of the anchor, durably.
+/// Writes the next anchor with this state of freshness into its sector, and syncs the file.
 fn write_anchor(
     sealed: &SealedDatabase,
     lower: LowerFile,

@@ -7,7 +7,8 @@
 pub(crate) struct DigestSum([u64; 4]);
 
 impl DigestSum {
-    /// From the 32 bytes of a digest, or of the MAC of a page.
+    /// Reads a sum from the 32 bytes of a digest, or of the MAC of a page: four little-endian
+    /// numbers.
     pub(crate) fn of(bytes: &[u8; 32]) -> Self {
         let mut out = [0; 4];
         for (number, bytes) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
@@ -16,7 +17,7 @@ impl DigestSum {
         Self(out)
     }
 
-    /// The 32 bytes of the digest, as a state holds them.
+    /// Returns the sum as the 32 bytes of a digest, four little-endian numbers.
     pub(crate) fn to_bytes(self) -> [u8; 32] {
         let mut out = [0; 32];
         for (bytes, number) in out.as_chunks_mut::<8>().0.iter_mut().zip(self.0) {
@@ -25,7 +26,7 @@ impl DigestSum {
         out
     }
 
-    /// With `other`.
+    /// Returns the sum of both, each of the four numbers modulo 2^64.
     pub(crate) fn plus(self, other: Self) -> Self {
         let mut out = self;
         for (number, more) in out.0.iter_mut().zip(other.0) {
@@ -34,7 +35,7 @@ impl DigestSum {
         out
     }
 
-    /// The sum without `other`.
+    /// Returns the sum without `other`, each of the four numbers modulo 2^64.
     pub(crate) fn minus(self, other: Self) -> Self {
         let mut out = self;
         for (number, less) in out.0.iter_mut().zip(other.0) {

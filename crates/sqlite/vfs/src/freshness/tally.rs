@@ -50,8 +50,10 @@ pub(crate) enum Contribution {
 }
 
 impl RunningDigest {
-    /// Begins with the state in the anchor in force. `journal` is the one that is open, or is being
-    /// played back.
+    /// Begins with the state in the anchor in force. `journal` is the journal that is open, or with
+    /// `playback` is being played back; zero for none. `is_empty` says that the file has no pages.
+    /// A playback of the journal that the state names begins from the digest before its
+    /// transaction.
     pub(crate) fn new(
         anchor: Anchor,
         state: &FreshState,
@@ -89,24 +91,28 @@ impl RunningDigest {
         }
     }
 
-    /// Whether this digest is still that of the given journal. Changes that are not in the anchor
-    /// yet are not given up, except that a playback begins from the anchor.
+    /// Whether this digest may be used further with the given journal. True if journal and playback
+    /// are the same. True also if there are changes that are not in the anchor yet, unless a
+    /// playback begins, which starts from the anchor.
     pub(crate) fn continues(&self, journal: [u8; 16], playback: bool) -> bool {
         let same = self.journal == journal && self.playback == playback;
         same || (self.dirty && !playback)
     }
 
-    /// Whether pages changed since the anchor was written.
+    /// Whether the digest must be written: pages changed since the anchor was written, or a
+    /// playback began.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// The digest covers pages 1 to this one.
+    /// Returns the number of the last page that the digest covers; it covers pages 1 to this one.
     pub(crate) fn page_count(&self) -> u64 {
         self.page_count
     }
 
-    /// Where the contribution of a page that is about to be written comes from.
+    /// Says where the present contribution of page `number`, which is about to be written, comes
+    /// from. In a playback, notes that the page was played back, so that the next write of it uses
+    /// the tail on the disk.
     pub(crate) fn contribution_of(&mut self, number: u64) -> Contribution {
         if let Some(sum) = self.uncertain.get(&number) {
             Contribution::As(*sum)
@@ -119,7 +125,8 @@ impl RunningDigest {
         }
     }
 
-    /// Replaces a page's contribution.
+    /// Replaces the contribution `old` of page `number` by `new`. The page is no longer uncertain,
+    /// and the digest covers all pages up to it.
     pub(crate) fn exchange(&mut self, number: u64, old: DigestSum, new: DigestSum) {
         self.sum = self.sum.minus(old).plus(new);
         self.uncertain.remove(&number);
@@ -127,7 +134,8 @@ impl RunningDigest {
         self.dirty = true;
     }
 
-    /// Notes that the write of a page failed: what is on the disk is unknown.
+    /// Notes that the write of a page failed, so that what is on the disk is unknown. `counted` is
+    /// what the digest still counts for it. Marks the digest as changed.
     pub(crate) fn note_failed_write(&mut self, number: u64, counted: DigestSum) {
         if number <= self.page_count {
             self.uncertain.insert(number, counted);
@@ -135,13 +143,15 @@ impl RunningDigest {
         self.dirty = true;
     }
 
-    /// Notes the number of pages in page 1, which was just written (SQLite file format, section
-    /// 1.3.7).
+    /// Notes the number of pages that page 1, which was just written, gives for the database
+    /// (SQLite file format, section 1.3.7). 0 means that page 1 gives none.
     pub(crate) fn set_page_count(&mut self, pages: u32) {
         self.named = Some(u64::from(pages)).filter(|pages| *pages > 0);
     }
 
-    /// The number of pages that the digest is to cover when the transaction ends.
+    /// Returns the number of pages that the digest is to cover when the transaction ends: the one
+    /// in page 1 if page 1 was written, else the number before the transaction in a playback, else
+    /// the number that the digest covers now.
     pub(crate) fn final_page_count(&self) -> u64 {
         let otherwise = match self.playback {
             true => self.before.pages,
@@ -150,7 +160,8 @@ impl RunningDigest {
         self.named.unwrap_or(otherwise)
     }
 
-    /// Removes the last page from the digest.
+    /// Removes the last covered page from the digest. `counted` is its contribution, unless its
+    /// last write failed: then the noted one is used.
     pub(crate) fn drop_last(&mut self, counted: DigestSum) {
         let counted = self.uncertain.remove(&self.page_count).unwrap_or(counted);
         self.sum = self.sum.minus(counted);
@@ -158,7 +169,8 @@ impl RunningDigest {
         self.dirty = true;
     }
 
-    /// The pages whose content on the disk is unknown, with their contributions.
+    /// Returns the pages whose write failed, so that their content on the disk is unknown, each
+    /// with the contribution that the digest counts for it.
     pub(crate) fn uncertain_pages(&self) -> Vec<(u64, DigestSum)> {
         self.uncertain
             .iter()
@@ -166,15 +178,17 @@ impl RunningDigest {
             .collect()
     }
 
-    /// Whether the transaction is about to write, for the first time, a page that a rollback by
-    /// another process would not restore: SQLite makes no record of pages that it takes from the
-    /// free list.
+    /// Whether page `number`, if the journal has no record of it, must be noted as unjournaled
+    /// before it is written: it existed before the transaction, there is a journal, nothing is
+    /// played back, and no earlier page of the transaction was noted. A rollback by another process
+    /// would not restore it: SQLite makes no record of pages that it takes from the free list.
     pub(crate) fn becomes_unjournaled(&self, number: u64) -> bool {
         !self.unjournaled && !self.playback && !self.has_no_journal() && number <= self.found
     }
 
-    /// The state for the anchor that notes this: the pages as they were, and a doubt that remains
-    /// if this transaction does not end by itself.
+    /// Returns the state for the anchor that notes an unjournaled write: the pages as the last
+    /// written anchor has them, and a doubt that remains if this transaction does not end by
+    /// itself.
     pub(crate) fn unjournaled_state(&self) -> FreshState {
         FreshState {
             doubt: true,
@@ -182,23 +196,25 @@ impl RunningDigest {
         }
     }
 
-    /// Notes that this anchor is written.
+    /// Notes that `anchor`, which says that this transaction makes unjournaled writes, is written
+    /// and in force.
     pub(crate) fn set_unjournaled(&mut self, anchor: Anchor) {
         self.anchor = anchor;
         self.unjournaled = true;
     }
 
-    /// No journal of this transaction is on the disk.
+    /// Whether no journal of this transaction is on the disk.
     pub(crate) fn has_no_journal(&self) -> bool {
         self.journal == [0; 16]
     }
 
-    /// Notes that pages may have been written of which there is no record.
+    /// Notes that pages may have been written of which there is no record. The state for the next
+    /// anchor says so, and the check of freshness then answers `Unknown` instead of `Stale`.
     pub(crate) fn set_doubt(&mut self) {
         self.doubt = true;
     }
 
-    /// The state for the next anchor.
+    /// Returns the state for the next anchor: the digest as it is now. Writes nothing.
     pub(crate) fn state(&self) -> FreshState {
         let now = Covered {
             digest: self.sum.to_bytes(),
@@ -214,17 +230,18 @@ impl RunningDigest {
         }
     }
 
-    /// The anchor in force, from which the digest continues.
+    /// Returns the anchor in force, from which the digest continues.
     pub(crate) fn anchor(&self) -> &Anchor {
         &self.anchor
     }
 
-    /// Takes another anchor in force, with the same state.
+    /// Notes that another anchor, with the same state of freshness, is in force.
     pub(crate) fn set_anchor(&mut self, anchor: Anchor) {
         self.anchor = anchor;
     }
 
-    /// Notes that the digest is in `anchor`, which is in force from now on; a playback is over.
+    /// Notes that the present digest is in `anchor`, which is in force from now on. The digest
+    /// counts as unchanged, and a playback as over.
     pub(crate) fn set_written(&mut self, anchor: Anchor) {
         self.written = self.state();
         self.anchor = anchor;

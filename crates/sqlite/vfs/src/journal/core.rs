@@ -54,7 +54,7 @@ pub(super) struct LoadedHead {
 }
 
 impl LoadedHead {
-    /// Whether the head has a mark with this state.
+    /// Whether the newest mark has this state. False if there is no mark yet.
     pub(super) fn is(&self, state: JournalState) -> bool {
         self.mark.is_some_and(|mark| mark.state == state)
     }
@@ -96,7 +96,7 @@ pub(crate) struct JournalCore {
 }
 
 impl JournalCore {
-    /// A journal of which nothing is read or written yet.
+    /// Makes the state of a journal of which nothing is read or written yet. Does no I/O.
     pub(super) fn new(lower: LowerFile, database: JournalOwner) -> Self {
         let keeps_freshness = database.sealed.opened_header().object.header().freshness;
         Self {
@@ -124,12 +124,12 @@ impl JournalCore {
         }
     }
 
-    /// The path of the journal, for messages.
+    /// Returns the path of the journal, for messages.
     pub(super) fn path(&self) -> String {
         format!("{}-journal", self.database.sealed.path())
     }
 
-    /// The page size of the database, in bytes.
+    /// Returns the page size of the journal's database in bytes.
     pub(super) fn page_size(&self) -> u32 {
         self.database
             .sealed
@@ -139,9 +139,11 @@ impl JournalCore {
             .unit_size
     }
 
-    /// Begins the journal of a new transaction: a new salt, so a new key, and the database's state,
-    /// to which the journal is bound (J4). `header` is the header of its first segment; under
-    /// `synchronous=OFF` it says at once that the journal is valid, without a count.
+    /// Begins the journal of a new transaction in memory: draws a new salt, derives the key, and
+    /// notes the tail of page 1, which binds the journal to the database's state (J4). `header` is
+    /// the header of its first segment; under `synchronous=OFF` it says at once that the journal is
+    /// valid, without a count. Syncs an earlier truncation first, and makes the database's anchor
+    /// name no log if it names one. The head itself is written with the first flush.
     fn begin(&mut self, header: &[u8]) -> SqliteResult<()> {
         self.sync_truncation()?;
         self.replaces_older = self.lower.size()? > 0;
@@ -207,7 +209,7 @@ impl JournalCore {
         Ok(())
     }
 
-    /// The tail of page 1 on the disk; zero when there is no page 1.
+    /// Reads the tail of page 1 from the database file; zeros when there is no page 1.
     pub(super) fn page1_tail(&self, page_size: u32) -> SqliteResult<[u8; TAIL]> {
         let mut tail = [0; TAIL];
         let end = page_offset(2, page_size);
@@ -221,13 +223,15 @@ impl JournalCore {
         Ok(tail)
     }
 
-    /// The offset in the plain journal after the last buffered byte.
+    /// Returns the offset in the plain journal just after the last buffered byte.
     fn end_of_buffer(&self) -> u64 {
         self.buffer_at.saturating_add(self.buffer.len() as u64)
     }
 
-    /// Takes what SQLite writes to the journal, and tells by position and length what it is: a
-    /// header, the number of records, the end of the transaction, or a part of a record.
+    /// Takes a write of SQLite's to the plain journal at `at`, and recognises by position and
+    /// length what it is: a header, the number of records, the end of the transaction, or a part of
+    /// a record. A whole sector at offset 0 begins a new journal. SR-4004 if anything else is
+    /// written while there is no journal of this database. Most writes are only buffered.
     pub(super) fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let sector = data.len() == JOURNAL_CHUNK && at.is_multiple_of(CHUNK);
         // SQLite writes a whole sector here, at first without the magic (`writeJournalHdr`).
@@ -259,14 +263,16 @@ impl JournalCore {
         self.write_piece(data, at)
     }
 
-    /// The newest segment that counts.
+    /// Returns the newest segment that counts; offset 0 with no records if none does.
     fn last_segment(&self) -> Segment {
         self.segments
             .last_key_value()
             .map_or_else(Segment::default, |(&at, &records)| Segment { at, records })
     }
 
-    /// Puts journal bytes into the buffer.
+    /// Puts bytes of the plain journal at `at` into the buffer, and flushes it when it has 64 KiB.
+    /// A write that is neither inside nor at the end of the buffer flushes first, and reads the
+    /// chunks it touches.
     pub(super) fn buffer_bytes(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let end = self.end_of_buffer();
         let data_end = at.saturating_add(data.len() as u64);
@@ -287,9 +293,10 @@ impl JournalCore {
         }
     }
 
-    /// Handles the write of SQLite's magic and record count over the header of the newest segment:
-    /// makes the records durable first (J3), then writes a mark (J5). With `synchronous=FULL`
-    /// SQLite has just synced, and no sync is left to do.
+    /// Handles the write of SQLite's magic and record count over the header of segment `newest`:
+    /// first flushes and syncs the records, unless that is done already, as under
+    /// `synchronous=FULL` (J3); then writes a mark that makes the segment count (J5). The mark
+    /// itself is not synced.
     fn write_count(&mut self, newest: Segment) -> SqliteResult<()> {
         if self.unsynced || self.dirty {
             self.flush()?;
@@ -304,8 +311,9 @@ impl JournalCore {
     }
 
     /// Handles the end of a transaction in PERSIST mode: page 1 no longer belongs to this journal,
-    /// and nothing counts any more. The mark is written at once: otherwise another process would
-    /// roll the transaction back, and no sync need follow.
+    /// and no segment counts any more. Flushes the buffer and writes the mark "ended" at once:
+    /// otherwise another process would roll the transaction back. Syncs before the mark only where
+    /// J8 requires it.
     fn end_transaction(&mut self) -> SqliteResult<()> {
         *lock(&self.database.shared.page1) = None;
         self.database.shared.set_undo_journal([0; 16], false);
@@ -323,8 +331,9 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Writes the next mark. The one before is in the other pair, and durable, because SQLite syncs
-    /// after each count.
+    /// Seals the next mark and writes both its copies into the pair of sectors that the former mark
+    /// does not use. Does not sync. The former mark is durable, because SQLite syncs after each
+    /// count. SR-9001 if the journal has no key yet.
     fn write_mark(
         &mut self,
         state: JournalState,
@@ -347,7 +356,9 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Handles a write elsewhere than at the end: the buffer moves to the chunks that it touches.
+    /// Handles a write elsewhere than at the end: flushes the buffer, then fills it with the chunks
+    /// that the write touches, as they are in the file, changed by the write. Chunks that cannot be
+    /// opened count as zeros. The changed chunks are written with the next flush.
     fn overwrite(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         let first = at / CHUNK;
@@ -370,7 +381,9 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Seals and writes what is buffered. Keeps the last, unfinished chunk in the buffer.
+    /// Seals what is buffered and writes it to the file, with the head if that was not written yet.
+    /// Keeps the last, unfinished chunk in the buffer. Does nothing if nothing was buffered since
+    /// the last flush. Does not sync. SR-9001 if the journal has no key yet.
     pub(crate) fn flush(&mut self) -> SqliteResult<()> {
         if !self.dirty {
             return Ok(());
@@ -410,7 +423,8 @@ impl JournalCore {
         Ok(())
     }
 
-    /// J8: makes the truncation of the journal durable, before the database is truncated too.
+    /// Syncs the journal's file if it was truncated and not synced since, so that the database is
+    /// not truncated before (J8). Otherwise does nothing.
     pub(crate) fn sync_truncation(&mut self) -> SqliteResult<()> {
         if self.truncation_unsynced {
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
@@ -419,8 +433,10 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Writes the shadow for the first slot of the next write (J7). The shadow lies within one page
-    /// of the page cache, in the space of a mark that does not exist yet.
+    /// Copies the slot `index` that is about to be written again into the shadow in the head (J7).
+    /// Does nothing unless the journal has no count, the slot is in the file, and it crosses the
+    /// border of a page of the page cache. The shadow lies within one such page, in the space of a
+    /// mark that does not exist yet.
     fn write_shadow(&self, index: u64) -> SqliteResult<()> {
         let uncounted = self
             .head
@@ -440,7 +456,8 @@ impl JournalCore {
             .write(&shadow_of(index, &former), JOURNAL_SHADOW as u64)
     }
 
-    /// Reads a chunk from the file. `None` when its slot is missing or not authentic.
+    /// Reads and opens chunk `index` of the journal. `None` when its slot is missing or not
+    /// authentic, or no head was loaded.
     pub(super) fn read_chunk(&mut self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
         let Some(in_force) = &self.head else {
             return Ok(None);
@@ -455,7 +472,8 @@ impl JournalCore {
         Ok(open_slot(&in_force.key, index, &mut bytes))
     }
 
-    /// Forgets what was known of the journal, so that it is read again.
+    /// Forgets what is known of the journal, buffered bytes included, so that it is read from the
+    /// file again. Changes nothing in the file.
     pub(super) fn reset(&mut self) {
         self.head = None;
         self.begun_here = false;
@@ -468,7 +486,9 @@ impl JournalCore {
         self.flushed = 0;
     }
 
-    /// Truncates the journal. With size 0 the transaction is over: what is buffered is discarded.
+    /// Truncates the journal to `size` bytes of the plain journal. With size 0 the transaction is
+    /// over, and what is buffered is discarded; otherwise it is written first, and the last chunk
+    /// is sealed again in its new length. Does not sync.
     pub(super) fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size == 0 {
             // What is still buffered belongs to a journal that is no longer needed. On a full disk
@@ -508,7 +528,7 @@ struct Randomness {
 }
 
 impl Randomness {
-    /// Takes fresh random bytes from the system.
+    /// Takes fresh random bytes from the operating system. SR-5001 if it gives none.
     fn generate() -> SqliteResult<Self> {
         let mut bytes = [0; 44];
         fill_random(&mut bytes).map_err(|error| report_error(&crypto_error(&error)))?;
@@ -525,12 +545,12 @@ impl Randomness {
     }
 }
 
-/// Converts an offset that fits by construction. Reports a defect otherwise.
+/// Converts an offset that fits by construction. SR-9001 if it does not fit.
 pub(super) fn to_usize(value: u64) -> SqliteResult<usize> {
     usize::try_from(value).map_err(|_| report(&code::BUG, "journal offset"))
 }
 
-/// Locks a mutex. A panic of another thread does not poison it.
+/// Locks a mutex, waiting if another thread has it. A panic of another thread does not poison it.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -77,7 +77,7 @@ impl JournalHead {
         Ok(unmarked)
     }
 
-    /// Whether both copies of the prologue in `bytes` are this one.
+    /// Whether both copies of the prologue in `bytes` are equal to this one.
     pub(crate) fn has_both_copies(&self, bytes: &[u8]) -> bool {
         let prologue = self.prologue.to_bytes();
         [0, SECTOR]
@@ -86,9 +86,9 @@ impl JournalHead {
     }
 }
 
-/// The newest mark, and whether a mark that must exist is missing. From the second mark on both
-/// pairs are in use, and an interrupted write changes sector by sector: a pair without any valid
-/// copy is damage.
+/// Returns the newest mark in a journal's head that authenticates under `key`, and whether a mark
+/// that must exist is missing. From the second mark on, both pairs of sectors are in use, and an
+/// interrupted write changes sector by sector, so a pair without any valid copy is damage.
 fn newest_mark(bytes: &[u8], key: &UnitKey) -> (Option<JournalMark>, bool) {
     let newest = [0, 1].map(|pair| {
         [0, SECTOR]
@@ -110,7 +110,7 @@ fn newest_mark(bytes: &[u8], key: &UnitKey) -> (Option<JournalMark>, bool) {
     (mark, lost)
 }
 
-/// Both copies of a mark, sealed, as its pair of sectors holds them.
+/// Seals a mark, and returns both copies of it as its pair of sectors holds them. Writes nothing.
 pub(crate) fn seal_mark(key: &UnitKey, mark: &JournalMark) -> Result<[u8; 2 * SECTOR], Error> {
     let mut unit = Vec::with_capacity(journal_mark_layout::SIZE);
     let (pair, plain) = (mark.pair() as u64, mark.to_bytes());
@@ -122,7 +122,8 @@ pub(crate) fn seal_mark(key: &UnitKey, mark: &JournalMark) -> Result<[u8; 2 * SE
     Ok(out)
 }
 
-/// The head of a new journal: the prologue twice, and the first mark if there is one already.
+/// Makes the head of a new journal: the prologue twice, and both copies of the first mark, if there
+/// is one already. Writes nothing.
 pub(crate) fn new_head(
     key: &UnitKey,
     prologue: &Prologue,
@@ -139,9 +140,10 @@ pub(crate) fn new_head(
     Ok(out)
 }
 
-/// The segments that count, by logical offset, with their record counts: from the newest, which the
-/// mark names, back to the first. `read` gives the chunk of that index, `None` when it is missing
-/// or not authentic. The inner error is the logical offset of what is damaged.
+/// Returns the segments that count, by logical offset, with their record counts: from `newest`,
+/// which the mark names, back along the links to the first. `read` gives the chunk of an index,
+/// `None` when it is missing or not authentic. The inner error is the logical offset of the segment
+/// whose header is missing or whose link is not valid; the outer one is that of `read`.
 pub(crate) fn follow_segments<E>(
     newest: Segment,
     mut read: impl FnMut(u64) -> Result<Option<Vec<u8>>, E>,
@@ -168,15 +170,16 @@ pub(crate) fn follow_segments<E>(
     }
 }
 
-/// Logical length of a segment with its header, for pages of `page_size` bytes: each record is a
-/// page with its number and a sum (SQLite file format, section 3).
+/// Returns the logical length in bytes of a segment with its header, for pages of `page_size`
+/// bytes: each record is a page with its number and a sum (SQLite file format, section 3).
 pub(crate) fn segment_length(records: u32, page_size: u32) -> u64 {
     u64::from(records)
         .saturating_mul(u64::from(page_size) + 8)
         .saturating_add(JOURNAL_CHUNK as u64)
 }
 
-/// What SQLite reads as the first 12 bytes of a valid segment's header.
+/// Returns the first 12 bytes of a valid segment's header, as SQLite reads them: magic and record
+/// count.
 #[expect(clippy::big_endian_bytes, reason = "SQLite's own journal format")]
 pub(crate) fn segment_start(records: u32) -> [u8; 12] {
     let mut out = [0; 12];
@@ -185,7 +188,8 @@ pub(crate) fn segment_start(records: u32) -> [u8; 12] {
     out
 }
 
-/// The record count in such 12 bytes. `None` when they do not begin with the magic.
+/// Reads the record count from the first 12 bytes of a segment's header. `None` when they do not
+/// begin with the magic, or are too few.
 pub(crate) fn record_count(start: &[u8]) -> Option<u32> {
     be_u32_at(start.strip_prefix(&SEGMENT_MAGIC)?, 0)
 }

@@ -55,7 +55,9 @@ pub(crate) struct JournalFile {
 }
 
 impl JournalFile {
-    /// A journal that SQLite has opened. The caller gives its [`Self::core`] to the database (J2).
+    /// Makes the journal that SQLite has opened in `lower`, and adds it to the list of open
+    /// journals. Reads and writes nothing. The caller gives its [`Self::core`] to the database
+    /// (J2).
     pub(crate) fn new(lower: LowerFile, of: JournalOwner) -> Self {
         let core = JournalCore::new(lower, of);
         let path = core.path();
@@ -64,17 +66,20 @@ impl JournalFile {
         Self { core, lower }
     }
 
-    /// The journal's state, which the database file flushes before it writes a page (M4).
+    /// Returns the journal's state, which the database file flushes before it writes a page (M4).
     pub(crate) fn core(&self) -> &Arc<Mutex<JournalCore>> {
         &self.core
     }
 }
 
 impl IoMethods for JournalFile {
+    /// Returns the file below, which holds the sealed journal.
     fn lower(&self) -> LowerFile {
         self.lower
     }
 
+    /// Reads from the plain journal; see [`JournalCore::read`]. With freshness, also notes which
+    /// record SQLite reads, and sets the page's tail in `out` to zero.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         core.read(out, at)?;
@@ -82,14 +87,18 @@ impl IoMethods for JournalFile {
         Ok(())
     }
 
+    /// Takes a write to the plain journal. Most bytes are only buffered; see
+    /// [`JournalCore::write`].
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         lock(&self.core).write(data, at)
     }
 
+    /// Truncates the plain journal; see [`JournalCore::truncate`].
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         lock(&self.core).truncate(size)
     }
 
+    /// Writes what is buffered, then syncs the file.
     fn sync(&mut self, flags: std::ffi::c_int) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         core.flush()?;
@@ -99,10 +108,14 @@ impl IoMethods for JournalFile {
         Ok(())
     }
 
+    /// Returns the size of the plain journal in bytes. Checks a found journal first, and writes
+    /// what is buffered.
     fn size(&mut self) -> SqliteResult<u64> {
         lock(&self.core).size()
     }
 
+    /// Passes the operation to the file below, except the announcements of a size, which are
+    /// ignored.
     fn file_control(
         &mut self,
         op: std::ffi::c_int,
@@ -111,10 +124,14 @@ impl IoMethods for JournalFile {
         sealed_control(self.lower, op, argument)
     }
 
+    /// Returns the characteristics of the device below, without those that sealed files do not
+    /// have.
     fn device_characteristics(&self) -> std::ffi::c_int {
         sealed_characteristics(self.lower.device_characteristics())
     }
 
+    /// Ends the journal's hold on page 1, then writes what is buffered. Syncs only after a
+    /// truncation that is not durable yet.
     fn before_close(&mut self) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         *lock(&core.database.shared.page1) = None;

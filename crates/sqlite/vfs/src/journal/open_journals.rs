@@ -16,13 +16,13 @@ use crate::sqlite_code::SqliteResult;
 type OpenJournals = Vec<(String, Weak<Mutex<JournalCore>>)>;
 static OPEN: Mutex<OpenJournals> = Mutex::new(Vec::new());
 
-/// Calls `with` on the locked list of open journals.
+/// Locks the list of open journals, calls `with` on it, and returns its result.
 fn live<T>(with: impl FnOnce(&mut OpenJournals) -> T) -> T {
     // A panic while the list was locked leaves it whole: it is changed by single calls.
     with(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Adds a journal to the list, for as long as it lives.
+/// Adds a journal to the list, without keeping it alive, and removes those that no longer live.
 pub(super) fn remember(path: String, core: &Arc<Mutex<JournalCore>>) {
     live(|list| {
         list.retain(|(_, core)| core.strong_count() > 0);
@@ -30,10 +30,11 @@ pub(super) fn remember(path: String, core: &Arc<Mutex<JournalCore>>) {
     });
 }
 
-/// Writes what is buffered of the journals at `path` to the file (J9).
+/// Writes what is buffered of the open journals at `path` to the file (J9). Does nothing if this
+/// process has none open there. Does not sync.
 ///
 /// # Errors
-/// The error of the file below. The journal must not be taken for absent then.
+/// The error of the first journal that cannot be written. It must not be taken for absent then.
 pub(crate) fn flush_journal_at(path: &str) -> SqliteResult<()> {
     let cores: Vec<Arc<Mutex<JournalCore>>> = live(|list| {
         let here = list.iter().filter(|(known, _)| known == path);

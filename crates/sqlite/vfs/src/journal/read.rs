@@ -31,7 +31,8 @@ const PREFIX: Field = Field {
 };
 
 impl JournalCore {
-    /// Reads the head of a found journal. False when there is none that this database can open.
+    /// Reads the head of a found journal, unless a head is loaded already. False when the file does
+    /// not begin with a head that this database can open. Does not check what follows.
     pub(super) fn load_head(&mut self) -> SqliteResult<bool> {
         if self.head.is_some() {
             return Ok(true);
@@ -47,8 +48,8 @@ impl JournalCore {
         Ok(true)
     }
 
-    /// Reads and opens the head of the journal from the file, with the newest header of the
-    /// database. `None` when the file does not begin with a head of this database.
+    /// Reads the head from the file, and parses it with the newest header of the database. `None`
+    /// when the file does not begin with a head of this database.
     fn read_head(&self) -> SqliteResult<Option<JournalHead>> {
         let mut bytes = [0; JOURNAL_HEAD];
         self.lower.read_whole(&mut bytes, 0)?;
@@ -56,8 +57,10 @@ impl JournalCore {
         JournalHead::parse(&bytes, &opened).map_err(|error| report_error(&error))
     }
 
-    /// Checks a found journal that is about to be played back (J4, J6). SQLite has the database to
-    /// itself then.
+    /// Checks a found journal that is about to be played back (J4, J6), once for each handle. Does
+    /// nothing for a journal that this handle began, for one without a head or mark, and for one
+    /// that has ended. SR-4004 if a part of what counts is damaged, SR-4007 if the journal is of
+    /// another state of the database. SQLite has the database to itself then.
     pub(super) fn check_found(&mut self) -> SqliteResult<()> {
         if self.begun_here || self.checked {
             return Ok(());
@@ -80,8 +83,8 @@ impl JournalCore {
         self.check_state()
     }
 
-    /// J6: every header that counts must be there and authentic, and the file must be as long as
-    /// the mark says.
+    /// Checks that every segment that counts is there and authentic (J6), and that the file is as
+    /// long as the mark says; SR-4004 if not. Sets `self.segments`.
     fn check_counted(&mut self, mark: &JournalMark) -> SqliteResult<()> {
         let found = follow_segments(mark.newest, |index| self.read_chunk(index))?;
         self.segments =
@@ -97,8 +100,9 @@ impl JournalCore {
         Ok(())
     }
 
-    /// J4: the journal must be of this state of the database. Page 1 then gets nonces by which a
-    /// later playback recognises the state if this one is interrupted.
+    /// Checks that the journal belongs to this state of the database (J4), by the tail of page 1;
+    /// SR-4007 if not. Notes that a playback begins, and sets nonces for page 1 by which a later
+    /// playback recognises the state if this one is interrupted.
     fn check_state(&mut self) -> SqliteResult<()> {
         let Some(in_force) = &self.head else {
             return Ok(());
@@ -123,15 +127,16 @@ impl JournalCore {
         Ok(())
     }
 
-    /// The size that SQLite sees. SQLite asks for it before it plays back a found journal, and
-    /// reads nothing of one that is shorter than a header.
+    /// Returns the size of the plain journal in bytes, as SQLite sees it, after checking a found
+    /// journal ([`Self::check_found`]). SQLite asks for it before it plays a found journal back,
+    /// and reads nothing of one that is shorter than a header.
     pub(super) fn size(&mut self) -> SqliteResult<u64> {
         self.check_found()?;
         self.logical_size()
     }
 
-    /// The length of the plain journal, by the length field of its last slot. Writes the buffer
-    /// first.
+    /// Returns the length of the plain journal in bytes, by the length field of its last slot; 0 if
+    /// there is no whole slot. Writes what is buffered first.
     pub(super) fn logical_size(&mut self) -> SqliteResult<u64> {
         self.flush()?;
         let Some(last) = journal_slots(self.lower.size()?).checked_sub(1) else {
@@ -146,8 +151,11 @@ impl JournalCore {
         Ok(last * CHUNK + u64::from(u16::from_le_bytes(length)).min(CHUNK))
     }
 
-    /// Answers a read of SQLite's. What SQLite must not play back reads as an empty journal or as
-    /// one without a header; SR-4004 where a journal that counts is damaged or cut short.
+    /// Reads from the plain journal at `at`, after writing what is buffered. A journal that SQLite
+    /// must not play back reads as empty or as one without a header. `SQLITE_IOERR_SHORT_READ` past
+    /// the end, where the journal may end; SR-4004 where a journal that counts is damaged or cut
+    /// short. Also checks a found journal ([`Self::check_found`]) when SQLite reads its first
+    /// header.
     pub(super) fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         out.fill(0);
@@ -191,9 +199,9 @@ impl JournalCore {
     }
 
     /// Whether the marks say that records count although the file, which was truncated, has no
-    /// whole slot. The marks are read again, because another connection may have ended and
-    /// truncated the journal since they were read; a mark that counts records is written after
-    /// their slots.
+    /// whole slot. Forgets what is known of the journal and reads the marks again, because another
+    /// connection may have ended and truncated it meanwhile; a mark that counts records is written
+    /// after their slots.
     fn is_cut_to_its_head(&mut self) -> SqliteResult<bool> {
         self.reset();
         Ok(self.load_head()?
@@ -204,9 +212,9 @@ impl JournalCore {
                 .is_some_and(|in_force| in_force.is(JournalState::Counted) && !has_ended(in_force)))
     }
 
-    /// Whether SQLite looks for a super-journal's name at the file's end (`readSuperJournal`).
-    /// Where there is no name, the bytes may be old chunks under keys that no longer exist, or a
-    /// slot that a crash tore.
+    /// Whether this read is SQLite's look for a super-journal's name at the file's end
+    /// (`readSuperJournal`) in a journal whose mark says that it has none. The bytes may then be
+    /// old chunks under keys that no longer exist, or a slot that a crash tore.
     fn is_name_probe(&self, at: u64, len: usize, size: u64) -> bool {
         let named = self
             .head
@@ -219,7 +227,9 @@ impl JournalCore {
         !named && matches!((size - at, len), (16 | 12, 4) | (8, 8))
     }
 
-    /// J5: overlays what SQLite reads at the start of segments' headers.
+    /// Writes into `out`, which holds bytes from `at` on, what SQLite must see at the start of the
+    /// segments' headers, by the marks: magic and record count, or zeros for a journal that has
+    /// ended (J5).
     fn overlay_headers(&self, out: &mut [u8], at: u64) {
         let Some(in_force) = &self.head else {
             return;
@@ -240,9 +250,10 @@ impl JournalCore {
         }
     }
 
-    /// Reads and opens the slots that these bytes are in. With `lenient`, a slot that does not open
-    /// is taken from its shadow or left zero. Otherwise it is left zero only after the end of what
-    /// this connection has written; SR-4004 for any other.
+    /// Reads and opens the slots that the bytes at `at` are in, and copies the bytes into `out`.
+    /// With `lenient`, a slot that does not open is taken from its shadow, or its bytes of `out`
+    /// stay as they are. Without it, that is so only after the end of what this connection has
+    /// written; any other such slot is SR-4004, and `out` becomes zero.
     pub(super) fn read_chunks(
         &mut self,
         out: &mut [u8],
@@ -287,8 +298,9 @@ impl JournalCore {
         }
     }
 
-    /// Reads the former version of a slot that was being written again when its process was killed
-    /// (J7).
+    /// Reads and opens the former version of slot `index`, which was being written again when its
+    /// process was killed (J7). `None` unless the journal has no count and its shadow is of this
+    /// slot and authentic.
     fn read_shadow(&self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
         let Some(in_force) = &self.head else {
             return Ok(None);
@@ -302,7 +314,8 @@ impl JournalCore {
         Ok(open_shadow(&in_force.key, index, &bytes))
     }
 
-    /// Reports SR-4004, with the position in the plain journal.
+    /// Reports SR-4004 with `how` and the position in the plain journal, and returns SQLite's code
+    /// for it.
     pub(super) fn damage_error(&self, at: u64, how: &str) -> SqliteCode {
         report(
             &code::JOURNAL,
@@ -311,12 +324,13 @@ impl JournalCore {
     }
 }
 
-/// Whether the transaction of this journal has ended.
+/// Whether the newest mark says that the transaction of this journal has ended.
 fn has_ended(in_force: &LoadedHead) -> bool {
     in_force.is(JournalState::Ended)
 }
 
-/// Whether this found journal is to be played back.
+/// Whether SQLite is to play this found journal back: it has a mark, which does not say that the
+/// transaction has ended.
 fn is_to_be_played_back(in_force: &LoadedHead) -> bool {
     in_force.mark.is_some() && !has_ended(in_force)
 }

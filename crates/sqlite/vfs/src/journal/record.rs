@@ -17,7 +17,9 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Takes the next piece. Returns the page's number when the piece is a page image.
+    /// Takes the next piece that is written or read, at logical offset `at`. Returns the page's
+    /// number when the piece is a page image that directly follows its number, and `None` for any
+    /// other piece. Notes the piece for the next call.
     pub(super) fn page_of_piece(&mut self, data: &[u8], at: u64, page_size: u32) -> Option<u64> {
         let end = at.saturating_add(data.len() as u64);
         let before = std::mem::take(self);

@@ -15,8 +15,9 @@ use crate::report::{report, report_error};
 use crate::seal::{UnitKey, crypto_error};
 use crate::sqlite_code::SqliteResult;
 
-/// Appends the slot of one chunk: its length, which is authenticated but in clear, and its data,
-/// padded with zeros.
+/// Seals chunk `index` as a slot and appends the slot to `out`: the chunk's length, which is
+/// authenticated but in clear, and its data, padded with zeros. SR-9001 if the chunk's length does
+/// not fit into 16 bits. Panics if the chunk is longer than a slot.
 pub(crate) fn seal_slot(
     key: &UnitKey,
     index: u64,
@@ -42,7 +43,8 @@ pub(crate) fn seal_slot(
     Ok(())
 }
 
-/// Opens a slot. Returns the chunk without its padding. `None`: not authentic.
+/// Opens the slot of chunk `index` and returns the chunk without its padding. `None` if the slot is
+/// not authentic or not canonical. `bytes` holds plaintext after a success.
 pub(crate) fn open_slot(key: &UnitKey, index: u64, bytes: &mut [u8]) -> Option<Vec<u8>> {
     let nonce = array(bytes, slot::NONCE)?;
     let tag = array(bytes, slot::TAG)?;
@@ -55,8 +57,8 @@ pub(crate) fn open_slot(key: &UnitKey, index: u64, bytes: &mut [u8]) -> Option<V
     Some(data[..usize::from(length)].to_vec())
 }
 
-/// The shadow of a slot, which the free pair of marks holds while the slot of chunk `index` is
-/// written again.
+/// Makes the shadow of a sealed slot, which the free pair of marks holds while the slot of chunk
+/// `index` is written again. Writes nothing.
 pub(crate) fn shadow_of(index: u64, slot: &[u8]) -> [u8; shadow_at::SIZE] {
     let mut out = [0; shadow_at::SIZE];
     let done = [
@@ -67,7 +69,8 @@ pub(crate) fn shadow_of(index: u64, slot: &[u8]) -> [u8; shadow_at::SIZE] {
     out
 }
 
-/// Opens a shadow. Returns the chunk. `None`: the shadow is not of chunk `index`, or not authentic.
+/// Opens a shadow and returns the chunk. `None` if the shadow is not of chunk `index`, or is not
+/// authentic.
 pub(crate) fn open_shadow(key: &UnitKey, index: u64, bytes: &[u8]) -> Option<Vec<u8>> {
     if u64_at(bytes, shadow_at::INDEX)? != index {
         return None;
@@ -76,8 +79,8 @@ pub(crate) fn open_shadow(key: &UnitKey, index: u64, bytes: &[u8]) -> Option<Vec
     open_slot(key, index, &mut slot)
 }
 
-/// Copies the part of `from`, at logical offset `from_at`, that overlaps `out` at logical offset
-/// `at`.
+/// Copies into `out`, which begins at logical offset `at`, that part of `from` which lies within
+/// it; `from` begins at logical offset `from_at`. The rest of `out` stays as it is.
 pub(crate) fn copy_overlap(out: &mut [u8], at: u64, from: &[u8], from_at: u64) {
     let start = at.max(from_at);
     let end = (at + out.len() as u64).min(from_at + from.len() as u64);

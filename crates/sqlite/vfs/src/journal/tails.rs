@@ -11,7 +11,8 @@ use crate::page_tail::{TAIL, tail_on_disk};
 use crate::sqlite_code::SqliteResult;
 
 impl JournalCore {
-    /// Buffers a piece of the journal; a page image gets its page's tail.
+    /// Buffers a piece of the journal. With freshness, the last 32 bytes of a page image are
+    /// replaced by the tail that the page has on the disk, and the page is noted as recorded.
     pub(super) fn write_piece(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         if !self.keeps_freshness {
             return self.buffer_bytes(data, at);
@@ -29,7 +30,9 @@ impl JournalCore {
         self.buffer_bytes(&tail, at.saturating_add(image.len() as u64))
     }
 
-    /// Notes a piece of the journal that was read into `out`, and clears a page's tail in it.
+    /// Notes a piece of the journal that was read into `out`. Does nothing without freshness. The
+    /// first header of a found journal begins a playback; a page image makes its page the last
+    /// record that was read, and its last 32 bytes in `out` become zero.
     pub(super) fn note_read(&mut self, out: &mut [u8], at: u64) {
         if !self.keeps_freshness {
             return;

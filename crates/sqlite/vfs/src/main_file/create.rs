@@ -14,9 +14,9 @@ use crate::sealed::SealedDatabase;
 use crate::sqlite_code::SqliteResult;
 
 impl MainFile {
-    /// Writes the header of a new database, or opens the one that another connection wrote first
-    /// (M3). The caller holds SQLite's reserved lock or a higher one, which only one connection
-    /// can.
+    /// Writes the header of a new database and syncs it, or opens the one that another connection
+    /// wrote first (M3). Does nothing if the header is there. The caller holds SQLite's reserved
+    /// lock or a higher one, which only one connection can.
     pub(super) fn ensure_header(&mut self) -> SqliteResult<()> {
         if self.has_header {
             return Ok(());
@@ -46,7 +46,9 @@ impl MainFile {
         Ok(())
     }
 
-    /// Opens the header that another connection wrote since this one opened the empty file.
+    /// Opens the header that another connection wrote since this one opened the empty file. SR-2002
+    /// if that one used another key, SR-6010 if it has another page size and SQLite already knows
+    /// this one.
     pub(super) fn join_created(&mut self) -> SqliteResult<()> {
         let opener = self
             .opener

@@ -24,7 +24,7 @@ use crate::sealed::SealedDatabase;
 use crate::sqlite_code::SqliteResult;
 
 impl MainFile {
-    /// Whether the database has a header that is opened, and says that freshness is checked.
+    /// Whether the database has a header that is opened and that says that freshness is kept.
     pub(super) fn keeps_freshness(&self) -> bool {
         self.has_header
             && self
@@ -33,7 +33,7 @@ impl MainFile {
                 .is_some_and(|opened| opened.object.header().freshness)
     }
 
-    /// The state that all connections of this process share. The reported error is that no key was
+    /// Returns the state that all connections of this process share. Reports SR-2001 if no key was
     /// given yet.
     fn sealed_object(&self) -> SqliteResult<&Arc<SealedDatabase>> {
         self.sealed
@@ -41,19 +41,19 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    /// What the page `number` with this tail adds to the digest of the database.
+    /// Returns what page `number` with this tail adds to the digest of the database.
     fn contribution(&self, number: u64, tail: &Tail) -> SqliteResult<DigestSum> {
         Ok(self.require_header()?.contribution(number, tail))
     }
 
-    /// What the page `number` adds to the digest, by the tail that is in the file.
+    /// Returns what page `number` adds to the digest, by the tail that is in the file now.
     fn contribution_on_disk(&self, number: u64) -> SqliteResult<DigestSum> {
         let tail = tail_on_disk(self.lower, number, self.page_size)?;
         self.contribution(number, &tail)
     }
 
-    /// Takes the running digest for the current journal, or for none; begins one from the anchor if
-    /// there is none.
+    /// Takes the running digest out of `self` if it fits the current journal; otherwise makes one
+    /// from the anchor, which is read from the file. The caller puts it back.
     fn take_tally(&mut self) -> SqliteResult<RunningDigest> {
         let undo = self.shared.undo_journal();
         if let Some(tally) = self.tally.take()
@@ -78,8 +78,8 @@ impl MainFile {
         ))
     }
 
-    /// Calls `work` with the running digest, which is read from the anchor first when this handle
-    /// has none. After an error it is kept as `work` left it.
+    /// Calls `work` with the running digest, which is made from the anchor first when this handle
+    /// has none. After an error of `work` it is kept as `work` left it.
     fn with_tally<T>(
         &mut self,
         work: impl FnOnce(&Self, &mut RunningDigest) -> SqliteResult<T>,
@@ -90,8 +90,9 @@ impl MainFile {
         result
     }
 
-    /// What the page contributes to the digest before it is written. `None` when no digest is
-    /// maintained.
+    /// Returns what the page contributes to the digest before it is written. `None` when no digest
+    /// is maintained: without freshness, and while there is a write-ahead log. May first write an
+    /// anchor that says that the page is not in the journal.
     pub(super) fn contribution_before_write(
         &mut self,
         number: u64,
@@ -119,8 +120,9 @@ impl MainFile {
         })
     }
 
-    /// Updates the digest after a page was written, or failed to be written. `tail` is the page's
-    /// tail on the disk now, if it is known.
+    /// Updates the digest in memory after a page was written, or failed to be written. `counted` is
+    /// what it counted for the page before, and `tail` the page's tail on the disk now; `None`
+    /// after a failure.
     pub(super) fn update_digest(
         &mut self,
         number: u64,
@@ -141,8 +143,9 @@ impl MainFile {
         })
     }
 
-    /// Notes in an anchor, durably, that this transaction writes a page of which its journal has no
-    /// record. Another process that rolls the transaction back cannot compute the digest.
+    /// Writes an anchor that says that this transaction writes a page of which its journal has no
+    /// record, and syncs the file, unless `synchronous` is OFF. Another process that rolls the
+    /// transaction back cannot compute the digest.
     fn record_unjournaled_write(&self, tally: &mut RunningDigest) -> SqliteResult<()> {
         let anchor = self.sealed_object()?.write_anchor(
             self.lower,
@@ -156,7 +159,8 @@ impl MainFile {
         Ok(())
     }
 
-    /// Adds the pages after the last counted one, up to `last`, as they are on the disk.
+    /// Adds the pages after the last counted one, up to `last`, to the running digest, by their
+    /// tails in the file.
     fn include_pages_up_to(&self, tally: &mut RunningDigest, last: u64) -> SqliteResult<()> {
         while tally.page_count() < last {
             let number = tally.page_count() + 1;
@@ -169,7 +173,9 @@ impl MainFile {
         Ok(())
     }
 
-    /// X3: writes the digest of what the file holds into an anchor, before SQLite syncs the file.
+    /// Writes the digest of what the file holds into an anchor, before SQLite syncs the file (X3).
+    /// Does nothing if it has not changed, in write-ahead mode, or without freshness. Does not
+    /// sync.
     pub(super) fn write_digest(&mut self) -> SqliteResult<()> {
         if !self.keeps_freshness() || self.shared.log_file().is_some() {
             return Ok(());
@@ -206,7 +212,9 @@ impl MainFile {
         Ok(())
     }
 
-    /// Removes the pages after page `last` from the digest, before the file is truncated.
+    /// Removes the pages after page `last` from the digest, before the file is truncated. In
+    /// write-ahead mode a checkpoint truncates: then this writes the digest after the checkpoint
+    /// into an anchor. Does nothing without freshness.
     pub(super) fn truncate_digest(&mut self, last: u64) -> SqliteResult<()> {
         if !self.keeps_freshness() {
             return Ok(());
@@ -217,8 +225,9 @@ impl MainFile {
         self.with_tally(|main, tally| main.drop_pages_after(tally, last))
     }
 
-    /// Writes the digest before a lock is released, if the transaction has no journal on the disk:
-    /// no other process would write it later.
+    /// Writes the changed digest before the lock is lowered to `level`, if the transaction has no
+    /// journal on the disk: no other process would write it later. An error is only reported
+    /// (SR-5001).
     pub(super) fn write_unjournaled_digest(&mut self, level: std::ffi::c_int) {
         let kept = match &self.tally {
             Some(tally)
@@ -233,9 +242,10 @@ impl MainFile {
         }
     }
 
-    /// All of the log has been copied to the file, which has `last` pages now: writes the digest
-    /// that holds without the log. SQLite syncs the file next. Until then, and until the log starts
-    /// again, `base` and the log's frames are valid.
+    /// Writes an anchor with the digest that holds without the log: all of the log has been copied
+    /// to the file, which has `last` pages now. SQLite syncs the file next; if pages are cut off,
+    /// this syncs at once. Does nothing if the log has no finished transaction. Until the sync, and
+    /// until the log starts again, `base` and the log's frames are valid.
     fn update_digest_after_checkpoint(&mut self, log: LowerFile, last: u64) -> SqliteResult<()> {
         let sealed = Arc::clone(self.sealed_object()?);
         let anchor = sealed.anchor(self.lower)?;
@@ -263,8 +273,9 @@ impl MainFile {
         Ok(())
     }
 
-    /// The state of freshness after a checkpoint that left `last` pages: the former digest, in
-    /// which each page that the log has is replaced by what is in the file now.
+    /// Computes the state of freshness after a checkpoint that left `last` pages: the former
+    /// digest, in which each page that the log has is replaced by what is in the file now. Writes
+    /// nothing.
     fn digest_of_checkpoint(
         &self,
         log: &LogTails,

@@ -16,7 +16,9 @@ use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 impl MainFile {
     /// Reads a page from the mapping of the file below, the pages read ahead, or the file, in this
-    /// order, and opens it.
+    /// order, and opens it. SR-4001 if it is not authentic, SR-4002 if the file ends within it,
+    /// SR-4008 if its epoch is unknown, SR-2001 without a key, `SQLITE_IOERR_SHORT_READ` past the
+    /// end of the file.
     pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         self.require_header()?;
         let at = page_offset(number, self.page_size);
@@ -37,7 +39,8 @@ impl MainFile {
         self.open_page(number, page)
     }
 
-    /// The file ends before or within the page.
+    /// Returns the error for a page that is not completely in the file: SR-4002, which is reported,
+    /// if the file ends within it, and `SQLITE_IOERR_SHORT_READ` if before it. `page` becomes zero.
     fn short_page(&self, number: u64, at: u64, page: &mut [u8]) -> SqliteResult<()> {
         page.fill(0);
         if self.lower.size()? > at {
@@ -49,8 +52,8 @@ impl MainFile {
         Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
     }
 
-    /// Opens a page in place, under the current key or that of another epoch. If it is forged, a
-    /// fetched file may be fetched once more.
+    /// Opens a page in place, under the current key or that of another epoch. If a page of a remote
+    /// file is forged, it is fetched once more. Errors as for [`Self::read_page`].
     fn open_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         let opened = self.require_header()?;
         match opened.current.open(number, page) {
@@ -89,7 +92,9 @@ impl MainFile {
         Ok(true)
     }
 
-    /// Opens a page of the previous epoch, or of one that began since the header was read.
+    /// Opens a page in place that was sealed under another epoch than this handle's current one:
+    /// the previous one, or one that began since the header was read, which is then read again.
+    /// SR-4008 if its epoch is unknown, SR-4001 if it is not authentic.
     fn open_other_epoch(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         let tail = page
             .get(page.len().saturating_sub(TAIL)..)
@@ -125,7 +130,7 @@ impl MainFile {
             .map_err(|_| self.page_error(number))
     }
 
-    /// Reports SR-4001 for a page, with its number and offset.
+    /// Reports SR-4001 for page `number`, with its offset, and returns SQLite's code for it.
     fn page_error(&self, number: u64) -> SqliteCode {
         let at = page_offset(number, self.page_size);
         report(
@@ -134,8 +139,9 @@ impl MainFile {
         )
     }
 
-    /// Bytes 24..40 of page 1: SQLite reads them at the start of each read transaction in rollback
-    /// mode.
+    /// Reads bytes 24..40 of page 1, which SQLite reads at the start of each read transaction in
+    /// rollback mode. They come from memory while the page's tail in the file is unchanged;
+    /// otherwise the page is read and opened. `out` is zero after an error.
     pub(super) fn read_change_counter(&mut self, out: &mut [u8]) -> SqliteResult<()> {
         let mut tail = [0; TAIL];
         let at = page_offset(1, self.page_size)
@@ -166,7 +172,8 @@ impl MainFile {
         result
     }
 
-    /// Reads bytes that are not a whole page: some tools make such reads, also across pages.
+    /// Reads bytes that are not a whole page, also across pages, as some tools do. Opens each page
+    /// that they are in. After an error the rest of `out` is zero.
     pub(super) fn read_part(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let size = u64::from(self.page_size);
         let mut page = vec![0; self.page_size as usize];

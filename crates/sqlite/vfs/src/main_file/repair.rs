@@ -19,8 +19,10 @@ use crate::sqlite_code::SqliteResult;
 use crate::wal::has_log;
 
 impl MainFile {
-    /// Called when SQLite is about to sync the database: the file is then in the state that is
-    /// valid if the sync succeeds, and no other connection writes.
+    /// Writes zeros over the torn leaves of the free list, if a journal was played back or a write
+    /// failed since the last call. If this fails, the next call tries again. Called when SQLite is
+    /// about to sync the database: the file is then in the state that is valid if the sync
+    /// succeeds, and no other connection writes.
     pub(super) fn repair_after_rollback(&mut self) -> SqliteResult<()> {
         let played_back = self.shared.take_played_back();
         if !self.has_header || (!played_back && self.torn.is_empty()) {
@@ -36,8 +38,10 @@ impl MainFile {
         healed.map(|_| ())
     }
 
-    /// Seals those leaves again that are `wanted` and cannot be opened. Returns their number. The
-    /// caller holds the write lock.
+    /// Writes sealed zeros over those leaves of the free list that are `wanted` and cannot be
+    /// opened, and returns their number. 0, and nothing is written, under AES-256-CTR, while the
+    /// write-ahead log holds anything, or if the list is not authentic. The caller holds the write
+    /// lock.
     pub(crate) fn reseal_torn_leaves(&mut self, wanted: impl Fn(u64) -> bool) -> SqliteResult<u64> {
         // A list that does not authenticate is not used, and with a log the file alone is not the
         // database.
@@ -69,7 +73,8 @@ impl MainFile {
         Ok(healed)
     }
 
-    /// Reads a page. Returns false, and reports nothing, if it does not authenticate.
+    /// Reads and opens a page. Returns false, and reports nothing, if it is not completely in the
+    /// file or does not authenticate.
     fn read_page_quietly(&self, number: u64, page: &mut [u8]) -> SqliteResult<bool> {
         if !self
             .lower

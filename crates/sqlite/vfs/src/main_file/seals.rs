@@ -12,8 +12,9 @@ use crate::seals;
 use crate::sqlite_code::SqliteResult;
 
 impl MainFile {
-    /// Counts the page that is about to be sealed under `nonce`, together with those that it stands
-    /// for (B1).
+    /// Counts the page that is about to be sealed under `nonce`, with those that it stands for
+    /// (B1): for one nonce in 65536, writes an anchor with a count that is 65536 higher. Otherwise
+    /// does nothing.
     pub(super) fn count_seal(&mut self, nonce: &[u8; 12]) -> SqliteResult<()> {
         if !seals::stands_for_many(nonce) {
             return Ok(());
@@ -21,8 +22,8 @@ impl MainFile {
         self.count_many_seals()
     }
 
-    /// Adds a step to the counter of seals in the anchor. Only AES-256-GCM has a limit, so other
-    /// ciphers are not counted.
+    /// Adds 65536 to the count of seals in the anchor and writes it, with syncs unless
+    /// `synchronous` is OFF. Does nothing for ciphers other than AES-256-GCM, which have no limit.
     #[cold]
     fn count_many_seals(&mut self) -> SqliteResult<()> {
         let limited = self.require_header()?.object.header().cipher == Cipher::Aes256Gcm;

@@ -12,19 +12,21 @@ use crate::sqlite_code::SqliteResult;
 
 /// One version of a file that is read over the network.
 pub trait RemoteFile: Send {
-    /// Address and version, for messages. Holds no secret.
+    /// Returns address and version of the file, for messages. Holds no secret.
     fn name(&self) -> &str;
 
-    /// Length in bytes, fixed at the open.
+    /// Returns the file's length in bytes, fixed at the open.
     fn size(&self) -> u64;
 
-    /// Reads `out.len()` bytes at `at`; the caller stays below [`Self::size`].
+    /// Reads `out.len()` bytes at `at`, from the server or from a cache. The caller stays below
+    /// [`Self::size`].
     ///
     /// # Errors
     /// SR-2241 to SR-2247.
     fn read(&mut self, out: &mut [u8], at: u64) -> Result<(), Error>;
 
-    /// Fetches these bytes again, past every cache, because what was read of them is not authentic.
+    /// Fetches the `len` bytes at `at` again, past every cache, because what was read of them is
+    /// not authentic. The next [`Self::read`] gives them.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -36,12 +38,14 @@ pub type RemoteClient = fn(&dyn Fn(&str) -> Option<String>) -> Result<Box<dyn Re
 
 static CLIENT: OnceLock<RemoteClient> = OnceLock::new();
 
-/// Registers the client. A second call has no effect.
+/// Registers the client that opens remote files, for the whole process. A second call has no
+/// effect.
 pub fn set_client(client: RemoteClient) {
     CLIENT.get_or_init(|| client);
 }
 
-/// Opens a remote file with the registered client; `get` gives the parameters.
+/// Opens a remote file with the registered client; `get` gives the parameters. Reports SR-2252 when
+/// no client is registered, and otherwise the client's error.
 pub(super) fn connect(get: &dyn Fn(&str) -> Option<String>) -> SqliteResult<Box<dyn RemoteFile>> {
     let client = CLIENT
         .get()

@@ -49,20 +49,21 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
     unfetch: None,
 };
 
-/// A parameter of the URI that SQLite opens.
+/// Returns the value of the parameter `key` in the URI that SQLite opens; `None` if it has none.
 pub(super) fn parameter(name: *const c_char, key: &str) -> Option<String> {
     // SAFETY: `name` is the file name that SQLite's core gave to xOpen for a main database, as the
     // function demands.
     unsafe { uri_parameter(name, key) }
 }
 
-/// The name by which SQLite knows the database, for messages.
+/// Returns the name by which SQLite knows the database, for messages.
 pub(super) fn label(name: *const c_char) -> String {
     // SAFETY: SQLite's file name.
     unsafe { sqlite_text::text_of(name.cast()) }
 }
 
-/// Turns `place` into the remote file. `out_flags` may be null.
+/// Makes the memory at `place` the remote file, which `close` frees. Tells SQLite in `out_flags`,
+/// unless it is null, that the database is read only.
 pub(super) fn install(
     place: *mut sqlite3_file,
     remote: Box<dyn RemoteFile>,
@@ -85,7 +86,7 @@ pub(super) fn install(
     }
 }
 
-/// Whether the file below is a remote file.
+/// Whether the file below is a remote file, which [`install`] has put there.
 pub(crate) fn is_remote(lower: LowerFile) -> bool {
     is_ours(lower.as_ptr())
 }
@@ -96,7 +97,8 @@ fn is_ours(file: *mut sqlite3_file) -> bool {
     std::ptr::eq(unsafe { (*file).methods }, &raw const METHODS)
 }
 
-/// Calls the remote file in the place of the file below.
+/// Calls `call` on the remote file in the place of the file below, and reports its error.
+/// `SQLITE_IOERR` if the file is not a remote one.
 pub(super) fn with<T>(
     lower: LowerFile,
     call: impl FnOnce(&mut dyn RemoteFile) -> Result<T, Error>,
@@ -106,7 +108,8 @@ pub(super) fn with<T>(
     })
 }
 
-/// Calls `call` on a remote file. A panic is reported as a defect and becomes an error.
+/// Calls `call` on a remote file. A panic is reported as SR-9001 and becomes an error.
+/// `SQLITE_IOERR` if the file is not a remote one, or is closed.
 fn inside<T>(
     file: *mut sqlite3_file,
     call: impl FnOnce(&mut dyn RemoteFile) -> SqliteResult<T>,
@@ -124,7 +127,8 @@ fn inside<T>(
         .unwrap_or_else(|_| Err(report(&code::BUG, "reading a remote file panicked")))
 }
 
-/// Closes the file, which ends its connection to the server. Always succeeds.
+/// `xClose`: closes the file, which ends its connection to the server. Always returns `SQLITE_OK`;
+/// a panic is only reported.
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let handle = file.cast::<RemoteHandle>();
     // SAFETY: called once, for a file that `install` made.
@@ -141,7 +145,8 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     SQLITE_OK
 }
 
-/// Reads from the server or the cache. What is after the end of the file, or was not read, is zero.
+/// `xRead`: reads from the server or the cache. Bytes after the end of the file are zero, and the
+/// result is then `SQLITE_IOERR_SHORT_READ`. After an error, which is reported, `out` is zero.
 unsafe extern "C" fn read(
     file: *mut sqlite3_file,
     out: *mut c_void,
@@ -171,7 +176,7 @@ unsafe extern "C" fn read(
     }))
 }
 
-/// Refuses: what is fetched is read only.
+/// `xWrite`: refuses with `SQLITE_READONLY`, because a remote file is never written.
 unsafe extern "C" fn write(
     _file: *mut sqlite3_file,
     _data: *const c_void,
@@ -181,14 +186,17 @@ unsafe extern "C" fn write(
     SQLITE_READONLY
 }
 
+/// `xTruncate`: refuses with `SQLITE_READONLY`, because a remote file is never written.
 unsafe extern "C" fn truncate(_file: *mut sqlite3_file, _size: i64) -> c_int {
     SQLITE_READONLY
 }
 
+/// `xSync`: does nothing, and succeeds.
 unsafe extern "C" fn sync(_file: *mut sqlite3_file, _flags: c_int) -> c_int {
     SQLITE_OK
 }
 
+/// `xFileSize`: writes the file's length in bytes, which was fixed at the open, into `size`.
 unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int {
     result_code(inside(file, |remote| {
         let bytes = i64::try_from(remote.size()).map_err(|_| SqliteCode(SQLITE_IOERR))?;
@@ -198,18 +206,19 @@ unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int
     }))
 }
 
-/// The file does not change, so locks are not needed.
+/// `xLock` and `xUnlock`: does nothing, and succeeds, because the file does not change.
 unsafe extern "C" fn lock(_file: *mut sqlite3_file, _level: c_int) -> c_int {
     SQLITE_OK
 }
 
-/// No other process can have a lock on what is fetched.
+/// `xCheckReservedLock`: writes 0 into `held`, because no process can write a remote file.
 unsafe extern "C" fn check_reserved_lock(_file: *mut sqlite3_file, held: *mut c_int) -> c_int {
     // SAFETY: the caller gives a place for the result.
     unsafe { held.write(0) };
     SQLITE_OK
 }
 
+/// `xFileControl`: returns `SQLITE_NOTFOUND` for every operation.
 unsafe extern "C" fn file_control(
     _file: *mut sqlite3_file,
     _op: c_int,
@@ -218,10 +227,13 @@ unsafe extern "C" fn file_control(
     SQLITE_NOTFOUND
 }
 
+/// `xSectorSize`: returns 4096.
 unsafe extern "C" fn sector_size(_file: *mut sqlite3_file) -> c_int {
     4096
 }
 
+/// `xDeviceCharacteristics`: says that the file is immutable, so that SQLite neither locks it nor
+/// looks for a log or journal.
 unsafe extern "C" fn device_characteristics(_file: *mut sqlite3_file) -> c_int {
     SQLITE_IOCAP_IMMUTABLE
 }

@@ -48,7 +48,9 @@ thread_local! {
     static BY_APPLICATION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `open` as an open that the application itself asked for (D2), on this thread.
+/// Runs `open` and returns its result. Databases that this thread opens meanwhile count as asked
+/// for by the application itself, so that they may be remote (D2). The former setting is restored
+/// afterwards, also after a panic.
 pub fn asked_by_application<T>(open: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
@@ -60,12 +62,15 @@ pub fn asked_by_application<T>(open: impl FnOnce() -> T) -> T {
     open()
 }
 
-/// Whether this open asks for a remote database by its URI.
+/// Whether this open is one of a main database whose URI has the parameter `url`, and so asks for a
+/// remote database.
 pub(crate) fn is_requested(name: *const c_char, flags: c_int) -> bool {
     flags & SQLITE_OPEN_MAIN_DB != 0 && !name.is_null() && file::parameter(name, "url").is_some()
 }
 
-/// Opens the remote database that the URI names, in the place of a file of the VFS below.
+/// Opens the remote database that the URI names, in the memory at `place`, where a file of the VFS
+/// below would be. Returns `SQLITE_OK` or the code of the reported error: SR-2248 if SQL named the
+/// address, and those of the client.
 pub(crate) fn open(name: *const c_char, place: *mut sqlite3_file, out_flags: *mut c_int) -> c_int {
     let opened = check_permission(name).and_then(|()| connect(&|key| file::parameter(name, key)));
     match opened {
@@ -77,7 +82,8 @@ pub(crate) fn open(name: *const c_char, place: *mut sqlite3_file, out_flags: *mu
     }
 }
 
-/// Checks that the address may be used (D2).
+/// Checks that the address may be used (D2): the application asked for it, `STRONGROOM_ATTACH_URL`
+/// is 1, or no SQL statement can have named it. SR-2248 otherwise.
 fn check_permission(name: *const c_char) -> SqliteResult<()> {
     if BY_APPLICATION.get() {
         return Ok(());
@@ -93,8 +99,9 @@ fn check_permission(name: *const c_char) -> SqliteResult<()> {
     Err(report(&code::REMOTE_SQL, file::label(name)))
 }
 
-/// If the opened local file is a pointer: closes it, opens the remote file in its place, and
-/// returns the pointer.
+/// If the opened local file is a pointer file: connects to the address in it, closes the local
+/// file, opens the remote one in its place, and returns the pointer. `None`, with nothing changed,
+/// if it is none. SR-2250 if the pointer cannot be used. `head` is the beginning of the file.
 pub(crate) fn open_pointer_target(
     lower: LowerFile,
     path: &str,
@@ -110,7 +117,7 @@ pub(crate) fn open_pointer_target(
     Ok(Some(pointer))
 }
 
-/// The options of the URI, with the key that the pointer names if the URI names none.
+/// Reads the options of the URI. `key_id` is taken from the pointer if the URI names no key.
 pub(crate) fn key_options(
     of_uri: impl Fn(&str) -> Option<String>,
     pointer: Option<&Pointer>,
@@ -126,7 +133,8 @@ pub(crate) fn key_options(
     })
 }
 
-/// Reads the header of a remote database, which must be sealed. The caller checks its structure.
+/// Reads the header of a remote database. SR-3001 if it is not sealed, SR-3006 if it is cut short.
+/// The caller checks its structure.
 pub(crate) fn read_header(lower: LowerFile) -> SqliteResult<Vec<u8>> {
     let mut header = vec![0; HEADER_LEN];
     let whole = lower.read_whole(&mut header, 0)?;
@@ -137,7 +145,7 @@ pub(crate) fn read_header(lower: LowerFile) -> SqliteResult<Vec<u8>> {
     }
 }
 
-/// Refuses a cipher that does not authenticate (D3).
+/// Refuses a remote database whose cipher is not AES-256-GCM, as SR-2249 (D3). Local files pass.
 pub(crate) fn check_cipher(lower: LowerFile, cipher: Cipher) -> SqliteResult<()> {
     if is_remote(lower) && cipher != Cipher::Aes256Gcm {
         return Err(report(&code::REMOTE_CIPHER, name(lower)));
@@ -152,8 +160,9 @@ const MEMORY_MAX_KIB: u32 = 1 << 20;
 /// fills: 4 GiB, which is eighteen slots at the default cost, and takes some three seconds.
 const WORK_MAX_KIB: u64 = 4 << 20;
 
-/// D5: checks the costs of the key slots. An attacker who answers in the server's place could
-/// choose them, because they are used before anything is authentic.
+/// D5: refuses a remote database whose key slots need too much memory or work of Argon2id, as
+/// SR-2254. Local files pass. An attacker who answers in the server's place could choose the costs,
+/// because they are used before anything is authentic.
 pub(crate) fn check_cost(lower: LowerFile, slots: &[Slot]) -> SqliteResult<()> {
     let (memory, work) = passphrase_cost(slots);
     if is_remote(lower) && (memory > MEMORY_MAX_KIB || work > WORK_MAX_KIB) {
@@ -163,12 +172,12 @@ pub(crate) fn check_cost(lower: LowerFile, slots: &[Slot]) -> SqliteResult<()> {
     Ok(())
 }
 
-/// Address and version of a remote file.
+/// Returns address and version of a remote file, for messages; empty for any other file.
 pub(crate) fn name(lower: LowerFile) -> String {
     file::with(lower, |remote| Ok(remote.name().to_owned())).unwrap_or_default()
 }
 
-/// D4: fetches the page at `at` again, past every cache, and reads it into `page`.
+/// D4: fetches the bytes at `at` again, past every cache, and reads them into `page`.
 pub(crate) fn fetch_again(lower: LowerFile, at: u64, page: &mut [u8]) -> SqliteResult<()> {
     file::with(lower, |remote| remote.distrust(at, page.len()))?;
     lower.read(page, at)

@@ -46,8 +46,9 @@ const NAMES: [&str; 8] = [
 pub(crate) struct Pointer(BTreeMap<&'static str, String>);
 
 impl Pointer {
-    /// Reads the pointer file at `path`, whose first bytes are `head`. `None`: it is no pointer.
-    /// The file is opened again, so that owner and content are those of one descriptor.
+    /// Reads the pointer file at `path`, whose first bytes are `head`. `None`: by name or content
+    /// it is no pointer. SR-2250 if others could write it, or it is too long or malformed. The file
+    /// is opened again, so that owner and content are those of one descriptor.
     pub(crate) fn parse(path: &Path, head: &[u8]) -> Option<Result<Self, Error>> {
         let is_named = path.extension().is_some_and(|suffix| suffix == SUFFIX);
         (is_named && head.starts_with(MAGIC)).then(|| {
@@ -76,7 +77,9 @@ impl Pointer {
         })
     }
 
-    /// Parses a pointer: names and values, one to a line. The error says what is wrong with it.
+    /// Parses the text of a pointer file: after the first line, a name and a value on each line,
+    /// and `url` among them. Empty lines and comments are skipped. The error is a text that says
+    /// what is wrong.
     fn of(text: &[u8]) -> Result<Self, String> {
         let lines = text
             .strip_prefix(FIRST_LINE)
@@ -105,7 +108,7 @@ impl Pointer {
         }
     }
 
-    /// The value of `name`.
+    /// Returns the value that the pointer file has for `name`; `None` if it has none.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned()
     }

@@ -23,7 +23,9 @@ use crate::journal::{JournalHead, follow_segments, open_shadow, open_slot, segme
 use crate::seal::unit_key;
 use crate::sealed::OpenedHeader;
 
-/// Verifies the write-ahead log beside the database. `anchor` is the generation that counts.
+/// Verifies the write-ahead log at `path` frame by frame, and adds good and bad frames to the
+/// report. `anchor` is the generation that counts; a log of another one is only named as not
+/// checked. Does nothing if the log does not exist or is empty. Errors are those of reading.
 pub(super) fn verify_wal(
     path: &Path,
     opened: &OpenedHeader,
@@ -97,9 +99,10 @@ pub(super) fn verify_wal(
     Ok(())
 }
 
-/// A failure before a good unit is damage. After the last good unit follow units of an earlier log
-/// or transaction, or of a write that a power cut interrupted, or damaged units: these cannot be
-/// told apart.
+/// Adds the failures up to unit `good_up_to` to the bad units of the report, and names the rest as
+/// not checked. A failure before a good unit is damage. After the last good unit follow units of an
+/// earlier log or transaction, or of a write that a power cut interrupted, or damaged units: these
+/// cannot be told apart.
 fn split_failures(failures: Vec<BadUnit>, good_up_to: u64, what: &str, report: &mut VerifyReport) {
     let (damaged, trailing): (Vec<BadUnit>, Vec<BadUnit>) = failures
         .into_iter()
@@ -114,8 +117,9 @@ fn split_failures(failures: Vec<BadUnit>, good_up_to: u64, what: &str, report: &
     }
 }
 
-/// Verifies the rollback journal. Returns whether it is to be played back: the database's file is
-/// then not its current state.
+/// Verifies the rollback journal at `path` slot by slot, and adds good and bad slots to the report.
+/// Returns whether it is to be played back: the database's file is then not its current state.
+/// False if there is no journal, or its head does not parse. Errors are those of reading.
 pub(super) fn verify_journal(
     path: &Path,
     opened: &OpenedHeader,
@@ -192,14 +196,15 @@ pub(super) fn verify_journal(
     Ok(is_to_be_played_back(&head))
 }
 
-/// Whether SQLite would play the journal back: its mark does not say that the transaction has
-/// ended.
+/// Whether SQLite would play the journal back: it has a mark, which does not say that the
+/// transaction has ended.
 fn is_to_be_played_back(head: &JournalHead) -> bool {
     head.mark
         .is_some_and(|mark| mark.state != JournalState::Ended)
 }
 
-/// Opens a file. Returns it with its length; `None` when it does not exist or is empty.
+/// Opens a file for reading, and returns it with its length in bytes. `None` when it does not exist
+/// or is empty. SR-5001 for other errors.
 fn open_beside(path: &Path) -> Result<Option<(File, u64)>, Error> {
     let failed = |error| Error::io(path.display().to_string(), error);
     match File::open(path) {
@@ -212,7 +217,8 @@ fn open_beside(path: &Path) -> Result<Option<(File, u64)>, Error> {
     }
 }
 
-/// Fills as much of `out` as the file has from `at` on. Returns the number of bytes.
+/// Fills as much of `out` as the file has from `at` on, and returns the number of bytes. Tries
+/// again when a signal interrupts the read.
 fn read_up_to(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < out.len() {

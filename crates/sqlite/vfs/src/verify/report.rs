@@ -21,7 +21,7 @@ pub enum UnitKind {
 }
 
 impl UnitKind {
-    /// The name in output.
+    /// Returns the kind's name as it is shown in output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,8 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Adds the page after the last whole one, which is missing or incomplete.
+    /// Adds the page after the last whole one to the bad units, as SR-4002: it is missing or
+    /// incomplete.
     pub(super) fn ends_early(&mut self, page_size: u32) {
         let index = self.pages + 1;
         self.bad.push(BadUnit {
