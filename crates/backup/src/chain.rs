@@ -469,7 +469,7 @@ impl ChainRestore {
             sync_all_of(directory)?;
         }
         sync_all_of(&out)?;
-        options.go_on()?;
+        options.check_stop()?;
         set_mode(&out, like.mode() & 0o777)?;
         sync_all_of(&out)
     }

@@ -38,7 +38,7 @@ pub(crate) fn run(
     let shown = program.display();
     let lost = |error: std::io::Error| Error::new(&code::COMBINE, format!("{shown}: {error}"));
     let unwritten = |error| Error::io(said.display().to_string(), error);
-    options.go_on()?;
+    options.check_stop()?;
     let file = File::create_new(said).map_err(unwritten)?;
     command.stdout(Stdio::null()).stderr(file);
     let mut child = command.spawn().map_err(lost)?;
@@ -46,7 +46,7 @@ pub(crate) fn run(
         if let Some(status) = child.try_wait().map_err(lost)? {
             break status;
         }
-        if let Err(stopped) = options.go_on() {
+        if let Err(stopped) = options.check_stop() {
             drop(child.kill());
             drop(child.wait());
             return Err(stopped);

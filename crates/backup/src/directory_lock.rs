@@ -9,9 +9,9 @@ use rustix::fs::{FlockOperation, flock};
 const LOCK_TRIES: u32 = 10;
 const LOCK_WAIT: Duration = Duration::from_millis(50);
 
-/// Takes the lock of a directory that is held open. False when somebody else still has it after
-/// half a second. The lock ends with the process. On a file system without locks it is taken to be
-/// free.
+/// Takes the exclusive lock of a directory that is held open, and tries for half a second. False
+/// when somebody else still has it then. The lock ends when the last descriptor of this opening is
+/// closed. On a file system without locks it is taken to be free.
 pub(crate) fn lock_directory(held: &File) -> bool {
     for _ in 0..LOCK_TRIES {
         // On a file system without locks nobody else can hold one either.

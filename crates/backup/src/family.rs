@@ -62,7 +62,7 @@ impl Tally {
         self.length = self.length.saturating_add(bytes.len() as u64);
     }
 
-    /// What the head of a set states about the family.
+    /// Ends the count, and returns what the head of a set states about the family.
     fn end(self, segments: u32) -> FamilyEnd {
         FamilyEnd {
             length_bytes: self.length,
@@ -82,8 +82,8 @@ pub(crate) struct FamilyWriter {
 }
 
 impl FamilyWriter {
-    /// Writes the family's header. The same bytes go to each of `outs`: a medium and its mirrors.
-    /// With `signed` the family's end has a digest of all its bytes.
+    /// Begins a family: writes its header, the same bytes to each of `outs`, a medium and its
+    /// mirrors. With `signed` the family's end has a digest of all its bytes.
     pub(crate) fn begin(
         outs: Vec<(String, Box<dyn Upload>)>,
         key: &FamilyKey,
@@ -99,12 +99,13 @@ impl FamilyWriter {
         Ok(writer)
     }
 
-    /// The number of the next segment.
+    /// The number that the next segment will have, from 0.
     pub(crate) fn next(&self) -> u32 {
         self.segments
     }
 
-    /// Writes one segment.
+    /// Writes one segment: head, data as they are, trailer. Errors of the media; SR-9001 after 2^32
+    /// segments.
     pub(crate) fn segment(
         &mut self,
         head: SegmentHead,
@@ -166,7 +167,8 @@ impl FamilyPrefix {
         Ok(Self { input, header })
     }
 
-    /// The reader of the segments. With `signed` the family's end has a digest of all its bytes.
+    /// Goes on to the segments: returns their reader. With `signed` the family's end has a digest
+    /// of all its bytes.
     pub(crate) fn with_key(self, key: &FamilyKey, signed: bool) -> FamilyReader {
         FamilyReader {
             input: self.input,
@@ -205,7 +207,7 @@ impl FamilyReader {
     }
 
     /// Checks that nothing follows the last segment (SR-7110), and returns what the head should
-    /// state about the family.
+    /// state about the family: its length, segments and digests, for the caller to compare.
     pub(crate) fn end(mut self) -> Result<FamilyEnd> {
         let mut beyond = [0];
         match self.input.read(&mut beyond) {
@@ -219,12 +221,12 @@ impl FamilyReader {
     }
 }
 
-/// SR-7109 for one segment.
+/// Makes SR-7109 for one segment.
 pub(crate) fn bad_segment(family: u16, number: u32) -> Error {
     Error::new(&code::SEGMENT, format!("family {family}, segment {number}"))
 }
 
-/// Fills `bytes`. SR-7110 when the file ends before.
+/// Fills `bytes` from the family's file. SR-7110 when the file ends before.
 fn exactly(input: &mut impl Read, bytes: &mut [u8], family: u16) -> Result<()> {
     input.read_exact(bytes).map_err(|error| {
         if error.kind() == io::ErrorKind::UnexpectedEof {

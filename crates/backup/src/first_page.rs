@@ -7,7 +7,7 @@ use crate::log_names::{Piece, parse_segment_name};
 
 /// Whether `start`, the beginning of a file in `pg_wal`, belongs to the segment `name`, and not to
 /// an older segment whose file was renamed to be used again (PostgreSQL: `xlp_pageaddr` of
-/// `XLogPageHeaderData`).
+/// `XLogPageHeaderData`). False too when `name` is no segment's, or `start` is too short.
 #[must_use]
 pub fn begins_segment(name: &str, start: &[u8]) -> bool {
     let facts = segment_facts(name, start);
@@ -23,8 +23,8 @@ pub fn begins_segment(name: &str, start: &[u8]) -> bool {
 }
 
 /// What a segment's first page says about its cluster (PostgreSQL: `XLogLongPageHeaderData`,
-/// `src/include/access/xlog_internal.h`). For other files, and without that header, only the file
-/// name is set.
+/// `src/include/access/xlog_internal.h`): system identifier, segment size and timeline. For other
+/// files, and without that header, only the file name is set. Nothing is verified.
 pub(crate) fn segment_facts(name: &str, content: &[u8]) -> PostgresFacts {
     const LONG_HEADER: u16 = 2;
     let mut facts = PostgresFacts {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::Error;
 
-/// SR-5001, with the path in the detail.
+/// Makes SR-5001 with the path and the system's error in its detail.
 pub(crate) fn io_error(path: &Path, error: io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }

@@ -34,8 +34,8 @@ pub(crate) fn collect(directory: &Path, is_ours: impl Fn(&str) -> bool) -> io::R
     Ok(())
 }
 
-/// Whether this is a regular file that was not changed for a day. A time in the future, after the
-/// clock was set, is not old.
+/// Whether this is a regular file that was not changed for a day. False when its time is in the
+/// future, which may be after the clock was set.
 fn is_old(entry: &fs::DirEntry) -> io::Result<bool> {
     let about = entry.metadata()?;
     let age = SystemTime::now().duration_since(about.modified()?);

@@ -2,9 +2,9 @@
 //!
 //! Must not: read a file.
 
-/// The timeline of a segment, and its number as the rest of the name has it: 32 bits for the number
-/// of the 4 GiB, 32 bits for the segment within them. `None` when it is not the name of a whole
-/// segment.
+/// Parses the name of a whole segment: its timeline, and its number as the rest of the name has it:
+/// 32 bits for the number of the 4 GiB, 32 bits for the segment within them. `None` when it is not
+/// the name of a whole segment.
 pub(crate) fn parse_segment_name(name: &str) -> Option<(u64, u64)> {
     let digits = |byte: u8| byte.is_ascii_hexdigit();
     if name.len() != 24 || !name.bytes().all(digits) {
@@ -35,6 +35,7 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Parses `NAME.SSSSSSSS.EEEEEEEE.piece`, in the one spelling that [`Self::name`] writes.
+    /// `None` for any other name, and for a range that is empty or beyond 1 GiB.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let mut parts = name.strip_suffix(".piece")?.split('.');
         let (name_of, start, end) = (parts.next()?, parts.next()?, parts.next()?);

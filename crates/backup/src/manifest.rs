@@ -18,8 +18,9 @@ pub(crate) fn manifest_name(set_id: &str) -> String {
     format!("data/{set_id}.manifest")
 }
 
-/// Stores the manifest of a source as an object of its own, if the source has one, and notes its
-/// end in the description.
+/// Seals the manifest of a source and stores it as an object of its own, if the source has one, and
+/// notes its end in the description. Does nothing for a set that is not of a PostgreSQL cluster.
+/// Errors of the store; SR-9001 if the object exists already.
 pub(crate) fn store_manifest(
     store: &dyn Store,
     set_keys: &SetKeys,
@@ -41,11 +42,11 @@ pub(crate) fn store_manifest(
     Ok(())
 }
 
-/// The server's manifest of a set, authenticated if the set is sealed.
+/// Reads the server's manifest of a set; it is authenticated if the set is sealed.
 ///
 /// # Errors
-/// SR-7108 when it is missing; SR-7110 when it is not the one that the head names; SR-7109 and
-/// others when it is damaged.
+/// SR-7108 when it is missing; SR-7110 when it is not the one that the head names, or cut short;
+/// SR-7109 when it is damaged; SR-7111 when it is too long; errors of the store.
 pub(crate) fn read_manifest(
     store: &dyn Store,
     set_keys: &SetKeys,

@@ -89,10 +89,11 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
     Ok(listing)
 }
 
-/// The set at `position`, as in a listing; also a set of another medium.
+/// The set at `position`, as in a listing; also a set of another medium. Nothing of it is
+/// authenticated.
 ///
 /// # Errors
-/// SR-7107; SR-7106 and others when its head cannot be read.
+/// SR-7107 when there is none; SR-7106 and others when its head cannot be read.
 pub fn listed(store: &dyn Store, position: u32) -> Result<ListedSet> {
     let found = read_head(store, position)?;
     let header = found.header()?;
@@ -103,7 +104,8 @@ pub fn listed(store: &dyn Store, position: u32) -> Result<ListedSet> {
     })
 }
 
-/// Whether a set was made on another medium, or on this one before it was begun anew.
+/// Whether a set was made on another medium, or on this one before it was begun anew. False when
+/// the medium has no head.
 pub(crate) fn is_foreign(head: Option<&MediumHead>, description: &Description) -> bool {
     head.is_some_and(|head| head.medium_id != description.medium_id)
 }
@@ -131,8 +133,9 @@ fn following_position(store: &dyn Store, position: u32) -> Result<u32> {
     }
 }
 
-/// Publishes a head at the first free position, and returns that. `head_at` makes the head for a
-/// position, and may be called several times.
+/// Creates a head at the first position after the last one that is free, and returns that.
+/// `head_at` makes the head for a position, and may be called several times. SR-7103 when there is
+/// no position left; errors of `head_at` and the store.
 pub(crate) fn publish(
     store: &dyn Store,
     mut head_at: impl FnMut(u32) -> Result<Vec<u8>>,
@@ -156,7 +159,8 @@ pub(crate) fn publish(
 ///
 /// Sets of other media keep their heads and families, because only `medium.json`, which is not
 /// authenticated, tells them apart. Returns the positions of the removed heads; the others have
-/// become bases meanwhile, or somebody else removed them.
+/// become bases meanwhile, or somebody else removed them. Errors of the store; heads may then be
+/// gone.
 pub(crate) fn remove_sets(
     store: &dyn Store,
     superseded: &[Superseded],
@@ -183,8 +187,8 @@ pub(crate) fn remove_sets(
     Ok(removed)
 }
 
-/// Removes temporary files, and families that no head names. The caller has the lock of the
-/// writers. When a head cannot be read, no family is removed.
+/// Removes temporary files and marks that killed writers left, and families that no head names. The
+/// caller has the lock of the writers. When a head cannot be read, no family is removed.
 fn remove_orphans(store: &dyn Store) -> Result<()> {
     let failed = |error| Error::io(store.shown(), error);
     store.collect().map_err(failed)?;

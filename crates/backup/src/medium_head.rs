@@ -52,7 +52,7 @@ pub struct MediumHead {
 }
 
 impl MediumHead {
-    /// A head for a new medium.
+    /// A head for a new medium, with a random id. Nothing is written.
     pub(crate) fn new(protection: Protection, stripes: u16, now_unix_s: u64) -> Result<Self> {
         Ok(Self {
             format: String::from(FORMAT),
@@ -64,7 +64,7 @@ impl MediumHead {
         })
     }
 
-    /// The content of `medium.json`.
+    /// The content of `medium.json`, as JSON with a line end.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::new(&code::BUG, error.to_string()))?;
@@ -72,10 +72,11 @@ impl MediumHead {
         Ok(bytes)
     }
 
-    /// The medium's head; `None` when there is none.
+    /// Reads the medium's head; `None` when there is none. It is not authenticated.
     ///
     /// # Errors
-    /// SR-7102, SR-3002, SR-5001.
+    /// SR-7102 when it is damaged, too long or no regular file; SR-3002 when it is newer; SR-5001
+    /// and others of the store.
     pub(crate) fn read(store: &dyn Store) -> Result<Option<Self>> {
         Ok(Self::read_version(store)?.map(|(head, _)| head))
     }
@@ -83,7 +84,7 @@ impl MediumHead {
     /// As [`Self::read`], with the version that replacing it requires.
     ///
     /// # Errors
-    /// SR-7102, SR-3002, SR-5001.
+    /// Those of [`Self::read`].
     pub(crate) fn read_version(store: &dyn Store) -> Result<Option<(Self, Version)>> {
         let shown = || format!("{}/{MEDIUM_FILE}", store.shown());
         let read = store.read_version(MEDIUM_FILE, HEAD_MAX);

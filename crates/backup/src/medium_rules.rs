@@ -15,8 +15,8 @@ use crate::set_heads::{Superseded, positions, read_head};
 use crate::store::{Store, Version};
 use crate::{Error, Result};
 
-/// The head of an existing medium. `None` when the directory does not exist or is empty; SR-7103
-/// when it holds something else.
+/// The head of an existing medium. `None` when the place does not exist or is empty; SR-7103 when
+/// it holds something else; the errors of [`MediumHead::read`].
 pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Version)>> {
     if let Some(head) = MediumHead::read_version(store)? {
         return Ok(Some(head));
@@ -33,11 +33,11 @@ pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Vers
 }
 
 /// Checks the options against this medium, before anything is written. Returns the sets that the
-/// new one replaces.
+/// new one replaces, in order of position; none without a medium.
 ///
 /// # Errors
 /// SR-7104, SR-7105 when the protection differs; SR-7117 when the number of stripes does; SR-7123
-/// when a set to be replaced has not expired; SR-5001.
+/// when a set to be replaced has not expired; SR-5001 and others of the store.
 pub(crate) fn check_allowed(
     store: &dyn Store,
     present: Option<&MediumHead>,
@@ -77,7 +77,8 @@ pub(crate) fn check_allowed(
 }
 
 /// The sets that the new one replaces; SR-7123 when one of them has not expired. Sets of another
-/// medium stay, unless this one is begun anew.
+/// medium stay, unless this one is begun anew. A damaged head counts as expired; any other head
+/// that cannot be read is an error, unless expiry is not looked at.
 fn sets_to_replace(
     store: &dyn Store,
     head: &MediumHead,
@@ -120,9 +121,9 @@ fn is_damage(error: &Error) -> bool {
     [&code::SET_HEAD, &code::HEADER_DAMAGED].contains(&error.code())
 }
 
-/// The head of the medium for the set. That of a new medium is written here; if another writer was
-/// first, its head applies, and its rules are checked. When a medium is begun anew, the caller
-/// writes the new head at the end.
+/// The head of the medium for the set. For a new medium the place is prepared and the head written
+/// here; if another writer was first, its head applies, and its rules are checked. When a medium is
+/// begun anew, a new head is only made, and the caller writes it at the end.
 pub(crate) fn medium_head(
     store: &dyn Store,
     present: Option<MediumHead>,
@@ -162,7 +163,7 @@ pub(crate) fn lock_exclusively(store: &dyn Store) -> Result<Box<dyn Send>> {
 }
 
 /// Checks that the medium still has this id; a set with another id would not belong to it. SR-7131
-/// otherwise.
+/// otherwise, also when it has no head any more.
 pub(crate) fn check_medium_id(store: &dyn Store, medium_id: &str) -> Result<()> {
     match MediumHead::read(store)? {
         Some(head) if head.medium_id == medium_id => Ok(()),
@@ -170,9 +171,10 @@ pub(crate) fn check_medium_id(store: &dyn Store, medium_id: &str) -> Result<()> 
     }
 }
 
-/// The head of the medium that an archive is on, whose rules are those of sets. SR-7101 when there
-/// is none. It is never made here: a server also archives while the medium is not mounted, and
-/// files that it then put into the mount point would be lost.
+/// The head of the medium that an archive is on, whose rules are those of sets and are checked
+/// here. SR-7101 when there is none; the errors of [`check_allowed`]. It is never made here: a
+/// server also archives while the medium is not mounted, and files that it then put into the mount
+/// point would be lost.
 pub(crate) fn medium_for_archive(
     store: &dyn Store,
     options: &CreateOptions<'_>,

@@ -39,7 +39,7 @@ pub(crate) fn mount_of(path: &Path) -> Result<u64> {
 }
 
 /// The number of the mount that an open file is in, also on kernels before 5.8, whose `statx` does
-/// not say it (proc(5), `/proc/PID/fdinfo`).
+/// not say it (proc(5), `/proc/PID/fdinfo`). ENOSYS when `/proc` does not tell.
 pub(crate) fn mount_of_open(held: impl AsFd) -> Result<u64> {
     let path = format!("/proc/self/fdinfo/{}", held.as_fd().as_raw_fd());
     let text = fs::read_to_string(path).map_err(|_| Errno::NOSYS)?;
@@ -50,7 +50,8 @@ pub(crate) fn mount_of_open(held: impl AsFd) -> Result<u64> {
 }
 
 /// Removes the directory `held`, which is at `path`, and everything below it that is in the same
-/// mount, as far as that is possible. True when nothing is left.
+/// mount, as far as that is possible; links are not followed. True when nothing is left. False, and
+/// nothing is removed, when it is in another mount than its parent.
 pub(crate) fn remove_tree(path: &Path, held: &File) -> bool {
     let same = |mount: u64| path.parent().map(mount_of) == Some(Ok(mount));
     match mount_of_open(held) {
@@ -62,7 +63,8 @@ pub(crate) fn remove_tree(path: &Path, held: &File) -> bool {
     }
 }
 
-/// Empties a directory. True when nothing is left in it.
+/// Removes everything below the directory `top` that is in the mount `mount`, as far as that is
+/// possible. True when nothing is left in it.
 fn remove_below(top: &File, mount: u64) -> bool {
     let mut whole = true;
     let Ok(top) = top
@@ -91,8 +93,9 @@ fn remove_below(top: &File, mount: u64) -> bool {
 }
 
 impl Level {
-    /// Removes the files and links of a directory, and notes its subdirectories. Sets `whole` to
-    /// false when something cannot be removed.
+    /// Removes the files and links of a directory, and returns it with the names of its
+    /// subdirectories. Sets `whole` to false when something cannot be removed. An error when the
+    /// directory cannot be read.
     fn remove_files(held: File, name: CString, whole: &mut bool) -> Result<Self> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&held)? {
@@ -113,8 +116,8 @@ impl Level {
         Ok(Self { held, name, below })
     }
 
-    /// Opens the subdirectory `name`, and removes its files. `None` when something else is mounted
-    /// there.
+    /// Opens the subdirectory `name`, and removes its files. `None`, and nothing is removed, when
+    /// something else is mounted there.
     fn open_below(&self, name: CString, mount: u64, whole: &mut bool) -> Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&self.held, name.as_c_str(), flags, Mode::empty())?;

@@ -7,7 +7,7 @@ use strongroom_format::hex;
 use strongroom_format::slot::SlotKind;
 
 /// The names of what can open a set: keys of a keyring with their versions, certificates by id, and
-/// other kinds of key slot by their kind.
+/// other kinds of key slot by their kind; one for each slot, in order.
 #[must_use]
 pub fn opener_names(header: &Header) -> Vec<String> {
     let name = |kind: &SlotKind| match kind {

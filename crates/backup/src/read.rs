@@ -232,7 +232,7 @@ impl SetReader<'_> {
             origins.push(self.open_origin(family, families, end.bytes_digest.is_some())?);
         }
         let (end, ends) = pipeline::run(origins, threads, |opened| {
-            consume(&mut StreamReader::new(opened).of(&self.head.description))
+            consume(&mut StreamReader::new(opened).limited_to(&self.head.description))
         })?;
         compare(&ends, stated)?;
         let described = &self.head.description;

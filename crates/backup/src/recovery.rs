@@ -28,8 +28,8 @@ pub enum RecoveryTarget {
     End,
 }
 
-/// The settings of a recovery: `restore_command`, which brings a file of the archive, and the
-/// target.
+/// The text of the settings of a recovery, for `postgresql.auto.conf`: `restore_command`, which
+/// brings a file of the archive, and the target. Nothing is written.
 #[must_use]
 pub fn recovery_settings(restore_command: &str, target: RecoveryTarget) -> String {
     let mut out = String::from("# Written by strongroom backup restore.\n");

@@ -33,7 +33,7 @@ struct Mark {
 }
 
 impl Mark {
-    /// A mark by its name; `None` for other names.
+    /// Parses the name of a mark; `None` for other names.
     fn parse(name: &str) -> Option<Self> {
         let mut parts = name.split('.');
         let (position, set_id) = (parts.next()?, parts.next()?);
@@ -47,7 +47,7 @@ impl Mark {
         })
     }
 
-    /// Creates a mark for this head.
+    /// Creates a mark for this head, with a random name. Errors of the store.
     fn create(store: &dyn Store, position: u32, set_id: &str) -> Result<Self> {
         let random = hex::hex(&random16()?);
         let name = format!("sets/{position:08}.{set_id}.{random}.{GONE}");
@@ -62,6 +62,7 @@ impl Mark {
         })
     }
 
+    /// Removes the mark's object; no error when it is gone already.
     fn remove(&self, store: &dyn Store) -> Result<()> {
         let removed = store.remove(&self.name);
         removed.map_err(|error| Error::io(format!("{}/{}", store.shown(), self.name), error))
@@ -79,16 +80,17 @@ fn list_heads_and_marks(store: &dyn Store) -> Result<(Vec<u32>, Vec<Mark>)> {
     ))
 }
 
-/// The last position that has or had a head. A position whose head is marked counts too: a removal
-/// may be repeated by the network, and must not hit a new head.
+/// The last position that has or had a head; 0 for none. A position whose head is marked counts
+/// too: a removal may be repeated by the network, and must not hit a new head. Errors of the store.
 pub(crate) fn last_position(store: &dyn Store) -> Result<u32> {
     let (positions, marks) = list_heads_and_marks(store)?;
     let marked = marks.iter().map(|mark| mark.position);
     Ok(positions.into_iter().chain(marked).max().unwrap_or(0))
 }
 
-/// Whether the set `set_id` and its bases exist, and none of them is about to be removed. Heads are
-/// not authenticated here: a forged one can only prevent a set.
+/// Whether the set `set_id` and its bases exist, and none of them is about to be removed. False too
+/// when a head on the way cannot be read because it is damaged; an error only when the store fails.
+/// Heads are not authenticated here: a forged one can only prevent a set.
 pub(crate) fn is_kept(store: &dyn Store, set_id: &str) -> Result<bool> {
     // Marks and names are listed before heads are read, because a writer removes its mark after the
     // head.
@@ -119,7 +121,8 @@ pub(crate) fn is_kept(store: &dyn Store, set_id: &str) -> Result<bool> {
 pub(crate) struct Bases(BTreeMap<u32, Option<String>>);
 
 impl Bases {
-    /// Whether a head names this set as its base.
+    /// Whether a head names this set as its base. Reads the heads that are new since the last call.
+    /// A head that is damaged names none; an error only when the store fails.
     fn has(&mut self, store: &dyn Store, set_id: &str) -> Result<bool> {
         let (there, _) = list_heads_and_marks(store)?;
         let last = there.last().copied();
@@ -139,8 +142,9 @@ impl Bases {
     }
 }
 
-/// Removes a head that no other one names as its base. False when it stays, or did not exist any
-/// more.
+/// Removes a head that no other one names as its base. False when it stays, did not exist any more,
+/// or its position has another set by now. A head that could not be read is removed if it still
+/// cannot be. Waits for the lock of changes.
 ///
 /// # Errors
 /// SR-5001 and others of the store; it is then not known whether the head exists.
@@ -190,7 +194,8 @@ enum Removed {
     Gone(Option<Mark>),
 }
 
-/// Removes a head unless another one names its set; without locks, under a mark.
+/// Removes a head unless another one names its set; without locks, under a mark. When the head
+/// cannot be removed, the mark stays, and the error is returned.
 fn mark_and_remove(
     store: &dyn Store,
     position: u32,
@@ -214,7 +219,7 @@ fn mark_and_remove(
     Ok(Removed::Gone(mark))
 }
 
-/// Removes the head itself, without which the set is gone.
+/// Removes the head itself, without which the set is gone. No error when there is none.
 fn remove_head_object(store: &dyn Store, position: u32) -> Result<()> {
     let name = head_name(position);
     let removed = store.remove(&name);
@@ -222,7 +227,8 @@ fn remove_head_object(store: &dyn Store, position: u32) -> Result<()> {
 }
 
 /// Removes marks whose heads are gone, if a later head exists. A mark that a killed run left for an
-/// existing head stays until that head is removed; meanwhile no set can build on it.
+/// existing head stays until that head is removed; meanwhile no set can build on it. Errors of the
+/// store.
 pub(crate) fn remove_old_marks(store: &dyn Store) -> Result<()> {
     let (positions, marks) = list_heads_and_marks(store)?;
     let last = positions.last().copied().unwrap_or(0);

@@ -241,7 +241,7 @@ fn fill_from(
 ) -> Result<StreamEnd> {
     set.read(options.threads, |stream| {
         loop {
-            options.go_on()?;
+            options.check_stop()?;
             match stream.next()? {
                 Event::Member { member, again } => files.member(member, again)?,
                 Event::Data(data) => {

@@ -66,7 +66,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 /// Compares a file with its name before it is archived. Returns the cluster's number for a segment,
-/// whole or partial, and nothing for a timeline's or a backup's history.
+/// whole or partial, and `None` for a timeline's or a backup's history. Of records nothing is
+/// checked.
 ///
 /// # Errors
 /// SR-7173 when PostgreSQL does not archive such a file, or its content does not match its name.
@@ -100,7 +101,10 @@ pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
     Err(refused("not a name of a server's log"))
 }
 
-/// Examines the pages of the segment `name`. The error says why the content is not that segment.
+/// Examines the first page and the addresses of all pages of `content`, which should be the segment
+/// `name`. Returns its cluster's number, and whether its pages go on to its end. The error says why
+/// the content is not that segment: another place in the log, a later timeline, another length, or
+/// no log at all.
 pub(crate) fn examine_pages(
     name: &str,
     content: &[u8],
@@ -214,8 +218,8 @@ fn record_at(first: &Header, content: &[u8], at: usize) -> Option<usize> {
     Some(aligned.saturating_add(HEADER_LEN))
 }
 
-/// The end of a record of which `left` bytes follow from `at` on, across the headers of pages.
-/// `None` when it is not in this segment.
+/// Finds the end of a record of which `left` bytes follow from `at` on, across the headers of
+/// pages. `None` when it is not in this segment.
 fn record_end(first: &Header, content: &[u8], mut at: usize, mut left: usize) -> Option<End> {
     loop {
         let page_end = at.saturating_add(1).next_multiple_of(PAGE);
@@ -232,7 +236,8 @@ fn record_end(first: &Header, content: &[u8], mut at: usize, mut left: usize) ->
     }
 }
 
-/// The header of a later page, if it is this segment's.
+/// The header of a later page, if it is this segment's. `None` when it is missing, or of another
+/// place or version.
 fn page_at(first: &Header, content: &[u8], at: usize) -> Option<Header> {
     let address = first.address.checked_add(at as u64)?;
     let page = Header::of(content.get(at..)?)?;

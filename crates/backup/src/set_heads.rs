@@ -22,7 +22,7 @@ pub(crate) struct Superseded {
     pub(crate) set_id: Option<String>,
 }
 
-/// Positions of all heads, in order.
+/// Positions of all heads, in rising order. Errors of the store.
 pub(crate) fn positions(store: &dyn Store) -> Result<Vec<u32>> {
     let found = store.list("sets");
     let found = found.map_err(|error| Error::io(store.shown(), error))?;
@@ -50,7 +50,8 @@ pub(crate) fn family_name(set_id: &str, family: u16) -> String {
 }
 
 /// Reads the head of the set at `position`; its seal is not verified. SR-7107 when there is none;
-/// SR-7106 when it is damaged, too long or no regular file.
+/// SR-7106 and others of [`UnopenedHead::parse`] when it is damaged, too long, no regular file or
+/// has bytes after it; errors of the store.
 pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<UnopenedHead> {
     let name = head_name(position);
     let shown = || format!("{}/{name}", store.shown());

@@ -16,7 +16,8 @@ use crate::set::SetKeys;
 use crate::store::Upload;
 use crate::{Error, Result};
 
-/// Seals `content` as the only family of a set. Returns its bytes, and its length and digests.
+/// Seals `content` as the only family of a set, in memory. Returns its bytes, and its length and
+/// digests.
 pub(crate) fn seal_family(
     set_keys: &SetKeys,
     content: &[u8],
@@ -43,9 +44,9 @@ pub(crate) fn seal_family(
     Ok((std::mem::take(&mut *bytes), end))
 }
 
-/// Opens the only family of a set. Returns its content, which may have at most `most` bytes, and
-/// its length and digests; with `signed`, also the digest of all bytes. SR-7111 when it is longer;
-/// SR-7109 or SR-7110 when it is damaged.
+/// Opens the only family of a set, and authenticates it. Returns its content, which may have at
+/// most `most` bytes, and its length and digests; with `signed`, also the digest of all bytes.
+/// SR-7111 when it is longer; SR-7109 or SR-7110 when it is damaged.
 pub(crate) fn open_family_bytes(
     set_keys: &SetKeys,
     bytes: Vec<u8>,
@@ -67,7 +68,7 @@ pub(crate) fn open_family_bytes(
     })
 }
 
-/// SR-7111 for content of another length than the head states.
+/// Makes SR-7111 for content of another length than the head states.
 pub(crate) fn not_as_long() -> Error {
     Error::new(&code::STREAM, "not as long as its head says")
 }

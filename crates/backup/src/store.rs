@@ -130,15 +130,17 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Keeps others from removing orphans until the result is dropped. With `alone` the lock is
-    /// exclusive, and `None` when another writer is at work.
+    /// Keeps others from removing orphans until the result is dropped: a shared lock, for which the
+    /// call waits. With `alone` the lock is exclusive, and `None` is returned at once when another
+    /// writer is at work. A store without locks always succeeds.
     ///
     /// # Errors
     /// The system's.
     fn lock_writers(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>>;
 
     /// Waits until nobody else replaces or removes objects of `directory`, and keeps others from it
-    /// until the result is dropped. Creating objects does not need this lock.
+    /// until the result is dropped. Creating objects does not need this lock. A store without locks
+    /// returns at once.
     ///
     /// # Errors
     /// The system's; `NotFound` when the directory is absent.
@@ -157,7 +159,7 @@ pub trait Store: Send + Sync {
     /// The system's.
     fn prepare(&self) -> io::Result<()>;
 
-    /// The place, for messages.
+    /// The place, a path or URL, for messages.
     fn shown(&self) -> String;
 }
 
@@ -188,13 +190,14 @@ impl LocalStore {
         }
     }
 
-    /// The path of an object.
+    /// The path of an object below the medium's directory.
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The entries of `directory`, by name. Temporary files of writers, whose names begin with a
-    /// dot, are left out, because they come and go meanwhile.
+    /// The entries of `directory` with their metadata, in order of name; empty when it is absent.
+    /// Temporary files of writers, whose names begin with a dot, are left out, because they come
+    /// and go meanwhile; so are names that are not UTF-8.
     fn entries(&self, directory: &str) -> io::Result<Vec<(String, fs::Metadata)>> {
         let entries = match fs::read_dir(self.path(directory)) {
             Err(error) if is_absent(&error) => return Ok(Vec::new()),
@@ -221,6 +224,8 @@ impl LocalStore {
 }
 
 impl Store for LocalStore {
+    /// Reads a file; links are followed. `None` when it is absent; `FileTooLarge` when it has more
+    /// than `limit` bytes; an error for anything but a regular file.
     fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let file = match open_regular(&self.path(name), Link::Followed) {
             Err(error) if is_absent(&error) => return Ok(None),
@@ -234,11 +239,14 @@ impl Store for LocalStore {
         Ok(Some(bytes))
     }
 
+    /// Opens a regular file, also through a link, and returns its length in bytes too.
     fn open(&self, name: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
         let (file, about) = open_regular(&self.path(name), Link::Followed)?;
         Ok((Box::new(file), about.len()))
     }
 
+    /// Creates the file durably with mode 0600. False, and nothing is changed, when the name is
+    /// taken.
     fn create_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
         match durable::create_new(&self.path(name), bytes, 0o600) {
             Ok(()) => Ok(true),
@@ -247,11 +255,15 @@ impl Store for LocalStore {
         }
     }
 
+    /// Replaces the file durably, or creates it, and always returns true: the caller's lock keeps
+    /// others out.
     fn replace(&self, name: &str, bytes: &[u8], _seen: &Version) -> io::Result<bool> {
         durable::replace(&self.path(name), bytes, 0o600)?;
         Ok(true)
     }
 
+    /// Creates the file with mode 0600, to be written piece by piece. `AlreadyExists` when the name
+    /// is taken.
     fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
         let path = self.path(name);
         let file = OpenOptions::new()
@@ -267,12 +279,16 @@ impl Store for LocalStore {
         }))
     }
 
+    /// Syncs the file and its directory. `NotFound` when it is absent; an error for anything but a
+    /// regular file.
     fn sync(&self, name: &str) -> io::Result<()> {
         let path = self.path(name);
         open_regular(&path, Link::Followed)?.0.sync_all()?;
         durable::sync_dir_of(&path)
     }
 
+    /// Names and lengths in bytes of the entries, sorted by name, without those that begin with a
+    /// dot; 0 for anything but a regular file. Empty when the directory is absent.
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>> {
         let found = self.entries(directory)?.into_iter();
         Ok(found
@@ -289,6 +305,8 @@ impl Store for LocalStore {
             .collect())
     }
 
+    /// Removes temporary files (`.NAME.tmp`) of the medium's directories that were not changed for
+    /// a day.
     fn collect(&self) -> io::Result<()> {
         let directories = DIRECTORIES.iter().map(|name| self.path(name));
         for directory in directories.chain([self.root.clone()]) {
@@ -299,6 +317,7 @@ impl Store for LocalStore {
         Ok(())
     }
 
+    /// Removes the file, and syncs its directory. No error when it is absent.
     fn remove(&self, name: &str) -> io::Result<()> {
         let path = self.path(name);
         match fs::remove_file(&path) {
@@ -308,6 +327,8 @@ impl Store for LocalStore {
         }
     }
 
+    /// Locks the directory `data` until the result is dropped: shared, and waits for it, or with
+    /// `alone` exclusively, and returns `None` when somebody has the lock.
     fn lock_writers(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         let directory = open_directory(&self.path("data"))?;
         let operation = if alone {
@@ -322,12 +343,15 @@ impl Store for LocalStore {
         }
     }
 
+    /// Locks `directory` exclusively, and waits for it. `NotFound` when it is absent.
     fn lock_changes(&self, directory: &str) -> io::Result<Box<dyn Send>> {
         let directory = open_directory(&self.path(directory))?;
         flock(&directory, FlockOperation::LockExclusive)?;
         Ok(Box::new(Locked::from(directory)))
     }
 
+    /// Whether the directory is absent, or has nothing but empty directories of a medium and an
+    /// unfinished `medium.json`.
     fn is_empty(&self) -> io::Result<bool> {
         let entries = match fs::read_dir(&self.root) {
             Err(error) if is_absent(&error) => return Ok(true),
@@ -347,6 +371,8 @@ impl Store for LocalStore {
         Ok(true)
     }
 
+    /// Makes the directory of the medium and those in it with mode 0700, where they are absent, and
+    /// syncs them.
     fn prepare(&self) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt as _;
         let mut builder = fs::DirBuilder::new();
@@ -358,12 +384,13 @@ impl Store for LocalStore {
         durable::sync_dir_of(&self.root)
     }
 
+    /// The path, for messages.
     fn shown(&self) -> String {
         self.root.display().to_string()
     }
 }
 
-/// Opens a directory. It does not wait if a named pipe is in its place.
+/// Opens a directory for reading. It does not wait if a named pipe is in its place, and fails then.
 fn open_directory(path: &Path) -> io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, rustix::fs::Mode::empty());
@@ -376,6 +403,7 @@ pub(crate) fn is_misfit(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::FileTooLarge || is_not_regular(error)
 }
 
+/// Whether an error means that the file or directory does not exist.
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
@@ -400,6 +428,7 @@ impl Write for LocalUpload {
 }
 
 impl Upload for LocalUpload {
+    /// Syncs the file and its directory. After this call, dropping it no longer removes the file.
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.file.sync_all()?;
         durable::sync_dir_of(&self.path)?;

@@ -63,7 +63,10 @@ pub(crate) struct TargetMedium<'a> {
 }
 
 impl<'a> ExaminedMedium<'a> {
-    /// Reads the medium's head, and checks the options against it.
+    /// Reads the medium's head, and checks the options against it; writes nothing. To begin a
+    /// medium anew, takes the exclusive lock first (SR-7131 when another writer is active). Errors
+    /// of [`check_allowed`]; SR-7103 when the place holds something else or there is no position
+    /// left.
     pub(crate) fn new(
         store: &'a dyn Store,
         options: &CreateOptions<'_>,
@@ -90,7 +93,8 @@ impl<'a> ExaminedMedium<'a> {
     }
 
     /// Makes the medium if it does not exist, and locks it, so that no other writer removes the new
-    /// families as orphans.
+    /// families as orphans. Waits for a writer that is beginning the medium anew. SR-7143 when an
+    /// object store ignores conditions; SR-7131 when the medium was begun anew meanwhile.
     pub(crate) fn into_target(
         self,
         options: &CreateOptions<'_>,
@@ -126,8 +130,8 @@ impl<'a> ExaminedMedium<'a> {
     }
 }
 
-/// The number of families: that of the options or of the existing media. SR-7117 when they do not
-/// agree.
+/// The number of families: that of the options, or of the existing media, or 1. SR-7117 when they
+/// do not agree. Media that are begun anew have no say.
 pub(crate) fn choose_stripes(
     found: &[ExaminedMedium<'_>],
     options: &CreateOptions<'_>,
@@ -152,7 +156,7 @@ pub(crate) fn choose_stripes(
     }
 }
 
-/// Checks that no medium is named twice (SR-1001).
+/// Checks that no two of the existing media have the same id: SR-1001 when one is named twice.
 pub(crate) fn check_all_different(found: &[ExaminedMedium<'_>]) -> Result<()> {
     let known = found.iter().filter_map(|found| {
         let (head, _) = found.present.as_ref()?;
@@ -161,8 +165,8 @@ pub(crate) fn check_all_different(found: &[ExaminedMedium<'_>]) -> Result<()> {
     check_ids_differ(known)
 }
 
-/// Checks the same after all media were made, and returns their number of families (SR-7117 when
-/// they differ).
+/// Checks the same after all media were made (SR-1001), and returns their number of families
+/// (SR-7117 when they differ).
 pub(crate) fn common_stripes(targets: &[TargetMedium<'_>]) -> Result<u16> {
     check_ids_differ(targets.iter().map(|target| (target.store, &target.medium)))?;
     let mut stripes = targets.iter().map(|target| target.medium.stripes);
@@ -176,7 +180,7 @@ pub(crate) fn common_stripes(targets: &[TargetMedium<'_>]) -> Result<u16> {
     }
 }
 
-/// SR-1001 when two media have the same id.
+/// SR-1001 when two media have the same id, because one is named twice or is a copy.
 fn check_ids_differ<'a>(
     media: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>,
 ) -> Result<()> {
@@ -198,6 +202,7 @@ pub(crate) struct StartTime {
 }
 
 impl StartTime {
+    /// The present time, by both clocks.
     pub(crate) fn now() -> Self {
         Self {
             wall: SystemTime::now(),
@@ -221,11 +226,12 @@ pub(crate) struct HeadInputs<'a> {
     pub(crate) began: &'a StartTime,
 }
 
-/// Creates the heads, then removes the sets that the new one replaces.
+/// Creates the heads, replaces `medium.json` of media that are begun anew, then removes the sets
+/// that the new one replaces. That a removal failed is no error; it is noted in the result.
 ///
 /// # Errors
 /// SR-7145 when some media have the set and others do not; when none has it, the error of the first
-/// one.
+/// one. SR-7147 when it is not known whether a medium has it.
 pub(crate) fn publish_to_all(
     targets: Vec<TargetMedium<'_>>,
     sealing: &HeadInputs<'_>,
@@ -268,7 +274,8 @@ pub(crate) fn publish_to_all(
 }
 
 /// Withdraws a set from all media, because one medium that was to be initialised again failed: the
-/// older sets of the others would no longer be listed. Returns the error to report.
+/// older sets of the others would no longer be listed. Returns the error to report: `first`, or
+/// SR-7147 when a head may still exist.
 fn withdraw_everywhere(
     there: Vec<(&TargetMedium<'_>, Created)>,
     set_keys: &SetKeys,
@@ -305,8 +312,8 @@ impl TargetMedium<'_> {
     }
 
     /// Stores the manifest and publishes the head, unless the writer took too long (SR-7144) or the
-    /// medium was begun anew meanwhile (SR-7131). After an error without a head, the families are
-    /// removed or become orphans.
+    /// base is gone (SR-7161); withdraws it if the medium was begun anew meanwhile (SR-7131). After
+    /// an error without a head, the families are removed or become orphans.
     fn publish(&self, sealing: &HeadInputs<'_>, mut description: Description) -> Result<Created> {
         let (store, set_keys) = (self.store, sealing.set_keys);
         description.medium_id.clone_from(&self.medium.medium_id);
@@ -347,7 +354,9 @@ impl TargetMedium<'_> {
     }
 
     /// The last step of beginning a medium anew: replaces `medium.json`, so that older sets belong
-    /// to another medium. The set is withdrawn when that fails.
+    /// to another medium. Nothing for any other medium. The set is withdrawn when that fails:
+    /// SR-7131 when another writer changed the file, or the store's error; SR-7147 when the outcome
+    /// is not known.
     fn replace_medium_file(&self, set_keys: &SetKeys, position: u32) -> Result<()> {
         let store = self.store;
         let Some((_, seen)) = &self.replaced else {
@@ -363,9 +372,8 @@ impl TargetMedium<'_> {
         Err(self.withdraw_set(position, set_keys, why))
     }
 
-    /// The error for a `medium.json` that could not be replaced: `error` if the old one is
-    /// certainly still there. Otherwise it is not known to which medium the set belongs, and
-    /// SR-7147 is returned as an error itself.
+    /// Returns `error` if the old `medium.json` is certainly still there. Otherwise it is not known
+    /// to which medium the set belongs, and SR-7147 is returned as an error itself.
     fn replacement_error(&self, position: u32, error: Error) -> Result<Error> {
         let store = self.store;
         if error.code() != &code::UNSETTLED
@@ -380,8 +388,8 @@ impl TargetMedium<'_> {
         Err(Error::new(&code::UNSETTLED, detail))
     }
 
-    /// Removes the set again and returns `why`. SR-7147 instead, and the families stay, if its head
-    /// may still exist.
+    /// Removes the set's head and families again, and returns `why`. SR-7147 instead, and the
+    /// families stay, if its head may still exist.
     fn withdraw_set(&self, position: u32, set_keys: &SetKeys, why: Error) -> Error {
         let (store, set_id) = (self.store, hex::hex(&set_keys.set_id()));
         let changing = store.lock_changes("sets");
@@ -400,7 +408,8 @@ impl TargetMedium<'_> {
 }
 
 /// Publishes a head, with a signature if the options have a key, and returns its position. An
-/// incremental set is published only while its base exists (B12); otherwise SR-7161.
+/// incremental set is published only while its base exists (B12); otherwise SR-7161, and no head is
+/// left. SR-7147 when a head could not be withdrawn.
 fn publish_head(
     store: &dyn Store,
     sealing: &HeadInputs<'_>,

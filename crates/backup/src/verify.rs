@@ -98,7 +98,7 @@ fn describe_damage(set: &SetReader<'_>) -> Option<String> {
     let (mut damaged, mut all) = (0_u64, 0_u64);
     for (family, end) in (0..count).zip(families) {
         all = all.saturating_add(u64::from(end.segments));
-        let found = match of_family(set, family, count, end.segments) {
+        let found = match find_family_damage(set, family, count, end.segments) {
             Ok(found) => found,
             Err(error) => FamilyDamage {
                 segments: Vec::new(),
@@ -141,7 +141,12 @@ impl FamilyDamage {
 }
 
 /// Finds the damaged segments of one family. An error when the family cannot be read at all.
-fn of_family(set: &SetReader<'_>, family: u16, count: u16, segments: u32) -> Result<FamilyDamage> {
+fn find_family_damage(
+    set: &SetReader<'_>,
+    family: u16,
+    count: u16,
+    segments: u32,
+) -> Result<FamilyDamage> {
     let Origin { key, mut reader } = set.open_origin(family, count, false)?;
     let mut found = FamilyDamage {
         segments: Vec::new(),

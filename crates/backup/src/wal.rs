@@ -41,12 +41,13 @@ enum Archived {
     SealedPiece,
 }
 
-/// Archives `content` under `name`. False when it was archived already.
+/// Archives `content` under `name`, as an object of the medium. False when it was archived already;
+/// that object is then made durable.
 ///
 /// # Errors
 /// SR-7120 when another content has the name; SR-7106, SR-7110 when the archived file is damaged;
-/// SR-7101 when there is no medium; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not
-/// use; SR-5001.
+/// SR-7101 when there is no medium; SR-7104, SR-7105 when the medium's protection differs; SR-1001
+/// for a name that PostgreSQL does not use; SR-5001 and others of the store.
 pub fn wal_push(
     store: &dyn Store,
     name: &str,
@@ -91,7 +92,8 @@ pub fn wal_push(
     }
 }
 
-/// Replaces an archived piece. SR-5001 when other writers replace it each time.
+/// Replaces an archived piece, or creates it if it is gone, under the lock of changes; always
+/// returns true. SR-5001 when other writers replace it each time.
 fn replace_piece(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> {
     let changing = store.lock_changes("wal");
     let _changing = changing.map_err(|error| failed(store, object, error))?;
@@ -109,12 +111,14 @@ fn replace_piece(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> 
     Err(failed(store, object, others))
 }
 
-/// The file that was archived under `name`.
+/// Returns the content of the file that was archived under `name`, after its seal and digest were
+/// verified.
 ///
 /// # Errors
 /// SR-7121 only when there is no such file on an existing medium; SR-7130 when it is a segment and
-/// later ones of its timeline exist; SR-7101 without a medium; SR-2001, SR-2002; SR-7126; SR-7106,
-/// SR-7109 to SR-7112 when it is damaged.
+/// later ones of its timeline exist; SR-7101 without a medium; SR-2001, SR-2002 for a missing or
+/// wrong key; SR-7126 when it is not sealed although it should be; SR-7106, SR-7109 to SR-7112 when
+/// it is damaged; SR-1001 for a name that cannot be archived.
 pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
     check_name(name)?;
     let object = object_name(name);
@@ -171,13 +175,14 @@ pub(crate) fn has_later_segment(store: &dyn Store, name: &str) -> Result<bool> {
     Ok(segments.any(|(timeline, number)| timeline == wanted.0 && number > wanted.1))
 }
 
-/// Whether this is a piece that is sealed.
+/// Whether this is a piece of a segment, and is sealed.
 fn is_sealed_piece(head: &UnopenedHead, name: &str) -> bool {
     Piece::of(name).is_some() && head.is_sealed()
 }
 
-/// Whether the archive has exactly this file, complete and durable; it is made durable here. No key
-/// is needed.
+/// Looks for what the archive has under `name`. If it is this file, makes it durable and returns
+/// [`Archived::This`]; no key is needed for that. SR-7120 when the content differs; SR-7106 or
+/// SR-7110 when the object is damaged or cut short.
 fn find_archived(store: &dyn Store, object: &str, name: &str, content: &[u8]) -> Result<Archived> {
     let read = store.read(object, OBJECT_MAX);
     let Some(bytes) = read.map_err(|error| failed(store, object, error))? else {
@@ -204,7 +209,7 @@ fn find_archived(store: &dyn Store, object: &str, name: &str, content: &[u8]) ->
 /// Makes an archived file durable: its writer may have been killed before it did so.
 ///
 /// # Errors
-/// SR-7106, SR-7110 when it is damaged; SR-5001, also when it does not exist any more.
+/// SR-7106, SR-7110 when it is damaged or cut short; SR-5001, also when it does not exist any more.
 pub(crate) fn make_durable(store: &dyn Store, name: &str) -> Result<()> {
     let object = object_name(name);
     let read = store.read(&object, OBJECT_MAX);
@@ -220,7 +225,7 @@ pub(crate) fn make_durable(store: &dyn Store, name: &str) -> Result<()> {
     make_head_durable(store, &object, name, &head)
 }
 
-/// Makes an archived file durable, if it is complete (SR-7110).
+/// Makes an archived file durable. SR-7110, and nothing is done, when it is not complete.
 fn make_head_durable(
     store: &dyn Store,
     object: &str,
@@ -241,8 +246,9 @@ fn is_archived_as(described: &Description, name: &str) -> bool {
     described.kind == Kind::Wal && facts.is_some_and(|facts| facts.file_name == name)
 }
 
-/// The system identifier of the cluster whose log the archive has, by its newest segment. It is not
-/// authenticated, and may only be used to refuse something.
+/// The system identifier of the cluster whose log the archive has, by its newest segment or first
+/// piece of one. `None` when the archive has none. It is not authenticated, and may only be used to
+/// refuse something. SR-7106 when that object's head is damaged; errors of the store.
 pub(crate) fn archived_system(store: &dyn Store) -> Result<Option<String>> {
     let listed = store.list("wal");
     let listed = listed.map_err(|error| failed(store, "wal", error))?;
@@ -263,13 +269,15 @@ pub(crate) fn archived_system(store: &dyn Store) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The digest of an archived file's content, bound to its set.
+/// The digest of an archived file's content, bound to its set: SHA-256 of the set's id and the
+/// content, as hexadecimal digits. SR-7106 when the id is malformed.
 fn content_digest(set_id: &str, content: &[u8]) -> Result<String> {
     let id = hex::from_hex(set_id).ok_or_else(|| Error::new(&code::SET_HEAD, "its id"))?;
     Ok(hex::hex(&sha256(&[&id, content])))
 }
 
-/// SR-1001 for a name that cannot be that of a segment or a history file.
+/// Checks that a file of the archive can have this name: 1 to 64 letters, digits and dots, not a
+/// dot first. SR-1001 otherwise.
 fn check_name(name: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
     let sound = (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.');
@@ -282,6 +290,8 @@ fn check_name(name: &str) -> Result<()> {
     ))
 }
 
+/// Makes SR-5001, or the code that a store put into the error, with the object's name in the
+/// detail.
 fn failed(store: &dyn Store, object: &str, error: io::Error) -> Error {
     Error::io(format!("{}/{object}", store.shown()), error)
 }

@@ -20,8 +20,8 @@ pub(crate) struct Writeback {
 }
 
 impl Writeback {
-    /// Notes that `length` more bytes were written to `file`, and starts writeback when there are
-    /// enough.
+    /// Counts `length` more bytes as written to `file`. Once 8 MiB are waiting, it tells the kernel
+    /// to begin to write them to disk; an error of that is ignored.
     pub(crate) fn wrote(&mut self, file: &File, length: usize) {
         self.written = self.written.saturating_add(length as u64);
         let waiting = self.written.saturating_sub(self.begun);

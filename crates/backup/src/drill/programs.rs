@@ -82,7 +82,7 @@ pub(super) fn check_status(name: &str, status: ExitStatus, said: &[u8]) -> Resul
     if status.success() {
         return Ok(());
     }
-    let detail = format!("{name}: {status}: {}", last_words(said));
+    let detail = format!("{name}: {status}: {}", end_of_output(said));
     Err(Error::new(&code::RESTORE_TEST, detail))
 }
 
@@ -95,7 +95,7 @@ pub(super) fn check_stop(stop: &AtomicBool) -> Result<()> {
 }
 
 /// The end of a program's output, in one line, without control characters.
-pub(super) fn last_words(said: &[u8]) -> String {
+pub(super) fn end_of_output(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let lines: Vec<&str> = text.trim().lines().map(str::trim).collect();
     let all: Vec<char> = lines.join("; ").chars().collect();

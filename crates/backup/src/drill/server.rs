@@ -22,7 +22,7 @@ use strongroom_format::code;
 use super::options::DrillOptions;
 use super::private_directory::{PORT, PrivateDirectory};
 use super::programs::{
-    LOOK, check_status, check_stop, duplicate, last_words, read_all, run, unnamed_file,
+    LOOK, check_status, check_stop, duplicate, end_of_output, read_all, run, unnamed_file,
 };
 use super::requests::{COMMAND, Requests};
 use super::server_user::{ServerUser, set_mode};
@@ -229,7 +229,7 @@ impl Server {
         let mut silence = Silence::new();
         loop {
             if self.has_ended().map_err(lost)? {
-                let said = last_words(&read_all(&self.log).unwrap_or_default());
+                let said = end_of_output(&read_all(&self.log).unwrap_or_default());
                 let detail = format!("the server does not start: {said}");
                 return Err(Error::new(&code::RESTORE_TEST, detail));
             }
@@ -257,7 +257,7 @@ impl Server {
 
     /// SR-7163 for a server that has given no sign of life, with the end of its log.
     fn stall_error(&self) -> Error {
-        let said = last_words(&read_all(&self.log).unwrap_or_default());
+        let said = end_of_output(&read_all(&self.log).unwrap_or_default());
         let minutes = SILENCE_MAX.as_secs() / 60;
         let detail = format!(
             "for {minutes} minutes the server has neither ended its recovery, nor logged anything, nor asked for a file: {said}"

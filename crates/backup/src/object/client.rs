@@ -136,7 +136,7 @@ impl Client {
     }
 
     /// How long clearing up may take: `usually`, or a short time when the store does not answer.
-    pub(super) fn clearing(&self, usually: Duration) -> Duration {
+    pub(super) fn clearing_limit(&self, usually: Duration) -> Duration {
         match self.reach.load(Ordering::Relaxed) {
             LOST => AFTER_LOSS,
             _ => usually,

@@ -93,12 +93,12 @@ impl ObjectMedium {
             };
             match put_outcome(&error) {
                 // The object may be ours, from a try whose response was lost.
-                Outcome::Refused => return self.is_ours(&path, bytes),
+                Outcome::Refused => return self.has_bytes(&path, bytes),
                 Outcome::Failed => return Err(to_io_error(&error)),
                 Outcome::Unknown => {}
             }
             // B17. If the store cannot be read either, the outcome stays unknown.
-            match self.is_ours(&path, bytes) {
+            match self.has_bytes(&path, bytes) {
                 Ok(true) => return Ok(true),
                 Ok(false) => last = Some(error),
                 Err(unread) => return Err(unsettled_error(&unread)),
@@ -111,7 +111,7 @@ impl ObjectMedium {
     }
 
     /// Whether the object has exactly these bytes.
-    fn is_ours(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    fn has_bytes(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
         let limit = bytes.len() as u64;
         match self.read_object(path, limit) {
             Ok(found) => Ok(found.is_some_and(|(found, _)| found == bytes)),

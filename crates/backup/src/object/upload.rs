@@ -208,7 +208,7 @@ impl Drop for ObjectUpload {
             let under_way = std::mem::take(&mut self.under_way);
             // An upload that cannot be aborted is removed by the bucket's lifecycle rule, if it has
             // one.
-            let limit = self.client.clearing(ABORT);
+            let limit = self.client.clearing_limit(ABORT);
             let aborted = self.client.runtime.block_on(async {
                 for part in under_way {
                     drop(part.await);

@@ -223,7 +223,7 @@ impl Walk<'_, '_> {
         }
         let handle = match open_handle(within, name) {
             Ok(handle) => handle,
-            Err(changed) => return self.changed(&path, changed),
+            Err(changed) => return self.report_changed(&path, changed),
         };
         let about = handle.metadata().map_err(|error| failed(&path, error))?;
         let sort = about.file_type();
@@ -233,7 +233,7 @@ impl Walk<'_, '_> {
             }
             let opened = match open_directory(&handle) {
                 Ok(opened) => opened,
-                Err(changed) => return self.changed(&path, changed),
+                Err(changed) => return self.report_changed(&path, changed),
             };
             let directory = member(MemberKind::Directory, &stored, &about);
             self.stream.member(&directory)?;
@@ -250,7 +250,7 @@ impl Walk<'_, '_> {
             drop(handle);
             match open_regular(within, name) {
                 Ok((file, about)) => self.file(file, &about, &path, &stored)?,
-                Err(changed) => return self.changed(&path, changed),
+                Err(changed) => return self.report_changed(&path, changed),
             }
         } else {
             let what = match () {
@@ -270,7 +270,7 @@ impl Walk<'_, '_> {
     }
 
     /// Reports an entry that has vanished or was exchanged as left out; other failures are errors.
-    fn changed(&mut self, path: &Path, changed: Changed) -> Result<Option<Level>> {
+    fn report_changed(&mut self, path: &Path, changed: Changed) -> Result<Option<Level>> {
         match changed {
             Changed::Gone => self.leave_out(path, "removed while the directory was read"),
             Changed::Exchanged => self.leave_out(path, "exchanged while the directory was read"),

@@ -86,7 +86,7 @@ impl<'a, I: Input> StreamReader<'a, I> {
 
     /// Adds checks for this set: refuses members that its kind never has, and more than its head
     /// states.
-    pub(crate) fn of(mut self, description: &Description) -> Self {
+    pub(crate) fn limited_to(mut self, description: &Description) -> Self {
         self.links = description.kind.has_links();
         self.most = StreamEnd {
             members: description.members,

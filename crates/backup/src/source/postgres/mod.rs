@@ -214,7 +214,7 @@ impl<'a, 'b> Receiver<'a, 'b> {
                             let space = spaces.iter().find(|space| space.oid == Some(oid));
                             let place = space.and_then(|space| space.location.as_ref());
                             let place = place.ok_or_else(|| unexpected("an archive"))?;
-                            self.space(oid, place.as_os_str().as_bytes())
+                            self.begin_tablespace(oid, place.as_os_str().as_bytes())
                         }
                     };
                 }
@@ -255,7 +255,7 @@ impl<'a, 'b> Receiver<'a, 'b> {
 
     /// Begins a tablespace's archive: its member waits for the first entry. Returns the path of its
     /// files.
-    fn space(&mut self, oid: u32, place: &[u8]) -> Vec<u8> {
+    fn begin_tablespace(&mut self, oid: u32, place: &[u8]) -> Vec<u8> {
         let path = format!("pg_tblspc/{oid}").into_bytes();
         let mut member = directory(&path, self.owner);
         member.kind = MemberKind::Tablespace;
