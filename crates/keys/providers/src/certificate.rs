@@ -37,6 +37,7 @@ struct ForCertificate {
     passphrase: KeySource,
 }
 
+/// Makes a provider of the argument. The error says what is missing or not valid. Reads no file.
 fn make(argument: &str) -> Made {
     let options = Options::read(locator(argument), &["file", "public", "passphrase"])?;
     let path = |name: &str| match options.get(name) {
@@ -54,7 +55,8 @@ fn make(argument: &str) -> Made {
 }
 
 impl ForCertificate {
-    /// Reads a file with a certificate and perhaps its private key.
+    /// Reads a file with a certificate and perhaps its private key. Asks for the file's passphrase
+    /// where one is needed. Errors: as [`read_identity`].
     fn identity(&self, path: &Path) -> Result<Identity, Error> {
         let context = SourceContext {
             prompt: String::from("Passphrase of the private key"),
@@ -65,18 +67,25 @@ impl ForCertificate {
 }
 
 impl RootProvider for ForCertificate {
+    /// Returns `certificate`.
     fn name(&self) -> &'static str {
         NAME
     }
 
+    /// Returns 9.
     fn number(&self) -> u16 {
         NUMBER
     }
 
+    /// Returns the argument as the keyring stores it, with the wrapped root key if there is one.
     fn argument(&self) -> &str {
         &self.argument
     }
 
+    /// Reads the private key from its file, decrypts the wrapped secret with it, and derives the
+    /// root key. May ask for the file's passphrase. Errors: SR-2020 no wrapped root key; SR-2103
+    /// when the file has no private key, or another one; SR-2105 when the secret does not decrypt;
+    /// as [`read_identity`] for the file.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let parts = wrapped.blob().split_first_chunk::<ID_LEN>();
@@ -100,6 +109,9 @@ impl RootProvider for ForCertificate {
         })?)
     }
 
+    /// Makes a new root key, wrapped for the certificate in `public`, or else in `file`. The
+    /// private key need not be there with `public`, and nothing is decrypted. Errors: SR-2103 when
+    /// `file` has no private key; SR-2020 when the argument becomes too long; as [`read_identity`].
     fn create(&self) -> Result<Created, Error> {
         let from = self.public.as_ref().unwrap_or(&self.file);
         let identity = self.identity(from)?;

@@ -43,7 +43,8 @@ pub struct Launcher {
 
 static LAUNCHER: OnceLock<Launcher> = OnceLock::new();
 
-/// Sets how children are started. Once, when the program starts: later calls change nothing.
+/// Sets how children are started. Call it once, when the program starts: later calls change
+/// nothing.
 pub fn set_launcher(launcher: Launcher) {
     LAUNCHER.get_or_init(|| launcher);
 }
@@ -51,11 +52,13 @@ pub fn set_launcher(launcher: Launcher) {
 /// What the child does: fields of a request in, a result out.
 pub(crate) type Operation = fn(&[&[u8]]) -> Result<SecretBytes, Error>;
 
-/// Starts a child, sends it a request and returns its result.
+/// Starts this program as a child, sends it a request and returns its result. The child is killed
+/// if it does not end after its response or by the deadline.
 ///
 /// # Errors
 /// The child's; SR-2101 when it cannot be started, ends without a response, or takes too long;
-/// SR-2107 when no launcher is set.
+/// SR-2105 when its response is longer than 16 KiB; SR-2020 when the request is; SR-2100 when no
+/// launcher is set; SR-5001.
 pub(crate) fn call(fields: &[&[u8]], deadline: Deadline) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::PROVIDER_UNREACHABLE, "starting its process", error);
     let launcher = LAUNCHER.get().ok_or_else(|| {
@@ -91,7 +94,8 @@ pub(crate) fn call(fields: &[&[u8]], deadline: Deadline) -> Result<SecretBytes, 
     }
 }
 
-/// How a process ended, for an error: empty where that is not known.
+/// Says how a process ended, for an error: its signal or exit status. Empty where that is not
+/// known.
 fn describe(status: Option<ExitStatus>) -> String {
     match status.map(|status| (status.signal(), status.code())) {
         Some((Some(signal), _)) => format!(": signal {signal}"),
@@ -100,6 +104,8 @@ fn describe(status: Option<ExitStatus>) -> String {
     }
 }
 
+/// Reads a child's response: returns the result for number 0. Errors: that of the number, with the
+/// rest as its detail; SR-9001 for a number that no code has.
 fn parse_response(number: u16, rest: &[u8]) -> Result<SecretBytes, Error> {
     if number == 0 {
         return copy_locked(rest);
@@ -108,6 +114,7 @@ fn parse_response(number: u16, rest: &[u8]) -> Result<SecretBytes, Error> {
     Err(Error::new(code, String::from_utf8_lossy(rest)))
 }
 
+/// Copies bytes into locked memory. Errors: SR-5001.
 fn copy_locked(bytes: &[u8]) -> Result<SecretBytes, Error> {
     let mut copy = SecretBytes::with_capacity(bytes.len())?;
     copy.as_mut_slice().copy_from_slice(bytes);
@@ -115,7 +122,8 @@ fn copy_locked(bytes: &[u8]) -> Result<SecretBytes, Error> {
 }
 
 /// Sends the request and reads the response to its end. The response is empty when the child ended
-/// without one.
+/// without one. Errors: SR-2101 when the deadline passes or the socket fails; SR-2105 when the
+/// response is longer than 16 KiB; SR-5001.
 fn exchange(
     mut socket: &UnixStream,
     request: &SecretBytes,
@@ -163,8 +171,8 @@ fn exchange(
     copy_locked(response.as_slice().get(..have).unwrap_or_default())
 }
 
-/// Kills the child if it has not ended, and collects its exit status so that no zombie remains. The
-/// status is unknown when the child does not end in time.
+/// Kills the child if it does not end within 10 ms, and collects its exit status so that no zombie
+/// remains. `None` when the child does not end within a second, or the status cannot be read.
 fn end(child: &mut Child) -> Option<ExitStatus> {
     let until = std::time::Instant::now() + END_TIMEOUT;
     let mut killed = false;
@@ -187,7 +195,8 @@ fn end(child: &mut Child) -> Option<ExitStatus> {
     }
 }
 
-/// Writes the fields, each after its length.
+/// Writes the fields, each after its length, into locked memory. Errors: SR-2020 for more than 16
+/// KiB; SR-5001.
 fn encode_fields(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
     let long = || Error::new(&code::PROVIDER, "the request is too long");
     let len: usize = fields.iter().map(|field| field.len() + 4).sum();
@@ -207,7 +216,7 @@ fn encode_fields(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
     Ok(request)
 }
 
-/// Reads what [`encode_fields`] has written. `None` for anything else.
+/// Splits into fields what [`encode_fields`] has written. `None` for anything else.
 fn decode_fields(mut request: &[u8]) -> Option<Vec<&[u8]>> {
     let mut fields = Vec::new();
     while let Some((len, rest)) = request.split_first_chunk::<4>() {
@@ -219,11 +228,12 @@ fn decode_fields(mut request: &[u8]) -> Option<Vec<&[u8]>> {
     request.is_empty().then_some(fields)
 }
 
-/// The child's side: reads the one request on standard input, does the operation and sends its
-/// result.
+/// Does the work of the child: reads the one request on standard input, does the operation and
+/// sends its result, or the number and detail of its error. That the operation fails is no error
+/// here.
 ///
 /// # Errors
-/// When there is no request, or the caller does not read the response.
+/// When there is no valid request, or the caller does not read the response.
 pub(crate) fn serve(operation: Operation) -> io::Result<()> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let mut socket = UnixStream::from(socket);

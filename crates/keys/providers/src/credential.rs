@@ -27,6 +27,8 @@ const NAME_MAX: usize = 255;
 
 struct Credential(String);
 
+/// Makes a provider of the argument, the name of a credential. The error says that it is no file
+/// name. The file need not exist.
 fn make(argument: &str) -> Made {
     let fine = (1..=NAME_MAX).contains(&argument.len())
         && !argument.contains('/')
@@ -38,7 +40,10 @@ fn make(argument: &str) -> Made {
 }
 
 impl Credential {
-    /// The credential's file; it exists and is a regular file.
+    /// Returns the path of the credential's file in `$CREDENTIALS_DIRECTORY`, after checking that
+    /// it is a regular file and no link. Errors: SR-2101 when the variable is not set to an
+    /// absolute path; SR-2103 when there is no such file; SR-2007 when it is something else or
+    /// cannot be examined.
     fn path(&self) -> Result<PathBuf, Error> {
         let directory = std::env::var_os(DIRECTORY).map(PathBuf::from);
         let directory = directory.filter(|path| path.is_absolute()).ok_or_else(|| {
@@ -63,18 +68,25 @@ impl Credential {
 }
 
 impl RootProvider for Credential {
+    /// Returns `credential`.
     fn name(&self) -> &'static str {
         NAME
     }
 
+    /// Returns 8.
     fn number(&self) -> u16 {
         NUMBER
     }
 
+    /// Returns the name of the credential.
     fn argument(&self) -> &str {
         &self.0
     }
 
+    /// Reads the credential's file, and makes the root key of its contents as of any key file.
+    /// Errors: SR-2101 when the service was started without credentials; SR-2103 when there is none
+    /// of this name; SR-2007 when it cannot be read; SR-2011 when the contents are malformed;
+    /// SR-5001.
     fn fetch(&self, creating: bool) -> Result<Opener, Error> {
         let context = SourceContext {
             creating,

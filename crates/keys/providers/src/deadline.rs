@@ -17,10 +17,11 @@ const DEFAULT_S: u64 = 30;
 /// The longest limit that the variable may set.
 const MAX_S: u64 = 3600;
 
-/// How long a provider may take if its argument does not say: what the environment says, or 30 s.
+/// Returns how long a provider may take if its argument does not say:
+/// `STRONGROOM_PROVIDER_TIMEOUT`, or 30 s when it is not set.
 ///
 /// # Errors
-/// SR-2043 when the variable is not a number from 1 to 3600.
+/// SR-2043 when the variable is not a whole number of seconds from 1 to 3600.
 pub(crate) fn usual_limit() -> Result<Duration, Error> {
     let Some(text) = std::env::var_os(VARIABLE) else {
         return Ok(Duration::from_secs(DEFAULT_S));
@@ -42,7 +43,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// So long from now.
+    /// Returns the moment that is `limit` from now.
     pub(crate) fn after(limit: Duration) -> Self {
         Self {
             end: Instant::now() + limit,
@@ -50,15 +51,15 @@ impl Deadline {
         }
     }
 
-    /// The usual limit from now.
+    /// Returns the moment that is the usual limit from now.
     ///
     /// # Errors
-    /// SR-2043 when the variable is not a number from 1 to 3600.
+    /// SR-2043 when the variable is not a whole number of seconds from 1 to 3600.
     pub(crate) fn usual() -> Result<Self, Error> {
         Ok(Self::after(usual_limit()?))
     }
 
-    /// The time that remains, never zero.
+    /// Returns the time that remains, never zero.
     ///
     /// # Errors
     /// SR-2101 when the deadline has passed.
@@ -70,7 +71,7 @@ impl Deadline {
         }
     }
 
-    /// The error of a deadline that has passed.
+    /// Makes the error of a deadline that has passed, SR-2101, with the length of the limit.
     pub(crate) fn expired(&self) -> Error {
         let detail = format!("no answer within {} s", self.limit.as_secs());
         Error::new(&code::PROVIDER_UNREACHABLE, detail)
@@ -81,7 +82,8 @@ impl Deadline {
     /// alone: it ends by itself or with the process.
     ///
     /// # Errors
-    /// SR-2101 when the deadline passes first; what `work` returns; SR-5001 without a thread.
+    /// SR-2101 when the deadline passes first; what `work` returns; SR-9001 when `work` panics;
+    /// SR-5001 without a thread.
     pub(crate) fn run_in_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,

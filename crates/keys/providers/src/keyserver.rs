@@ -46,6 +46,8 @@ const SECRET_LEN: usize = 32;
 /// Bytes of a blob.
 const BLOB_LEN: usize = VERSION_LEN + NONCE_LEN + TAG_LEN + SECRET_LEN;
 
+/// Makes a provider of the argument. The error says what is not valid. Reads no file, and sends
+/// nothing.
 fn make(argument: &str) -> Made {
     let mut locator = Locator::parse(argument, OPTIONS)?;
     locator.make_absolute(&["node"])?;
@@ -76,6 +78,10 @@ struct KeyServer {
 }
 
 impl KeyServer {
+    /// Reads this host's node configuration, and returns a client of its key servers. A `timeout`
+    /// of the argument shortens the configured total time, and never lengthens it. Sends nothing
+    /// yet. Errors: the code of the client's error when the configuration or a file that it names
+    /// cannot be used.
     fn client(&self) -> Result<Client, Error> {
         let node = Node::load(&Node::path(self.node.as_deref().map(Path::new)))?;
         let total = node.total_timeout();
@@ -86,12 +92,17 @@ impl KeyServer {
         })
     }
 
+    /// Requests the key's material of this version from the key servers. Errors: those of
+    /// [`Self::client`]; the code of the client's error when no server delivers it.
     fn fetch(&self, version: Version) -> Result<Fetched, Error> {
         Ok(self.client()?.material(&self.name, version)?)
     }
 }
 
 impl SealingServer for KeyServer {
+    /// Fetches the newest version of the key, and encrypts the secret here under a key derived from
+    /// it and the context. Returns version, nonce, tag and ciphertext. The deadline is not used:
+    /// the configured total time bounds the call. Errors: as [`Self::fetch`]; SR-5001.
     fn seal(&self, secret: &SecretKey, context: &[u8], _: Deadline) -> Result<Vec<u8>, Error> {
         let fetched = self.fetch(Version::Latest)?;
         let key = sealing_key(&fetched.material, context)?;
@@ -102,6 +113,9 @@ impl SealingServer for KeyServer {
         Ok([&version[..], &nonce, &tag, &sealed].concat())
     }
 
+    /// Fetches the version of the key that sealed, and decrypts the secret here. The deadline is
+    /// not used: the configured total time bounds the call. Errors: SR-2105 when the sealed secret
+    /// is malformed, or does not decrypt with the key; as [`Self::fetch`]; SR-5001.
     fn open(&self, sealed: &[u8], context: &[u8], _: Deadline) -> Result<SecretKey, Error> {
         let blob = Blob::parse(sealed)
             .ok_or_else(|| Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed"))?;
@@ -118,8 +132,8 @@ impl SealingServer for KeyServer {
     }
 }
 
-/// The key that seals for one keyring. The context holds the keyring's id, so no two keyrings share
-/// a key.
+/// Derives the key that seals for one keyring. The context contains the keyring's id, so no two
+/// keyrings share a key. Errors: SR-5001 when there is no memory for keys.
 fn sealing_key(material: &SecretKey, context: &[u8]) -> Result<GcmKey, Error> {
     let key = hkdf(material, &[], &[context, LABEL].concat())?;
     Ok(GcmKey::new(&key)?)
@@ -134,6 +148,8 @@ struct Blob<'a> {
 }
 
 impl<'a> Blob<'a> {
+    /// Splits a sealed secret into its fields. `None` unless it has the one length that it can
+    /// have.
     fn parse(bytes: &'a [u8]) -> Option<Self> {
         if bytes.len() != BLOB_LEN {
             return None;

@@ -52,14 +52,14 @@ const OPERATION: child::Operation = |_| {
     Err(strongroom_keyring::Error::new(code, "pkcs11"))
 };
 
-/// The child process's side of [`child`]: serves one request on standard input. False when there
-/// was no request, or nobody read the response.
+/// Does the work of the child process of [`child`]: serves one request on standard input. False
+/// when there was no valid request, or nobody read the response.
 #[must_use]
 pub fn serve_child() -> bool {
     child::serve(OPERATION).is_ok()
 }
 
-/// Makes the kinds of this crate known to the keyring. Once, when a program starts.
+/// Makes the kinds of this crate known to the keyring. Call it once, when a program starts.
 pub fn register() {
     provider::register(KINDS);
 }

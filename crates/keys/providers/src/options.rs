@@ -8,7 +8,8 @@ use strongroom_keyring::KeySource;
 pub(crate) struct Options<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Options<'a> {
-    /// Reads an argument in which only the `known` names may stand, each once and with a value.
+    /// Parses an argument in which only the `known` names may be, each once and with a value. The
+    /// error says what is wrong, and does not repeat the argument.
     pub(crate) fn read(argument: &'a str, known: &[&str]) -> Result<Self, &'static str> {
         let mut read: Vec<(&str, &str)> = Vec::new();
         for part in argument.split(';').filter(|part| !part.is_empty()) {
@@ -24,14 +25,15 @@ impl<'a> Options<'a> {
         Ok(Self(read))
     }
 
-    /// The value of an option.
+    /// Returns the value of an option; `None` when it is not given.
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         let found = self.0.iter().find(|(other, _)| *other == name);
         found.map(|(_, value)| *value)
     }
 }
 
-/// Reads where a PIN or passphrase comes from: `ask`, `env:VAR`, `file:PATH` or `command:CMD`.
+/// Parses where a PIN or passphrase comes from: `ask`, `env:VAR`, `file:/PATH` or `command:CMD`.
+/// Fetches nothing. The error says what the form is.
 pub(crate) fn secret_source(text: &str) -> Result<KeySource, &'static str> {
     match text.split_once(':') {
         None if text == "ask" => Ok(KeySource::Ask),

@@ -4,7 +4,7 @@
 /// What stays as it is in a stored argument, besides letters and digits.
 const PLAIN: &[u8] = b"-._~/:@,+=*";
 
-/// Undoes `%XX`. `None` for a `%` without two digits.
+/// Decodes `%XX`. `None` for a `%` without two hexadecimal digits.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -20,7 +20,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Writes everything that is not [`PLAIN`], a letter or a digit as `%XX`.
+/// Encodes everything that is not [`PLAIN`], a letter or a digit as `%XX`.
 pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

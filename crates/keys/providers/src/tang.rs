@@ -91,6 +91,7 @@ struct ExchangeKey {
     point: P521Point,
 }
 
+/// Makes a provider of the argument. The error says what is missing or not valid. Sends nothing.
 fn make(argument: &str) -> Made {
     let options = Options::read(locator(argument), &["url", "thumbprint"])?;
     let url = options.get("url").unwrap_or_default().trim_end_matches('/');
@@ -110,16 +111,18 @@ fn make(argument: &str) -> Made {
     }))
 }
 
+/// Decodes base64 for URLs, without padding. `None` for anything else.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
 
-/// The error of a response, or of a blob, that is not what it should be.
+/// Makes the error SR-2105 of a response, or of a blob, that is not what it should be.
 fn not_accepted(detail: &str) -> Error {
     Error::new(&code::PROVIDER_ANSWER, detail)
 }
 
-/// The error of a computation with a point that the server sent.
+/// Makes the error of a computation with a point that the server sent: SR-2105 when it is not on
+/// the curve.
 fn translate_crypto_error(error: CryptoError) -> Error {
     match error {
         CryptoError::Key => not_accepted("a point of the server's is not on the curve"),
@@ -128,7 +131,7 @@ fn translate_crypto_error(error: CryptoError) -> Error {
 }
 
 impl Jwk {
-    /// A key for the exchange of this point.
+    /// Makes the JSON key for the exchange that has this point.
     fn exchange_key(point: &P521Point) -> Self {
         let (x, y) = point.split_at(FIELD);
         Self {
@@ -141,7 +144,8 @@ impl Jwk {
         }
     }
 
-    /// `None` for a key that is not a point of P-521.
+    /// Returns the key's point; `None` for a key that is not of P-521, or is malformed. Does not
+    /// check that it is on the curve.
     fn point(&self) -> Option<P521Point> {
         let is_p521 = self.kty == "EC" && self.crv == "P-521";
         let (x, y) = (decode_base64(&self.x)?, decode_base64(&self.y)?);
@@ -149,7 +153,7 @@ impl Jwk {
         is_whole.then(|| [x, y].concat().try_into().ok()).flatten()
     }
 
-    /// The key's thumbprint (RFC 7638).
+    /// Computes the key's thumbprint (RFC 7638, SHA-256).
     fn thumbprint(&self) -> [u8; 32] {
         let text = format!(
             r#"{{"crv":"{}","kty":"{}","x":"{}","y":"{}"}}"#,
@@ -158,12 +162,14 @@ impl Jwk {
         sha256(&[text.as_bytes()])
     }
 
+    /// Whether the key's `key_ops` include this operation.
     fn allows(&self, operation: &str) -> bool {
         self.key_ops.iter().any(|allowed| allowed == operation)
     }
 }
 
-/// The exchange key in an advertisement, which the key of this thumbprint must have signed.
+/// Finds the exchange key in an advertisement, after checking that the key of this thumbprint has
+/// signed it. Errors: SR-2105 when the advertisement is malformed, or is not signed by that key.
 fn verified_exchange_key(
     advertisement: &[u8],
     thumbprint: &[u8; 32],
@@ -204,7 +210,10 @@ fn verified_exchange_key(
 }
 
 impl Tang {
-    /// Sends a request for a path below the server's address: GET without a body, POST with one.
+    /// Sends a request for a path below the server's address, GET without a body and POST with one,
+    /// and returns the body of the response. Waits for at most the usual limit. Errors: SR-2103 for
+    /// status 404; SR-2101 for any other status than 200, a body longer than 64 KiB, and when the
+    /// server does not answer; SR-2043.
     fn send(&self, path: &str, body: Option<&[u8]>) -> Result<Vec<u8>, Error> {
         let lost = |error: &ureq::Error| {
             Error::new(
@@ -239,8 +248,9 @@ impl Tang {
         body.read_to_vec().map_err(|error| lost(&error))
     }
 
-    /// The key that sealed, recovered with the server's help: the server multiplies the blinded
-    /// point of the client.
+    /// Recovers the key of the exchange with the server's help: sends the client's point blinded,
+    /// which the server multiplies. Errors: SR-2105 when the answer is malformed; as
+    /// [`Self::send`]; SR-5001.
     fn recover(
         &self,
         exchange: &ExchangeKey,
@@ -258,6 +268,8 @@ impl Tang {
         ecmr_recover(&blind, &exchange.point, &answer, context).map_err(translate_crypto_error)
     }
 
+    /// Opens a blob: recovers the key with the server's help, and decrypts the secret. Errors:
+    /// SR-2105 when the blob is malformed or does not decrypt; as [`Self::recover`].
     fn open(&self, blob: &[u8], context: &[u8]) -> Result<SecretKey, Error> {
         let malformed = || not_accepted("the wrapped key is malformed");
         let (thumbprint, rest) = blob.split_first_chunk::<32>().ok_or_else(malformed)?;
@@ -280,23 +292,32 @@ impl Tang {
 }
 
 impl RootProvider for Tang {
+    /// Returns `tang`.
     fn name(&self) -> &'static str {
         NAME
     }
 
+    /// Returns 10.
     fn number(&self) -> u16 {
         NUMBER
     }
 
+    /// Returns the argument as the keyring stores it, with the wrapped root key if there is one.
     fn argument(&self) -> &str {
         &self.argument
     }
 
+    /// Opens the wrapped secret with the server's help, and derives the root key. Errors: SR-2020
+    /// no wrapped root key; as [`Self::open`].
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         wrapped.root(&self.open(wrapped.blob(), &wrapped.context())?)
     }
 
+    /// Fetches the server's advertisement, makes a new root key, encrypts its secret for the
+    /// server's exchange key, and has it opened again before anything is stored. Errors: SR-2105
+    /// when the advertisement is not signed by the key of the thumbprint, or the secret does not
+    /// come back; SR-2020 when the argument becomes too long; as [`Self::send`].
     fn create(&self) -> Result<Created, Error> {
         let exchange = verified_exchange_key(&self.send("adv", None)?, &self.thumbprint)?;
         Wrapped::create(NUMBER, locator(&self.argument), |secret, context| {

@@ -36,6 +36,7 @@ struct Tpm {
     pin: Option<KeySource>,
 }
 
+/// Makes a provider of the argument. The error says what is not valid. Opens no device.
 fn make(argument: &str) -> Made {
     let options = Options::read(locator(argument), &["device", "pcrs", "pin"])?;
     let address = options.get("device").unwrap_or(DEFAULT_ADDRESS);
@@ -52,9 +53,9 @@ fn make(argument: &str) -> Made {
     }))
 }
 
-/// The TPM at the address that a user wrote (see [`Sealer::parse`]), or the machine's where there
-/// is none. All its tasks together may take `time`, counted from now; without it, each task may
-/// take as long as a provider may.
+/// Returns a sealer for the TPM at the address that a user wrote (see [`Sealer::parse`]), or for
+/// the machine's where there is none. Opens nothing yet. All its tasks together may take `time`,
+/// counted from now; without it, each task may take as long as a provider may.
 ///
 /// # Errors
 /// SR-2019 for an address that is not one; SR-2043 for a wrong limit in the environment.
@@ -68,6 +69,8 @@ pub fn sealer(address: Option<&str>, time: Option<Duration>) -> Result<Sealer, E
 }
 
 impl Tpm {
+    /// Returns a sealer for the argument's TPM. Opens nothing yet; each task may take the usual
+    /// limit. Errors: SR-2043 for a wrong limit in the environment.
     fn sealer(&self) -> Result<Sealer, Error> {
         Ok(Sealer::new(
             &self.address,
@@ -75,8 +78,9 @@ impl Tpm {
         ))
     }
 
-    /// The authorization that the PIN stands for: its SHA-256 without zeros at the end, which a TPM
-    /// ignores too. `None` without a PIN.
+    /// Fetches the PIN from its source, and returns the authorization made of it: its SHA-256
+    /// without zeros at the end, which a TPM ignores too. `None` where the argument has no PIN.
+    /// Errors: what the source reports; SR-5001.
     fn authorization(&self) -> Result<Option<SecretBytes>, Error> {
         let Some(source) = &self.pin else {
             return Ok(None);
@@ -98,18 +102,25 @@ impl Tpm {
 }
 
 impl RootProvider for Tpm {
+    /// Returns `tpm`.
     fn name(&self) -> &'static str {
         NAME
     }
 
+    /// Returns 7.
     fn number(&self) -> u16 {
         NUMBER
     }
 
+    /// Returns the argument as the keyring stores it, with the wrapped root key if there is one.
     fn argument(&self) -> &str {
         &self.argument
     }
 
+    /// Fetches the PIN, if any, has the TPM unseal the secret, and derives the root key. Errors:
+    /// SR-2020 no wrapped root key; SR-2106 when the registers have changed; SR-2102 for a wrong
+    /// PIN; SR-2103 when another TPM sealed it; SR-2101, SR-2104, SR-2105; what the PIN's source
+    /// reports.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let authorization = self.authorization()?;
@@ -119,6 +130,10 @@ impl RootProvider for Tpm {
         wrapped.root(&secret)
     }
 
+    /// Fetches the PIN, if any, makes a new root key, and has the TPM seal its secret to the
+    /// present values of the registers, and unseal it again. Errors: SR-2101, SR-2102, SR-2104,
+    /// SR-2105 or SR-2106 for the TPM; SR-2020 when the argument becomes too long; what the PIN's
+    /// source reports.
     fn create(&self) -> Result<Created, Error> {
         let authorization = self.authorization()?;
         Wrapped::create(NUMBER, locator(&self.argument), |secret, _| {

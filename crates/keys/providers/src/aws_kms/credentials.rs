@@ -22,8 +22,10 @@ pub(super) struct Keys {
     pub(super) token: Option<SecretBytes>,
 }
 
-/// Finds the access key. `profile` and `file` are those that the provider's argument names; with
-/// one of them the environment's keys are not used.
+/// Reads the access key: from the environment, or else from a profile of the credentials file.
+/// `profile` and `file` are those that the provider's argument names; with one of them the
+/// environment's keys are not used. Errors: SR-2123 when there is none, it cannot be used, or
+/// others may read the file; SR-5001.
 pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, Error> {
     if profile.is_none()
         && file.is_none()
@@ -54,6 +56,8 @@ pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, E
     })?
 }
 
+/// Reads the access key from `AWS_ACCESS_KEY_ID` and its companions. `None` when that is not set or
+/// empty. Errors: SR-2123 when the secret is missing, or a value cannot be used; SR-5001.
 fn from_environment() -> Result<Option<Keys>, Error> {
     let Some(id) = read_variable("AWS_ACCESS_KEY_ID")? else {
         return Ok(None);
@@ -73,6 +77,9 @@ fn from_environment() -> Result<Option<Keys>, Error> {
     .map(Some)
 }
 
+/// Checks the parts of an access key and copies them into locked memory. Errors: SR-2123 when one
+/// is not a single line of visible characters, or the id has other characters than letters and
+/// digits.
 fn keys(id: &[u8], secret: &[u8], token: Option<&[u8]>) -> Result<Keys, Error> {
     let id = single_line(&copy(id)?, "the access key's id")?;
     let secret = single_line(&copy(secret)?, "the secret access key")?;
@@ -95,8 +102,9 @@ fn keys(id: &[u8], secret: &[u8], token: Option<&[u8]>) -> Result<Keys, Error> {
     }
 }
 
-/// The access key of a profile in a file of AWS's form. The outer error is about the file, the
-/// inner one about the key.
+/// Finds the access key of a profile in a credentials file. The outer error is about the file: it
+/// is not text, or has no such profile or no access key in it. The inner one, SR-2123, is about the
+/// key.
 fn parse_profile(held: &SecretBytes, profile: &str) -> Result<Result<Keys, Error>, &'static str> {
     let text = std::str::from_utf8(held.as_slice()).map_err(|_| "is not text")?;
     let (mut is_in_profile, mut is_found) = (false, false);

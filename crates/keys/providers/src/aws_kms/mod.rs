@@ -54,6 +54,8 @@ const ATTEMPTS: u32 = 4;
 /// The wait before the second attempt; it doubles before each further one.
 const WAIT: Duration = Duration::from_millis(200);
 
+/// Makes a provider of the argument. The error says which part is missing or not valid. Reads no
+/// file, and sends nothing.
 fn make(argument: &str) -> Made {
     let mut locator = Locator::parse(argument, OPTIONS)?;
     locator.make_absolute(&["ca", "credentials-file"])?;
@@ -133,6 +135,9 @@ struct ErrorBody<'a> {
 }
 
 impl SealingServer for Kms {
+    /// Has AWS KMS encrypt the secret, bound to the context, and returns the ARN of the key that it
+    /// used, a space, and the ciphertext in base64. Errors: SR-2105 when the response is malformed
+    /// or names another key; and as [`Self::send`].
     fn seal(
         &self,
         secret: &SecretKey,
@@ -173,6 +178,9 @@ impl SealingServer for Kms {
         Ok(format!("{arn} {ciphertext}").into_bytes())
     }
 
+    /// Has AWS KMS decrypt what [`Self::seal`] has returned, with the key of that ARN. Errors:
+    /// SR-2105 when it or the response is malformed, or another key was used; and as
+    /// [`Self::send`].
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let parts = std::str::from_utf8(sealed).ok();
         let parts = parts.and_then(|text| text.split_once(' '));
@@ -200,17 +208,22 @@ impl SealingServer for Kms {
     }
 }
 
-/// The encryption context of a request. It appears in clear in AWS's log.
+/// Returns the encryption context of a request, as JSON with the keyring's id. It appears in clear
+/// in AWS's log.
 fn encryption_context(context: &[u8]) -> String {
     let id = context_id(context);
     format!("{{\"purpose\":\"strongroom keyring root\",\"id\":\"{id}\"}}")
 }
 
+/// Whether a text is not empty and has only characters of base64, none of which needs an escape in
+/// JSON.
 fn is_base64(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
     !text.is_empty() && text.bytes().all(plain)
 }
 
+/// Parses the JSON of a response that succeeded. Errors: SR-2105 for any other text, which is not
+/// repeated.
 fn parse_body(response: &Response) -> Result<Body<'_>, Error> {
     // The parser's error may quote the response.
     serde_json::from_slice(response.body.as_slice()).map_err(|_| {
@@ -222,7 +235,10 @@ fn parse_body(response: &Response) -> Result<Body<'_>, Error> {
 }
 
 impl Kms {
-    /// Sends a request, again after a short wait while AWS is overloaded or fails.
+    /// Reads the access key, signs a request and sends it; up to three times again, after 200 ms,
+    /// 400 ms and 800 ms, while AWS is overloaded or fails and the deadline allows it. Returns a
+    /// response of status 200. Errors: SR-2123 for the access key or `ca`; SR-2101 and SR-2120 for
+    /// the connection; by AWS's answer SR-2102, SR-2103, SR-2104, SR-2121, SR-2105 or SR-2122.
     fn send(
         &self,
         target: &str,
@@ -250,7 +266,8 @@ impl Kms {
         Err(deadline.expired())
     }
 
-    /// Signs a request and sends it once.
+    /// Signs a request for the present time and sends it once. Returns the response whatever its
+    /// status is. Errors: as [`HttpClient::send`]; SR-5001.
     fn send_once(
         &self,
         http: &HttpClient,
@@ -329,7 +346,8 @@ const KINDS: &[(&str, &Code)] = &[
     ("ServiceUnavailable", &code::PROVIDER_BUSY),
 ];
 
-/// The error that a response with another status than 200 means.
+/// Makes the error that a response with another status than 200 means: by AWS's name for it, or
+/// else by the status. Repeats only a name that is known.
 fn response_error(response: &Response) -> Error {
     let parsed = serde_json::from_slice::<ErrorBody<'_>>(response.body.as_slice()).ok();
     let kind = parsed.map_or("", |parsed| parsed.kind);

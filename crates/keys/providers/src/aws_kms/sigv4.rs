@@ -28,7 +28,8 @@ pub(super) struct Signed<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// The value of the header `Authorization`.
+/// Computes the signature of a request, and returns the value of the header `Authorization`.
+/// Errors: SR-5001 when there is no memory for keys.
 pub(super) fn authorization(
     scope: &Scope<'_>,
     key_id: &str,
@@ -54,7 +55,8 @@ pub(super) fn authorization(
     ))
 }
 
-/// The canonical form of a request. It holds the session's token, so callers keep only its hash.
+/// Returns the canonical form of a request. It contains the session's token, so callers keep only
+/// its hash.
 fn canonical(request: &Signed<'_>, names: &str) -> Vec<u8> {
     let begin = format!("{}\n{}\n{}\n", request.method, request.path, request.query);
     let mut text = begin.into_bytes();
@@ -69,8 +71,8 @@ fn canonical(request: &Signed<'_>, names: &str) -> Vec<u8> {
     text
 }
 
-/// `YYYYMMDDTHHMMSSZ` of a time in seconds since the Unix epoch. A time after the year 9999 is
-/// given as the epoch.
+/// Formats a time in seconds since the Unix epoch as `YYYYMMDDTHHMMSSZ`. A time after the year 9999
+/// is given as the epoch.
 pub(super) fn time_of(unix_s: u64) -> String {
     let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
     let since = SignedDuration::from_secs(i64::try_from(unix_s).unwrap_or(0));

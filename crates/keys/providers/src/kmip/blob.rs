@@ -17,7 +17,8 @@ pub(super) enum Method {
 }
 
 impl Method {
-    /// Bytes of the initialisation vector, and of the tag.
+    /// Returns how many bytes the initialisation vector has, and the tag; the tag of AES-CBC has
+    /// none.
     pub(super) fn lengths(self) -> (usize, usize) {
         match self {
             Self::Gcm | Self::Fetched => (12, 16),
@@ -38,6 +39,8 @@ pub(super) struct Blob {
 }
 
 impl Blob {
+    /// Returns the blob as the keyring stores it. An identifier has at most 255 bytes; callers
+    /// check that.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let length = u8::try_from(self.id.len()).unwrap_or(u8::MAX);
         let head = [self.method as u8, self.version.0, length];
@@ -45,7 +48,8 @@ impl Blob {
         [&head, id, &self.iv, &self.tag, &self.ciphertext].concat()
     }
 
-    /// `None` for bytes that are not a blob.
+    /// Reads a blob, the opposite of [`Self::bytes`]. `None` for bytes that are not one: unknown
+    /// method or version, no identifier, no ciphertext, cut short.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (&[method, version, length], rest) = bytes.split_first_chunk()?;
         let method = match method {

@@ -19,7 +19,8 @@ use super::tag;
 /// What follows the context in the label of the key that is derived from the fetched one.
 const LABEL: &[u8] = b"kmip";
 
-/// Seals a secret with a key that the server hands out.
+/// Fetches the key of this id from the server, and encrypts the secret here under a key derived
+/// from it and the context. Errors: as [`fetch_key`]; SR-5001.
 pub(super) fn seal(
     session: &mut Session,
     id: &str,
@@ -41,7 +42,8 @@ pub(super) fn seal(
     })
 }
 
-/// Opens a blob with a key that the server hands out.
+/// Fetches the blob's key from the server, and decrypts the secret here. Errors: as [`fetch_key`];
+/// SR-2105 when the blob's parts have wrong lengths, or it does not decrypt; SR-5001.
 pub(super) fn open(session: &mut Session, blob: &Blob, context: &[u8]) -> Result<SecretKey, Error> {
     let key = sealing_key(&fetch_key(session, &blob.id)?, context)?;
     let iv: Result<[u8; 12], _> = blob.iv.as_slice().try_into();
@@ -57,7 +59,9 @@ pub(super) fn open(session: &mut Session, blob: &Blob, context: &[u8]) -> Result
     secret_key(opened.as_slice())
 }
 
-/// Fetches the key itself if it is active.
+/// Asks for the key's state, and fetches the key itself if it is active. Errors: SR-2104 or SR-2121
+/// when it is not active; SR-2105 unless it is a key of 256 bits in clear; the error of the reason
+/// for which the server refuses; as [`Session::request`].
 fn fetch_key(session: &mut Session, id: &str) -> Result<SecretKey, Error> {
     match state(session, id)? {
         Ok(state) => state.error().map_or(Ok(()), Err)?,
@@ -86,7 +90,7 @@ fn fetch_key(session: &mut Session, id: &str) -> Result<SecretKey, Error> {
     key.map_err(|reason| reason.into_error(Operation::Get))
 }
 
-/// The key that seals here, derived from the fetched one.
+/// Derives the key that encrypts here from the fetched one and the context. Errors: SR-5001.
 fn sealing_key(fetched: &SecretKey, context: &[u8]) -> Result<GcmKey, Error> {
     let key = hkdf(fetched, &[], &[context, LABEL].concat())?;
     Ok(GcmKey::new(&key)?)

@@ -21,7 +21,8 @@ pub(super) enum State {
 }
 
 impl State {
-    /// The error of using a key in this state; none when it is active.
+    /// Makes the error of using a key in this state: SR-2121 when it is destroyed, SR-2104 in any
+    /// other that is not active. `None` when it is active.
     pub(super) fn error(self) -> Option<Error> {
         let disabled = |what: &str| Some(Error::new(&code::PROVIDER_DISABLED, what));
         match self {
@@ -34,7 +35,8 @@ impl State {
     }
 }
 
-/// Requests the state of a key.
+/// Requests the state of a key. The inner error is the reason for which the server refused. Errors:
+/// SR-2105 for a state that is not known; as [`Session::request`].
 pub(super) fn state(session: &mut Session, id: &str) -> Result<Result<State, Reason>, Error> {
     session.request(
         Operation::GetAttributes,
@@ -60,8 +62,10 @@ pub(super) fn state(session: &mut Session, id: &str) -> Result<Result<State, Rea
     )
 }
 
-/// The identifier of the one active key of this name. If there is only one key of the name, its
-/// state does not matter here.
+/// Requests the keys of this name, and returns the identifier of the one that is active. If there
+/// is only one key of the name, its state is not requested. Errors: SR-2103 when there is none, or
+/// several are active; the error of the reason for which the server refuses; as
+/// [`Session::request`].
 pub(super) fn find_key(session: &mut Session, name: &str) -> Result<String, Error> {
     /// More keys of one name than anyone has; the state of each is requested.
     const CANDIDATES_MAX: usize = 32;
@@ -99,8 +103,9 @@ pub(super) fn find_key(session: &mut Session, name: &str) -> Result<String, Erro
     }
 }
 
-/// The error for an operation that the server refused. Servers give one reason for several states
-/// of a key, so the state is requested first.
+/// Makes the error for an operation that the server refused. Requests the state of the key first,
+/// because servers give one reason for several states: a key that is not active is SR-2104 or
+/// SR-2121, one that is absent SR-2103. Otherwise the error is that of `reason`.
 pub(super) fn explain_refusal(
     session: &mut Session,
     id: &str,

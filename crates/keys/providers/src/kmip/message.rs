@@ -44,10 +44,10 @@ pub(super) enum Cipher {
     Cbc,
 }
 
-/// A request of one operation; `fill` writes its payload.
+/// Encodes a request of one operation in locked memory; `fill` writes its payload.
 ///
 /// # Errors
-/// SR-2020 when it is too long, SR-5001.
+/// SR-2020 when it is longer than 4 KiB, SR-5001.
 pub(super) fn request(
     version: Minor,
     operation: Operation,
@@ -68,6 +68,7 @@ pub(super) fn request(
     encoder.finish().ok_or_else(too_long)
 }
 
+/// Writes the protocol version, 1 and this minor number, as an item of the header.
 fn protocol_version(to: &mut Encoder, version: Minor) {
     to.structure(tag::PROTOCOL_VERSION, |to| {
         to.integer(tag::MAJOR, 1);
@@ -91,7 +92,7 @@ pub(super) fn keys_named(to: &mut Encoder, name: &str) {
     });
 }
 
-/// Writes the cryptographic parameters of an encryption or decryption.
+/// Writes the cryptographic parameters of an encryption or decryption with AES in this mode.
 pub(super) fn cipher_parameters(to: &mut Encoder, cipher: Cipher) {
     to.structure(tag::CRYPTOGRAPHIC_PARAMETERS, |to| match cipher {
         Cipher::Gcm => {
@@ -123,6 +124,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
+    /// Returns the reason for this number of KMIP; [`Self::Other`] for an unknown one or none.
     fn from_number(number: Option<u32>) -> Self {
         match number {
             Some(1) => Self::NotFound,
@@ -137,7 +139,9 @@ impl Reason {
         }
     }
 
-    /// The error that the reason means when nothing else is known.
+    /// Makes the error that the reason means when nothing else is known: SR-2103 not found; SR-2102
+    /// not authenticated, denied or not supported; SR-2105 malformed or cryptographic failure;
+    /// SR-2104 archived; SR-2122 any other. The detail names the operation.
     pub(super) fn into_error(self, operation: Operation) -> Error {
         let (code, what): (&'static Code, _) = match self {
             Self::NotFound => (&code::PROVIDER_NO_KEY, "item not found"),
@@ -162,7 +166,7 @@ pub(super) enum Response<'item, 'bytes> {
     Failed(Reason),
 }
 
-/// Reads the response in a message.
+/// Finds the result in a message: the payload, or the reason for which the operation failed.
 ///
 /// # Errors
 /// SR-2105 unless it is the one response to this operation.
@@ -194,10 +198,10 @@ pub(super) fn parse_response<'item, 'bytes>(
     }
 }
 
-/// 32 bytes that a server sent, as a secret.
+/// Copies 32 bytes that a server sent into locked memory, as a key.
 ///
 /// # Errors
-/// SR-2105 for another length.
+/// SR-2105 for another length; SR-5001.
 pub(super) fn secret_key(bytes: &[u8]) -> Result<SecretKey, Error> {
     let mut key: [u8; 32] = bytes.try_into().map_err(|_| {
         let detail = "the response is not a secret of 32 bytes";

@@ -57,6 +57,8 @@ const OPTIONS: &[&str] = &[
     "timeout",
 ];
 
+/// Makes a provider of the argument. The error says which option is missing or not valid. Reads no
+/// file, and sends nothing.
 fn make(argument: &str) -> Made {
     let mut locator = Locator::parse(argument, OPTIONS)?;
     locator.make_absolute(&["ca", "certificate", "private-key"])?;
@@ -95,7 +97,8 @@ fn make(argument: &str) -> Made {
     }))
 }
 
-/// `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`.
+/// Parses `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`. Without a port it is 5696. The
+/// error says what the form is. Resolves no name.
 fn parse_address(text: &str) -> Result<Address, &'static str> {
     const WRONG: &str = "the address is HOST or HOST:PORT";
     let (host, rest) = match text.strip_prefix('[') {
@@ -134,6 +137,8 @@ struct Kmip {
 }
 
 impl SealingServer for Kmip {
+    /// Has the secret sealed as [`Self::seal_before`] does, in a thread, and returns the bytes of
+    /// the blob. Errors: its own; SR-2101 when the deadline passes.
     fn seal(
         &self,
         secret: &SecretKey,
@@ -147,6 +152,8 @@ impl SealingServer for Kmip {
         })
     }
 
+    /// Opens a blob as [`Self::open_before`] does, in a thread. Errors: SR-2105 for bytes that are
+    /// not a blob; its own; SR-2101 when the deadline passes.
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let damaged = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let blob = Blob::parse(sealed).ok_or_else(damaged)?;
@@ -156,6 +163,10 @@ impl SealingServer for Kmip {
 }
 
 impl Kmip {
+    /// Connects to the server, finds the key, and seals the secret: by the method of the argument,
+    /// or else by the first of AES-GCM and AES-CBC that the server supports. Errors: SR-2101,
+    /// SR-2102, SR-2105, SR-2120 or SR-2123 for the connection; SR-2103, SR-2104 or SR-2121 for the
+    /// key; SR-2122 when the server fails.
     fn seal_before(
         &self,
         secret: &SecretKey,
@@ -200,6 +211,8 @@ impl Kmip {
         ))
     }
 
+    /// Connects to the server, and opens the blob by the method, with the key and in the version of
+    /// the protocol that it names. Errors: as [`Self::seal_before`]; SR-2105 when it does not open.
     fn open_before(
         &self,
         blob: &Blob,
@@ -217,8 +230,9 @@ impl Kmip {
     }
 }
 
-/// The highest version that both server and client know. A server need not tell its versions: then
-/// it is the lowest that the client knows.
+/// Requests the server's versions, and returns the highest of KMIP 1.2 to 1.4 that it has. A server
+/// need not tell its versions: then it is 1.2. Errors: SR-2105 when it has none of them; the error
+/// of the reason for which it refuses; as [`Session::request`].
 fn highest_version(session: &mut Session) -> Result<Minor, Error> {
     let offered = session.request(
         Operation::DiscoverVersions,

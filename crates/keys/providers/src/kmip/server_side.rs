@@ -11,7 +11,10 @@ use super::message::{Cipher, Operation, Reason, cipher_parameters, secret_key};
 use super::session::Session;
 use super::tag;
 
-/// Has the server encrypt the secret.
+/// Has the server encrypt the secret with its key of this id; with AES-GCM the context is
+/// associated data, with AES-CBC it is not used. The inner error is the reason for which the server
+/// refused. Errors: SR-2105 when the ciphertext or the tag has a wrong length; as
+/// [`Session::request`].
 pub(super) fn seal(
     session: &mut Session,
     id: &str,
@@ -59,7 +62,8 @@ pub(super) fn seal(
     )
 }
 
-/// Has the server decrypt a blob.
+/// Has the server decrypt a blob, and returns the secret. The inner error is the reason for which
+/// the server refused. Errors: SR-2105 unless it is 32 bytes; as [`Session::request`].
 pub(super) fn open(
     session: &mut Session,
     cipher: Cipher,

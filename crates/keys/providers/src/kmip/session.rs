@@ -45,11 +45,12 @@ struct Timed {
 }
 
 impl Session {
-    /// Connects; the handshake comes with the first request. Blocks on name resolution: call it
-    /// within [`Deadline::run_in_thread`].
+    /// Connects to the first of the host's addresses that accepts; the TLS handshake comes with the
+    /// first request. Blocks on name resolution: call it within [`Deadline::run_in_thread`].
     ///
     /// # Errors
-    /// SR-2101, SR-2123.
+    /// SR-2101 when the host is not known, none accepts, or the deadline passes; SR-2123 for the
+    /// files of TLS.
     pub(super) fn connect(
         address: &Address,
         files: &TlsFiles,
@@ -80,10 +81,13 @@ impl Session {
     }
 
     /// Sends a request whose payload `fill` writes, and reads the payload of the response with
-    /// `read`. The inner result is the reason for which the server did not do it.
+    /// `read`. The inner error is the reason for which the server refused.
     ///
     /// # Errors
-    /// SR-2101, SR-2102, SR-2105, SR-2120; those of `read`.
+    /// SR-2101 when the connection is lost or the deadline passes; SR-2102 when the client's
+    /// certificate is refused; SR-2105 when the response is malformed; SR-2120 when the server's
+    /// certificate is not trusted; SR-2124 without a common TLS version; SR-2020 when the request
+    /// is too long; those of `read`.
     pub(super) fn request<T>(
         &mut self,
         operation: Operation,
@@ -102,7 +106,8 @@ impl Session {
         }
     }
 
-    /// Sends a message and reads the next one. `None` if that is too long or not a response.
+    /// Sends a message and reads the next one into locked memory. `None` if that is longer than 32
+    /// KiB or not a response.
     fn exchange(&mut self, bytes: &[u8]) -> io::Result<Option<SecretBytes>> {
         self.stream.write_all(bytes)?;
         self.stream.flush()?;
@@ -122,6 +127,7 @@ impl Session {
 }
 
 impl Timed {
+    /// Returns the time that remains until the deadline. Errors: `TimedOut` when it has passed.
     fn remaining(&self) -> io::Result<std::time::Duration> {
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
         self.deadline.remaining().map_err(late)
@@ -129,6 +135,8 @@ impl Timed {
 }
 
 impl Read for Timed {
+    /// Reads from the socket. Waits until the deadline at most; the error is then `WouldBlock` or
+    /// `TimedOut`.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(Some(self.remaining()?))?;
         self.socket.read(into)
@@ -136,6 +144,8 @@ impl Read for Timed {
 }
 
 impl Write for Timed {
+    /// Writes to the socket. Waits until the deadline at most; the error is then `WouldBlock` or
+    /// `TimedOut`.
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         self.socket.set_write_timeout(Some(self.remaining()?))?;
         self.socket.write(from)
@@ -146,7 +156,8 @@ impl Write for Timed {
     }
 }
 
-/// The error that a failed exchange means.
+/// Makes the error that a failed exchange means: SR-2101 for the connection and the deadline, that
+/// of [`translate_tls_error`] for a failure of TLS.
 fn translate_error(given: &io::Error, deadline: Deadline) -> Error {
     use io::ErrorKind as Kind;
     let inner = given.get_ref();

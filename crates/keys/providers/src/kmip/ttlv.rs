@@ -62,12 +62,14 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The first item of this tag within a structure.
+    /// Returns the first item of this tag directly within a structure; `None` also for what is no
+    /// structure.
     pub(crate) fn find(&self, tag: u32) -> Option<&Self> {
         self.all(tag).next()
     }
 
-    /// All items of this tag within a structure.
+    /// Iterates over the items of this tag directly within a structure; over none for what is no
+    /// structure.
     pub(crate) fn all(&self, tag: u32) -> impl Iterator<Item = &Self> {
         let items = match &self.value {
             Value::Structure(items) => items.as_slice(),
@@ -76,7 +78,8 @@ impl<'a> Item<'a> {
         items.iter().filter(move |item| item.tag == tag)
     }
 
-    /// A text within a structure.
+    /// Returns the text of the first item of this tag within a structure; `None` when it is no
+    /// text.
     pub(crate) fn text(&self, tag: u32) -> Option<&'a str> {
         match self.find(tag)?.value {
             Value::Text(text) => Some(text),
@@ -84,7 +87,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Bytes within a structure.
+    /// Returns the bytes of the first item of this tag within a structure; `None` when it is not of
+    /// type bytes.
     pub(crate) fn bytes(&self, tag: u32) -> Option<&'a [u8]> {
         match self.find(tag)?.value {
             Value::Bytes(bytes) => Some(bytes),
@@ -92,7 +96,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// An enumeration's value within a structure.
+    /// Returns the value of the first item of this tag within a structure; `None` when it is no
+    /// enumeration.
     pub(crate) fn choice(&self, tag: u32) -> Option<u32> {
         match self.find(tag)?.value {
             Value::Enumeration(value) => Some(value),
@@ -100,7 +105,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A number within a structure.
+    /// Returns the number of the first item of this tag within a structure; `None` when it is no
+    /// 32-bit integer.
     pub(crate) fn integer(&self, tag: u32) -> Option<i32> {
         match self.find(tag)?.value {
             Value::Integer(value) => Some(value),
@@ -109,10 +115,10 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The one item that these bytes are.
+/// Parses bytes that are exactly one item, with all items in it. Copies no values.
 ///
 /// # Errors
-/// When they are anything else.
+/// When they are anything else, or deeper than 16 structures or more than 2048 items.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Item<'_>, Malformed> {
     let mut decoder = Decoder { items: 0 };
     let (item, rest) = decoder.item(bytes, 0)?;
@@ -122,7 +128,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Item<'_>, Malformed> {
     }
 }
 
-/// The length of a message, in bytes, by its first eight.
+/// Returns the length of a message in bytes, its first eight included, which say it.
 pub(crate) fn length(head: &[u8; HEAD_LEN]) -> usize {
     let [_, _, _, _, a, b, c, d] = *head;
     usize::try_from(u32::from_be_bytes([a, b, c, d]))
@@ -134,7 +140,8 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// The item that the bytes begin with, and what follows it.
+    /// Parses the item that the bytes begin with, and returns it with the bytes that follow it.
+    /// Errors: when the form is wrong, padding is not zero, or a limit is passed.
     fn item<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -158,6 +165,8 @@ impl Decoder {
         Ok((Item { tag, value }, rest))
     }
 
+    /// Parses the value of an item of this type. Errors: when the length does not fit the type, the
+    /// type is unknown, or a text is not UTF-8.
     fn value<'a>(
         &mut self,
         kind: u8,
@@ -201,7 +210,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Room for a message of `room` bytes.
+    /// Makes an empty message in locked memory that can take `room` bytes. Errors: SR-5001.
     pub(crate) fn new(room: usize) -> Result<Self, Error> {
         Ok(Self {
             held: SecretBytes::with_capacity(room)?,
@@ -209,7 +218,7 @@ impl Encoder {
         })
     }
 
-    /// The message; `None` when it did not fit into the room.
+    /// Returns the message; `None` when it did not fit into the room.
     pub(crate) fn finish(mut self) -> Option<SecretBytes> {
         if self.length > self.held.len() {
             return None;
@@ -218,7 +227,7 @@ impl Encoder {
         Some(self.held)
     }
 
-    /// A structure of what `fill` writes.
+    /// Appends a structure with the items that `fill` appends.
     pub(crate) fn structure(&mut self, tag: u32, fill: impl FnOnce(&mut Self)) {
         let at = self.length;
         self.head(tag, STRUCTURE, 0);
@@ -231,22 +240,27 @@ impl Encoder {
         }
     }
 
+    /// Appends an item of type integer (32 bits).
     pub(crate) fn integer(&mut self, tag: u32, value: i32) {
         self.item(tag, INTEGER, &value.to_be_bytes());
     }
 
+    /// Appends an item of type enumeration.
     pub(crate) fn choice(&mut self, tag: u32, value: u32) {
         self.item(tag, ENUMERATION, &value.to_be_bytes());
     }
 
+    /// Appends an item of type text.
     pub(crate) fn text(&mut self, tag: u32, value: &str) {
         self.item(tag, TEXT, value.as_bytes());
     }
 
+    /// Appends an item of type bytes.
     pub(crate) fn bytes(&mut self, tag: u32, value: &[u8]) {
         self.item(tag, BYTES, value);
     }
 
+    /// Appends an item of this type: its head, the value, and zeros up to a multiple of 8 bytes.
     fn item(&mut self, tag: u32, kind: u8, body: &[u8]) {
         self.head(tag, kind, body.len());
         self.put(body);
@@ -254,6 +268,7 @@ impl Encoder {
         self.put(&[0; 8][..padding]);
     }
 
+    /// Appends tag, type and length of an item.
     fn head(&mut self, tag: u32, kind: u8, length: usize) {
         let [_, a, b, c] = tag.to_be_bytes();
         self.put(&[a, b, c, kind]);
@@ -271,7 +286,7 @@ impl Encoder {
     }
 }
 
-/// For the fuzzer: any bytes are decoded or refused.
+/// Decodes any bytes, for the fuzzer: they are accepted or refused, and nothing panics.
 pub fn fuzz(bytes: &[u8]) {
     if let Ok(item) = decode(bytes) {
         assert!(bytes.len() >= HEAD_LEN && item.tag <= 0xff_ff_ff);

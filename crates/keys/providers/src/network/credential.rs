@@ -16,11 +16,11 @@ use zeroize::Zeroize as _;
 /// The longest credential, and the longest file that holds one, in bytes.
 const CREDENTIAL_MAX: usize = 32 * 1024;
 
-/// The contents of a file that this user or root owns, that no other user may read, and no other
-/// group may write.
+/// Reads a regular file of at most 32 KiB into locked memory. It must have a mode by which only its
+/// owner may read or write it; the group may read a file of root's.
 ///
 /// # Errors
-/// SR-2123.
+/// SR-2123 when it cannot be read, is no regular file, has another mode, or is too long; SR-5001.
 pub(crate) fn read_file(path: &Path) -> Result<SecretBytes, Error> {
     let wrong = |what: &str| {
         let detail = format!("{}: {what}", path.display());
@@ -58,11 +58,11 @@ pub(crate) fn read_file(path: &Path) -> Result<SecretBytes, Error> {
     Ok(held)
 }
 
-/// The one line that a file or variable holds, without blanks around it. Visible ASCII only,
-/// because it goes into a header. `of` names the source in errors.
+/// Returns the one line that a file or variable contains, without blanks around it. Visible ASCII
+/// only, because it goes into a header. `of` names the source in errors.
 ///
 /// # Errors
-/// SR-2123.
+/// SR-2123 when it is empty or has other characters, also between two words; SR-5001.
 pub(crate) fn single_line(held: &SecretBytes, of: &str) -> Result<SecretBytes, Error> {
     let text = held.as_slice().trim_ascii();
     if text.is_empty() || !text.iter().all(u8::is_ascii_graphic) {
@@ -72,17 +72,18 @@ pub(crate) fn single_line(held: &SecretBytes, of: &str) -> Result<SecretBytes, E
     copy(text)
 }
 
-/// A copy in locked memory.
+/// Copies bytes into locked memory.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when there is no memory for keys.
 pub(crate) fn copy(bytes: &[u8]) -> Result<SecretBytes, Error> {
     let mut held = SecretBytes::with_capacity(bytes.len())?;
     held.as_mut_slice().copy_from_slice(bytes);
     Ok(held)
 }
 
-/// The value of an environment variable; `None` where it is not set or empty.
+/// Copies the value of an environment variable into locked memory; `None` where it is not set or
+/// empty. The variable stays set.
 ///
 /// # Errors
 /// SR-2123 for a value over 32 KiB, SR-5001.

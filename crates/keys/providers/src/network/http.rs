@@ -43,10 +43,11 @@ pub(crate) struct Request<'a> {
 }
 
 impl HttpClient {
-    /// A client with these files.
+    /// Makes a client that trusts the certificates of these files, which it reads, and identifies
+    /// itself by them. Connects to nothing yet.
     ///
     /// # Errors
-    /// SR-2123.
+    /// SR-2123 when a file cannot be used.
     pub(crate) fn new(files: &TlsFiles) -> Result<Self, Error> {
         let rules = http::client_rules().accept("application/json").build();
         let tls = Arc::new(files.client_config()?);
@@ -55,10 +56,14 @@ impl HttpClient {
         })
     }
 
-    /// Sends a request once, and reads the response whatever its status is, unless it redirects.
+    /// Sends a request once, and reads the response into locked memory whatever its status is,
+    /// unless it redirects.
     ///
     /// # Errors
-    /// SR-2101, SR-2102 (a certificate that is refused), SR-2105, SR-2120.
+    /// SR-2101 when the server cannot be reached, or the deadline passes; SR-2102 when the client's
+    /// certificate is refused; SR-2105 when the response redirects, is longer than 32 KiB, or is
+    /// not HTTP; SR-2120 when the server's certificate is not trusted; SR-2124 without a common TLS
+    /// version; SR-9001 for a request that is not HTTP.
     pub(crate) fn send(
         &self,
         request: &Request<'_>,
@@ -93,7 +98,8 @@ impl HttpClient {
     }
 }
 
-/// Reads a body into locked memory.
+/// Reads a body of at most 32 KiB into locked memory. Errors: SR-2105 when it is longer; SR-2101
+/// when the connection is lost or the deadline passes; SR-5001.
 fn read_body(from: &mut dyn Read, deadline: Deadline) -> Result<SecretBytes, Error> {
     let mut held = SecretBytes::with_capacity(BODY_MAX + 1)?;
     let mut length = 0;
@@ -118,7 +124,9 @@ fn read_body(from: &mut dyn Read, deadline: Deadline) -> Result<SecretBytes, Err
     Ok(held)
 }
 
-/// The error that a failed exchange means.
+/// Makes the error that a failed exchange means: SR-2101 for the connection and the deadline,
+/// SR-2105 for what is not HTTP or too long, that of [`translate_tls_error`] for a failure of TLS.
+/// The server's text is not in it.
 fn translate_error(given: &ureq::Error, deadline: Deadline) -> Error {
     use std::io::ErrorKind;
     match given {
@@ -162,10 +170,10 @@ fn translate_error(given: &ureq::Error, deadline: Deadline) -> Error {
 }
 
 /// Checks a server's address, and returns it as URLs begin with it: `https://host[:port][/path]`,
-/// without a slash at its end. HTTP without TLS only to this host.
+/// without a slash at its end. `http://` is accepted only for this host.
 ///
 /// # Errors
-/// Why it is not valid.
+/// A text that says why it is not valid.
 pub(crate) fn base_url(text: &str) -> Result<String, &'static str> {
     let uri: Uri = text.parse().map_err(|_| "the address is no URL")?;
     let authority = uri.authority().map(|authority| authority.as_str());
@@ -185,16 +193,17 @@ pub(crate) fn base_url(text: &str) -> Result<String, &'static str> {
     Ok(format!("{scheme}://{authority}{path}"))
 }
 
-/// Whether a segment of a path needs no encoding in a URL and is not `.` or `..`.
+/// Whether a text can be a segment of a path in a URL without encoding: letters, digits, `-`, `_`
+/// and `.`, but not dots alone.
 pub(crate) fn is_path_segment(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !text.is_empty() && text.bytes().all(plain) && !text.bytes().all(|byte| byte == b'.')
 }
 
-/// Decodes a key of 32 bytes from base64.
+/// Decodes a key of 32 bytes from base64, in locked memory.
 ///
 /// # Errors
-/// SR-2105.
+/// SR-2105 when it is not base64, or of another length; SR-5001.
 pub(crate) fn decode_key(text: &str) -> Result<SecretKey, Error> {
     use base64::Engine as _;
     let wrong = || Error::new(&code::PROVIDER_ANSWER, "the response holds no root key");
@@ -210,7 +219,7 @@ pub(crate) fn decode_key(text: &str) -> Result<SecretKey, Error> {
 /// Encodes bytes in base64, in locked memory.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when there is no memory for keys.
 pub(crate) fn encode_base64(bytes: &[u8]) -> Result<SecretBytes, Error> {
     use base64::Engine as _;
     let mut held = SecretBytes::with_capacity(bytes.len().div_ceil(3) * 4)?;
@@ -220,10 +229,10 @@ pub(crate) fn encode_base64(bytes: &[u8]) -> Result<SecretBytes, Error> {
     Ok(held)
 }
 
-/// Concatenates pieces in locked memory: a body with a secret in it.
+/// Concatenates pieces in locked memory, for a body with a secret in it.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when there is no memory for keys.
 pub(crate) fn concat_locked(pieces: &[&[u8]]) -> Result<SecretBytes, Error> {
     let mut held = SecretBytes::with_capacity(pieces.iter().map(|piece| piece.len()).sum())?;
     let mut rest = held.as_mut_slice();

@@ -23,11 +23,11 @@ pub(crate) struct Locator {
 }
 
 impl Locator {
-    /// Reads an argument in which only the `known` options may stand, each once. The wrapped root
-    /// key after `;blob=` is skipped.
+    /// Parses an argument in which only the `known` options may be, each once. The wrapped root key
+    /// after `;blob=` is skipped.
     ///
     /// # Errors
-    /// Why it is not valid.
+    /// A text that says why it is not valid, and does not repeat it.
     pub(crate) fn parse(text: &str, known: &[&str]) -> Result<Self, &'static str> {
         let text = strongroom_keyring::provider::locator(text);
         let (target, rest) = text.split_once('?').unwrap_or((text, ""));
@@ -51,7 +51,8 @@ impl Locator {
         Ok(Self { target, options })
     }
 
-    /// The argument as it is stored.
+    /// Returns the argument as it is stored, in its canonical form: options in order of name, and
+    /// encoded. The wrapped root key is not in it.
     pub(crate) fn text(&self) -> String {
         let mut text = percent::encode(&self.target);
         for (at, (name, value)) in self.options.iter().enumerate() {
@@ -63,24 +64,25 @@ impl Locator {
         text
     }
 
-    /// An option's value.
+    /// Returns an option's value; `None` where the argument does not have it.
     pub(crate) fn option(&self, name: &str) -> Option<&str> {
         self.options.get(name).map(String::as_str)
     }
 
-    /// An option that must be there.
+    /// Returns the value of an option that must be there.
     ///
     /// # Errors
-    /// Why it is not valid.
+    /// A text that says that one is missing.
     pub(crate) fn required(&self, name: &str) -> Result<&str, &'static str> {
         self.option(name)
             .ok_or("an option that it needs is missing")
     }
 
-    /// Makes these options absolute paths: the keyring is used from other directories later.
+    /// Makes the values of these options absolute paths, where they are given: the keyring is used
+    /// from other directories later.
     ///
     /// # Errors
-    /// Why it is not valid.
+    /// A text that says that one is not a path.
     pub(crate) fn make_absolute(&mut self, names: &[&str]) -> Result<(), &'static str> {
         for name in names {
             if let Some(value) = self.options.get_mut(*name) {
@@ -92,16 +94,16 @@ impl Locator {
         Ok(())
     }
 
-    /// An option that is a path.
+    /// Returns an option's value as a path; `None` where the argument does not have it.
     pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         self.option(name).map(PathBuf::from)
     }
 
-    /// How long an opening or a sealing may take: `timeout`, in seconds. `None` where the argument
-    /// does not say.
+    /// Returns how long an opening or a sealing may take: the option `timeout`, in seconds. `None`
+    /// where the argument does not have it.
     ///
     /// # Errors
-    /// Why it is not valid.
+    /// A text that says that it is not a number from 1 to 600.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, &'static str> {
         let Some(text) = self.option("timeout") else {
             return Ok(None);
@@ -113,7 +115,7 @@ impl Locator {
     }
 }
 
-/// Undoes `%XX`. `None` for text that is not valid, or not UTF-8.
+/// Decodes `%XX`. `None` for a `%` without two digits, or for bytes that are not UTF-8.
 fn decode(text: &str) -> Option<String> {
     String::from_utf8(percent::decode(text)?).ok()
 }

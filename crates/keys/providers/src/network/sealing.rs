@@ -31,14 +31,17 @@ const ID_LEN: usize = 16;
 
 /// A server that seals a secret and opens it again.
 pub(crate) trait SealingServer: Send + Sync {
-    /// Has the secret sealed, bound to `context` where the server can do that.
+    /// Has the server seal the secret, bound to `context` where the server can do that, and returns
+    /// the bytes that [`Self::open`] takes. Errors by kind of server: SR-2101 to SR-2105, SR-2120
+    /// to SR-2124.
     fn seal(
         &self,
         secret: &SecretKey,
         context: &[u8],
         deadline: Deadline,
     ) -> Result<Vec<u8>, Error>;
-    /// Has the secret opened. May return another secret than the sealed one: the caller checks it.
+    /// Has the server open what [`Self::seal`] returned. May return another secret than the sealed
+    /// one: the caller checks it. Errors: as [`Self::seal`].
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error>;
 }
 
@@ -54,24 +57,33 @@ pub(crate) struct SealingProvider<S> {
 }
 
 impl<S> SealingProvider<S> {
+    /// Returns the deadline of an opening or sealing that begins now: the time of the argument, or
+    /// else the usual limit. Errors: SR-2043 when the variable for that limit is not valid.
     fn deadline(&self) -> Result<Deadline, Error> {
         Ok(Deadline::after(self.timeout.map_or_else(usual_limit, Ok)?))
     }
 }
 
 impl<S: SealingServer> RootProvider for SealingProvider<S> {
+    /// Returns the provider's word before the colon.
     fn name(&self) -> &'static str {
         self.name
     }
 
+    /// Returns the provider's number in the keyring.
     fn number(&self) -> u16 {
         self.number
     }
 
+    /// Returns the argument as the keyring stores it: the locator and, once a root key was wrapped,
+    /// the blob.
     fn argument(&self) -> &str {
         &self.argument
     }
 
+    /// Has the server open the wrapped secret, checks that it is the one that was sealed, and
+    /// derives the root key. Errors: SR-2020 when no wrapped root key is in the argument; SR-2105
+    /// when the secret is another one; SR-2043; those of the server.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(self.number, &self.argument)?;
         let deadline = self.deadline()?;
@@ -79,6 +91,9 @@ impl<S: SealingServer> RootProvider for SealingProvider<S> {
         wrapped.root(&secret)
     }
 
+    /// Makes a new root key, has the server seal its secret, and has it opened again as a check.
+    /// Errors: SR-2105 when the server does not return the same secret, or the sealed one is too
+    /// long; SR-2020 when the argument becomes too long; SR-2043; those of the server.
     fn create(&self) -> Result<Created, Error> {
         let place = locator(&self.argument);
         Wrapped::create(self.number, place, |secret, context| {
@@ -88,8 +103,10 @@ impl<S: SealingServer> RootProvider for SealingProvider<S> {
     }
 }
 
-/// The blob of a secret. Has the secret opened again before it returns, so that a server which
-/// seals but does not open is detected before anything depends on it.
+/// Has the server seal the secret, and returns the blob: check value and sealed secret. Has the
+/// secret opened again before it returns, so that a server which seals but does not open is
+/// detected before anything depends on it. Errors: SR-2105 when the sealed secret is too long, or
+/// opening returns another one; those of the server.
 fn seal(
     server: &dyn SealingServer,
     secret: &SecretKey,
@@ -109,14 +126,15 @@ fn seal(
     Ok(blob)
 }
 
-/// The argument that the keyring stores: the locator in its canonical form, then the blob as it was
-/// given.
+/// Returns the argument that the keyring stores: the locator in its canonical form, then the blob
+/// as it was given, if any.
 pub(crate) fn stored_argument(canonical: &Locator, given: &str) -> String {
     let blob = given.get(locator(given).len()..).unwrap_or_default();
     format!("{}{blob}", canonical.text())
 }
 
-/// The secret of a blob.
+/// Has the server open the secret of a blob, and checks it against the blob's check value. Errors:
+/// SR-2105 when the blob is malformed, or the secret is another one; those of the server.
 fn open(
     server: &dyn SealingServer,
     blob: &[u8],
@@ -138,6 +156,7 @@ fn open(
     }
 }
 
+/// Derives the key of the check value from the secret and the context. Errors: SR-5001.
 fn check_key(secret: &SecretKey, context: &[u8]) -> Result<MacKey, Error> {
     Ok(MacKey::new(&hkdf(
         secret,
@@ -146,7 +165,7 @@ fn check_key(secret: &SecretKey, context: &[u8]) -> Result<MacKey, Error> {
     )?)?)
 }
 
-/// The keyring's id at the end of a context, in hexadecimal digits.
+/// Returns the keyring's id at the end of a context, as hexadecimal digits.
 pub(crate) fn context_id(context: &[u8]) -> String {
     let at = context.len().saturating_sub(ID_LEN);
     strongroom_format::hex::hex(context.get(at..).unwrap_or_default())

@@ -29,10 +29,11 @@ pub(crate) struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// The trusted certificates.
+    /// Reads the trusted certificates: those of the provider's `ca`, or else the system's, of which
+    /// there may be none.
     ///
     /// # Errors
-    /// SR-2123.
+    /// SR-2123 when the file cannot be read, or contains no certificate.
     pub(crate) fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
         match &self.authority {
             Some(path) => read_certificates(path),
@@ -40,10 +41,11 @@ impl TlsFiles {
         }
     }
 
-    /// The client's certificate and private key; they belong together.
+    /// Reads the client's certificate and private key, and checks that they belong together. `None`
+    /// when the argument names none.
     ///
     /// # Errors
-    /// SR-2123.
+    /// SR-2123 when a file cannot be read or used, or others may read the private key; SR-5001.
     pub(crate) fn identity(&self) -> Result<Option<Identity>, Error> {
         let Some((certificate, key)) = &self.identity else {
             return Ok(None);
@@ -60,11 +62,12 @@ impl TlsFiles {
         Ok(Some(identity))
     }
 
-    /// The settings of a client. Without a file of authorities it is built even if the system
-    /// trusts none, because an address without TLS does not need any.
+    /// Reads the files, and returns the settings of a TLS client. Without a file of authorities
+    /// they are built even if the system trusts none, because an address without TLS does not need
+    /// any.
     ///
     /// # Errors
-    /// SR-2123.
+    /// SR-2123 when a file cannot be used, or the `ca` has no usable certificate.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, Error> {
         let authorities = usable_authorities(self.authorities()?);
         if authorities.is_empty() && self.authority.is_some() {
@@ -78,6 +81,7 @@ impl TlsFiles {
     }
 }
 
+/// Reads the certificates of a PEM file. Errors: SR-2123 when it cannot be read, or contains none.
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let wrong = |what: &str| {
         let detail = format!("{}: {what}", path.display());
@@ -87,7 +91,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error>
     strongroom_tls::certificates(&pem).map_err(|_: PemError| wrong("holds no certificate in PEM"))
 }
 
-/// The error of a certificate and private key of ours that cannot be used.
+/// Makes the error SR-2123 for a certificate and private key of ours that cannot be used.
 fn unusable_identity(given: &rustls::Error) -> Error {
     let what = match given {
         rustls::Error::InconsistentKeys(_) => "the private key does not belong to the certificate",
@@ -101,7 +105,9 @@ const OFFERED: &str = "This client takes TLS 1.3, and TLS 1.2 with ECDHE and AES
     ChaCha20-Poly1305. Some servers, PyKMIP among them, have these ciphers of TLS 1.2 for a \
     certificate with an ECDSA key only, and none for one with an RSA key";
 
-/// The error that a failure of TLS means, by whose fault it is.
+/// Makes the error that a failure of TLS means: SR-2120 when the server's certificate is not
+/// trusted, SR-2102 when the server refuses the client's, SR-2124 when they have no TLS version,
+/// cipher or protocol in common, and SR-2105 for anything else.
 pub(crate) fn translate_tls_error(given: &rustls::Error) -> Error {
     use AlertDescription as Alert;
     match given {

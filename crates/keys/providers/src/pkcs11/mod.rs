@@ -41,6 +41,8 @@ struct Pkcs11 {
     uri: Uri,
 }
 
+/// Makes a provider of the argument, a PKCS #11 URI. The error says what is not valid. Loads no
+/// module.
 fn make(argument: &str) -> Made {
     let uri = Uri::read(locator(argument))?;
     let argument = argument.to_owned();
@@ -48,7 +50,8 @@ fn make(argument: &str) -> Made {
 }
 
 impl Pkcs11 {
-    /// The PIN from its source; `None` where the token is used without one.
+    /// Fetches the PIN from its source; `None` where the token is used without one. Errors: SR-2102
+    /// for more than 1024 bytes; what the source reports.
     fn pin(&self) -> Result<Option<SecretBytes>, Error> {
         let asked = SourceContext {
             prompt: String::from("PIN of the token"),
@@ -64,7 +67,8 @@ impl Pkcs11 {
         }
     }
 
-    /// Has the module wrap or unwrap, in a child process.
+    /// Has the module wrap or unwrap `data`, in a child process and within the usual limit. Errors:
+    /// as [`operate`] and [`child::call`]; SR-2043.
     fn call(
         &self,
         operation: Operation,
@@ -80,18 +84,25 @@ impl Pkcs11 {
 }
 
 impl RootProvider for Pkcs11 {
+    /// Returns `pkcs11`.
     fn name(&self) -> &'static str {
         NAME
     }
 
+    /// Returns 6.
     fn number(&self) -> u16 {
         NUMBER
     }
 
+    /// Returns the argument as the keyring stores it: the URI, and the wrapped root key if there is
+    /// one.
     fn argument(&self) -> &str {
         &self.argument
     }
 
+    /// Fetches the PIN, has the token unwrap the secret, and derives the root key. Errors: SR-2020
+    /// no wrapped root key; SR-2105 when the secret is not 32 bytes; what the PIN's source reports;
+    /// as [`operate`].
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let pin = self.pin()?;
@@ -110,6 +121,9 @@ impl RootProvider for Pkcs11 {
         wrapped.root(&SecretKey::take(&mut key)?)
     }
 
+    /// Fetches the PIN, makes a new root key, has the token wrap its secret, and unwraps that again
+    /// before anything is stored. Errors: SR-2105 when it unwraps to something else; SR-2020 when
+    /// the argument becomes too long; what the PIN's source reports; as [`operate`].
     fn create(&self) -> Result<Created, Error> {
         let pin = self.pin()?;
         let pin = pin.as_ref();

@@ -20,7 +20,10 @@ const GCM: u8 = 1;
 const KEY_WRAP: u8 = 2;
 const TAG_BITS: u64 = 128;
 
-/// Does what a request asks for.
+/// Does what a request asks for: loads the module, opens a session with the token, finds the key,
+/// and wraps or unwraps with it. Errors: SR-9001 for fields that are not a request; SR-2101 no such
+/// token, or the module fails; SR-2102 the PIN is refused; SR-2103 not one such key; SR-2104 the
+/// key may not do it; SR-2105 the data does not unwrap.
 pub(crate) fn operate(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
     let request = Request::parse(fields).ok_or_else(|| {
         let detail = "the question to the module's process";
@@ -39,9 +42,10 @@ pub(crate) fn operate(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
     }
 }
 
-/// Opens a session with the one token that has these properties, empty ones being any: label,
-/// serial number, manufacturer, model. Logs in where there is a PIN, or the token has a keypad of
-/// its own.
+/// Opens a read-only session with the one token that has these properties, empty ones being any:
+/// label, serial number, manufacturer, model. Logs in where there is a PIN, or the token has a
+/// keypad of its own. Errors: SR-2101 when no token fits, SR-2103 when several do; SR-2102 when the
+/// PIN is refused; else as [`translate_error`].
 fn open_session(
     library: &Pkcs11,
     wanted: &[&[u8]; 4],
@@ -85,7 +89,8 @@ fn open_session(
     Ok(session)
 }
 
-/// The one secret key with this label and id, an empty one being any.
+/// Finds the one secret key with this label and id, an empty one being any. Errors: SR-2103 when
+/// there is none or several; else as [`translate_error`].
 fn find_key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle, Error> {
     let mut template = vec![Attribute::Class(ObjectClass::SECRET_KEY)];
     if !object.is_empty() {
@@ -111,7 +116,8 @@ fn find_key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle,
 }
 
 /// Wraps the secret under the token's key: by AES-GCM with the context as associated data or, where
-/// the token cannot do that, by AES key wrap with padding, which does not bind the context.
+/// the token cannot do that, by AES key wrap with padding, which does not bind the context. For the
+/// latter the secret is an object of the session meanwhile. Errors: as [`translate_error`].
 fn wrap(
     session: &Session,
     key: ObjectHandle,
@@ -158,7 +164,8 @@ fn wrap(
     Ok(SecretBytes::take(&mut blob)?)
 }
 
-/// Unwraps what [`wrap`] has made.
+/// Unwraps what [`wrap`] has made. Errors: SR-2105 when it is malformed or does not unwrap; else as
+/// [`translate_unwrap_error`].
 fn unwrap(
     session: &Session,
     key: ObjectHandle,
@@ -199,8 +206,8 @@ fn unwrap(
     Ok(SecretBytes::take(&mut secret)?)
 }
 
-/// The error of a failure to unwrap. One that does not say that the token is absent is about the
-/// blob.
+/// As [`translate_error`], but for a failure to unwrap: SR-2105 instead of SR-2101 unless the error
+/// says that the token is absent, because it is then about the data.
 fn translate_unwrap_error(error: &Failed) -> Error {
     let translated = translate_error(error);
     match translated.code().number {
@@ -227,7 +234,9 @@ fn is_absence(error: &Failed) -> bool {
     )
 }
 
-/// The error of this crate that an error of the module means.
+/// Makes the error of this crate that an error of the module means: SR-2102 for the PIN, SR-2104
+/// for a key that may not do it, SR-2103 for a key that is gone, SR-2105 for data that does not
+/// unwrap, SR-2101 for anything else.
 fn translate_error(error: &Failed) -> Error {
     let code: &'static Code = match error {
         Failed::Pkcs11(rv, _) => match rv {

@@ -31,7 +31,7 @@ pub(super) struct Request<'a> {
     pub(super) data: &'a [u8],
 }
 
-/// Calls `send` with the fields of a request.
+/// Puts a request together from its fields, and returns what `send` returns for them.
 pub(super) fn with_fields<T>(
     operation: Operation,
     uri: &Uri,
@@ -58,7 +58,7 @@ pub(super) fn with_fields<T>(
 }
 
 impl<'a> Request<'a> {
-    /// `None` for fields that are not a request.
+    /// Reads the fields that [`with_fields`] has made. `None` for fields that are not a request.
     pub(super) fn parse(fields: &[&'a [u8]]) -> Option<Self> {
         let fields: &[&'a [u8]; 11] = fields.try_into().ok()?;
         let [

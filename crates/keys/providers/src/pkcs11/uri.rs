@@ -26,7 +26,8 @@ pub(crate) struct Uri {
 }
 
 impl Uri {
-    /// Reads what follows `pkcs11:`.
+    /// Parses what follows `pkcs11:`. Without `pin-source` the PIN is asked for. The error says
+    /// what is missing, unknown, given twice or not valid, and does not repeat it.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let mut uri = Self {

@@ -61,6 +61,8 @@ const PATHS: &[&str] = &[
     "approle-file",
 ];
 
+/// Makes a provider of the argument. The error says which option is missing or not valid. Reads no
+/// file, and sends nothing.
 fn make(argument: &str) -> Made {
     let mut locator = Locator::parse(argument, OPTIONS)?;
     locator.make_absolute(PATHS)?;
@@ -113,7 +115,8 @@ fn make(argument: &str) -> Made {
     }))
 }
 
-/// An option that is a path in URLs, of one segment or several.
+/// Returns an option that is a path in URLs, of one segment or several; `default` where it is not
+/// given. The error says that it has characters that are not allowed.
 fn path_option(locator: &Locator, name: &str, default: &str) -> Result<String, &'static str> {
     let text = locator.option(name).unwrap_or(default);
     match text.split('/').all(is_path_segment) {
@@ -166,6 +169,10 @@ struct AppRole<'a> {
 }
 
 impl SealingServer for Vault {
+    /// Gets a token, asks whether the key is a derived one, and has the engine encrypt the secret,
+    /// bound to the context. Returns a byte that says whether it is derived, then the ciphertext.
+    /// Errors: SR-2105 when the response is malformed; as [`Session::open`] and
+    /// [`Session::call_engine`].
     fn seal(
         &self,
         secret: &SecretKey,
@@ -199,6 +206,8 @@ impl SealingServer for Vault {
         Ok([&[u8::from(derived)], ciphertext.as_bytes()].concat())
     }
 
+    /// Gets a token, and has the engine decrypt what [`Self::seal`] has returned. Errors: SR-2105
+    /// when it or the response is malformed; as [`Session::open`] and [`Session::call_engine`].
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let (derived, ciphertext) = match sealed.split_first() {
             Some((0, text)) => (false, text),
@@ -227,7 +236,7 @@ impl SealingServer for Vault {
     }
 }
 
-/// The member of a request that binds the secret to its context.
+/// Returns the name of the JSON member that binds the secret to its context.
 fn binding_member(derived: bool) -> &'static str {
     match derived {
         true => "context",
@@ -247,6 +256,7 @@ fn is_ciphertext(text: &str) -> bool {
     version.parse::<u32>().is_ok() && !rest.is_empty() && rest.bytes().all(base64)
 }
 
+/// Parses the JSON of a response. Errors: SR-2105 for any other text, which is not repeated.
 fn parse_body(response: &Response) -> Result<Body<'_>, Error> {
     // The parser's error may quote the response.
     serde_json::from_slice(response.body.as_slice()).map_err(|_| {
@@ -266,6 +276,9 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
+    /// Gets a token: reads it from its file or variable, or logs in with the role of the file.
+    /// Errors: SR-2123 when the credential is missing or cannot be used; for a login SR-2101,
+    /// SR-2102, SR-2105, SR-2120, SR-2122.
     fn open(vault: &'a Vault, deadline: Deadline) -> Result<Self, Error> {
         let mut session = Self {
             vault,
@@ -285,7 +298,9 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Trades a role and its secret for a token.
+    /// Logs in with a role and its secret, from the JSON in `file`, and returns the token. Errors:
+    /// SR-2123 when the file is not such JSON; SR-2102 when they are not accepted; SR-2105 when the
+    /// response contains no token; as [`status_error`] and [`HttpClient::send`].
     fn login(&self, file: &SecretBytes, mount: &str) -> Result<SecretBytes, Error> {
         let wrong = || {
             let detail = "the file of the role is not JSON with `role_id` and `secret_id`";
@@ -329,8 +344,9 @@ impl<'a> Session<'a> {
         copy(token)
     }
 
-    /// Whether the key needs a derivation context. A token that may not read the key's properties
-    /// is treated as one for a key that needs none.
+    /// Requests the key's properties, and returns whether it needs a derivation context. False,
+    /// too, when the token may not read them. Errors: SR-2103 when there is no such key or engine;
+    /// as [`status_error`] and [`HttpClient::send`].
     fn is_derived(&self) -> Result<bool, Error> {
         let Vault {
             base, mount, key, ..
@@ -347,6 +363,8 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Sends `encrypt` or `decrypt` with the key, and returns a response of status 200. Errors: as
+    /// [`status_error`] for any other status; as [`HttpClient::send`].
     fn call_engine(&self, operation: &str, body: &[u8]) -> Result<Response, Error> {
         let Vault {
             base, mount, key, ..
@@ -359,6 +377,8 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Sends a request with the token, if there is one already, and the namespace. Returns the
+    /// response whatever its status is. Errors: as [`HttpClient::send`].
     fn send(&self, method: &str, url: &str, body: &[u8]) -> Result<Response, Error> {
         let mut headers: Vec<(&str, &[u8])> = vec![
             ("x-vault-request", b"true"),
@@ -380,7 +400,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The error that a status other than 200 means. The engine gives causes only as text: the known
+/// Makes the error that a status other than 200 means: SR-2102 denied, SR-2103 no such key, SR-2104
+/// disabled, SR-2122 busy or sealed, else SR-2105. The engine gives causes only as text: the known
 /// ones are searched for, and no text gets into the error.
 fn status_error(response: &Response) -> Error {
     let says = |words: &str| {
