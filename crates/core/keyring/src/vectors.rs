@@ -314,6 +314,8 @@ fn recipient(value: &Value) -> Recipient {
     recipient.with_argon2(Argon2Params { m_kib, t, p }).unwrap()
 }
 
+/// Tests which slots the opener of a keyring's key opens and seals, and with which code it fails
+/// for another version, name or key.
 #[test]
 fn a_keyring_opener_opens_old_versions_and_seals_with_the_newest_active_one() {
     let version = |version, active, byte: u8| KeyVersion {

@@ -200,6 +200,7 @@ impl std::ops::Deref for Provider {
 impl std::str::FromStr for Provider {
     type Err = Error;
 
+    /// As [`Provider::parse`].
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::parse(text)
     }
