@@ -55,7 +55,8 @@ pub struct ArchiveHeader {
 }
 
 impl ArchiveHeader {
-    /// The message that the authority signs.
+    /// Returns the bytes that the authority signs: a label and all members but the format and the
+    /// signature.
     fn signed_message(&self) -> Vec<u8> {
         let mut bytes = LABEL.to_vec();
         for number in [self.first, self.last, self.made] {
@@ -70,23 +71,24 @@ impl ArchiveHeader {
     }
 }
 
-/// The name of the archive of these rows. Names sort in the order of the rows.
+/// Returns the name of the archive of these rows. Names sort in the order of the rows.
 #[must_use]
 pub fn file_name(first: u64, last: u64) -> String {
     format!("{}{last:020}.jsonl", file_name_prefix(first))
 }
 
-/// The beginning of the name of an archive whose first row has the number `first`.
+/// Returns the beginning of the name of an archive whose first row has the number `first`.
 #[must_use]
 pub fn file_name_prefix(first: u64) -> String {
     format!("audit-{first:020}-")
 }
 
-/// Encodes an archive of these rows, at least one, which follow a row with the hash `before`.
-/// Returns its bytes and the hash of its last row.
+/// Encodes and signs an archive of these rows, at least one, which follow a row with the hash
+/// `before`. Returns its bytes and the hash of its last row. Writes no file.
 ///
 /// # Errors
-/// SR-8440 when the authority cannot sign; SR-9001.
+///  SR-8440 when the authority cannot sign; SR-8435 when its record is malformed; SR-9001 without a
+/// row.
 pub fn encode(
     id: &ServerId,
     authority: &Authority,
@@ -126,10 +128,12 @@ struct Reader {
 }
 
 impl Reader {
-    /// Opens an archive and verifies its first line.
+    /// Opens an archive and verifies its first line: form, numbers, and the authority's signature.
+    /// The rows are not read.
     ///
     /// # Errors
-    /// SR-1006; SR-8436 when it is not an archive, or not signed by this authority.
+    ///  SR-1006 when there is no file; SR-8436 when it is not a regular file, not an archive, or
+    /// not signed by this authority; SR-8440 for the authority's certificate; SR-5001.
     fn open(path: &Path, authority: &[u8]) -> Result<Self, Error> {
         let shown = || path.display().to_string();
         let (file, _) = open_regular(path, Link::Followed).map_err(|error| match error.kind() {
@@ -158,10 +162,12 @@ impl Reader {
         })
     }
 
-    /// Reads and verifies every row, and calls `take` with it.
+    /// Reads the rows in order, verifies each against the hash chain, and calls `take` with it. At
+    /// the end, checks that the last one is the one that the first line names.
     ///
     /// # Errors
-    /// SR-8436; what `take` reports.
+    ///  SR-8436 when a row is malformed or the chain is broken, after earlier rows were taken;
+    /// SR-5001; what `take` reports.
     fn for_each(&mut self, mut take: impl FnMut(&Row) -> Result<(), Error>) -> Result<(), Error> {
         let header = &self.header;
         let mut chain = Chain::after(header.first.saturating_sub(1), &header.before);
@@ -186,11 +192,13 @@ impl Reader {
     }
 }
 
+/// Makes the error for an archive that is not valid (SR-8436).
 fn broken(path: &Path, what: &str) -> Error {
     Error::new(&code::SERVER_AUDIT, format!("{}: {what}", path.display()))
 }
 
-/// Reads the next line, without its end. `None` at the end of the file.
+/// Reads the next line, without its end. `None` at the end of the file. SR-8436 if it has no end or
+/// is longer than 1 MiB; SR-5001.
 fn read_line(lines: &mut BufReader<File>, path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let mut line = Vec::new();
     let failed = |error| Error::io(path.display().to_string(), error);
@@ -221,10 +229,12 @@ pub struct VerifiedRange {
     pub files: usize,
 }
 
-/// Verifies one archive with all of its rows, and returns its first line.
+/// Verifies one archive with all of its rows, and returns its first line. `authority`: the
+/// certificate of the server's authority, in PEM.
 ///
 /// # Errors
-/// SR-1006, SR-8436; SR-8440 for the authority's certificate.
+///  SR-1006 when there is no file; SR-8436 when it is not valid; SR-8440 for the authority's
+/// certificate; SR-5001.
 pub fn verify_file(path: &Path, authority: &[u8]) -> Result<ArchiveHeader, Error> {
     let mut reader = Reader::open(path, authority)?;
     reader.for_each(|_| Ok(()))?;
@@ -232,11 +242,13 @@ pub fn verify_file(path: &Path, authority: &[u8]) -> Result<ArchiveHeader, Error
 }
 
 /// Verifies archives in any order: each of them, and that together they are one part of the log of
-/// one server, without gaps. `authority`: the certificate of the server's authority, in PEM.
+/// one server, without gaps. Returns that part. `authority`: the certificate of the server's
+/// authority, in PEM.
 ///
 /// # Errors
-/// SR-1006; SR-8436 when one is not valid, rows between two are missing, or two disagree about a
-/// row; SR-8440 for the authority's certificate.
+///  SR-1006 when a file is missing or none was named; SR-8436 when one is not valid or another
+/// server's, rows between two are missing, or two disagree about a row; SR-8440 for the authority's
+/// certificate; SR-5001.
 pub fn verify_files(paths: &[PathBuf], authority: &[u8]) -> Result<VerifiedRange, Error> {
     let mut readers = paths
         .iter()

@@ -59,7 +59,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row number `n` for an event, after the row with the hash `before`.
+    /// Makes the row number `n` for an event, with its hash, after the row with the hash `before`.
+    /// `time` is in seconds since the Unix epoch.
     #[must_use]
     pub fn following(before: &str, n: u64, time: u64, event: Event) -> Self {
         let mut row = Self {
@@ -77,7 +78,8 @@ impl Row {
         row
     }
 
-    /// The hash that this row must have after the row with the hash `before`.
+    /// Returns the hash, in hexadecimal digits, that this row must have after the row with the hash
+    /// `before`.
     #[must_use]
     pub fn expected_hash(&self, before: &str) -> String {
         let mut bytes = LABEL.to_vec();
@@ -101,7 +103,7 @@ impl Row {
     }
 }
 
-/// The path for which a row is sealed.
+/// Returns the path for which row `n` is sealed.
 #[must_use]
 pub fn row_path(n: u64) -> String {
     format!("{PREFIX}{n:020}")
@@ -124,7 +126,7 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// A chain that continues after row `n`, whose hash is known.
+    /// Makes a chain that continues after row `n`, whose hash is known.
     #[must_use]
     pub fn after(n: u64, hash: &str) -> Self {
         Self {
@@ -133,10 +135,11 @@ impl Chain {
         }
     }
 
-    /// Verifies the next row.
+    /// Verifies the next row, and goes on to it.
     ///
     /// # Errors
-    /// SR-8436 when its number is not the next one, or its hash is wrong.
+    ///  SR-8436 when its number is not the next one, or its hash is wrong; the chain is then as
+    /// before.
     pub fn verify(&mut self, row: &Row) -> Result<(), Error> {
         let next = self.n.saturating_add(1);
         if row.n != next {

@@ -31,12 +31,13 @@ pub struct LiveRows {
     pub head: String,
 }
 
-/// Reads the server's rows, checks them, and hands each to `each`. `ask` has the server's answer to
-/// a path of its API.
+/// Reads all rows that a server has, page by page and in order, verifies their hash chain, and
+/// calls `each` with every row. `ask` fetches the server's response to a path of its API. Checks
+/// also that a row names the last archive, if there is one.
 ///
 /// # Errors
-/// SR-8436 when the chain is not whole; SR-8442 when rows were archived meanwhile; SR-8404 for an
-/// answer of another form; those of `ask` and `each`.
+///  SR-8436 when the chain is broken, or no row names the archive; SR-8442 when rows were archived
+/// meanwhile; SR-8404 for a response of another form; those of `ask` and `each`.
 pub fn read_live_rows<E: From<Error>>(
     mut ask: impl FnMut(&str) -> Result<Value, E>,
     mut each: impl FnMut(&Row) -> Result<(), E>,
@@ -81,7 +82,8 @@ pub fn read_live_rows<E: From<Error>>(
     Ok(live)
 }
 
-/// Where a server's rows begin: after the first row of all, or after an archive.
+/// Reads where a server's rows begin: at the first row of all, or after an archive, whose last hash
+/// is taken from the response.
 fn begin_chain(begins: &Value) -> (Chain, LiveRows) {
     let archived = begins["after"].as_u64().unwrap_or(0);
     let chain = match archived {
@@ -101,11 +103,11 @@ fn begin_chain(begins: &Value) -> (Chain, LiveRows) {
     (chain, live)
 }
 
-/// Reads the server's rows as [`read_live_rows`] does. They have to go on where the archives end,
-/// and to agree with them where they meet.
+/// Reads the server's rows as [`read_live_rows`] does, and checks that they go on where the
+/// archives end, or agree with them on the last archived row.
 ///
 /// # Errors
-/// As [`read_live_rows`]; SR-8436 when they do not.
+///  As [`read_live_rows`]; SR-8436 when rows between them are missing, or they disagree.
 pub fn check_live_rows<E: From<Error>>(
     ask: impl FnMut(&str) -> Result<Value, E>,
     whole: &VerifiedRange,
@@ -142,6 +144,7 @@ pub fn check_live_rows<E: From<Error>>(
     }
 }
 
+/// Makes the error for a response without a member of this name (SR-8404).
 fn malformed(what: &str) -> Error {
     Error::new(&code::KEYSERVER_ANSWER, format!("no `{what}` in it"))
 }

@@ -47,14 +47,16 @@ pub struct IssuedCertificate {
     pub expires: u64,
 }
 
+/// Converts an error of the certificate library (SR-8440).
 fn tls_error(error: rcgen::Error) -> Error {
     Error::new(&code::SERVER_TLS, error.to_string())
 }
 
-/// Creates an authority. `label` becomes a part of its name.
+/// Creates an authority: a new key and a certificate signed with it, valid for twenty years.
+/// `label` becomes a part of its name. Nothing is stored.
 ///
 /// # Errors
-/// SR-5001.
+///  SR-8440 or SR-5001 without random numbers.
 pub fn create_authority(label: &str) -> Result<Authority, Error> {
     let mut key = KeyPair::generate().map_err(tls_error)?;
     let mut params = params(&format!("Strongroom key server {label}"), AUTHORITY_DAYS)?;
@@ -69,10 +71,12 @@ pub fn create_authority(label: &str) -> Result<Authority, Error> {
     })
 }
 
-/// Issues a certificate with a new key for the server itself, valid for these names and addresses.
+/// Issues a certificate with a new key for the server itself, valid for these names and IP
+/// addresses and for `days` days. Nothing is stored.
 ///
 /// # Errors
-/// SR-8440 for a name that cannot be in a certificate.
+///  SR-8440 for a name that cannot be in a certificate; SR-8435 when the authority's record is
+/// malformed; SR-5001.
 pub fn issue_server_certificate(
     authority: &Authority,
     names: &[String],
@@ -93,10 +97,11 @@ pub fn issue_server_certificate(
     with_new_key(authority, params)
 }
 
-/// Issues a certificate with a new key for a client. Only administrators created with the root key
-/// get their key from the server.
+/// Issues a certificate with a new key for a client, valid for `days` days. Only administrators
+/// created with the root key get their key from the server. Nothing is stored.
 ///
 /// # Errors
+///  SR-8440 if the certificate cannot be signed; SR-8435 when the authority's record is malformed;
 /// SR-5001.
 pub fn issue_client_certificate(
     authority: &Authority,
@@ -106,10 +111,12 @@ pub fn issue_client_certificate(
     with_new_key(authority, client_params(name, days)?)
 }
 
-/// Issues a certificate for a client that made its own key. `request`: PKCS #10 in PEM.
+/// Issues a certificate for a client that made its own key, valid for `days` days. Only the public
+/// key is taken from `request`, PKCS #10 in PEM. Nothing is stored.
 ///
 /// # Errors
-/// SR-8429 when the request is malformed or its signature is invalid.
+///  SR-8429 when the request is malformed or its signature is invalid; SR-8435 when the authority's
+/// record is malformed; SR-8440, SR-5001.
 pub fn sign_request(
     authority: &Authority,
     request: &str,
@@ -146,10 +153,11 @@ pub struct ClientCertificate {
     pub name: String,
 }
 
-/// Parses a certificate that TLS has verified, so that this authority wrote what it says.
+/// Parses a certificate that TLS has verified, so that this authority wrote what it says. Whether
+/// it is still valid is not checked.
 ///
 /// # Errors
-/// SR-8440 when it is not a certificate, or has no name.
+///  SR-8440 when it is not a certificate, or has no name.
 pub fn parse_client_certificate(
     certificate: &CertificateDer<'_>,
 ) -> Result<ClientCertificate, Error> {
@@ -165,22 +173,26 @@ pub fn parse_client_certificate(
     })
 }
 
-/// SHA-256 of a certificate's public key, in hexadecimal digits.
+/// Returns the SHA-256 of a certificate's public key (its `SubjectPublicKeyInfo`), in hexadecimal
+/// digits.
 ///
 /// # Errors
-/// SR-8440 when it is not a certificate.
+///  SR-8440 when it is not a certificate.
 pub fn spki_of(certificate: &CertificateDer<'_>) -> Result<String, Error> {
     let malformed = |_| Error::new(&code::SERVER_TLS, "a certificate that cannot be read");
     let parsed = ParsedCertificate::try_from(certificate).map_err(malformed)?;
     Ok(hex(&sha256(&[parsed.subject_public_key_info().as_ref()])))
 }
 
+/// Returns the content of a client's certificate: as [`params`], for use as a TLS client.
 fn client_params(name: &str, days: u32) -> Result<CertificateParams, Error> {
     let mut params = params(name, days)?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     Ok(params)
 }
 
+/// Returns the content of a certificate with this common name and a random serial number, valid
+/// from an hour ago for `days` days from now. SR-5001 without random numbers.
 fn params(name: &str, days: u32) -> Result<CertificateParams, Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -193,15 +205,18 @@ fn params(name: &str, days: u32) -> Result<CertificateParams, Error> {
     Ok(params)
 }
 
+/// Converts seconds since the Unix epoch into a date. A date out of range becomes the epoch itself.
 fn to_date_time(unix_s: u64) -> OffsetDateTime {
     let seconds = i64::try_from(unix_s).unwrap_or(i64::MAX);
     OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
+/// Converts a date into seconds since the Unix epoch; 0 for an earlier one.
 fn to_unix_s(at: OffsetDateTime) -> u64 {
     u64::try_from(at.unix_timestamp()).unwrap_or(0)
 }
 
+/// Makes a key pair, signs a certificate for it with the authority's key, and returns both.
 fn with_new_key(
     authority: &Authority,
     params: CertificateParams,
@@ -256,17 +271,21 @@ pub fn is_signature_valid(
     Ok(p256.is_some_and(|p256| p256.verify_signature(point, message, &signature).is_ok()))
 }
 
+/// Reads the authority's private key from its record. SR-8435 if the record is malformed, SR-8440
+/// if it is not a key.
 fn key_of(authority: &Authority) -> Result<KeyPair, Error> {
     let broken = || Error::new(&code::SERVER_STORE, "the authority");
     let der = Zeroizing::new(from_hex(&authority.key).ok_or_else(broken)?);
     KeyPair::try_from(der.as_slice()).map_err(tls_error)
 }
 
+/// Overwrites a private key in memory.
 fn wipe(mut key: KeyPair) {
     key.zeroize();
 }
 
-/// Calls `sign` with the authority as the issuer, and wipes its private key.
+/// Calls `sign` with the authority as the issuer, and then wipes its private key. SR-8440 when the
+/// certificate cannot be signed; SR-8435 when the authority's record is malformed.
 fn with_issuer(
     authority: &Authority,
     sign: impl FnOnce(&Issuer<'_, &KeyPair>) -> Result<rcgen::Certificate, rcgen::Error>,

@@ -33,7 +33,8 @@ pub(crate) struct CertificateKeeper {
 }
 
 impl CertificateKeeper {
-    /// The state of a server that has just read its files.
+    /// Reads the state of the certificate of a server that has just read its files, and puts its
+    /// expiry into the metrics.
     pub(crate) fn new(server: &Server) -> Self {
         let config = server.config();
         let keeper = Self {
@@ -45,8 +46,10 @@ impl CertificateKeeper {
         keeper
     }
 
-    /// Checks the files and the expiry. Returns the TLS configuration for new connections when it
-    /// has changed.
+    /// Loads the certificate if its files were replaced, or else renews it if it is due. Returns
+    /// the TLS configuration for new connections when it has changed. Also logs a use of the root
+    /// key to create an administrator. Failures are logged, at most once an hour, and leave the
+    /// certificate in use.
     pub(crate) fn check(&mut self, server: &Server) -> Option<Arc<ServerConfig>> {
         if let Ok(service) = server.service()
             && let Err(error) = service.watch_break_glass()
@@ -68,7 +71,8 @@ impl CertificateKeeper {
         })
     }
 
-    /// Whether less than a third of the validity is left.
+    /// Whether at most a third of the validity is left, of which at most the configured days count.
+    /// False when the validity is not known.
     fn is_due(&self, config: &Config) -> bool {
         let (begins, ends) = self.validity;
         let days = u64::from(config.policy.server_certificate_days);
@@ -77,7 +81,7 @@ impl CertificateKeeper {
         ends != 0 && now() >= ends.saturating_sub(third)
     }
 
-    /// Loads files that were replaced.
+    /// Loads files that were replaced, and logs that. Errors of [`tls::server_config`].
     fn reload(&mut self, config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
         let fresh = tls::server_config(config)?;
         self.validity = tls::validity(config)?;
@@ -85,7 +89,10 @@ impl CertificateKeeper {
         Ok(Some(fresh))
     }
 
-    /// Renews the certificate.
+    /// Issues a new certificate with the server's own authority, with a row of the audit log, and
+    /// replaces the files on the disk. If they cannot be replaced, the new certificate is used all
+    /// the same and the failure is logged. SR-8428 while the server is sealed; what the store
+    /// reports.
     fn renew(
         &mut self,
         server: &Server,
@@ -104,11 +111,13 @@ impl CertificateKeeper {
         Ok(Some(fresh))
     }
 
+    /// Puts the expiry of the certificate into the metrics.
     fn update_metrics(&self, server: &Server) {
         let (_, ends) = self.validity;
         server.metrics.certificate_expires.store(ends, Relaxed);
     }
 
+    /// Logs a failure as SR-8473, unless one was logged within the last hour.
     fn warn(&mut self, detail: &str) {
         if self.logged.saturating_add(LOG_INTERVAL_S) > now() {
             return;

@@ -219,7 +219,7 @@ impl Default for Etcd {
 }
 
 impl Config {
-    /// A new configuration, with default limits and the usual file names.
+    /// Makes a new configuration, with default limits and the usual file names. Writes nothing.
     #[must_use]
     pub fn new(
         id: &ServerId,
@@ -250,10 +250,11 @@ impl Config {
         }
     }
 
-    /// Reads the file.
+    /// Reads and checks the file.
     ///
     /// # Errors
-    /// SR-1006 when there is none; SR-8434.
+    ///  SR-1006 when there is none; SR-5001 when it cannot be read; SR-8434 when it is not valid,
+    /// has an unknown member, or every user may write to it.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
@@ -280,6 +281,7 @@ impl Config {
         Ok(config)
     }
 
+    /// Checks the values of the configuration. SR-8434 for the first that is not valid.
     fn check(&self) -> Result<(), Error> {
         let refused = |what: &str| Err(Error::new(&code::SERVER_CONFIG, what));
         self.server_id()?;
@@ -335,16 +337,17 @@ impl Config {
         self.alarms.check()
     }
 
-    /// The server's id.
+    /// Returns the server's id.
     ///
     /// # Errors
-    /// SR-8434.
+    ///  SR-8434 if it is not 32 hexadecimal digits.
     pub fn server_id(&self) -> Result<ServerId, Error> {
         let id = from_hex(&self.server_id).and_then(|id| id.try_into().ok());
         id.ok_or_else(|| Error::new(&code::SERVER_CONFIG, "server_id: 32 hexadecimal digits"))
     }
 
-    /// The URL under which clients reach the server.
+    /// Returns the URL under which clients reach the server: its first name, and the port on which
+    /// it listens.
     #[must_use]
     pub fn url(&self) -> String {
         let first = self.names.first().map_or("localhost", String::as_str);
@@ -361,10 +364,10 @@ impl Config {
         self.directory.join(path)
     }
 
-    /// The text of the configuration file.
+    /// Writes the text of the configuration file.
     ///
     /// # Errors
-    /// SR-9001.
+    ///  SR-9001 if a value cannot be written as TOML.
     pub fn text(&self) -> Result<String, Error> {
         let text =
             toml::to_string(self).map_err(|error| Error::new(&code::BUG, error.to_string()))?;
@@ -373,7 +376,7 @@ impl Config {
         ))
     }
 
-    /// The settings that decide about operations.
+    /// Returns the settings that decide about operations, in the units of the service.
     #[must_use]
     pub fn rules(&self) -> Rules {
         Rules {
@@ -397,10 +400,11 @@ impl Config {
 }
 
 impl Root {
-    /// How many shares are needed, and their hashes. `None`: the root key comes from a provider.
+    /// Returns how many shares are needed, and their hashes. `None`: the root key comes from a
+    /// provider.
     ///
     /// # Errors
-    /// SR-8434.
+    ///  SR-8434 for a malformed hash.
     pub fn shares(&self) -> Result<Option<ShareHashes>, Error> {
         let Some(threshold) = self.threshold else {
             return Ok(None);
@@ -413,14 +417,16 @@ impl Root {
         Ok(Some((threshold, hashes)))
     }
 
-    /// The check value of the root key.
+    /// Returns the check value of the root key.
     ///
     /// # Errors
-    /// SR-8434.
+    ///  SR-8434 if it is not 64 hexadecimal digits.
     pub fn check_value(&self) -> Result<[u8; 32], Error> {
         parse_hash(&self.check)
     }
 
+    /// Checks that there is either a keyring, or at least two shares with a threshold from 2 to
+    /// their number. SR-8434 if not.
     fn check(&self) -> Result<(), Error> {
         self.check_value()?;
         let fits = match self.shares()? {
@@ -439,10 +445,12 @@ impl Root {
     }
 }
 
-/// The text of a configuration file with further names. Everything else in it stays unchanged.
+/// Returns the text of a configuration file with further names; names that it has already are left
+/// out. Everything else in it stays unchanged. The file itself is not written.
 ///
 /// # Errors
-/// SR-1006, SR-8434; SR-8412 for a name that is neither a DNS name nor an address.
+///  SR-1006, SR-5001 or SR-8434 for the file; SR-8412 for a name that is neither a DNS name nor an
+/// address.
 pub fn with_names(path: &Path, more: &[String]) -> Result<String, Error> {
     crate::names::check(more)?;
     #[derive(Deserialize)]
@@ -470,10 +478,12 @@ pub fn with_names(path: &Path, more: &[String]) -> Result<String, Error> {
     }
 }
 
+/// Converts days into seconds.
 fn days_in_s(days: u32) -> u64 {
     u64::from(days).saturating_mul(86_400)
 }
 
+/// Parses 32 bytes in hexadecimal digits. SR-8434 for any other text.
 fn parse_hash(text: &str) -> Result<[u8; 32], Error> {
     let bytes = from_hex(text).and_then(|bytes| bytes.try_into().ok());
     bytes.ok_or_else(|| Error::new(&code::SERVER_CONFIG, "root: 64 hexadecimal digits"))

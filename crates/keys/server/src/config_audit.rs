@@ -41,7 +41,8 @@ impl Default for Audit {
 }
 
 impl Audit {
-    /// Rows that were written at this time or later stay, in seconds since the Unix epoch.
+    /// Returns the time since which rows stay in the store: those that were written then or later,
+    /// in seconds since the Unix epoch. 0 when rows of any age stay.
     #[must_use]
     pub fn keep_since(&self, now: u64) -> u64 {
         match self.keep_days {
@@ -50,8 +51,8 @@ impl Audit {
         }
     }
 
-    /// The number of the last row that exceeds the most rows that stay, when the last row of the
-    /// log has the number `last`; 0 when none does.
+    /// Returns the number of the last row that exceeds the most rows that stay, when the last row
+    /// of the log has the number `last`; 0 when none does.
     #[must_use]
     pub fn excess_through(&self, last: u64) -> u64 {
         match self.keep_rows {
@@ -88,10 +89,10 @@ impl Default for Alarms {
 }
 
 impl Alarms {
-    /// Checks the thresholds.
+    /// Checks that the percentage is at most 100.
     ///
     /// # Errors
-    /// SR-8434.
+    ///  SR-8434 if not.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.store_percent {
             0..=100 => Ok(()),

@@ -54,8 +54,9 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// Takes a slot for a connection from this address, and closes another connection if necessary.
-    /// `None` when no connection can be closed.
+    /// Takes a slot for a connection from this address. If its network or the server has too many,
+    /// closes another connection: the oldest of the party with the most, unknown ones first. `None`
+    /// when no connection can be closed. Counts in the metrics.
     #[must_use]
     pub fn take(connections: &Arc<Connections>, limits: &Limits, address: IpAddr) -> Option<Self> {
         let network = network_of(address);
@@ -91,26 +92,29 @@ impl ConnectionSlot {
         })
     }
 
-    /// Sets the public key of the certificate with which the handshake was done.
+    /// Notes the public key, by its SHA-256, of the certificate with which the handshake was done.
+    /// Does nothing after the connection lost its slot.
     pub fn set_spki(&self, spki: &str) {
         if let Some(one) = self.connections.lock().by_age.get_mut(&self.age) {
             one.spki = Some(spki.to_owned());
         }
     }
 
-    /// The flag that the service sets when it looks up the client's certificate.
+    /// Returns the flag that the service sets when it looks up the client's certificate; all copies
+    /// share it.
     #[must_use]
     pub fn enrolled(&self) -> EnrolmentFlag {
         self.enrolled.clone()
     }
 
-    /// Waits until this connection has to be closed for another one.
+    /// Waits until this connection has to be closed, because a new one took its slot.
     pub async fn closed(&self) {
         self.close.notified().await;
     }
 }
 
 impl Drop for ConnectionSlot {
+    /// Frees the slot, unless a new connection has taken it.
     fn drop(&mut self) {
         if self.connections.lock().remove(self.age).is_some() {
             let metrics = &self.connections.metrics;
@@ -120,7 +124,7 @@ impl Drop for ConnectionSlot {
 }
 
 impl Connections {
-    /// No open connections. `metrics` counts those that are opened and closed.
+    /// Makes an empty list of connections. `metrics` counts those that are opened and closed.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self {
@@ -129,13 +133,16 @@ impl Connections {
         }
     }
 
+    /// Locks the list of open connections.
     fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl OpenConnections {
-    /// Closes one connection, of this network if one is given. `None` when none can be closed.
+    /// Has one connection closed and frees its slot, of this network if one is given: an unknown
+    /// one if there is any, else one of a client that has several; the oldest of the party with the
+    /// most. Counts it in the metrics. `None` when none can be closed.
     fn close_one(&mut self, metrics: &Metrics, network: Option<[u8; 8]>) -> Option<()> {
         let candidates = || {
             let fits =
@@ -159,6 +166,8 @@ impl OpenConnections {
         Some(())
     }
 
+    /// Removes a connection from the list and from the count of its network. `None` when it is not
+    /// there.
     fn remove(&mut self, age: u64) -> Option<OpenConnection> {
         let one = self.by_age.remove(&age)?;
         if let Some(count) = self.by_network.get_mut(&one.network) {
@@ -171,8 +180,9 @@ impl OpenConnections {
     }
 }
 
-/// The oldest connection of the party that has the most, and how many that party has. `connections`
-/// is in order of age. A party with many connections can therefore not displace those of others.
+/// Returns the age of the oldest connection of the party that has the most, and how many that party
+/// has. `None` without connections, which come in order of age. A party with many connections can
+/// therefore not displace those of others.
 fn oldest_of_most<K: Ord>(connections: impl Iterator<Item = (u64, K)>) -> Option<(u64, usize)> {
     let mut parties: BTreeMap<K, (u64, usize)> = BTreeMap::new();
     for (age, party) in connections {

@@ -38,7 +38,8 @@ impl Default for HeaderMemory {
 }
 
 impl HeaderMemory {
-    /// Waits until this client may have a header in memory.
+    /// Waits, without a limit, until this client may have a header in memory: it has no other one,
+    /// and fewer than [`HEADERS_MAX`] are there in all.
     pub async fn acquire(&self, client: &str) -> HeaderPermit {
         let mut permit = HeaderPermit {
             client: client.to_owned(),
@@ -65,6 +66,7 @@ impl HeaderMemory {
 }
 
 impl Drop for HeaderPermit {
+    /// Lets other requests have a header in memory, and forgets a client that no request waits for.
     fn drop(&mut self) {
         drop(self.all.take());
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);

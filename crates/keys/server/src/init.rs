@@ -65,8 +65,8 @@ pub struct CreatedServer {
     pub shares: Vec<SecretBytes>,
 }
 
-/// Refuses what could not be served: two listeners on one address, a store in the place of another
-/// file of the server.
+/// Checks that the server could be served: the fleet page has an address of its own, and the SQLite
+/// store does not take the place of another file of the server. SR-8434 if not.
 fn check_places<'a>(
     new: &NewServer,
     directory: &Path,
@@ -87,11 +87,14 @@ fn check_places<'a>(
     Ok(())
 }
 
-/// Creates a server.
+/// Creates a server: its root key, authority, certificates for itself and a first administrator,
+/// store and files, the configuration last. Returns the files and, where the root key is in shares,
+/// the shares, which nobody else has. After a failure, files that were written stay.
 ///
 /// # Errors
-/// SR-1002 when one of its files exists; SR-8424 when the store holds a server; what the provider
-/// or the store reports.
+///  SR-1002 when one of its files exists; SR-8412 for a name; SR-8434 for addresses, files or
+/// numbers of shares that do not fit; SR-8424 when the store holds a server; SR-5001; what the
+/// keyring, its provider or the store reports.
 pub fn init(new: &NewServer) -> Result<CreatedServer, Error> {
     init_with(new, None)
 }
@@ -166,7 +169,8 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<CreatedServer, E
     Ok(CreatedServer { files, shares })
 }
 
-/// The identity of the first administrator, with this certificate.
+/// Makes the identity of the first administrator, with this certificate. SR-5001 without random
+/// numbers.
 fn admin_identity(certificate: &IssuedCertificate) -> Result<Identity, Error> {
     Ok(Identity {
         name: ADMIN.to_owned(),
@@ -181,7 +185,9 @@ fn admin_identity(certificate: &IssuedCertificate) -> Result<Identity, Error> {
     })
 }
 
-/// Creates the root key. Returns it, its section of the configuration, and its shares.
+/// Creates the root key: in a new keyring in the directory, or in shares. Returns it, its section
+/// of the configuration, and its shares, which are empty with a keyring. SR-2015 when there is a
+/// keyring; SR-8434 for a threshold that does not fit; what the provider reports.
 fn create_root_key(
     source: &RootSource,
     id: &ServerId,
@@ -214,8 +220,8 @@ fn create_root_key(
     }
 }
 
-/// The configuration with which a client uses its certificate. The paths in it are relative to its
-/// directory.
+/// Writes the text of the configuration with which a client uses its certificate. The paths in it
+/// are relative to its directory.
 #[must_use]
 pub fn node_config(servers: &[String], authority: &str, name: &str) -> String {
     let servers: Vec<String> = servers
@@ -228,6 +234,7 @@ pub fn node_config(servers: &[String], authority: &str, name: &str) -> String {
     )
 }
 
+/// Writes a new file with this mode, durably. SR-1002 when it exists; SR-5001.
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     durable::create_new(path, bytes, mode).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::new(&code::EXISTS, path.display().to_string()),

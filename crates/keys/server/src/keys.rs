@@ -42,10 +42,10 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Derives the keys from the root key.
+    /// Derives the keys of an open server from the root key and the server's id.
     ///
     /// # Errors
-    /// SR-5001 when there is no locked memory.
+    ///  SR-5001 when there is no locked memory.
     pub fn derive(root: &SecretKey, id: ServerId) -> Result<Self, Error> {
         Ok(Self {
             id,
@@ -71,10 +71,10 @@ impl Keys {
         Ok(*hkdf(root, id, CHECK)?.expose())
     }
 
-    /// Seals a record for its path.
+    /// Seals a record for its path: nonce, ciphertext and tag.
     ///
     /// # Errors
-    /// SR-5001.
+    ///  SR-5001 without random numbers or locked memory.
     pub fn seal(&self, path: &str, value: &[u8]) -> Result<Vec<u8>, Error> {
         seal_bytes(
             &self.record_key(path)?,
@@ -93,10 +93,10 @@ impl Keys {
             .ok_or_else(|| Error::new(&code::SERVER_STORE, format!("{path} does not open")))
     }
 
-    /// Wraps one version of a key.
+    /// Wraps one version of a key, bound to its id, name and version.
     ///
     /// # Errors
-    /// SR-5001.
+    ///  SR-5001 without random numbers or locked memory.
     pub fn wrap(&self, context: &WrapContext<'_>, key: &SecretKey) -> Result<Vec<u8>, Error> {
         seal_bytes(
             &self.wrapping_key(context)?,
@@ -105,10 +105,11 @@ impl Keys {
         )
     }
 
-    /// Unwraps one version of a key.
+    /// Unwraps one version of a key into locked memory.
     ///
     /// # Errors
-    /// SR-8435 when it is not authentic.
+    ///  SR-8435 when it is not authentic: damaged, or of another id, name, version or server;
+    /// SR-5001.
     pub fn unwrap(&self, context: &WrapContext<'_>, wrapped: &[u8]) -> Result<SecretKey, Error> {
         let broken = || Error::new(&code::SERVER_STORE, format!("the key {}", context.name));
         let bytes = open_bytes(
@@ -125,10 +126,13 @@ impl Keys {
         Ok(SecretKey::take(&mut key)?)
     }
 
+    /// Derives the key that wraps all versions of one key, from its id and name.
     fn wrapping_key(&self, context: &WrapContext<'_>) -> Result<SecretKey, Error> {
         Ok(hkdf(&self.wrapping, &context.id, context.name.as_bytes())?)
     }
 
+    /// Derives the key that seals the record at a path. 2^20 consecutive rows of the audit log
+    /// share a key.
     fn record_key(&self, path: &str) -> Result<SecretKey, Error> {
         // Consecutive rows of the audit log share a key.
         let row = path.strip_prefix(crate::audit::PREFIX);
@@ -154,12 +158,14 @@ pub struct WrapContext<'a> {
 }
 
 impl WrapContext<'_> {
+    /// Returns the associated data of a wrapped key: a label, id, version and name.
     fn associated_data(&self) -> Vec<u8> {
         let version = self.version.to_le_bytes();
         associated_data(WRAPPED_KEY, &[&self.id, &version, self.name.as_bytes()])
     }
 }
 
+/// Joins a label and the parts into associated data.
 fn associated_data(label: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     let mut out = label.to_vec();
     for part in parts {
@@ -168,7 +174,7 @@ fn associated_data(label: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Seals a value: nonce, ciphertext, tag.
+/// Seals a value with AES-256-GCM under a random nonce. Returns nonce, ciphertext and tag.
 fn seal_bytes(under: &SecretKey, aad: &[u8], value: &[u8]) -> Result<Vec<u8>, Error> {
     let nonce = nonce12()?;
     // One allocation: the plaintext is encrypted in place, and no copy of it remains.
@@ -180,7 +186,8 @@ fn seal_bytes(under: &SecretKey, aad: &[u8], value: &[u8]) -> Result<Vec<u8>, Er
     Ok(out)
 }
 
-/// Opens a value. `None` when it is not authentic.
+/// Opens nonce, ciphertext and tag into memory that is wiped. `None` when they are not authentic or
+/// too short.
 fn open_bytes(
     under: &SecretKey,
     aad: &[u8],

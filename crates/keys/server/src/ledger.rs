@@ -60,10 +60,12 @@ pub(crate) struct Ledger {
 type SharedSyslog = Arc<Mutex<Option<Arc<Syslog>>>>;
 
 impl Ledger {
-    /// Reads the last row of the log, after which new rows are appended, and starts the thread.
+    /// Reads the last row of the log, after which new rows are appended, and starts the thread that
+    /// commits.
     ///
     /// # Errors
-    /// What the store reports; SR-8436 when the last row does not open; SR-5001.
+    ///  What the store reports; SR-8436 when the last row does not open; SR-5001 when the thread
+    /// cannot be started.
     pub(crate) fn start(store: Arc<dyn Store>, keys: Arc<Keys>) -> Result<Self, Error> {
         let (requests, queue) = sync_channel(QUEUE_MAX);
         let last = read_last_row(&*store, &keys)?;
@@ -81,22 +83,23 @@ impl Ledger {
         Ok(Self { requests, syslog })
     }
 
-    /// Sets the syslog daemon that also gets the rows; `None`: no daemon.
+    /// Sets the syslog daemon that also gets rows from now on; `None`: no daemon.
     pub(crate) fn set_syslog(&self, syslog: Option<Arc<Syslog>>) {
         *self.syslog.lock().unwrap_or_else(PoisonError::into_inner) = syslog;
     }
 
-    /// The syslog daemon that also gets the rows.
+    /// Returns the syslog daemon that also gets the rows, if there is one.
     pub(crate) fn syslog(&self) -> Option<Arc<Syslog>> {
         let syslog = self.syslog.lock().unwrap_or_else(PoisonError::into_inner);
         syslog.clone()
     }
 
-    /// Commits a request and waits until it is durable. [`Outcome::Conflict`]: a guarded record has
-    /// changed.
+    /// Commits a request and waits until it is durable, perhaps behind other requests.
+    /// [`Outcome::Conflict`]: a guarded record has changed, and nothing was written.
     ///
     /// # Errors
-    /// What the store reports; SR-8435 when the thread has ended.
+    ///  What the store reports, after which it is unknown whether the commit took effect; SR-8442
+    /// when other servers append rows again and again; SR-8435 when the thread has ended.
     pub(crate) fn commit(&self, request: CommitRequest) -> CommitResult {
         let ended = || Error::new(&code::SERVER_STORE, "it is being closed");
         let (sender, result) = sync_channel(1);
@@ -109,7 +112,8 @@ impl Ledger {
     }
 }
 
-/// The number and the hash of the last row in the store.
+/// Reads the number and the hash of the last row in the store; 0 and [`GENESIS`] when there is
+/// none. SR-8436 when it does not open.
 fn read_last_row(store: &dyn Store, keys: &Keys) -> Result<(u64, String), Error> {
     let Some((n, sealed)) = store.last_row()? else {
         return Ok((0, GENESIS.to_owned()));
@@ -120,7 +124,7 @@ fn read_last_row(store: &dyn Store, keys: &Keys) -> Result<(u64, String), Error>
 /// Opens a sealed row. `n`: the number under which the store has it.
 ///
 /// # Errors
-/// SR-8436 when it does not open, or contains another number.
+///  SR-8436 when it does not open, is malformed, or contains another number.
 pub(crate) fn open_row(keys: &Keys, n: u64, sealed: &[u8]) -> Result<Row, Error> {
     let broken = |_| Error::new(&code::SERVER_AUDIT, format!("row {n} does not open"));
     let bytes = keys.open(&audit::row_path(n), sealed).map_err(broken)?;
@@ -149,6 +153,8 @@ struct Committer {
 }
 
 impl Committer {
+    /// Commits the requests of the queue until every handle is gone. Requests without changes that
+    /// are waiting share a commit.
     fn run(mut self, queue: &Receiver<QueuedRequest>) {
         let mut next = queue.recv().ok();
         while let Some(first) = next.take() {
@@ -171,7 +177,8 @@ impl Committer {
         }
     }
 
-    /// Commits the requests together. If a guard of one of them fails, commits them one by one.
+    /// Commits the requests together, and sends each its result. If a guard of one of them fails,
+    /// commits them one by one.
     fn commit_batch(&mut self, batch: Vec<QueuedRequest>) {
         if batch.len() > 1 {
             let requests: Vec<&CommitRequest> = batch.iter().map(|one| &one.request).collect();
@@ -195,6 +202,9 @@ impl Committer {
         }
     }
 
+    /// Commits these requests in one commit of the store, and publishes their rows. If another
+    /// server has appended rows first, makes the rows anew and repeats, up to [`TRIES`] times, then
+    /// SR-8442. [`Outcome::Conflict`] when a guard fails. SR-8435 or what else the store reports.
     fn commit(&mut self, requests: &[&CommitRequest]) -> CommitResult {
         let mut guards: Vec<Guard> = requests
             .iter()
@@ -236,7 +246,8 @@ impl Committer {
         Err(Error::new(&code::SERVER_BUSY, "the audit log"))
     }
 
-    /// Makes and seals the rows for these requests.
+    /// Makes and seals the rows for these requests, after the last row that is known. Writes
+    /// nothing.
     fn new_rows(&self, requests: &[&CommitRequest]) -> Result<NewRows, Error> {
         let (mut n, mut hash) = self.last.clone();
         let first = n.saturating_add(1);
@@ -257,8 +268,8 @@ impl Committer {
         })
     }
 
-    /// Sends the rows to syslog and logs the hash of the last one. The server's log is stored
-    /// elsewhere, and reveals an audit log that was truncated.
+    /// Sends the rows to syslog, if it is set, and logs number and hash of the last one. The
+    /// server's log is stored elsewhere, and reveals an audit log that was truncated.
     fn publish(&self, rows: Vec<Row>) {
         let syslog = self.syslog.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(syslog) = &*syslog {

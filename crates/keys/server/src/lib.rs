@@ -46,7 +46,7 @@ pub mod tls;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The present time, in seconds since the Unix epoch.
+/// Returns the present time, in seconds since the Unix epoch; 0 for a clock before it.
 #[must_use]
 pub fn now() -> u64 {
     SystemTime::now()

@@ -34,7 +34,7 @@ struct Bucket {
 }
 
 impl Limiter {
-    /// A limiter whose buckets are full.
+    /// Makes a limiter with these rates, in which all buckets are full.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         Self {
@@ -57,19 +57,21 @@ impl Limiter {
             .unwrap_or_else(PoisonError::into_inner) = addresses;
     }
 
-    /// Counts a request of a client. `spki`: SHA-256 of the public key of its certificate.
+    /// Counts a request of a client, without waiting. `spki`: SHA-256 of the public key of its
+    /// certificate.
     ///
     /// # Errors
-    /// How long the client has to wait.
+    ///  How long the client has to wait; the request does not count then.
     pub fn take_for_client(&self, spki: &str) -> Result<(), Duration> {
         let mut buckets = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         buckets.take(spki.to_owned(), Instant::now())
     }
 
-    /// Counts a request without a certificate.
+    /// Counts a request without a certificate, without waiting. Addresses of one network share a
+    /// limit ([`network_of`]).
     ///
     /// # Errors
-    /// How long the client has to wait.
+    ///  How long the client has to wait; the request does not count then.
     pub fn take_for_address(&self, address: IpAddr) -> Result<(), Duration> {
         let mut buckets = self
             .addresses
@@ -79,7 +81,7 @@ impl Limiter {
     }
 }
 
-/// The network that counts as one address: an IPv4 address, or the first 64 bits of an IPv6
+/// Returns the network that counts as one address: an IPv4 address, or the first 64 bits of an IPv6
 /// address, because one host can use all addresses of such a network.
 #[must_use]
 pub fn network_of(address: IpAddr) -> [u8; 8] {
@@ -92,6 +94,8 @@ pub fn network_of(address: IpAddr) -> [u8; 8] {
 }
 
 impl<K: Ord + Clone> Buckets<K> {
+    /// Makes an empty table. Each bucket begins with `burst` tokens and gets `per_second` more a
+    /// second.
     fn new(per_second: u32, burst: u32) -> Self {
         Self {
             per_second: per_second.into(),
@@ -100,6 +104,8 @@ impl<K: Ord + Clone> Buckets<K> {
         }
     }
 
+    /// Takes one token from a bucket, which is made if it is missing. Without a token, returns how
+    /// long it takes until there is one.
     fn take(&mut self, key: K, now: Instant) -> Result<(), Duration> {
         if self.buckets.len() >= BUCKETS_MAX && !self.buckets.contains_key(&key) {
             self.remove_full(now);
@@ -118,7 +124,8 @@ impl<K: Ord + Clone> Buckets<K> {
         Err(Duration::from_secs_f64((1.0 - bucket.tokens) / per_second))
     }
 
-    /// Removes the full buckets. If too many remain, removes all.
+    /// Removes the full buckets, which changes nothing for their clients. If too many remain,
+    /// removes all.
     fn remove_full(&mut self, now: Instant) {
         let (burst, per_second) = (self.burst, self.per_second);
         self.buckets
@@ -130,6 +137,7 @@ impl<K: Ord + Clone> Buckets<K> {
     }
 }
 
+/// Returns how many tokens a bucket has at `now`, at most `burst`. Changes nothing.
 fn tokens_at(bucket: Bucket, now: Instant, per_second: f64, burst: f64) -> f64 {
     let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
     (bucket.tokens + passed * per_second).min(burst)

@@ -28,7 +28,7 @@ pub enum Level {
     Error,
 }
 
-/// Writes one line. An error of standard error is ignored.
+/// Writes one line, a JSON object with the time, to standard error. A failure to write is ignored.
 pub fn log(level: Level, event: &str, members: &[(&str, &str)]) {
     let level = match level {
         Level::Info => "info",
@@ -59,7 +59,8 @@ struct FailureCount {
 }
 
 impl Failures {
-    /// Counts a failure. True when it is to be written.
+    /// Counts a failure. True when it is to be written: for the first ten of an event and code in a
+    /// minute.
     fn add(&mut self, event: &'static str, number: u16, now: Instant) -> bool {
         let count = self.0.entry((event, number)).or_insert(FailureCount {
             since: now,
@@ -89,8 +90,8 @@ impl Failures {
     }
 }
 
-/// Writes a failure that requests can cause: ten lines a minute for each event and code. Further
-/// ones are counted ([`log_failures_left_out`]).
+/// Logs a failure that requests can cause: at most ten lines a minute for each event and code.
+/// Further ones are counted ([`log_failures_left_out`]).
 pub(crate) fn log_failure(event: &'static str, error: &Error) {
     log_failures_left_out();
     let number = error.code().number;
@@ -104,7 +105,8 @@ pub(crate) fn log_failure(event: &'static str, error: &Error) {
     }
 }
 
-/// Writes how many failures of the last minute were counted and not written, if there were any.
+/// Logs how many failures were counted and not written, for events whose minute is over, and begins
+/// to count these anew.
 pub(crate) fn log_failures_left_out() {
     let mut failures = FAILURES.lock().unwrap_or_else(PoisonError::into_inner);
     let over = failures.take_expired(Instant::now());

@@ -37,7 +37,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts a request by the status of its response and the time that it took.
+    /// Counts a request by the class of its response's status, and in the histogram of durations.
     pub fn count_request(&self, status: u16, took: Duration) {
         let class = usize::from(status / 100).min(5);
         self.by_class[class].fetch_add(1, Relaxed);
@@ -52,7 +52,8 @@ impl Metrics {
             .fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// All counters as text, after the gauge that says whether the server is sealed.
+    /// Writes all counters in the format of Prometheus, after the gauge that says whether the
+    /// server is sealed.
     #[must_use]
     pub fn text(&self, sealed: bool) -> String {
         let mut out = sealed_text(sealed);
@@ -113,6 +114,7 @@ impl Metrics {
         out
     }
 
+    /// Appends the counters of requests by status, and the histogram of their durations.
     fn write_requests(&self, out: &mut String) {
         let name = "strongroom_keyserver_requests_total";
         let _written = write!(
@@ -149,6 +151,7 @@ impl Metrics {
     }
 }
 
+/// Appends one gauge with its help text; its name gets the prefix of all metrics.
 fn write_gauge(out: &mut String, name: &str, help: &str, value: u64) {
     let name = format!("strongroom_keyserver_{name}");
     let _written = write!(
@@ -157,7 +160,8 @@ fn write_gauge(out: &mut String, name: &str, help: &str, value: u64) {
     );
 }
 
-/// The metrics about clients' certificates, and about administrators created with the root key.
+/// Writes the metrics about clients' certificates, and about administrators created with the root
+/// key.
 #[must_use]
 pub fn fleet_text(expiry: &ClientExpiry, break_glass: Option<&BreakGlass>) -> String {
     let mut out = String::new();
@@ -191,7 +195,8 @@ pub fn fleet_text(expiry: &ClientExpiry, break_glass: Option<&BreakGlass>) -> St
     out
 }
 
-/// The metrics about the store's space, and its alarms.
+/// Writes the metrics about the store's space, and the number of its alarms. Sizes that are not
+/// known are left out.
 #[must_use]
 pub fn space_text(space: &SpaceInfo) -> String {
     let mut out = String::new();
@@ -246,7 +251,7 @@ pub fn space_text(space: &SpaceInfo) -> String {
     out
 }
 
-/// The gauge that every client may read: whether the server is sealed.
+/// Writes the gauge that every client may read: 1 while the server is sealed, else 0.
 #[must_use]
 pub fn sealed_text(sealed: bool) -> String {
     let name = "strongroom_keyserver_sealed";

@@ -29,7 +29,8 @@ pub fn check(names: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Why a text is not a name of a server; `None` when it is one.
+/// Returns why a text is not a name of a server, with a correction where there is one; `None` when
+/// it is a DNS name or an IP address to which clients can connect.
 fn refusal_reason(name: &str) -> Option<String> {
     if name
         .parse::<IpAddr>()

@@ -7,7 +7,8 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends one state, such as `READY=1`.
+/// Sends one state, such as `READY=1`, to the service manager. Does nothing without one. A failure
+/// is logged.
 pub(crate) fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;

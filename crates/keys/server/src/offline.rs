@@ -31,11 +31,12 @@ pub struct Offline {
 
 impl Offline {
     /// Opens the store of a configuration, with the root key from its provider or from these
-    /// shares.
+    /// shares. Rows of the audit log also go to syslog, if it is configured.
     ///
     /// # Errors
-    /// SR-8434; SR-8440 for files of another user; SR-8410, SR-8432, SR-8441 for shares; SR-8437
-    /// for another root key; what the provider and the store report.
+    ///  SR-1006, SR-8434 for the configuration; SR-8440 for files of another user; SR-8410,
+    /// SR-8432, SR-8441 for shares; SR-8437 for another root key; what the provider and the store
+    /// report.
     pub fn open(path: &Path, shares: &[SecretBytes]) -> Result<Self, Error> {
         let config = Config::read(path)?;
         check_file_owner(&config)?;
@@ -48,20 +49,24 @@ impl Offline {
         })
     }
 
-    /// How many shares the root key of a configuration needs; 0 when it comes from a provider.
+    /// Reads how many shares the root key of a configuration needs; 0 when it comes from a
+    /// provider.
     ///
     /// # Errors
-    /// SR-8434.
+    ///  SR-1006 or SR-8434 for the configuration.
     pub fn shares_needed(path: &Path) -> Result<u8, Error> {
         Ok(Config::read(path)?.root.threshold.unwrap_or(0))
     }
 
     /// Issues the first certificate of a server that has a configuration: a further server on the
-    /// same store. Returns the files, and when the certificate expires.
+    /// same store. Writes certificate, private key and, if it is missing, the authority's
+    /// certificate, and a row of the audit log. Returns the files, and when the certificate
+    /// expires, in seconds since the Unix epoch.
     ///
     /// # Errors
-    /// SR-1002 when it has a certificate or a key; SR-8412 for a name that clients could not use;
-    /// SR-8440 when the file of the authority is that of another server; what the store reports.
+    ///  SR-1002 when it has a certificate or a key; SR-8412 for a name that clients could not use;
+    /// SR-8440 when the file of the authority is that of another server, after the row was written;
+    /// SR-5001; what the store reports.
     pub fn issue(&self) -> Result<(Vec<PathBuf>, u64), Error> {
         crate::names::check(&self.config.names)?;
         let tls = &self.config.tls;
@@ -87,33 +92,39 @@ impl Offline {
         Ok((vec![authority, certificate, key], issued.expires))
     }
 
-    /// Replaces the server's certificate and key by new ones. Returns when the certificate expires,
-    /// in seconds since the Unix epoch.
+    /// Replaces the server's certificate and key by new ones, with a row of the audit log, and
+    /// overwrites the former key. Returns when the certificate expires, in seconds since the Unix
+    /// epoch.
     ///
     /// # Errors
-    /// SR-8440 for the files; what the store reports.
+    ///  SR-8440 for the files; what the store reports.
     pub fn renew(&self) -> Result<u64, Error> {
         let issued = self.issue_certificate()?;
         replace_certificate(&self.config, &issued)?;
         Ok(issued.expires)
     }
 
+    /// Issues a certificate for the configured names, with a row of the audit log. Writes no file.
     fn issue_certificate(&self) -> Result<IssuedCertificate, Error> {
         let days = self.config.policy.server_certificate_days;
         self.service
             .server_certificate(&self.config.names, days, self.by)
     }
 
-    /// Creates an administrator, or issues another certificate to the administrator of this name.
+    /// Creates an administrator, or issues another certificate to the administrator of this name,
+    /// whose former certificates end. Writes a row of the audit log and raises an alarm, but writes
+    /// no file.
     ///
     /// # Errors
-    /// SR-8424 for the name of a client that is no administrator; what the store reports.
+    ///  SR-8424 for the name of a client that is no administrator; SR-8429 for an invalid name;
+    /// SR-8442; what the store reports.
     pub fn break_glass(&self, name: &str) -> Result<IssuedCertificate, Error> {
         self.service.break_glass(name, self.by)
     }
 }
 
-/// Replaces a server's certificate and key atomically.
+/// Replaces a server's certificate and key atomically, and overwrites the former key. SR-8440 when
+/// another process has the lock, the files belong to another user, or cannot be written.
 pub(crate) fn replace_certificate(
     config: &Config,
     issued: &IssuedCertificate,
@@ -128,13 +139,17 @@ pub(crate) fn replace_certificate(
     replaced.map_err(|error| Error::new(&code::SERVER_TLS, format!("{}: {error}", key.display())))
 }
 
-/// The files of a server's certificate and key.
+/// Returns the pair of files of a server's certificate and key. Reads nothing.
 pub(crate) fn certificate_files(config: &Config) -> Pair {
     let tls = &config.tls;
     Pair::new(&config.path(&tls.certificate), &config.path(&tls.key))
 }
 
-/// Opens the service with a root key, after checking that it is the configuration's.
+/// Opens the service with a root key, after checking that it is the configuration's, and begins to
+/// send rows to syslog if that is configured.
+///
+/// # Errors
+///  SR-8437 for another root key; what the store reports.
 pub(crate) fn open_service(config: &Config, root: &SecretKey) -> Result<Service, Error> {
     let id = config.server_id()?;
     if Keys::check_value(root, &id)? != config.root.check_value()? {
@@ -147,13 +162,14 @@ pub(crate) fn open_service(config: &Config, root: &SecretKey) -> Result<Service,
 }
 
 impl Drop for Offline {
+    /// Waits for at most two seconds until syslog has every row.
     fn drop(&mut self) {
         self.service.flush_syslog();
     }
 }
 
 /// Checks that the server's files belong to this process's user: the server could not read files
-/// that root writes.
+/// that root writes. SR-8440 if not.
 fn check_file_owner(config: &Config) -> Result<(), Error> {
     let key = config.path(&config.tls.key);
     let file = match key.exists() {
@@ -164,7 +180,9 @@ fn check_file_owner(config: &Config) -> Result<(), Error> {
         .map_err(|error| Error::new(&code::SERVER_TLS, format!("{}: {error}", file.display())))
 }
 
-/// The root key of a configuration, and how it was given: `provider` or `shares`.
+/// Gets the root key of a configuration from its keyring or from these shares, and returns how it
+/// was given: `provider` or `shares`. SR-8410 for too few shares; SR-8432 for a wrong one, or for
+/// any if there is a provider; SR-8441; what the keyring and its provider report.
 fn root_key(config: &Config, shares: &[SecretBytes]) -> Result<(SecretKey, &'static str), Error> {
     let refused = |detail: String| Error::new(&code::SERVER_SHARE, detail);
     let Some((threshold, hashes)) = config.root.shares()? else {
@@ -189,6 +207,7 @@ fn root_key(config: &Config, shares: &[SecretBytes]) -> Result<(SecretKey, &'sta
     Err(Error::new(&code::KEYSERVER_SHARES, detail))
 }
 
+/// Writes a new file with this mode, durably; never overwrites. SR-5001.
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     durable::create_new(path, bytes, mode)
         .map_err(|error| Error::io(path.display().to_string(), error))

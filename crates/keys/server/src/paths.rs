@@ -66,7 +66,8 @@ pub(crate) fn pending_path(name: &str) -> String {
     format!("{PENDING}{name}")
 }
 
-/// The path of a token's record. Only the token's hash is in it.
+/// Returns the path of a token's record, which has only the token's hash. White space around the
+/// token does not matter.
 pub(crate) fn token_path(token: &str) -> String {
     format!("{TOKENS}{}", hex(&sha256(&[token.trim().as_bytes()])))
 }
@@ -86,12 +87,14 @@ pub(crate) fn escrow_path(id: &str) -> String {
     format!("{ESCROW}{id}")
 }
 
-/// The prefix of the pieces of a header in escrow.
+/// Returns the prefix of the paths of the pieces with the name `made`, of the header of the object
+/// `id`.
 pub(crate) fn escrow_pieces_prefix(id: &str, made: &str) -> String {
     format!("{ESCROW_DATA}{id}/{made}/")
 }
 
-/// The path of the record of pieces that no escrow record names.
+/// Returns the path of the record that says that no escrow record names the pieces `made` of the
+/// object `id`.
 pub(crate) fn escrow_work_path(id: &str, made: &str) -> String {
     format!("{ESCROW_WORK}{id}/{made}")
 }

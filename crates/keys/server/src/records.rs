@@ -316,28 +316,29 @@ pub struct Guarded<T> {
 }
 
 impl<T> Guarded<T> {
-    /// The record and its guard.
+    /// Returns the record and its guard.
     ///
     /// # Errors
-    /// SR-8423 when there is no record.
+    ///  SR-8423, with this detail, when there is no record.
     pub fn require(self, detail: &str) -> Result<(T, Guard), Error> {
         self.require_or(&code::SERVER_NO_SUCH, detail)
     }
 
-    /// The record and its guard. For a client that may know whether the record exists.
+    /// Returns the record and its guard, for a client that may know whether the record exists.
     ///
     /// # Errors
-    /// `missing` when there is no record.
+    ///  `missing`, with this detail, when there is no record.
     pub fn require_or(self, missing: &'static Code, detail: &str) -> Result<(T, Guard), Error> {
         let missing = || Error::new(missing, detail);
         Ok((self.record.ok_or_else(missing)?, self.guard))
     }
 }
 
-/// Reads and opens the record at a path.
+/// Reads and opens the record at a path, and returns it with its guard. Without a record, `record`
+/// is `None` and the guard requires that there is none.
 ///
 /// # Errors
-/// What the store reports; SR-8435 when the record does not open.
+///  What the store reports; SR-8435 when the record does not open or is malformed.
 pub fn read<T: DeserializeOwned>(
     store: &dyn Store,
     keys: &Keys,
@@ -356,10 +357,10 @@ pub fn read<T: DeserializeOwned>(
 }
 
 /// Reads and opens at most `limit` records below a prefix, in order of their names, which follow
-/// the prefix and are greater than `after`.
+/// the prefix and are greater than `after`. Returns each name, without the prefix, and its record.
 ///
 /// # Errors
-/// As [`read`].
+///  As [`read`].
 pub fn list<T: DeserializeOwned>(
     store: &dyn Store,
     keys: &Keys,
@@ -384,15 +385,16 @@ pub fn list<T: DeserializeOwned>(
     records.collect()
 }
 
+/// Opens and parses a record. SR-8435 if it is not authentic for this path, or malformed.
 fn open_record<T: DeserializeOwned>(keys: &Keys, path: &str, value: &[u8]) -> Result<T, Error> {
     let malformed = |_| Error::new(&code::SERVER_STORE, format!("{path} is malformed"));
     serde_json::from_slice(&keys.open(path, value)?).map_err(malformed)
 }
 
-/// The change that writes a record.
+/// Seals a record for its path, and returns the change that writes it. Writes nothing.
 ///
 /// # Errors
-/// SR-5001; SR-8430 when the sealed record is longer than [`VALUE_MAX`].
+///  SR-5001; SR-8430 when the sealed record is longer than [`VALUE_MAX`].
 pub fn put<T: Serialize>(keys: &Keys, path: &str, record: &T) -> Result<Change, Error> {
     let bytes = serde_json::to_vec(record)
         .map(zeroize::Zeroizing::new)

@@ -32,10 +32,12 @@ const SEALED_INTERVAL: Duration = Duration::from_secs(1);
 /// How often keys are erased whose time of destruction has passed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Runs the server until a signal stops it. Calls `listening` with the address on which it listens.
+/// Runs the server until SIGTERM or SIGINT stops it, and then lets running requests end. Calls
+/// `listening` with the address on which the API listens. SIGHUP has it read the configuration
+/// again. It begins sealed, and requests its root key from the provider if it has one.
 ///
 /// # Errors
-/// SR-8434, SR-8440, SR-5001 when it could not start.
+///  SR-1006, SR-8434, SR-8440, SR-5001 when it could not start.
 pub fn run(path: &Path, listening: impl FnOnce(std::net::SocketAddr)) -> Result<(), Error> {
     let config = Config::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -45,6 +47,8 @@ pub fn run(path: &Path, listening: impl FnOnce(std::net::SocketAddr)) -> Result<
     runtime.block_on(run_until_stopped(path.to_path_buf(), config, listening))
 }
 
+/// Does the work of [`run`]: starts the listeners and the periodic tasks, waits for a signal, and
+/// ends them.
 async fn run_until_stopped(
     path: PathBuf,
     config: Config,
@@ -112,7 +116,8 @@ async fn run_until_stopped(
     Ok(())
 }
 
-/// The listener of the fleet page. It is never the one of the API, where requests change something.
+/// Binds and logs the listener of the fleet page; `None` when none is configured. It is never the
+/// one of the API, where requests change something. SR-5001 when the address cannot be bound.
 async fn page_listener(server: &Server) -> Result<Option<TcpListener>, Error> {
     let Some(address) = server.config().page else {
         return Ok(None);
@@ -124,7 +129,7 @@ async fn page_listener(server: &Server) -> Result<Option<TcpListener>, Error> {
     Ok(Some(listener))
 }
 
-/// Waits for a signal that stops the server.
+/// Waits for SIGTERM or SIGINT.
 async fn stop_signal((mut terminate, mut interrupt): (Signal, Signal)) {
     tokio::select! {
         _ = terminate.recv() => {}
@@ -132,7 +137,8 @@ async fn stop_signal((mut terminate, mut interrupt): (Signal, Signal)) {
     }
 }
 
-/// Requests the root key from its provider until the server is open.
+/// Requests the root key from its provider, with growing pauses of up to a minute, until the server
+/// is open, an administrator has sealed it, or `stop` changes. Each failure is logged.
 async fn unseal_by_provider(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     let (first, last) = PROVIDER_PAUSES;
     let mut pause = first;
@@ -153,8 +159,10 @@ async fn unseal_by_provider(server: Arc<Server>, mut stop: watch::Receiver<bool>
     }
 }
 
-/// At intervals, unless the server is sealed: erases keys whose time of destruction has passed, and
-/// removes expired tokens and pieces of headers that no record names.
+/// Every minute, unless the server is sealed: erases keys whose time of destruction has passed, and
+/// removes expired tokens and pieces of headers that no record names
+/// ([`Service::sweep`](crate::service::Service::sweep)). A failure is logged. Ends when `stop`
+/// changes.
 async fn sweep(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     loop {
         if let Ok(service) = server.service() {
@@ -170,7 +178,9 @@ async fn sweep(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Archives rows of the audit log that are due, and watches the store's space.
+/// Every 30 seconds, unless the server is sealed: archives rows of the audit log that are due, and
+/// checks the store's space, whose alarms are logged. Also logs the failures that were counted.
+/// Ends when `stop` changes.
 async fn watch_space(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     loop {
         let mut pause = SEALED_INTERVAL;
@@ -196,7 +206,8 @@ async fn watch_space(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Keeps the server's certificate valid ([`CertificateKeeper`]).
+/// Every 5 seconds, has [`CertificateKeeper`] check the server's certificate, and gives new
+/// connections the TLS configuration that it returns. Ends when `stop` changes.
 async fn keep_certificate(
     server: Arc<Server>,
     tls: Arc<watch::Sender<Arc<rustls::ServerConfig>>>,
@@ -224,7 +235,9 @@ async fn keep_certificate(
     }
 }
 
-/// Reads the configuration again at each SIGHUP. An invalid configuration has no effect.
+/// At each SIGHUP, reads the configuration and the TLS files again, and puts them in force. If they
+/// are not valid, they have no effect, and that is logged. Tells the service manager. Never ends by
+/// itself.
 async fn reload(
     path: PathBuf,
     server: Arc<Server>,

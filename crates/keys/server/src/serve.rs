@@ -42,8 +42,9 @@ const HEADERS_MAX: usize = 64;
 /// How long a write waits for a peer that does not receive.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves one interface of the server until `stop` changes. New connections use the present value
-/// of `tls`.
+/// Accepts and serves the connections of one interface until `stop` changes, and then waits up to
+/// 20 seconds for running requests; what is left is broken off, which is logged. New connections
+/// use the present value of `tls`. Without a slot a connection is closed at once.
 pub async fn serve(
     server: Arc<Server>,
     interface: Interface,
@@ -104,7 +105,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves the connection until it ends, or until it is closed for another one.
+    /// Serves the connection until it ends, or until it is closed for a new one.
     async fn serve_until_displaced(
         self,
         stream: TcpStream,
@@ -118,6 +119,9 @@ impl Connection {
         }
     }
 
+    /// Does the TLS handshake and serves requests until the peer closes the connection, a timeout
+    /// passes, or `stop` changes; then the running request may end. A handshake that fails ends the
+    /// connection, and is counted.
     async fn serve(
         self,
         stream: TcpStream,
@@ -184,6 +188,7 @@ struct TimeoutStream<S> {
 }
 
 impl<S> TimeoutStream<S> {
+    /// Wraps a stream. No write is waiting.
     fn new(stream: S) -> Self {
         Self {
             stream,
@@ -191,7 +196,8 @@ impl<S> TimeoutStream<S> {
         }
     }
 
-    /// Turns a write that has waited for too long into an error.
+    /// Turns a write that has been pending for longer than [`WRITE_TIMEOUT`] into the error
+    /// `TimedOut`. A write that is ready ends the time.
     fn with_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -215,6 +221,7 @@ impl<S> TimeoutStream<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
+    /// Reads from the stream, without a timeout.
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -225,6 +232,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
+    /// Writes to the stream; `TimedOut` after [`WRITE_TIMEOUT`] without progress.
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -234,11 +242,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
         self.with_timeout(context, polled)
     }
 
+    /// Flushes the stream; `TimedOut` after [`WRITE_TIMEOUT`] without progress.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(context);
         self.with_timeout(context, polled)
     }
 
+    /// Shuts the stream down; `TimedOut` after [`WRITE_TIMEOUT`] without progress.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_shutdown(context);
         self.with_timeout(context, polled)

@@ -42,7 +42,7 @@ pub enum WaitsFor {
 }
 
 impl WaitsFor {
-    /// The detail of SR-8428.
+    /// Returns the detail of SR-8428: what the server waits for.
     const fn detail(self) -> &'static str {
         match self {
             Self::Shares => "it waits for the shares of its custodians",
@@ -101,10 +101,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// A sealed server with this configuration.
+    /// Makes a sealed server with this configuration. It opens no store and does not listen.
     ///
     /// # Errors
-    /// SR-8434.
+    ///  SR-8434 for the id or the hashes of the shares.
     pub fn sealed(config: Config) -> Result<Self, Error> {
         let id = config.server_id()?;
         let shares = config
@@ -126,14 +126,14 @@ impl Server {
         })
     }
 
-    /// The configuration in force.
+    /// Returns the configuration in force.
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Puts a configuration in force: limits, policy, syslog. Another store or another source of
-    /// the root key takes effect after a restart.
+    /// the root key takes effect after a restart. A failure to start syslog is logged.
     pub fn reconfigure(&self, config: Config) {
         self.limiter.set_limits(&config.limits);
         if let Ok(service) = self.service() {
@@ -147,16 +147,16 @@ impl Server {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// The service of an open server.
+    /// Returns the service of an open server.
     ///
     /// # Errors
-    /// SR-8428 while the server is sealed.
+    ///  SR-8428 while the server is sealed; the detail says what it waits for.
     pub fn service(&self) -> Result<Arc<Service>, Error> {
         self.open_service()
             .map_err(|waits_for| Error::new(&code::SERVER_SEALED, waits_for.detail()))
     }
 
-    /// The service of an open server, or what a sealed one waits for.
+    /// Returns the service of an open server, or as the error what a sealed one waits for.
     fn open_service(&self) -> Result<Arc<Service>, WaitsFor> {
         let (by_admin, store_failed) =
             match &*self.seal.read().unwrap_or_else(PoisonError::into_inner) {
@@ -174,7 +174,7 @@ impl Server {
         })
     }
 
-    /// The state that every client may know.
+    /// Returns the state that every client may know.
     #[must_use]
     pub fn status(&self) -> Status {
         let shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +189,8 @@ impl Server {
         }
     }
 
-    /// The state, with the store's space if the client is a viewer or an administrator.
+    /// Returns the state, with the store's space if the client is an enrolled viewer or
+    /// administrator and the space can be measured.
     #[must_use]
     pub fn status_for(&self, peer: &Peer) -> Status {
         let mut status = self.status();
@@ -203,7 +204,8 @@ impl Server {
         status
     }
 
-    /// Whether the server should request its root key from the provider.
+    /// Whether the server should request its root key from the provider: it is sealed, but not by
+    /// an administrator, and has a keyring.
     #[must_use]
     pub fn wants_provider(&self) -> bool {
         let sealed = &*self.seal.read().unwrap_or_else(PoisonError::into_inner);
@@ -216,10 +218,12 @@ impl Server {
         ) && self.config().root.keyring.is_some()
     }
 
-    /// Requests the root key from its provider, and opens the server.
+    /// Requests the root key from its provider, and opens the server, with a row of the audit log.
+    /// May block for as long as the provider takes.
     ///
     /// # Errors
-    /// What the provider or the store reports; SR-8437.
+    ///  What the provider or the store reports; SR-8437 for another root key; SR-8434 when the root
+    /// key comes in shares.
     pub fn unseal_by_provider(&self) -> Result<(), Error> {
         let config = self.config();
         let Some(keyring) = &config.root.keyring else {
@@ -233,11 +237,12 @@ impl Server {
         self.open(&root, "provider")
     }
 
-    /// Adds a share, and opens the server if it was the last one that was needed.
+    /// Adds a share, and opens the server if it was the last one that was needed, with a row of the
+    /// audit log. The shares are then wiped, also when opening fails.
     ///
     /// # Errors
-    /// SR-8432, SR-8441; SR-8439 when the server is open, or its root key comes from a provider;
-    /// what the store reports.
+    ///  SR-8432, SR-8441 for the share; SR-8439 when the server is open, or its root key comes from
+    /// a provider; SR-8437; what the store reports.
     pub fn give_share(&self, text: &str) -> Result<(), Error> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let unwanted = |why| Error::new(&code::SERVER_STATE, why);
@@ -252,6 +257,9 @@ impl Server {
         }
     }
 
+    /// Opens the store with the root key, writes a row of the audit log, and lets the server be
+    /// open. After a failure it stays sealed and remembers whether that was the store's. SR-8437
+    /// for another root key; what the store reports.
     fn open(&self, root: &SecretKey, by: &str) -> Result<(), Error> {
         let config = self.config();
         let opened = offline::open_service(&config, root).and_then(|service| {
@@ -268,6 +276,8 @@ impl Server {
         Ok(())
     }
 
+    /// Notes whether the last attempt to open failed at the store. Does nothing while the server is
+    /// open.
     fn set_store_failed(&self, failed: bool) {
         let mut seal = self.seal.write().unwrap_or_else(PoisonError::into_inner);
         if let SealState::Sealed { store_failed, .. } = &mut *seal {
@@ -275,7 +285,9 @@ impl Server {
         }
     }
 
-    /// Seals the server. Requests that are running end; no further ones are served.
+    /// Seals the server as an administrator's request does: wipes shares that were given, and logs
+    /// it. Requests that are running end; no further ones are served. A provider does not open it
+    /// again before a restart.
     pub fn seal(&self) {
         *self.seal.write().unwrap_or_else(PoisonError::into_inner) = SealState::Sealed {
             by_admin: true,

@@ -31,11 +31,11 @@ const TEXT_LEN: usize = 16 + SHARE_LEN + CHECKSUM_LEN;
 /// The most shares of a root key.
 pub const SHARES_MAX: u8 = 32;
 
-/// Splits the root key. Returns a text for each custodian, and the hashes of the shares for the
-/// server's configuration.
+/// Splits the root key. Returns a text for each custodian, in locked memory, and the hashes of the
+/// shares for the server's configuration. Stores nothing.
 ///
 /// # Errors
-/// SR-8434 unless 2 <= threshold <= shares <= 32; SR-5001.
+///  SR-8434 unless 2 <= threshold <= shares <= 32; SR-5001.
 pub fn split(
     root: &SecretKey,
     id: &ServerId,
@@ -74,12 +74,14 @@ struct KernelRandom {
 impl TryRng for KernelRandom {
     type Error = Infallible;
 
+    /// Returns a random number. After a failure, which sets `failed`, it is useless.
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
         let mut bytes = [0; 4];
         self.try_fill_bytes(&mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
+    /// Returns a random number. After a failure, which sets `failed`, it is useless.
     fn try_next_u64(&mut self) -> Result<u64, Infallible> {
         let mut bytes = [0; 8];
         self.try_fill_bytes(&mut bytes)?;
@@ -95,7 +97,8 @@ impl TryRng for KernelRandom {
 
 impl TryCryptoRng for KernelRandom {}
 
-/// The text form of a share.
+/// Writes the text form of a share into locked memory: prefix, and server id, share and checksum in
+/// hexadecimal digits.
 fn to_text(id: &ServerId, share: &[u8]) -> Result<SecretBytes, Error> {
     let sum = sha256(&[id, share]);
     let mut bytes = Zeroizing::new(Vec::with_capacity(TEXT_LEN));
@@ -124,7 +127,8 @@ pub struct CollectedShares {
 }
 
 impl CollectedShares {
-    /// No shares yet, of a root key whose shares have these hashes.
+    /// Begins to collect shares of a root key whose shares have these hashes. `threshold` of them
+    /// are needed.
     #[must_use]
     pub fn new(id: ServerId, threshold: u8, hashes: Vec<[u8; 32]>) -> Self {
         Self {
@@ -135,17 +139,19 @@ impl CollectedShares {
         }
     }
 
-    /// How many shares were given.
+    /// Returns how many shares were given since the beginning, or since the last time that all were
+    /// wiped.
     #[must_use]
     pub fn count(&self) -> usize {
         self.shares.len()
     }
 
     /// Adds a share. Returns the root key if it was the last share that was needed, and wipes all
-    /// shares.
+    /// shares; `None` while more are needed.
     ///
     /// # Errors
-    /// SR-8432 when it is not a share of this server; SR-8441 when it was given already.
+    ///  SR-8432 when it is not a share of this server, or the shares do not combine; SR-8441 when
+    /// it was given already; SR-5001 without locked memory.
     pub fn add(&mut self, text: &str) -> Result<Option<SecretKey>, Error> {
         let mut bytes = parse(text, &self.id)?;
         if !self.hashes.contains(&sha256(&[&bytes])) {
@@ -188,7 +194,8 @@ impl CollectedShares {
     }
 }
 
-/// Parses the text of a share. Case, blanks and line breaks do not matter.
+/// Parses the text of a share and returns its number and bytes. Case, blanks and line breaks do not
+/// matter. SR-8432 if it is malformed, has a wrong digit, or is for another server.
 fn parse(text: &str, id: &ServerId) -> Result<Zeroizing<Vec<u8>>, Error> {
     let refused = |detail: &str| Error::new(&code::SERVER_SHARE, detail);
     // A share with a blank after each digit is shorter.

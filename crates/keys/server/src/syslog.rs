@@ -51,10 +51,10 @@ pub(crate) struct Syslog {
 }
 
 impl Syslog {
-    /// Starts a thread that sends to the socket at `path`. The daemon need not run yet.
+    /// Starts a thread that sends rows to the socket at `path`. The daemon need not run yet.
     ///
     /// # Errors
-    /// SR-5001 when the thread cannot be started.
+    ///  SR-5001 when the thread cannot be started.
     pub(crate) fn start(path: &Path) -> Result<Self, Error> {
         let (rows, queue) = sync_channel(QUEUE_MAX);
         let counts = Arc::new(Counts::default());
@@ -72,7 +72,7 @@ impl Syslog {
         Ok(Self { rows, counts })
     }
 
-    /// Puts a row into the queue without waiting.
+    /// Puts a row into the queue without waiting. If the queue is full, the row is counted as lost.
     pub(crate) fn send(&self, row: Row) {
         self.counts.waiting.fetch_add(1, Relaxed);
         if self.rows.try_send(row).is_err() {
@@ -81,7 +81,7 @@ impl Syslog {
         }
     }
 
-    /// How many rows were lost.
+    /// Returns how many rows were lost since the start.
     pub(crate) fn lost(&self) -> u64 {
         self.counts.lost.load(Relaxed)
     }
@@ -105,6 +105,8 @@ struct Sender {
 }
 
 impl Sender {
+    /// Sends the rows of the queue until every handle is gone. Connects again once if sending
+    /// fails; a row that fails again is counted as lost.
     fn run(mut self, queue: &Receiver<Row>) {
         while let Ok(row) = queue.recv() {
             let text = message(&row);
@@ -119,6 +121,8 @@ impl Sender {
         }
     }
 
+    /// Sends one datagram, and connects first if there is no connection. After a failure the
+    /// connection is dropped; after a failure to connect, no attempt is made for half a second.
     fn send(&mut self, text: &str) -> io::Result<()> {
         if self.socket.is_none() {
             if Instant::now() < self.retry_at {
@@ -140,6 +144,8 @@ impl Sender {
         sent
     }
 
+    /// Writes a warning to the server's log, with the number of lost rows, unless one was written
+    /// within the last minute.
     fn log_failure(&mut self, error: &io::Error) {
         if self.logged_at.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
             return;
@@ -153,6 +159,7 @@ impl Sender {
     }
 }
 
+/// Connects to the daemon's socket; sending waits for at most a second.
 fn connect(path: &Path) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.set_write_timeout(Some(SEND_TIMEOUT))?;
@@ -160,8 +167,8 @@ fn connect(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// The datagram of a row: `<PRIORITY>Mmm dd hh:mm:ss strongroom-keyserver[PID]: JSON`, with the
-/// time in UTC.
+/// Writes the datagram of a row: `<PRIORITY>Mmm dd hh:mm:ss strongroom-keyserver[PID]: JSON`, with
+/// the row's time in UTC.
 fn message(row: &Row) -> String {
     let seconds = i64::try_from(row.time).unwrap_or_default();
     let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);

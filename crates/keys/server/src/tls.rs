@@ -23,18 +23,20 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::config::Config;
 use crate::offline;
 
-/// The TLS configuration with the files that `config` names.
+/// Builds the TLS configuration with the files that `config` names.
 ///
 /// # Errors
-/// SR-8440, SR-5001.
+///  SR-8440 for a file that cannot be used, a private key that others may use, or one that does not
+/// belong to the certificate; SR-5001.
 pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
     build_config(config, None)
 }
 
-/// The TLS configuration with this certificate and key, in PEM, instead of those on the disk.
+/// Builds the TLS configuration with this certificate and key, in PEM, instead of those on the
+/// disk. The authority is read from its file.
 ///
 /// # Errors
-/// SR-8440.
+///  SR-8440 if one of them cannot be used.
 pub fn server_config_with(
     config: &Config,
     certificate: &str,
@@ -46,8 +48,9 @@ pub fn server_config_with(
 /// A certificate with its chain, and its private key.
 type CertifiedPair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// Reads the certificate and the key from the disk. Repeats that if they do not fit, because they
-/// may have been replaced in between.
+/// Reads the certificate and the key from the disk. Repeats that up to four times, with pauses of
+/// 20 ms, if they do not fit or cannot be read, because they may have been replaced in between. The
+/// result of the last try may be a pair that does not fit. SR-8440, SR-5001.
 fn read_fitting_pair(config: &Config) -> Result<CertifiedPair, Error> {
     const TRIES: usize = 4;
     let mut last = None;
@@ -63,6 +66,9 @@ fn read_fitting_pair(config: &Config) -> Result<CertifiedPair, Error> {
     last.unwrap_or_else(|| Err(Error::new(&code::SERVER_TLS, "")))
 }
 
+/// Reads the certificate with its chain, and the private key, once: from `KEY.next` if a renewal
+/// left it, else from the two configured files. SR-8440 if one cannot be used, or others than its
+/// owner may use the key; SR-5001 if the key is missing.
 fn read_pair(config: &Config) -> Result<CertifiedPair, Error> {
     let next = offline::certificate_files(config).next();
     let (certificate, key) = match next.symlink_metadata() {
@@ -81,15 +87,17 @@ fn read_pair(config: &Config) -> Result<CertifiedPair, Error> {
     Ok((read_certificates(&certificate)?, private))
 }
 
+/// Whether a private key belongs to the first certificate of the chain.
 fn fits(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'static>) -> bool {
     let provider = rustls::crypto::ring::default_provider();
     rustls::sign::CertifiedKey::from_der(chain.to_vec(), key.clone_key(), &provider).is_ok()
 }
 
-/// From when to when the server's certificate is valid, in seconds since the Unix epoch.
+/// Reads from when to when the server's certificate on the disk is valid, in seconds since the Unix
+/// epoch.
 ///
 /// # Errors
-/// SR-8440, SR-5001.
+///  SR-8440 for a file that cannot be used; SR-5001.
 pub fn validity(config: &Config) -> Result<(u64, u64), Error> {
     let (chain, _) = read_fitting_pair(config)?;
     let path = config.path(&config.tls.certificate);
@@ -105,7 +113,7 @@ pub fn validity(config: &Config) -> Result<(u64, u64), Error> {
 /// changes when a file is replaced.
 pub type FileStamp = Vec<Option<(u64, i64, i64)>>;
 
-/// Reads the file stamp of the certificate and the key.
+/// Reads the file stamp of certificate, key and `KEY.next`. A file that is missing is `None` in it.
 #[must_use]
 pub fn file_stamp(config: &Config) -> FileStamp {
     let next = offline::certificate_files(config).next();
@@ -121,15 +129,21 @@ pub fn file_stamp(config: &Config) -> FileStamp {
         .collect()
 }
 
+/// Parses the certificates of a PEM text, perhaps none. SR-8440, with the name of `path`, if one is
+/// malformed.
 fn parse_chain(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     read.map_err(|error| unusable(path, &error))
 }
 
+/// Parses a private key in PEM. SR-8440, with the name of `path`, if there is none.
 fn parse_private_key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| unusable(path, &error))
 }
 
+/// Builds the TLS configuration: TLS 1.2 or 1.3, no resumption, and client certificates of the
+/// configured authority, which are optional. `given`: certificate and key in PEM; without them,
+/// they are read from the disk. SR-8440, SR-5001.
 fn build_config(
     config: &Config,
     given: Option<(&[u8], &[u8])>,
@@ -170,6 +184,7 @@ fn build_config(
     Ok(Arc::new(tls))
 }
 
+/// Reads the certificates of a PEM file, at least one. SR-8440 if it cannot be read or has none.
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, &error))?;
     let read: Vec<_> = read
@@ -181,6 +196,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error>
     }
 }
 
+/// Makes the error for a TLS file that cannot be used (SR-8440).
 fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::new(&code::SERVER_TLS, format!("{}: {error}", path.display()))
 }

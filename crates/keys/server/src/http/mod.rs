@@ -49,7 +49,8 @@ pub enum Interface {
     Page,
 }
 
-/// Builds the router of an interface, with the checks for every request ([`with_checks`]).
+/// Builds the router of an interface. Before a request reaches its handler, its head and the rate
+/// limits are checked; every response gets headers against caching and other sites, and is counted.
 pub fn router(server: Arc<Server>, interface: Interface) -> Router {
     let state = (Arc::clone(&server), interface);
     let checks = axum::middleware::from_fn_with_state(state, with_checks);
