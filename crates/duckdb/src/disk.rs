@@ -9,29 +9,33 @@ use std::os::unix::fs::FileExt;
 
 /// An open file.
 pub(crate) trait Disk: Sync {
-    /// Fills `bytes` from `offset` on.
+    /// Fills `bytes` from `offset` on; `UnexpectedEof` when the file ends before.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
-    /// Writes all of `bytes` from `offset` on.
+    /// Writes all of `bytes` from `offset` on. They are durable after [`Disk::sync`].
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes all that was written durable.
     fn sync(&self) -> io::Result<()>;
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
 }
 
 impl Disk for File {
+    /// Fills `bytes` from `offset` on; `UnexpectedEof` when the file ends before.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_exact_at(bytes, offset)
     }
 
+    /// Writes all of `bytes` from `offset` on, without a sync.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_at(bytes, offset)
     }
 
+    /// Makes the file's data durable (fdatasync).
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
     }
 
+    /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64> {
         self.metadata().map(|about| about.len())
     }
@@ -39,12 +43,12 @@ impl Disk for File {
 
 /// A database, and the file that a rekey keeps beside it.
 pub(crate) trait RekeyStorage: Sync {
-    /// The database.
+    /// Returns the database.
     fn database(&self) -> &dyn Disk;
     /// Creates the rekey's file, empty and durable, in place of an older one.
     fn create_undo(&self) -> io::Result<Box<dyn Disk>>;
-    /// Opens the rekey's file, if there is one.
+    /// Opens the rekey's file for reading and writing. `None` when there is none.
     fn open_undo(&self) -> io::Result<Option<Box<dyn Disk>>>;
-    /// Removes the rekey's file, durably.
+    /// Removes the rekey's file, durably. An error when there is none.
     fn remove_undo(&self) -> io::Result<()>;
 }

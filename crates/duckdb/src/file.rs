@@ -45,8 +45,9 @@ pub(crate) struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Opens a regular file under DuckDB's lock, without waiting for it. SR-2209 when another
-    /// process has the lock; an error as well when there is no file.
+    /// Opens a regular file under DuckDB's lock, without waiting for it. The lock is held until the
+    /// result is dropped. SR-1006 when there is no file; SR-2209 when another process has the lock;
+    /// SR-5001.
     pub(crate) fn open(named: &Path, access: Access) -> Result<Self, Error> {
         let path = named
             .canonicalize()
@@ -69,27 +70,31 @@ impl DatabaseFile {
         })
     }
 
-    /// The path for messages.
+    /// Returns the path for messages.
     pub(crate) fn shown(&self) -> String {
         self.named.display().to_string()
     }
 
-    /// A file of DuckDB's beside the database, with data that are not in the database yet.
+    /// Returns the path of a file of DuckDB's beside the database with data that are not in the
+    /// database yet. `None` when there is none.
     pub(crate) fn wal(&self) -> Option<PathBuf> {
         wal_beside(&self.named).or_else(|| wal_beside(&self.path))
     }
 
-    /// The path of the rekey's file, beside the database.
+    /// Returns the path of the rekey's file, beside the database.
     fn undo_path(&self) -> PathBuf {
         with_suffix(&self.path, REKEY_SUFFIX)
     }
 }
 
 impl RekeyStorage for DatabaseFile {
+    /// Returns the open database file.
     fn database(&self) -> &dyn Disk {
         &self.file
     }
 
+    /// Creates the rekey's file, readable by its owner only, in place of an older one. An error
+    /// when something else has its name.
     fn create_undo(&self) -> io::Result<Box<dyn Disk>> {
         let path = self.undo_path();
         if !is_ours(&path)? {
@@ -111,6 +116,7 @@ impl RekeyStorage for DatabaseFile {
         Ok(Box::new(file))
     }
 
+    /// Opens the rekey's file for reading and writing. `None` when there is none.
     fn open_undo(&self) -> io::Result<Option<Box<dyn Disk>>> {
         let opened = OpenOptions::new()
             .read(true)
@@ -123,6 +129,7 @@ impl RekeyStorage for DatabaseFile {
         }
     }
 
+    /// Removes the rekey's file, durably. An error when there is none.
     fn remove_undo(&self) -> io::Result<()> {
         let path = self.undo_path();
         std::fs::remove_file(&path)?;
@@ -130,7 +137,7 @@ impl RekeyStorage for DatabaseFile {
     }
 }
 
-/// Whether the path is free, or has a rekey's file, or what a power failure left of one.
+/// Returns whether nothing is at the path, or a rekey's file, or what a power failure left of one.
 fn is_ours(path: &Path) -> io::Result<bool> {
     let mut first = Vec::new();
     match File::open(path) {
@@ -141,21 +148,23 @@ fn is_ours(path: &Path) -> io::Result<bool> {
     Ok(first == REKEY_MAGIC || is_zero(&first))
 }
 
-/// `path` with `suffix` at the end of its name.
+/// Returns `path` with `suffix` at the end of its name.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// A write-ahead log, or a file that a checkpoint makes of it, that is not empty.
+/// Returns the path of a write-ahead log beside the database, or of a file that a checkpoint makes
+/// of it, that is not empty. `None` when there is none.
 pub(crate) fn wal_beside(path: &Path) -> Option<PathBuf> {
     let names = WAL_SUFFIXES.iter().map(|suffix| with_suffix(path, suffix));
     let mut there = names.filter(|name| std::fs::metadata(name).is_ok_and(|about| about.len() > 0));
     there.next()
 }
 
-/// The error for a database that cannot be opened: a code of its own when there is no such file.
+/// Returns the error for a database that cannot be opened: SR-1006 when there is no such file, else
+/// SR-5001.
 fn open_error(path: &Path, error: io::Error) -> Error {
     let shown = path.display().to_string();
     if error.kind() == io::ErrorKind::NotFound {
@@ -164,8 +173,9 @@ fn open_error(path: &Path, error: io::Error) -> Error {
     Error::io(shown, error)
 }
 
-/// Locks the whole file as DuckDB does with `F_SETLK`: to read when it is opened for reading, else
-/// to write. The error names the process that has the lock, if the system tells it.
+/// Locks the whole file as DuckDB does, without waiting: to read when it is opened for reading,
+/// else to write. SR-2209 when another process has a lock in the way, which the error names if the
+/// system tells it; SR-5001.
 fn lock(file: &File, access: Access, named: &Path) -> Result<(), Error> {
     let mut wanted = nix::libc::flock {
         l_type: lock_type(match access {
@@ -195,7 +205,7 @@ fn lock(file: &File, access: Access, named: &Path) -> Result<(), Error> {
     }
 }
 
-/// Constants of `struct flock` are wider than its fields.
+/// Narrows a constant: those of `struct flock` are wider than its fields.
 fn lock_type(constant: i32) -> i16 {
     i16::try_from(constant).unwrap_or_default()
 }
@@ -215,8 +225,8 @@ pub(crate) fn main_header(disk: &dyn Disk, shown: &str) -> Result<MainHeader, Er
         .ok_or_else(|| Error::new(&code::DUCKDB_TRUNCATED, format!("{shown}: {len} bytes")))
 }
 
-/// The format that a header describes. An error when the database is not encrypted, or a field has
-/// an unknown value.
+/// Returns the format that a header describes. SR-2201 when the database is not encrypted, SR-2203
+/// when a field has an unknown value.
 pub(crate) fn parse_format(header: &MainHeader, shown: &str) -> Result<Format, Error> {
     header.supported_format().map_err(|refusal| match refusal {
         Refusal::Plain => Error::new(&code::DUCKDB_PLAIN, shown),
@@ -226,8 +236,8 @@ pub(crate) fn parse_format(header: &MainHeader, shown: &str) -> Result<Format, E
     })
 }
 
-/// Reads the main header of a database in its usual state. An error when a rekey is unfinished, or
-/// the header is damaged.
+/// Reads the main header of a database in its usual state, and its format. SR-2211 when a rekey is
+/// unfinished; SR-2202 when the header is damaged; as [`main_header`] and [`parse_format`].
 pub(crate) fn intact_header(disk: &dyn Disk, shown: &str) -> Result<(MainHeader, Format), Error> {
     let header = main_header(disk, shown)?;
     match header.state() {
@@ -255,8 +265,9 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Reads the database headers that one of the keys opens. SR-2216 when there is none; SR-2203
-    /// for an unknown block size.
+    /// Reads the database headers, of which the newest that one of the keys opens counts, and
+    /// computes the positions of blocks. SR-2216 when no key opens one; SR-2203 for an unknown
+    /// block size; SR-5001.
     pub(crate) fn read(disk: &dyn Disk, keys: &[&Sealer], shown: &str) -> Result<Self, Error> {
         let headers = [
             database_header(disk, keys, 0).map_err(io_error(shown))?,
@@ -282,7 +293,7 @@ impl Geometry {
         })
     }
 
-    /// The number of blocks that the database has and the file does not.
+    /// Returns the number of blocks that the database has and the file does not.
     pub(crate) fn missing(&self) -> u64 {
         self.active.block_count.saturating_sub(self.blocks.count)
     }
@@ -318,8 +329,9 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens a database with the first of `keys` under which its canary was sealed. SR-2204 when
-    /// there is none.
+    /// Opens a database, under DuckDB's lock, with the first of `keys` under which its canary was
+    /// sealed. SR-2204 when there is none; as [`DatabaseFile::open`], [`intact_header`] and
+    /// [`Geometry::read`].
     pub(crate) fn open(path: &Path, access: Access, keys: &[KeyText]) -> Result<Self, Error> {
         let file = DatabaseFile::open(path, access)?;
         let shown = file.shown();
@@ -336,7 +348,8 @@ impl Opened {
     }
 }
 
-/// The first of `keys` under which the header's canary was sealed.
+/// Returns the first of `keys` under which the header's canary was sealed. `None` when there is
+/// none.
 pub(crate) fn find_opener(
     header: &MainHeader,
     format: Format,

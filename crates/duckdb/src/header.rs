@@ -19,7 +19,9 @@ use crate::units::io_error;
 /// Copies the main header of an encrypted database into a new file, readable by its owner.
 ///
 /// # Errors
-/// SR-1002 when there is something at `copy`; those of the header; SR-5001.
+/// SR-1002 when there is something at `copy`; SR-1006 when there is no database; SR-2209 when it is
+/// in use; SR-2200 to SR-2203, SR-2208 and SR-2211 when the main header is not in its usual state;
+/// SR-5001.
 pub fn backup_header(path: &Path, copy: &Path) -> Result<(), Error> {
     let file = DatabaseFile::open(path, Access::Read)?;
     let (header, _) = intact_header(file.database(), &file.shown())?;
@@ -32,12 +34,15 @@ pub fn backup_header(path: &Path, copy: &Path) -> Result<(), Error> {
     })
 }
 
-/// Restores a copied main header, if one of `keys` opens its canary and, with it, a database header
-/// of the file.
+/// Writes a copied main header back, durably, if one of `keys` opens its canary and, with it, a
+/// database header of the file. During an unfinished rekey it is written marked, so that the rekey
+/// can be finished.
 ///
 /// # Errors
-/// SR-2215 when the copy does not belong, or the file's own header is whole; SR-2211; SR-2204;
-/// SR-5001.
+/// SR-2215 when the copy is not a whole header or does not belong to the file, or the file's own
+/// header is whole; SR-2204 when no key opens the copy; SR-2211 when the file's header says that a
+/// rekey is unfinished; SR-2201, SR-2203 for the copy's format; SR-2209 when the database is in
+/// use; SR-2212; SR-1006; SR-5001, also when there is no copy.
 pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), Error> {
     let shown_copy = copy.display().to_string();
     let bytes = std::fs::read(copy).map_err(io_error(&shown_copy))?;
@@ -77,7 +82,7 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
     written.map_err(io_error(&shown))
 }
 
-/// Whether the header has only known values and one of `keys` opens its canary.
+/// Returns whether the header has only known values and one of `keys` opens its canary.
 fn is_fine(header: Option<&MainHeader>, keys: &[KeyText]) -> Result<bool, Error> {
     let Some((header, format)) =
         header.and_then(|header| Some((header, header.supported_format().ok()?)))

@@ -53,10 +53,12 @@ pub struct WalInspection {
     pub iteration: Option<u64>,
 }
 
-/// Inspects a DuckDB database, encrypted or not.
+/// Reads what a DuckDB database, encrypted or not, says of itself without a key. Nothing is
+/// authenticated, locked or changed.
 ///
 /// # Errors
-/// SR-2200, SR-2208; SR-5001.
+/// SR-2200 when it is no DuckDB database; SR-2208 when it is too short; SR-5001, also when there is
+/// none.
 pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let shown = path.display().to_string();
     let file = File::open(path).map_err(io_error(&shown))?;

@@ -27,11 +27,13 @@ pub struct KeyText {
 }
 
 impl KeyText {
-    /// Takes the text between the quotes in `ENCRYPTION_KEY '...'`.
+    /// Takes the text between the quotes in `ENCRYPTION_KEY '...'`, and does to it what DuckDB
+    /// does.
     ///
     /// # Errors
-    /// SR-2205 for a text that DuckDB does not take, or takes differently by version: empty, not
-    /// ASCII, a backslash that does not begin `\xHH`, a zero byte (write it as `\x00`); SR-5001.
+    /// SR-2205 for a text that DuckDB does not take, or takes differently by version: empty or over
+    /// 64 KiB, not ASCII, a backslash that does not begin `\xHH`, a zero byte (write it as `\x00`);
+    /// SR-5001.
     pub fn new(text: &SecretBytes) -> Result<Self, Error> {
         if text.is_empty() || text.len() > TEXT_MAX {
             return Err(refused("it is empty or too long"));
@@ -41,7 +43,8 @@ impl KeyText {
         Ok(Self { material })
     }
 
-    /// The text for a key of the keyring: Base64 of 32 bytes that HKDF-SHA-256 derives from it.
+    /// Returns the text for a key of the keyring, which is given to DuckDB: Base64 of 32 bytes that
+    /// HKDF-SHA-256 derives from it.
     ///
     /// # Errors
     /// SR-5001.
@@ -50,7 +53,8 @@ impl KeyText {
         encode(derived.expose())
     }
 
-    /// As [`KeyText::new`] of [`KeyText::text_of_keyring_key`].
+    /// Returns the key text for a key of the keyring, as [`KeyText::new`] of
+    /// [`KeyText::text_of_keyring_key`].
     ///
     /// # Errors
     /// SR-5001.
@@ -58,20 +62,21 @@ impl KeyText {
         Self::new(&Self::text_of_keyring_key(key)?)
     }
 
-    /// Whether the key is short enough to be guessed: DuckDB hashes it only once, so every guess is
-    /// cheap.
+    /// Returns whether the key is short enough to be guessed (below 32 bytes): DuckDB hashes it
+    /// only once, so every guess is cheap.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.material.len() < STRONG
     }
 
-    /// The key of the database with this identifier.
+    /// Derives the key of the database with this identifier: SHA-256 of the identifier and the
+    /// text's bytes.
     pub(crate) fn derive(&self, identifier: &[u8; 16]) -> Result<SecretKey, Error> {
         Ok(sha256_key(identifier, &self.material)?)
     }
 }
 
-/// The error SR-2205 for a key text that is not accepted.
+/// Returns the error SR-2205 for a key text that is not accepted.
 fn refused(why: &str) -> Error {
     Error::new(&code::DUCKDB_KEY_TEXT, why)
 }
@@ -110,7 +115,7 @@ fn resolve(text: &[u8]) -> Result<SecretBytes, Error> {
 
 const ESCAPE: &str = "a backslash in it does not begin \\xHH with two hexadecimal digits";
 
-/// What DuckDB's decoder makes of a text. `None` when the decoder refuses it, and the bytes are
+/// Decodes Base64 as DuckDB does. `None` when DuckDB's decoder refuses the text, and the bytes are
 /// used as they are.
 ///
 /// The decoder is laxer than RFC 4648: `=` may be in the last two positions whatever the other one
@@ -143,7 +148,7 @@ fn decoded(text: &[u8]) -> Result<Option<SecretBytes>, Error> {
     Ok(Some(decoded))
 }
 
-/// A key in Base64, in locked memory.
+/// Encodes a key in Base64, in locked memory.
 fn encode(key: &[u8; 32]) -> Result<SecretBytes, Error> {
     let mut text = SecretBytes::with_capacity(44)?;
     Base64::encode(key, text.as_mut_slice())

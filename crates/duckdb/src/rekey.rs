@@ -64,12 +64,15 @@ pub struct RekeyReport {
     pub resumed: bool,
 }
 
-/// Seals a database under another key. The keys of `old` and of `new` are each tried in order; a
-/// rekey that begins now seals for the first of `new`. `progress` gets the bytes done and the bytes
-/// in all.
+/// Seals a database under another key in place, or finishes a rekey that was begun. The keys of
+/// `old` and of `new` are each tried in order; a rekey that begins now seals for the first of
+/// `new`. `progress` gets the bytes done and the bytes in all.
 ///
 /// # Errors
-/// SR-2200 to SR-2216; SR-5001. After an error in the middle, the same call finishes the rekey.
+/// SR-1006; SR-2209 when the database is in use; SR-2210 when it has a write-ahead log; SR-2204
+/// when a key does not fit; SR-2213 when it has the new key already; SR-2206 to SR-2208 and SR-2216
+/// for damage, before anything is changed; SR-2200 to SR-2203 for its header; SR-2212 for the file
+/// of the rekey; SR-5001. After an error in the middle, the same call finishes the rekey.
 pub fn rekey(
     path: &Path,
     old: &[KeyText],
@@ -156,13 +159,13 @@ impl Work<'_> {
         Ok(report)
     }
 
-    /// The open database file.
+    /// Returns the open database file.
     fn database(&self) -> &dyn Disk {
         self.site.database()
     }
 
     /// Carries out steps 1 and 2, after every unit was found good. SR-2204 when no key of `old`
-    /// opens the database, or `new` is empty; an error as well when the new key is the old one.
+    /// opens the database, or `new` is empty; SR-2213 when the new key is the old one; as `check`.
     fn begin(
         &self,
         header: &MainHeader,
@@ -199,7 +202,7 @@ impl Work<'_> {
     }
 
     /// Checks that every unit opens, or consists of zeros, or is after the last one of the
-    /// database.
+    /// database. SR-2206, SR-2207 or SR-2208 when one does not, unless damage is allowed.
     fn check(
         &self,
         key: &Sealer,
@@ -234,7 +237,8 @@ impl Work<'_> {
     }
 
     /// Finds out which keys open the old and the new header of an unfinished rekey, and restores
-    /// the units that were half written.
+    /// the units that were half written. SR-2212 when the rekey's file is of another state; SR-2204
+    /// when a key is missing.
     fn resume(
         &self,
         header: &MainHeader,
@@ -282,7 +286,8 @@ impl Work<'_> {
         })
     }
 
-    /// Resumes a rekey whose file is lost: every unit must be intact. Writes a new plan.
+    /// Resumes a rekey whose file is lost: every unit must be intact, unless damage is allowed.
+    /// Writes a new plan. SR-2204 when a key is missing; SR-2206 for a unit that is not intact.
     fn resume_without_undo(
         &self,
         before: &MainHeader,
@@ -381,7 +386,7 @@ impl Work<'_> {
     }
 
     /// Step 2: inverts the checksum of the main header, durably. These 8 bytes are within one
-    /// sector.
+    /// sector. SR-5001.
     fn mark(&self, header: &MainHeader) -> Result<(), Error> {
         let marked = header.in_state(true);
         let checksum = strongroom_format::duckdb::duckdb_main_layout::CHECKSUM;
@@ -391,7 +396,8 @@ impl Work<'_> {
         written.map_err(io_error(self.shown))
     }
 
-    /// Carries out steps 3 and 4.
+    /// Carries out steps 3 and 4: seals all units for the new key, in batches whose old bytes are
+    /// saved first.
     fn reseal_all(
         &self,
         begun: &RekeyInProgress,
@@ -418,7 +424,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether one of these units is not yet under the new key.
+    /// Returns whether one of these units is neither under the new key nor zeros.
     fn has_units_left(
         &self,
         begun: &RekeyInProgress,
@@ -499,7 +505,7 @@ impl Work<'_> {
         Err(self.lost(units, number))
     }
 
-    /// The error SR-2206 for a unit that opens under neither key.
+    /// Returns the error SR-2206 for a unit that opens under neither key.
     fn lost(&self, units: Units, number: u64) -> Error {
         let what = match units.kind {
             UndoKind::Blocks => "block",
@@ -509,7 +515,8 @@ impl Work<'_> {
         Error::new(&code::DUCKDB_UNIT, detail)
     }
 
-    /// Carries out steps 5 and 6.
+    /// Carries out steps 5 and 6: writes the new main header, durably, and removes the rekey's
+    /// file. SR-5001.
     fn finish(&self, begun: &RekeyInProgress) -> Result<(), Error> {
         let disk = self.database();
         let written = disk
@@ -522,7 +529,7 @@ impl Work<'_> {
     }
 }
 
-/// The length of all blocks, in bytes.
+/// Returns the length of all blocks, in bytes.
 fn total(blocks: Units) -> u64 {
     blocks.count.saturating_mul(blocks.len as u64)
 }
@@ -533,7 +540,7 @@ fn count_one(counter: &AtomicU64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The error SR-2204 for keys of which one does not belong to the database.
+/// Returns the error SR-2204 for keys of which one does not belong to the database.
 fn wrong_keys(shown: &str) -> Error {
     let detail = format!("{shown}: a rekey needs the key that the database has, and the new one");
     Error::new(&code::DUCKDB_KEY, detail)

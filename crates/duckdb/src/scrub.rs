@@ -28,11 +28,13 @@ pub struct ScrubReport {
     pub complete: bool,
 }
 
-/// Zeroes unused bytes. Without a key (`keys` is empty), only units at positions that every block
-/// size has are examined.
+/// Zeroes, durably, the bytes of units that are not used and not authenticated. Without a key
+/// (`keys` is empty), only units at positions that every block size has are examined.
 ///
 /// # Errors
-/// As `verify`; SR-5001.
+/// SR-1006; SR-2209 when the database is in use; SR-2200 to SR-2203, SR-2208 and SR-2211 when the
+/// main header is not in its usual state; SR-2204 when none of `keys` opens it, SR-2216 when no
+/// database header opens; SR-5001.
 pub fn scrub(path: &Path, keys: &[KeyText]) -> Result<ScrubReport, Error> {
     let file = DatabaseFile::open(path, Access::Write)?;
     let (shown, disk) = (file.shown(), file.database());
@@ -58,6 +60,7 @@ pub fn scrub(path: &Path, keys: &[KeyText]) -> Result<ScrubReport, Error> {
 }
 
 /// Zeroes the unused bytes of these units where they are not zero yet, and counts in the report.
+/// Does not sync.
 fn zero(
     disk: &dyn Disk,
     units: Units,

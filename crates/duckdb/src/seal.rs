@@ -32,7 +32,7 @@ enum Mode {
 }
 
 impl Sealer {
-    /// Derives the database's key from the text and the identifier in the header.
+    /// Derives the database's key from the text and the identifier in the header, and expands it.
     pub(crate) fn new(key: &KeyText, format: Format) -> Result<Self, Error> {
         let derived = key.derive(&format.identifier)?;
         let mode = match (format.cipher, format.version) {
@@ -48,12 +48,12 @@ impl Sealer {
         })
     }
 
-    /// Whether both have the same key.
+    /// Returns whether both have the same key.
     pub(crate) fn is_same_key(&self, other: &Self) -> bool {
         self.derived.ct_eq(&other.derived)
     }
 
-    /// Whether the header's canary was sealed under this key.
+    /// Returns whether the header's canary was sealed under this key.
     pub(crate) fn opens_canary(&self, header: &MainHeader) -> Result<bool, Error> {
         let mut canary = header.canary();
         match self.format.version {
@@ -66,7 +66,7 @@ impl Sealer {
         }
     }
 
-    /// The header with a canary of this key.
+    /// Returns a copy of the header with a canary of this key.
     pub(crate) fn with_canary(&self, header: &MainHeader) -> Result<MainHeader, Error> {
         let mut canary = DUCKDB_CANARY;
         match self.format.version {
@@ -96,8 +96,9 @@ impl Sealer {
         Ok(canary)
     }
 
-    /// Decrypts the inner checksum and the data of a unit in place; the bytes before them stay.
-    /// After a failure of the tag, the decrypted part is zero.
+    /// Decrypts the inner checksum and the data of a unit in place; the bytes before them stay. An
+    /// error when the tag or the inner checksum does not match; after a failure of the tag, the
+    /// decrypted part is zero.
     pub(crate) fn open(&self, unit: &mut [u8]) -> Result<(), UnitFault> {
         let (clear, sealed) = split(unit).ok_or(UnitFault::Tag)?;
         let nonce16 = first(clear).ok_or(UnitFault::Tag)?;
@@ -122,7 +123,7 @@ impl Sealer {
         Err(UnitFault::Checksum)
     }
 
-    /// Encrypts a unit that [`Sealer::open`] decrypted.
+    /// Encrypts a unit that [`Sealer::open`] decrypted, in place, under a new random nonce.
     pub(crate) fn seal(&self, unit: &mut [u8]) -> Result<(), Error> {
         let (clear, sealed) = split(unit).ok_or_else(|| bug("a unit shorter than its header"))?;
         clear.fill(0);
@@ -150,8 +151,8 @@ impl Sealer {
         Ok(())
     }
 
-    /// The first counter block: in version 1 the last 4 bytes are zero, whatever the unit has
-    /// there.
+    /// Returns the first counter block: in version 1 the last 4 bytes are zero, whatever the unit
+    /// has there.
     fn counter(&self, nonce: &[u8; 16]) -> [u8; 16] {
         let mut counter = *nonce;
         if self.format.version == EncryptionVersion::V1 {
@@ -161,7 +162,7 @@ impl Sealer {
     }
 }
 
-/// The range of unused bytes, counted from the beginning of a unit.
+/// Returns the range of unused bytes, counted from the beginning of a unit; it may be empty.
 ///
 /// No tag covers them, or they are in the place of a tag that does not exist.
 pub(crate) fn unused(format: Format) -> std::ops::Range<usize> {
@@ -178,7 +179,7 @@ fn split(unit: &mut [u8]) -> Option<(&mut [u8], &mut [u8])> {
     (unit.len() >= DUCKDB_UNIT_OVERHEAD).then(|| unit.split_at_mut(DUCKDB_UNIT_CLEAR))
 }
 
-/// Copies the first `N` bytes. `None` when there are fewer.
+/// Returns a copy of the first `N` bytes. `None` when there are fewer.
 fn first<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.first_chunk().copied()
 }
@@ -190,7 +191,7 @@ fn put(clear: &mut [u8], nonce: &[u8], tag: &[u8]) {
     }
 }
 
-/// The error for a state that only a defect of Strongroom can cause.
+/// Returns the error SR-9001 for a state that only a defect of Strongroom can cause.
 fn bug(what: &str) -> Error {
     Error::new(&code::BUG, what)
 }

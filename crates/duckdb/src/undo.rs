@@ -29,7 +29,8 @@ pub(crate) struct Undo {
 }
 
 impl Undo {
-    /// Writes a plan, durably.
+    /// Creates the rekey's file with this plan, whose digest is computed here, durably, in place of
+    /// an older file. SR-5001.
     pub(crate) fn create(site: &dyn RekeyStorage, plan: RekeyPlan) -> Result<Self, Error> {
         let plan = RekeyPlan {
             digest: digest_of(&plan),
@@ -45,8 +46,8 @@ impl Undo {
         Ok(Self { disk, plan })
     }
 
-    /// Opens the file of an unfinished rekey. `None` when there is no file. An error when its plan
-    /// is not whole.
+    /// Opens the file of an unfinished rekey. `None` when there is no file. SR-2212 when its plan
+    /// is not whole; SR-5001.
     pub(crate) fn open(site: &dyn RekeyStorage) -> Result<Option<Self>, Error> {
         let failed = io_error("the rekey's file");
         let Some(disk) = site.open_undo().map_err(&failed)? else {
@@ -63,7 +64,8 @@ impl Undo {
         Ok(Some(Self { disk, plan }))
     }
 
-    /// Copies units of the database, durably, before they are overwritten.
+    /// Copies `count` units from number `first` on, durably, before they are overwritten; the copy
+    /// replaces the one before.
     pub(crate) fn save(
         &self,
         database: &dyn Disk,
@@ -92,7 +94,9 @@ impl Undo {
         self.disk.sync()
     }
 
-    /// Restores the units that a crash left half written. Returns their number.
+    /// Restores, durably, the units that a crash left half written: those that open under none of
+    /// the keys and whose copy opens. Returns their number. SR-2212 when the copy names a unit that
+    /// the database does not have; SR-5001.
     pub(crate) fn restore(&self, database: &dyn Disk, keys: &[&Sealer]) -> Result<u64, Error> {
         let failed = io_error("putting units back");
         let Some(head) = self.head().map_err(&failed)? else {
@@ -128,8 +132,8 @@ impl Undo {
         Ok(restored)
     }
 
-    /// The head of the copy. `None` when there is none, or it was not finished: then nothing was
-    /// overwritten after it.
+    /// Returns the head of the copy. `None` when there is none, or it was not finished: then
+    /// nothing was overwritten after it.
     fn head(&self) -> io::Result<Option<UndoHead>> {
         let most = DUCKDB_UNDO_SLOTS_AT.saturating_sub(DUCKDB_UNDO_AT);
         let there = self.disk.len()?.saturating_sub(DUCKDB_UNDO_AT).min(most);
@@ -142,14 +146,14 @@ impl Undo {
         Ok(head.filter(|head| digest_of_head(head) == head.digest && head.plan == self.mark()))
     }
 
-    /// The value that binds a copy to its plan.
+    /// Returns the value that binds a copy to its plan.
     fn mark(&self) -> [u8; 16] {
         let mark = self.plan.digest.first_chunk::<16>();
         mark.copied().unwrap_or_default()
     }
 }
 
-/// The digest of a plan: SHA-256 over its bytes before the field for the digest.
+/// Computes the digest of a plan: SHA-256 over its bytes before the field for the digest.
 fn digest_of(plan: &RekeyPlan) -> [u8; 32] {
     let bytes = plan.to_bytes();
     sha256(&[bytes
@@ -157,7 +161,7 @@ fn digest_of(plan: &RekeyPlan) -> [u8; 32] {
         .unwrap_or_default()])
 }
 
-/// The digest of a copy's head: SHA-256 over its bytes after the field for the digest.
+/// Computes the digest of a copy's head: SHA-256 over its bytes after the field for the digest.
 fn digest_of_head(head: &UndoHead) -> [u8; 32] {
     let bytes = head.to_bytes();
     sha256(&[bytes
@@ -165,12 +169,12 @@ fn digest_of_head(head: &UndoHead) -> [u8; 32] {
         .unwrap_or_default()])
 }
 
-/// Whether one of the keys opens the unit. Decrypts a copy; `unit` stays.
+/// Returns whether one of the keys opens the unit. Decrypts a copy; `unit` stays.
 pub(crate) fn opens(keys: &[&Sealer], unit: &[u8]) -> bool {
     keys.iter().any(|key| key.open(&mut unit.to_vec()).is_ok())
 }
 
-/// The error for a rekey's file that cannot be used.
+/// Returns the error SR-2212 for a rekey's file that cannot be used.
 fn damaged(why: &str) -> Error {
     Error::new(&code::DUCKDB_REKEY_FILE, why)
 }

@@ -26,7 +26,7 @@ pub enum UnitFault {
 }
 
 impl UnitFault {
-    /// The stable code.
+    /// Returns the stable code: SR-2206 for the tag, SR-2207 for the checksum.
     #[must_use]
     pub fn code(self) -> &'static code::Code {
         match self {
@@ -47,7 +47,7 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// The two database headers.
+    /// Describes the two database headers.
     pub(crate) fn headers() -> Self {
         Self {
             kind: UndoKind::DatabaseHeaders,
@@ -56,7 +56,7 @@ impl Units {
         }
     }
 
-    /// Whole blocks of a file.
+    /// Describes `count` whole blocks of `block_size` bytes each.
     pub(crate) fn blocks(block_size: u32, count: u64) -> Self {
         Self {
             kind: UndoKind::Blocks,
@@ -65,9 +65,9 @@ impl Units {
         }
     }
 
-    /// Positions at which a block begins for every block size: each is a multiple of the largest
-    /// block size from the first, and leaves room for the smallest. The length of these blocks is
-    /// unknown.
+    /// Describes the positions at which a block begins for every block size: each is a multiple of
+    /// the largest block size from the first, and leaves room for the smallest. The length of these
+    /// blocks is unknown.
     pub(crate) fn certain(file_len: u64) -> Self {
         let body = file_len.saturating_sub(DUCKDB_BLOCKS_AT);
         let room = body.saturating_add(DUCKDB_BLOCK_MAX - DUCKDB_BLOCK_MIN);
@@ -75,7 +75,7 @@ impl Units {
         Self::blocks(size, room / DUCKDB_BLOCK_MAX)
     }
 
-    /// The offset of a unit in bytes.
+    /// Returns the offset of a unit in the file, in bytes.
     pub(crate) fn offset(self, number: u64) -> u64 {
         let (from, len) = match self.kind {
             UndoKind::Blocks => (DUCKDB_BLOCKS_AT, self.len as u64),
@@ -85,8 +85,8 @@ impl Units {
     }
 }
 
-/// The number of threads for work on units: the number of processors, at most 8 because each thread
-/// has buffers of its own.
+/// Returns the number of threads for work on units: the number of processors, at most 8 because
+/// each thread has buffers of its own.
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, |count| count.get().min(8))
 }
@@ -95,7 +95,9 @@ pub(crate) fn threads() -> usize {
 const STRIDE: u64 = 8;
 
 /// Calls `work` for each number in `range`, in any order, on `threads` threads, each with a state
-/// of its own. Ends at the first error. `progress` gets the number of units done.
+/// of its own that `state` makes. Waits for all of them. `progress` gets the number of units done.
+///
+/// Ends at the first error, and returns it; SR-9001 when a thread panicked.
 pub(crate) fn for_each<S>(
     range: Range<u64>,
     threads: usize,
@@ -153,7 +155,7 @@ pub(crate) fn for_each<S>(
     })
 }
 
-/// Converts an error of the operating system about `what`.
+/// Returns a function that makes SR-5001 of an error of the operating system about `what`.
 pub(crate) fn io_error(what: &str) -> impl Fn(io::Error) -> Error {
     move |error| Error::io(what, error)
 }

@@ -29,7 +29,7 @@ pub enum UnitKind {
 }
 
 impl UnitKind {
-    /// The name in output.
+    /// Returns the name in output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -82,18 +82,20 @@ pub struct VerifyReport {
 pub const BAD_MAX: usize = 1000;
 
 impl VerifyReport {
-    /// The code of the first bad unit, if there is one.
+    /// Returns the code of the first bad unit. `None` when there is none.
     #[must_use]
     pub fn failure(&self) -> Option<&'static Code> {
         self.bad.first().and_then(|bad| code::by_number(bad.number))
     }
 }
 
-/// Verifies a database that the first fitting one of `keys` opens. `progress` gets the blocks done
-/// and the blocks in all.
+/// Checks every unit of a database with the first fitting one of `keys`; bad units are not an error
+/// but in the report. Changes nothing. `progress` gets the blocks done and the blocks in all.
 ///
 /// # Errors
-/// SR-2200 to SR-2211 and SR-2216 when there is nothing to verify; SR-5001.
+/// SR-1006; SR-2209 when the database is in use; SR-2200 to SR-2203, SR-2208 and SR-2211 when the
+/// main header is not in its usual state; SR-2204 when no key opens it; SR-2216 when no database
+/// header opens; SR-5001.
 pub fn verify(
     path: &Path,
     keys: &[KeyText],
@@ -120,7 +122,7 @@ pub fn verify(
     Ok(tally.report(opened.format.cipher.name(), not_checked))
 }
 
-/// What no reader of this format can check.
+/// Lists in words what no reader of this format can check.
 fn not_checked_by_format(cipher: Cipher) -> Vec<String> {
     let mut blind = vec![
         "whether each block is in its place: the format does not bind one to it".to_owned(),
@@ -186,7 +188,7 @@ impl<'a> VerifyCounts<'a> {
         }
     }
 
-    /// Checks both database headers.
+    /// Checks and counts both database headers. SR-5001 when reading fails.
     pub(crate) fn headers(&self, disk: &dyn Disk, shown: &str) -> Result<(), Error> {
         let units = Units::headers();
         for number in 0..units.count {
@@ -204,7 +206,8 @@ impl<'a> VerifyCounts<'a> {
         Ok(())
     }
 
-    /// Checks every block that is completely in the file.
+    /// Checks and counts every block that is completely in the file. SR-5001 when reading fails.
+    /// `progress` gets the blocks done and the blocks in all.
     pub(crate) fn blocks(
         &self,
         disk: &dyn Disk,
@@ -227,7 +230,8 @@ impl<'a> VerifyCounts<'a> {
         )
     }
 
-    /// Checks and counts one block. Decrypts it in place.
+    /// Checks and counts one block: as zeros, good, beyond the database's end, or bad. Decrypts it
+    /// in place.
     fn block(&self, unit: &mut [u8], number: u64, offset: u64) {
         if is_zero(unit) {
             return count(&self.zero);
@@ -240,7 +244,8 @@ impl<'a> VerifyCounts<'a> {
         }
     }
 
-    /// Reports blocks that the database has and the file does not, at most [`BAD_MAX`] of them.
+    /// Reports as bad the blocks that the database has and the file does not, at most [`BAD_MAX`]
+    /// of them.
     fn missing(&self, blocks: u64) {
         for number in 0..blocks.min(BAD_MAX as u64) {
             let number = self.units.count.saturating_add(number);
@@ -271,7 +276,7 @@ impl<'a> VerifyCounts<'a> {
         }
     }
 
-    /// Makes the report, with the bad units in order.
+    /// Makes the report, with the bad units in the order of kind and number.
     pub(crate) fn report(self, cipher: &'static str, not_checked: Vec<String>) -> VerifyReport {
         let mut bad = self
             .bad
