@@ -45,30 +45,32 @@ pub struct Base {
 }
 
 impl Base {
-    /// 32 hexadecimal digits.
+    /// The id of the base: 32 hexadecimal digits.
     #[must_use]
     pub fn set_id(&self) -> &str {
         &self.set_id
     }
 
-    /// Where it is on the medium.
+    /// The base's position on the medium.
     #[must_use]
     pub fn position(&self) -> u32 {
         self.position
     }
 
+    /// The server's manifest of the base.
     pub(crate) fn manifest(&self) -> &[u8] {
         &self.manifest
     }
 }
 
-/// The set at `position`, or the newest one of the cluster `system_identifier`, to build an
-/// incremental set on. With `signers`, that set and all that it builds on have to be signed by one
-/// of them.
+/// Opens the set at `position`, or the newest one of the cluster `system_identifier`, and reads its
+/// manifest, to build an incremental set on. With `signers`, that set and all that it builds on
+/// have to be signed by one of them.
 ///
 /// # Errors
 /// Those of [`open_set`]; with `signers` those of [`open_chain`] and [`Chain::check_signed_by`];
-/// SR-7160 when there is no such set, or when nothing can build on it.
+/// SR-7160 when there is no such set, when it is another cluster's or has no manifest, or when it
+/// or one of its bases is missing.
 pub fn open_base(
     store: &dyn Store,
     position: Option<u32>,
@@ -111,7 +113,8 @@ pub fn open_base(
     })
 }
 
-/// The position of the newest set of this cluster. SR-7160 when there is none.
+/// The position of the newest listed set of this cluster. SR-7160 when there is none; errors of
+/// [`list`].
 fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
     let found = list(store)?.sets.into_iter().rev().find(|set| {
         set.description
@@ -182,7 +185,7 @@ pub fn open_chain<'a>(
 }
 
 impl<'a> Chain<'a> {
-    /// The full one first; the last is the one that was asked for.
+    /// The sets of the chain: the full one first, the one that was asked for last.
     #[must_use]
     pub fn sets(&self) -> &[SetReader<'a>] {
         &self.sets
@@ -327,8 +330,8 @@ impl ChainRestore {
         self.scratch.join("out")
     }
 
-    /// Restores each set into a directory of its own, combines them, and makes the result ready to
-    /// get its name.
+    /// Restores each set into a directory of its own, combines them, and makes the result durable
+    /// and ready to get its name. What fails leaves its files for the caller to remove.
     fn fill(
         &mut self,
         chain: &Chain<'_>,
@@ -373,7 +376,7 @@ impl ChainRestore {
 
     /// Makes a directory for each tablespace of the last set, and returns `pg_combinebackup`'s
     /// mappings to them. The directories are noted, so that exactly these are removed after a
-    /// failure. SR-7113 when one is there already.
+    /// failure. SR-7113 when one is there already; SR-5001.
     fn mappings(&mut self, last: &Path, facts: &PostgresFacts) -> Result<Vec<OsString>> {
         if facts.tablespaces.is_empty() {
             return Ok(Vec::new());
@@ -408,7 +411,8 @@ impl ChainRestore {
         Ok(out)
     }
 
-    /// Runs `pg_combinebackup` on the restored sets, whose directories are `inputs`.
+    /// Runs `pg_combinebackup` on the restored sets, whose directories are `inputs`, without
+    /// syncing. SR-7162 when it fails; SR-5001 when the restore is to stop.
     fn combine(
         &self,
         program: &Path,
@@ -451,9 +455,9 @@ impl ChainRestore {
         Ok(true)
     }
 
-    /// Adds the settings of a recovery to the combined cluster, gives it the owner and group of
-    /// `like`, and makes it durable. It gets the mode of `like`, with which a server may start on
-    /// it, last (B13). SR-5001 when the restore is to stop.
+    /// Adds the settings of a recovery to the combined cluster, gives it, if root restores, the
+    /// owner and group of `like`, and makes it durable. It gets the mode of `like`, with which a
+    /// server may start on it, last (B13). SR-5001 when the restore is to stop.
     fn settle(&self, like: &fs::Metadata, options: &RestoreOptions) -> Result<()> {
         let out = self.out();
         let files = Files::new(&out, &self.spaces, true, options.kept)?;
@@ -474,7 +478,7 @@ impl ChainRestore {
         sync_all_of(&out)
     }
 
-    /// Removes what was made outside of the scratch directory, as far as that is possible.
+    /// Removes the directories of tablespaces that were made, as far as that is possible.
     fn undo(&self) {
         for directory in self.made.iter().rev() {
             drop(fs::remove_dir_all(directory));
@@ -482,7 +486,8 @@ impl ChainRestore {
     }
 }
 
-/// Counts the regular files below these directories, and their bytes.
+/// Counts the regular files below these directories, and their bytes. SR-5001 when something cannot
+/// be read.
 fn count_files(root: &Path, spaces: &[PathBuf]) -> Result<(u64, u64)> {
     let (mut files, mut bytes) = (0_u64, 0_u64);
     // The first of `spaces` may hold the others.
@@ -504,7 +509,8 @@ fn count_files(root: &Path, spaces: &[PathBuf]) -> Result<(u64, u64)> {
     Ok((files, bytes))
 }
 
-/// Calls `each` with everything below a directory, and with itself; links are not followed.
+/// Calls `each` with everything below a directory, and with the directory itself, in no certain
+/// order; links are not followed. SR-5001 when something cannot be read; errors of `each`.
 fn walk(directory: &Path, each: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<()>) -> Result<()> {
     let mut open = vec![directory.to_path_buf()];
     while let Some(path) = open.pop() {
@@ -519,8 +525,8 @@ fn walk(directory: &Path, each: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(
     Ok(())
 }
 
-/// Changes the owner and group of everything below a directory, and of itself. Nobody else can
-/// reach it, so that no file is exchanged meanwhile.
+/// Changes the owner and group of everything below a directory, and of itself; of links, not of
+/// their targets. Nobody else can reach it, so that no file is exchanged meanwhile.
 fn change_owner_below(directory: &Path, owner: u32, group: u32) -> Result<()> {
     walk(directory, &mut |path, _| {
         std::os::unix::fs::lchown(path, Some(owner), Some(group))
@@ -528,16 +534,18 @@ fn change_owner_below(directory: &Path, owner: u32, group: u32) -> Result<()> {
     })
 }
 
-/// Makes a directory that only its owner can use. An error when something is there.
+/// Makes a directory with mode 0700. SR-5001, also when something is there.
 fn make_private(path: &Path) -> Result<()> {
     let made = DirBuilder::new().mode(0o700).create(path);
     made.map_err(|error| failed(path, error))
 }
 
+/// Sets the permission bits of `path`.
 fn set_mode(path: &Path, mode: u32) -> Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(|error| failed(path, error))
 }
 
+/// Makes SR-5001 with the path in the detail.
 fn failed(path: &Path, error: std::io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }

@@ -64,7 +64,7 @@ pub(crate) fn run(
     Err(Error::new(&code::COMBINE, detail))
 }
 
-/// A program's messages in one line, cut short, without control characters.
+/// A program's messages in one line, cut after 2000 characters, without control characters.
 pub(crate) fn printable(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();

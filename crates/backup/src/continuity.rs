@@ -47,7 +47,8 @@ pub struct LogCheck {
 }
 
 impl LogCheck {
-    /// Whether recovery can go to the newest timeline of the archive.
+    /// Whether recovery can go to the newest timeline of the archive: it comes from the set's
+    /// timeline, or that could not be found out.
     pub(crate) fn follows_newest(&self) -> bool {
         !self.stranger
     }
@@ -58,8 +59,9 @@ type Timelines = BTreeMap<u64, BTreeSet<u64>>;
 
 /// Checks the log between the end of a set of a PostgreSQL cluster, which brings its own log, and
 /// the newest archived segment on the way to the newest timeline, to which recovery goes: which
-/// segments are missing, and whether those that are there match their names. `None` for other sets,
-/// and when there is nothing to report.
+/// segments are missing, and whether those that are there match their names. Gaps and mismatches
+/// are in the result and no error. `None` for sets of other kinds, and when there is nothing to
+/// report.
 ///
 /// # Errors
 /// SR-7106 when the set's range of the log is not valid; SR-5001 and others when the store fails.
@@ -130,9 +132,9 @@ pub fn check_log(
     Ok(any.then_some(check))
 }
 
-/// Compares the pages of each segment in `wanted` with its name and with the set's cluster, and
-/// adds the result to `check`. A segment that the key does not open counts as not checked, one that
-/// is damaged as wrong. An error only when the store fails.
+/// Fetches each segment in `wanted`, compares its pages with its name and with the set's cluster,
+/// and adds the result to `check`. A segment that the key does not open counts as not checked, one
+/// that is damaged or gone as wrong. An error only when the store fails.
 fn check_pages(
     store: &dyn Store,
     wanted: &[String],
@@ -174,8 +176,8 @@ fn check_pages(
     Ok(())
 }
 
-/// Why a segment does not match its name, if it does not. Only the last segment may have something
-/// else after its end.
+/// Why a segment does not match its name; `None` when it does. Only the last segment may have
+/// something else after its end.
 fn mismatch_of(
     name: &str,
     content: &[u8],
@@ -192,7 +194,8 @@ fn mismatch_of(
     }
 }
 
-/// The numbers of all whole segments that the archive lists, for each timeline.
+/// The numbers of all whole segments that the archive lists, for each timeline. Errors of the
+/// store.
 fn list_archived(store: &dyn Store, facts: &PostgresFacts) -> Result<Timelines> {
     let listed = store.list("wal");
     let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
@@ -209,8 +212,9 @@ fn list_archived(store: &dyn Store, facts: &PostgresFacts) -> Result<Timelines> 
     Ok(timelines)
 }
 
-/// The timelines that `timeline` comes from, the oldest first, each with the position at which it
-/// was left. The inner error says why they are not known; an outer error when the store fails.
+/// Fetches the history of `timeline`: the timelines that it comes from, the oldest first, each with
+/// the position at which it was left. The inner error says why they are not known; an outer error
+/// when the store fails.
 fn read_history(
     store: &dyn Store,
     timeline: u64,
@@ -247,9 +251,9 @@ fn timelines_between(
 }
 
 /// Follows `way` from the segment `last` of its first timeline to the newest one, and lists the
-/// segments that are there and those that are missing. The segment in which a timeline was left
-/// counts for the next timeline: recovery takes it from the newest timeline that begins before its
-/// end.
+/// segments that are there and those that are missing, by the listing alone. The segment in which a
+/// timeline was left counts for the next timeline: recovery takes it from the newest timeline that
+/// begins before its end.
 fn follow_timelines(
     timelines: &Timelines,
     way: &[(u64, Option<u64>)],

@@ -21,7 +21,7 @@ use crate::target_medium::{
 };
 use crate::{Error, Result};
 
-/// Backs `source` up to `store`. `progress` gets the bytes of files so far.
+/// Backs `source` up to `store`, as a new set. `progress` gets the bytes of files so far.
 ///
 /// # Errors
 /// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is written; SR-7131; those of the source;

@@ -43,18 +43,20 @@ const PID_FILE_MAX: u64 = 4096;
 /// The file that every sealed instance has.
 const SEALED: &str = "strongroom.header";
 
-/// SR-7176 for the directory `to`.
+/// Makes SR-7176 for the directory `to`, with the reason.
 fn refusal(to: &Path, why: &str) -> Error {
     Error::new(&code::DELTA_REFUSED, format!("{}: {why}", to.display()))
 }
 
+/// Makes SR-5001 with the path in the detail.
 fn failed(path: &Path, error: io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }
 
 impl OldDirectory {
-    /// Opens and locks the directory at `to`, and checks that it may be restored over. `None` when
-    /// there is none, or when it is empty.
+    /// Opens and locks the directory at `to`, and checks that it may be restored over: its kind,
+    /// place, owner and contents, and that no server runs on it. `None` when there is none, or when
+    /// it is empty.
     ///
     /// # Errors
     /// SR-7176 when it may not be restored over; SR-5001.
@@ -153,7 +155,8 @@ impl OldDirectory {
         Ok((!removed).then(|| new.to_path_buf()))
     }
 
-    /// Whether `path` is the old directory.
+    /// Whether `path` is the old directory, by device and inode. False when either cannot be
+    /// examined.
     fn is_at(&self, path: &Path) -> bool {
         let identity = |about: fs::Metadata| (about.dev(), about.ino());
         let named = fs::symlink_metadata(path).map(identity);
@@ -161,8 +164,9 @@ impl OldDirectory {
         matches!((named, held), (Ok(named), Ok(held)) if named == held)
     }
 
-    /// Removes the control file of the old cluster, as far as that is possible. It shares files
-    /// with the new directory: if its removal is interrupted, no server must start on it.
+    /// Removes the control file of the old cluster and syncs its directory, as far as that is
+    /// possible. The cluster shares files with the new directory: if its removal is interrupted, no
+    /// server must start on it.
     fn disable(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if let Ok(global) = openat(&self.held, "global", flags, Mode::empty()) {
@@ -173,6 +177,7 @@ impl OldDirectory {
 }
 
 /// Checks that the directory is not a mount point and contains nothing that the restore needs.
+/// SR-7176 otherwise.
 fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
     let real = fs::canonicalize(to).map_err(|error| failed(to, error))?;
     let parent = parent_of(&real);
@@ -317,7 +322,7 @@ fn check_no_server(directory: &Path) -> Result<()> {
     Err(refusal(directory, why))
 }
 
-/// The number of the mount that `path` is in.
+/// The number of the mount that `path` is in. SR-5001 when the kernel does not tell.
 fn mount_at(path: &Path) -> Result<u64> {
     mount_of(path).map_err(|error| failed(path, error.into()))
 }
@@ -375,7 +380,7 @@ pub(crate) fn check_exchange(partial: &Path, to: &Path) -> Result<()> {
     })
 }
 
-/// Exchanges the names of two directories in one step.
+/// Exchanges the names of two directories in one step. Nothing is synced.
 fn exchange_directories(one: &Path, other: &Path) -> Result<()> {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
         .map_err(|error| failed(other, error.into()))

@@ -29,13 +29,13 @@ pub struct Expired {
     pub log: Vec<String>,
 }
 
-/// Removes expired sets, except for the newest `keep` and for those that a remaining set builds on,
-/// and then the log that no remaining set can use. With `pretend` nothing is removed, and the
-/// result lists what would be.
+/// Removes expired sets (one without a date has expired), except for the newest `keep` and for
+/// those that a remaining set builds on, and then, if a set of a cluster was removed, the log that
+/// no remaining set can use. With `pretend` nothing is removed, and the result lists what would be.
 ///
 /// # Errors
-/// SR-7102 when the medium's own head is damaged or missing; SR-7106 and others when the head of a
-/// set cannot be read; SR-5001.
+/// SR-7101 when there is no medium; SR-7102 when the medium's own head is damaged or missing;
+/// SR-7106 and others when the head of a set cannot be read; SR-5001 and others of the store.
 pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> {
     let listing = list(store)?;
     if let Some(bad) = listing.unreadable.into_iter().next() {
@@ -106,8 +106,8 @@ fn unneeded_log_now(store: &dyn Store) -> Result<Vec<String>> {
     unneeded_log(store, &left)
 }
 
-/// Splits `gone` into the sets that no remaining set builds on, and those that must stay as bases.
-/// A set has a higher position than those that it builds on.
+/// Splits `gone` into the sets that no remaining set builds on, first, and those that must stay as
+/// bases. A set has a higher position than those that it builds on.
 fn split_off_bases<'a>(
     gone: Vec<&'a ListedSet>,
     stay: impl Iterator<Item = &'a ListedSet>,
@@ -137,9 +137,9 @@ fn remove_log(store: &dyn Store, names: &[String]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The archived segments before the one in which the oldest of `left` begins. Empty when no set of
-/// a cluster is left, because the log may then be all that there is. SR-7106 when a set's range of
-/// the log is not valid.
+/// Lists the archived segments before the one in which the oldest of `left` begins, with their
+/// partial files and backup histories. Empty when no set of a cluster is left, because the log may
+/// then be all that there is. Removes nothing. SR-7106 when a set's range of the log is not valid.
 fn unneeded_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> {
     let mut first: Option<u64> = None;
     for facts in left.iter().filter_map(|set| set.postgres.as_ref()) {

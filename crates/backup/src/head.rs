@@ -106,13 +106,14 @@ pub struct Description {
 }
 
 impl Description {
-    /// The facts of the PostgreSQL cluster that the set was made of. `None` for other kinds.
+    /// The facts of the PostgreSQL cluster that the set was made of. `None` for other kinds,
+    /// archived files included.
     pub(crate) fn cluster_facts(&self) -> Option<&PostgresFacts> {
         let facts = self.postgres.as_ref();
         facts.filter(|_| self.kind == Kind::Postgres)
     }
 
-    /// The set that this one builds on, if it is incremental.
+    /// The id of the set that this one builds on; `None` unless it is incremental.
     #[must_use]
     pub fn base_set_id(&self) -> Option<&str> {
         self.postgres.as_ref()?.base_set_id.as_deref()
@@ -191,7 +192,8 @@ pub struct SqliteFacts {
     pub sealed_source: bool,
 }
 
-/// The signed part of a head: all but the object header, which changes with the key slots.
+/// The signed part of a head: all but the object header, which changes with the key slots. Empty
+/// when the head is too short.
 pub(crate) fn signed_part(head: &[u8]) -> &[u8] {
     head.get(header_len(head)..).unwrap_or_default()
 }
@@ -212,7 +214,8 @@ pub(crate) struct UnopenedHead {
     pub(crate) length: usize,
 }
 
-/// The bytes of a head, with its seal. SR-7114 when the description is too long.
+/// Seals a description, and returns the bytes of the head: object header of a sealed set, record,
+/// description. SR-7114 when the description is too long.
 pub(crate) fn to_bytes(set_keys: &SetKeys, description: &Description) -> Result<Vec<u8>> {
     let bug = |_| Error::new(&code::BUG, "a description that cannot be written");
     let text = serde_json::to_vec(description).map_err(|error| bug(error.to_string()))?;
@@ -239,10 +242,12 @@ pub(crate) fn to_bytes(set_keys: &SetKeys, description: &Description) -> Result<
 }
 
 impl UnopenedHead {
-    /// Reads the structure of a head at the start of `bytes`.
+    /// Reads the structure of a head at the start of `bytes`, which may go on after it. Nothing is
+    /// authenticated.
     ///
     /// # Errors
-    /// SR-7106, SR-3002, SR-3006.
+    /// SR-7106 when record or description is malformed or cut short; SR-3002 when the record is
+    /// newer; SR-3003, SR-3006 when the object header is damaged or cut short.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self> {
         let bad = |why: &str| Error::new(&code::SET_HEAD, why);
         let header_len = header_len(&bytes);
@@ -286,7 +291,7 @@ impl UnopenedHead {
         self.bytes.get(self.header_len..).unwrap_or_default()
     }
 
-    /// What follows the description.
+    /// The bytes after the description: of an archived file its family.
     pub(crate) fn rest(&self) -> &[u8] {
         self.bytes.get(self.length..).unwrap_or_default()
     }
@@ -296,10 +301,11 @@ impl UnopenedHead {
         self.header_len > 0
     }
 
-    /// The object header, not authenticated; `None` in a plain set.
+    /// Parses the object header, which is not authenticated; `None` in a plain set.
     ///
     /// # Errors
-    /// SR-3002, SR-3003, SR-3007.
+    /// SR-3003 when it is damaged or of a newer version; SR-3007 when it is of another kind of
+    /// object.
     pub(crate) fn header(&self) -> Result<Option<Header>> {
         if !self.is_sealed() {
             return Ok(None);
@@ -317,7 +323,8 @@ impl UnopenedHead {
 
     /// Opens a head that was read from `store`, and verifies its seal. Without a key, a head that
     /// is not sealed is refused if the medium's head says that its sets are sealed; the medium's
-    /// head is not authenticated, so that it can only cause a refusal.
+    /// head is not authenticated, so that it can only cause a refusal. A medium's head that cannot
+    /// be read refuses nothing.
     ///
     /// # Errors
     /// Those of [`Self::open`]; SR-7126 when the head is not sealed but the medium is.
@@ -333,12 +340,14 @@ impl UnopenedHead {
         Ok(set_keys)
     }
 
-    /// Opens the head and verifies its seal. A caller that gives a key never accepts a head without
-    /// a seal.
+    /// Opens the head with the key, verifies its seal, and returns the set's keys. A caller that
+    /// gives a key never accepts a head without a seal; without a key, only the digest of a plain
+    /// head is compared.
     ///
     /// # Errors
-    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when a key was given and
-    /// the head is not sealed; SR-7106 when the seal does not hold.
+    /// Those of [`Object::open`], such as SR-2002 for a wrong key; SR-2001 when a key is needed;
+    /// SR-7126 when a key was given and the head is not sealed; SR-7106 when the seal does not
+    /// hold.
     pub(crate) fn open(&self, opener: Option<&Opener>) -> Result<SetKeys> {
         let set_keys = if self.is_sealed() {
             let opener = opener.ok_or_else(|| Error::new(&code::NO_KEY, "backup set"))?;
@@ -366,7 +375,7 @@ impl UnopenedHead {
         Ok(set_keys)
     }
 
-    /// Where the description begins.
+    /// The offset at which the description begins.
     fn text_at(&self) -> usize {
         self.header_len.saturating_add(set_layout::SIZE)
     }

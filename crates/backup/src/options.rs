@@ -37,7 +37,7 @@ impl Default for Compression {
 }
 
 impl Compression {
-    /// `none`, `zstd` or `zstd:LEVEL`, level 1 to 19.
+    /// Parses `none`, `zstd` (level 3) or `zstd:LEVEL`, level 1 to 19. `None` for anything else.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name.split_once(':') {
@@ -51,7 +51,7 @@ impl Compression {
         }
     }
 
-    /// As the description of a set has it.
+    /// The compression as the description of a set has it: `none` or `zstd:LEVEL`.
     fn description(self) -> String {
         match self {
             Self::None => String::from("none"),
@@ -107,7 +107,7 @@ impl CreateOptions<'_> {
     }
 
     /// Draws the keys of a new set: a new data key and a key slot for each recipient, or a random
-    /// id when the set is not sealed. Two calls give two sets.
+    /// id when the set is not sealed. Two calls give two sets. Errors of sealing for a recipient.
     pub(crate) fn new_set_keys(&self) -> crate::Result<SetKeys> {
         match self.protection() {
             Protection::Plain => SetKeys::plain(),
@@ -115,7 +115,8 @@ impl CreateOptions<'_> {
         }
     }
 
-    /// The description of a set, as far as it is known before its stream is read.
+    /// The description of a set, as far as it is known before its stream is read; its end is now.
+    /// Its kind is `Files` and its counts are 0 until the caller fills them in.
     pub(crate) fn describe(
         &self,
         set_keys: &SetKeys,

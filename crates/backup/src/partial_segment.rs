@@ -28,8 +28,8 @@ pub struct Partial {
     pub received: usize,
 }
 
-/// The pieces of a segment that cover it without a gap from its first byte on, and how many bytes
-/// they cover.
+/// The pieces of a segment that cover it without a gap from its first byte on, in order, and how
+/// many bytes they cover; empty and 0 without a piece at its beginning.
 pub(crate) fn contiguous_pieces(pieces: &[Piece], segment: &str) -> (Vec<Piece>, u64) {
     let mut of: Vec<&Piece> = pieces
         .iter()
@@ -49,8 +49,9 @@ pub(crate) fn contiguous_pieces(pieces: &[Piece], segment: &str) -> (Vec<Piece>,
     }
 }
 
-/// What was received of the segment `name`, which the archive does not have as a whole. `None` when
-/// it has no pieces from the first byte on.
+/// Fetches and puts together what was received of the segment `name`, which the archive does not
+/// have as a whole. `None` when it has no pieces from the first byte on, when `name` is no segment,
+/// and without a medium.
 ///
 /// # Errors
 /// SR-7130 when the archive has later segments; SR-7106 when a piece does not belong to the
@@ -100,7 +101,8 @@ pub fn wal_partial(
     Ok(Some(Partial { content, received }))
 }
 
-/// Removes pieces after something that contains them is durable (B14).
+/// Removes pieces from the archive, under its lock, after something that contains them is durable
+/// (B14). Errors of the store.
 pub(crate) fn remove_pieces(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
     if pieces.is_empty() {
         return Ok(());

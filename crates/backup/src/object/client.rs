@@ -54,6 +54,8 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// Makes the client of the store that `url` names, with threads of its own; nothing is sent.
+    /// SR-7140 when the URL or the settings cannot be used.
     pub(super) fn new(
         url: &str,
         settings: impl Iterator<Item = (String, String)>,
@@ -83,7 +85,7 @@ impl Client {
         })
     }
 
-    /// The path of an object, by its name on the medium.
+    /// The path of an object below the prefix, by its name on the medium. Never an error.
     pub(super) fn path(&self, name: &str) -> io::Result<Path> {
         let mut path = self.prefix.clone();
         for part in name.split('/') {
@@ -92,7 +94,8 @@ impl Client {
         Ok(path)
     }
 
-    /// Waits for a request. The first one, and those after the store was lost, have a short limit.
+    /// Runs a request, and waits for its end. The first one, and those after the store was lost,
+    /// have a short time limit, after which the error is a timeout.
     pub(super) fn send<T>(
         &self,
         work: impl Future<Output = object_store::Result<T>>,
@@ -114,7 +117,7 @@ impl Client {
         done
     }
 
-    /// Notes whether the store answers.
+    /// Notes whether the store answers, for the time limits of later requests.
     pub(super) fn note_outcome<T>(&self, done: &object_store::Result<T>) {
         let reach = match done {
             Err(error) if is_lost(error) => LOST,
@@ -123,7 +126,8 @@ impl Client {
         self.reach.store(reach, Ordering::Relaxed);
     }
 
-    /// All objects below `below`, at any depth. SR-7143 when there are more than `NAMES_MAX`.
+    /// Lists all objects below `below`, at any depth. SR-7143 when there are more than
+    /// [`NAMES_MAX`]; SR-7141 to SR-7143 when the store fails.
     pub(super) fn all_below(&self, below: &Path) -> io::Result<Vec<ObjectMeta>> {
         let found = self.store.list(Some(below)).take(NAMES_MAX + 1);
         let found: object_store::Result<Vec<ObjectMeta>> = self.send(found.try_collect());
@@ -135,7 +139,7 @@ impl Client {
         Ok(found)
     }
 
-    /// How long clearing up may take: `usually`, or a short time when the store does not answer.
+    /// How long clearing up may take: `usually`, or 5 seconds when the store does not answer.
     pub(super) fn clearing_limit(&self, usually: Duration) -> Duration {
         match self.reach.load(Ordering::Relaxed) {
             LOST => AFTER_LOSS,
@@ -143,7 +147,7 @@ impl Client {
         }
     }
 
-    /// Whether there is no object below the prefix.
+    /// Asks the store whether there is no object below the prefix.
     pub(super) fn is_empty(&self) -> io::Result<bool> {
         let mut found = self.store.list(Some(&self.prefix));
         let first = self.send(found.try_next());
@@ -151,13 +155,13 @@ impl Client {
     }
 }
 
-/// SR-7140.
+/// Makes SR-7140 with the reason.
 fn unusable(why: &str) -> Error {
     Error::new(&code::STORE_URL, why)
 }
 
-/// Parses the URL of a medium. SR-7140 when it names no bucket, or has a user, a port, a query or a
-/// fragment.
+/// Parses the URL of a medium. SR-7140 when its scheme is not `s3`, `gs` or `az`, it names no
+/// bucket, or has a user, a port, a query or a fragment.
 fn parse_url(text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|_| unusable("it is not a URL"))?;
     if !["s3", "gs", "az"].contains(&url.scheme()) {
@@ -176,7 +180,8 @@ fn parse_url(text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// The path in the URL, below which all objects are.
+/// The path in the URL, below which all objects are. SR-7140 when it has empty or dotted names, or
+/// characters that no name may have.
 fn prefix(url: &Url) -> Result<Path> {
     let path = Path::from_url_path(url.path());
     path.map_err(|_| {
@@ -184,7 +189,8 @@ fn prefix(url: &Url) -> Result<Path> {
     })
 }
 
-/// Makes the client of the URL's scheme, with the settings that it knows.
+/// Makes the client of the URL's scheme, with those of the settings that it knows; others are
+/// ignored.
 fn build(
     url: &Url,
     settings: impl Iterator<Item = (String, String)>,

@@ -40,7 +40,7 @@ pub(super) fn put_outcome(error: &Error) -> Outcome {
     }
 }
 
-/// The error when no response came in time.
+/// Makes the error for a response that did not come in time.
 pub(super) fn timeout_error() -> Error {
     Error::Generic {
         store: "object store",
@@ -51,12 +51,13 @@ pub(super) fn timeout_error() -> Error {
     }
 }
 
-/// Whether the error means that no response came.
+/// Whether the error means that no response came: no connection, or a time limit.
 pub(super) fn is_lost(error: &Error) -> bool {
     chain(error).any(|cause| cause.is::<HttpError>())
 }
 
-/// An error of the kind that a file system would report, with SR-7141, SR-7142 or SR-7143.
+/// Turns a store's error into one of the kind that a file system would report, with SR-7141 (no
+/// answer), SR-7142 (denied) or SR-7143 (any other) inside.
 pub(super) fn to_io_error(error: &Error) -> io::Error {
     if is_lost(error) {
         let text = "no answer";
@@ -72,7 +73,8 @@ pub(super) fn to_io_error(error: &Error) -> io::Error {
     }
 }
 
-/// The status and the code word of a response, as far as it has them.
+/// The status and the code word of a response, as far as it has them, as text without the store's
+/// own message.
 fn describe_response(error: &Error) -> String {
     let text = full(error);
     let status = status(error).map(|status| format!("status {status}"));
@@ -89,8 +91,8 @@ fn describe_response(error: &Error) -> String {
     }
 }
 
-/// The status of the response. The crate has it in a private type (`RequestError::Status`), so that
-/// it is taken from the message.
+/// The HTTP status of the response; `None` when there is none. The crate has it in a private type
+/// (`RequestError::Status`), so that it is taken from the message.
 fn status(error: &Error) -> Option<u16> {
     let text = full(error);
     let digits = text.split_once("status code: ")?.1.get(..3)?;
@@ -103,7 +105,7 @@ fn full(error: &Error) -> String {
     texts.join("\n")
 }
 
-/// The text between the first `before` and the next `after`.
+/// The text between the first `before` and the next `after`. `None` when one of them is missing.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     let rest = text.split_once(before)?.1;
     Some(rest.split_once(after)?.0)

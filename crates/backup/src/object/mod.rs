@@ -53,12 +53,13 @@ impl std::fmt::Debug for ObjectMedium {
 }
 
 impl ObjectMedium {
-    /// The medium that `url` names. `settings` are names and values of environment variables; those
-    /// that the kind of store knows are used: `AWS_...`, `GOOGLE_...` or `AZURE_...`. Requests that
-    /// fail because there is no connection are repeated for `patience`. Nothing is sent yet.
+    /// Opens the medium that `url` names. `settings` are names and values of environment variables;
+    /// those that the kind of store knows are used: `AWS_...`, `GOOGLE_...` or `AZURE_...`.
+    /// Requests that fail because there is no connection are repeated for `patience`. Nothing is
+    /// sent yet.
     ///
     /// # Errors
-    /// SR-7140.
+    /// SR-7140 when the URL or the settings cannot be used; SR-5001 when threads cannot be started.
     pub fn open(
         url: &str,
         settings: impl Iterator<Item = (String, String)>,
@@ -68,7 +69,8 @@ impl ObjectMedium {
         Ok(Self { client })
     }
 
-    /// The size, time and entity tag of an object; `None` when there is none.
+    /// Asks the store for the size, time and entity tag of an object; `None` when there is none.
+    /// SR-7141 to SR-7143 otherwise.
     fn read_metadata(&self, path: &Path) -> io::Result<Option<ObjectMeta>> {
         match self.client.send(self.client.store.head(path)) {
             Ok(meta) => Ok(Some(meta)),
@@ -78,7 +80,9 @@ impl ObjectMedium {
     }
 
     /// Puts an object under a condition. True when it has these bytes now; false when the condition
-    /// did not hold and it has others. SR-7147 when it is not known whether it was written.
+    /// did not hold and it has others. After an unknown outcome it reads the object, and tries up
+    /// to three times; SR-7147 when it is still not known whether it was written. SR-7141 to
+    /// SR-7143 when it was not.
     fn put_if(&self, name: &str, bytes: &[u8], mode: &PutMode) -> io::Result<bool> {
         let path = self.client.path(name)?;
         let payload = PutPayload::from(bytes.to_vec());
@@ -110,7 +114,7 @@ impl ObjectMedium {
         ))
     }
 
-    /// Whether the object has exactly these bytes.
+    /// Reads the object, and tells whether it has exactly these bytes. False when there is none.
     fn has_bytes(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
         let limit = bytes.len() as u64;
         match self.read_object(path, limit) {
@@ -120,8 +124,8 @@ impl ObjectMedium {
         }
     }
 
-    /// Reads an object, with the version that replacing it requires. `None` when there is none; an
-    /// error when it is longer than `limit`.
+    /// Reads an object, with the version that replacing it requires. `None` when there is none;
+    /// `FileTooLarge` when it is longer than `limit` bytes.
     fn read_object(&self, path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
         // The head and the body are waited for separately: the first request of a command has a
         // short limit, which must not cover a long object.
@@ -144,8 +148,8 @@ impl ObjectMedium {
         Ok(Some((bytes, seen)))
     }
 
-    /// Puts an object again under a condition that does not hold. SR-7143 when the store accepts
-    /// it: it ignores the condition, and has written the bytes that were there.
+    /// Checks that the store refuses a put: puts the bytes that an object has again, under a
+    /// condition that does not hold. SR-7143 when the store accepts it: it ignores the condition.
     fn must_refuse(&self, path: &Path, bytes: &[u8], mode: PutMode, what: &str) -> io::Result<()> {
         let payload = PutPayload::from(bytes.to_vec());
         let put = self.client.store.put_opts(path, payload, mode.into());
@@ -163,7 +167,8 @@ impl ObjectMedium {
         }
     }
 
-    /// The objects directly below `directory`, by name, in order.
+    /// Lists the objects directly below `directory`, sorted by name. SR-7143 when there are too
+    /// many.
     fn list_metadata(&self, directory: &str) -> io::Result<Vec<(String, ObjectMeta)>> {
         let below = self.client.path(directory)?;
         let found = self.client.all_below(&below)?;
@@ -178,20 +183,20 @@ impl ObjectMedium {
     }
 }
 
-/// SR-7147 when it is not known whether an object was written.
+/// Makes SR-7147, for when it is not known whether an object was written.
 fn unsettled_error(why: &io::Error) -> io::Error {
     Fault::io(why.kind(), &code::UNSETTLED, why.to_string())
 }
 
-/// The last name in `path`, if that is directly below `directory`.
+/// The last name in `path`, if that is directly below `directory`; otherwise `None`.
 fn name_in(path: &Path, directory: &Path) -> Option<String> {
     let mut parts = path.prefix_match(directory)?;
     let name = parts.next()?;
     parts.next().is_none().then(|| name.as_ref().to_owned())
 }
 
-/// The families that are older than the newest object of the medium by [`ORPHAN_AGE`]. Both times
-/// come from the store's clock.
+/// The names of those of `families` that are older than the newest object of both lists by at least
+/// [`ORPHAN_AGE`]. Both times come from the store's clock.
 fn orphan_candidates(
     families: Vec<(String, ObjectMeta)>,
     heads: &[(String, ObjectMeta)],
@@ -208,14 +213,19 @@ fn orphan_candidates(
 }
 
 impl Store for ObjectMedium {
+    /// Reads an object; `None` when there is none, `FileTooLarge` when it is longer than `limit`
+    /// bytes.
     fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
         Ok(self.read_version(name, limit)?.map(|(bytes, _)| bytes))
     }
 
+    /// As [`Self::read`], with the entity tag and generation that replacing it requires.
     fn read_version(&self, name: &str, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
         self.read_object(&self.client.path(name)?, limit)
     }
 
+    /// Asks for an object's length, and returns a reader that requests its ranges, with the length
+    /// in bytes. `NotFound` when there is none.
     fn open(&self, name: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
         let path = self.client.path(name)?;
         let meta = self.read_metadata(&path)?.ok_or(io::ErrorKind::NotFound)?;
@@ -224,10 +234,15 @@ impl Store for ObjectMedium {
         Ok((Box::new(reader), length))
     }
 
+    /// Puts an object on condition that there is none. False when there is another one; SR-7147
+    /// when the outcome is unknown.
     fn create_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
         self.put_if(name, bytes, &PutMode::Create)
     }
 
+    /// Puts an object on condition that it is still the one that was read as `seen`. False when it
+    /// was changed or removed; SR-7143 when the store gave no entity tag; SR-7147 when the outcome
+    /// is unknown.
     fn replace(&self, name: &str, bytes: &[u8], seen: &Version) -> io::Result<bool> {
         if seen.tag.is_none() {
             let text = "the store gave no entity tag";
@@ -244,6 +259,7 @@ impl Store for ObjectMedium {
         self.put_if(name, bytes, &PutMode::Update(version))
     }
 
+    /// Begins an upload, which sends nothing yet. Whether the name is taken is not checked.
     fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
         let path = self.client.path(name)?;
         let upload = upload::ObjectUpload::new(Arc::clone(&self.client), path);
@@ -258,20 +274,27 @@ impl Store for ObjectMedium {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    /// Names and lengths in bytes of the objects directly below `directory`, sorted by name.
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>> {
         let metas = self.list_metadata(directory)?.into_iter();
         Ok(metas.map(|(name, meta)| (name, meta.size)).collect())
     }
 
+    /// The names of the objects of `data` that are a week older than the newest object of `data`
+    /// and `sets`.
     fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         let families = self.list_metadata("data")?;
         Ok(orphan_candidates(families, &self.list_metadata("sets")?))
     }
 
+    /// Six days: less than the age at which an object may be removed as an orphan.
     fn writing_limit(&self) -> Option<Duration> {
         Some(WRITING_MAX)
     }
 
+    /// Tests the store's conditions with the existing object `name`: puts its own bytes again, once
+    /// as a new object and once with a wrong entity tag. SR-7143 when the store accepts one of the
+    /// two; `NotFound` when there is no such object.
     fn check_exclusive_create(&self, name: &str) -> io::Result<()> {
         let path = self.client.path(name)?;
         let there = self.read_object(&path, PROBE_MAX)?;
@@ -284,6 +307,7 @@ impl Store for ObjectMedium {
         self.must_refuse(&path, &bytes, PutMode::Update(other), "If-Match")
     }
 
+    /// Deletes the object; no error when there is none.
     fn remove(&self, name: &str) -> io::Result<()> {
         let path = self.client.path(name)?;
         match self.client.send(self.client.store.delete(&path)) {
@@ -292,16 +316,18 @@ impl Store for ObjectMedium {
         }
     }
 
-    /// B19.
+    /// Takes no lock and always succeeds: orphans are recognized by their age instead (B19).
     fn lock_writers(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         Ok(Some(Box::new(())))
     }
 
-    /// B18.
+    /// Takes no lock and always succeeds: conditions of each request protect the objects instead
+    /// (B18).
     fn lock_changes(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
         Ok(Box::new(()))
     }
 
+    /// Whether there is no object below the medium's prefix.
     fn is_empty(&self) -> io::Result<bool> {
         self.client.is_empty()
     }
@@ -311,6 +337,7 @@ impl Store for ObjectMedium {
         Ok(())
     }
 
+    /// The URL, without credentials.
     fn shown(&self) -> String {
         self.client.shown.clone()
     }

@@ -49,7 +49,7 @@ impl Ranges {
         }
     }
 
-    /// Requests the next range, if there is one.
+    /// Starts the request of the next range, if there is one; does not wait for it.
     fn request_next(&mut self) {
         let readers = self
             .counted
@@ -83,7 +83,7 @@ impl Ranges {
     }
 }
 
-/// Reads one range; an error unless the response has exactly its length.
+/// Requests one range, and returns its bytes; an error unless the response has exactly its length.
 async fn request_range(
     store: Arc<dyn ObjectStore>,
     path: Path,
@@ -104,7 +104,7 @@ async fn request_range(
     }
 }
 
-/// The error for a response of another length than the requested one.
+/// Makes the error for a response of another length than the requested one.
 fn not_requested_error() -> object_store::Error {
     object_store::Error::Generic {
         store: "object store",
@@ -129,13 +129,16 @@ pub(super) async fn collect_ranges(
     Ok(Some(bytes))
 }
 
-/// The length of a range with so many readers, each of which has two ranges in memory: the one that
-/// is being read, and the next one.
+/// The length in bytes of a range with so many readers, each of which has two ranges in memory: the
+/// one that is being read, and the next one.
 fn range_bytes(readers: u64) -> u64 {
     (MEMORY / 2 / readers.max(1)).clamp(RANGE_MIN, RANGE_MAX)
 }
 
 impl Read for Ranges {
+    /// Returns bytes of the current range, or waits for the next one, and then starts the request
+    /// after it. 0 at the end of the object; SR-7141 to SR-7143 as errors, also when the object has
+    /// changed.
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.current.is_empty() {
             if self.ahead.is_none() {

@@ -83,7 +83,7 @@ impl ObjectUpload {
         Ok(now.len())
     }
 
-    /// The bytes of the part that is being filled, which is then empty.
+    /// Takes the bytes of the part that is being filled, which is then empty.
     fn payload(&mut self) -> PutPayload {
         let last = std::mem::take(&mut self.chunk);
         let chunks = std::mem::take(&mut self.chunks);
@@ -91,8 +91,9 @@ impl ObjectUpload {
         chunks.into_iter().chain(last).collect()
     }
 
-    /// Starts the upload of the current part, when enough other parts are done. The first part
-    /// begins the multipart upload.
+    /// Starts the upload of the current part, and waits first until few enough bytes are under way.
+    /// The first part begins the multipart upload. Errors of that, and of parts that have ended
+    /// meanwhile.
     fn send_part(&mut self) -> io::Result<()> {
         let mib = u32::try_from(self.held.div_ceil(1 << 20)).unwrap_or(u32::MAX);
         let payload = self.payload();
@@ -123,7 +124,8 @@ impl ObjectUpload {
         Ok(())
     }
 
-    /// Reports errors of parts that are done; with `all` it waits for the others.
+    /// Takes parts off the list whose upload has ended, and returns the first error of one; with
+    /// `all` it waits for the others.
     fn collect_finished(&mut self, all: bool) -> io::Result<()> {
         while let Some(part) = self.under_way.pop_front() {
             if !all && !part.is_finished() {
@@ -138,7 +140,8 @@ impl ObjectUpload {
         Ok(())
     }
 
-    /// Sends the rest and completes the object.
+    /// Sends the rest and completes the object: a short one in a single put. After a lost response
+    /// to the completion it asks for the object, and succeeds if that has the right length.
     fn complete(&mut self) -> io::Result<()> {
         if self.parts == 0 {
             let payload = self.payload();
@@ -169,13 +172,15 @@ impl ObjectUpload {
     }
 }
 
-/// SR-7143 for an object with more parts than a store allows.
+/// Makes SR-7143 for an object with more parts than a store allows.
 fn too_long() -> io::Error {
     let text = "longer than an upload can be: use more stripes";
     Fault::io(io::ErrorKind::FileTooLarge, &code::STORE_FAILED, text)
 }
 
 impl Write for ObjectUpload {
+    /// Takes bytes into the part that is being filled, and may start its upload. `BrokenPipe` after
+    /// a failure.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.failed {
             // The buffered writer in front of this tries once more when it is dropped.
@@ -192,6 +197,7 @@ impl Write for ObjectUpload {
 }
 
 impl Upload for ObjectUpload {
+    /// Completes the object, after which it is durable. Otherwise dropping it aborts the upload.
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.complete()?;
         self.upload = None;
@@ -200,6 +206,7 @@ impl Upload for ObjectUpload {
 }
 
 impl Drop for ObjectUpload {
+    /// Aborts an upload that was not finished, and waits for that at most 15 seconds.
     fn drop(&mut self) {
         for part in &self.under_way {
             part.abort();

@@ -29,12 +29,13 @@ pub(crate) struct Buffers {
     pub(crate) stored: Vec<u8>,
 }
 
-/// Most pieces in a pipeline (B5).
+/// Most pieces in a pipeline with so many threads (B5).
 fn pieces(threads: usize) -> usize {
     threads.saturating_mul(3).saturating_add(2)
 }
 
-/// All buffers of a pipeline, unused.
+/// A channel that holds all buffers of a pipeline, unused: where used ones are given back, and
+/// where free ones are taken.
 fn pool(threads: usize) -> (SyncSender<Buffers>, Receiver<Buffers>) {
     let count = pieces(threads);
     let (give, take) = sync_channel(count);
@@ -45,7 +46,8 @@ fn pool(threads: usize) -> (SyncSender<Buffers>, Receiver<Buffers>) {
     (give, take)
 }
 
-/// The next job of a channel that several threads share. `None` when the channel is closed.
+/// Waits for the next job of a channel that several threads share. `None` when the channel is
+/// closed.
 fn next_job<T>(jobs: &Mutex<Receiver<T>>) -> Option<T> {
     let jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
     jobs.recv().ok()

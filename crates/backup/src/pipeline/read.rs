@@ -53,8 +53,9 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The next piece, which is not empty; `None` at the stream's end. The caller may swap its
-    /// buffer for another one.
+    /// Waits for the next piece, which is authenticated and not empty; `None` at the stream's end,
+    /// after every family's last segment was authenticated. The caller may swap its buffer for
+    /// another one. SR-7109 or SR-7110 when a family is damaged.
     pub(crate) fn next_piece(&mut self) -> Result<Option<&mut Vec<u8>>> {
         if let Some(used) = self.current.take() {
             // The channel has room for a buffer that came from it. The reader may have ended, and
@@ -84,8 +85,8 @@ impl Opened {
     }
 }
 
-/// Runs `consume`, which must read the stream to its end, and returns its result and how the
-/// families ended.
+/// Opens and decompresses the families on `threads` threads, runs `consume`, which must read the
+/// stream to its end, and returns its result and how the families ended.
 ///
 /// # Errors
 /// SR-7109 and SR-7110 of reading and opening; those of `consume`; SR-7111 when `consume` left a
@@ -138,7 +139,8 @@ pub(crate) fn run<T>(
     })
 }
 
-/// Runs on each thread that opens and decompresses, until there are no more jobs or one fails.
+/// Runs on each thread that opens and decompresses, until there are no more jobs or one fails, and
+/// sends each result, or the error, to `tell`.
 fn work(keys: &[FamilyKey], jobs: &Mutex<Receiver<Job>>, tell: &Sender<Done>) {
     let mut decompressor = match zstd::bulk::Decompressor::new() {
         Ok(decompressor) => decompressor,
@@ -159,8 +161,8 @@ fn work(keys: &[FamilyKey], jobs: &Mutex<Receiver<Job>>, tell: &Sender<Done>) {
     }
 }
 
-/// Authenticates, decrypts and decompresses one segment. SR-7109 when it is not authentic or
-/// malformed.
+/// Authenticates, decrypts and decompresses one segment, and returns its index with its buffers.
+/// SR-7109 when it is not authentic or malformed.
 fn open_one(
     keys: &[FamilyKey],
     decompressor: &mut zstd::bulk::Decompressor<'_>,
@@ -192,7 +194,8 @@ fn open_one(
 }
 
 /// Runs on the thread that reads: passes segments to the other threads, and returns the number of
-/// pieces and how the families ended. `None` when the other threads have stopped.
+/// pieces and how the families ended. `None` when the other threads have stopped. SR-7109 or
+/// SR-7110 when a file is malformed or cut short.
 fn read_all(
     keys: &[FamilyKey],
     mut readers: Vec<FamilyReader>,
@@ -239,7 +242,8 @@ fn read_all(
 }
 
 /// Reads and authenticates every family's last segment, `first` being the one that was read
-/// already, and checks that nothing follows them.
+/// already, and checks that nothing follows them. SR-7109 when one is not the last or not
+/// authentic; SR-7110 when a family ends before or after it.
 fn read_last_segments(
     keys: &[FamilyKey],
     mut readers: Vec<FamilyReader>,

@@ -57,8 +57,8 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Takes the next bytes of the stream, and waits while all buffers are in use. An error when
-    /// another thread has failed.
+    /// Takes the next bytes of the stream, and waits while all buffers are in use. SR-9001 when
+    /// another thread has failed, whose own error [`run`] reports.
     pub(crate) fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let room = PIECE - self.current.plain.len();
@@ -72,7 +72,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Passes the current piece to the other threads, and takes a free buffer for the next one.
+    /// Passes the current piece to the other threads, and waits for a free buffer for the next one.
     fn hand_over(&mut self) -> Result<()> {
         let mut next = self.free.recv().map_err(|_| stopped_error())?;
         next.plain.clear();
@@ -96,14 +96,17 @@ impl Pieces {
     }
 }
 
-/// The producer's error when another thread has failed; that thread reports the reason.
+/// Makes the producer's error, SR-9001, for when another thread has failed; that thread reports the
+/// reason.
 fn stopped_error() -> Error {
     Error::new(&code::BUG, STOPPED)
 }
 
 const STOPPED: &str = "the pipeline has stopped";
 
-/// Runs `produce`, which writes the stream, and returns its result and how the families ended.
+/// Runs `produce`, which writes the stream, while `settings.threads` threads compress and seal its
+/// pieces and one writes them. Returns its result and how the families ended, which are then
+/// durable.
 ///
 /// # Errors
 /// Those of `produce`, of sealing and of writing; if one failure caused others, the first one.
@@ -166,7 +169,8 @@ fn run_producer<T>(
     Ok(value)
 }
 
-/// Runs on each thread that compresses and seals, until there are no more jobs or one fails.
+/// Runs on each thread that compresses and seals, until there are no more jobs or one fails, and
+/// sends each result, or the error, to `done`.
 fn work(
     keys: &[FamilyKey],
     level: Option<i32>,
@@ -242,7 +246,8 @@ fn compress(zstd: &mut zstd::bulk::Compressor<'_>, buffers: &mut Buffers) -> boo
 }
 
 /// Runs on the thread that writes: puts the segments into the families in order, round-robin, then
-/// every family's last segment, and makes the families durable.
+/// every family's last segment, and makes the families durable. SR-9001 when a part of the stream
+/// did not come; errors of sealing and writing.
 fn write_all(
     keys: &[FamilyKey],
     mut writers: Vec<FamilyWriter>,
