@@ -49,8 +49,9 @@ const SUFFIXES: [&str; 8] = [
     strongroom_duckdb::REKEY_SUFFIX,
 ];
 
-/// The report of the file at `path` that this scan read, and the problem found in a sealed file's
-/// header.
+/// Returns the report of the file at `path` that was read into `scan`, and the problem found in the
+/// header of a sealed file, DuckDB database or volume; `None` if there is none. Some formats are
+/// read again from `path`; files that lie beside it are named.
 #[must_use]
 pub fn describe(path: &Path, scan: &Scan) -> (Report, Option<Error>) {
     let mut report = Report {
@@ -80,7 +81,8 @@ pub fn describe(path: &Path, scan: &Scan) -> (Report, Option<Error>) {
     (report, problem)
 }
 
-/// Whether another product has encrypted it. A guess leaves the kind as it is.
+/// Records in the report that another product has encrypted the database, or may have. Only a
+/// certain finding changes the kind. Does nothing if neither is the case.
 fn note_foreign(report: &mut Report, scan: &Scan) {
     let Some(found) = recognise_foreign(&scan.sample, scan.size) else {
         return;
@@ -96,7 +98,9 @@ fn note_foreign(report: &mut Report, scan: &Scan) {
     });
 }
 
-/// Fills in what the first bytes show. Returns the length of the header and its problem, if any.
+/// Recognises the format by the first bytes and fills in kind and header. Returns the number of
+/// bytes at the beginning that do not count for the body's entropy, and the header's problem, if
+/// there is one. Reads `path` again for DuckDB and LUKS.
 fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Error>) {
     match format_of(head) {
         FileFormat::Empty => report.kind = "empty",
@@ -151,6 +155,9 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Er
     (0, None)
 }
 
+/// Fills in kind and header of a sealed object. Returns what is wrong with the header: SR-3006 if
+/// it is cut short, SR-3002 if a newer version wrote it, SR-3003 if it is damaged or its checksum
+/// does not match; otherwise `None`.
 fn describe_sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Error> {
     report.kind = "sealed-damaged";
     let shown = path.display();
@@ -189,6 +196,8 @@ fn describe_sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Erro
     }
 }
 
+/// Returns the fields of a parsed header, its slots and those anchors that can be parsed, as they
+/// are: nothing is authenticated. `head` are the header's bytes.
 fn header_report(header: &Header, head: &[u8]) -> HeaderReport {
     let anchors = [header_layout::ANCHOR_A, header_layout::ANCHOR_B];
     let anchors = anchors
@@ -223,6 +232,7 @@ fn header_report(header: &Header, head: &[u8]) -> HeaderReport {
     }
 }
 
+/// Returns a key slot, number `index`, as it is reported.
 fn slot_report(index: usize, kind: &SlotKind) -> SlotReport {
     let mut report = SlotReport {
         index,
@@ -256,6 +266,8 @@ fn slot_report(index: usize, kind: &SlotKind) -> SlotReport {
     report
 }
 
+/// Fills in kind and prologue of a sealed log, journal or super-journal. Returns SR-3003 if the
+/// prologue is damaged, otherwise `None`.
 fn describe_sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Error> {
     report.kind = "sealed-log-damaged";
     let record = head.get(..prologue_layout::SIZE).unwrap_or(head);
@@ -277,7 +289,8 @@ fn describe_sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<
     None
 }
 
-/// Whether one of the two copies of a LUKS header is at its place, whatever its state.
+/// Returns whether one of the two copies of a LUKS header is there, whatever its state. Reads the
+/// file if `head` does not show it; false if it cannot be read.
 fn is_luks(path: &Path, head: &[u8]) -> bool {
     if matches!(
         strongroom_luks2::magic(head),
@@ -292,7 +305,8 @@ fn is_luks(path: &Path, head: &[u8]) -> bool {
     )
 }
 
-/// Page size at offset 16, big-endian, 1 for 65536; reserved bytes at offset 20.
+/// Returns page size and reserved bytes per page from the header of a plain database; `None` if it
+/// is too short.
 fn describe_plain_sqlite(head: &[u8]) -> Option<SqliteReport> {
     let (high, low) = (u32::from(*head.get(16)?), u32::from(*head.get(17)?));
     let page_size = match high * 256 + low {
@@ -305,6 +319,8 @@ fn describe_plain_sqlite(head: &[u8]) -> Option<SqliteReport> {
     })
 }
 
+/// Returns the paths of those files that exist beside `path` and that Strongroom, SQLite or DuckDB
+/// keep for a database.
 fn files_beside(path: &Path) -> Vec<String> {
     let names = SUFFIXES.iter().map(|suffix| {
         let mut name = path.as_os_str().to_owned();

@@ -12,7 +12,9 @@ use strongroom_keyring::Error;
 
 use crate::report::{DuckdbReport, DuckdbWalReport};
 
-/// The kind, and what the header says; or what is wrong with it.
+/// Reads the file at `path` as a DuckDB database and returns kind, header and problem. A file that
+/// cannot be read as one has the kind `duckdb-damaged` and no header; for a format of an unknown
+/// version the problem is SR-2203, and there is a header.
 pub(crate) fn describe(path: &Path) -> (&'static str, Option<DuckdbReport>, Option<Error>) {
     let found = match strongroom_duckdb::inspect(path) {
         Ok(found) => found,
@@ -30,6 +32,7 @@ pub(crate) fn describe(path: &Path) -> (&'static str, Option<DuckdbReport>, Opti
     (kind, Some(report(&found)), refusal)
 }
 
+/// Returns the main header's fields as they are reported.
 fn report(found: &Inspection) -> DuckdbReport {
     let header = &found.header;
     let encrypted = header.is_encrypted();

@@ -36,7 +36,8 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// From the keyring's list of keys, if it can be read, and the catalogue of backups.
+    /// Returns the creation times of the keys in the keyring, read without its root key, and the
+    /// catalogue's past runs. A keyring that cannot be read counts as one without keys.
     #[must_use]
     pub fn new(keyring: &Path, past: Option<PastRuns>) -> Self {
         let keys = Keyring::status(keyring).map(|status| status.keys);
@@ -49,17 +50,22 @@ impl HostFacts {
         }
     }
 
-    fn made(&self, key: &str, version: u32) -> Option<u64> {
+    /// Returns when this version of the key was made, in seconds since the Unix epoch; `None` if it
+    /// is not known.
+    fn key_created(&self, key: &str, version: u32) -> Option<u64> {
         self.made.get(&(key.to_owned(), version)).copied()
     }
 }
 
-/// Looks at one path. `verified`: it was just found authentic.
+/// Reads what the object at `named` is, without a key, and returns its id and what is reported of
+/// it: a database, an instance, a volume or a backup medium. `verified`: it was just found
+/// authentic, which is reported with the present time.
 ///
 /// # Errors
 /// SR-1006 when nothing is there; SR-1001 for an object that the fleet page does not show; SR-3001
-/// and others for a header that cannot be used; SR-5001.
-pub fn look(named: &Path, known: &HostFacts, verified: bool) -> Result<FoundObject, Error> {
+/// to SR-3003 for a header that cannot be used; SR-8323 for a volume without a token; those of a
+/// backup medium; SR-5001.
+pub fn describe_object(named: &Path, known: &HostFacts, verified: bool) -> Result<FoundObject, Error> {
     let path = std::fs::canonicalize(named).map_err(|error| Error::opening(named, error))?;
     let names = names(named, &path);
     let header = paths::header_of(path.clone());
@@ -78,7 +84,8 @@ pub fn look(named: &Path, known: &HostFacts, verified: bool) -> Result<FoundObje
     Ok(found)
 }
 
-/// What the catalogue may call it: as it was typed, from the root on, and without links.
+/// Returns the names under which the catalogue may know the path: as it was typed, absolute, and
+/// with links resolved.
 fn names(named: &Path, path: &Path) -> Vec<String> {
     let absolute = std::path::absolute(named).unwrap_or_default();
     let all = [named, &absolute, path].into_iter();
@@ -86,12 +93,15 @@ fn names(named: &Path, path: &Path) -> Vec<String> {
         .collect()
 }
 
+/// Returns the present time in seconds since the Unix epoch.
 fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |passed| passed.as_secs())
 }
 
-/// A database or an instance, by its object header.
+/// Describes a database or an instance at `path` by the object header in the file `at`. `names` are
+/// those that the catalogue may have for it. SR-3001, SR-3002 or SR-3003 for the header, SR-1001
+/// for another kind of object, SR-1006 or SR-1007 if there is no such file; SR-5001.
 fn inspect_sealed(
     path: &Path,
     at: &Path,
@@ -117,7 +127,7 @@ fn inspect_sealed(
         }
     };
     let (key_id, key_version) = key_of(&header);
-    let made = known.made(&key_id, key_version);
+    let made = known.key_created(&key_id, key_version);
     let backed_up = known.past.as_ref().and_then(|past| match kind {
         "sqlite" => past.backed_up(names),
         _ => past.server_backed_up(),
@@ -140,7 +150,8 @@ fn inspect_sealed(
     })
 }
 
-/// The keyring's key that opens it; nothing for what opens otherwise.
+/// Returns name and version of the keyring's key in the header's slots, the highest version if
+/// there are several; an empty name and 0 if no such key opens it.
 fn key_of(header: &Header) -> (String, u32) {
     let keys = header.slots.iter().filter_map(|slot| match &slot.kind {
         SlotKind::Keyring { id, version } => Some((id.clone(), *version)),
@@ -149,7 +160,8 @@ fn key_of(header: &Header) -> (String, u32) {
     keys.max_by_key(|(_, version)| *version).unwrap_or_default()
 }
 
-/// A volume, by its token.
+/// Describes a volume by its header and token. Without the time of its key its creation time is 0.
+/// SR-8323 if it has no usable token; those of reading it.
 fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Error> {
     let mut volume = Volume::open(path)?;
     let token = volume.token()?;
@@ -158,7 +170,7 @@ fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Error> {
     let cipher = cipher.to_owned();
     // The disk does not say when it was made: the server knows from the report that came with its
     // making.
-    let made = known.made(&token.key_id, token.key_version);
+    let made = known.key_created(&token.key_id, token.key_version);
     let report = Report {
         kind: "volume".to_owned(),
         name: object_name(path),
@@ -174,7 +186,8 @@ fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Error> {
     })
 }
 
-/// A backup medium, by its head and its sets.
+/// Describes a backup medium by its head, its newest set and, for the last verification, the
+/// catalogue. SR-7101 if it is no medium, SR-3003 if its head is damaged; SR-5001.
 fn medium(path: &Path, names: &[String], known: &HostFacts) -> Result<FoundObject, Error> {
     let store = strongroom_backup::LocalStore::new(path);
     let listing = strongroom_backup::list(&store)?;

@@ -16,7 +16,9 @@ use strongroom_luks2::{
 
 use crate::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
 
-/// The kind, and what the header says; or what is wrong with it.
+/// Reads the LUKS header at `path` and returns kind, header and problem. LUKS1 and a file without
+/// such a header have no header and no problem; a file or header that cannot be read has the kind
+/// `luks2-damaged`.
 pub(crate) fn describe(path: &Path) -> (&'static str, Option<LuksReport>, Option<Error>) {
     let found = match File::open(path) {
         Ok(file) => read(&file),
@@ -33,6 +35,7 @@ pub(crate) fn describe(path: &Path) -> (&'static str, Option<LuksReport>, Option
     }
 }
 
+/// Returns the fields of a LUKS2 header as they are reported.
 fn report(found: &Found) -> LuksReport {
     let (binary, metadata) = (&found.header.binary, &found.header.metadata);
     let requirements = &metadata.config.requirements;
@@ -85,6 +88,8 @@ fn report(found: &Found) -> LuksReport {
     }
 }
 
+/// Returns a key slot as it is reported: what opens it, its key derivation, and whether it opens
+/// data.
 fn slot_report(metadata: &Metadata, number: u32, slot: &Keyslot) -> LuksSlotReport {
     let (kind, kdf) = match &slot.kind {
         KeyslotKind::Luks2(luks2) => (opener(metadata, number), Some(kdf_text(&luks2.kdf))),
@@ -106,13 +111,14 @@ fn slot_report(metadata: &Metadata, number: u32, slot: &Keyslot) -> LuksSlotRepo
     }
 }
 
-/// What opens the slot: the kind of its token, else a passphrase.
+/// Returns what opens the slot: the kind of the first token that names it, otherwise "passphrase".
 fn opener(metadata: &Metadata, number: u32) -> String {
     let mut tokens = metadata.tokens.values();
     let token = tokens.find(|token| token.keyslots.contains(&number));
     token.map_or_else(|| "passphrase".to_owned(), |token| printable(&token.kind))
 }
 
+/// Returns the key derivation function and its costs as text.
 fn kdf_text(kdf: &Kdf) -> String {
     match kdf {
         Kdf::Pbkdf2 { hash, iterations } => {
@@ -131,6 +137,8 @@ fn kdf_text(kdf: &Kdf) -> String {
     }
 }
 
+/// Returns a token as it is reported. Key and servers are those of Strongroom's token, registers
+/// those of a TPM's.
 fn token_report(number: u32, token: &Token) -> LuksTokenReport {
     let ours = token.strongroom();
     LuksTokenReport {
@@ -146,6 +154,7 @@ fn token_report(number: u32, token: &Token) -> LuksTokenReport {
     }
 }
 
+/// Returns the state of one copy of the header as text.
 fn copy_state_text(copy: &CopyState) -> String {
     match copy {
         CopyState::Good(sequence) => format!("whole, sequence id {sequence}"),
@@ -154,6 +163,7 @@ fn copy_state_text(copy: &CopyState) -> String {
     }
 }
 
+/// Returns the text with control characters escaped; `None` if it is empty.
 fn nonempty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| printable(text))
 }

@@ -37,7 +37,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// For a file of `size` bytes.
+    /// Returns a sampler for a file of `size` bytes that takes at most 1024 x 1024 samples.
     pub(crate) fn new(size: u64) -> Self {
         Self {
             size,
@@ -46,20 +46,20 @@ impl Sampler {
         }
     }
 
-    /// Bytes per pixel.
+    /// Returns the number of bytes of the file for each pixel.
     #[must_use]
     pub fn block(&self) -> u64 {
         self.block
     }
 
-    /// Whether nothing is drawn, because the file is empty.
+    /// Returns whether there is no sample, as for an empty file.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Takes what is drawn from `chunk`, which is at `offset` in the file. Chunks come in
-    /// order.
+    /// Takes the samples that lie in `chunk`, which begins at `offset` of the file. Chunks have to
+    /// come in order and without gaps.
     pub(crate) fn take(&mut self, offset: u64, chunk: &[u8]) {
         while let Some(&value) = self
             .next_position()
@@ -71,7 +71,7 @@ impl Sampler {
         }
     }
 
-    /// Offset of the byte that the next pixel shows.
+    /// Returns the offset of the next byte to be sampled; `None` after the last one.
     fn next_position(&self) -> Option<u64> {
         let pixel = self.values.len() as u64;
         let start = pixel * self.block;
@@ -80,8 +80,8 @@ impl Sampler {
     }
 }
 
-/// A fixed, even spread of numbers: the finaliser of `SplitMix64` (Steele, Lea, Flood 2014). Not
-/// for secrets.
+/// Returns a fixed permutation of 64-bit numbers that spreads them evenly: the finaliser of
+/// `SplitMix64` (Steele, Lea, Flood 2014). Not for secrets.
 fn mix_bits(number: u64) -> u64 {
     let mut z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -99,7 +99,8 @@ pub struct Picture {
     pub bytes: Vec<u8>,
 }
 
-/// Draws the samples, row by row from the top.
+/// Draws the samples, row by row from the top, and returns the picture as a PNG file. Pixels after
+/// the last sample are white.
 ///
 /// # Errors
 /// SR-9001 when the encoder refuses.
@@ -131,7 +132,8 @@ pub fn encode(sampler: &Sampler) -> Result<Picture, Error> {
     })
 }
 
-/// About square; the width is a power of two, so that pages begin at the same column.
+/// Returns width and height of a picture for this many pixels: about square, with a width that is a
+/// power of two from 16 to 1024, so that pages begin at the same column.
 fn dimensions(pixels: usize) -> (u32, u32) {
     let pixels = u32::try_from(pixels).unwrap_or(u32::MAX);
     let mut width: u32 = 16;
@@ -141,6 +143,7 @@ fn dimensions(pixels: usize) -> (u32, u32) {
     (width, pixels.div_ceil(width).max(1))
 }
 
+/// Returns the colour of a byte value, interpolated between the steps of the colour map.
 fn colour(value: u8) -> [u8; 3] {
     let (step, within) = (usize::from(value) / 32, u32::from(value) % 32);
     let low = VIRIDIS.get(step).copied().unwrap_or(BEYOND_END);

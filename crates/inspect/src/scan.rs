@@ -29,8 +29,9 @@ pub struct Scan {
     pub sampler: Option<Sampler>,
 }
 
-/// Reads `size` bytes of the file at `path`; if it is shorter by then, what there is. `progress` is
-/// called with the bytes that were read, and of how many.
+/// Reads `size` bytes of `file`, or as many as there are, and returns what was counted and kept.
+/// With `picture`, also takes samples for a picture. `progress` is called with the bytes that were
+/// read, and `size`. `path` is for the error.
 ///
 /// # Errors
 /// SR-5001.
@@ -63,6 +64,7 @@ pub fn scan(
 }
 
 impl Scan {
+    /// Adds the next bytes of the file to what is kept and counted.
     fn take(&mut self, chunk: &[u8]) {
         let wanted = HEADER_LEN.saturating_sub(self.head.len());
         self.head.extend(chunk.iter().take(wanted));
@@ -77,14 +79,14 @@ impl Scan {
         self.size += chunk.len() as u64;
     }
 
-    /// Shannon entropy of the whole file, in bits per byte; `None` when it is empty.
+    /// Returns the Shannon entropy of the whole file, in bits per byte; `None` if it is empty.
     pub(crate) fn entropy(&self) -> Option<f64> {
         entropy(&self.counts)
     }
 
-    /// Whether byte values are as evenly spread as random bytes are: chi-square over 256 values,
-    /// 255 degrees of freedom, less than 400 (one random file in 10^7 is above). `None` below 64
-    /// KiB, which say too little.
+    /// Returns whether byte values are as evenly spread as random bytes are: chi-square over 256
+    /// values, 255 degrees of freedom, less than 400 (one random file in 10^7 is above). `None`
+    /// below 64 KiB, which are too few to tell.
     pub(crate) fn uniform(&self) -> Option<bool> {
         if self.size < 65_536 {
             return None;
@@ -97,7 +99,8 @@ impl Scan {
         Some(squares.sum::<f64>() / expected < 400.0)
     }
 
-    /// Shannon entropy of what follows the first `header` bytes (at most 4096), in bits per byte.
+    /// Returns the Shannon entropy of what follows the first `header` bytes (at most 4096), in bits
+    /// per byte; `None` if nothing follows.
     pub(crate) fn body_entropy(&self, header: usize) -> Option<f64> {
         let mut counts = self.counts;
         for &byte in self.head.iter().take(header) {
@@ -107,7 +110,8 @@ impl Scan {
     }
 }
 
-/// Shannon, "A Mathematical Theory of Communication", section 6, with base 2.
+/// Returns the Shannon entropy of bytes with these counts, in bits per byte; `None` if all counts
+/// are 0. (Shannon, "A Mathematical Theory of Communication", section 6, with base 2.)
 fn entropy(counts: &[u64; 256]) -> Option<f64> {
     let total: u64 = counts.iter().sum();
     if total == 0 {

@@ -5,8 +5,8 @@
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 
-/// Seconds since the Unix epoch as `YYYY-MM-DDThh:mm:ssZ`. Times after the year 9999 are given as
-/// seconds.
+/// Returns seconds since the Unix epoch as `YYYY-MM-DDThh:mm:ssZ`. Times after the year 9999 are
+/// given as a number of seconds.
 #[must_use]
 pub fn rfc3339(unix_s: u64) -> String {
     let since = i64::try_from(unix_s).map(SignedDuration::from_secs).ok();

@@ -18,7 +18,7 @@ use strongroom_backup::history::past_runs;
 use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
-use strongroom_inspect::fleet::{FoundObject, HostFacts, look};
+use strongroom_inspect::fleet::{FoundObject, HostFacts, describe_object};
 use strongroom_inspect::time::rfc3339;
 use strongroom_keys_client::{Node, Report};
 
@@ -91,7 +91,7 @@ impl ReportArgs {
         let mut told = Vec::new();
         let mut first = None;
         for path in &self.paths {
-            let found = look(path, &known, self.verified).map_err(Failure::from);
+            let found = describe_object(path, &known, self.verified).map_err(Failure::from);
             let sent = found.and_then(|found| match &client {
                 None => Ok(found),
                 Some(client) => client

@@ -108,10 +108,13 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// Returns completions for this connection. The schema is read at each completion.
     pub(crate) fn new(connection: Rc<Connection>) -> Self {
         Self { connection }
     }
 
+    /// Returns the names of tables, views and columns of the main schema, at most 10000; none if
+    /// the schema cannot be read.
     fn schema_names(&self) -> Vec<String> {
         let sql = format!(
             "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') UNION \
@@ -122,7 +125,9 @@ impl Names {
     }
 }
 
-/// Where the word under the cursor begins, and what it can become.
+/// Returns the byte offset at which the word at the end of `text` begins, and what it can be
+/// completed to: dot-commands for a line that begins with a dot, otherwise the `names` and keywords
+/// that begin with it, without regard to case. `names` is called only if there is a word.
 fn candidates(text: &str, names: impl FnOnce() -> Vec<String>) -> (usize, Vec<String>) {
     if text.starts_with('.') && !text.contains(' ') {
         let fitting = DOT_COMMANDS.iter().filter(|name| name.starts_with(text));
@@ -146,6 +151,7 @@ fn candidates(text: &str, names: impl FnOnce() -> Vec<String>) -> (usize, Vec<St
 impl Completer for Names {
     type Candidate = String;
 
+    /// Returns where the word before the cursor begins and its completions. Never fails.
     fn complete(
         &self,
         line: &str,

@@ -35,7 +35,9 @@ const HELP: &str = "\
 .timer on|off            how long each statement takes
 ";
 
-/// Runs one dot-command.
+/// Runs one dot-command, which may print, change settings, redirect the output, or import into the
+/// database. Returns whether the shell continues. An empty line does nothing.
+/// SR-1001 for an unknown command or wrong arguments; those of the command.
 pub(crate) fn run(session: &mut Session<'_>, line: &str) -> Result<Flow, Error> {
     let words = split(line)?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -81,10 +83,12 @@ pub(crate) fn run(session: &mut Session<'_>, line: &str) -> Result<Flow, Error> 
     Ok(Flow::Continue)
 }
 
+/// Makes an SR-1001 error.
 fn usage(text: &str) -> Error {
     Error::new(&code::USAGE, text)
 }
 
+/// Parses the argument of a setting: `on` is true, `off` is false. SR-1001 for anything else.
 fn on_off(name: &str, value: &str) -> Result<bool, Error> {
     match value {
         "on" => Ok(true),
@@ -93,7 +97,8 @@ fn on_off(name: &str, value: &str) -> Result<bool, Error> {
     }
 }
 
-/// The LIKE pattern that was given, or the one that matches everything.
+/// Returns the LIKE pattern that was given, or `%`, which matches everything, without one. SR-1001
+/// for several.
 fn pattern<'a>(name: &str, arguments: &[&'a str]) -> Result<&'a str, Error> {
     match arguments {
         [] => Ok("%"),
@@ -102,23 +107,30 @@ fn pattern<'a>(name: &str, arguments: &[&'a str]) -> Result<&'a str, Error> {
     }
 }
 
+/// Prints the names of tables and views that match the LIKE pattern, in all schemas. SR-1005 and
+/// others if the schema cannot be read; those of the output.
 fn tables(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let condition = "type IN ('table', 'view') AND name LIKE ?1";
     let names = schema::names(&session.connection, condition, pattern)?;
     print_lines(session, names)
 }
 
+/// Prints the names of the indexes of tables that match the LIKE pattern, in all schemas. Errors as
+/// [`tables`].
 fn indexes(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let condition = "type = 'index' AND tbl_name LIKE ?1";
     let names = schema::names(&session.connection, condition, pattern)?;
     print_lines(session, names)
 }
 
+/// Prints the CREATE statements of what matches the LIKE pattern, in all schemas. Errors as
+/// [`tables`].
 fn definitions(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let found = schema::definitions(&session.connection, pattern)?;
     print_lines(session, found.into_iter().map(|sql| format!("{sql};")))
 }
 
+/// Writes lines to where results go. Errors: those of the output.
 fn print_lines(
     session: &mut Session<'_>,
     lines: impl IntoIterator<Item = String>,
@@ -130,6 +142,10 @@ fn print_lines(
     Ok(())
 }
 
+/// Runs the statements and dot-commands of a file, up to the first that fails. A `.quit` in it ends
+/// the file only, so that the shell always continues.
+/// SR-1001 for the 17th level of nesting, SR-1003 for a file that the connection has open, SR-1006
+/// or SR-1007 if there is no such file; that of the command that fails, with file and line.
 fn run_file(session: &mut Session<'_>, path: &Path) -> Result<Flow, Error> {
     if session.depth == READ_DEPTH_MAX {
         return Err(usage(".read is nested too deeply"));
@@ -143,7 +159,7 @@ fn run_file(session: &mut Session<'_>, path: &Path) -> Result<Flow, Error> {
     outcome.map(|_| Flow::Continue)
 }
 
-/// Splits a line at spaces; '...' and "..." keep them.
+/// Splits a line at white space; '...' and "..." keep it. SR-1001 for a quote that is not closed.
 fn split(line: &str) -> Result<Vec<String>, Error> {
     let mut words = Vec::new();
     let mut rest = line.trim();
@@ -155,6 +171,8 @@ fn split(line: &str) -> Result<Vec<String>, Error> {
     Ok(words)
 }
 
+/// Returns the first word of a text that begins with one, without its quotes, and what follows it.
+/// SR-1001 for a quote that is not closed.
 fn next_word(text: &str) -> Result<(String, &str), Error> {
     let mut characters = text.chars();
     match characters.next() {

@@ -14,7 +14,9 @@ use crate::render::renderer::{blob_text, real_text};
 use crate::schema;
 use crate::session::{Session, write_failure};
 
-/// Writes the tables LIKE `pattern` and what belongs to them.
+/// Writes SQL that makes the tables LIKE `pattern` again, with their rows, indexes, triggers and
+/// views, to where results go: in plaintext, and read in one transaction. SR-1005 and others if the
+/// database cannot be read; those of the output. What was written before an error remains.
 pub(crate) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let connection = std::rc::Rc::clone(&session.connection);
     let failed = sql_failure;
@@ -44,6 +46,8 @@ struct Dump<'a> {
 }
 
 impl Dump<'_> {
+    /// Writes the whole dump: tables with their rows, then SQLite's own tables, then indexes,
+    /// triggers and views.
     fn dump_matching(&mut self, pattern: &str) -> Result<(), Error> {
         self.line("PRAGMA foreign_keys=OFF;")?;
         self.line("BEGIN TRANSACTION;")?;
@@ -64,6 +68,8 @@ impl Dump<'_> {
         self.line("COMMIT;")
     }
 
+    /// Writes the definition and the rows of one table. A virtual table is written as an entry of
+    /// the schema without rows, because its shadow tables are dumped themselves.
     fn table(&mut self, name: &str) -> Result<(), Error> {
         let sql = "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1";
         let definition = schema::texts(self.connection, sql, [name])?.concat();
@@ -86,7 +92,8 @@ impl Dump<'_> {
         self.rows(name)
     }
 
-    /// AUTOINCREMENT's counters and ANALYZE's statistics, which SQLite creates itself.
+    /// Writes the rows of AUTOINCREMENT's counters and ANALYZE's statistics, whose tables SQLite
+    /// creates itself. Does nothing for a pattern other than `%`.
     fn internal_tables(&mut self, pattern: &str) -> Result<(), Error> {
         if pattern != "%" {
             return Ok(());
@@ -105,6 +112,7 @@ impl Dump<'_> {
         Ok(())
     }
 
+    /// Writes an INSERT statement for each row of the table, without generated columns.
     fn rows(&mut self, table: &str) -> Result<(), Error> {
         let failed = sql_failure;
         let (columns, all) = schema::stored_columns(self.connection, table)?;
@@ -133,12 +141,13 @@ impl Dump<'_> {
         Ok(())
     }
 
+    /// Writes a line of the dump. The error says where it was to go.
     fn line(&mut self, text: &str) -> Result<(), Error> {
         writeln!(self.writer, "{text}").map_err(|e| (self.failure)(e))
     }
 }
 
-/// A value as SQL that gives exactly that value.
+/// Returns the SQL literal or expression that gives exactly this value.
 fn sql_literal(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Null => "NULL".to_owned(),
@@ -154,8 +163,8 @@ fn sql_literal(value: ValueRef<'_>) -> String {
     }
 }
 
-/// Text as a quoted literal; as a cast blob where a literal cannot hold it (NUL, bytes that are not
-/// UTF-8).
+/// Returns text as a quoted literal, or as a cast blob if a literal cannot hold it (NUL, bytes that
+/// are not UTF-8).
 fn text_literal(text: &[u8]) -> String {
     match std::str::from_utf8(text) {
         Ok(text) if !text.contains('\0') => format!("'{}'", text.replace('\'', "''")),

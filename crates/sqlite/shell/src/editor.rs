@@ -19,7 +19,11 @@ use crate::session::Session;
 const PROMPT: &str = "strongroom> ";
 const PROMPT_WITHIN: &str = "       ...> ";
 
-/// Reads and runs statements until the input ends or `.quit`.
+/// Reads statements and dot-commands from the terminal and runs them until the input ends or
+/// `.quit`. Errors of statements go to the console. Loads and extends the history file, if one is
+/// named. Replaces the handler of SIGINT, which then interrupts the running statement.
+/// SR-5001 if the handler cannot be installed or the terminal cannot be read; those of writing
+/// results that a flush reports.
 pub(crate) fn run(session: &mut Session<'_>, history: Option<PathBuf>) -> Result<(), Error> {
     let interrupt = session.connection.get_interrupt_handle();
     // While the editor reads, the terminal sends no signal; this is for running statements.
@@ -66,6 +70,7 @@ pub(crate) fn run(session: &mut Session<'_>, history: Option<PathBuf>) -> Result
 
 type LineEditor = Editor<Names, MemHistory>;
 
+/// Returns a line editor with completion, and with the statements of the history file.
 fn editor(session: &Session<'_>, history: &History) -> rustyline::Result<LineEditor> {
     let config = Config::builder()
         .max_history_size(history::ENTRIES_MAX)?
@@ -80,6 +85,8 @@ fn editor(session: &Session<'_>, history: &History) -> rustyline::Result<LineEdi
     Ok(editor)
 }
 
+/// Adds a statement or dot-command to the history in memory and in the file, unless it may hold a
+/// key or repeats the last one. Errors are ignored.
 fn remember(editor: &mut LineEditor, history: &History, unit: &Unit) {
     let (Unit::Dot(text) | Unit::Sql(text)) = unit else {
         return;
@@ -93,6 +100,7 @@ fn remember(editor: &mut LineEditor, history: &History, unit: &Unit) {
     }
 }
 
+/// Makes an SR-5001 error of the terminal.
 fn terminal(error: &ReadlineError) -> Error {
     Error::new(&code::IO, format!("terminal: {error}"))
 }

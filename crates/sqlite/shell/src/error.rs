@@ -21,20 +21,22 @@ pub enum Error {
 }
 
 impl Error {
+    /// Makes an error of a statement, a dot-command or a file.
     pub(crate) fn new(code: &'static Code, detail: impl Into<String>) -> Self {
         Self::Failed(strongroom_keyring::Error::new(code, detail))
     }
 
+    /// Returns whether the error has this code. False for an error of the output.
     pub(crate) fn has_code(&self, code: &'static Code) -> bool {
         matches!(self, Self::Failed(error) if error.code() == code)
     }
 
-    /// Whether the reader of the output has gone, so that going on is useless.
+    /// Returns whether the reader of the output has gone, so that it is useless to continue.
     pub(crate) fn is_closed_output(&self) -> bool {
         matches!(self, Self::Output { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The same failure with `before` directly before the detail.
+    /// Puts `before` directly before the detail.
     pub(crate) fn with_prefix(self, before: &str) -> Self {
         match self {
             Self::Failed(error) => Self::Failed(error.with_prefix(before)),
@@ -63,8 +65,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The VFS's error that caused one of SQLite's, or SQLite's own, without the statement that it was
-/// about.
+/// Returns the VFS's error that caused one of SQLite's, or else SQLite's own (SR-1005, SR-6010 or
+/// SR-5001). Its detail may quote the statement.
 pub(crate) fn sql_failure(error: rusqlite::Error) -> Error {
     strongroom_sqlite::explain(error).into()
 }

@@ -35,17 +35,19 @@ pub(crate) enum Unit {
 }
 
 impl Feed {
-    /// Whether a statement has been begun.
+    /// Returns whether a statement was begun and is not complete.
     pub(crate) fn is_partial(&self) -> bool {
         !self.text.is_empty()
     }
 
-    /// Forgets what was begun.
+    /// Discards the statement that was begun.
     pub(crate) fn clear(&mut self) {
         self.text.clear();
     }
 
-    /// Takes one line, without its line end.
+    /// Adds one line, without its line end, and returns what it completes: nothing yet, a
+    /// dot-command, or statements, which are then removed from the buffer. A dot begins a command
+    /// only where no statement was begun.
     pub(crate) fn line(&mut self, line: &str) -> Unit {
         if self.text.is_empty() {
             if line.trim().is_empty() {
@@ -67,7 +69,8 @@ impl Feed {
         }
     }
 
-    /// What is left at the end of input: a last statement may lack its semicolon.
+    /// Returns what is left at the end of input, since a last statement may lack its semicolon, and
+    /// empties the buffer.
     pub(crate) fn end(&mut self) -> Unit {
         let text = std::mem::take(&mut self.text);
         if text.trim().is_empty() {
@@ -78,7 +81,9 @@ impl Feed {
     }
 }
 
-/// Runs all of `input`; stops at the first error, which then names `origin` and the line.
+/// Runs all of `input` line by line, up to `.quit` or the first error. The error has `origin` and
+/// the line where the statement begins in its detail. SR-1005 for text that is not UTF-8, SR-5001
+/// if the input cannot be read; those of the statements.
 pub(crate) fn run_script(
     session: &mut Session<'_>,
     mut input: impl BufRead,
@@ -111,7 +116,8 @@ pub(crate) fn run_script(
     run_unit(session, &feed.end()).map_err(|e| at(begun, e))
 }
 
-/// Runs what a line completed.
+/// Runs the dot-command or the statements that a line has completed; does nothing if there are
+/// none. Returns whether the shell continues.
 pub(crate) fn run_unit(session: &mut Session<'_>, unit: &Unit) -> Result<Flow, Error> {
     match unit {
         Unit::Partial => Ok(Flow::Continue),

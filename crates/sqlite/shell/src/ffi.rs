@@ -5,7 +5,8 @@
 
 use std::ffi::CString;
 
-/// Whether `sql` ends with a complete statement. Text with a NUL byte never does.
+/// Returns whether `sql` ends with a complete statement. False for text with a NUL byte, or without
+/// memory.
 pub(crate) fn is_complete(sql: &str) -> bool {
     let Ok(sql) = CString::new(sql) else {
         return false;

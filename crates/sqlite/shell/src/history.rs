@@ -22,12 +22,13 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// In this file; nowhere without one.
+    /// Returns the history in this file; without one, nothing is remembered. Opens nothing.
     pub(crate) const fn at(path: Option<PathBuf>) -> Self {
         Self { path }
     }
 
-    /// The remembered statements, oldest first.
+    /// Returns the newest 1000 statements in the file, the oldest first; none if it cannot be read.
+    /// A file of 4000 or more is rewritten with these only.
     pub(crate) fn load(&self) -> Vec<String> {
         let Some(file) = self.path.as_ref().and_then(|path| File::open(path).ok()) else {
             return Vec::new();
@@ -42,7 +43,8 @@ impl History {
         entries
     }
 
-    /// Remembers one statement. The caller has asked [`mentions_key`].
+    /// Appends a statement to the file; errors are ignored. Panics if the statement may hold a key:
+    /// the caller checks that with [`mentions_key`].
     pub(crate) fn append(&self, statement: &str) {
         assert!(!mentions_key(statement), "a key must not reach the history");
         let Some(path) = &self.path else { return };
@@ -50,6 +52,7 @@ impl History {
         drop(append(path, &format!("{}\n", escape(statement))));
     }
 
+    /// Replaces the file by one with these statements. Errors are ignored.
     fn keep_newest(&self, entries: &[String]) {
         let lines: Vec<String> = entries.iter().map(|entry| escape(entry)).collect();
         if let Some(path) = &self.path {
@@ -64,6 +67,8 @@ impl History {
     }
 }
 
+/// Appends a line to a file with mode 0600, which is made if it is missing, with its directory
+/// (mode 0700). A file with another mode gets this one.
 fn append(path: &Path, line: &str) -> std::io::Result<()> {
     if let Some(directory) = path.parent() {
         DirBuilder::new()
@@ -78,8 +83,9 @@ fn append(path: &Path, line: &str) -> std::io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
-/// Whether SQL may hold a key: the SQLite extension's functions and pragmas, and those of other
-/// encrypting builds of SQLite, which people type from habit.
+/// Returns whether SQL may hold a key: in a function or pragma of the SQLite extension or of other
+/// encrypting builds of SQLite, which people type from habit, or after ATTACH ... KEY. In doubt
+/// true.
 pub(crate) fn mentions_key(sql: &str) -> bool {
     let lower = sql.to_ascii_lowercase().replace("foreign_key", "");
     let after = |word: &str| lower.split_once(word).map(|(_, tail)| tail);
@@ -95,14 +101,17 @@ pub(crate) fn mentions_key(sql: &str) -> bool {
         || after("attach").is_some_and(|tail| words(tail).any(|word| word == "key"))
 }
 
+/// Returns the words of a text: runs of letters, digits and underscores, some of them empty.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
 
+/// Escapes backslashes and line ends, so that a statement is one line.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n")
 }
 
+/// Reverses [`escape`].
 fn unescape(line: &str) -> String {
     let mut out = String::new();
     let mut characters = line.chars();

@@ -14,7 +14,10 @@ use crate::error::{Error, sql_failure};
 use crate::schema;
 use crate::session::Session;
 
-/// Imports `path` into `table`, without its first `skip` rows.
+/// Imports all rows of the CSV file `path` into `table`, or none, after its first `skip` rows. A
+/// table that does not exist is made with the column names of the next row.
+/// SR-1003 for a file that the connection has open, SR-1006 or SR-1007 if there is no such file,
+/// SR-1005 for a row of another length, text that is not UTF-8, and what SQLite refuses; SR-5001.
 pub(crate) fn run(
     session: &mut Session<'_>,
     path: &Path,
@@ -54,6 +57,9 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
+    /// Skips rows, makes the table if it does not exist, and inserts all other rows, with progress.
+    /// The caller undoes what was done if this fails. Does nothing if the file ends within the
+    /// skipped rows.
     fn rows(
         &self,
         mut reader: csv::Reader<std::fs::File>,
@@ -102,6 +108,7 @@ impl Import<'_> {
         Ok(())
     }
 
+    /// Makes the table with these columns, all of type TEXT.
     fn create(&self, columns: &[String]) -> Result<(), Error> {
         let names: Vec<String> = columns
             .iter()
@@ -113,6 +120,8 @@ impl Import<'_> {
         created.map_err(sql_failure)
     }
 
+    /// Reads the next row into `record`. False at the end of the file. SR-1005 for what is not CSV
+    /// or not UTF-8; SR-5001.
     fn read(
         &self,
         reader: &mut csv::Reader<std::fs::File>,
@@ -130,6 +139,7 @@ impl Import<'_> {
         })
     }
 
+    /// Makes an SR-1005 error about the file, which says that nothing was imported.
     fn bad(&self, text: &str) -> Error {
         let detail = format!("{}: {text}; nothing was imported", self.path.display());
         Error::new(&code::SQL, detail)

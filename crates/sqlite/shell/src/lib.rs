@@ -42,7 +42,8 @@ pub struct Shell<'a> {
 }
 
 impl<'a> Shell<'a> {
-    /// A shell that writes results to `output` in this mode, and everything else to `console`.
+    /// Returns a shell that writes results to `output` in this mode, and everything else to
+    /// `console`.
     pub fn new(
         connection: Connection,
         output: &'a mut dyn Write,
@@ -57,7 +58,8 @@ impl<'a> Shell<'a> {
     /// Runs each of the commands as a script of its own, up to one that is `.quit`.
     ///
     /// # Errors
-    /// Of the first that fails; `origin` and its line are in the detail.
+    /// That of the first command that fails, with `origin` and its line in the detail. The commands
+    /// after it are not run.
     pub fn run_commands(&mut self, commands: &[String], origin: &str) -> Result<(), Error> {
         for command in commands {
             let flow = feed::run_script(&mut self.session, command.as_bytes(), origin)?;
@@ -68,28 +70,30 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    /// Runs all of `input`.
+    /// Runs all of `input`, up to `.quit`.
     ///
     /// # Errors
-    /// Of the first statement that fails; `origin` and its line are in the detail.
+    /// That of the first statement that fails, with `origin` and its line in the detail; SR-1005
+    /// for text that is not UTF-8; SR-5001.
     pub fn run_script(&mut self, input: impl BufRead, origin: &str) -> Result<(), Error> {
         feed::run_script(&mut self.session, input, origin).map(|_| ())
     }
 
-    /// Reads statements from the terminal and runs them, until the input ends or `.quit`.
-    /// `history` names the file of former statements. Errors of statements are given to the
-    /// console, and the shell goes on. Replaces the process's handler of SIGINT.
+    /// Reads statements from the terminal and runs them, until the input ends or `.quit`. `history`
+    /// names the file of former statements, which is extended. Errors of statements are given to
+    /// the console, and the shell continues. Replaces the process's handler of SIGINT.
     ///
     /// # Errors
-    /// SR-5001 of the terminal; of the output, once its reader has gone.
+    /// SR-5001 of the terminal; that of the output, once its reader has gone.
     pub fn run_interactive(&mut self, history: Option<PathBuf>) -> Result<(), Error> {
         editor::run(&mut self.session, history)
     }
 
-    /// Flushes the results: the last chance to hear of a failed write.
+    /// Flushes the results and closes the file that they were redirected to. A write that failed
+    /// late is reported only here.
     ///
     /// # Errors
-    /// SR-5001 of a file; of the output.
+    /// SR-5001 of a file; that of the output.
     pub fn finish(mut self) -> Result<(), Error> {
         self.session.finish()
     }

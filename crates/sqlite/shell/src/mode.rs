@@ -14,7 +14,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode of this name, as `.mode` takes it.
+    /// Returns the mode of this name, as `.mode` takes it; `None` for another text.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "table" => Self::Table,

@@ -10,12 +10,13 @@ use strongroom_format::code;
 
 use crate::error::{Error, sql_failure};
 
-/// An identifier in SQL's quotes.
+/// Returns a name as a quoted identifier of SQL.
 pub(crate) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The first column of a query's rows, as text.
+/// Runs a query and returns the first column of its rows as text. SR-1005 and others if SQLite
+/// refuses it, or if a value is not text.
 pub(crate) fn texts(
     connection: &Connection,
     sql: &str,
@@ -29,7 +30,7 @@ pub(crate) fn texts(
     rows.collect::<Result<_, _>>().map_err(failed)
 }
 
-/// The schemas: `main`, `temp` if it is in use, and what is attached.
+/// Returns the names of the schemas: `main`, `temp` if it is in use, and what is attached.
 pub(crate) fn databases(connection: &Connection) -> Result<Vec<String>, Error> {
     texts(
         connection,
@@ -38,8 +39,9 @@ pub(crate) fn databases(connection: &Connection) -> Result<Vec<String>, Error> {
     )
 }
 
-/// Refuses a file that the connection has open: opening and closing it a second time drops the
-/// process's locks on it (POSIX advisory locks; SQLite, "How To Corrupt", section 2.2).
+/// Refuses, with SR-1003, a file that the connection has open as a database, log or journal:
+/// opening and closing it a second time drops the process's locks on it (POSIX advisory locks;
+/// SQLite, "How To Corrupt", section 2.2). A file that does not exist is not refused.
 pub(crate) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(), Error> {
     let Ok(about) = std::fs::metadata(path) else {
         return Ok(());
@@ -57,8 +59,9 @@ pub(crate) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(
     Ok(())
 }
 
-/// Names of one type in all schemas, by a LIKE pattern; those of other schemas than `main` with the
-/// schema's name.
+/// Returns the names of entries in all schemas that meet the SQL `condition`, in which `?1` is the
+/// LIKE pattern. SQLite's own entries are left out; those of other schemas than `main` begin with
+/// the schema's name.
 pub(crate) fn names(
     connection: &Connection,
     condition: &str,
@@ -80,7 +83,8 @@ pub(crate) fn names(
     Ok(all)
 }
 
-/// The SQL of tables, views, indexes and triggers whose name or table matches the LIKE pattern.
+/// Returns the SQL of tables, views, indexes and triggers in all schemas whose name or table
+/// matches the LIKE pattern.
 pub(crate) fn definitions(connection: &Connection, pattern: &str) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     for database in databases(connection)? {
@@ -95,8 +99,8 @@ pub(crate) fn definitions(connection: &Connection, pattern: &str) -> Result<Vec<
     Ok(all)
 }
 
-/// Columns of a table of the `main` schema that hold data (neither generated nor hidden), and
-/// whether that is all.
+/// Returns the columns of a table of the `main` schema that hold data (neither generated nor
+/// hidden), and whether these are all. Empty if there is no such table.
 pub(crate) fn stored_columns(
     connection: &Connection,
     table: &str,

@@ -34,6 +34,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
+    /// Returns a session without a timer whose results go to `output`.
     pub(crate) fn new(
         connection: Connection,
         output: &'a mut dyn Write,
@@ -51,7 +52,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs every statement of `sql`, in order, up to the first that fails.
+    /// Runs every statement of `sql`, in order, up to the first that fails, and writes their rows;
+    /// with the timer on, also the time of each to the console. The detail of an error does not
+    /// quote a statement that may hold a key.
     pub(crate) fn run_sql(&mut self, sql: &str) -> Result<(), Error> {
         let connection = Rc::clone(&self.connection);
         let mut batch = Batch::new(&connection, sql);
@@ -70,6 +73,7 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Runs one statement and writes its rows. Rows that came before an error are written.
     fn run_statement(&mut self, statement: &mut Statement<'_>) -> Result<(), Error> {
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.raw_query();
@@ -97,7 +101,7 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    /// Where results go, and the file's path if it is one.
+    /// Returns where results go, and the path if that is a file.
     pub(crate) fn writer(&mut self) -> (&mut dyn Write, Option<PathBuf>) {
         match &mut self.file {
             Some((path, file)) => (file, Some(path.clone())),
@@ -105,14 +109,16 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Writes text to where results go.
+    /// Writes text to where results go. SR-5001 if a file cannot be written; [`Error::Output`] for
+    /// the caller's output.
     pub(crate) fn print(&mut self, text: &str) -> Result<(), Error> {
         let (writer, path) = self.writer();
         let written = writer.write_all(text.as_bytes());
         written.map_err(|e| write_failure(path.as_deref(), e))
     }
 
-    /// Sends results to a new file, or back to standard output. Never overwrites.
+    /// Flushes the results, then sends them to a new file with mode 0600, or back to the caller's
+    /// output without a path. SR-1002 if the file exists; SR-1006 without its directory; SR-5001.
     pub(crate) fn redirect(&mut self, path: Option<&Path>) -> Result<(), Error> {
         self.flush()?;
         self.file = None;
@@ -131,20 +137,22 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Flushes where results go. Errors as [`Self::print`].
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         let (writer, path) = self.writer();
         let flushed = writer.flush();
         flushed.map_err(|e| write_failure(path.as_deref(), e))
     }
 
-    /// Flushes everything; the last chance to hear of a failed write.
+    /// Closes the file that results were redirected to and flushes the output. A write that failed
+    /// late is reported only here.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         self.redirect(None)?;
         self.flush()
     }
 }
 
-/// A failure to write results.
+/// Makes the error of a write of results: SR-5001 for the file `path`, otherwise [`Error::Output`].
 pub(crate) fn write_failure(path: Option<&Path>, error: std::io::Error) -> Error {
     match path {
         Some(path) => strongroom_keyring::Error::on_path(path, error).into(),
@@ -155,12 +163,13 @@ pub(crate) fn write_failure(path: Option<&Path>, error: std::io::Error) -> Error
     }
 }
 
-/// SQLite's refusal of `sql`.
+/// Makes the error of `sql`, which SQLite refused, as [`hide_sql`] leaves it.
 fn statement_failure(error: rusqlite::Error, sql: &str) -> Error {
     hide_sql(sql_failure(error), sql)
 }
 
-/// SQLite quotes the statement in its messages. Where that may be a key, the message is withheld.
+/// Replaces the detail of an SR-1005 error if `sql` may hold a key, because SQLite quotes the
+/// statement in its messages. Any other error is returned unchanged.
 fn hide_sql(failure: Error, sql: &str) -> Error {
     if failure.has_code(&code::SQL) && history::mentions_key(sql) {
         let detail = "the statement names a key, so SQLite's message is not shown";

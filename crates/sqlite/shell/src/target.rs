@@ -32,7 +32,8 @@ pub struct Target<'a> {
     pub read_only: bool,
 }
 
-/// Opens the database. With a key, a file that does not exist is made.
+/// Opens the database. With a key and unless it is only for reading, a file that does not exist is
+/// made. A wrong key and damage are found here.
 ///
 /// # Errors
 /// SR-2019 for a key option beside a URI, or a keyring that the URI should name; what opening
@@ -49,6 +50,8 @@ pub fn open(target: Target<'_>) -> Result<Connection, Error> {
     open_uri(&target)
 }
 
+/// Opens a file with the key and the keyring of the options. Without a key, a missing file is
+/// SR-1006.
 fn open_file(target: Target<'_>) -> Result<Connection, Error> {
     let create = target.key.is_some() && !target.read_only;
     let options = OpenOptions {
@@ -64,7 +67,9 @@ fn open_file(target: Target<'_>) -> Result<Connection, Error> {
     )?)
 }
 
-/// Opens what a URI names, with the SQLite extension's parameters in it.
+/// Opens what a URI names, with the SQLite extension's parameters in it. A file that does not exist
+/// is made only if the URI names a key. SR-2019 if it names a key and relies on a keyring that the
+/// extension cannot know of; what opening reports.
 fn open_uri(target: &Target<'_>) -> Result<Connection, Error> {
     let uri = target.database;
     let (_, query) = uri.split_once('?').unwrap_or((uri, ""));
@@ -92,8 +97,8 @@ fn open_uri(target: &Target<'_>) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// The file that `text` names, in SQLite's way of reading a URI; none for a database in memory or
-/// without a name.
+/// Returns the file that `text` names, a URI being read as SQLite reads it; `None` for a database
+/// in memory or without a name.
 #[must_use]
 pub fn database_file(text: &str) -> Option<PathBuf> {
     let Some(uri) = text.strip_prefix("file:") else {
@@ -110,7 +115,8 @@ pub fn database_file(text: &str) -> Option<PathBuf> {
     (!path.is_empty() && path != b":memory:").then(|| OsString::from_vec(path).into())
 }
 
-/// With `%` and two hexadecimal digits as the byte that they are.
+/// Replaces `%` and two hexadecimal digits by the byte that they mean. Anything else is left as it
+/// is.
 fn percent_decode(text: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut bytes = Vec::with_capacity(text.len());

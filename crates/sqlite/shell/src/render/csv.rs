@@ -15,6 +15,7 @@ pub(crate) struct Csv<'w> {
 }
 
 impl<'w> Csv<'w> {
+    /// Returns a writer of CSV; `headers`: the names are written first.
     pub(crate) fn new(to: &'w mut dyn Write, names: &[String], headers: bool) -> Self {
         let mut builder = WriterBuilder::new();
         Self {
@@ -23,6 +24,7 @@ impl<'w> Csv<'w> {
         }
     }
 
+    /// Writes the header row if it is wanted and was not yet written.
     fn write_header(&mut self) -> io::Result<()> {
         match self.header.take() {
             Some(names) => self.writer.write_record(names).map_err(io_error),
@@ -32,6 +34,7 @@ impl<'w> Csv<'w> {
 }
 
 impl Renderer for Csv<'_> {
+    /// Writes a row, the first time after the header.
     fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()> {
         self.write_header()?;
         for cell in cells {
@@ -48,13 +51,15 @@ impl Renderer for Csv<'_> {
         self.writer.write_record(end).map_err(io_error)
     }
 
+    /// Writes the header if there was no row, and flushes.
     fn end(&mut self) -> io::Result<()> {
         self.write_header()?;
         self.writer.flush()
     }
 }
 
-/// Keeps the kind of an I/O error: a closed standard output must stay recognisable.
+/// Returns the I/O error in an error of the CSV writer, so that a closed standard output can be
+/// recognised.
 fn io_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,

@@ -19,6 +19,7 @@ pub(crate) struct Json<'w> {
 }
 
 impl<'w> Json<'w> {
+    /// Returns a writer of JSON. Names that occur twice are made unique.
     pub(crate) fn new(to: &'w mut dyn Write, names: &[String]) -> Self {
         Self {
             to,
@@ -29,6 +30,7 @@ impl<'w> Json<'w> {
 }
 
 impl Renderer for Json<'_> {
+    /// Writes one object, the first time after the opening bracket.
     fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()> {
         let mut line = String::from(if self.rows == 0 { "[{" } else { ",\n{" });
         self.rows += 1;
@@ -44,12 +46,14 @@ impl Renderer for Json<'_> {
         self.to.write_all(line.as_bytes())
     }
 
+    /// Closes the array; writes an empty one if there was no row.
     fn end(&mut self) -> io::Result<()> {
         self.to
             .write_all(if self.rows == 0 { b"[]\n" } else { b"]\n" })
     }
 }
 
+/// Returns a value as JSON. Text that is not UTF-8 gets replacement characters.
 fn value(cell: ValueRef<'_>) -> String {
     match cell {
         ValueRef::Null => "null".to_owned(),
@@ -61,10 +65,12 @@ fn value(cell: ValueRef<'_>) -> String {
     }
 }
 
+/// Returns a text as a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Makes names unique: a name that occurs again gets `:1`, `:2` and so on.
 fn unique(names: &[String]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for name in names {

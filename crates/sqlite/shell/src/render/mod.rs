@@ -15,7 +15,8 @@ use rusqlite::types::ValueRef;
 use self::renderer::{Renderer, Style};
 use super::mode::Mode;
 
-/// The renderer for one statement's rows, whose columns have these names.
+/// Returns the renderer that writes one statement's rows to `to`, in the style's mode. The columns
+/// have these names.
 pub(crate) fn renderer_of<'w>(
     style: &Style,
     to: &'w mut dyn Write,
@@ -28,7 +29,7 @@ pub(crate) fn renderer_of<'w>(
     }
 }
 
-/// The cells of a row, borrowed from SQLite until the next step.
+/// Returns the first `count` cells of a row, borrowed from SQLite until the next step.
 pub(crate) fn cells<'r>(row: &'r Row<'_>, count: usize) -> rusqlite::Result<Vec<ValueRef<'r>>> {
     (0..count).map(|index| row.get_ref(index)).collect()
 }

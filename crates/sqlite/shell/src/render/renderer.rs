@@ -21,6 +21,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
+    /// Returns the usual settings for this mode: with headers, and NULL as "NULL".
     pub(crate) fn new(mode: Mode) -> Self {
         Self {
             mode,
@@ -32,12 +33,14 @@ impl Style {
 
 /// Writes the rows of one statement.
 pub(crate) trait Renderer {
+    /// Takes the next row and writes it, now or at the end.
     fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()>;
-    /// After the last row.
+    /// Writes what remains after the last row. Called once, also without any row.
     fn end(&mut self) -> io::Result<()>;
 }
 
-/// The shortest decimal that reads back as the same number; infinities in SQLite's words.
+/// Returns the shortest decimal that reads back as the same number; "Inf" or "-Inf" for infinities,
+/// as SQLite writes them.
 pub(crate) fn real_text(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "Inf" } else { "-Inf" }.to_owned();
@@ -46,7 +49,7 @@ pub(crate) fn real_text(value: f64) -> String {
     serde_json::Number::from_f64(value).map_or_else(|| "NULL".to_owned(), |n| n.to_string())
 }
 
-/// A blob as SQL writes it.
+/// Returns a blob as a literal of SQL.
 pub(crate) fn blob_text(bytes: &[u8]) -> String {
     format!("x'{}'", hex(bytes))
 }

@@ -32,6 +32,7 @@ pub(crate) struct Table<'w> {
 }
 
 impl<'w> Table<'w> {
+    /// Returns a writer of a table. Control characters in names are escaped.
     pub(crate) fn new(to: &'w mut dyn Write, names: &[String], style: &Style) -> Self {
         Self {
             to,
@@ -43,6 +44,7 @@ impl<'w> Table<'w> {
         }
     }
 
+    /// Returns a value as it is shown, and whether it is a number, which is aligned to the right.
     fn cell(&self, value: ValueRef<'_>) -> Cell {
         let (text, number) = match value {
             ValueRef::Null => (self.null.clone(), false),
@@ -54,7 +56,8 @@ impl<'w> Table<'w> {
         Cell { text, number }
     }
 
-    /// Settles the widths and writes what was held back.
+    /// Computes the widths from the rows that are held back, writes the header, unless switched
+    /// off, and these rows, and returns the widths.
     fn settle(&mut self) -> io::Result<Vec<usize>> {
         let held = std::mem::take(&mut self.held);
         let mut widths: Vec<usize> = if self.headers {
@@ -81,6 +84,8 @@ impl<'w> Table<'w> {
 }
 
 impl Renderer for Table<'_> {
+    /// Holds the row back while there are fewer than 1000, to find the widths; after that writes it
+    /// at once.
     fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()> {
         let row: Vec<Cell> = cells.iter().map(|&value| self.cell(value)).collect();
         if let Some(widths) = &self.widths {
@@ -93,6 +98,8 @@ impl Renderer for Table<'_> {
         Ok(())
     }
 
+    /// Writes the rows that are held back. A statement without rows shows nothing, not even a
+    /// header.
     fn end(&mut self) -> io::Result<()> {
         // A statement without rows (many pragmas) shows nothing.
         if self.widths.is_none() && !self.held.is_empty() {
@@ -103,6 +110,7 @@ impl Renderer for Table<'_> {
 }
 
 impl Cell {
+    /// Returns a cell that is aligned to the left.
     fn text(text: String) -> Self {
         Self {
             text,
@@ -111,6 +119,7 @@ impl Cell {
     }
 }
 
+/// Writes a row with its cells padded to these widths. A cell that is wider is not cut.
 fn write_row(to: &mut dyn Write, widths: &[usize], cells: &[Cell]) -> io::Result<()> {
     let mut line = String::new();
     for (index, (cell, width)) in cells.iter().zip(widths).enumerate() {
@@ -129,7 +138,8 @@ fn write_row(to: &mut dyn Write, widths: &[usize], cells: &[Cell]) -> io::Result
     writeln!(to, "{}", line.trim_end())
 }
 
-/// Text with control characters as escapes, among them those that turn the writing direction.
+/// Returns text with control characters as escapes, among them those that turn the writing
+/// direction.
 fn escape_controls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
