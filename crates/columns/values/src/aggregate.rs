@@ -48,7 +48,7 @@ enum State {
 }
 
 impl Accumulator {
-    /// An empty state. `None` when there is no such aggregate of this kind.
+    /// An empty state for values of `kind`. `None` if there is no such aggregate of this kind.
     #[must_use]
     pub fn new(aggregate: Aggregate, kind: Kind) -> Option<Self> {
         aggregate.gives(kind)?;
@@ -75,11 +75,13 @@ impl Accumulator {
         (self.aggregate, self.kind)
     }
 
-    /// Adds a value; `delimiter` is the second argument of `string_agg`, and unused by others.
+    /// Adds a value, which is not NULL. `delimiter` is the second argument of `string_agg`, and
+    /// unused by others.
     ///
     /// # Errors
-    /// The overflow that PostgreSQL's transition function has; [`Fault::KindMismatch`] for a value
-    /// that is not of the kind's form.
+    /// The overflow that PostgreSQL's transition function has; [`Fault::StringTooLong`] if the text
+    /// would exceed 64 MiB; [`Fault::KindMismatch`] for a value that is not of the kind's form, or
+    /// a missing delimiter.
     pub fn add(&mut self, value: Value<'_>, delimiter: Option<Value<'_>>) -> Result<(), Fault> {
         match &mut self.state {
             State::Exact(exact) if self.kind == Kind::Numeric => exact.add(value)?,
@@ -117,11 +119,10 @@ impl Accumulator {
     }
 
     /// Adds the state of another accumulator of the same aggregate and kind, whose values came
-    /// later.
+    /// later; `other` is not changed.
     ///
     /// # Errors
-    /// As [`Self::add`]; [`Fault::NotAnAccumulator`] when the other is of another aggregate or
-    /// kind.
+    /// As [`Self::add`]; [`Fault::NotAnAccumulator`] if the other is of another aggregate or kind.
     pub fn combine(&mut self, other: &Self) -> Result<(), Fault> {
         if self.aggregate_and_kind() != other.aggregate_and_kind() {
             return Err(Fault::NotAnAccumulator);
@@ -152,7 +153,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// The result; `None` for NULL.
+    /// Returns the result; `None` for NULL. Keeps the state, so that more values can be added.
     ///
     /// # Errors
     /// The overflow that PostgreSQL's final function has.
@@ -190,14 +191,15 @@ impl Accumulator {
     }
 }
 
-/// Puts the number, or 0 for none. False when there is none, which SQL gives as NULL.
+/// Sets `out` to the number, or to 0 for none. Returns whether there is a number; none is NULL in
+/// SQL.
 fn put_double(number: Option<f64>, out: &mut Out) -> bool {
     out.set_float8(number.unwrap_or(0.0));
     number.is_some()
 }
 
-/// Whether the earlier value is kept, given its order relative to the new one: of equal values the
-/// new one is taken, as in `numeric_larger`.
+/// Whether `min` or `max` keeps the earlier value, given its order relative to the new one: of
+/// equal values the new one is taken, as in `numeric_larger`.
 fn keeps_earlier(aggregate: Aggregate, order: Ordering) -> bool {
     order
         == if aggregate == Aggregate::Min {
@@ -207,7 +209,7 @@ fn keeps_earlier(aggregate: Aggregate, order: Ordering) -> bool {
         }
 }
 
-/// Combines a truth with those before it: `bool_and` or `bool_or`.
+/// Combines a truth with the result so far, if any: by `bool_and`, or otherwise `bool_or`.
 fn combine_bools(aggregate: Aggregate, before: Option<bool>, value: bool) -> bool {
     match (before, aggregate) {
         (None, _) => value,
@@ -216,7 +218,8 @@ fn combine_bools(aggregate: Aggregate, before: Option<bool>, value: bool) -> boo
     }
 }
 
-/// Appends to the text of an aggregate. `Fault::StringTooLong` above the limit.
+/// Appends all parts to the text of an aggregate. `Fault::StringTooLong`, and nothing is appended,
+/// if it would become longer than 64 MiB.
 fn append(text: &mut Buf, parts: &[&[u8]]) -> Result<(), Fault> {
     let more: usize = parts.iter().map(|part| part.len()).sum();
     if text.as_slice().len() + more > TEXT_MAX {
@@ -236,8 +239,8 @@ struct Moments {
 }
 
 impl Moments {
-    /// The moments with one more value, as PostgreSQL computes them. `Fault::FloatOverflow` when a
-    /// finite sum becomes infinite.
+    /// The moments with one more value, as PostgreSQL computes them (`float8_accum`).
+    /// `Fault::FloatOverflow` if a finite sum becomes infinite.
     fn with(self, value: f64) -> Result<Self, Fault> {
         let count = self.count + 1.0;
         let sum = self.sum + value;
@@ -261,7 +264,8 @@ impl Moments {
         })
     }
 
-    /// `float8_combine`
+    /// The moments of the values of both, as PostgreSQL computes them (`float8_combine`).
+    /// `Fault::FloatOverflow` if a finite sum becomes infinite.
     fn and(self, other: Self) -> Result<Self, Fault> {
         if self.count == 0.0 {
             return Ok(other);
@@ -284,7 +288,8 @@ impl Moments {
         })
     }
 
-    /// The result. `None` for too few values: fewer than two for those of a sample.
+    /// The average, variance or standard deviation. `None`, which is NULL, for too few values:
+    /// none, or fewer than two for those of a sample.
     fn finish(self, aggregate: Aggregate) -> Option<f64> {
         let sample = matches!(aggregate, Aggregate::StddevSamp | Aggregate::VarSamp);
         if self.count < if sample { 2.0 } else { 1.0 } {
@@ -300,6 +305,7 @@ impl Moments {
 }
 
 impl Drop for Accumulator {
+    /// Overwrites the values that the state holds, but for big integers.
     fn drop(&mut self) {
         match &mut self.state {
             State::Exact(exact) => exact.zeroize(),

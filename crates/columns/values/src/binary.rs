@@ -16,7 +16,7 @@ use crate::interval::Interval;
 use crate::numeric::forms;
 use crate::value::{Buf, Out, Value};
 
-/// Reads a value's binary form.
+/// Reads a value from PostgreSQL's binary form, as its `recv` function does, into `out`.
 ///
 /// # Errors
 /// [`Unreadable`] where the server's `recv` function refuses it, or leaves bytes unread.
@@ -60,12 +60,13 @@ pub fn receive(kind: Kind, bytes: &[u8], out: &mut Out) -> Result<(), Unreadable
     Ok(())
 }
 
-/// The bytes, when they are exactly as many.
+/// The bytes as an array. `Unreadable::Binary` if they are not exactly as many.
 fn array<const LEN: usize>(bytes: &[u8]) -> Result<[u8; LEN], Unreadable> {
     bytes.try_into().map_err(|_| Unreadable::Binary)
 }
 
-/// Text as a server with encoding UTF8 takes it: valid, and without zero bytes.
+/// The bytes as text, as a server with encoding UTF8 takes it. `Unreadable::Encoding` if they are
+/// not UTF-8 or have a zero byte.
 pub(crate) fn check_text(bytes: &[u8]) -> Result<&str, Unreadable> {
     let text = core::str::from_utf8(bytes).map_err(|_| Unreadable::Encoding)?;
     if text.contains('\0') {
@@ -75,10 +76,10 @@ pub(crate) fn check_text(bytes: &[u8]) -> Result<&str, Unreadable> {
     }
 }
 
-/// Appends a value's binary form.
+/// Appends a value's binary form to `buf`, as PostgreSQL's `send` function writes it.
 ///
 /// # Errors
-/// [`Fault::KindMismatch`] when the value is not of the kind's form.
+/// [`Fault::KindMismatch`] if the value is not of the kind's form.
 pub fn send(kind: Kind, value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     match kind {
         Kind::Bool => buf.push(u8::from(value.bool()?)),

@@ -13,10 +13,11 @@ use crate::interval::Interval;
 use crate::numeric::{Num, TEN, arithmetic, put_small, small};
 use crate::value::{Buf, Out, Value};
 
-/// Compares two values of one kind. NaN is equal to itself and above everything else.
+/// Compares two values of one kind, as its B-tree operator class does. NaN is equal to itself and
+/// above everything else; text is ordered by its bytes.
 ///
 /// # Errors
-/// [`Fault::KindMismatch`] when a value is not of the kind's form.
+/// [`Fault::KindMismatch`] if a value is not of the kind's form.
 pub fn compare(kind: Kind, a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
     match kind {
         Kind::Bool | Kind::Int4 | Kind::Int8 | Kind::Date | Kind::Timestamp | Kind::Timestamptz => {
@@ -29,17 +30,18 @@ pub fn compare(kind: Kind, a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault
     }
 }
 
-/// `float8_cmp_internal`
+/// Compares doubles as PostgreSQL does (`float8_cmp_internal`): NaN is equal to itself and above
+/// everything else.
 fn doubles(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b)
         .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// Appends bytes that are the same for values that compare equal, and only for those. Between kinds
-/// they mean nothing.
+/// Appends bytes to `token` that are the same for values of a kind that compare equal, and only for
+/// those. Between kinds they mean nothing.
 ///
 /// # Errors
-/// [`Fault::KindMismatch`] when the value is not of the kind's form.
+/// [`Fault::KindMismatch`] if the value is not of the kind's form.
 pub fn token_bytes(kind: Kind, value: Value<'_>, token: &mut Buf) -> Result<(), Fault> {
     match kind {
         Kind::Bool | Kind::Int4 | Kind::Int8 | Kind::Date | Kind::Timestamp | Kind::Timestamptz => {
@@ -63,7 +65,8 @@ pub fn token_bytes(kind: Kind, value: Value<'_>, token: &mut Buf) -> Result<(), 
     Ok(())
 }
 
-/// The form of the same number with the least scale.
+/// Appends the form of the same numeric with the least scale, so that 1.0 and 1.00 give the same
+/// bytes.
 fn numeric_token(value: Value<'_>, token: &mut Buf) -> Result<(), Fault> {
     let mut least = Out::new();
     if let Some((unscaled, scale)) = small(value) {

@@ -21,7 +21,8 @@ use crate::{Unreadable, like};
 struct Args<'a>(&'a [Operand<'a>]);
 
 impl<'a> Args<'a> {
-    /// The confidential argument at this place. `Fault::KindMismatch` for another kind of argument.
+    /// The confidential argument at this index. `Fault::KindMismatch` if there is none, or another
+    /// sort.
     fn value(self, at: usize) -> Result<Value<'a>, Fault> {
         match self.0.get(at) {
             Some(Operand::Value(value)) => Ok(*value),
@@ -29,8 +30,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The plain argument at this place, such as a precision. `Fault::KindMismatch` for another
-    /// kind of argument.
+    /// The integer in clear at this index, such as a precision. `Fault::KindMismatch` if there is
+    /// none, or another sort of argument.
     fn plain(self, at: usize) -> Result<i32, Fault> {
         match self.0.get(at) {
             Some(Operand::Plain(plain)) => Ok(*plain),
@@ -38,7 +39,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The field, which comes first where there is one.
+    /// The field, which is the first argument. `Fault::KindMismatch` if it is another sort of
+    /// argument.
     fn field(self) -> Result<Field, Fault> {
         match self.0.first() {
             Some(Operand::Field(field)) => Ok(*field),
@@ -46,26 +48,33 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// The confidential `integer` or `date` at this index. `Fault::KindMismatch` if it is none.
     fn int4(self, at: usize) -> Result<i32, Fault> {
         self.value(at)?.int4()
     }
 
+    /// The confidential `bigint` or timestamp at this index. `Fault::KindMismatch` if it is none.
     fn int8(self, at: usize) -> Result<i64, Fault> {
         self.value(at)?.int8()
     }
 
+    /// The confidential `double precision` at this index. `Fault::KindMismatch` if it is none.
     fn float8(self, at: usize) -> Result<f64, Fault> {
         self.value(at)?.float8()
     }
 
+    /// The confidential `text` at this index. `Fault::KindMismatch` if it is not UTF-8 bytes.
     fn text(self, at: usize) -> Result<&'a str, Fault> {
         self.value(at)?.text()
     }
 
+    /// The confidential `bytea`, or the bytes of a `text`, at this index. `Fault::KindMismatch` if
+    /// it is none.
     fn bytes(self, at: usize) -> Result<&'a [u8], Fault> {
         self.value(at)?.bytes()
     }
 
+    /// The confidential `interval` at this index. `Fault::KindMismatch` if it is none.
     fn interval(self, at: usize) -> Result<Interval, Fault> {
         Interval::read(self.value(at)?)
     }
@@ -79,7 +88,8 @@ type Predicate = fn(Args<'_>) -> Result<bool, Fault>;
 pub struct Computation(Routine);
 
 impl Computation {
-    /// The computation of `function`. `None` when its result is a truth.
+    /// The computation of `function`, found by its code. `None` if its result is a truth, or the
+    /// code is unknown.
     #[must_use]
     pub fn of(function: &Function) -> Option<Self> {
         let code = function.code;
@@ -97,7 +107,7 @@ impl Computation {
         routine.map(Self)
     }
 
-    /// Calls the function.
+    /// Calls the function; its result is in `out`.
     ///
     /// # Errors
     /// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not
@@ -117,7 +127,8 @@ impl Computation {
 pub struct Condition(Predicate);
 
 impl Condition {
-    /// The condition of `function`. `None` when its result is a value.
+    /// The condition of `function`, found by its code. `None` if its result is a value, or the code
+    /// is unknown.
     #[must_use]
     pub fn of(function: &Function) -> Option<Self> {
         let predicate: Predicate = match function.code {
@@ -131,7 +142,7 @@ impl Condition {
         Some(Self(predicate))
     }
 
-    /// Calls the function.
+    /// Calls the function, and returns its truth.
     ///
     /// # Errors
     /// As [`Computation::run`].
@@ -140,10 +151,10 @@ impl Condition {
     }
 }
 
-/// Computes `function`, whose result is a value.
+/// Computes `function`, whose result is a value, into `out`.
 ///
 /// # Errors
-/// As [`Computation::run`]; [`Fault::BadRequest`] when its result is a truth.
+/// As [`Computation::run`]; [`Fault::BadRequest`] if its result is a truth.
 pub fn compute(
     function: &Function,
     args: &[Operand<'_>],
@@ -155,10 +166,10 @@ pub fn compute(
         .run(args, settings, out)
 }
 
-/// Computes `function`, whose result is a truth.
+/// Computes `function`, whose result is a truth, and returns it.
 ///
 /// # Errors
-/// As [`Condition::run`]; [`Fault::BadRequest`] when its result is a value.
+/// As [`Condition::run`]; [`Fault::BadRequest`] if its result is a value.
 pub fn test(function: &Function, args: &[Operand<'_>]) -> Result<bool, Fault> {
     Condition::of(function).ok_or(Fault::BadRequest)?.run(args)
 }
@@ -171,39 +182,43 @@ macro_rules! surely {
     }};
 }
 
-/// Puts the result. `Fault::Int4OutOfRange` when it does not exist as an integer.
+/// Sets `out` to the result. `Fault::Int4OutOfRange` if there is none, because it does not fit.
 fn put_int4(result: Option<i32>, out: &mut Out) -> Result<(), Fault> {
     out.set_int4(result.ok_or(Fault::Int4OutOfRange)?);
     Ok(())
 }
 
-/// Puts the result. `Fault::Int8OutOfRange` when it does not exist as a bigint.
+/// Sets `out` to the result. `Fault::Int8OutOfRange` if there is none, because it does not fit.
 fn put_int8(result: Option<i64>, out: &mut Out) -> Result<(), Fault> {
     out.set_int8(result.ok_or(Fault::Int8OutOfRange)?);
     Ok(())
 }
 
+/// Sets `out` to the result. Never fails.
 fn put_double(result: f64, out: &mut Out) -> Result<(), Fault> {
     out.set_float8(result);
     Ok(())
 }
 
+/// Sets `out` to the result, microseconds since 2000-01-01. Never fails.
 fn put_timestamp(result: i64, out: &mut Out) -> Result<(), Fault> {
     out.set_int8(result);
     Ok(())
 }
 
+/// Sets `out` to the result, a date in days since 2000-01-01 or a number of days. Never fails.
 fn put_date(result: i32, out: &mut Out) -> Result<(), Fault> {
     out.set_int4(result);
     Ok(())
 }
 
+/// Sets `out` to the result. Never fails.
 fn put_interval(result: Interval, out: &mut Out) -> Result<(), Fault> {
     result.put(out);
     Ok(())
 }
 
-/// A divisor that is not 0.
+/// Returns the divisor. `Fault::DivisionByZero` if it is 0.
 fn divisor<T: PartialEq + Default>(b: T) -> Result<T, Fault> {
     if b == T::default() {
         Err(Fault::DivisionByZero)
@@ -212,7 +227,7 @@ fn divisor<T: PartialEq + Default>(b: T) -> Result<T, Fault> {
     }
 }
 
-/// The routines on integer and bigint, by their code.
+/// The function on `integer` or `bigint` with this code. `None` for an unknown code.
 fn integer(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         100 => |a, _, out| put_int4(a.int4(0)?.checked_add(a.int4(1)?), out),
@@ -234,7 +249,7 @@ fn integer(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The routines on double precision, by their code.
+/// The function on `double precision` with this code. `None` for an unknown code.
 fn double(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         120 => |a, _, out| put_double(float::add(a.float8(0)?, a.float8(1)?)?, out),
@@ -254,7 +269,7 @@ fn double(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The routines on numeric, by their code.
+/// The function on `numeric` with this code. `None` for an unknown code.
 fn numeric(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         140 => |a, _, out| arithmetic::add(a.value(0)?, a.value(1)?, out),
@@ -277,7 +292,7 @@ fn numeric(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The routines on text and bytea, by their code.
+/// The function on `text` or `bytea` with this code that gives a value. `None` for an unknown code.
 fn string(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         160 | 190 => |a, _, out| textual::concatenate(a.bytes(0)?, a.bytes(1)?, out),
@@ -311,7 +326,7 @@ fn string(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The routines on dates and times, by their code.
+/// The arithmetic function on dates or timestamps with this code. `None` for an unknown code.
 fn instant(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         200 => |a, _, out| put_date(datetime::date_plus(a.int4(0)?, i64::from(a.int4(1)?))?, out),
@@ -366,7 +381,8 @@ fn instant(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The routines that read or cut a field of a date or time, by their code.
+/// The function with this code that returns a field of a date or timestamp, or cuts one off below a
+/// field. `None` for an unknown code.
 fn instant_field(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         205 => |a, _, out| field::part_of_date(a.field()?, a.value(1)?, out),
@@ -407,7 +423,7 @@ fn instant_field(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The routines on intervals, by their code.
+/// The function on `interval` with this code. `None` for an unknown code.
 fn span(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         230 => |a, _, out| put_interval(a.interval(0)?.plus(a.interval(1)?)?, out),
@@ -426,7 +442,7 @@ fn span(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The casts between types other than text, by their code.
+/// The cast between types other than text with this code. `None` for an unknown code.
 #[expect(
     clippy::cast_precision_loss,
     reason = "what the cast of a bigint to double precision is"
@@ -479,7 +495,7 @@ fn cast(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The casts to text and from text, by their code.
+/// The cast to text or from text with this code. `None` for an unknown code.
 fn textual_cast(code: u16) -> Option<Routine> {
     let routine: Routine =
         match code {
@@ -535,7 +551,7 @@ fn textual_cast(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The fault of a text that is not an integer: `range` for a number that is too big, otherwise
+/// The fault of a cast for a text that is not a number: `range` for one that is too big, otherwise
 /// `syntax`.
 const fn no_integer(why: Unreadable, syntax: Fault, range: Fault) -> Fault {
     match why {

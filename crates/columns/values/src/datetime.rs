@@ -23,20 +23,22 @@ const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 const TIMESTAMP_END_DAY: i32 = 109_203_528;
 const DATE_END_DAY: i32 = 2_147_483_494;
 
-/// Whether a finite timestamp is in PostgreSQL's range.
+/// Whether the number is in the range of PostgreSQL's finite timestamps.
 pub(crate) const fn is_timestamp(timestamp: i64) -> bool {
     TIMESTAMP_MIN <= timestamp && timestamp < TIMESTAMP_END
 }
 
+/// Whether a timestamp is one of the two infinities.
 pub(crate) const fn is_infinite(timestamp: i64) -> bool {
     timestamp == i64::MIN || timestamp == i64::MAX
 }
 
-/// Whether a finite date is in PostgreSQL's range.
+/// Whether the number is in the range of PostgreSQL's finite dates.
 pub(crate) const fn is_date(date: i32) -> bool {
     -EPOCH <= date && date < DATE_END_DAY - EPOCH
 }
 
+/// Whether a date is one of the two infinities.
 pub(crate) const fn is_infinite_date(date: i32) -> bool {
     date == i32::MIN || date == i32::MAX
 }
@@ -53,7 +55,7 @@ pub(crate) struct Civil {
     pub(crate) micro: i32,
 }
 
-/// `date2j`: the Julian day of a date. Beyond the last date it wraps to a day before the first, as
+/// The Julian day of a date (`date2j`). Beyond the last date it wraps to a day before the first, as
 /// PostgreSQL's does.
 #[expect(
     clippy::cast_possible_truncation,
@@ -70,7 +72,7 @@ pub(crate) const fn julian(year: i32, month: i32, day: i32) -> i32 {
     (days + (7834 * month / 256 + day) as i64) as i32
 }
 
-/// `j2date`: the date of a Julian day.
+/// Year, month and day of a Julian day (`j2date`).
 pub(crate) const fn from_julian(day: i32) -> (i32, i32, i32) {
     let mut julian = day.cast_unsigned().wrapping_add(32044);
     let mut quad = julian / 146_097;
@@ -95,13 +97,13 @@ pub(crate) const fn from_julian(day: i32) -> (i32, i32, i32) {
     )
 }
 
-/// `IS_VALID_JULIAN`
+/// Whether a month has Julian days that PostgreSQL can compute (`IS_VALID_JULIAN`).
 pub(crate) const fn is_julian(year: i32, month: i32) -> bool {
     (year > -4713 || (year == -4713 && month >= 11))
         && (year < 5_874_898 || (year == 5_874_898 && month < 6))
 }
 
-/// Days of a month.
+/// The number of days of a month, 1 to 12, in a year.
 pub(crate) const fn days_in(year: i32, month: i32) -> i32 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -112,12 +114,12 @@ pub(crate) const fn days_in(year: i32, month: i32) -> i32 {
 }
 
 impl Civil {
-    /// A timestamp without zone taken apart. `None` before Julian day 0.
+    /// The calendar date and time of day of a timestamp without zone. `None` before Julian day 0.
     pub(crate) fn of(timestamp: i64) -> Option<Self> {
         (timestamp >= TIMESTAMP_MIN).then(|| Self::of_any(timestamp))
     }
 
-    /// The same without the check: a local time can be one day earlier.
+    /// As [`Self::of`], without the check: a local time can be one day earlier.
     fn of_any(timestamp: i64) -> Self {
         let (date, time) = (timestamp.div_euclid(DAY), timestamp.rem_euclid(DAY));
         // Days of any 64 bits of microseconds fit 32 bits.
@@ -135,7 +137,8 @@ impl Civil {
         }
     }
 
-    /// A timestamp as the clocks of `zone` show it, with the seconds that they are ahead of UTC.
+    /// The date and time that the clocks of `zone` show at a timestamp, and the seconds that they
+    /// are ahead of UTC. `None` before Julian day 0.
     pub(crate) fn of_zoned(timestamp: i64, zone: &TimeZone) -> Option<(Self, i32)> {
         if timestamp < TIMESTAMP_MIN {
             return None;
@@ -145,7 +148,8 @@ impl Civil {
         Some((Self::of_any(local), offset))
     }
 
-    /// `tm2timestamp`: the timestamp, `offset` seconds ahead of UTC.
+    /// The timestamp at which clocks that are `offset` seconds ahead of UTC show this
+    /// (`tm2timestamp`). `None` if it is out of range.
     pub(crate) fn timestamp(&self, offset: i32) -> Option<i64> {
         if !is_julian(self.year, self.month) {
             return None;
@@ -156,12 +160,13 @@ impl Civil {
         is_timestamp(result).then_some(result)
     }
 
-    /// The timestamp when the clocks of `zone` show this.
+    /// The timestamp at which the clocks of `zone` show this. `None` if it is out of range.
     pub(crate) fn timestamp_in(&self, zone: &TimeZone) -> Option<i64> {
         self.timestamp(self.offset_in(zone))
     }
 
-    /// `DetermineTimeZoneOffset`, as seconds ahead of UTC; 0 for an invalid date.
+    /// The seconds that the clocks of `zone` are ahead of UTC when they show this
+    /// (`DetermineTimeZoneOffset`); 0 for a date out of range.
     pub(crate) fn offset_in(&self, zone: &TimeZone) -> i32 {
         if !is_julian(self.year, self.month) {
             return 0;
@@ -178,12 +183,13 @@ impl Civil {
             + i64::from(self.micro)
     }
 
-    /// The Julian day.
+    /// The Julian day of the date.
     pub(crate) const fn julian(&self) -> i32 {
         julian(self.year, self.month, self.day)
     }
 
-    /// This many months later; the day is brought back to the month's last.
+    /// The same time so many months later; the day becomes the month's last if that is earlier.
+    /// `None` on overflow.
     fn plus_months(mut self, months: i32) -> Option<Self> {
         let month = self.month.checked_add(months)?;
         self.year += (month - 1).div_euclid(12);
@@ -192,7 +198,7 @@ impl Civil {
         Some(self)
     }
 
-    /// This many days later; `None` before Julian day `least`.
+    /// The same time so many days later. `None` before Julian day `least`, or on overflow.
     fn plus_days(mut self, days: i32, least: i32) -> Option<Self> {
         let julian = self
             .julian()
@@ -203,7 +209,8 @@ impl Civil {
     }
 }
 
-/// `timestamp_pl_interval`
+/// A timestamp and an interval added (`timestamp_pl_interval`): months, then days, then time. An
+/// infinite timestamp stays. `Fault::TimestampOutOfRange`.
 pub(crate) fn timestamp_plus(timestamp: i64, interval: Interval) -> Result<i64, Fault> {
     if is_infinite(timestamp) {
         return Ok(timestamp);
@@ -227,7 +234,8 @@ pub(crate) fn timestamp_plus(timestamp: i64, interval: Interval) -> Result<i64, 
     sum().ok_or(Fault::TimestampOutOfRange)
 }
 
-/// `timestamptz_pl_interval`
+/// As [`timestamp_plus`], with months and days counted by the clocks of `zone`
+/// (`timestamptz_pl_interval`). `Fault::TimestampOutOfRange`.
 pub(crate) fn timestamptz_plus(
     timestamp: i64,
     interval: Interval,
@@ -253,7 +261,8 @@ pub(crate) fn timestamptz_plus(
     sum().ok_or(Fault::TimestampOutOfRange)
 }
 
-/// `timestamp_mi`
+/// The interval from `b` to `a`, in days and time (`timestamp_mi`). `Fault::InfiniteTimestamps` if
+/// either is infinite, `Fault::IntervalOutOfRange`.
 pub(crate) fn timestamp_minus(a: i64, b: i64) -> Result<Interval, Fault> {
     if is_infinite(a) || is_infinite(b) {
         return Err(Fault::InfiniteTimestamps);
@@ -266,7 +275,8 @@ pub(crate) fn timestamp_minus(a: i64, b: i64) -> Result<Interval, Fault> {
     difference.justified_hours()
 }
 
-/// `date_pli`; `date_mii` with the days turned, but for the least number.
+/// A date so many days later (`date_pli`), or earlier for negative `days` (`date_mii`). An infinite
+/// date stays. `Fault::DateOutOfRange`.
 pub(crate) fn date_plus(date: i32, days: i64) -> Result<i32, Fault> {
     if is_infinite_date(date) {
         return Ok(date);
@@ -279,7 +289,7 @@ pub(crate) fn date_plus(date: i32, days: i64) -> Result<i32, Fault> {
     }
 }
 
-/// `date_mi`
+/// The days from `b` to `a` (`date_mi`). `Fault::InfiniteDates` if either is infinite.
 pub(crate) fn date_minus(a: i32, b: i32) -> Result<i32, Fault> {
     if is_infinite_date(a) || is_infinite_date(b) {
         return Err(Fault::InfiniteDates);
@@ -287,7 +297,8 @@ pub(crate) fn date_minus(a: i32, b: i32) -> Result<i32, Fault> {
     Ok(a.wrapping_sub(b))
 }
 
-/// `date_timestamp`
+/// The timestamp at which a date begins (`date_timestamp`); infinite stays infinite.
+/// `Fault::DateOutOfRangeForTimestamp`.
 pub(crate) fn date_to_timestamp(date: i32) -> Result<i64, Fault> {
     match date {
         i32::MIN => Ok(i64::MIN),
@@ -299,7 +310,8 @@ pub(crate) fn date_to_timestamp(date: i32) -> Result<i64, Fault> {
     }
 }
 
-/// `date_timestamptz`
+/// The timestamp at which a date begins by the clocks of `zone` (`date_timestamptz`); infinite
+/// stays infinite. `Fault::DateOutOfRangeForTimestamp`.
 pub(crate) fn date_to_timestamptz(date: i32, zone: &TimeZone) -> Result<i64, Fault> {
     let local = date_to_timestamp(date)?;
     if is_infinite(local) {
@@ -312,19 +324,22 @@ pub(crate) fn date_to_timestamptz(date: i32, zone: &TimeZone) -> Result<i64, Fau
         .ok_or(Fault::DateOutOfRangeForTimestamp)
 }
 
-/// `timestamp_date`
+/// The date of a timestamp without zone (`timestamp_date`); infinite stays infinite.
+/// `Fault::TimestampOutOfRange`.
 pub(crate) fn timestamp_to_date(timestamp: i64) -> Result<i32, Fault> {
     day_of(timestamp, Civil::of)
 }
 
-/// `timestamptz_date`
+/// The date that the clocks of `zone` show at a timestamp (`timestamptz_date`); infinite stays
+/// infinite. `Fault::TimestampOutOfRange`.
 pub(crate) fn timestamptz_to_date(timestamp: i64, zone: &TimeZone) -> Result<i32, Fault> {
     day_of(timestamp, |timestamp| {
         Some(Civil::of_zoned(timestamp, zone)?.0)
     })
 }
 
-/// The date of a timestamp. Infinite stays infinite.
+/// The date of a timestamp, as `civil` takes it apart; infinite stays infinite.
+/// `Fault::TimestampOutOfRange` if `civil` returns `None`.
 fn day_of(timestamp: i64, civil: impl Fn(i64) -> Option<Civil>) -> Result<i32, Fault> {
     match timestamp {
         i64::MIN => Ok(i32::MIN),
@@ -333,7 +348,8 @@ fn day_of(timestamp: i64, civil: impl Fn(i64) -> Option<Civil>) -> Result<i32, F
     }
 }
 
-/// `timestamp_timestamptz`
+/// The timestamp at which the clocks of `zone` show a timestamp without zone
+/// (`timestamp_timestamptz`); infinite stays infinite. `Fault::TimestampOutOfRange`.
 pub(crate) fn timestamp_to_timestamptz(timestamp: i64, zone: &TimeZone) -> Result<i64, Fault> {
     if is_infinite(timestamp) {
         return Ok(timestamp);
@@ -345,7 +361,8 @@ pub(crate) fn timestamp_to_timestamptz(timestamp: i64, zone: &TimeZone) -> Resul
         .ok_or(Fault::TimestampOutOfRange)
 }
 
-/// `timestamptz_timestamp`
+/// The timestamp without zone that the clocks of `zone` show at a timestamp
+/// (`timestamptz_timestamp`); infinite stays infinite. `Fault::TimestampOutOfRange`.
 pub(crate) fn timestamptz_to_timestamp(timestamp: i64, zone: &TimeZone) -> Result<i64, Fault> {
     if is_infinite(timestamp) {
         return Ok(timestamp);

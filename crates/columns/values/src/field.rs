@@ -36,7 +36,7 @@ pub(crate) enum FieldFunction {
     Double,
 }
 
-/// Puts a field as double precision or numeric, whichever the function returns.
+/// Sets `out` to a field's value, as double precision or numeric, whichever the function returns.
 fn put(part: &FieldValue, function: FieldFunction, out: &mut Out) -> Result<(), Fault> {
     if function == FieldFunction::Double {
         #[expect(
@@ -65,7 +65,8 @@ fn put(part: &FieldValue, function: FieldFunction, out: &mut Out) -> Result<(), 
     Ok(())
 }
 
-/// The day and, divided as numerics are, the part of it that has passed.
+/// Sets `out` to a numeric: the Julian day and, as its fraction, `time` microseconds divided by
+/// those of a day.
 fn put_julian(day: i32, time: i64, out: &mut Out) -> Result<(), Fault> {
     let mut operand = [Out::new(), Out::new(), Out::new()];
     let [over, whole, fraction] = &mut operand;
@@ -76,7 +77,8 @@ fn put_julian(day: i32, time: i64, out: &mut Out) -> Result<(), Fault> {
     arithmetic::add(whole.value(), fraction.value(), out)
 }
 
-/// The fields of a date.
+/// The number of a field of a calendar date, as PostgreSQL counts it. `None` for a field that is
+/// not one of a date.
 fn of_calendar(field: Field, year: i32, month: i32, day: i32) -> Option<i64> {
     let number = match field {
         Field::Day => day,
@@ -124,7 +126,7 @@ fn of_calendar(field: Field, year: i32, month: i32, day: i32) -> Option<i64> {
     Some(i64::from(number))
 }
 
-/// `j2day`: 0 for Sunday.
+/// The day of the week of a Julian day, 0 for Sunday (`j2day`).
 const fn weekday(julian: i32) -> i32 {
     // In 64 bits: the last day that dates have is near the greatest number.
     #[expect(clippy::cast_possible_truncation, reason = "below seven")]
@@ -132,13 +134,13 @@ const fn weekday(julian: i32) -> i32 {
     day
 }
 
-/// The Julian day of the Monday of a year's first week.
+/// The Julian day of the Monday of a year's first ISO week.
 const fn first_monday(year: i32) -> i32 {
     let fourth = julian(year, 1, 4);
     fourth - weekday(fourth - 1)
 }
 
-/// `date2isoyear` and `date2isoweek`
+/// The ISO year and ISO week of a date (`date2isoyear` and `date2isoweek`).
 const fn iso_week(year: i32, month: i32, day: i32) -> (i32, i32) {
     let (today, mut year) = (julian(year, month, day), year);
     let mut monday = first_monday(year);
@@ -156,8 +158,9 @@ const fn iso_week(year: i32, month: i32, day: i32) -> (i32, i32) {
     (year, week)
 }
 
-/// A field of an infinite date or time: infinite when it grows with time. The others are null in
-/// PostgreSQL, which a confidential value cannot be.
+/// A field of an infinite date or time: infinite if the field grows with time.
+/// `Fault::FieldOfInfinity` for the others, which are null in PostgreSQL; a confidential value
+/// cannot be null.
 fn of_infinite(field: Field, negative: bool) -> Result<FieldValue, Fault> {
     match field {
         Field::Year
@@ -171,7 +174,8 @@ fn of_infinite(field: Field, negative: bool) -> Result<FieldValue, Fault> {
     }
 }
 
-/// `extract(field from date)`
+/// `extract(field from date)`: sets `out` to a numeric. `Fault::FieldUnsupported` for a field of a
+/// time, `Fault::FieldOfInfinity`, `Fault::DateOutOfRange`.
 pub(crate) fn of_date(field: Field, date: i32, out: &mut Out) -> Result<(), Fault> {
     if matches!(
         field,
@@ -197,7 +201,9 @@ pub(crate) fn of_date(field: Field, date: i32, out: &mut Out) -> Result<(), Faul
     put(&FieldValue::Whole(number), FieldFunction::Numeric, out)
 }
 
-/// `extract` and `date_part` of a timestamp, taken apart in a zone or without one.
+/// `extract` or `date_part` of a timestamp, by the clocks of `zone` or without a zone: sets `out`
+/// to a numeric or a double. `Fault::FieldUnsupported`, `Fault::FieldOfInfinity`,
+/// `Fault::TimestampOutOfRange`.
 pub(crate) fn of_timestamp(
     field: Field,
     timestamp: i64,
@@ -231,7 +237,7 @@ pub(crate) fn of_timestamp(
     put(&part, function, out)
 }
 
-/// The seconds since 1970.
+/// The seconds since 1970 of a timestamp, rounded as PostgreSQL does.
 #[expect(
     clippy::cast_precision_loss,
     reason = "PostgreSQL computes in double precision here"
@@ -249,7 +255,7 @@ fn epoch(timestamp: i64) -> FieldValue {
     FieldValue::Decimal(rounded, 6, (timestamp as f64 - UNIX as f64) / 1_000_000.0)
 }
 
-/// The Julian day, with the time of day as its fraction.
+/// The Julian day of a date and time, with the time of day as its fraction.
 fn of_julian(civil: &Civil) -> FieldValue {
     let seconds = (civil.hour * 60 + civil.minute) * 60 + civil.second;
     let of_day = (f64::from(seconds) + f64::from(civil.micro) / 1_000_000.0) / 86_400.0;
@@ -260,7 +266,8 @@ fn of_julian(civil: &Civil) -> FieldValue {
     )
 }
 
-/// Seconds, milliseconds and microseconds, all with their fractions.
+/// The seconds, milliseconds or microseconds of a minute, with their fractions. `None` for any
+/// other field.
 fn of_seconds(field: Field, second: i32, micro: i32) -> Option<FieldValue> {
     let micros = i128::from(second) * i128::from(SECOND) + i128::from(micro);
     let (second, micro) = (f64::from(second), f64::from(micro));
@@ -276,7 +283,8 @@ fn of_seconds(field: Field, second: i32, micro: i32) -> Option<FieldValue> {
     }
 }
 
-/// `extract` and `date_part` of an interval.
+/// `extract` or `date_part` of an interval: sets `out` to a numeric or a double.
+/// `Fault::FieldUnsupported` for a field that intervals do not have.
 pub(crate) fn of_interval(
     field: Field,
     interval: Interval,
@@ -307,7 +315,7 @@ pub(crate) fn of_interval(
     put(&FieldValue::Whole(number), function, out)
 }
 
-/// Seconds, with years of 365.25 days and months of 30.
+/// Sets `out` to an interval's length in seconds, with years of 365.25 days and months of 30.
 fn put_interval_epoch(
     interval: Interval,
     function: FieldFunction,
@@ -333,7 +341,8 @@ fn put_interval_epoch(
     Ok(())
 }
 
-/// `date_trunc` of a timestamp, in a zone or without one.
+/// `date_trunc` of a timestamp, by the clocks of `zone` or without a zone; infinite stays infinite.
+/// `Fault::FieldUnknown` for a field that it does not know, `Fault::TimestampOutOfRange`.
 pub(crate) fn truncate(
     field: Field,
     timestamp: i64,
@@ -358,7 +367,8 @@ pub(crate) fn truncate(
 
 const DAY_RANK: u32 = 5;
 
-/// How coarse a field is. `None` for what `date_trunc` does not know.
+/// How coarse a field is: 0 for microseconds, more for longer ones. `None` for one that
+/// `date_trunc` does not know.
 const fn rank(field: Field) -> Option<u32> {
     Some(match field {
         Field::Microseconds => 0,
@@ -375,7 +385,7 @@ const fn rank(field: Field) -> Option<u32> {
     })
 }
 
-/// Sets all fields below the given one to their first value.
+/// Sets all parts of `civil` below the given field to their first value. `rank` is the field's.
 fn cut(civil: &mut Civil, field: Field, rank: u32) {
     if rank == 1 {
         civil.micro = civil.micro / 1000 * 1000;
@@ -409,7 +419,8 @@ fn cut(civil: &mut Civil, field: Field, rank: u32) {
     civil.year = first_year(field, civil.year);
 }
 
-/// The Monday of the week that `date2isoweek` and `isoweek2date` make of a date.
+/// The Julian day of the Monday of the ISO week of a date, as `date2isoweek` and `isoweek2date`
+/// compute it.
 const fn monday_of(civil: &Civil) -> i32 {
     let (_, week) = iso_week(civil.year, civil.month, civil.day);
     let mut year = civil.year;
@@ -422,7 +433,8 @@ const fn monday_of(civil: &Civil) -> i32 {
     first_monday(year) + (week - 1) * 7
 }
 
-/// The first year of the decade, century or millennium; any other field leaves the year.
+/// The first year of the decade, century or millennium of a year; the year itself for any other
+/// field.
 const fn first_year(field: Field, year: i32) -> i32 {
     let (of, shift) = match field {
         Field::Decade if year > 0 => return year / 10 * 10,
@@ -439,8 +451,8 @@ const fn first_year(field: Field, year: i32) -> i32 {
     }
 }
 
-/// A value's field, with the value in the store's form, for `date_part` of a date: as of the
-/// timestamp that begins it.
+/// `date_part` of a date: sets `out` to a double, that of the timestamp at which the date begins.
+/// Fails as [`of_timestamp`]; `Fault::DateOutOfRangeForTimestamp`.
 pub(crate) fn part_of_date(field: Field, date: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     let timestamp = crate::datetime::date_to_timestamp(date.int4()?)?;
     of_timestamp(field, timestamp, None, FieldFunction::Double, out)

@@ -15,17 +15,17 @@ use zeroize::Zeroizing;
 use crate::input::{Unreadable, is_space, strip_prefix_ignoring_case};
 use crate::value::Buf;
 
-/// `float8_pl`
+/// `a + b` (`float8_pl`). `Fault::FloatOverflow` if a finite sum becomes infinite.
 pub(crate) fn add(a: f64, b: f64) -> Result<f64, Fault> {
     finite_from(a + b, a, b)
 }
 
-/// `float8_mi`
+/// `a - b` (`float8_mi`). `Fault::FloatOverflow` if a finite difference becomes infinite.
 pub(crate) fn sub(a: f64, b: f64) -> Result<f64, Fault> {
     finite_from(a - b, a, b)
 }
 
-/// The result of an operation on `a` and `b`. `Fault::FloatOverflow` when it is infinite and
+/// Returns the result of an operation on `a` and `b`. `Fault::FloatOverflow` if it is infinite and
 /// neither of them is.
 fn finite_from(result: f64, a: f64, b: f64) -> Result<f64, Fault> {
     if result.is_infinite() && !a.is_infinite() && !b.is_infinite() {
@@ -34,7 +34,8 @@ fn finite_from(result: f64, a: f64, b: f64) -> Result<f64, Fault> {
     Ok(result)
 }
 
-/// `float8_mul`
+/// `a * b` (`float8_mul`). `Fault::FloatOverflow` if it becomes infinite, `Fault::FloatUnderflow`
+/// if it becomes 0.
 pub(crate) fn mul(a: f64, b: f64) -> Result<f64, Fault> {
     let result = finite_from(a * b, a, b)?;
     if result == 0.0 && a != 0.0 && b != 0.0 {
@@ -43,7 +44,8 @@ pub(crate) fn mul(a: f64, b: f64) -> Result<f64, Fault> {
     Ok(result)
 }
 
-/// `float8_div`
+/// `a / b` (`float8_div`). `Fault::DivisionByZero`, unless `a` is NaN; `Fault::FloatOverflow` if it
+/// becomes infinite, `Fault::FloatUnderflow` if it becomes 0.
 pub(crate) fn div(a: f64, b: f64) -> Result<f64, Fault> {
     if b == 0.0 && !a.is_nan() {
         return Err(Fault::DivisionByZero);
@@ -58,7 +60,7 @@ pub(crate) fn div(a: f64, b: f64) -> Result<f64, Fault> {
     Ok(result)
 }
 
-/// `dsqrt`
+/// The square root (`dsqrt`). `Fault::SqrtNegative` for a number below 0.
 pub(crate) fn sqrt(a: f64) -> Result<f64, Fault> {
     if a < 0.0 {
         return Err(Fault::SqrtNegative);
@@ -66,7 +68,7 @@ pub(crate) fn sqrt(a: f64) -> Result<f64, Fault> {
     Ok(a.sqrt())
 }
 
-/// `dsign`: 0 for NaN and both zeros.
+/// -1, 0 or 1 (`dsign`); 0 for NaN and both zeros.
 pub(crate) fn sign(a: f64) -> f64 {
     if a > 0.0 {
         1.0
@@ -77,7 +79,8 @@ pub(crate) fn sign(a: f64) -> f64 {
     }
 }
 
-/// `dtoi4`: rounded half to even.
+/// The nearest integer, the even one in the middle (`dtoi4`). `Fault::Int4OutOfRange`, also for
+/// NaN.
 pub(crate) fn to_int4(a: f64) -> Result<i32, Fault> {
     let whole = a.round_ties_even();
     if !(-2_147_483_648.0..2_147_483_648.0).contains(&whole) {
@@ -87,7 +90,8 @@ pub(crate) fn to_int4(a: f64) -> Result<i32, Fault> {
     Ok(whole as i32)
 }
 
-/// `dtoi8`: rounded half to even.
+/// The nearest integer, the even one in the middle (`dtoi8`). `Fault::Int8OutOfRange`, also for
+/// NaN.
 pub(crate) fn to_int8(a: f64) -> Result<i64, Fault> {
     let whole = a.round_ties_even();
     if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&whole) {
@@ -97,7 +101,9 @@ pub(crate) fn to_int8(a: f64) -> Result<i64, Fault> {
     Ok(whole as i64)
 }
 
-/// Reads what `float8in` reads, but for NaN with a payload.
+/// Reads the text that `float8in` reads, hexadecimal and words for infinity included.
+/// `Unreadable::Unsupported` for NaN with a payload or more than 1000 hexadecimal digits,
+/// `Unreadable::OutOfRange`, `Unreadable::Syntax`.
 pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
     let text = text.trim_start_matches(is_space);
     const SPECIAL: [(&str, f64); 9] = [
@@ -153,8 +159,8 @@ pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
 /// longer.
 const HEXADECIMAL_MAX: usize = 1000;
 
-/// C's hexadecimal number, after its `0x`. `None` when there is no digit: then the number is the 0
-/// before the x.
+/// Reads C's hexadecimal number, after its `0x`, to the end of the text. `None` if there is no
+/// digit: then the number is the 0 before the x. Fails as [`parse`].
 fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
     let (whole, rest) = text.split_at(digits(text));
@@ -189,7 +195,7 @@ fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     })
 }
 
-/// The exponent of a text that begins with `p`, at most a thousand million, and what follows it;
+/// The exponent of a text that begins with `p`, at most a thousand million, and the text after it;
 /// 0 and the whole text if it does not begin with one.
 fn binary_exponent(text: &str) -> (i64, &str) {
     let Some(rest) = text.strip_prefix(['p', 'P']) else {
@@ -212,8 +218,8 @@ fn binary_exponent(text: &str) -> (i64, &str) {
     )
 }
 
-/// The bytes of a text that `strtod` takes: of the mantissa, and of the exponent, which needs at
-/// least one digit.
+/// How many bytes at the beginning of a text `strtod` takes: for the mantissa, and for the
+/// exponent, which needs at least one digit.
 fn extent(text: &str) -> (usize, usize) {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let whole = digits(text);
@@ -233,7 +239,7 @@ fn extent(text: &str) -> (usize, usize) {
     )
 }
 
-/// Appends what `float8out` prints.
+/// Appends the text that `float8out` prints.
 pub(crate) fn print(value: f64, buf: &mut Buf) {
     if value.is_nan() {
         buf.extend(b"NaN");
@@ -252,8 +258,8 @@ pub(crate) fn print(value: f64, buf: &mut Buf) {
     }
 }
 
-/// `digits` with the first at place `exponent`: with a point when that is from -4 to 14 (`to_chars`
-/// of d2s.c).
+/// Appends these decimal digits, the first of which has the place `exponent`: with a point if that
+/// is from -4 to 14, otherwise with an exponent (`to_chars` of d2s.c).
 fn print_decimal(digits: &str, exponent: i32, buf: &mut Buf) {
     let (first, rest) = digits.split_at(1);
     if (-4..15).contains(&exponent) {
@@ -283,7 +289,8 @@ fn print_decimal(digits: &str, exponent: i32, buf: &mut Buf) {
     assert!(written.is_ok(), "a buffer takes what fits in memory");
 }
 
-/// The digits and the place of the first one, for a finite number above 0.
+/// The shortest decimal digits that are read back as this number, and the place of the first one.
+/// For a finite number above 0.
 fn shortest(value: f64) -> (Zeroizing<String>, i32) {
     if value >= 9_007_199_254_740_992.0 {
         return strictly_between(value);
@@ -294,7 +301,7 @@ fn shortest(value: f64) -> (Zeroizing<String>, i32) {
     even_of_tie(value, digits, exponent)
 }
 
-/// The digits and the exponent of `d.ddde-7`.
+/// The digits, without the point, and the exponent of a text like `d.ddde-7`.
 fn scientific(text: &str) -> (Zeroizing<String>, i32) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let digits = Zeroizing::new(
@@ -306,8 +313,8 @@ fn scientific(text: &str) -> (Zeroizing<String>, i32) {
     (digits, exponent.parse().unwrap_or(0))
 }
 
-/// When the number is exactly between two decimals of that length, the one with the even last
-/// digit, if it is read back as the number.
+/// These digits and exponent; but if the number is exactly between two decimals of that length, the
+/// one with the even last digit, provided that it is read back as the number.
 fn even_of_tie(value: f64, digits: Zeroizing<String>, exponent: i32) -> (Zeroizing<String>, i32) {
     // One digit more is seldom a 5, and quickly had.
     let next = Zeroizing::new(format!("{value:.*e}", digits.len()));
@@ -338,8 +345,8 @@ fn even_of_tie(value: f64, digits: Zeroizing<String>, exponent: i32) -> (Zeroizi
     }
 }
 
-/// The two midpoints around an integral double, times four; the number itself times four is
-/// between.
+/// The midpoint below an integral double of at least 2^53, the number itself, and the midpoint
+/// above, all times four.
 fn midpoints(value: f64) -> (BigUint, BigUint, BigUint) {
     let bits = value.to_bits();
     let fraction = bits & ((1 << 52) - 1);
@@ -357,8 +364,9 @@ fn midpoints(value: f64) -> (BigUint, BigUint, BigUint) {
     (&four - below, four.clone(), four + gap * 2_u8)
 }
 
-/// The multiple of the greatest power of ten strictly between the midpoints that is nearest to the
-/// number, as d2s.c finds it.
+/// The decimal digits, without zeros at the end, and the exponent of the multiple of the greatest
+/// power of ten that lies strictly between the midpoints and is nearest to the number, as d2s.c
+/// finds it.
 fn strictly_between(value: f64) -> (Zeroizing<String>, i32) {
     let (below, number, above) = midpoints(value);
     // With 17 digits there is always one.
@@ -377,8 +385,8 @@ fn strictly_between(value: f64) -> (Zeroizing<String>, i32) {
     )
 }
 
-/// A quarter of the multiple of `step` nearest to `number` and strictly between `below` and
-/// `above`; of two that are as near, the even one. `None` when there is none.
+/// A quarter of the multiple of `step` that is nearest to `number` and strictly between `below` and
+/// `above`; of two that are as near, the even one. `None` if there is none.
 fn nearest_multiple(
     below: &BigUint,
     number: &BigUint,

@@ -26,7 +26,7 @@ pub enum Unreadable {
 }
 
 impl Unreadable {
-    /// The SQLSTATE that the server gives for it.
+    /// The SQLSTATE that the server gives for this, for a value of `kind`.
     #[must_use]
     pub const fn sqlstate(self, kind: Kind) -> &'static str {
         let temporal = matches!(
@@ -46,7 +46,7 @@ impl Unreadable {
         }
     }
 
-    /// The message, without any of the text.
+    /// The message to report, without any of the text that was read.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -62,12 +62,13 @@ impl Unreadable {
     }
 }
 
-/// C's `isspace` in the locale "C".
+/// Whether C's `isspace` is true of it in the locale "C".
 pub(crate) const fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
 }
 
-/// What follows `prefix`, compared without regard to the case of ASCII letters.
+/// The rest of the text after `prefix`, compared without regard to the case of ASCII letters.
+/// `None` if it does not begin with it.
 pub(crate) fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     let head = text.get(..prefix.len())?;
     head.eq_ignore_ascii_case(prefix)

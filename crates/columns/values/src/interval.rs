@@ -27,7 +27,7 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// Reads the store's form.
+    /// Reads the store's form, 16 bytes. `Fault::KindMismatch` for anything else.
     pub(crate) fn read(value: Value<'_>) -> Result<Self, Fault> {
         let bytes: [u8; 16] = value.bytes()?.try_into().map_err(|_| Fault::KindMismatch)?;
         let word = u128::from_le_bytes(bytes);
@@ -40,7 +40,7 @@ impl Interval {
         })
     }
 
-    /// Writes the store's form.
+    /// Sets `out` to the store's form: microseconds, days and months, little-endian.
     pub(crate) fn put(self, out: &mut Out) {
         let buf = out.begin(16);
         buf.extend(&self.time.to_le_bytes());
@@ -55,12 +55,12 @@ impl Interval {
         i128::from(days) * i128::from(DAY) + i128::from(self.time)
     }
 
-    /// `interval_cmp`
+    /// Orders intervals by [`Self::span`] (`interval_cmp`): different ones can be equal.
     pub(crate) fn compare(self, other: Self) -> Ordering {
         self.span().cmp(&other.span())
     }
 
-    /// `interval_pl`
+    /// The sum, part by part (`interval_pl`). `Fault::IntervalOutOfRange` if a part overflows.
     pub(crate) fn plus(self, other: Self) -> Result<Self, Fault> {
         let sum = || {
             Some(Self {
@@ -72,7 +72,8 @@ impl Interval {
         sum().ok_or(Fault::IntervalOutOfRange)
     }
 
-    /// `interval_mi`
+    /// The difference, part by part (`interval_mi`). `Fault::IntervalOutOfRange` if a part
+    /// overflows.
     pub(crate) fn minus(self, other: Self) -> Result<Self, Fault> {
         let difference = || {
             Some(Self {
@@ -84,12 +85,12 @@ impl Interval {
         difference().ok_or(Fault::IntervalOutOfRange)
     }
 
-    /// `interval_um`
+    /// Each part negated (`interval_um`). `Fault::IntervalOutOfRange` for the least number.
     pub(crate) fn negated(self) -> Result<Self, Fault> {
         Self::default().minus(self)
     }
 
-    /// Each part negated, with wrap-around for the least number, as in `timestamp_mi_interval`.
+    /// Each part negated, the least number staying as it is, as in `timestamp_mi_interval`.
     pub(crate) const fn wrapping_negated(self) -> Self {
         Self {
             months: self.months.wrapping_neg(),
@@ -98,13 +99,15 @@ impl Interval {
         }
     }
 
-    /// `interval_mul`
+    /// The interval multiplied (`interval_mul`). `Fault::IntervalOutOfRange` if a part overflows,
+    /// or for NaN.
     pub(crate) fn times(self, factor: f64) -> Result<Self, Fault> {
         self.scaled(|part| part * factor)
             .ok_or(Fault::IntervalOutOfRange)
     }
 
-    /// `interval_div`
+    /// The interval divided (`interval_div`). `Fault::DivisionByZero`; `Fault::IntervalOutOfRange`
+    /// if a part overflows, or for NaN.
     pub(crate) fn over(self, divisor: f64) -> Result<Self, Fault> {
         if divisor == 0.0 {
             return Err(Fault::DivisionByZero);
@@ -113,8 +116,8 @@ impl Interval {
             .ok_or(Fault::IntervalOutOfRange)
     }
 
-    /// Scales each field as PostgreSQL does: fractions of months become days, those of days become
-    /// time. `None` when a field overflows.
+    /// Applies `scale` to each part as PostgreSQL does: fractions of months become days, those of
+    /// days become time. `None` if a part overflows.
     #[expect(
         clippy::cast_precision_loss,
         reason = "PostgreSQL computes in double precision here"
@@ -142,7 +145,8 @@ impl Interval {
         Some(Self { months, days, time })
     }
 
-    /// `interval_justify_hours`: whole days of the time become days, with one sign for both.
+    /// Turns whole days of the time into days, with one sign for both (`interval_justify_hours`).
+    /// `Fault::IntervalOutOfRange` if the days overflow.
     pub(crate) fn justified_hours(self) -> Result<Self, Fault> {
         let whole = i32::try_from(self.time / DAY).map_err(|_| Fault::IntervalOutOfRange)?;
         let mut time = self.time % DAY;
@@ -161,18 +165,19 @@ impl Interval {
     }
 }
 
-/// `TSROUND`
+/// Seconds, rounded to whole microseconds (`TSROUND`).
 fn microseconds_only(seconds: f64) -> f64 {
     (seconds * 1_000_000.0).round_ties_even() / 1_000_000.0
 }
 
-/// A cast of C to `int`, of a number in range.
+/// The number without its fraction, which has to fit: a cast of C to `int`.
 #[expect(clippy::cast_possible_truncation, reason = "what is wanted")]
 const fn cut(number: f64) -> i32 {
     number as i32
 }
 
-/// `FLOAT8_FITS_IN_INT32` and the cast.
+/// The number without its fraction. `None` if it does not fit an `integer`
+/// (`FLOAT8_FITS_IN_INT32`).
 fn cut_int4(number: f64) -> Option<i32> {
     (-2_147_483_648.0..2_147_483_648.0)
         .contains(&number)

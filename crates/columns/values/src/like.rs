@@ -14,10 +14,11 @@ use crate::value::Out;
 /// Steps before a match is given up: some tenths of a second.
 const STEPS_MAX: usize = 1 << 27;
 
-/// Whether `text` matches `pattern`.
+/// Whether `text` matches the LIKE pattern, whose escape character is `\`; with `fold`, ASCII
+/// letters match in either case (ILIKE).
 ///
 /// # Errors
-/// [`Fault::StringTooLong`] for what would take too long. [`Fault::LikeEscapeAtEnd`] when matching
+/// [`Fault::StringTooLong`] for what would take too long. [`Fault::LikeEscapeAtEnd`] if matching
 /// comes to an escape character at the pattern's end; a pattern that fails earlier gives no error,
 /// as in PostgreSQL.
 pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, Fault> {
@@ -89,7 +90,8 @@ pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, F
     }
 }
 
-/// The next place behind `from` where a part of a pattern, what follows a `%`, may match.
+/// The next offset in the text after `from` at which `part`, the pattern after a `%`, may match.
+/// `None` if there is none.
 fn place_behind(text: &[u8], part: &[u8], from: usize, fold: bool) -> Option<usize> {
     let (prefix, rest) = (prefix(part), text.get(from + 1..)?);
     let skip = match part {
@@ -101,12 +103,12 @@ fn place_behind(text: &[u8], part: &[u8], from: usize, fold: bool) -> Option<usi
     Some(from + 1 + skip?)
 }
 
-/// Whether two bytes are the same, with `fold` also as upper and lower case of one ASCII letter.
+/// Whether two bytes are the same; with `fold`, also upper and lower case of one ASCII letter.
 fn is_same(a: u8, b: u8, fold: bool) -> bool {
     a == b || fold && a.eq_ignore_ascii_case(&b)
 }
 
-/// The characters that a part of a pattern begins with and that stand for themselves.
+/// The part of a pattern up to its first wildcard or escape character.
 fn prefix(part: &[u8]) -> &[u8] {
     let end = part
         .iter()
@@ -114,9 +116,9 @@ fn prefix(part: &[u8]) -> &[u8] {
     &part[..end.unwrap_or(part.len())]
 }
 
-/// Where in the text the last part of a pattern has to match, one without `%` and without escapes:
-/// so many characters before the end, and at the beginning of one. `None` for another part; a text
-/// that is shorter has no such place, and nothing matches behind its end.
+/// The offset in the text at which the last part of a pattern, one without `%` and escapes, has to
+/// match: so many characters before the end. `None` for a part that has `%` or escapes, or a text
+/// that has fewer characters.
 fn last(text: &[u8], part: &[u8]) -> Option<usize> {
     if part.iter().any(|byte| matches!(byte, b'%' | b'\\')) {
         return None;
@@ -128,13 +130,13 @@ fn last(text: &[u8], part: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Whether a character begins with this byte.
+/// Whether this byte is the first of a UTF-8 character.
 const fn is_first(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
-/// Skips the run of wildcards at `p` (a `%` first): one character for each `_`. The place behind;
-/// `None` when the text is too short.
+/// Skips the run of wildcards at index `p` of the pattern, and moves `t` by one character of the
+/// text for each `_`. Returns the index after the run; `None` if the text is too short.
 fn wildcards(text: &[u8], pattern: &[u8], t: &mut usize, mut p: usize) -> Option<usize> {
     while let Some(byte @ (b'%' | b'_')) = pattern.get(p) {
         if *byte == b'_' {
@@ -148,13 +150,14 @@ fn wildcards(text: &[u8], pattern: &[u8], t: &mut usize, mut p: usize) -> Option
     Some(p)
 }
 
-/// Bytes of the character at `at`; at most those that are left.
+/// The length in bytes of the character at offset `at`, as far as the text has them.
 fn width(text: &[u8], at: usize) -> usize {
     let rest = text.get(at + 1..).unwrap_or(&[]);
     1 + rest.iter().take_while(|byte| !is_first(**byte)).count()
 }
 
-/// `like_escape`: the pattern with `\` as its escape character, whatever it was.
+/// `like_escape`: sets `out` to the pattern with `\` as its escape character in place of `escape`,
+/// which may be empty for none. `Fault::LikeEscapeLength` if that is more than one character.
 pub(crate) fn escape(pattern: &str, escape: &str, out: &mut Out) -> Result<(), Fault> {
     let mut characters = escape.chars();
     let character = characters.next();

@@ -64,7 +64,7 @@ pub(crate) enum Num {
     Fin(BigInt, u32),
 }
 
-/// The unscaled number and the scale of a numeric that is a word.
+/// The unscaled number and the scale of a numeric that is stored as a word. `None` for bytes.
 pub(crate) const fn small(value: Value<'_>) -> Option<(i64, u32)> {
     match value {
         Value::Word(word) => Some((word.cast_signed() >> 8, (word & 0x7f) as u32)),
@@ -72,7 +72,7 @@ pub(crate) const fn small(value: Value<'_>) -> Option<(i64, u32)> {
     }
 }
 
-/// Writes a finite numeric. `scale` must not be above [`SCALE_MAX`].
+/// Sets `out` to a finite numeric, `unscaled / 10^scale`. `scale` must not be above [`SCALE_MAX`].
 pub(crate) fn put_small(out: &mut Out, unscaled: i128, scale: u32) {
     if scale <= WORD_SCALE_MAX && (-WORD_LIMIT..WORD_LIMIT).contains(&unscaled) {
         #[expect(
@@ -91,7 +91,8 @@ pub(crate) fn put_small(out: &mut Out, unscaled: i128, scale: u32) {
     }
 }
 
-/// Puts a finite number in its stored form, without zeros at the end of the magnitude.
+/// Sets `out` to the form in bytes of a finite number, with this little-endian magnitude less its
+/// zeros at the end.
 fn put_magnitude(out: &mut Out, negative: bool, scale: u32, magnitude: &[u8]) {
     let len = magnitude
         .iter()
@@ -110,7 +111,7 @@ impl Num {
         Self::Fin(BigInt::ZERO, 0)
     }
 
-    /// Reads a form.
+    /// Reads a numeric in the store's form. `Fault::KindMismatch` for bytes that are none.
     pub(crate) fn read(value: Value<'_>) -> Result<Self, Fault> {
         let bytes = match value {
             Value::Word(_) => {
@@ -134,7 +135,7 @@ impl Num {
         Ok(Self::Fin(BigInt::from_bytes_le(sign, magnitude), scale))
     }
 
-    /// Writes the form.
+    /// Sets `out` to the numeric in the store's form.
     ///
     /// # Errors
     /// [`Fault::NumericOverflow`] where `make_result` has it: the scale or the digits before the
@@ -162,7 +163,7 @@ impl Num {
         Ok(())
     }
 
-    /// -1, 0 or 1; of NaN 0, as `numeric_sign_internal` never sees it.
+    /// The sign: -1, 0 or 1; 0 for NaN.
     pub(crate) fn signum(&self) -> i32 {
         match self {
             Self::Nan => 0,
@@ -182,8 +183,7 @@ impl Num {
     }
 }
 
-/// Whether more digits stand before the point than may. Hardly ever are there enough bits for it,
-/// which is seen at once.
+/// Whether the number has more digits before the point than a numeric may have.
 fn is_too_long(unscaled: &BigUint, scale: u32) -> bool {
     const BITS_OF_FEWER_DIGITS: u64 = 435_000;
     unscaled.bits() > BITS_OF_FEWER_DIGITS
@@ -195,7 +195,7 @@ pub(crate) fn power_of_ten(exponent: u32) -> BigUint {
     BigUint::from(10_u8).pow(exponent)
 }
 
-/// Decimal digits of a number; of 0 none.
+/// How many decimal digits a number has; none for 0.
 pub(crate) fn digits(number: &BigUint) -> u32 {
     let bits = number.bits();
     if bits == 0 {

@@ -24,10 +24,10 @@ use crate::numeric::forms;
 use crate::time_zone::TimeZone;
 use crate::value::{Buf, Out, Settings, Value};
 
-/// Appends a value's text form.
+/// Appends a value's text form to `buf`, as PostgreSQL's output function prints it.
 ///
 /// # Errors
-/// [`Fault::KindMismatch`] when the value is not of the kind's form.
+/// [`Fault::KindMismatch`] if the value is not of the kind's form.
 pub fn print(
     kind: Kind,
     value: Value<'_>,
@@ -49,7 +49,7 @@ pub fn print(
     Ok(())
 }
 
-/// Reads a value's text form.
+/// Reads a value from its text form into `out`, as PostgreSQL's input function does.
 ///
 /// # Errors
 /// [`Unreadable`] where the server's input function refuses it, or this code does not know the
@@ -72,7 +72,7 @@ pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Resu
     Ok(())
 }
 
-/// Reads an interval whose literal names one field, as `interval '90' day` does.
+/// Reads an interval whose literal names one field, as `interval '90' day` does, into `out`.
 ///
 /// # Errors
 /// As [`parse`]; [`Unreadable::Unsupported`] for a field that is not year, month, day, hour, minute
@@ -82,18 +82,18 @@ pub fn parse_interval(text: &str, field: Field, out: &mut Out) -> Result<(), Unr
     Ok(())
 }
 
-/// Writing to memory does not fail.
+/// Appends formatted text, which cannot fail in memory.
 fn write(buf: &mut Buf, text: core::fmt::Arguments<'_>) {
     let written = buf.write_fmt(text);
     assert!(written.is_ok(), "a buffer takes what fits in memory");
 }
 
-/// `int8out`, `int4out`
+/// Appends the text that `int8out` and `int4out` print.
 pub(crate) fn print_int8(number: i64, buf: &mut Buf) {
     write(buf, format_args!("{number}"));
 }
 
-/// `byteaout`
+/// Appends the text that `byteaout` prints: `\x` and hexadecimal digits.
 fn print_bytes(bytes: &[u8], buf: &mut Buf) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     buf.reserve(2 + 2 * bytes.len());
@@ -104,14 +104,14 @@ fn print_bytes(bytes: &[u8], buf: &mut Buf) {
     }
 }
 
-/// Writes a date as `2024-05-06`. A year before 1 is written as its number before Christ; the
+/// Appends a date as `2024-05-06`. A year before 1 is printed as its number before Christ; the
 /// caller adds `BC`.
 fn print_calendar(year: i32, month: i32, day: i32, buf: &mut Buf) {
     let year = if year > 0 { year } else { 1 - year };
     write(buf, format_args!("{year:04}-{month:02}-{day:02}"));
 }
 
-/// `date_out`
+/// Appends the text that `date_out` prints.
 pub(crate) fn print_date(date: i32, buf: &mut Buf) {
     match date {
         i32::MIN => buf.extend(b"-infinity"),
@@ -126,7 +126,7 @@ pub(crate) fn print_date(date: i32, buf: &mut Buf) {
     }
 }
 
-/// `timestamp_out`; `timestamptz_out` in a zone.
+/// Appends the text that `timestamp_out` prints, or with a zone `timestamptz_out` in that zone.
 pub(crate) fn print_timestamp(timestamp: i64, zone: Option<&TimeZone>, buf: &mut Buf) {
     let parts = match (timestamp, zone) {
         (i64::MIN, _) => return buf.extend(b"-infinity"),
@@ -147,7 +147,7 @@ pub(crate) fn print_timestamp(timestamp: i64, zone: Option<&TimeZone>, buf: &mut
     }
 }
 
-/// `AppendSeconds`: the fraction without zeros at its end.
+/// Appends seconds with two digits, and their fraction without zeros at its end (`AppendSeconds`).
 fn print_seconds(second: u32, micro: u32, buf: &mut Buf) {
     write(buf, format_args!("{second:02}"));
     if micro != 0 {
@@ -156,7 +156,7 @@ fn print_seconds(second: u32, micro: u32, buf: &mut Buf) {
     }
 }
 
-/// `EncodeTimezone`
+/// Appends an offset in seconds ahead of UTC as `+hh`, `+hh:mm` or `+hh:mm:ss` (`EncodeTimezone`).
 fn print_offset(offset: i32, buf: &mut Buf) {
     let sign = if offset >= 0 { '+' } else { '-' };
     let offset = offset.unsigned_abs();
@@ -171,7 +171,8 @@ fn print_offset(offset: i32, buf: &mut Buf) {
     }
 }
 
-/// `interval_out`: each part that is not 0, and the sign of a part that follows a negative one.
+/// Appends the text that `interval_out` prints: each part that is not 0, with the sign of a part
+/// that follows a negative one.
 fn print_interval(interval: Interval, buf: &mut Buf) {
     let (mut is_first, mut after_negative) = (true, false);
     let parts = [
@@ -213,7 +214,8 @@ fn print_interval(interval: Interval, buf: &mut Buf) {
     }
 }
 
-/// `pg_strtoint32`, `pg_strtoint64`: an integer from `least` to `-(least + 1)`.
+/// Reads an integer from `least` to `-(least + 1)`, with blanks around it (`pg_strtoint32`,
+/// `pg_strtoint64`). `Unreadable::OutOfRange`, `Unreadable::Syntax`.
 pub(crate) fn parse_integer(text: &str, least: i64) -> Result<i64, Unreadable> {
     let text = text.trim_start_matches(is_space);
     let (negative, text) = match text.as_bytes().first() {
@@ -246,13 +248,14 @@ pub(crate) fn parse_integer(text: &str, least: i64) -> Result<i64, Unreadable> {
     }
 }
 
-/// `int4in`
+/// Reads an `integer` (`int4in`). `Unreadable::OutOfRange`, `Unreadable::Syntax`.
 pub(crate) fn parse_int4(text: &str) -> Result<i32, Unreadable> {
     let number = parse_integer(text, i64::from(i32::MIN))?;
     i32::try_from(number).map_err(|_| Unreadable::OutOfRange)
 }
 
-/// `boolin`: a unique beginning of one of the words.
+/// Reads a `boolean`: a unique beginning of one of the words, or 1 or 0 (`boolin`).
+/// `Unreadable::Syntax`.
 fn parse_bool(text: &str) -> Result<bool, Unreadable> {
     let text = text.trim_matches(is_space).to_ascii_lowercase();
     let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
@@ -265,7 +268,8 @@ fn parse_bool(text: &str) -> Result<bool, Unreadable> {
     Err(Unreadable::Syntax)
 }
 
-/// `byteain`: hexadecimal after `\x`, otherwise bytes with octal escapes.
+/// Reads a `bytea` into `out`: hexadecimal after `\x`, otherwise bytes with octal escapes
+/// (`byteain`). `Unreadable::Hexadecimal`, `Unreadable::Syntax`.
 fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     let bytes = text.as_bytes();
     let buf = out.begin(bytes.len());
@@ -293,7 +297,8 @@ fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// `hex_decode`: white space is allowed between bytes, not inside one.
+/// Appends the bytes of hexadecimal digits; white space is allowed between bytes, not inside one
+/// (`hex_decode`). `Unreadable::Hexadecimal`.
 fn parse_hex(hex: &[u8], buf: &mut Buf) -> Result<(), Unreadable> {
     let mut rest = hex.iter();
     while let Some(high) = rest.next() {

@@ -14,17 +14,18 @@ use crate::value::Out;
 /// stored or sent.
 pub(crate) const LEN_MAX: usize = 64 << 20;
 
-/// Whether a character begins with this byte of UTF-8.
+/// Whether this byte is the first of a UTF-8 character.
 const fn is_char_start(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
-/// The length of a text in characters, as an `integer`.
+/// The length of a UTF-8 text in characters.
 pub(crate) fn characters(text: &[u8]) -> i32 {
     i32::try_from(text.iter().filter(|byte| is_char_start(**byte)).count()).unwrap_or(i32::MAX)
 }
 
-/// `textcat`, `byteacat`
+/// Sets `out` to `a` followed by `b` (`textcat`, `byteacat`). `Fault::StringTooLong` above
+/// [`LEN_MAX`].
 pub(crate) fn concatenate(a: &[u8], b: &[u8], out: &mut Out) -> Result<(), Fault> {
     let len = a.len() + b.len();
     if len > LEN_MAX {
@@ -36,14 +37,14 @@ pub(crate) fn concatenate(a: &[u8], b: &[u8], out: &mut Out) -> Result<(), Fault
     Ok(())
 }
 
-/// `upper`, `lower`
+/// Sets `out` to the text with `map` applied to each byte (`upper`, `lower`).
 pub(crate) fn map_case(text: &[u8], map: fn(&u8) -> u8, out: &mut Out) {
     let buf = out.begin(text.len());
     text.iter().for_each(|byte| buf.push(map(byte)));
 }
 
-/// The part of `start` and `len` that is inside the text: how many characters to skip, and how many
-/// to take (`None`: all others).
+/// The part of `start` (from 1) and `len` that is inside the text: how many characters to skip, and
+/// how many to take (`None`: all others). `Fault::NegativeSubstring` for a negative length.
 fn inner_range(start: i32, len: Option<i32>) -> Result<(usize, Option<usize>), Fault> {
     let skip = usize::try_from(start.max(1) - 1).unwrap_or(0);
     let Some(len) = len else {
@@ -60,7 +61,7 @@ fn inner_range(start: i32, len: Option<i32>) -> Result<(usize, Option<usize>), F
     Ok((skip, Some(usize::try_from(take).unwrap_or(0))))
 }
 
-/// The byte offset of character `at`, counted from 0; the length when there are not so many.
+/// The byte offset of character `at`, counted from 0; the text's length if it has fewer.
 fn offset(text: &[u8], at: usize) -> usize {
     let mut beginnings = text
         .iter()
@@ -69,7 +70,8 @@ fn offset(text: &[u8], at: usize) -> usize {
     beginnings.nth(at).map_or(text.len(), |(offset, _)| offset)
 }
 
-/// `text_substring`
+/// Sets `out` to `len` characters, or all, from character `start`, counted from 1
+/// (`text_substring`). `Fault::NegativeSubstring` for a negative length.
 pub(crate) fn substring(
     text: &[u8],
     start: i32,
@@ -83,7 +85,7 @@ pub(crate) fn substring(
     Ok(())
 }
 
-/// `bytea_substring`
+/// As [`substring`], of bytes (`bytea_substring`).
 pub(crate) fn bytes_substring(
     bytes: &[u8],
     start: i32,
@@ -96,7 +98,7 @@ pub(crate) fn bytes_substring(
     Ok(())
 }
 
-/// `text_left`
+/// Sets `out` to the first `count` characters; if negative, to all but the last ones (`text_left`).
 pub(crate) fn left(text: &[u8], count: i32, out: &mut Out) {
     let keep = if count < 0 {
         characters(text).saturating_add(count)
@@ -107,7 +109,8 @@ pub(crate) fn left(text: &[u8], count: i32, out: &mut Out) {
     out.set_bytes(&text[..end]);
 }
 
-/// `text_right`
+/// Sets `out` to the last `count` characters; if negative, to all but the first ones
+/// (`text_right`).
 pub(crate) fn right(text: &[u8], count: i32, out: &mut Out) {
     // The least integer has no negative: the greatest skips as much, every character there can be.
     // (Before 15.20 PostgreSQL's overflowed and skipped nothing.)
@@ -120,7 +123,8 @@ pub(crate) fn right(text: &[u8], count: i32, out: &mut Out) {
     out.set_bytes(&text[begin..]);
 }
 
-/// `strpos`
+/// The position, in characters from 1, at which `part` first is in the text; 0 if it is not
+/// (`strpos`).
 pub(crate) fn position(text: &str, part: &str) -> i32 {
     match text.find(part) {
         Some(at) => characters(&text.as_bytes()[..at]).saturating_add(1),
@@ -131,7 +135,8 @@ pub(crate) fn position(text: &str, part: &str) -> i32 {
 /// Bytes of a set of characters that is searched from its beginning.
 const SET_SHORT: usize = 64;
 
-/// `btrim`, `ltrim`, `rtrim` of the characters of `set`, at the beginning, at the end, or both.
+/// Sets `out` to the text without characters of `set` at its beginning, its end, or both (`ltrim`,
+/// `rtrim`, `btrim`).
 pub(crate) fn trim(text: &str, set: &str, (begin, end): (bool, bool), out: &mut Out) {
     // A long set is searched in order: text and set of a MiB each would take minutes otherwise.
     let mut sorted = Zeroizing::new(Vec::new());
@@ -157,7 +162,9 @@ pub(crate) fn trim(text: &str, set: &str, (begin, end): (bool, bool), out: &mut 
     out.set_bytes(text.as_bytes());
 }
 
-/// `lpad` and `rpad`: exactly `len` characters, unless there is nothing to fill up with.
+/// Sets `out` to the text cut off or filled up with `fill` to `len` characters, on the `left`
+/// (`lpad`) or right (`rpad`). An empty `fill` adds none. `Fault::StringTooLong` above 16 Mi
+/// characters.
 pub(crate) fn pad(
     text: &str,
     len: i32,
@@ -189,7 +196,8 @@ pub(crate) fn pad(
     Ok(())
 }
 
-/// `split_part`: field `number` from the beginning, or from the end when it is negative.
+/// Sets `out` to field `number` of the text, counted from 1, or from the end if negative; empty if
+/// there is none (`split_part`). `Fault::FieldPositionZero` for 0.
 pub(crate) fn split_part(
     text: &str,
     separator: &str,
@@ -216,7 +224,7 @@ pub(crate) fn split_part(
     Ok(())
 }
 
-/// `reverse`
+/// Sets `out` to the text's characters in reverse order (`reverse`).
 pub(crate) fn reverse(text: &str, out: &mut Out) {
     let buf = out.begin(text.len());
     for c in text.chars().rev() {
@@ -224,7 +232,8 @@ pub(crate) fn reverse(text: &str, out: &mut Out) {
     }
 }
 
-/// `replace`
+/// Sets `out` to the text with each `from` replaced by `to`; unchanged for an empty `from`
+/// (`replace`). `Fault::StringTooLong` above [`LEN_MAX`].
 pub(crate) fn replace(text: &str, from: &str, to: &str, out: &mut Out) -> Result<(), Fault> {
     if from.is_empty() {
         out.set_bytes(text.as_bytes());

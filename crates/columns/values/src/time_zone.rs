@@ -39,15 +39,16 @@ impl TimeZone {
         Ok(Self(zone))
     }
 
-    /// Seconds east of Greenwich at `moment`, in seconds since 1970 UTC.
+    /// The seconds that the zone's clocks are ahead of UTC at `moment`, in seconds since 1970 UTC;
+    /// 0 if that is before the calendar begins.
     pub(crate) fn offset_at(&self, moment: i64) -> i32 {
         Timestamp::from_second(fold_cycles(moment))
             .map_or(0, |moment| self.0.to_offset(moment).seconds())
     }
 
-    /// Seconds east of Greenwich when the clocks show `local` (as if it were UTC, in seconds since
-    /// 1970): for a time that is skipped the offset before, for a time that comes twice the offset
-    /// after.
+    /// The seconds that the zone's clocks are ahead of UTC when they show `local` (as if it were
+    /// UTC, in seconds since 1970): for a time that is skipped the offset before, for a time that
+    /// comes twice the offset after.
     pub(crate) fn offset_of_local(&self, local: i64) -> i32 {
         let Ok(local) = Timestamp::from_second(fold_cycles(local)) else {
             return 0;

@@ -52,7 +52,7 @@ impl<'a> Value<'a> {
     /// Its word.
     ///
     /// # Errors
-    /// [`Fault::KindMismatch`] when it is bytes.
+    /// [`Fault::KindMismatch`] if it is bytes.
     pub const fn word(self) -> Result<u64, Fault> {
         match self {
             Self::Word(word) => Ok(word),
@@ -155,7 +155,7 @@ impl Buf {
         Self(Vec::new())
     }
 
-    /// Reserves memory for `more` bytes; the old memory is zeroised if they do not fit in it.
+    /// Reserves memory for `more` bytes. If that means new memory, the old one is zeroised.
     pub fn reserve(&mut self, more: usize) {
         if self.0.capacity() - self.0.len() < more {
             let wanted = self
@@ -171,19 +171,19 @@ impl Buf {
         }
     }
 
-    /// Empties it.
+    /// Zeroises the contents and empties the buffer; its memory stays.
     pub fn clear(&mut self) {
         self.0.as_mut_slice().zeroize();
         self.0.clear();
     }
 
-    /// Appends.
+    /// Appends bytes. Memory that it grows out of is zeroised.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());
         self.0.extend_from_slice(bytes);
     }
 
-    /// Appends one byte.
+    /// Appends one byte. Memory that it grows out of is zeroised.
     pub fn push(&mut self, byte: u8) {
         self.reserve(1);
         self.0.push(byte);
@@ -197,12 +197,14 @@ impl Buf {
 }
 
 impl Drop for Buf {
+    /// Zeroises the contents.
     fn drop(&mut self) {
         self.clear();
     }
 }
 
 impl core::fmt::Write for Buf {
+    /// Appends the text. Never fails.
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         self.extend(text.as_bytes());
         Ok(())
@@ -228,7 +230,7 @@ impl Out {
         }
     }
 
-    /// The result.
+    /// The result, as a word or bytes.
     #[must_use]
     pub fn value(&self) -> Value<'_> {
         if self.is_bytes {
@@ -238,7 +240,7 @@ impl Out {
         }
     }
 
-    /// Makes it a word.
+    /// Makes it a word; bytes that it held are zeroised.
     pub fn set_word(&mut self, word: u64) {
         if self.is_bytes {
             self.bytes.clear();
@@ -275,7 +277,8 @@ impl Out {
         }
     }
 
-    /// Makes it empty bytes, reserves memory for `len`, and returns the buffer to append to.
+    /// Makes it empty bytes, with memory for `len`, and returns the buffer to append to. What it
+    /// held is zeroised.
     pub fn begin(&mut self, len: usize) -> &mut Buf {
         self.word.zeroize();
         self.is_bytes = true;
@@ -286,6 +289,7 @@ impl Out {
 }
 
 impl Drop for Out {
+    /// Zeroises the word; the bytes zeroise themselves.
     fn drop(&mut self) {
         self.word.zeroize();
     }

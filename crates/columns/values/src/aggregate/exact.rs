@@ -44,7 +44,7 @@ impl Wide {
         }
     }
 
-    /// Multiplied by a power of ten.
+    /// Multiplies the sum by `10^by`.
     fn scale_up(&mut self, by: u32) {
         if self.big.sign() != Sign::NoSign {
             self.big *= BigInt::from(power_of_ten(by));
@@ -59,12 +59,14 @@ impl Wide {
         }
     }
 
+    /// The whole sum.
     fn total(&self) -> BigInt {
         &self.big + self.narrow
     }
 }
 
 impl Exact {
+    /// Sums of no values. `with_squares` if squares have to be summed too, for variances.
     pub(super) fn new(with_squares: bool) -> Self {
         Self {
             finite: 0,
@@ -76,6 +78,7 @@ impl Exact {
         }
     }
 
+    /// Adds an integer.
     pub(super) fn add_integer(&mut self, number: i64) {
         self.finite += 1;
         self.sum.add(i128::from(number));
@@ -84,7 +87,8 @@ impl Exact {
         }
     }
 
-    /// Adds a number of type numeric; what is not a finite number is only counted.
+    /// Adds a numeric; NaN and infinities are only counted. `Fault::KindMismatch` for bytes that
+    /// are no numeric.
     pub(super) fn add(&mut self, value: Value<'_>) -> Result<(), Fault> {
         if let Some((unscaled, scale)) = small(value) {
             self.rescale(scale);
@@ -119,7 +123,7 @@ impl Exact {
         Ok(())
     }
 
-    /// Makes the scale no less than `scale`.
+    /// Raises the display scale of the sums to `scale` at least; their value stays the same.
     fn rescale(&mut self, scale: u32) {
         let Some(more @ 1..) = scale.checked_sub(self.scale) else {
             return;
@@ -131,7 +135,7 @@ impl Exact {
         }
     }
 
-    /// Adds the sums of another worker.
+    /// Adds the sums of another worker, which are not changed.
     pub(super) fn combine(&mut self, other: &Self) {
         self.finite += other.finite;
         self.nans += other.nans;
@@ -145,7 +149,9 @@ impl Exact {
         }
     }
 
-    /// Whether there is a result; it is in `out`.
+    /// Sets `out` to the aggregate's result. False, which is NULL, for too few values; `out` is
+    /// then unchanged. `Fault::Int8OutOfRange` or `Fault::NumericOverflow` if the result does not
+    /// fit.
     pub(super) fn finish(
         &self,
         aggregate: Aggregate,
@@ -175,7 +181,7 @@ impl Exact {
         Ok(true)
     }
 
-    /// `numeric_sum`
+    /// The sum as a numeric, NaN and infinities included (`numeric_sum`).
     fn total(&self) -> Num {
         match self.infinities {
             _ if self.nans > 0 => Num::Nan,
@@ -186,7 +192,8 @@ impl Exact {
         }
     }
 
-    /// `numeric_stddev_internal`
+    /// The variance, or its square root for `stddev`, of a sample or of all values
+    /// (`numeric_stddev_internal`). NaN if there was a NaN or an infinity.
     fn deviation(&self, aggregate: Aggregate, sample: bool) -> Num {
         if self.nans > 0 || self.infinities != [0, 0] {
             return Num::Nan;
@@ -211,7 +218,7 @@ impl Exact {
         }
     }
 
-    /// Zeroises the parts in 128 bits.
+    /// Overwrites the parts of the sums that are in 128 bits; big integers are not overwritten.
     pub(super) fn zeroize(&mut self) {
         self.sum.narrow.zeroize();
         if let Some(squares) = &mut self.squares {

@@ -16,12 +16,13 @@ const SIGNIFICANT_MIN: i64 = 16;
 /// `NUMERIC_MAX_DISPLAY_SCALE`
 const DISPLAY_SCALE_MAX: i64 = 1000;
 
-/// `10^exponent` when it fits.
+/// `10^exponent`. `None` if it does not fit.
 fn power(exponent: u32) -> Option<i128> {
     TEN.get(usize::try_from(exponent).ok()?).copied()
 }
 
-/// Two words on one scale: the unscaled numbers and that scale.
+/// The unscaled numbers of both at the greater of their scales, and that scale. `None` if one is
+/// not stored as a word, or does not fit.
 fn aligned(a: Value<'_>, b: Value<'_>) -> Option<(i128, i128, u32)> {
     let ((a, a_scale), (b, b_scale)) = (small(a)?, small(b)?);
     let (a, b) = (i128::from(a), i128::from(b));
@@ -32,7 +33,7 @@ fn aligned(a: Value<'_>, b: Value<'_>) -> Option<(i128, i128, u32)> {
     }
 }
 
-/// The same in 64 bits, which are enough for nearly all.
+/// As [`aligned`], in 64 bits, which are enough for nearly all.
 #[inline]
 fn aligned64(a: Value<'_>, b: Value<'_>) -> Option<(i64, i64, u32)> {
     let ((a, a_scale), (b, b_scale)) = (small(a)?, small(b)?);
@@ -47,7 +48,7 @@ fn aligned64(a: Value<'_>, b: Value<'_>) -> Option<(i64, i64, u32)> {
     }
 }
 
-/// `numeric_add`
+/// `a + b` (`numeric_add`), into `out`. `Fault::NumericOverflow`, `Fault::KindMismatch`.
 pub(crate) fn add(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((x, y, scale)) = aligned64(a, b)
         && let Some(sum) = x.checked_add(y)
@@ -64,7 +65,7 @@ pub(crate) fn add(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault
     sum(&Num::read(a)?, &Num::read(b)?).put(out)
 }
 
-/// `numeric_sub`
+/// `a - b` (`numeric_sub`), into `out`. `Fault::NumericOverflow`, `Fault::KindMismatch`.
 pub(crate) fn sub(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((x, y, scale)) = aligned64(a, b)
         && let Some(difference) = x.checked_sub(y)
@@ -81,7 +82,7 @@ pub(crate) fn sub(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault
     sum(&Num::read(a)?, &negated(Num::read(b)?)).put(out)
 }
 
-/// `numeric_mul`
+/// `a * b` (`numeric_mul`), into `out`. `Fault::NumericOverflow`, `Fault::KindMismatch`.
 pub(crate) fn mul(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let (Some((x, x_scale)), Some((y, y_scale))) = (small(a), small(b)) {
         put_small(out, i128::from(x) * i128::from(y), x_scale + y_scale);
@@ -90,7 +91,8 @@ pub(crate) fn mul(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault
     product(&Num::read(a)?, &Num::read(b)?).put(out)
 }
 
-/// `numeric_div`
+/// `a / b` (`numeric_div`), into `out`, with the scale that PostgreSQL chooses.
+/// `Fault::DivisionByZero`, `Fault::NumericOverflow`, `Fault::KindMismatch`.
 pub(crate) fn div(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((quotient, scale)) = div_small(a, b)? {
         put_small(out, quotient, scale);
@@ -99,7 +101,8 @@ pub(crate) fn div(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault
     quotient(&Num::read(a)?, &Num::read(b)?)?.put(out)
 }
 
-/// Divides numbers that fit machine words. `None` when a step does not fit.
+/// Divides numerics that are stored as words: unscaled quotient and scale. `None` if one is not a
+/// word, or a step does not fit. `Fault::DivisionByZero`.
 fn div_small(a: Value<'_>, b: Value<'_>) -> Result<Option<(i128, u32)>, Fault> {
     let (Some((a, a_scale)), Some((b, b_scale))) = (small(a), small(b)) else {
         return Ok(None);
@@ -144,7 +147,7 @@ fn div_small(a: Value<'_>, b: Value<'_>) -> Result<Option<(i128, u32)>, Fault> {
 /// Weight and value of the first base-10000 digit that is not 0; (0, 0) for 0.
 type Lead = (i64, u32);
 
-/// The first digit to base 10000, and its place. Both are 0 for zero.
+/// The weight and the value of the first base-10000 digit that is not 0; both 0 for zero.
 fn small_lead(unscaled: i64, scale: u32) -> Lead {
     let magnitude = unscaled.unsigned_abs();
     let Some(log) = magnitude.checked_ilog10() else {
@@ -173,7 +176,7 @@ fn lead(unscaled: &BigUint, scale: u32) -> Lead {
     (place.div_euclid(4), u32::try_from(&digit).unwrap_or(0))
 }
 
-/// `select_div_scale`
+/// The scale of a quotient, as PostgreSQL chooses it (`select_div_scale`).
 fn quotient_scale(a: Lead, b: Lead, a_scale: u32, b_scale: u32) -> u32 {
     let weight = a.0 - b.0 - i64::from(a.1 <= b.1);
     let wanted = (SIGNIFICANT_MIN - weight * 4)
@@ -182,7 +185,7 @@ fn quotient_scale(a: Lead, b: Lead, a_scale: u32, b_scale: u32) -> u32 {
     u32::try_from(wanted.clamp(0, DISPLAY_SCALE_MAX)).unwrap_or(0)
 }
 
-/// The sum. Infinities of both signs, or not a number, give not a number.
+/// The sum. Infinities of both signs, or NaN, give NaN.
 fn sum(a: &Num, b: &Num) -> Num {
     match (a, b) {
         (Num::Nan, _) | (_, Num::Nan) => Num::Nan,
@@ -204,7 +207,7 @@ fn sum(a: &Num, b: &Num) -> Num {
     }
 }
 
-/// The unscaled number at a scale that is not lower.
+/// The unscaled number at the scale `wanted`, which must not be lower than `scale`.
 pub(crate) fn rescaled(unscaled: &BigInt, scale: u32, wanted: u32) -> BigInt {
     match wanted.checked_sub(scale) {
         None | Some(0) => unscaled.clone(),
@@ -212,7 +215,7 @@ pub(crate) fn rescaled(unscaled: &BigInt, scale: u32, wanted: u32) -> BigInt {
     }
 }
 
-/// The number with the other sign.
+/// The number with the other sign; NaN stays.
 pub(crate) fn negated(number: Num) -> Num {
     match number {
         Num::Nan => Num::Nan,
@@ -221,7 +224,7 @@ pub(crate) fn negated(number: Num) -> Num {
     }
 }
 
-/// The product, rounded to the largest scale.
+/// The product, rounded to [`SCALE_MAX`] if its scale would exceed it. NaN for zero times infinity.
 fn product(a: &Num, b: &Num) -> Num {
     match (a, b) {
         (Num::Nan, _) | (_, Num::Nan) => Num::Nan,
@@ -241,7 +244,7 @@ fn product(a: &Num, b: &Num) -> Num {
 }
 
 /// The quotient, with the scale that PostgreSQL chooses. `Fault::DivisionByZero` for a divisor of
-/// zero, unless the dividend is not a number.
+/// zero, unless the dividend is NaN.
 pub(crate) fn quotient(a: &Num, b: &Num) -> Result<Num, Fault> {
     let (a, a_scale, b, b_scale) = match (a, b) {
         (Num::Nan, _) | (_, Num::Nan) => return Ok(Num::Nan),
@@ -282,7 +285,7 @@ fn divided(a: &BigInt, a_scale: u32, b: &BigInt, b_scale: u32, scale: u32) -> Bi
     BigInt::from_biguint(if negative { Sign::Minus } else { Sign::Plus }, magnitude)
 }
 
-/// The quotient, rounded to the nearest whole number, and away from zero in the middle.
+/// `a / b`, rounded to the nearest whole number, and up in the middle. `b` must not be 0.
 fn half_away(a: &BigUint, b: &BigUint) -> BigUint {
     let (whole, rest) = (a / b, a % b);
     if rest * 2_u8 >= *b {
@@ -292,7 +295,8 @@ fn half_away(a: &BigUint, b: &BigUint) -> BigUint {
     }
 }
 
-/// `numeric_mod`
+/// The remainder of `a / b`, with the sign of `a` (`numeric_mod`), into `out`.
+/// `Fault::DivisionByZero`, `Fault::KindMismatch`.
 pub(crate) fn modulo(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((x, y, scale)) = aligned(a, b) {
         let rest = x.checked_rem(y).ok_or(Fault::DivisionByZero)?;
@@ -319,7 +323,7 @@ pub(crate) fn modulo(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fa
     result.put(out)
 }
 
-/// `numeric_uminus`
+/// The number with the other sign (`numeric_uminus`), into `out`. `Fault::KindMismatch`.
 pub(crate) fn negate(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(a) {
         put_small(out, -i128::from(unscaled), scale);
@@ -328,7 +332,7 @@ pub(crate) fn negate(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     negated(Num::read(a)?).put(out)
 }
 
-/// `numeric_abs`
+/// The absolute value (`numeric_abs`), into `out`. `Fault::KindMismatch`.
 pub(crate) fn abs(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(a) {
         put_small(out, i128::from(unscaled).abs(), scale);
@@ -342,7 +346,7 @@ pub(crate) fn abs(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     }
 }
 
-/// `numeric_sign`
+/// -1, 0 or 1; NaN for NaN (`numeric_sign`), into `out`. `Fault::KindMismatch`.
 pub(crate) fn sign(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     let number = Num::read(a)?;
     if number == Num::Nan {
@@ -352,8 +356,8 @@ pub(crate) fn sign(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A finite number rounded half away from zero at `scale` digits behind the point, which may be
-/// negative (`round_var`).
+/// A finite number rounded half away from zero at `wanted` digits after the point, which may be
+/// negative for places before it (`round_var`).
 pub(crate) fn round_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
     let shown = u32::try_from(wanted).unwrap_or(0);
     match u32::try_from(i64::from(scale) - wanted) {
@@ -369,7 +373,7 @@ pub(crate) fn round_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
     }
 }
 
-/// The same, cut off (`trunc_var`).
+/// As [`round_at`], cut off instead of rounded (`trunc_var`).
 fn trunc_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
     let shown = u32::try_from(wanted).unwrap_or(0);
     match u32::try_from(i64::from(scale) - wanted) {
@@ -388,7 +392,8 @@ fn trunc_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
     }
 }
 
-/// Digits that end at place `wanted`, shown with scale `shown`.
+/// The number whose last digit is at place `wanted` (negative: before the point), shown with scale
+/// `shown`.
 fn at_place(sign: Sign, digits: BigUint, wanted: i64, shown: u32) -> Num {
     let zeros = u32::try_from(-wanted).unwrap_or(0);
     Num::Fin(
@@ -397,7 +402,8 @@ fn at_place(sign: Sign, digits: BigUint, wanted: i64, shown: u32) -> Num {
     )
 }
 
-/// A word rounded or cut off at a scale from 0 to its own, without allocation.
+/// Rounds or cuts off a numeric that is stored as a word at scale `wanted`, without allocation:
+/// unscaled number and scale. `None` if it is no word, `wanted` is negative or a step does not fit.
 fn reduce_small(value: Value<'_>, wanted: i32, round: bool) -> Option<(i128, u32)> {
     let (unscaled, scale) = small(value)?;
     let wanted = u32::try_from(wanted).ok()?;
@@ -417,19 +423,21 @@ fn reduce_small(value: Value<'_>, wanted: i32, round: bool) -> Option<(i128, u32
     ))
 }
 
-/// `numeric_round`
+/// Rounds half away from zero to `wanted` digits after the point (`numeric_round`), into `out`. NaN
+/// and infinities stay. `Fault::NumericOverflow`, `Fault::KindMismatch`.
 pub(crate) fn round(a: Value<'_>, wanted: i32, out: &mut Out) -> Result<(), Fault> {
     let wanted = i64::from(wanted).clamp(-131_073, i64::from(SCALE_MAX));
     reduce(a, wanted, true, out)
 }
 
-/// `numeric_trunc`
+/// Cuts off after `wanted` digits after the point (`numeric_trunc`), into `out`. NaN and infinities
+/// stay. `Fault::NumericOverflow`, `Fault::KindMismatch`.
 pub(crate) fn trunc(a: Value<'_>, wanted: i32, out: &mut Out) -> Result<(), Fault> {
     let wanted = i64::from(wanted).clamp(-131_072, i64::from(SCALE_MAX));
     reduce(a, wanted, false, out)
 }
 
-/// Rounds or cuts to the wanted number of digits behind the point.
+/// Rounds, or else cuts off, to `wanted` digits after the point, into `out`.
 fn reduce(a: Value<'_>, wanted: i64, rounds: bool, out: &mut Out) -> Result<(), Fault> {
     let small = i32::try_from(wanted)
         .ok()
@@ -445,8 +453,8 @@ fn reduce(a: Value<'_>, wanted: i64, rounds: bool, out: &mut Out) -> Result<(), 
     }
 }
 
-/// `numeric_ceil` with `sign` 1, `numeric_floor` with -1: cut off, and one further in that
-/// direction when something was cut off.
+/// The nearest integer not below (`numeric_ceil`, `sign` 1), or not above (`numeric_floor`, `sign`
+/// -1), into `out`. NaN and infinities stay. `Fault::NumericOverflow`, `Fault::KindMismatch`.
 pub(crate) fn toward(a: Value<'_>, sign: i32, out: &mut Out) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(a)
         && let Some(factor) = power(scale)
@@ -472,7 +480,8 @@ pub(crate) fn toward(a: Value<'_>, sign: i32, out: &mut Out) -> Result<(), Fault
     Num::Fin(cut + sign, 0).put(out)
 }
 
-/// `numeric_sqrt`
+/// The square root (`numeric_sqrt`), with the scale that PostgreSQL chooses, into `out`.
+/// `Fault::SqrtNegative`, `Fault::KindMismatch`.
 pub(crate) fn sqrt(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     let number = Num::read(a)?;
     if number.signum() < 0 {
@@ -490,7 +499,8 @@ pub(crate) fn sqrt(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     Num::Fin(root(unscaled.magnitude(), *scale, wanted), wanted).put(out)
 }
 
-/// The unscaled square root at scale `wanted`, rounded half up (`sqrt_var`).
+/// The unscaled square root at scale `wanted`, rounded half up (`sqrt_var`), of `magnitude /
+/// 10^scale`.
 pub(crate) fn root(magnitude: &BigUint, scale: u32, wanted: u32) -> BigInt {
     // One digit more than wanted, cut off, decides the rounding as all digits would.
     let shift = i64::from(2 * (wanted + 1)) - i64::from(scale);
@@ -501,7 +511,9 @@ pub(crate) fn root(magnitude: &BigUint, scale: u32, wanted: u32) -> BigInt {
     BigInt::from((radicand.sqrt() + 5_u8) / 10_u8)
 }
 
-/// `numeric(numeric, typmod)`
+/// The number rounded to the precision and scale of a type modifier (`numeric(numeric, typmod)`),
+/// into `out`; unchanged for none. `Fault::NumericFieldOverflow` if it has too many digits or is
+/// infinite; `Fault::KindMismatch`.
 pub(crate) fn coerce(a: Value<'_>, typmod: i32, out: &mut Out) -> Result<(), Fault> {
     let number = Num::read(a)?;
     let Some(packed) = typmod.checked_sub(4).filter(|packed| *packed >= 0) else {
@@ -522,7 +534,8 @@ pub(crate) fn coerce(a: Value<'_>, typmod: i32, out: &mut Out) -> Result<(), Fau
     rounded.put(out)
 }
 
-/// `cmp_numerics`
+/// Orders numerics as PostgreSQL does (`cmp_numerics`): NaN is the greatest, and equal to itself.
+/// `Fault::KindMismatch`.
 pub(crate) fn compare(a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
     if let Some((x, y, _)) = aligned64(a, b) {
         return Ok(x.cmp(&y));
@@ -533,7 +546,7 @@ pub(crate) fn compare(a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
     Ok(order(&Num::read(a)?, &Num::read(b)?))
 }
 
-/// Orders numbers as PostgreSQL does: not a number is the greatest, and equal to itself.
+/// As [`compare`], of numbers that were read.
 fn order(a: &Num, b: &Num) -> Ordering {
     match (a, b) {
         (Num::Nan, Num::Nan) => Ordering::Equal,
@@ -547,7 +560,7 @@ fn order(a: &Num, b: &Num) -> Ordering {
     }
 }
 
-/// The place of an infinity beside finite numbers.
+/// A number that orders infinities around all finite numbers, which are 0.
 fn rank(number: &Num) -> i32 {
     match number {
         Num::Inf(true) => -1,

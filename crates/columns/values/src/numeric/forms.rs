@@ -29,7 +29,7 @@ const INFINITY_SCALE: u32 = 32;
 /// Decimal digits in one digit of the binary form.
 const GROUP: i64 = 4;
 
-/// Appends what `numeric_out` prints.
+/// Appends the text that `numeric_out` prints. `Fault::KindMismatch`.
 pub(crate) fn print(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(value) {
         let mut room = [0; 20];
@@ -51,7 +51,7 @@ pub(crate) fn print(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The decimal digits of a number, in `buffer`.
+/// The decimal digits of a number, written to the end of `buffer`.
 fn decimal(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut at = buffer.len();
     loop {
@@ -64,7 +64,8 @@ fn decimal(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
     }
 }
 
-/// Writes decimal digits, of which `scale` are behind the point.
+/// Appends these decimal digits, of which `scale` are after the point, with a sign and zeros as
+/// needed.
 fn print_digits(negative: bool, digits: &[u8], scale: u32, buf: &mut Buf) {
     let scale = usize::try_from(scale).unwrap_or(0);
     buf.reserve(digits.len().max(scale + 1) + 2);
@@ -82,7 +83,8 @@ fn print_digits(negative: bool, digits: &[u8], scale: u32, buf: &mut Buf) {
     }
 }
 
-/// Reads what `numeric_in` reads.
+/// Reads the text that `numeric_in` reads, into `out`. `Unreadable::Syntax`; `Unreadable::TooBig`
+/// for more digits than numerics have.
 pub(crate) fn parse(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     let text = text.trim_start_matches(is_space);
     static SPECIAL: [(&str, Num); 7] = [
@@ -109,7 +111,8 @@ pub(crate) fn parse(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     number.put(out).map_err(|_| Unreadable::TooBig)
 }
 
-/// `set_var_from_str`, with the check of what follows.
+/// Reads a finite number and checks that only blanks follow (`set_var_from_str`). Fails as
+/// [`parse`].
 fn parse_finite(text: &str) -> Result<Num, Unreadable> {
     let (negative, rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -140,7 +143,9 @@ fn parse_finite(text: &str) -> Result<Num, Unreadable> {
     assemble(negative, whole, fraction, exponent)
 }
 
-/// What C's `strtol` reads (blanks and a sign before the digits), within numeric.c's limits.
+/// Reads the number after an `e` as C's `strtol` does (blanks and a sign before the digits);
+/// returns it and the rest of the text. `Unreadable::Syntax` without a digit, `Unreadable::TooBig`
+/// beyond numeric.c's limits.
 fn parse_exponent(text: &str) -> Result<(i64, &str), Unreadable> {
     const LIMIT: i64 = 0x7fff_ffff / 2;
     let text = text.trim_start_matches(is_space);
@@ -165,7 +170,8 @@ fn parse_exponent(text: &str) -> Result<(i64, &str), Unreadable> {
     Ok((if negative { -magnitude } else { magnitude }, rest))
 }
 
-/// The number `whole.fraction * 10^exponent`; too big before it is made, when it is.
+/// The number `whole.fraction * 10^exponent`. `Unreadable::TooBig` before it is computed, if it has
+/// too many digits.
 fn assemble(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Result<Num, Unreadable> {
     let behind = i64::try_from(fraction.len()).map_err(|_| Unreadable::TooBig)? - exponent;
     let scale = u32::try_from(behind.max(0)).map_err(|_| Unreadable::TooBig)?;
@@ -198,7 +204,8 @@ fn assemble(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Resul
     ))
 }
 
-/// Reads what `numeric_recv` reads, and no bytes more or less.
+/// Reads the binary form that `numeric_recv` reads, into `out`. `Unreadable::Binary` for anything
+/// else, bytes left over included; `Unreadable::TooBig`.
 pub(crate) fn receive(bytes: &[u8], out: &mut Out) -> Result<(), Unreadable> {
     let mut words = bytes
         .chunks_exact(2)
@@ -241,8 +248,9 @@ pub(crate) fn receive(bytes: &[u8], out: &mut Out) -> Result<(), Unreadable> {
     number.put(out).map_err(|_| Unreadable::TooBig)
 }
 
-/// What `count` base-10000 digits with the first of `weight` are at that scale, when it is computed
-/// in 128 bits.
+/// The unscaled number at that scale of `magnitude`, the value of `count` base-10000 digits, the
+/// first of which has this weight. Digits after the scale are cut off. `None` if 128 bits are too
+/// few.
 fn at_scale(magnitude: i128, count: i64, weight: i64, scale: i64) -> Option<i128> {
     let shift = (weight + 1 - count) * GROUP + scale;
     let power = usize::try_from(shift.unsigned_abs())
@@ -255,7 +263,8 @@ fn at_scale(magnitude: i128, count: i64, weight: i64, scale: i64) -> Option<i128
     }
 }
 
-/// The number of these base-10000 digits; decimal digits behind `scale` are cut off.
+/// The number of these base-10000 digits, the first of which has this weight; decimal digits after
+/// `scale` are cut off.
 fn from_groups(sign: Sign, groups: &[u16], weight: i64, scale: u32) -> Num {
     let leading = groups.iter().take_while(|group| **group == 0).count();
     let groups = &groups[leading..];
@@ -278,7 +287,7 @@ fn from_groups(sign: Sign, groups: &[u16], weight: i64, scale: u32) -> Num {
     Num::Fin(BigInt::from_biguint(sign, magnitude), scale)
 }
 
-/// The decimal digits of groups to base 10000.
+/// The decimal digits of base-10000 digits, four of each, as numbers 0 to 9.
 fn decimal_digits(groups: &[u16]) -> Vec<u8> {
     let digit = |group: u16, unit: u16| u8::try_from(group / unit % 10).unwrap_or(0);
     groups
@@ -287,7 +296,8 @@ fn decimal_digits(groups: &[u16]) -> Vec<u8> {
         .collect()
 }
 
-/// Appends what `numeric_send` sends.
+/// Appends the binary form that `numeric_send` sends. `Fault::KindMismatch`;
+/// `Fault::NumericOverflow`.
 pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(value)
         && send_small(unscaled, scale, buf).is_some()
@@ -323,8 +333,8 @@ pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The same of a word, without allocation. `None`, and nothing appended, when it does not come out
-/// in 128 bits.
+/// As [`send`], for a number that is stored as a word, without allocation. `None`, and nothing is
+/// appended, if 128 bits are too few.
 fn send_small(unscaled: i64, scale: u32, buf: &mut Buf) -> Option<()> {
     // The last group ends where a group ends: at most three zeros more.
     let behind = i64::from(scale);
@@ -365,7 +375,7 @@ fn send_small(unscaled: i64, scale: u32, buf: &mut Buf) -> Option<()> {
     Some(())
 }
 
-/// Base-10000 digits without zeros at either end, and the weight of the first.
+/// The base-10000 digits of a number without zeros at either end, and the weight of the first.
 fn to_groups(unscaled: &BigUint, scale: u32) -> (Vec<u16>, i64) {
     if unscaled.is_zero() {
         return (Vec::new(), 0);
@@ -394,7 +404,7 @@ fn to_groups(unscaled: &BigUint, scale: u32) -> (Vec<u16>, i64) {
     (groups[leading..groups.len() - trailing].to_vec(), weight)
 }
 
-/// Rounded to an integer, as `numericvar_to_int64` does. `None` when it does not fit.
+/// The number rounded to an integer, as `numericvar_to_int64` does. `None` if it does not fit.
 fn round_to_i64(unscaled: &BigInt, scale: u32) -> Option<i64> {
     match round_at(unscaled, scale, 0) {
         Num::Fin(whole, _) => whole.to_i64(),
@@ -402,7 +412,8 @@ fn round_to_i64(unscaled: &BigInt, scale: u32) -> Option<i64> {
     }
 }
 
-/// `numeric_int4`
+/// The number rounded to an `integer` (`numeric_int4`). `Fault::Int4OutOfRange`, and faults of
+/// their own for NaN and infinities.
 pub(crate) fn to_int4(value: Value<'_>) -> Result<i32, Fault> {
     match Num::read(value)? {
         Num::Nan => Err(Fault::NumericNanToInteger),
@@ -415,7 +426,8 @@ pub(crate) fn to_int4(value: Value<'_>) -> Result<i32, Fault> {
     }
 }
 
-/// `numeric_int8`
+/// The number rounded to a `bigint` (`numeric_int8`). `Fault::Int8OutOfRange`, and faults of their
+/// own for NaN and infinities.
 pub(crate) fn to_int8(value: Value<'_>) -> Result<i64, Fault> {
     match Num::read(value)? {
         Num::Nan => Err(Fault::NumericNanToBigint),
@@ -424,12 +436,13 @@ pub(crate) fn to_int8(value: Value<'_>) -> Result<i64, Fault> {
     }
 }
 
-/// `int8_numeric`
+/// Sets `out` to the numeric of an integer, of scale 0 (`int8_numeric`).
 pub(crate) fn of_int8(value: i64, out: &mut Out) {
     put_small(out, i128::from(value), 0);
 }
 
-/// `numeric_float8`: the double nearest to the decimal, as its input function finds it.
+/// The double nearest to the decimal (`numeric_float8`). `Fault::FloatOverflow`,
+/// `Fault::FloatUnderflow`, `Fault::KindMismatch`.
 pub(crate) fn to_float8(value: Value<'_>) -> Result<f64, Fault> {
     if let Some((unscaled, scale)) = small(value)
         && unscaled.unsigned_abs() <= 1 << 53
@@ -468,7 +481,8 @@ const EXACT_POWERS: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// `float8_numeric`: 15 significant digits, as `%.15g` gives them.
+/// Sets `out` to the numeric of a double with 15 significant digits, as `%.15g` gives them
+/// (`float8_numeric`). `Fault::NumericOverflow` if it has too many digits.
 pub(crate) fn of_float8(value: f64, out: &mut Out) -> Result<(), Fault> {
     if value.is_nan() {
         return Num::Nan.put(out);

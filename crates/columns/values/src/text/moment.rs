@@ -22,7 +22,8 @@ enum Displacement {
     Zone(TimeZone),
 }
 
-/// `date_in`
+/// Reads a date as `date_in` does; a time and a zone are read and have no effect. `Unreadable` for
+/// other forms than ISO, or a date out of range.
 pub(super) fn date(text: &str) -> Result<i32, Unreadable> {
     let civil = match moment(text)? {
         Moment::Infinite(negative) => return Ok(if negative { i32::MIN } else { i32::MAX }),
@@ -39,7 +40,8 @@ pub(super) fn date(text: &str) -> Result<i32, Unreadable> {
     }
 }
 
-/// `timestamp_in`: a time zone is read and has no effect.
+/// Reads a timestamp without zone as `timestamp_in` does; a zone is read and has no effect.
+/// `Unreadable` for other forms than ISO, or one out of range.
 pub(super) fn timestamp(text: &str) -> Result<i64, Unreadable> {
     match moment(text)? {
         Moment::Infinite(negative) => Ok(if negative { i64::MIN } else { i64::MAX }),
@@ -47,7 +49,8 @@ pub(super) fn timestamp(text: &str) -> Result<i64, Unreadable> {
     }
 }
 
-/// `timestamptz_in`
+/// Reads a timestamp as `timestamptz_in` does; without a zone in the text it is one of `session`.
+/// `Unreadable` for other forms than ISO, or one out of range.
 pub(super) fn timestamptz(text: &str, session: &TimeZone) -> Result<i64, Unreadable> {
     let (civil, place) = match moment(text)? {
         Moment::Infinite(negative) => return Ok(if negative { i64::MIN } else { i64::MAX }),
@@ -61,7 +64,8 @@ pub(super) fn timestamptz(text: &str, session: &TimeZone) -> Result<i64, Unreada
     timestamp.ok_or(Unreadable::OutOfRange)
 }
 
-/// Reads a date or timestamp in ISO form, or one of PostgreSQL's words for one.
+/// Reads a date or timestamp in ISO form, or one of the words `infinity`, `-infinity`, `epoch`.
+/// `Unreadable` for anything else, or a field out of range.
 fn moment(text: &str) -> Result<Moment, Unreadable> {
     let text = text.trim_matches(is_space);
     if text.eq_ignore_ascii_case("infinity") {
@@ -93,7 +97,7 @@ fn moment(text: &str) -> Result<Moment, Unreadable> {
     Ok(Moment::At(civil, place))
 }
 
-/// Takes `BC` or `AD` off the end.
+/// Removes `BC` or `AD` from the end; returns the rest, and whether it was `BC`.
 fn era(text: &str) -> (&str, bool) {
     let Some((rest, last)) = text.rsplit_once(is_space) else {
         return (text, false);
@@ -107,7 +111,8 @@ fn era(text: &str) -> (&str, bool) {
     }
 }
 
-/// The digits at the beginning, at least one and at most `most`, and what follows.
+/// The number at the beginning, of 1 to `most` digits; how many digits it has; the rest of the
+/// text. `Unreadable::Unsupported` for no or more digits.
 fn number(text: &str, most: usize) -> Result<(i32, usize, &str), Unreadable> {
     let len = text.bytes().take_while(u8::is_ascii_digit).count();
     if len == 0 || len > most {
@@ -121,7 +126,9 @@ fn number(text: &str, most: usize) -> Result<(i32, usize, &str), Unreadable> {
     ))
 }
 
-/// `year-month-day` with a year of three digits or more, the same with slashes, or eight digits.
+/// Reads `year-month-day` with a year of three digits or more, the same with slashes, or eight
+/// digits; returns the date, unchecked, and the rest of the text. `Unreadable::Unsupported` for
+/// other forms.
 fn calendar(text: &str) -> Result<(Civil, &str), Unreadable> {
     let (year, len, rest) = number(text, 9)?;
     let delimiter = rest.bytes().next();
@@ -156,8 +163,9 @@ fn calendar(text: &str) -> Result<(Civil, &str), Unreadable> {
     Ok((civil, rest))
 }
 
-/// `hours:minutes[:seconds[.fraction]]` after blanks or a T; returns what follows it, or `None` if
-/// `text` is empty. Does not check ranges: 99:99 is taken.
+/// Reads `hours:minutes[:seconds[.fraction]]` after blanks or a T into `civil`; returns the rest of
+/// the text, or `None` if `text` is empty. Does not check ranges: 99:99 is accepted.
+/// `Unreadable::Unsupported` for other forms.
 fn clock<'a>(text: &'a str, civil: &mut Civil) -> Result<Option<&'a str>, Unreadable> {
     if text.is_empty() {
         return Ok(None);
@@ -190,8 +198,8 @@ fn clock<'a>(text: &'a str, civil: &mut Civil) -> Result<Option<&'a str>, Unread
     Ok(Some(rest))
 }
 
-/// `ParseFractionalSecond`: through a double, as there; a million when it is rounded up to a
-/// second.
+/// The microseconds of the digits after a point, rounded through a double as in
+/// `ParseFractionalSecond`; a million if that rounds up to a second. 0 for no digits.
 pub(super) fn micros(fraction: &str) -> Result<i32, Unreadable> {
     if fraction.is_empty() {
         return Ok(0);
@@ -203,7 +211,8 @@ pub(super) fn micros(fraction: &str) -> Result<i32, Unreadable> {
     crate::float::to_int4(fraction * 1_000_000.0).map_err(|_| Unreadable::Syntax)
 }
 
-/// `Z`, `±hours[:minutes[:seconds]]`, `±hhmm`, or the name of a zone; `None` when there is nothing.
+/// Reads `Z`, `±hours[:minutes[:seconds]]`, `±hhmm`, or the name of a zone. `None` for an empty
+/// text; `Unreadable::Unsupported` for anything else, abbreviations of zones included.
 fn displacement(text: &str) -> Result<Option<Displacement>, Unreadable> {
     if text.is_empty() {
         return Ok(None);
@@ -232,8 +241,8 @@ fn displacement(text: &str) -> Result<Option<Displacement>, Unreadable> {
     )))
 }
 
-/// `DecodeTimezone`, without the sign. Beyond 15:59:59 it is unsupported: the server has an error
-/// of its own for it.
+/// Reads an offset without its sign, in seconds (`DecodeTimezone`). `Unreadable::Unsupported` for
+/// other forms, and beyond 15:59:59: the server has an error of its own for that.
 fn offset(text: &str) -> Result<i32, Unreadable> {
     let (first, len, rest) = number(text, 4)?;
     let (hours, minutes, seconds) = if rest.is_empty() {
@@ -261,7 +270,8 @@ fn offset(text: &str) -> Result<i32, Unreadable> {
     Ok(hours * 3600 + minutes * 60 + seconds)
 }
 
-/// `ValidateDate` and the checks of `DecodeTime`.
+/// Checks that all fields are in range (`ValidateDate`, `DecodeTime`): `Unreadable::OutOfRange` if
+/// not. Makes the year astronomical if it is before Christ.
 fn check(civil: &mut Civil, is_bc: bool) -> Result<(), Unreadable> {
     if civil.year <= 0 {
         return Err(Unreadable::OutOfRange);

@@ -103,8 +103,8 @@ const UNITS: &[(&str, Unit)] = &[
 /// `TOKMAXLEN`
 const WORD_MAX: usize = 10;
 
-/// The unit with this name or abbreviation. Only the beginning of a long word counts, as in
-/// PostgreSQL.
+/// The unit with this name or abbreviation, in lower case. `None` for an unknown one. Only the
+/// first 10 letters count, as in PostgreSQL.
 fn unit(word: &str) -> Option<Unit> {
     let word = word.get(..WORD_MAX).unwrap_or(word);
     UNITS
@@ -122,8 +122,10 @@ struct Sum {
     micros: i64,
 }
 
-/// `interval_in` with a field as type modifier, as in `interval '90' day`: a last number without a
-/// unit is of it, and what is finer is cut off (`AdjustIntervalForTypmod`).
+/// Reads an interval with a field as type modifier, as in `interval '90' day`: a last number
+/// without a unit is of it, and what is finer is cut off (`AdjustIntervalForTypmod`).
+/// `Unreadable::Unsupported` for a field that is not year, month, day, hour, minute or second;
+/// otherwise fails as [`interval`].
 pub(super) fn interval_of(text: &str, field: Field) -> Result<Interval, Unreadable> {
     let (unit, finest) = match field {
         Field::Year => (Unit::Year, 0),
@@ -149,12 +151,13 @@ pub(super) fn interval_of(text: &str, field: Field) -> Result<Interval, Unreadab
     Ok(interval)
 }
 
-/// `interval_in`
+/// Reads an interval as `interval_in` does; a last number without a unit is seconds. `Unreadable`
+/// for what the server refuses, or a form that this code does not know.
 pub(super) fn interval(text: &str) -> Result<Interval, Unreadable> {
     read(text, Unit::Second)
 }
 
-/// Reads an interval. `last` is the unit of a number without one.
+/// Reads an interval. `last` is the unit of a last number without one.
 fn read(text: &str, last: Unit) -> Result<Interval, Unreadable> {
     if text.len() >= TEXT_MAX {
         return Err(Unreadable::Unsupported);
@@ -171,7 +174,8 @@ fn read(text: &str, last: Unit) -> Result<Interval, Unreadable> {
     })
 }
 
-/// `ParseDateTime`, for the fields of an interval.
+/// Splits the text of an interval into its fields (`ParseDateTime`). `Unreadable::Unsupported` for
+/// other signs, `Unreadable::Syntax` for more than 25 fields.
 fn tokens(text: &str) -> Result<Vec<Token<'_>>, Unreadable> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start_matches(|c| is_space(c) || c == '@');
@@ -209,7 +213,9 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, Unreadable> {
     Ok(tokens)
 }
 
-/// `DecodeInterval`: from the end, so that units come before their numbers.
+/// Adds up the fields of an interval, from the last to the first, because units follow their
+/// numbers (`DecodeInterval`). `Unreadable::Syntax` for an unknown or repeated unit, or no field;
+/// others for a field that is out of range or unknown.
 fn decode(tokens: &[Token<'_>], last: Unit) -> Result<Sum, Unreadable> {
     let mut sum = Sum::default();
     let (mut seen, mut ago) = (0_u32, false);
@@ -259,7 +265,8 @@ const MINUTES: u32 = 2;
 const SECONDS: u32 = 4;
 const ALL_SECONDS: u32 = SECONDS | 8 | 16;
 
-/// The bit of a unit, by which a second value for it is found.
+/// The bits of a unit, by which a second value for it is found; with a fraction, seconds include
+/// milliseconds and microseconds.
 const fn mask(unit: Unit, has_fraction: bool) -> u32 {
     match unit {
         Unit::Hour => HOURS,
@@ -279,7 +286,9 @@ const fn mask(unit: Unit, has_fraction: bool) -> u32 {
     }
 }
 
-/// A number of `unit`, or `years-months`. Gives its mask and the unit of a number in front of it.
+/// Adds a number of `unit`, or `years-months`, to `sum`. Returns its bits ([`mask`]) and the unit
+/// of a number in front of it. `Unreadable::FieldOutOfRange` if it does not fit, others for other
+/// forms.
 fn number(field: &str, unit: Unit, sum: &mut Sum) -> Result<(u32, Unit), Unreadable> {
     let negative = field.starts_with('-');
     let digits = field.trim_start_matches(['+', '-']);
@@ -329,7 +338,8 @@ fn number(field: &str, unit: Unit, sum: &mut Sum) -> Result<(u32, Unit), Unreada
     ))
 }
 
-/// `DecodeTimeForInterval`: it sets the time, whatever was there.
+/// Reads `hours:minutes[:seconds[.fraction]]`, and sets the microseconds of `sum` to it, whatever
+/// they were (`DecodeTimeForInterval`). `Unreadable` for other forms, or a field out of range.
 fn time(field: &str, sum: &mut Sum) -> Result<(), Unreadable> {
     let unsigned = field.strip_prefix(['+', '-']).unwrap_or(field);
     // A text that is not a time is tried as a number when it has a sign, and fails.
@@ -369,8 +379,8 @@ fn time(field: &str, sum: &mut Sum) -> Result<(), Unreadable> {
 }
 
 impl Sum {
-    /// Adds a number and its fraction (of the same sign, less than one) of a unit. `None` when it
-    /// does not fit.
+    /// Adds a number and its fraction (of the same sign, less than one) of a unit. `None` if the
+    /// sum does not fit, or for quarters.
     fn add(&mut self, whole: i64, fraction: f64, unit: Unit) -> Option<()> {
         match unit {
             Unit::Microsecond => self.add_time(whole, fraction, 1),
@@ -398,13 +408,14 @@ impl Sum {
         }
     }
 
-    /// `AdjustMicroseconds`
+    /// Adds a number and its fraction of a unit with `scale` microseconds (`AdjustMicroseconds`).
+    /// `None` on overflow.
     fn add_time(&mut self, whole: i64, fraction: f64, scale: i64) -> Option<()> {
         self.micros = self.micros.checked_add(whole.checked_mul(scale)?)?;
         self.add_micros(fraction, scale)
     }
 
-    /// Adds a fraction of a unit with `scale` microseconds, rounded. `None` when the sum overflows.
+    /// Adds a fraction of a unit with `scale` microseconds, rounded. `None` on overflow.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -425,7 +436,7 @@ impl Sum {
         Some(())
     }
 
-    /// `AdjustDays`
+    /// Adds a number of units with `scale` days (`AdjustDays`). `None` on overflow.
     fn add_days(&mut self, whole: i64, scale: i32) -> Option<()> {
         self.days = self
             .days
@@ -433,7 +444,8 @@ impl Sum {
         Some(())
     }
 
-    /// `AdjustFractDays`
+    /// Adds a fraction of a unit with `scale` days: whole days, and the rest as microseconds
+    /// (`AdjustFractDays`). `None` on overflow.
     #[expect(clippy::cast_possible_truncation, reason = "a fraction of at most 30")]
     fn add_fraction_of_days(&mut self, fraction: f64, scale: i32) -> Option<()> {
         let exact = fraction * f64::from(scale);
@@ -442,7 +454,7 @@ impl Sum {
         self.add_micros(exact - f64::from(whole), DAY)
     }
 
-    /// Adds units of `scale` years; a fraction becomes months.
+    /// Adds a number of units with `scale` years; the fraction becomes months. `None` on overflow.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a fraction of at most 12000 months"
@@ -456,7 +468,7 @@ impl Sum {
         Some(())
     }
 
-    /// The interval with the other sign. `None` when a field overflows.
+    /// Each part negated. `None` on overflow.
     fn negated(self) -> Option<Self> {
         Some(Self {
             years: self.years.checked_neg()?,
@@ -467,8 +479,8 @@ impl Sum {
     }
 }
 
-/// `P1Y2M3DT4H5M6.7S`; the alternative formats of ISO 8601 are unsupported. `None` when it does not
-/// begin like that.
+/// Reads an interval like `P1Y2M3DT4H5M6.7S`. `None` if the text does not begin like one; the
+/// alternative formats of ISO 8601 are `Unreadable::Unsupported`.
 fn designated(text: &str) -> Option<Result<Sum, Unreadable>> {
     let mut rest = text.strip_prefix('P')?;
     if !rest.starts_with(|c: char| c.is_ascii_digit() || "T-.".contains(c)) {
@@ -508,7 +520,8 @@ fn designated(text: &str) -> Option<Result<Sum, Unreadable>> {
     Some(Ok(sum))
 }
 
-/// `ParseISO8601Number`: through a double.
+/// Reads a number through a double (`ParseISO8601Number`), and adds it, of this unit, to `sum`.
+/// `Unreadable::Unsupported` for what is no number, `Unreadable::FieldOutOfRange`.
 fn add_designated(number: &str, unit: Unit, sum: &mut Sum) -> Result<(), Unreadable> {
     let number: f64 = number.parse().map_err(|_| Unreadable::Unsupported)?;
     if !(-1.0e15..=1.0e15).contains(&number) {
