@@ -45,18 +45,18 @@ pub struct AttestationRequest {
 }
 
 impl AttestationRequest {
-    /// A request with a random nonce.
+    /// Makes a request with a random nonce. It has to be answered within [`ANSWER_SECONDS`].
     ///
     /// # Errors
-    /// [`ChannelError::System`].
+    /// [`ChannelError::System`] if there are no random numbers.
     pub fn new() -> Result<Self, ChannelError> {
         Self::within(Duration::from_secs(ANSWER_SECONDS))
     }
 
-    /// A request that has to be answered within this time.
+    /// Makes a request with a random nonce that has to be answered within this time, from now on.
     ///
     /// # Errors
-    /// [`ChannelError::System`].
+    /// [`ChannelError::System`] if there are no random numbers.
     pub fn within(time_limit: Duration) -> Result<Self, ChannelError> {
         Ok(Self {
             nonce: random32()?,
@@ -65,16 +65,24 @@ impl AttestationRequest {
         })
     }
 
-    /// The nonce, to be sent to the zone.
+    /// Returns the nonce, to be sent to the zone.
     #[must_use]
     pub const fn nonce(&self) -> &[u8; 32] {
         &self.nonce
     }
 
-    /// Checks the zone's answer.
+    /// Checks that the zone's answer is an attestation that answers this request in time and
+    /// satisfies the policy.
     ///
     /// # Errors
-    /// Why the attestation is not accepted.
+    /// - [`ChannelError::Malformed`], [`ChannelError::Replayed`] for another nonce,
+    ///   [`ChannelError::Late`].
+    /// - [`ChannelError::ProvesNothing`] for an attestation without a TPM, if the policy does not
+    ///   accept it.
+    /// - [`ChannelError::Measurement`] for a program that is not allowed, and for a TPM quote if
+    ///   programs are listed.
+    /// - [`ChannelError::Untrusted`], [`ChannelError::Unbound`], [`ChannelError::Registers`] for
+    ///   the rest of the evidence.
     pub fn check(
         self,
         answer: &[u8],
@@ -105,6 +113,9 @@ impl AttestationRequest {
     }
 }
 
+/// Checks the attestation of a zone that only states its own program's digest. Fails with
+/// `ProvesNothing` if the policy does not accept that, `Malformed`, `Unbound` if it is not for the
+/// zone's key, or `Measurement` if the program is not allowed.
 fn check_process(
     attestation: &Attestation,
     binding: &[u8; 32],
@@ -139,12 +150,14 @@ pub struct Attested {
 pub type ColumnKeyRef<'a> = ([u8; 16], &'a SecretKey);
 
 impl Attested {
-    /// The message that opens a session, with these keys under a ticket for them, and the state
-    /// that reads the answer.
+    /// Makes the message that opens a session: it releases these keys to the zone, sealed for the
+    /// attested key, under a ticket for them. Returns it with the state that reads the answer.
+    /// Sends nothing.
     ///
     /// # Errors
-    /// [`ChannelError::System`]; [`ChannelError::Malformed`] for a ticket that names no key, too
-    /// many, or one that is not given.
+    /// [`ChannelError::System`] without random numbers or locked memory;
+    /// [`ChannelError::Malformed`] for a ticket that names no key, too many, or one that is not
+    /// given.
     pub fn open(
         self,
         keys: &[ColumnKeyRef<'_>],
@@ -175,6 +188,8 @@ impl Attested {
     }
 }
 
+/// Writes the request that opens a session, in clear: the keys and the ticket. Fails as
+/// [`Attested::open`] does.
 fn opening_request(keys: &[ColumnKeyRef<'_>], ticket: &Ticket) -> Result<Vec<u8>, ChannelError> {
     let count = u16::try_from(keys.len()).map_err(|_| ChannelError::Malformed)?;
     let authenticated = authenticate_ticket(keys, ticket)?;
@@ -193,7 +208,8 @@ fn opening_request(keys: &[ColumnKeyRef<'_>], ticket: &Ticket) -> Result<Vec<u8>
     Ok(request)
 }
 
-/// A ticket with the MACs of its keys.
+/// Returns a ticket followed by a MAC under each of its keys. Fails with `Malformed` if it cannot
+/// be encoded or names a key that is not given, and with `System` without locked memory.
 fn authenticate_ticket(
     keys: &[ColumnKeyRef<'_>],
     ticket: &Ticket,
@@ -211,7 +227,8 @@ fn authenticate_ticket(
     Ok([covered, macs].concat())
 }
 
-/// Seals `body`, which is wiped by becoming ciphertext.
+/// Encrypts `body` in place and returns it with its header and tag. If that fails, `body` is wiped
+/// and the error is `System`.
 fn seal(
     key: &GcmKey,
     hello: Option<&[u8]>,
@@ -237,7 +254,7 @@ impl PendingSession {
     /// Completes the session with the zone's answer.
     ///
     /// # Errors
-    /// [`ChannelError::Message`].
+    /// [`ChannelError::Message`] if the answer does not open, or is not for this session.
     pub fn complete(self, message: &[u8]) -> Result<OpenSession, ChannelError> {
         let (head, _) = Sealed::parse(message).ok_or(ChannelError::Message)?;
         let mut session = OpenSession {
@@ -266,7 +283,7 @@ pub struct OpenSession {
 }
 
 impl OpenSession {
-    /// A message for the zone.
+    /// Makes the next message for the zone: a request without content. Sends nothing itself.
     ///
     /// # Errors
     /// [`ChannelError::System`].
@@ -274,7 +291,8 @@ impl OpenSession {
         self.send_with(vec![request.number()])
     }
 
-    /// A message for the zone that renews the ticket: the new one has the same id and keys.
+    /// Makes the next message for the zone: one that renews the ticket. The new one has the same id
+    /// and keys. Sends nothing itself.
     ///
     /// # Errors
     /// [`ChannelError::System`]; [`ChannelError::Malformed`] for a ticket that names a key that is
@@ -288,6 +306,7 @@ impl OpenSession {
         self.send_with([&[Request::Renew.number()], &authenticated[..]].concat())
     }
 
+    /// Seals a request under the next sequence number and returns the message. Fails with `System`.
     fn send_with(&mut self, mut request: Vec<u8>) -> Result<Vec<u8>, ChannelError> {
         let head = Sealed {
             session: self.id,
@@ -298,10 +317,10 @@ impl OpenSession {
         Ok([&[MESSAGE_SEALED], &sealed[..]].concat())
     }
 
-    /// Opens the zone's answer.
+    /// Opens the zone's next answer and returns its content.
     ///
     /// # Errors
-    /// [`ChannelError::Message`].
+    /// [`ChannelError::Message`] if it does not open, is of another session, or is out of order.
     pub fn receive(&mut self, message: &[u8]) -> Result<Vec<u8>, ChannelError> {
         let (head, sealed) = Sealed::parse(message).ok_or(ChannelError::Message)?;
         if head.session != self.id || head.sequence != self.received {

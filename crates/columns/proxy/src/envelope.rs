@@ -24,10 +24,12 @@ const ENGINE: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(false),
 );
 
-/// Seals one value, given in PostgreSQL's binary form, under the key for new values.
+/// Seals one value, given in PostgreSQL's binary form, under the key for new values; returns the
+/// envelope.
 ///
 /// # Errors
-/// The host's generator of random numbers fails, or the value has 64 GiB.
+/// The system's random number generator fails, there is no locked memory, or the value is too long
+/// for AES-GCM (64 GiB).
 pub fn seal(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Result<Vec<u8>, CryptoError> {
     // Reserves the padding too: a vector that grows leaves a copy of the value behind.
     let mut body = Zeroizing::new(Vec::with_capacity(value.len().saturating_add(ENVELOPE_PAD)));
@@ -37,13 +39,14 @@ pub fn seal(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Cryp
     Ok(out)
 }
 
-/// The lineage that this process seals with: a client's. Tests and fuzz targets without a zone set
-/// the lineage of a zone's results.
+/// Returns the lineage that this process seals with: a client's. Tests and fuzz targets without a
+/// zone set the lineage of a zone's results.
 #[cfg(not(any(test, fuzzing)))]
 const fn lineage() -> Lineage {
     Lineage::CLIENT
 }
 
+/// Returns the lineage that this thread seals with, which a test may set.
 #[cfg(any(test, fuzzing))]
 fn lineage() -> Lineage {
     SEALS_AS.get()
@@ -55,10 +58,11 @@ std::thread_local! {
     pub(crate) static SEALS_AS: std::cell::Cell<Lineage> = const { std::cell::Cell::new(Lineage::CLIENT) };
 }
 
-/// Opens a result of this kind into PostgreSQL's binary form of the value.
+/// Opens a result of this kind and returns the value in PostgreSQL's binary form.
 ///
 /// # Errors
-/// [`EnvelopeError`]; [`EnvelopeError::NotAuthentic`] for an envelope that a client sealed.
+/// [`EnvelopeError`]: malformed, under an unknown key, of another kind, or not authentic, which an
+/// envelope that a client sealed is too; [`EnvelopeError::System`] without locked memory.
 pub fn open(
     keys: &ColumnKeys,
     kind: Kind,
@@ -76,7 +80,7 @@ pub fn open(
     Ok(value)
 }
 
-/// The text form.
+/// Returns the text form of an envelope: a prefix and Base64.
 #[must_use]
 pub fn to_text(envelope: &[u8]) -> String {
     let mut text = String::from(ENVELOPE_PREFIX);
@@ -84,7 +88,7 @@ pub fn to_text(envelope: &[u8]) -> String {
     text
 }
 
-/// The envelope of a text form.
+/// Returns the envelope of a text form. Only the text form is checked, not the envelope.
 ///
 /// # Errors
 /// [`EnvelopeError::Malformed`] unless the text is the one that [`to_text`] would give.

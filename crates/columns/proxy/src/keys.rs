@@ -18,11 +18,12 @@ pub struct ColumnKeys {
 }
 
 impl ColumnKeys {
-    /// The column keys of every version of the keyring's key `name`; its newest active version
-    /// seals.
+    /// Derives the column keys of every version of the keyring's key `name`; its newest active
+    /// version seals.
     ///
     /// # Errors
-    /// Those of the keyring: SR-2003, SR-2012; SR-5001 when the host refuses memory.
+    /// SR-2003 if the keyring has no such key; SR-2012 if all its versions are retired; SR-5001
+    /// when the system refuses locked memory.
     pub fn from_keyring(keyring: &Keyring, name: &str) -> Result<Self, Error> {
         let active = keyring.key(name, None)?;
         let mut keys = Vec::new();
@@ -33,7 +34,7 @@ impl ColumnKeys {
         Ok(Self::from_keys(&keys)?)
     }
 
-    /// The column keys of these keys; the last one seals.
+    /// Derives the column keys of these keys; the last one seals.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::TooLong`] when there is no key.
@@ -48,29 +49,29 @@ impl ColumnKeys {
         Ok(Self { all, sealing })
     }
 
-    /// The key of this id.
+    /// Returns the column key of this id; `None` if it is not one of these.
     pub(crate) fn find(&self, id: &[u8; 16]) -> Option<&ColumnKey> {
         self.all.get(id)
     }
 
-    /// All keys with their ids, to be released to the zone.
+    /// Returns all column keys with their ids, to be released to the zone.
     pub(crate) fn released(&self) -> Vec<([u8; 16], &SecretKey)> {
         self.all.iter().map(|(id, key)| (*id, key.key())).collect()
     }
 
-    /// The key that new envelopes are sealed under.
+    /// Returns the column key that new envelopes are sealed under.
     pub(crate) const fn sealing(&self) -> &ColumnKey {
         &self.sealing
     }
 
-    /// The ids of all keys.
+    /// Returns the ids of all column keys.
     pub fn ids(&self) -> impl Iterator<Item = [u8; 16]> {
         self.all.keys().copied()
     }
 }
 
-/// The column key that is derived from a key of the keyring, with its id: the data owner releases
-/// both to the zone.
+/// Derives a column key from a key of the keyring, and returns it with its id: the data owner
+/// releases both to the zone.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].
@@ -79,6 +80,8 @@ pub fn derive(key: &SecretKey) -> Result<([u8; 16], SecretKey), CryptoError> {
     Ok((id_of(&key)?, key))
 }
 
+/// Derives a column key from a key of the keyring, ready to seal and open envelopes. Fails if there
+/// is no locked memory.
 fn column_key(key: &SecretKey) -> Result<ColumnKey, CryptoError> {
     let (id, key) = derive(key)?;
     Ok(ColumnKey::new(id, key))

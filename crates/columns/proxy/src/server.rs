@@ -24,7 +24,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// Connects and authenticates.
+    /// Connects, without TLS, and authenticates.
     ///
     /// # Errors
     /// Errors of the server, the system or the protocol.
@@ -37,7 +37,7 @@ impl Login {
     }
 }
 
-/// What happened, for the user of a command.
+/// Returns the text of an error for the user of a command.
 #[must_use]
 pub fn describe(error: &Error) -> String {
     match error {
@@ -53,6 +53,7 @@ pub fn describe(error: &Error) -> String {
     }
 }
 
+/// Returns the text of a failed login for the user of a command.
 fn describe_login(error: &AuthenticationError) -> String {
     let text = match error {
         AuthenticationError::NoPassword(_) => "the server asks for a password: name a file with it",
@@ -74,7 +75,7 @@ fn describe_login(error: &AuthenticationError) -> String {
     text.to_owned()
 }
 
-/// Whether the server reported the error, at any time of the connection.
+/// Returns whether the server reported the error, at any time of the connection.
 #[must_use]
 pub const fn is_from_server(error: &Error) -> bool {
     matches!(
@@ -83,13 +84,13 @@ pub const fn is_from_server(error: &Error) -> bool {
     )
 }
 
-/// An identifier, quoted.
+/// Quotes an identifier for SQL.
 #[must_use]
 pub fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A constant of text, quoted.
+/// Quotes a text constant for SQL, as an `E''` string if it has a backslash.
 #[must_use]
 pub fn constant(text: &str) -> String {
     let quoted = text.replace('\'', "''");

@@ -53,6 +53,7 @@ impl fmt::Display for ChannelError {
 impl std::error::Error for ChannelError {}
 
 impl From<CryptoError> for ChannelError {
+    /// Turns every error of the primitives into [`ChannelError::System`].
     fn from(_: CryptoError) -> Self {
         Self::System
     }

@@ -16,14 +16,15 @@ use super::error::ChannelError;
 pub struct TrustedKey(Vec<u8>);
 
 impl TrustedKey {
-    /// The key of this public area (`TPM2B_PUBLIC`). `None` unless it signs only data that its TPM
-    /// made.
+    /// Makes a trusted key of this public area (`TPM2B_PUBLIC`). `None` unless it can be parsed and
+    /// signs only data that its TPM made.
     #[must_use]
     pub fn new(public: Vec<u8>) -> Option<Self> {
         AttestationKey::parse(&public)?;
         Some(Self(public))
     }
 
+    /// Returns whether the key has signed the quote.
     fn verifies(&self, evidence: &QuoteEvidence<'_>) -> bool {
         let Some(key) = AttestationKey::parse(&self.0) else {
             return false;
@@ -46,8 +47,8 @@ impl TrustedKey {
 pub struct PcrPolicy(BTreeMap<u8, [u8; 32]>);
 
 impl PcrPolicy {
-    /// The policy of these registers and values. `None` when there is no register, one is named
-    /// twice, or a number is not that of a register.
+    /// Makes the policy that these registers have these values. `None` when there is no register,
+    /// one is named twice, or a number is not that of a register.
     #[must_use]
     pub fn new(values: &[(u8, [u8; 32])]) -> Option<Self> {
         let all: BTreeMap<_, _> = values.iter().copied().collect();
@@ -55,6 +56,7 @@ impl PcrPolicy {
         (sound && all.keys().all(|pcr| *pcr < PCRS)).then_some(Self(all))
     }
 
+    /// Returns whether the quote is of exactly these registers, with these values.
     fn holds(&self, evidence: &QuoteEvidence<'_>) -> bool {
         let pcrs = self.0.keys().fold(0, |all, pcr| all | 1_u32 << pcr);
         let values: Vec<&[u8]> = self.0.values().map(<[u8; 32]>::as_slice).collect();
@@ -62,7 +64,8 @@ impl PcrPolicy {
     }
 }
 
-/// Checks the evidence of a quote.
+/// Checks the evidence of a TPM quote: a trusted key has signed it, it is for this `binding`, and
+/// one of the policies holds. Fails with `Malformed`, `Untrusted`, `Unbound` or `Registers`.
 pub(super) fn check(
     evidence: &[u8],
     binding: &[u8; 32],

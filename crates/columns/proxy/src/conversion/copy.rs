@@ -27,8 +27,13 @@ const FIRST_NORMAL: u32 = 16384;
 const READ: &str = "strongroom_read";
 const WRITE: &str = "strongroom_write";
 
-/// Refuses a connection on which values would come as envelopes: then it is not the proxy's.
-pub(super) fn check_proxy(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
+/// Checks that the connection leads to the proxy, and prepares the two statements that
+/// [`copy_batch`] executes. Fails with SR-8121 if values would come as envelopes: then it leads to
+/// the server; and with SR-8122 or SR-5001 if a statement fails.
+pub(super) fn check_proxy_and_prepare(
+    database: &mut Database<'_>,
+    table: &Table,
+) -> Result<(), Error> {
     let (old, new) = (
         identifier(&table.column.name),
         identifier(&table.new_column()),
@@ -59,10 +64,12 @@ pub(super) fn check_proxy(database: &mut Database<'_>, table: &Table) -> Result<
     Ok(())
 }
 
-/// Converts rows until few are left.
+/// Converts rows, each pass in many transactions, until a pass has converted fewer than [`FEW`] or
+/// [`PASSES`] are done. Rows that other sessions have locked are passed over. Fails with SR-8122 or
+/// SR-5001 if a statement fails.
 pub(super) fn copy_rows(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     for pass in 1..=PASSES {
-        let converted = pass_over(database, table)?;
+        let converted = convert_pass(database, table)?;
         if converted > 0 {
             database.note(&format!("pass {pass}: {converted} rows converted"));
         }
@@ -73,7 +80,10 @@ pub(super) fn copy_rows(database: &mut Database<'_>, table: &Table) -> Result<()
     Ok(())
 }
 
-fn pass_over(database: &mut Database<'_>, table: &Table) -> Result<u64, Error> {
+/// Goes through the table once and converts the rows that no other session has locked, one
+/// transaction for each batch; returns how many. A batch that meets a lock or a deadlock is tried
+/// again, without end. Fails with SR-8122 or SR-5001 for every other error.
+fn convert_pass(database: &mut Database<'_>, table: &Table) -> Result<u64, Error> {
     let mut converted = 0_u64;
     let mut from = 0_u64;
     let end = block_count(&mut database.connection, table).map_err(|error| server_error(&error))?;
@@ -94,7 +104,8 @@ fn pass_over(database: &mut Database<'_>, table: &Table) -> Result<u64, Error> {
     Ok(converted)
 }
 
-/// Converts every row that is left, with writers locked out.
+/// Converts every row that is left, in the transaction under way, which must have locked writers
+/// out; returns how many. Fails as [`copy_batch`] does.
 pub(super) fn copy_rest(
     connection: &mut StatementClient,
     table: &Table,
@@ -112,7 +123,7 @@ pub(super) fn copy_rest(
     Ok(converted)
 }
 
-/// Blocks of the table, as of now.
+/// Asks the server how many blocks the table has now.
 fn block_count(connection: &mut StatementClient, table: &Table) -> Result<u64, ServerError> {
     let sql = format!(
         "SELECT pg_catalog.pg_relation_size({}) / pg_catalog.current_setting('block_size')::int8",
@@ -126,7 +137,9 @@ fn block_count(connection: &mut StatementClient, table: &Table) -> Result<u64, S
     count.ok_or_else(|| ServerError::protocol("the size of a table is no number"))
 }
 
-/// Converts some rows of a range of blocks, in the transaction under way; their number.
+/// Converts at most [`ROWS`] rows of a range of blocks, in the transaction under way, and returns
+/// how many. Fails with the server's error, or with SR-9001 if fewer rows were written than were
+/// locked.
 fn copy_batch(
     connection: &mut StatementClient,
     from: u64,
@@ -153,7 +166,8 @@ fn copy_batch(
     Ok(count)
 }
 
-/// Whether a row has one of the columns and not the other.
+/// Checks that no row has a value in one of the two columns only; otherwise fails with SR-8121.
+/// Fails with the server's error if the check itself fails.
 pub(super) fn check_complete(
     connection: &mut StatementClient,
     table: &Table,
@@ -172,6 +186,7 @@ pub(super) fn check_complete(
     Err(AttemptError::Refused(unconverted()))
 }
 
+/// Makes the error (SR-8121) for rows that have a value in one of the columns only.
 fn unconverted() -> Error {
     refusal("rows are left that have a value in one of the columns only: run the command again")
 }

@@ -16,29 +16,33 @@ pub(super) struct Database<'a> {
 }
 
 impl<'a> Database<'a> {
+    /// Takes over a connection; `note` is called with each text for the user.
     pub(super) fn new(connection: StatementClient, note: &'a mut dyn FnMut(&str)) -> Self {
         Self { connection, note }
     }
 
-    /// Tells the user something.
+    /// Passes a text on to the user.
     pub(super) fn note(&mut self, text: &str) {
         (self.note)(text);
     }
 
+    /// Runs statements without parameters and returns their result; fails as [`server_error`] says.
     pub(super) fn run(&mut self, sql: &str) -> Result<Answer, Error> {
         self.connection
             .run(sql)
             .map_err(|error| server_error(&error))
     }
 
+    /// Runs one statement with parameters and returns its result; fails as [`server_error`] says.
     pub(super) fn ask(&mut self, sql: &str, parameters: &[&str]) -> Result<Answer, Error> {
         let parameters: Vec<Option<&str>> = parameters.iter().copied().map(Some).collect();
         let answer = self.connection.ask(sql, &parameters);
         answer.map_err(|error| server_error(&error))
     }
 
-    /// In one transaction. An error that another try may not meet - a lock, a deadlock - is `None`,
-    /// and nothing was done.
+    /// Runs `work` in a transaction of its own and commits it. `None` after an error that another
+    /// attempt may not meet, such as a lock or a deadlock; every other error is returned, as
+    /// [`server_error`] says or as `work` gave it. After either the transaction is rolled back.
     pub(super) fn attempt(
         &mut self,
         work: impl FnOnce(&mut StatementClient) -> Result<(), AttemptError>,
@@ -53,14 +57,15 @@ impl<'a> Database<'a> {
         // The first error is the one to report.
         drop(self.connection.run("ROLLBACK"));
         match failed {
-            AttemptError::Server(error) if is_passing(&error) => Ok(None),
+            AttemptError::Server(error) if is_transient(&error) => Ok(None),
             AttemptError::Server(error) => Err(server_error(&error)),
             AttemptError::Refused(failure) => Err(failure),
         }
     }
 }
 
-/// SR-8122 for what the server refuses, SR-5001 for a failure of the connection.
+/// Makes the error of a command: SR-8122 for what the server refuses, SR-5001 for a failure of the
+/// connection.
 #[must_use]
 pub fn server_error(error: &ServerError) -> Error {
     let code = if is_from_server(error) {
@@ -83,12 +88,13 @@ impl From<ServerError> for AttemptError {
     }
 }
 
-/// Lock not available, deadlock, serialization failure, query cancelled by a timeout.
-pub(super) fn is_passing(error: &ServerError) -> bool {
+/// Returns whether another attempt may not meet the error: lock not available, deadlock,
+/// serialization failure.
+pub(super) fn is_transient(error: &ServerError) -> bool {
     matches!(error.sqlstate(), Some("55P03" | "40P01" | "40001"))
 }
 
-/// A refusal with its reason.
+/// Makes the error SR-8121, a column that cannot be converted, with its reason.
 pub(super) fn refusal(why: impl Into<String>) -> Error {
     Error::new(&code::COLUMN_CONVERT, why)
 }

@@ -6,14 +6,15 @@
 use strongroom_keyring::Error;
 use strongroom_postgres_wire::client::Error as ServerError;
 
-use super::database::{Database, is_passing, refusal, server_error};
+use super::database::{Database, is_transient, refusal, server_error};
 use super::plan::{Index, Plan};
 use super::table::{Table, field};
 use crate::server::identifier;
 
 const TRIES: u32 = 20;
 
-/// Makes those that are not there.
+/// Builds those of the plan's indexes that are not there yet, while the table is used. Fails as
+/// [`build_index`] does.
 pub(super) fn build(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
     for index in &plan.indexes {
         build_index(database, table, index)?;
@@ -21,8 +22,11 @@ pub(super) fn build(database: &mut Database<'_>, table: &Table, plan: &Plan) -> 
     Ok(())
 }
 
+/// Builds one index under its temporary name (CREATE INDEX CONCURRENTLY), unless a valid one is
+/// there; an invalid one is dropped first. Fails with SR-8121 after [`TRIES`] attempts that met
+/// locks, with SR-8122 for another error of the server, or with SR-5001.
 fn build_index(database: &mut Database<'_>, table: &Table, index: &Index) -> Result<(), Error> {
-    let name = table.beside(&index.temporary());
+    let name = table.in_same_schema(&index.temporary());
     for _ in 0..TRIES {
         let sql = "SELECT i.indisvalid FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
             WHERE i.indrelid = $1 AND c.relname = $2";
@@ -33,7 +37,7 @@ fn build_index(database: &mut Database<'_>, table: &Table, index: &Index) -> Res
                 let dropped = database
                     .connection
                     .run(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"));
-                ignore_passing(dropped)?;
+                ignore_transient(dropped)?;
                 continue;
             }
             None => {}
@@ -46,7 +50,7 @@ fn build_index(database: &mut Database<'_>, table: &Table, index: &Index) -> Res
             table.qualified(),
             index.keys
         ));
-        ignore_passing(made)?;
+        ignore_transient(made)?;
     }
     Err(refusal(format!(
         "the index {} could not be built: its locks are always taken",
@@ -54,11 +58,12 @@ fn build_index(database: &mut Database<'_>, table: &Table, index: &Index) -> Res
     )))
 }
 
-/// Ignores an error that another attempt may not meet.
-fn ignore_passing<T>(done: Result<T, ServerError>) -> Result<(), Error> {
+/// Ignores an error that another attempt may not meet; returns every other one as SR-8122 or
+/// SR-5001.
+fn ignore_transient<T>(done: Result<T, ServerError>) -> Result<(), Error> {
     match done {
         Ok(_) => Ok(()),
-        Err(error) if is_passing(&error) => Ok(()),
+        Err(error) if is_transient(&error) => Ok(()),
         Err(error) => Err(server_error(&error)),
     }
 }

@@ -44,10 +44,12 @@ const LOCK_TRIES: u32 = 600;
 const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Converts the column, or continues a conversion that was interrupted. `connection` leads to the
-/// data owner's proxy. `note` gets what the user should know.
+/// data owner's proxy. `note` gets what the user should know. A column that is so already is left
+/// as it is.
 ///
 /// # Errors
-/// SR-8121 when the column cannot be converted; SR-8122 for what the server refuses; SR-5001.
+/// SR-8121 when the column cannot be converted; SR-8122 for what the server refuses; SR-5001 for a
+/// failure of the connection. What was converted stays converted.
 pub fn convert(
     connection: StatementClient,
     options: &ConversionOptions,
@@ -68,7 +70,7 @@ pub fn convert(
         change_access_method(&mut database, &mut table, options.rewrite)?;
     }
     swap::begin(&mut database, &table, &plan)?;
-    copy::check_proxy(&mut database, &table)?;
+    copy::check_proxy_and_prepare(&mut database, &table)?;
     copy::copy_rows(&mut database, &table)?;
     indexes::build(&mut database, &table, &plan)?;
     swap::finish(&mut database, &table, &plan)?;
@@ -76,7 +78,8 @@ pub fn convert(
     Ok(())
 }
 
-/// Gives up a conversion that was begun: the old column stays as it is.
+/// Gives up a conversion that was begun: drops the new column and its trigger; the old column stays
+/// as it is. Without a conversion under way it does nothing but say so.
 ///
 /// # Errors
 /// As [`convert`].
@@ -90,13 +93,14 @@ pub fn abandon(
     swap::abandon(&mut database, &table)
 }
 
-/// Prepares the session and takes the lock of the table's conversions. The table, and whether the
-/// user is a superuser.
+/// Prepares the session, takes the lock of the table's conversions, and limits the search path to
+/// `pg_catalog`. Returns the table, and whether the user is a superuser. Fails with SR-8121 if the
+/// table cannot be converted or another session converts it.
 fn open_table(
     database: &mut Database<'_>,
     options: &ConversionOptions,
 ) -> Result<(Table, bool), Error> {
-    let superuser = prepare(database, options.lock_timeout_s)?;
+    let superuser = prepare_session(database, options.lock_timeout_s)?;
     let found = Table::read(database, &options.table, &options.column)?;
     lock_table_conversions(database, &found)?;
     // As it is now: the session that had the lock may just have changed it.
@@ -106,6 +110,9 @@ fn open_table(
     Ok((table, superuser))
 }
 
+/// Rewrites the table for the access method `strongroom`, with readers and writers locked out.
+/// Fails with SR-8121, and changes nothing, unless `rewrite` is set; otherwise as
+/// [`swap::retry_until_locked`] does.
 fn change_access_method(
     database: &mut Database<'_>,
     table: &mut Table,
@@ -124,15 +131,17 @@ fn change_access_method(
         "ALTER TABLE {} SET ACCESS METHOD strongroom",
         table.qualified()
     );
-    swap::until_locked(database, |connection| {
+    swap::retry_until_locked(database, |connection| {
         Ok(connection.run(&change).map(drop)?)
     })?;
     "strongroom".clone_into(&mut table.access_method);
     Ok(())
 }
 
-/// Settings of the session; whether the user is a superuser.
-fn prepare(database: &mut Database<'_>, lock_timeout: u32) -> Result<bool, Error> {
+/// Sets the session's settings; `lock_timeout` is in seconds. Returns whether the user is a
+/// superuser; for one, the application's triggers are switched off in this session. Fails with
+/// SR-8122 or SR-5001.
+fn prepare_session(database: &mut Database<'_>, lock_timeout: u32) -> Result<bool, Error> {
     database.run(&format!(
         "SET lock_timeout = '{lock_timeout}s'; SET statement_timeout = 0; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; \
          SET TimeZone = 'UTC'; SET extra_float_digits = 1; SET bytea_output = 'hex'; SET row_security = off; SET synchronous_commit = off"
@@ -147,8 +156,9 @@ fn prepare(database: &mut Database<'_>, lock_timeout: u32) -> Result<bool, Error
     Ok(superuser)
 }
 
-/// Takes the advisory lock of the table's conversions. A session whose command was killed has it
-/// until the server has finished its statement.
+/// Takes the advisory lock of the table's conversions, for the rest of the session. Waits up to a
+/// minute, because a session whose command was killed has it until the server has finished its
+/// statement; then fails with SR-8121. Fails with SR-8122 or SR-5001 if a statement fails.
 fn lock_table_conversions(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     // An OID has 32 bits without a sign, the lock's number has one.
     let number = table.oid.parse().map(u32::cast_signed).unwrap_or(0);
@@ -162,6 +172,7 @@ fn lock_table_conversions(database: &mut Database<'_>, table: &Table) -> Result<
     Err(refusal("another session converts a column of this table"))
 }
 
+/// Tells the user that the column was converted, and where old values still are.
 fn note_result(database: &mut Database<'_>, table: &Table, direction: Direction) {
     let (name, column) = (table.qualified(), &table.column.name);
     database.note(&format!(

@@ -21,7 +21,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Its name until it takes the old one's.
+    /// Returns the index's name until it takes the old one's.
     pub(super) fn temporary(&self) -> String {
         format!("strongroom~{}", self.oid)
     }
@@ -62,6 +62,9 @@ const NAMES: &str =
     "SELECT attnum, attname FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0";
 
 impl Plan {
+    /// Decides what the conversion will do. Fails with SR-8121 if the column, or something that
+    /// depends on it, prevents the conversion, and with SR-8122 or SR-5001 if a query fails.
+    /// Changes nothing.
     pub(super) fn of(
         database: &mut Database<'_>,
         table: &Table,
@@ -78,7 +81,7 @@ impl Plan {
         if !superuser {
             check_no_triggers(database, table)?;
         }
-        dependents(database, table)?;
+        check_no_dependents(database, table)?;
         let indexes = indexes(database, table, &mut notes)?;
         Ok(Self {
             new_type,
@@ -88,7 +91,9 @@ impl Plan {
     }
 }
 
-/// The confidential type for a plain one.
+/// Returns the confidential type for the column's plain one, as SQL writes it, and adds notes on
+/// what is lost. Fails with SR-8121 if there is none, or the collation takes different texts for
+/// equal.
 fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, Error> {
     let column = &table.column;
     let limited = column.modifier >= 0;
@@ -142,7 +147,8 @@ fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, E
     ))
 }
 
-/// The plain type of a confidential one.
+/// Returns the plain type of the column's confidential one, as SQL writes it. Fails with SR-8122 or
+/// SR-5001 if a query fails.
 fn plain_type(database: &mut Database<'_>, table: &Table) -> Result<String, Error> {
     let base = table
         .column
@@ -162,7 +168,8 @@ fn plain_type(database: &mut Database<'_>, table: &Table) -> Result<String, Erro
     Ok(format!("pg_catalog.{}{modifier}", identifier(base)))
 }
 
-/// What the column itself may not have.
+/// Fails with SR-8121 if the column is an identity or generated one, or has a default or privileges
+/// of its own.
 fn check_column(table: &Table) -> Result<(), Error> {
     let column = &table.column;
     let against = [
@@ -185,6 +192,8 @@ fn check_column(table: &Table) -> Result<(), Error> {
     }
 }
 
+/// Fails with SR-8121 if the table is in a publication, and with SR-8122 or SR-5001 if the query
+/// fails.
 fn check_not_published(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     let sql = "SELECT p.pubname FROM pg_catalog.pg_publication p LEFT JOIN pg_catalog.pg_publication_rel r \
         ON r.prpubid = p.oid AND r.prrelid = $1 WHERE p.puballtables OR r.oid IS NOT NULL";
@@ -198,7 +207,8 @@ fn check_not_published(database: &mut Database<'_>, table: &Table) -> Result<(),
     }
 }
 
-/// Triggers that would fire for each row that is converted.
+/// Fails with SR-8121 if an enabled trigger of the application would fire for each row that is
+/// converted, and with SR-8122 or SR-5001 if the query fails.
 fn check_no_triggers(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     // commands/trigger.h: 16 is UPDATE.
     let sql = "SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal AND tgtype & 16 <> 0 \
@@ -213,8 +223,9 @@ fn check_no_triggers(database: &mut Database<'_>, table: &Table) -> Result<(), E
     }
 }
 
-/// Whatever depends on the column, but indexes and unique constraints, which are made anew.
-fn dependents(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
+/// Fails with SR-8121 if anything depends on the column but indexes and unique constraints, which
+/// are made anew, and with SR-8122 or SR-5001 if the query fails.
+fn check_no_dependents(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     let answer = database.ask(DEPENDENTS, &[&table.oid, &table.column.number])?;
     for row in &answer.rows {
         let is_index = matches!(field(row, 3), "i");
@@ -229,6 +240,9 @@ fn dependents(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     Ok(())
 }
 
+/// Returns the indexes with the column, which the new column needs too, and adds notes on what is
+/// lost. Fails with SR-8121 for one of a sort that is not made again, and with SR-8122 or SR-5001
+/// if a query fails.
 fn indexes(
     database: &mut Database<'_>,
     table: &Table,
@@ -244,7 +258,7 @@ fn indexes(
         // What has the column in an expression or a predicate is found among the dependents'
         // indexes, and is refused here.
         let plain = field(row, 8) == "t";
-        if !covers && (plain || !mentions(database, table, field(row, 0))?) {
+        if !covers && (plain || !depends_on_column(database, table, field(row, 0))?) {
             continue;
         }
         let name = field(row, 1).to_owned();
@@ -280,13 +294,17 @@ fn indexes(
     Ok(indexes)
 }
 
-/// Whether an index depends on the column.
-fn mentions(database: &mut Database<'_>, table: &Table, index: &str) -> Result<bool, Error> {
+/// Returns whether the index with this OID depends on the column. Fails with SR-8122 or SR-5001.
+fn depends_on_column(
+    database: &mut Database<'_>,
+    table: &Table,
+    index: &str,
+) -> Result<bool, Error> {
     let answer = database.ask(DEPENDENTS, &[&table.oid, &table.column.number])?;
     Ok(answer.rows.iter().any(|row| field(row, 1) == index))
 }
 
-/// The keys of an index with the new column in the old one's place.
+/// Returns the keys of an index, as SQL writes them, with the new column in the old one's place.
 fn keys(table: &Table, numbers: &str, options: &str, names: &[crate::server::TextRow]) -> String {
     let named = |number: &str| {
         if number == table.column.number {

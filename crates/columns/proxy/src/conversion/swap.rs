@@ -18,8 +18,10 @@ use crate::server::{constant, identifier};
 /// How often a lock is tried for, with the session's `lock_timeout` each.
 const TRIES: u32 = 100;
 
-/// Tries until the locks are there.
-pub(super) fn until_locked(
+/// Runs `work` in a transaction, again every half second while other sessions hold locks on the
+/// table. Fails with SR-8121 after [`TRIES`] attempts, with SR-8122 for another error of the
+/// server, or with SR-5001.
+pub(super) fn retry_until_locked(
     database: &mut Database<'_>,
     mut work: impl FnMut(&mut StatementClient) -> Result<(), AttemptError>,
 ) -> Result<(), Error> {
@@ -35,7 +37,8 @@ pub(super) fn until_locked(
     ))
 }
 
-/// The type of the new column, when a conversion is under way.
+/// Returns the type of the new column. `None` when no conversion is under way. Fails with SR-8122
+/// or SR-5001 if the query fails.
 fn new_column_type(database: &mut Database<'_>, table: &Table) -> Result<Option<String>, Error> {
     let sql = "SELECT pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a \
         WHERE a.attrelid = $1 AND a.attname = $2 AND NOT a.attisdropped";
@@ -43,7 +46,9 @@ fn new_column_type(database: &mut Database<'_>, table: &Table) -> Result<Option<
     Ok(answer.rows.first().map(|row| field(row, 0).to_owned()))
 }
 
-/// Puts the new column and its trigger on the table, or finds them there.
+/// Adds the new column and its trigger to the table, in one transaction. If a conversion in the
+/// same direction has added them already it does nothing but say so; if one in the other direction
+/// has, it fails with SR-8121. Otherwise fails as [`retry_until_locked`] does.
 pub(super) fn begin(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
     if let Some(found) = new_column_type(database, table)? {
         let confidential = found.contains("enc_");
@@ -70,7 +75,7 @@ pub(super) fn begin(database: &mut Database<'_>, table: &Table, plan: &Plan) -> 
         ),
         format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER {trigger}"),
     ];
-    until_locked(database, |connection| {
+    retry_until_locked(database, |connection| {
         for statement in &statements {
             connection.run(statement)?;
         }
@@ -78,12 +83,14 @@ pub(super) fn begin(database: &mut Database<'_>, table: &Table, plan: &Plan) -> 
     })
 }
 
-/// Converts the last rows and puts the new column in the old one's place.
+/// Converts the last rows and puts the new column in the old one's place, in one transaction that
+/// locks writers out. The old column is dropped. Fails with SR-8121 if a row has a value in one of
+/// the columns only, and as [`retry_until_locked`] does.
 pub(super) fn finish(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
     let (name, new) = (table.qualified(), identifier(&table.new_column()));
     let statements = swap_statements(table, plan);
-    until_locked(database, |connection| {
-        // Readers may go on; rows refusal be locked or written.
+    retry_until_locked(database, |connection| {
+        // Readers may go on; rows cannot be locked or written.
         connection.run(&format!("LOCK TABLE {name} IN EXCLUSIVE MODE"))?;
         connection.run("SET LOCAL synchronous_commit = on")?;
         copy::copy_rest(connection, table)?;
@@ -101,6 +108,8 @@ pub(super) fn finish(database: &mut Database<'_>, table: &Table, plan: &Plan) ->
     })
 }
 
+/// Returns the statements, in order, that drop the trigger and the old column and give the new
+/// column, its indexes and its comment the old names.
 fn swap_statements(table: &Table, plan: &Plan) -> Vec<String> {
     let name = table.qualified();
     let (old, new) = (
@@ -123,7 +132,7 @@ fn swap_statements(table: &Table, plan: &Plan) -> Vec<String> {
             ),
             None => format!(
                 "ALTER INDEX {} RENAME TO {}",
-                table.beside(&temporary),
+                table.in_same_schema(&temporary),
                 identifier(&index.name)
             ),
         });
@@ -137,7 +146,8 @@ fn swap_statements(table: &Table, plan: &Plan) -> Vec<String> {
     out
 }
 
-/// Takes the new column away again.
+/// Drops the new column, with its indexes, and its trigger, if a conversion is under way; otherwise
+/// only says so. Fails as [`retry_until_locked`] does.
 pub(super) fn abandon(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     if new_column_type(database, table)?.is_none() {
         database.note("no conversion of this column is under way");
@@ -148,7 +158,7 @@ pub(super) fn abandon(database: &mut Database<'_>, table: &Table) -> Result<(), 
         identifier(&table.trigger()),
         identifier(&table.new_column()),
     );
-    until_locked(database, |connection| {
+    retry_until_locked(database, |connection| {
         // Its indexes go with it.
         connection.run(&format!("DROP TRIGGER IF EXISTS {trigger} ON {name}"))?;
         connection.run(&format!("ALTER TABLE {name} DROP COLUMN {new}"))?;

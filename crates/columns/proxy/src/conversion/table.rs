@@ -61,16 +61,20 @@ const COLUMN: &str = "SELECT a.attname, a.attnum, n.nspname, t.typname, pg_catal
 const EXTENSION: &str = "SELECT n.nspname FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace \
     WHERE e.extname = 'strongroom_columns'";
 
-/// A field that is there; empty otherwise.
+/// Returns a field of a row; empty if it is NULL or not there.
 pub(super) fn field(row: &TextRow, at: usize) -> &str {
     row.get(at).and_then(Option::as_deref).unwrap_or_default()
 }
 
+/// Returns whether a field of a row is a boolean that is true.
 fn is_true(row: &TextRow, at: usize) -> bool {
     field(row, at) == "t"
 }
 
 impl Table {
+    /// Reads the table and its column from the catalog. Fails with SR-8121 if the extension, the
+    /// table or the column does not exist, or the table is partitioned, a partition, or has heirs;
+    /// and with SR-8122 or SR-5001 if a query fails.
     pub(super) fn read(
         database: &mut Database<'_>,
         table: &str,
@@ -106,36 +110,40 @@ impl Table {
         })
     }
 
-    /// Its name as SQL writes it.
+    /// Returns the table's name with its schema, quoted for SQL.
     pub(super) fn qualified(&self) -> String {
         format!("{}.{}", identifier(&self.schema), identifier(&self.name))
     }
 
-    /// The name of something in its schema.
-    pub(super) fn beside(&self, name: &str) -> String {
+    /// Returns the name of something else in the table's schema, quoted for SQL.
+    pub(super) fn in_same_schema(&self, name: &str) -> String {
         format!("{}.{}", identifier(&self.schema), identifier(name))
     }
 
+    /// Returns whether the column has a type of the extension.
     pub(super) fn is_confidential(&self) -> bool {
         self.column.type_schema == self.extension && self.column.type_name.starts_with("enc_")
     }
 
+    /// Returns whether the column already is what it is to become.
     pub(super) fn is_done(&self, direction: Direction) -> bool {
         self.is_confidential() == (direction == Direction::Confidential)
     }
 
-    /// The name of the new column, until it takes the old one's.
+    /// Returns the name of the new column, until it takes the old one's.
     pub(super) fn new_column(&self) -> String {
         format!("strongroom~{}", self.column.number)
     }
 
-    /// The name of the trigger: the last of all in the order in which triggers fire.
+    /// Returns the name of the conversion's trigger: the last of all in the order in which triggers
+    /// fire.
     pub(super) fn trigger(&self) -> String {
         format!("~strongroom~{}", self.column.number)
     }
 }
 
 impl Column {
+    /// Takes a column from a row of the query [`COLUMN`].
     fn of(row: &TextRow) -> Self {
         let collation = row.get(11).cloned().flatten();
         Self {

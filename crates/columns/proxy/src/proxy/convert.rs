@@ -31,7 +31,7 @@ pub(crate) struct ResultColumn {
     pub(crate) format: i16,
 }
 
-/// The format of field `at`: no format code means text for all, one code is for all.
+/// Returns the format of field `at`: no format code means text for all, one code is for all.
 pub(crate) fn format_at(formats: &[i16], at: usize) -> i16 {
     match formats {
         [] => TEXT,
@@ -40,7 +40,8 @@ pub(crate) fn format_at(formats: &[i16], at: usize) -> i16 {
     }
 }
 
-/// The OID that the client gets for a type of the server.
+/// Returns the OID that the client gets for a type of the server: the base type's for a
+/// confidential one, every other one as it is.
 pub(crate) fn client_type_oid(catalog: &Catalog, oid: u32) -> u32 {
     match catalog.enc_type(oid) {
         Some(EncType { kind, array: false }) => kind.base_oid(),
@@ -49,11 +50,11 @@ pub(crate) fn client_type_oid(catalog: &Catalog, oid: u32) -> u32 {
     }
 }
 
-/// Rewrites a `RowDescription` with base types into `shown`, and returns the columns.
+/// Appends a `RowDescription` with base types to `shown`, and returns the columns.
 ///
 /// # Errors
-/// It is malformed, or says that a pinned column is plain (SR-8106): its values would be made up by
-/// the server.
+/// SR-8105 if it is malformed; SR-8106 if it says that a pinned column is plain: its values would
+/// be made up by the server.
 pub(crate) fn rewrite_row_description(
     catalog: &Catalog,
     body: &[u8],
@@ -69,7 +70,8 @@ pub(crate) fn rewrite_row_description(
     Ok(columns.into_iter().map(|(column, ..)| column).collect())
 }
 
-/// The columns, each with the OID of the relation and the number of the column that it comes from.
+/// Appends a `RowDescription` with base types to `shown`. Returns the columns, each with the OID of
+/// the relation and the number of the column that it comes from. `None` if it is malformed.
 fn parse_row_description(
     catalog: &Catalog,
     body: &[u8],
@@ -119,8 +121,9 @@ fn parse_row_description(
     Some(columns)
 }
 
-/// The type that the server gets for a confidential parameter that the client declares as
-/// `declared`. 0 leaves it to the server; `None` when no confidential type corresponds to it.
+/// Returns the OID of the type that the server gets for a confidential parameter that the client
+/// declares as `declared`. 0 leaves it to the server; `None` when no confidential type corresponds
+/// to it.
 pub(crate) fn server_type_oid(catalog: &Catalog, declared: u32) -> Option<u32> {
     // 0 and unknown.
     if matches!(declared, 0 | 705) || catalog.enc_type(declared).is_some() {
@@ -129,7 +132,8 @@ pub(crate) fn server_type_oid(catalog: &Catalog, declared: u32) -> Option<u32> {
     catalog.oid(declared_type(declared)?)
 }
 
-/// The confidential type that corresponds to a declared type (OIDs fixed in `pg_type.dat`).
+/// Returns the confidential type that corresponds to a declared type (OIDs fixed in `pg_type.dat`).
+/// `None` if there is none.
 fn declared_type(oid: u32) -> Option<EncType> {
     let scalar = |oid: u32| match oid {
         // int2; float4; varchar, bpchar, name.
@@ -159,11 +163,14 @@ pub(crate) struct Converter<'a> {
 }
 
 impl<'a> Converter<'a> {
+    /// Makes a converter with these keys, for values as these settings of the session write them.
     pub(crate) const fn new(keys: &'a ColumnKeys, settings: &'a Settings) -> Self {
         Self { keys, settings }
     }
 
-    /// Opens a value of a result; returns it in the same format.
+    /// Opens a value of a result; returns it in the same format. Fails if an envelope does not open
+    /// (22P03), an array is malformed, or the session's settings do not allow the value to be
+    /// written (0A000).
     pub(crate) fn open_result(
         &self,
         of: EncType,
@@ -180,7 +187,8 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// As [`Self::open_result`], for the text form of one value.
+    /// Opens the text form of one envelope and returns the value's text form. Fails as
+    /// [`Self::open_result`] does.
     pub(crate) fn open_text(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let sealed = envelope::from_text(text).map_err(envelope_refusal)?;
         let value = envelope::open(self.keys, kind, &sealed).map_err(envelope_refusal)?;
@@ -188,10 +196,11 @@ impl<'a> Converter<'a> {
     }
 
     /// Seals a parameter of the client, given in the form of the type that it declared. Returns
-    /// format and bytes for the server.
+    /// format and bytes for the server. One that is declared with a confidential type has to be an
+    /// envelope, and is returned as it is.
     ///
     /// # Errors
-    /// The value is not one of its type.
+    /// SR-8104 if the value is not valid for its type; SR-8105 for a format that does not exist.
     pub(crate) fn seal_parameter(
         &self,
         catalog: &Arc<Catalog>,
@@ -239,17 +248,19 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// The envelope of a value in the binary form of its base type.
+    /// Seals a value in the binary form of its base type. Fails with SR-8104 if it is not valid.
     pub(crate) fn seal_binary(&self, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
         self.seal(kind, bytes)
     }
 
-    /// The envelope of a value in the text form of its type.
+    /// Seals a value in the text form of its type. Fails with SR-8104 if it is not valid.
     pub(crate) fn seal_text(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
         let value = self.to_binary(kind, text)?;
         self.seal(kind, &value)
     }
 
+    /// Seals a value in binary form. Fails with SR-8104 if it is not valid, or if there are no
+    /// random numbers or no locked memory.
     fn seal(&self, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Refusal> {
         // Bytes that no server would accept as this type's binary form are refused here: after
         // sealing the error would come too late.
@@ -259,7 +270,8 @@ impl<'a> Converter<'a> {
             .map_err(|_| Refusal::value("58000", "the system's random number generator failed"))
     }
 
-    /// The binary form of a value's text form.
+    /// Returns the binary form of a value's text form. Fails with SR-8104 if the text is not valid,
+    /// or the session's encoding or time zone is not supported.
     fn to_binary(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let text =
             std::str::from_utf8(text).map_err(|_| unreadable_value(kind, Unreadable::Encoding))?;
@@ -273,7 +285,8 @@ impl<'a> Converter<'a> {
         Ok(Zeroizing::new(binary.as_slice().to_vec()))
     }
 
-    /// The text form of a value's binary form.
+    /// Returns the text form of a value's binary form. Fails with SR-8104 if the value is not
+    /// valid, or if `DateStyle`, `IntervalStyle`, encoding or time zone are not supported.
     fn to_text(&self, kind: Kind, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let dated = matches!(kind, Kind::Date | Kind::Timestamp | Kind::Timestamptz);
         if dated && !self.settings.date_style.starts_with("ISO") {
@@ -302,7 +315,8 @@ impl<'a> Converter<'a> {
         Ok(Zeroizing::new(text.as_slice().to_vec()))
     }
 
-    /// The settings that the value's forms depend on.
+    /// Returns the settings that the value's forms depend on. Fails with SR-8104 for a timestamp
+    /// with a time zone if the session's zone is not in the IANA database.
     fn value_settings(&self, kind: Kind) -> Result<strongroom_columns_values::Settings, Refusal> {
         match &self.settings.time_zone {
             Some(time_zone) => Ok(strongroom_columns_values::Settings {
@@ -316,7 +330,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Refuses text in other encodings than UTF-8, unless it is ASCII.
+    /// Refuses text in other encodings than UTF-8 (SR-8104), unless `ascii`: the text is all ASCII.
     fn check_encoding(&self, ascii: bool) -> Result<(), Refusal> {
         if ascii
             || matches!(
@@ -332,7 +346,8 @@ impl<'a> Converter<'a> {
         ))
     }
 
-    /// Opens the server's text form of an array, in which envelopes have no quotes.
+    /// Opens the server's text form of an array, in which envelopes have no quotes; returns the
+    /// array with quoted values. Fails as [`Self::open_result`] does.
     fn open_array(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let mut out = Zeroizing::new(Vec::new());
         let mut rest = copy_array_bounds(text, &mut out);
@@ -365,7 +380,9 @@ impl<'a> Converter<'a> {
         Ok(out)
     }
 
-    /// Seals the client's text form of an array (src/backend/utils/adt/arrayfuncs.c, `array_in`).
+    /// Seals each element of the client's text form of an array
+    /// (src/backend/utils/adt/arrayfuncs.c, `array_in`); returns the array of envelopes in text
+    /// form. Fails with SR-8104 if it is malformed or an element is not valid.
     fn seal_array(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
         let malformed = || Refusal::value("22P02", "malformed array literal");
         let mut out = Vec::new();
@@ -421,7 +438,8 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Copies the bounds that may precede an array: `[1:2]={..}`. Returns the rest.
+/// Copies the bounds that may precede an array, `[1:2]={..}`, to `out`, and returns the rest.
+/// Copies nothing if there are none.
 fn copy_array_bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     if text.first() != Some(&b'[') {
         return text;
@@ -447,7 +465,8 @@ fn copy_array_bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     rest
 }
 
-/// Rewrites each element of an array in its binary form, and the type of the elements.
+/// Returns an array in binary form with each element replaced by `each` and the elements' type by
+/// `oid`. NULLs stay. Fails with SR-8104 if it is malformed, and as `each` does.
 fn map_array_elements(
     bytes: &[u8],
     oid: u32,
@@ -489,7 +508,8 @@ fn map_array_elements(
 }
 
 /// Widens an `int2` to `int4` and a `float4` to `float8`; other values stay as they are. `declared`
-/// is the OID of the type that the client declared; `kind` is for the error.
+/// is the OID of the type that the client declared; `kind` is for the error, which is SR-8104 for a
+/// value of another length.
 #[expect(
     clippy::big_endian_bytes,
     reason = "PostgreSQL's binary forms are big-endian"
@@ -514,6 +534,8 @@ fn widen_binary(kind: Kind, declared: u32, bytes: &[u8]) -> Result<Zeroizing<Vec
     }))
 }
 
+/// Makes the error (SR-8104) for a value that is not valid for its type, with PostgreSQL's
+/// SQLSTATE.
 fn unreadable_value(kind: Kind, why: Unreadable) -> Refusal {
     Refusal::value(
         why.sqlstate(kind),
@@ -521,6 +543,7 @@ fn unreadable_value(kind: Kind, why: Unreadable) -> Refusal {
     )
 }
 
+/// Makes the error (22P03, SR-8104) for an envelope of the server that does not open.
 fn envelope_refusal(error: EnvelopeError) -> Refusal {
     let message = match error {
         EnvelopeError::Malformed => "the server sent something that is no envelope",

@@ -31,10 +31,11 @@ pub(crate) struct Transform {
 }
 
 impl Transform {
-    /// The transformation for a planned COPY. `None` when there is nothing to transform.
+    /// Returns the transformation for a planned COPY. `None` when no column is confidential.
     ///
     /// # Errors
-    /// The statement uses an option that cannot be handled exactly.
+    /// SR-8103 if the columns' types are not known, or the statement uses an option that cannot be
+    /// handled exactly.
     pub(crate) fn of(copy: &Copy) -> Result<Option<Arc<Self>>, Refusal> {
         const HINT: &str = "Use INSERT, or another form of COPY.";
         let Some(columns) = copy.columns.clone() else {
@@ -79,6 +80,7 @@ pub(crate) struct Incoming(CopyStream);
 pub(crate) struct Outgoing(CopyStream);
 
 impl Incoming {
+    /// Makes the converter of a COPY from the client.
     pub(crate) fn new(
         transform: Arc<Transform>,
         keys: Arc<ColumnKeys>,
@@ -87,18 +89,21 @@ impl Incoming {
         Self(CopyStream::new(transform, keys, settings, true))
     }
 
-    /// Adds a piece of data and appends the rows that are complete.
+    /// Adds a piece of data, and appends the rows that are complete to `out`, sealed. Fails with
+    /// SR-8104 if a row is malformed or too long, or a value is not valid.
     pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         self.0.push(piece, out)
     }
 
-    /// The client is done: appends a last row without a newline.
+    /// Ends the data: appends a last row without a newline to `out`. Fails with SR-8104 if it is
+    /// malformed or a value is not valid; binary data must have ended with a whole row.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Refusal> {
         self.0.finish(out)
     }
 }
 
 impl Outgoing {
+    /// Makes the converter of a COPY to the client.
     pub(crate) fn new(
         transform: Arc<Transform>,
         keys: Arc<ColumnKeys>,
@@ -107,13 +112,15 @@ impl Outgoing {
         Self(CopyStream::new(transform, keys, settings, false))
     }
 
-    /// Adds a piece of data and appends the rows that are complete.
+    /// Adds a piece of data, and appends the rows that are complete to `out`, opened. Fails with
+    /// SR-8104 if a row is malformed or too long, or an envelope does not open.
     pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         self.0.push(piece, out)
     }
 }
 
 impl CopyStream {
+    /// Makes the converter of either direction; `sealing`: from the client.
     fn new(
         transform: Arc<Transform>,
         keys: Arc<ColumnKeys>,
@@ -132,6 +139,8 @@ impl CopyStream {
         }
     }
 
+    /// Adds a piece of data, and appends the rows that are complete to `out`, converted. Data after
+    /// the end marker is ignored, or refused in binary form. Fails with SR-8104.
     fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         if self.ended {
             return self.check_after_end(piece);
@@ -154,8 +163,8 @@ impl CopyStream {
         Ok(())
     }
 
-    /// Checks data after the end marker: as in the server, it is ignored in text and an error in
-    /// binary form (copyfromparse.c).
+    /// Checks data after the end marker: as in the server, it is ignored in text and an error
+    /// (22P04) in binary form (copyfromparse.c).
     fn check_after_end(&self, bytes: &[u8]) -> Result<(), Refusal> {
         if self.transform.options.format == CopyFormat::Binary && !bytes.is_empty() {
             return Err(Refusal::value(
@@ -166,6 +175,8 @@ impl CopyStream {
         Ok(())
     }
 
+    /// Converts a last row without a newline. Fails with SR-8104; binary data must have ended with
+    /// a whole row.
     fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Refusal> {
         let rest = std::mem::take(&mut self.pending);
         if rest.is_empty() || self.ended {
@@ -177,7 +188,8 @@ impl CopyStream {
         self.row(&rest, out)
     }
 
-    /// Length of the first row with its end, or `None` when more has to come.
+    /// Returns the length of the first row with its end, or `None` when more has to come. Fails
+    /// with SR-8104 for malformed binary data.
     fn row_len(&self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         if bytes.is_empty() {
             return Ok(None);
@@ -189,6 +201,8 @@ impl CopyStream {
         }
     }
 
+    /// Appends one row to `out`, converted. The header, and the end marker, which ends the data,
+    /// stay as they are. Fails with SR-8104.
     fn row(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let end_marker =
             self.transform.options.format != CopyFormat::Binary && split_line_end(row).0 == b"\\.";
@@ -208,6 +222,8 @@ impl CopyStream {
         }
     }
 
+    /// Appends one row in text format to `out`, converted. Fails with SR-8104 if a value is not
+    /// valid or the number of fields is another.
     fn text_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let options = &self.transform.options;
         let (line, end) = split_line_end(row);
@@ -235,6 +251,8 @@ impl CopyStream {
         self.check_field_count(at)
     }
 
+    /// Appends one row in CSV to `out`, converted. Fails with SR-8104 if a value is not valid or
+    /// the number of fields is another.
     fn csv_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let options = &self.transform.options;
         let (line, end) = split_line_end(row);
@@ -261,6 +279,8 @@ impl CopyStream {
         self.check_field_count(at)
     }
 
+    /// Appends one row in binary format to `out`, converted; the end marker ends the data. Fails
+    /// with SR-8104 if it is malformed, a value is not valid, or the number of fields is another.
     fn binary_row(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let mut fields = Fields(row);
         let count = fields.int16().ok_or_else(malformed)?;
@@ -295,11 +315,13 @@ impl CopyStream {
         Ok(())
     }
 
+    /// Returns the kind of the column at this place; `None` if it is not confidential.
     fn kind(&self, at: usize) -> Option<Kind> {
         self.transform.columns.get(at).copied().flatten()
     }
 
-    /// Refuses a row with another number of fields: which of them are confidential is not certain.
+    /// Refuses a row with another number of fields (SR-8104): which of them are confidential is not
+    /// certain.
     fn check_field_count(&self, fields: usize) -> Result<(), Refusal> {
         if fields == self.transform.columns.len() {
             return Ok(());
@@ -310,6 +332,8 @@ impl CopyStream {
         ))
     }
 
+    /// Returns the text form of a field, sealed or opened as the direction says. Fails with SR-8104
+    /// if the value is not valid or the envelope does not open.
     fn convert_field(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let converter = Converter::new(&self.keys, &self.settings);
         if self.sealing {
@@ -320,11 +344,12 @@ impl CopyStream {
     }
 }
 
+/// Makes the error (22P04, SR-8104) for malformed binary data.
 fn malformed() -> Refusal {
     Refusal::value("22P04", "malformed binary COPY data")
 }
 
-/// The line without its end, and the end.
+/// Splits a row into the line without its end, and the end.
 fn split_line_end(row: &[u8]) -> (&[u8], &[u8]) {
     let len = match row {
         [rest @ .., b'\r', b'\n'] => rest.len(),
@@ -334,6 +359,7 @@ fn split_line_end(row: &[u8]) -> (&[u8], &[u8]) {
     row.split_at_checked(len).unwrap_or((row, &[]))
 }
 
+/// Returns the length of the first row in text format with its newline. `None` if it has none yet.
 fn text_row_len(bytes: &[u8]) -> Option<usize> {
     // A backslash before the newline makes it data (copyfromparse.c, CopyReadLineText).
     let mut escaped = false;
@@ -347,6 +373,7 @@ fn text_row_len(bytes: &[u8]) -> Option<usize> {
     None
 }
 
+/// Returns the length of the first field in text format, without the delimiter after it.
 fn text_field_len(bytes: &[u8], delimiter: u8) -> usize {
     let mut escaped = false;
     for (at, byte) in bytes.iter().enumerate() {
@@ -358,7 +385,7 @@ fn text_field_len(bytes: &[u8], delimiter: u8) -> usize {
     bytes.len()
 }
 
-/// Undoes COPY's backslashes (copyfromparse.c, `CopyReadAttributesText`).
+/// Undoes COPY's backslashes in a field (copyfromparse.c, `CopyReadAttributesText`).
 fn unescape_text(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut bytes = field.iter().copied().peekable();
@@ -406,11 +433,12 @@ fn unescape_text(field: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Returns the lowest 8 bits.
 fn low_byte(number: u32) -> u8 {
     u8::try_from(number & 0xff).unwrap_or(0)
 }
 
-/// As the server writes a field (copyto.c, `CopyAttributeOutText`).
+/// Appends a value as the server writes a field in text format (copyto.c, `CopyAttributeOutText`).
 fn escape_text(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
     for byte in value {
         let letter = match byte {
@@ -432,7 +460,8 @@ fn escape_text(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// The first field of a CSV line: its length in the line, its value, and whether it was quoted.
+/// Returns the first field of a CSV line: its length in the line, its value, and whether it was
+/// quoted.
 fn csv_field(bytes: &[u8], options: &CopyOptions) -> (usize, Zeroizing<Vec<u8>>, bool) {
     let mut value = Zeroizing::new(Vec::new());
     let mut quoted = false;
@@ -464,6 +493,8 @@ fn csv_field(bytes: &[u8], options: &CopyOptions) -> (usize, Zeroizing<Vec<u8>>,
     (at, value, quoted)
 }
 
+/// Returns the length of the first CSV row with its newline; one within quotes does not end it.
+/// `None` if it has no end yet.
 fn csv_row_len(bytes: &[u8], options: &CopyOptions) -> Option<usize> {
     let mut inside = false;
     let mut escaped = false;
@@ -487,7 +518,8 @@ fn csv_row_len(bytes: &[u8], options: &CopyOptions) -> Option<usize> {
     None
 }
 
-/// As the server writes a field (copyto.c, `CopyAttributeOutCSV`).
+/// Appends a value as the server writes a field in CSV, quoted where that is necessary (copyto.c,
+/// `CopyAttributeOutCSV`).
 fn quote_csv(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
     let special = |byte: &u8| {
         *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r')
@@ -508,7 +540,8 @@ fn quote_csv(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
     out.push(options.quote);
 }
 
-/// Length of the header or of a tuple.
+/// Returns the length of the header, with `header`, or else of a row. `None` if not all of it has
+/// come. Fails with SR-8104 if it is malformed.
 fn binary_row_len(bytes: &[u8], header: bool) -> Result<Option<usize>, Refusal> {
     let mut fields = Fields(bytes);
     if header {

@@ -16,7 +16,10 @@ use super::session::{Copying, State};
 use super::upstream::{Failure, Outcome, POISON, Upstream};
 
 impl Upstream {
-    /// `CopyData`, `CopyDone`, `CopyFail`.
+    /// Handles `CopyData`, `CopyDone` or `CopyFail` of the client: sends the rows that are
+    /// complete, with their confidential fields sealed. Outside a COPY it is ignored. If a value is
+    /// not valid the server is sent a `CopyFail`, the client gets the refusal, and the rest of the
+    /// data is ignored.
     pub(super) fn copy_message(&mut self, message: &Message) -> Outcome {
         let Some(copying) = self.copying()? else {
             // The server ignores data outside a COPY.
@@ -67,7 +70,8 @@ impl Upstream {
         Ok(())
     }
 
-    /// The COPY that data from the client belongs to, when there is one.
+    /// Returns the COPY that data from the client belongs to; waits until the server has announced
+    /// it or answered everything. `None` if there is none; `Skipped` if the connection ends.
     fn copying(&mut self) -> Outcome<Option<Copying>> {
         let current = |state: &State| {
             let copying = state.copying.clone();

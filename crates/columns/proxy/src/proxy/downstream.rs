@@ -39,6 +39,7 @@ pub(crate) struct Downstream {
 }
 
 impl Downstream {
+    /// Takes over the server's messages and the client's connection. Nothing is read yet.
     pub(crate) fn new(
         session: Arc<Session>,
         keys: Arc<ColumnKeys>,
@@ -58,7 +59,9 @@ impl Downstream {
         }
     }
 
-    /// Relays until either side has closed its connection.
+    /// Relays until either side has closed its connection. If a message of the server is refused or
+    /// malformed, the client gets a FATAL error and the relay ends. Fails with the errors of the
+    /// connections.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let ended = self.relay();
         if let Err(error) = &ended
@@ -70,6 +73,8 @@ impl Downstream {
         self.flush().and(ended)
     }
 
+    /// Relays the server's messages until its connection ends, or one is refused: then a FATAL
+    /// error for the client is appended.
     fn relay(&mut self) -> io::Result<()> {
         loop {
             if self.server.buffer().is_empty() || self.out.len() >= BATCH {
@@ -85,6 +90,7 @@ impl Downstream {
         }
     }
 
+    /// Writes the collected messages to the client.
     fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
             self.client.write_all(&self.out)?;
@@ -93,6 +99,9 @@ impl Downstream {
         Ok(())
     }
 
+    /// Appends what the client gets for one message of the server, if anything, and wakes the other
+    /// thread. Fails if the client's connection must end: the message is not expected, or an
+    /// envelope does not open.
     fn handle_message(&mut self, message: Message) -> Result<(), Refusal> {
         match message.tag {
             b'D' => return self.handle_data_row(&message.body),
@@ -111,6 +120,8 @@ impl Downstream {
         done
     }
 
+    /// Handles a message that is neither a row, COPY's data nor a notice. Fails as
+    /// [`Self::handle_message`] does.
     fn handle_answer(&mut self, state: &mut State, message: Message) -> Result<(), Refusal> {
         let Message { tag, body } = message;
         match tag {
@@ -144,6 +155,9 @@ impl Downstream {
         }
     }
 
+    /// Handles an `ErrorResponse`: passes it on, or the refusal that the proxy has put in its
+    /// place, or keeps it from the client if the statement was the proxy's own. Drops the answers
+    /// that will not come.
     fn handle_error(&mut self, state: &mut State, body: &[u8]) {
         self.current = None;
         self.copy = None;
@@ -174,7 +188,9 @@ impl Downstream {
         }
     }
 
-    /// `ParseComplete`, `BindComplete`, `CloseComplete`.
+    /// Handles `ParseComplete`, `BindComplete` or `CloseComplete`: takes it off the expected
+    /// answers and passes it on if the client is to see it. Fails with SR-8105 if it was not
+    /// expected.
     fn handle_completion(
         &mut self,
         state: &mut State,
@@ -193,7 +209,8 @@ impl Downstream {
         Ok(())
     }
 
-    /// `ParameterDescription`: the client sees base types, and only its own parameters.
+    /// Handles `ParameterDescription`: the client sees base types, and only its own parameters.
+    /// Fails with SR-8105 if it is malformed or was not expected.
     fn handle_parameter_description(
         &mut self,
         state: &mut State,
@@ -225,7 +242,9 @@ impl Downstream {
         Ok(())
     }
 
-    /// `RowDescription` or `NoData`.
+    /// Handles `RowDescription` or `NoData`: the client sees base types. Wakes, by the slot, a
+    /// thread that waits for the description. Fails with SR-8105 if it is malformed or was not
+    /// expected, with SR-8106 if a pinned column is plain.
     fn handle_row_description(
         &mut self,
         state: &mut State,
@@ -271,7 +290,9 @@ impl Downstream {
         Ok(())
     }
 
-    /// `DataRow`.
+    /// Handles `DataRow`: the client gets it with its confidential values opened; a row of the
+    /// proxy's own query is collected. Fails with SR-8105 if it is malformed, and if a value does
+    /// not open.
     fn handle_data_row(&mut self, body: &[u8]) -> Result<(), Refusal> {
         if self.current.is_none() {
             let session = Arc::clone(&self.session);
@@ -316,6 +337,7 @@ impl Downstream {
         Ok(())
     }
 
+    /// Returns the columns of the rows that the server sends now, each with its format.
     fn result_columns(&self, state: &State) -> Vec<ResultColumn> {
         let Some(PendingAnswer::Execute {
             columns: Columns::Statement(slot, formats),
@@ -335,7 +357,8 @@ impl Downstream {
         columns
     }
 
-    /// `CommandComplete`, `EmptyQueryResponse`, `PortalSuspended`.
+    /// Handles `CommandComplete`, `EmptyQueryResponse` or `PortalSuspended`: passes it on, but for
+    /// a query of the proxy's own. Fails with SR-8105 if it was not expected.
     fn handle_command_complete(
         &mut self,
         state: &mut State,
@@ -355,6 +378,8 @@ impl Downstream {
         Ok(())
     }
 
+    /// Handles the beginning of a COPY: notes how its data is converted, and passes it on. Fails
+    /// with SR-8105 if no COPY was expected.
     fn handle_copy_response(
         &mut self,
         state: &mut State,
@@ -393,6 +418,8 @@ impl Downstream {
         Ok(())
     }
 
+    /// Passes data of a COPY on, with its confidential values opened. Fails if one does not open or
+    /// a row is malformed.
     fn handle_copy_data(&mut self, body: &[u8]) -> Result<(), Refusal> {
         match self.copy.as_mut() {
             None => append(&mut self.out, b'd', body),
@@ -407,11 +434,14 @@ impl Downstream {
         Ok(())
     }
 
+    /// Forgets the COPY that has ended.
     fn end_copy(&mut self) {
         self.copy = None;
     }
 
-    /// `ReadyForQuery`.
+    /// Handles `ReadyForQuery`: notes the transaction's state, and passes it on if the client is to
+    /// see it. Rows of the proxy's own query are handed to the thread that waits. Fails with
+    /// SR-8105 if it was not expected.
     fn handle_ready(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
         self.current = None;
         self.copy = None;
@@ -433,7 +463,7 @@ impl Downstream {
     }
 }
 
-/// Whether an error says that the zone has forgotten the session: the zone was started anew
+/// Returns whether an error says that the zone has forgotten the session: the zone was started anew
 /// (SR-8003), has no ticket for the session (SR-8006), or lacks the keys (SR-8008).
 fn is_lost(body: &[u8]) -> bool {
     let message = error_field(body, b'M').unwrap_or_default();

@@ -36,14 +36,15 @@ const KINDS: [Kind; 5] = [
     Kind::Bytea,
 ];
 
-/// Keys whose envelopes count as the zone's results.
+/// Makes fixed keys, and lets this thread seal envelopes that count as the zone's results.
 fn keys() -> Option<Arc<ColumnKeys>> {
     envelope::SEALS_AS.set(Lineage::RESULT);
     let key = SecretKey::take(&mut [7; 32]).ok()?;
     ColumnKeys::from_keys(&[key]).ok().map(Arc::new)
 }
 
-/// A table `p`: `id` plain, and a column for each of [`KINDS`], named as its type.
+/// Makes a catalog with a table `p`: `id` plain, and a column for each of [`KINDS`], named as its
+/// type.
 fn catalog() -> Catalog {
     let mut rows = Vec::new();
     let mut add =
@@ -59,6 +60,7 @@ fn catalog() -> Catalog {
     Catalog::from_rows(&rows)
 }
 
+/// Makes the state that connections share, with a server that does not exist.
 fn shared(keys: Arc<ColumnKeys>) -> Arc<Shared> {
     Arc::new(Shared {
         server: Address::Unix(PathBuf::from("/nonexistent")),
@@ -73,7 +75,7 @@ fn shared(keys: Arc<ColumnKeys>) -> Arc<Shared> {
     })
 }
 
-/// A peer that has said `script` and says nothing more.
+/// Returns a connection and its other end, which has sent `script` and sends nothing more.
 fn peer(script: &[u8]) -> Option<(Stream, UnixStream)> {
     let (ours, mut theirs) = UnixStream::pair().ok()?;
     theirs.write_all(script).ok()?;
@@ -81,7 +83,7 @@ fn peer(script: &[u8]) -> Option<(Stream, UnixStream)> {
     Some((Stream::Plain(Socket::Local(ours)), theirs))
 }
 
-/// The first bytes of a client.
+/// Takes the bytes as the first ones of a client. Panics if a connection comes of them.
 pub fn beginning(bytes: &[u8]) {
     let script = bytes.get(..bytes.len().min(SCRIPT_MAX)).unwrap_or_default();
     let (Some(keys), Some((client, _theirs))) = (keys(), peer(script)) else {
@@ -95,8 +97,8 @@ pub fn beginning(bytes: &[u8]) {
     );
 }
 
-/// Messages of a client and of a server, in any order: the first two bytes say how many are the
-/// client's.
+/// Relays messages of a client and of a server, in any order: the first two bytes say how many are
+/// the client's.
 pub fn messages(bytes: &[u8]) {
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else {
         return;
@@ -118,7 +120,8 @@ pub fn messages(bytes: &[u8]) {
     drop(super::relay(connection, &shared(keys)));
 }
 
-/// A statement: planned for a catalog, with its confidential constants taken out.
+/// Plans the bytes as a statement. Panics if a statement that was changed cannot be planned again,
+/// or has a confidential constant left.
 pub fn statement(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -139,7 +142,8 @@ pub fn statement(bytes: &[u8]) {
     }
 }
 
-/// COPY's data from a client: the first byte says which form, the second where it is cut.
+/// Converts COPY's data from a client: the first byte says which form, the second where it is cut.
+/// Panics if the cut makes a difference, or if what was sealed does not open.
 pub fn copied(bytes: &[u8]) {
     let Some(([form, cut], data)) = bytes.split_first_chunk::<2>() else {
         return;
@@ -179,7 +183,7 @@ pub fn copied(bytes: &[u8]) {
     }
 }
 
-/// Binary data has to begin with its header for the rest to be read.
+/// Returns the data after a binary header, if the form is binary: without one the rest is not read.
 fn normalised(form: u8, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if form % 3 == 2 && form & 0x40 == 0 {
@@ -189,6 +193,7 @@ fn normalised(form: u8, data: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Returns the transformation of a COPY in the form that the number says.
 fn transform(form: u8) -> Option<Arc<Transform>> {
     let (format, delimiter, null) = match form % 3 {
         0 => (CopyFormat::Text, b'\t', b"\\N".to_vec()),

@@ -4,7 +4,7 @@ use strongroom_postgres_wire::Builder;
 
 use crate::sql::refusal::Refusal;
 
-/// Appends an `ErrorResponse` or `NoticeResponse`.
+/// Appends the refusal to `out` as an `ErrorResponse` of this severity.
 pub(crate) fn append_error(out: &mut Vec<u8>, severity: &str, refusal: &Refusal) {
     let mut message = Builder::new(out, b'E');
     message.byte(b'S').string(severity.as_bytes());
@@ -20,7 +20,7 @@ pub(crate) fn append_error(out: &mut Vec<u8>, severity: &str, refusal: &Refusal)
     message.byte(0).end();
 }
 
-/// The error for an answer of the server that does not belong there.
+/// Makes the error (SR-8105) for an answer of the server that is malformed or not expected there.
 pub(crate) fn unexpected() -> Refusal {
     Refusal::protocol("the server's answer is not the one that was expected")
 }

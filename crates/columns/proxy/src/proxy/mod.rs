@@ -79,7 +79,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on the configured addresses.
+    /// Listens on the configured addresses; serves nobody yet.
     ///
     /// # Errors
     /// An address cannot be listened on; the error names it.
@@ -111,7 +111,7 @@ impl Proxy {
         })
     }
 
-    /// The addresses that it listens on, with the ports that the system chose.
+    /// Returns the addresses that it listens on, with the ports that the system chose.
     ///
     /// # Errors
     /// The system does not say.
@@ -119,10 +119,10 @@ impl Proxy {
         self.listeners.iter().map(Listener::address).collect()
     }
 
-    /// Serves until the process ends.
+    /// Serves until the process ends: one thread for each address, and more for each connection.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// No listening thread can be started, or one has ended.
     pub fn run(self) -> io::Result<()> {
         let mut threads = Vec::new();
         for listener in self.listeners {
@@ -142,6 +142,8 @@ impl Proxy {
     }
 }
 
+/// Accepts connections for ever and starts a thread for each. One above the configured number, or
+/// one for which no thread can be started, is closed without a message.
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
     loop {
         let Ok(client) = listener.accept() else {
@@ -152,7 +154,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         if count.0.connections.load(Ordering::Acquire) > shared.connections_max {
             continue;
         }
-        let work = move || connection(client, &count.0);
+        let work = move || serve_connection(client, &count.0);
         let started = Builder::new()
             .name("client".to_owned())
             .stack_size(PARSER_STACK)
@@ -166,6 +168,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
 struct ConnectionCount(Arc<Shared>);
 
 impl ConnectionCount {
+    /// Counts one more connection, until the value is dropped.
     fn new(shared: &Arc<Shared>) -> Self {
         shared.connections.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(shared))
@@ -173,19 +176,21 @@ impl ConnectionCount {
 }
 
 impl Drop for ConnectionCount {
+    /// Counts the connection as ended.
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Serves one connection. Errors of its sockets end this connection only.
-fn connection(client: Stream, shared: &Arc<Shared>) {
+/// Serves one connection until it ends. Errors end this connection only, and are not reported.
+fn serve_connection(client: Stream, shared: &Arc<Shared>) {
     if let Ok(Some(connection)) = startup::accept_client(client, &shared.server, shared) {
         drop(relay(connection, shared));
     }
 }
 
 /// Relays a connection whose start is over, a thread for each direction, until either side ends.
+/// Fails with the errors of the connections, or if no thread can be started.
 fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
     let Connection {
         client,
@@ -243,6 +248,7 @@ struct Sockets {
 struct EndOnDrop<'a>(&'a Sockets);
 
 impl Drop for EndOnDrop<'_> {
+    /// Ends the session, which wakes the other thread, and closes both connections.
     fn drop(&mut self) {
         self.0.session.end();
         self.0.server.close();

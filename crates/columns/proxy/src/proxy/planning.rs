@@ -18,13 +18,16 @@ use crate::sql::{self, Plan};
 const CATALOG_AGE_MAX: Duration = Duration::from_secs(10);
 
 impl Upstream {
+    /// Returns the catalog that statements are planned with now.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.session.lock().catalog)
     }
 
-    /// Reads the catalog again where that is possible: not in a pipeline, nor in a failed
-    /// transaction; in an open transaction only with `force` or after a definition,
-    /// because a query of the proxy's own would precede the client's SET TRANSACTION.
+    /// Reads the catalog again if it is due or with `force`, and where that is possible: not in a
+    /// pipeline, nor in a failed transaction; in an open transaction only with `force` or after a
+    /// definition, because a query of the proxy's own would precede the client's SET TRANSACTION.
+    /// Returns whether it tried. If a pinned column is plain, all statements are refused from then
+    /// on (SR-8106).
     fn refresh(&mut self, force: bool) -> Outcome<bool> {
         let epoch = self.shared.epoch.load(Ordering::Acquire);
         let due =
@@ -64,8 +67,8 @@ impl Upstream {
         Ok(true)
     }
 
-    /// Runs a statement of the proxy's own, which the client does not see. `None` when the server
-    /// refuses it.
+    /// Runs a statement of the proxy's own, which the client does not see, and waits for its rows.
+    /// `None` when the server refuses it. Fails with `Skipped` if the connection ends.
     pub(super) fn query_own(&mut self, text: &[u8]) -> Outcome<Option<Vec<Vec<Option<String>>>>> {
         let rows = self.send_own(text)?;
         // Waits for the ReadyForQuery after the rows too.
@@ -78,7 +81,8 @@ impl Upstream {
         Ok(rows.get().cloned().flatten())
     }
 
-    /// Sends a statement of the proxy's own.
+    /// Sends a statement of the proxy's own at once. Returns the slot that its rows will be put
+    /// into.
     pub(super) fn send_own(&mut self, text: &[u8]) -> Outcome<RowsSlot> {
         let rows: RowsSlot = Arc::new(OnceLock::new());
         let expect = PendingAnswer::Own {
@@ -92,7 +96,11 @@ impl Upstream {
         Ok(rows)
     }
 
-    /// The statements to be sent for the client's SQL.
+    /// Plans the client's SQL with a catalog that is read again where necessary: returns the
+    /// statements to be sent. Empty if the text cannot be planned and the database has nothing
+    /// confidential: then it is sent as it is. Fails with the refusals of [`sql::plan`], with
+    /// SR-8106, with 22021 if the text is not UTF-8, and with SR-8103 if
+    /// `standard_conforming_strings` is off.
     pub(super) fn plan_statements(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
         self.refresh(false)?;
         if let Some(refusal) = &self.denied {
@@ -141,10 +149,12 @@ impl Upstream {
         Ok(plans)
     }
 
-    /// Checks that the catalog still says what a prepared statement was planned with.
+    /// Checks that the catalog still says what a prepared statement was planned with; reads it
+    /// again where that is due.
     ///
     /// # Errors
-    /// A parameter, or a constant that was sent in clear, belongs to a confidential expression now.
+    /// 0A000 if other parameters or constants belong to confidential expressions now; SR-8106; the
+    /// refusals of [`sql::plan`].
     pub(super) fn check_still_valid(&mut self, statement: &Statement) -> Outcome {
         self.refresh(false)?;
         if let Some(refusal) = &self.denied {
@@ -175,8 +185,9 @@ impl Upstream {
         Ok(())
     }
 
-    /// The parameter types to be declared to the server: confidential ones for parameters of
-    /// confidential expressions.
+    /// Returns the parameter types to be declared to the server: confidential ones for parameters
+    /// of confidential expressions. Fails with SR-8102 if there is no such type, unless plain
+    /// constants are allowed.
     pub(super) fn parameter_types(&self, plan: &Plan, declared: &[u32]) -> Outcome<Vec<u32>> {
         let catalog = self.catalog();
         let mut types = Vec::with_capacity(declared.len());

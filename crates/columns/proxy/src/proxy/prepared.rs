@@ -17,8 +17,8 @@ use super::upstream::{
 use crate::sql::refusal::Refusal;
 use crate::sql::{Effects, Structure};
 
-/// Checks a parameter that is sent in clear beside a confidential value: it has to be a whole
-/// number or the name of a field.
+/// Checks a parameter that is sent in clear beside a confidential value. Fails with SR-8102 unless
+/// it is a whole number, or the name of a date's field where that is expected.
 fn check_structural(
     structure: Structure,
     number: usize,
@@ -47,6 +47,9 @@ fn check_structural(
 }
 
 impl Upstream {
+    /// Plans the statement of a Parse message, sends it with its confidential constants as
+    /// parameters, and keeps it under its name. Fails, with nothing sent, if it is malformed, has
+    /// several statements, or the plan refuses it.
     pub(super) fn handle_parse(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (name, text) = (
@@ -109,7 +112,8 @@ impl Upstream {
         Ok(())
     }
 
-    /// The statement of this name, as far as it is known without waiting.
+    /// Returns the newest statement of this name that the server has not refused to make, as far as
+    /// that is known without waiting.
     fn known_statement(&self, name: &[u8]) -> Option<Arc<Statement>> {
         let named = self.statements.get(name)?;
         named
@@ -119,7 +123,9 @@ impl Upstream {
             .cloned()
     }
 
-    /// The statement of this name, and the server's description of it.
+    /// Waits for the server's description of the statement of this name and returns both. A
+    /// statement that the client did not make by Parse is described first. Fails with 26000 if
+    /// there is none, and with `Skipped` if the server ignores the message anyway.
     fn statement(&mut self, name: &[u8]) -> Outcome<(Arc<Statement>, Description)> {
         let missing = || {
             let shown = String::from_utf8_lossy(name);
@@ -143,7 +149,8 @@ impl Upstream {
         Err(missing().into())
     }
 
-    /// Asks the server to describe a statement that the client made by SQL.
+    /// Asks the server to describe a statement that the client made by SQL, and keeps it under its
+    /// name.
     fn describe_sql_statement(&mut self, name: &[u8]) -> Outcome {
         let slot: DescriptionSlot = Arc::new(OnceLock::new());
         let expect = PendingAnswer::DescribeStatement {
@@ -173,6 +180,10 @@ impl Upstream {
         Ok(())
     }
 
+    /// Sends a Bind message with its confidential parameters sealed and the constants' values
+    /// added, and keeps the portal. If there are parameters or constants it first waits for the
+    /// server's description of the statement. Fails, with no Bind sent, if it is malformed, a value
+    /// cannot be sealed, or which columns are confidential has changed.
     pub(super) fn handle_bind(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (portal, name) = (
@@ -226,7 +237,9 @@ impl Upstream {
         Ok(())
     }
 
-    /// The client's parameters in the form for the server: sealed where they are confidential.
+    /// Returns the client's parameters, format and value, in the form for the server: sealed where
+    /// they are confidential. Fails with 08P01 if there are too many; with SR-8102 if one would be
+    /// sent in clear beside a confidential value; with SR-8104 if one is not valid.
     fn seal_parameters(
         &self,
         statement: &Statement,
@@ -288,6 +301,8 @@ impl Upstream {
         Ok(out)
     }
 
+    /// Sends a Describe message and notes what the client gets of the answer. Fails if it is
+    /// malformed.
     pub(super) fn handle_describe(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (what, name) = (
@@ -314,6 +329,8 @@ impl Upstream {
         })
     }
 
+    /// Sends an Execute message, after a Describe if the columns of its portal are not known. Fails
+    /// if it is malformed.
     pub(super) fn handle_execute(&mut self, body: &[u8]) -> Outcome {
         let name = Fields(body).string().ok_or_else(malformed)?;
         let portal = self.portals.get(name);
@@ -346,6 +363,7 @@ impl Upstream {
         })
     }
 
+    /// Sends a Close message and forgets the statement or portal. Fails if it is malformed.
     pub(super) fn handle_close(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (what, name) = (

@@ -20,7 +20,8 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
 impl Upstream {
     /// Keeps the session with the zone while the client is connected: opens one anew when the
-    /// server has said that the zone has forgotten it, and renews the ticket long before its end.
+    /// server has said that the zone has forgotten it, and renews the ticket after half of its
+    /// lifetime. Does nothing within a pipeline.
     pub(super) fn keep_session(&mut self) -> Outcome {
         if self.in_pipeline {
             return Ok(());
@@ -38,7 +39,8 @@ impl Upstream {
         Ok(())
     }
 
-    /// Renews the ticket: between transactions, or within one when it is `urgent`.
+    /// Renews the ticket: between transactions, or within one when it is `urgent`; otherwise does
+    /// nothing. Waits for the server's answers. A renewal that the zone refuses is no error here.
     fn renew(&mut self, urgent: bool) -> Outcome {
         self.wait_idle()?;
         let state = self.session.lock().transaction;
@@ -62,8 +64,9 @@ impl Upstream {
         Ok(())
     }
 
-    /// Opens a session anew, between transactions, and with no more truths than the connection was
-    /// allowed at its beginning.
+    /// Opens a session anew, between transactions and at most once a second; otherwise does
+    /// nothing. With a budget of truths it ends the connection by an error instead, because a new
+    /// ticket would have a new budget. If the zone refuses, a later statement tries again.
     fn reopen(&mut self) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let Some(terms) = &shared.terms else {
@@ -92,9 +95,9 @@ impl Upstream {
         Ok(())
     }
 
-    /// The client has left: closes the session. Where the server still works for the client, the
-    /// session ends with the connection; a ticket that a server has kept for itself ends with its
-    /// validity.
+    /// Closes the session, because the client has left, and waits at most [`LEAVE_LIMIT`] for that.
+    /// Where the server still works for the client, nothing is sent: the session ends with the
+    /// connection, and a ticket that a server has kept for itself ends with its validity.
     pub(super) fn close_session(&mut self) {
         let Some(mut zone) = self.zone_session.take() else {
             return;
@@ -115,7 +118,8 @@ impl Upstream {
         }
     }
 
-    /// Waits until the server has answered everything.
+    /// Sends what was collected and waits until the server has answered everything. Fails with
+    /// `Skipped` if the connection ends.
     fn wait_idle(&mut self) -> Outcome {
         self.flush()?;
         if self.session.wait(|state| state.pending_answers.is_empty()) {
@@ -125,7 +129,8 @@ impl Upstream {
         }
     }
 
-    /// Calls a function of the extension from bytes to bytes. `None` when the server refuses it.
+    /// Calls a function of the extension from bytes to bytes, over the relayed connection, and
+    /// waits for its result. `None` when the server refuses it or its answer is malformed.
     fn call(&mut self, function: &str, bytes: &[u8]) -> Outcome<Option<Vec<u8>>> {
         let rows = self.query_own(call_statement(function, bytes).as_bytes())?;
         let row = rows.and_then(|rows| rows.into_iter().next());

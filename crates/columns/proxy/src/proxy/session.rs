@@ -94,7 +94,7 @@ pub(crate) enum PendingAnswer {
 }
 
 impl PendingAnswer {
-    /// Whether `ReadyForQuery` still comes after an error.
+    /// Returns whether `ReadyForQuery` still comes after an error.
     pub(crate) const fn awaits_ready(&self) -> bool {
         matches!(
             self,
@@ -102,7 +102,8 @@ impl PendingAnswer {
         )
     }
 
-    /// Tells the thread that waits that the answer will not come.
+    /// Puts `None` into the slot that a thread waits for, because the answer will not come. The
+    /// caller wakes the thread.
     fn notify_dropped(&self) {
         match self {
             Self::DescribeStatement {
@@ -155,6 +156,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Makes the state of a connection whose authentication is over, with no answer expected.
     pub(crate) fn new(catalog: Catalog, settings: Settings, transaction: u8) -> Self {
         let state = State {
             pending_answers: VecDeque::new(),
@@ -174,18 +176,18 @@ impl Session {
         }
     }
 
-    /// The state. A thread that panicked has ended its connection; the state is sound enough to end
-    /// the other thread.
+    /// Locks the state, also after a panic: a thread that panicked has ended its connection, and
+    /// the state is sound enough to end the other thread.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread that waits.
+    /// Wakes the thread that waits for a change of the state.
     pub(crate) fn wake(&self) {
         self.changed.notify_all();
     }
 
-    /// Waits until `done`, or the end of the connection; false for the latter.
+    /// Waits until `done`, or the end of the connection; returns false for the latter.
     pub(crate) fn wait(&self, mut done: impl FnMut(&State) -> bool) -> bool {
         let state = self.lock();
         let state = self
@@ -195,7 +197,7 @@ impl Session {
         !state.ended
     }
 
-    /// As [`Self::wait`], for at most `limit`.
+    /// Waits as [`Self::wait`] does, for at most `limit`; returns false also when that has passed.
     pub(crate) fn wait_for(&self, limit: Duration, mut done: impl FnMut(&State) -> bool) -> bool {
         let state = self.lock();
         let (state, waited) = self
@@ -205,7 +207,8 @@ impl Session {
         !state.ended && !waited.timed_out()
     }
 
-    /// Ends the connection for both threads.
+    /// Ends the connection for both threads: drops all expected answers and wakes the thread that
+    /// waits. The sockets stay open.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
@@ -216,8 +219,8 @@ impl Session {
         self.wake();
     }
 
-    /// Appends the answer that a message will get. `false` when the server ignores the message, so
-    /// that it need not be sent.
+    /// Appends the answer that a message will get. `false`, with nothing appended, when the server
+    /// ignores the message, so that it need not be sent.
     pub(crate) fn push_pending(&self, mut expect: PendingAnswer) -> bool {
         let mut state = self.lock();
         // The server ignores a Sync within a COPY.
@@ -243,8 +246,9 @@ impl Session {
 }
 
 impl State {
-    /// The server has reported an error outside a simple query: everything up to the next Sync will
-    /// not be answered.
+    /// Drops the expected answers up to the next Sync, because the server has reported an error
+    /// outside a simple query. If there is no Sync yet, messages are ignored until the client sends
+    /// one.
     pub(crate) fn skip_to_sync(&mut self) {
         while self
             .pending_answers

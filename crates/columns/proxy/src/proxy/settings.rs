@@ -16,6 +16,7 @@ pub(crate) struct Settings {
 }
 
 impl Default for Settings {
+    /// Returns PostgreSQL's own defaults, in UTC and UTF-8.
     fn default() -> Self {
         Self {
             date_style: "ISO, MDY".to_owned(),
@@ -28,7 +29,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Applies a `ParameterStatus`.
+    /// Takes over a setting from a `ParameterStatus`, if values depend on it.
     pub(crate) fn apply_status(&mut self, name: &[u8], value: &[u8]) {
         let value = String::from_utf8_lossy(value).into_owned();
         match name {

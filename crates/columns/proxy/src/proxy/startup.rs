@@ -37,8 +37,10 @@ pub(crate) struct Connection {
     pub(super) zone_session: Option<ZoneSession>,
 }
 
-/// Runs the start of a connection. `None` when there is no session to relay (a cancel request, a
-/// failed authentication).
+/// Runs the start of a connection: connects to the server, passes authentication through, reads the
+/// catalog and opens the session with the zone. `None` when there is nothing to relay: after a
+/// cancel request, a failed authentication, or a refusal, which the client was sent. Fails with the
+/// errors of the connections, and after 60 seconds of the client's silence.
 pub(crate) fn accept_client(
     client: Stream,
     address: &Address,
@@ -101,6 +103,7 @@ pub(crate) fn accept_client(
     }))
 }
 
+/// Sends the client a FATAL error; returns `None`, no connection.
 fn refuse(client: &mut BufReader<Stream>, refusal: &Refusal) -> io::Result<Option<Connection>> {
     let mut out = Vec::new();
     append_error(&mut out, "FATAL", refusal);
@@ -108,9 +111,10 @@ fn refuse(client: &mut BufReader<Stream>, refusal: &Refusal) -> io::Result<Optio
     Ok(None)
 }
 
-/// The packet that begins a session. TLS is spoken if there is a certificate, GSSAPI encryption is
-/// declined; a cancel request is passed on: the process id and the secret that the client has are
-/// the server's own.
+/// Reads the packet that begins a session. TLS is spoken if there is a certificate, GSSAPI
+/// encryption is declined. `None` for replication, which is refused, and for a cancel request,
+/// which is passed on: the process id and the secret that the client has are the server's own.
+/// Fails with `InvalidData` if the packet is malformed or of another protocol version.
 fn startup_packet(
     client: &mut BufReader<Stream>,
     address: &Address,
@@ -157,6 +161,7 @@ fn startup_packet(
     Err(invalid("no startup packet"))
 }
 
+/// Returns whether the startup packet has the parameter `replication`, whatever its value.
 fn is_replication(packet: &[u8]) -> bool {
     let mut fields = Fields(packet);
     fields.int32();
@@ -169,8 +174,9 @@ fn is_replication(packet: &[u8]) -> bool {
     false
 }
 
-/// Passes authentication through until the server is ready: its `ReadyForQuery`, which the client
-/// has not seen yet.
+/// Passes authentication through until the server is ready. Returns its `ReadyForQuery`, which the
+/// client has not seen yet. `None` when the server refuses the login or either side ends its
+/// connection.
 fn authenticate(
     client: &mut BufReader<Stream>,
     server: &mut BufReader<Stream>,
@@ -207,8 +213,8 @@ fn authenticate(
     }
 }
 
-/// An authentication request for the client: without mechanisms that bind the exchange to a TLS
-/// connection, because the client's connection is not the server's.
+/// Returns the body of an authentication request for the client: without mechanisms that bind the
+/// exchange to a TLS connection, because the client's connection is not the server's.
 fn without_channel_binding(message: &Message) -> Cow<'_, [u8]> {
     let mut fields = Fields(&message.body);
     if message.tag != b'R' || fields.int32() != Some(SASL) {
@@ -224,13 +230,14 @@ fn without_channel_binding(message: &Message) -> Cow<'_, [u8]> {
     Cow::Owned(body)
 }
 
-/// Whether the client answers the request: any but `AuthenticationOk` and
+/// Returns whether the client answers the request: any but `AuthenticationOk` and
 /// `AuthenticationSASLFinal`.
 fn expects_response(body: &[u8]) -> bool {
     !matches!(Fields(body).int32(), Some(0 | 12) | None)
 }
 
-/// Runs [`CATALOG_QUERY`] before the client may send anything. `None` when the server refuses it.
+/// Reads the catalog, before the client may send anything. `None` when the server refuses the
+/// query.
 fn read_catalog(server: &mut BufReader<Stream>) -> io::Result<Option<Catalog>> {
     let mut out = Vec::new();
     Builder::new(&mut out, b'Q')

@@ -47,7 +47,8 @@ impl Address {
         })
     }
 
-    /// Connects, through TLS if `tls` is given. A server without TLS is an error then.
+    /// Connects, through TLS if `tls` is given: then a server that declines TLS is an error
+    /// (`ConnectionRefused`), and so is a certificate that is not accepted.
     pub(crate) fn connect(&self, tls: Option<&ToServer>) -> io::Result<Stream> {
         let socket = self.socket()?;
         let Some(to) = tls else {
@@ -63,7 +64,7 @@ impl Address {
         Ok(Stream::Tls(Arc::new(channel)))
     }
 
-    /// Listens. A socket without a listener is replaced.
+    /// Listens on the address. The file of a UNIX socket on which nobody listens is deleted first.
     pub(crate) fn listen(&self) -> io::Result<Listener> {
         match self {
             Self::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(address)?)),
@@ -86,6 +87,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
+    /// Waits for a connection and returns it, still without TLS.
     pub(crate) fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Tcp(listener) => {
@@ -97,7 +99,7 @@ impl Listener {
         }
     }
 
-    /// The address that it listens on, with the port that the system chose.
+    /// Returns the address that it listens on, with the port that the system chose.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => Ok(Address::Tcp(listener.local_addr()?.to_string())),
@@ -117,6 +119,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    /// Returns another handle of the same connection.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Plain(socket) => Self::Plain(socket.try_clone()?),
@@ -124,7 +127,8 @@ impl Stream {
         })
     }
 
-    /// Switches to TLS, as its server. The caller must not have read further bytes in clear.
+    /// Switches to TLS, as its server, and makes the handshake. The caller must not have read
+    /// further bytes in clear. Does nothing if TLS is used already.
     pub(super) fn accept_tls(&mut self, config: &Arc<ServerConfig>) -> io::Result<()> {
         if let Self::Plain(socket) = self {
             let channel = Channel::accept(socket.try_clone()?, config)?;
@@ -133,11 +137,12 @@ impl Stream {
         Ok(())
     }
 
+    /// Returns whether TLS is used.
     pub(super) const fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
-    /// Closes both directions for all copies. A connection that is closed already is no error.
+    /// Closes both directions for all handles, after announcing the end of TLS. Errors are ignored.
     pub(crate) fn close(&self) {
         if let Self::Tls(channel) = self {
             channel.send_close_notify();
@@ -145,6 +150,7 @@ impl Stream {
         drop(self.socket().shut_down());
     }
 
+    /// Returns the socket below.
     fn socket(&self) -> &Socket {
         match self {
             Self::Plain(socket) => socket,
@@ -152,6 +158,7 @@ impl Stream {
         }
     }
 
+    /// Limits how long a read waits; `None`: without limit.
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.socket().set_read_timeout(timeout)
     }
@@ -174,6 +181,7 @@ impl Write for Stream {
         }
     }
 
+    /// Does nothing: every write goes to the socket at once.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -38,13 +38,14 @@ pub(crate) struct ToServer {
     name: ServerName<'static>,
 }
 
+/// Makes an `InvalidData` error of another error or a text.
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 impl Tls {
     /// Lets applications use TLS: with this certificate, followed by its intermediate certificates,
-    /// and this key, in PEM.
+    /// and this key, in PEM. Applications may still connect in clear.
     ///
     /// # Errors
     /// The files cannot be read, or do not belong together.
@@ -61,9 +62,9 @@ impl Tls {
         Ok(self)
     }
 
-    /// The server has to speak TLS, and to show a certificate for `host` that an authority in the
-    /// PEM file `trusted` has signed. Without a file any certificate is accepted: that
-    /// protects against eavesdroppers, not against an attacker in the middle.
+    /// Requires the server to speak TLS, and to show a certificate for `host` that an authority in
+    /// the PEM file `trusted` has signed. Without a file any certificate is accepted: that protects
+    /// against eavesdroppers, not against an attacker in the middle.
     ///
     /// # Errors
     /// The file cannot be read or has no authority; `host` is no name or address.
@@ -96,6 +97,7 @@ impl Tls {
     }
 }
 
+/// Reads all certificates of a PEM file. Fails if it cannot be read or has none.
 fn read_certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     certificates(&std::fs::read(path)?)
         .map_err(|error| invalid(format!("{}: {error}", path.display())))
@@ -117,23 +119,27 @@ struct Incoming {
     to: usize,
 }
 
+/// Locks the mutex, also after a panic of another thread.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Channel {
-    /// The proxy's end towards an application.
+    /// Makes the TLS handshake as the server, with an application.
     pub(super) fn accept(socket: Socket, config: &Arc<ServerConfig>) -> io::Result<Self> {
         let state = ServerConnection::new(Arc::clone(config)).map_err(invalid)?;
         Self::handshake(socket, state.into())
     }
 
-    /// The proxy's end towards the server.
+    /// Makes the TLS handshake as the client, with the server. Fails if its certificate is not
+    /// accepted.
     pub(super) fn connect(socket: Socket, to: &ToServer) -> io::Result<Self> {
         let state = ClientConnection::new(Arc::clone(&to.config), to.name.clone());
         Self::handshake(socket, state.map_err(invalid)?.into())
     }
 
+    /// Completes the handshake, for which it reads and writes the socket, and returns the
+    /// connection.
     fn handshake(socket: Socket, mut state: Connection) -> io::Result<Self> {
         let mut both = &socket;
         while state.is_handshaking() {
@@ -152,10 +158,14 @@ impl Channel {
         })
     }
 
+    /// Returns the socket below.
     pub(super) const fn socket(&self) -> &Socket {
         &self.socket
     }
 
+    /// Waits for decrypted bytes and returns how many it has put into `buf`; 0 at the end of the
+    /// stream. Fails with `InvalidData` for an error of TLS, and with the socket's errors;
+    /// `UnexpectedEof` if the end was not announced.
     pub(super) fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         let mut incoming = lock(&self.incoming);
         loop {
@@ -186,7 +196,8 @@ impl Channel {
         }
     }
 
-    /// Sends protocol messages of TLS itself, unless another thread is writing: then it sends them.
+    /// Sends protocol messages of TLS itself, unless another thread is writing: then that one sends
+    /// them. Errors are ignored: the next read or write meets them again.
     fn send_protocol_data(&self) {
         let mut out = match self.out.try_lock() {
             Ok(out) => out,
@@ -197,6 +208,7 @@ impl Channel {
         drop(self.write_sealed(&mut out));
     }
 
+    /// Encrypts bytes and writes them all to the socket; returns how many were taken.
     pub(super) fn write(&self, buf: &[u8]) -> io::Result<usize> {
         let mut out = lock(&self.out);
         let taken = lock(&self.state).writer().write(buf)?;
@@ -204,7 +216,7 @@ impl Channel {
         Ok(taken)
     }
 
-    /// Writes all sealed bytes.
+    /// Writes all encrypted bytes to the socket and empties `out`, also after an error.
     fn write_sealed(&self, out: &mut Vec<u8>) -> io::Result<()> {
         let mut state = lock(&self.state);
         while state.wants_write() {
@@ -216,7 +228,8 @@ impl Channel {
         written
     }
 
-    /// Announces the end of the stream, if the peer still reads.
+    /// Announces the end of the stream to the peer, and waits at most [`CLOSE_NOTIFY_TIMEOUT`] for
+    /// that. Errors are ignored.
     pub(super) fn send_close_notify(&self) {
         lock(&self.state).send_close_notify();
         if self

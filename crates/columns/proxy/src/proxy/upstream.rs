@@ -108,11 +108,13 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// Makes the failure for a malformed message of the client (SR-8105).
 pub(super) fn malformed() -> Failure {
     Failure::Refused(Refusal::protocol("malformed message"))
 }
 
 impl Upstream {
+    /// Takes over the client's messages and the server's connection. Nothing is read yet.
     pub(crate) fn new(
         session: Arc<Session>,
         shared: Arc<Shared>,
@@ -141,7 +143,9 @@ impl Upstream {
         }
     }
 
-    /// Relays until either side has closed its connection.
+    /// Relays until either side has closed its connection. A message that is refused becomes an
+    /// error for the client. When the client leaves, the session with the zone is closed. Fails
+    /// with the errors of the connections.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         loop {
             if self.client.buffer().is_empty() || self.out.len() >= BATCH {
@@ -169,6 +173,7 @@ impl Upstream {
         }
     }
 
+    /// Writes the collected messages to the server.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
             self.server.write_all(&self.out)?;
@@ -177,6 +182,9 @@ impl Upstream {
         Ok(())
     }
 
+    /// Handles one message of the client: appends what the server gets for it. Fails with the
+    /// refusal that the client is to get, with `Skipped` if the server would ignore the message, or
+    /// with an error of the connection.
     fn handle_message(&mut self, message: &Message) -> Outcome {
         let body = message.body.as_slice();
         match message.tag {
@@ -243,7 +251,8 @@ impl Upstream {
         Ok(())
     }
 
-    /// Makes the server fail at this point of the pipeline, and replaces its error by the refusal.
+    /// Makes the server fail at this point of the pipeline, and has its error replaced by the
+    /// refusal.
     fn refuse(&mut self, refusal: Refusal) {
         let expect = PendingAnswer::Parse {
             forward: false,
@@ -257,6 +266,8 @@ impl Upstream {
         drop(sent);
     }
 
+    /// Makes the server fail as it would at a simple query, and has its error replaced by the
+    /// refusal.
     fn refuse_query(&mut self, refusal: Refusal) {
         let expect = PendingAnswer::Query {
             refusal: Some(refusal),
@@ -269,7 +280,8 @@ impl Upstream {
         drop(sent);
     }
 
-    /// Refuses a statement that cannot be sent whatever its constants are.
+    /// Fails with SR-8103 for an EXECUTE with constants: the proxy does not know which are
+    /// confidential.
     pub(super) fn check_sendable(plan: &Plan) -> Outcome {
         if plan.executes.is_some() {
             let message = "EXECUTE with constants: the proxy does not know which are confidential";
@@ -279,6 +291,9 @@ impl Upstream {
         Ok(())
     }
 
+    /// Handles a simple query: plans it and sends it as it is, or by the extended protocol if a
+    /// constant has to be sealed. Fails with the plan's refusal, or with SR-8103 for a COPY
+    /// together with other statements.
     fn handle_query(&mut self, body: &[u8]) -> Outcome {
         let text = Fields(body).string().ok_or_else(malformed)?;
         let plans = self.plan_statements(text, 0)?;
@@ -320,6 +335,7 @@ impl Upstream {
 
     /// Sends a simple query by the extended protocol: the statements up to one Sync are one
     /// implicit transaction, as those of a simple query are, and the client gets the same answers.
+    /// The Sync is the caller's. Waits for descriptions where constants are to be sealed.
     fn send_extended(&mut self, plans: &[Plan]) -> Outcome {
         for plan in plans {
             let slot: DescriptionSlot = Arc::new(OnceLock::new());
@@ -360,7 +376,8 @@ impl Upstream {
         Ok(())
     }
 
-    /// Sends Parse, and a Describe whose answer the proxy itself needs.
+    /// Sends Parse, and a Describe whose answer is put into `slot` for the proxy itself. `forward`:
+    /// the client gets the answer to Parse. `changed`: the text is not the client's.
     pub(super) fn send_parse(
         &mut self,
         name: &[u8],
@@ -396,7 +413,8 @@ impl Upstream {
         )
     }
 
-    /// Waits for a statement's description. `None` when the statement was not made.
+    /// Waits for a statement's description, for which it sends what was collected. `None` when the
+    /// statement was not made; `Skipped` if the connection ends.
     pub(super) fn wait_for_description(
         &mut self,
         slot: &DescriptionSlot,
@@ -411,8 +429,9 @@ impl Upstream {
         Ok(slot.get().cloned().flatten())
     }
 
-    /// The values of constants in order of their parameters, sealed for the types that the server
-    /// found.
+    /// Returns format and value of each constant, in order of their parameters, sealed for the
+    /// types that the server found. Fails with SR-8101 if the server expects a plain value, unless
+    /// that is allowed, and with SR-8104 if a value is not valid.
     pub(super) fn seal_constants(
         &self,
         constants: &[Constant],
@@ -449,7 +468,8 @@ impl Upstream {
         Ok(out)
     }
 
-    /// The function call protocol: the proxy does not know the types of its arguments.
+    /// Handles the function call protocol, where the proxy does not know the types of arguments: in
+    /// a database with confidential types it is refused with SR-8103, else passed on.
     fn function_call(&mut self, body: &[u8]) -> Outcome {
         if self.catalog().is_confidential() {
             let message =
@@ -463,7 +483,7 @@ impl Upstream {
     }
 }
 
-/// Format codes and values of Bind.
+/// Appends format codes and values to a Bind message.
 pub(super) fn bind_values(message: &mut Builder<'_>, values: &[(i16, Option<Vec<u8>>)]) {
     message.count(values.len());
     for (format, _) in values {
@@ -475,6 +495,7 @@ pub(super) fn bind_values(message: &mut Builder<'_>, values: &[(i16, Option<Vec<
     }
 }
 
+/// Takes a count and as many numbers of 16 bits. `None` if the message is too short.
 pub(super) fn int16s(fields: &mut Fields<'_>) -> Option<Vec<i16>> {
     let count = fields.count()?;
     (0..count).map(|_| fields.int16()).collect()

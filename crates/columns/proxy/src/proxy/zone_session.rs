@@ -32,7 +32,8 @@ pub struct TicketTerms {
 }
 
 impl TicketTerms {
-    /// A ticket with this id, valid from now on.
+    /// Makes a ticket with this id for all keys, valid from five minutes ago until its lifetime has
+    /// passed. Fails if the system's clock is before 1970.
     pub(super) fn ticket(&self, keys: &ColumnKeys, ticket_id: [u8; 16]) -> io::Result<Ticket> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -63,9 +64,10 @@ pub(super) struct ZoneSession {
     pub(super) issued: Instant,
 }
 
-/// Opens a session with the zone over this connection. `call` calls a function of the extension
-/// from bytes to bytes, and returns the server's message where that fails. The refusal is for the
-/// client.
+/// Opens a session with the zone over this connection: requests an attestation, checks it, and
+/// releases the keys under a new ticket. `call` calls a function of the extension from bytes to
+/// bytes, and returns the server's message where that fails. The outer error is that of `call`; the
+/// inner one (SQLSTATE 28000) says, for the client, why there is no session.
 pub(super) fn open<E>(
     keys: &ColumnKeys,
     terms: &TicketTerms,
@@ -113,7 +115,7 @@ pub(super) fn open<E>(
     }
 }
 
-/// The statement that calls a function of the extension from bytes to bytes.
+/// Returns the statement that calls a function of the extension from bytes to bytes.
 pub(super) fn call_statement(function: &str, bytes: &[u8]) -> String {
     format!(
         "SELECT pg_catalog.encode(strongroom_columns.{function}('\\x{}'::pg_catalog.bytea), 'hex')",
@@ -121,15 +123,16 @@ pub(super) fn call_statement(function: &str, bytes: &[u8]) -> String {
     )
 }
 
-/// The bytes in the row that a statement of [`call_statement`] returns.
+/// Returns the bytes in the row that a statement of [`call_statement`] returns; an error's text if
+/// it is malformed.
 pub(super) fn bytes_of_row(row: Vec<Option<String>>) -> Result<Vec<u8>, String> {
     let text = row.into_iter().next().flatten();
     text.and_then(|text| from_hex(&text))
         .ok_or_else(|| "a malformed answer".to_owned())
 }
 
-/// Calls a function of the extension from bytes to bytes, before the relay runs. The inner error is
-/// the server's message.
+/// Calls a function of the extension from bytes to bytes, before the relay runs, and waits for its
+/// result. The outer error is that of the connection; the inner one is the server's message.
 pub(super) fn call(
     server: &mut BufReader<Stream>,
     function: &str,
@@ -156,7 +159,7 @@ pub(super) fn call(
     }
 }
 
-/// The text of an `ErrorResponse`.
+/// Returns the message of an `ErrorResponse`, or a general one if it has none.
 fn error_message(body: &[u8]) -> String {
     let mut fields = body.split(|byte| *byte == 0);
     let text = fields.find_map(|field| field.strip_prefix(b"M"));

@@ -76,7 +76,8 @@ pub struct Column {
 }
 
 impl Column {
-    /// The flow of a reference to it.
+    /// Returns what is known of a reference to this column: confidential, plain, or, for a type
+    /// that holds confidential values, unknown, which counts as confidential.
     pub(super) fn flow(&self) -> Flow {
         match self.kind {
             Some(kind) => Flow::confidential(Some(kind)),
@@ -109,7 +110,8 @@ pub struct PinnedColumn {
 }
 
 impl PinnedColumn {
-    /// Of `schema.relation.column`, as in the catalog, without quotes. `None` for any other form.
+    /// Parses `schema.relation.column`, as in the catalog, without quotes. `None` unless there are
+    /// three parts; empty parts do not count.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.').filter(|part| !part.is_empty());
@@ -156,6 +158,7 @@ struct Row<'r> {
 }
 
 impl<'r> Row<'r> {
+    /// Takes the fields of a row of [`CATALOG_QUERY`]. `None` if it has no type, schema or name.
     fn of(fields: &'r [Option<String>]) -> Option<Self> {
         let field = |at: usize| fields.get(at).and_then(Option::as_deref);
         Some(Self {
@@ -168,8 +171,8 @@ impl<'r> Row<'r> {
 }
 
 impl Catalog {
-    /// The catalog of the rows of [`CATALOG_QUERY`]. Malformed rows are left out: names that are
-    /// not known count as confidential.
+    /// Makes the catalog of the rows of [`CATALOG_QUERY`]. Malformed rows are left out: names that
+    /// are not known count as confidential.
     #[must_use]
     pub fn from_rows(rows: &[Vec<Option<String>>]) -> Self {
         let mut catalog = Self::default();
@@ -192,8 +195,9 @@ impl Catalog {
         catalog
     }
 
-    /// Finds the types that hold confidential values: domains and ranges over them, rows with them,
-    /// arrays of those, and so on.
+    /// Finds the types that hold confidential values, and records them: domains and ranges over
+    /// them, rows with them, arrays of those, and so on. The other types' names are recorded as
+    /// plain.
     fn find_holding_types(&mut self, types: &[&Row<'_>], columns: &[&Row<'_>]) {
         let mut grown = true;
         while std::mem::take(&mut grown) {
@@ -223,18 +227,19 @@ impl Catalog {
         }
     }
 
-    /// Whether values of this type are, or hold, confidential ones.
+    /// Returns whether values of this type are, or hold, confidential ones.
     fn holds(&self, oid: u32) -> bool {
         self.types.contains_key(&oid) || self.bearing.contains(&oid)
     }
 
-    /// Whether a type of this name is known to hold confidential values.
+    /// Returns whether a type of this name, not confidential itself, is known to hold confidential
+    /// values.
     pub(crate) fn holds_confidential(&self, name: &str) -> bool {
         self.bearing_names.contains(name)
     }
 
-    /// Whether a type of this name may hold confidential values: one that does, or one that is not
-    /// known.
+    /// Returns whether a type of this name may hold confidential values: one that is known to, or
+    /// one that is not known at all.
     pub(crate) fn may_hold_confidential(&self, name: &str) -> bool {
         let known = super::functions::kind_of_type(name).is_some()
             || super::functions::is_system_type(name)
@@ -242,6 +247,8 @@ impl Catalog {
         self.bearing_names.contains(name) || !known
     }
 
+    /// Adds a confidential type of the extension and its array type. A row of another type is left
+    /// out.
     fn add_type(&mut self, row: &Row<'_>) {
         let [oid, array, ..] = row.rest;
         let base = row.name.strip_prefix(TYPE_PREFIX);
@@ -270,6 +277,8 @@ impl Catalog {
         }
     }
 
+    /// Adds a column, and its relation if it is the first one. A row without a column adds the
+    /// relation alone.
     fn add_column(&mut self, row: &Row<'_>) {
         let [place, column, oid, relation_oid] = row.rest;
         let named = self.relations.entry(row.name.to_owned()).or_default();
@@ -309,18 +318,18 @@ impl Catalog {
             .push(relation);
     }
 
-    /// Forgets the relations of a name, which a statement is about to change: their columns are
-    /// unknown then.
+    /// Removes the relations of a name, in all schemas, which a statement is about to change: their
+    /// columns are unknown then.
     pub(crate) fn forget(&mut self, name: &str) {
         self.relations.remove(name);
     }
 
-    /// Forgets all relations: the names of schemas have changed.
+    /// Removes all relations: the names of schemas have changed.
     pub(crate) fn forget_all(&mut self) {
         self.relations.clear();
     }
 
-    /// Adds a type, without confidential values, that a statement is about to make.
+    /// Adds the name of a type, without confidential values, that a statement is about to make.
     pub(crate) fn define_type(&mut self, name: &str) {
         self.plain_names.insert(name.to_owned());
     }
@@ -329,7 +338,8 @@ impl Catalog {
     ///
     /// # Errors
     /// The first of them that the server calls plain, or does not name: a database without the
-    /// extension or the relation would get every constant for it in clear.
+    /// extension or the relation would get every constant for it in clear. Those before it stay
+    /// pinned.
     pub fn pin<'p>(&mut self, pinned: &'p [PinnedColumn]) -> Result<(), &'p PinnedColumn> {
         for pinned in pinned {
             let found = self
@@ -347,37 +357,41 @@ impl Catalog {
         Ok(())
     }
 
-    /// Whether the column that the server names as the origin of a result's column is pinned.
+    /// Returns whether the column that the server names as the origin of a result's column is
+    /// pinned. `relation` is its OID, `column` its number; `false` for OID 0, which means no column
+    /// of a relation.
     pub(crate) fn is_pinned(&self, relation: u32, column: i16) -> bool {
         relation != 0 && self.pinned.contains(&(relation, column))
     }
 
-    /// Whether the database has the extension.
+    /// Returns whether the database has types of the extension.
     #[must_use]
     pub fn is_confidential(&self) -> bool {
         !self.types.is_empty()
     }
 
-    /// The confidential type of this OID.
+    /// Returns the confidential type, or array type, of this OID. `None` for every other type.
     #[must_use]
     pub fn enc_type(&self, oid: u32) -> Option<EncType> {
         self.types.get(&oid).copied()
     }
 
-    /// The OID of the confidential type, or of its array type.
+    /// Returns the OID of the confidential type, or of its array type. `None` if the database does
+    /// not have it.
     #[must_use]
     pub fn oid(&self, of: EncType) -> Option<u32> {
         let map = if of.array { &self.arrays } else { &self.oids };
         map.get(&of.kind).copied()
     }
 
-    /// The schema of the confidential types.
+    /// Returns the schema of the confidential types; empty without the extension.
     #[must_use]
     pub fn schema(&self) -> &str {
         &self.schema
     }
 
-    /// The relations of this name, in this schema or in any.
+    /// Returns the relations of this name in a schema. An empty schema means any but
+    /// `information_schema`; `pg_temp` means that of any session's temporary relations.
     pub fn relations(&self, schema: &str, name: &str) -> impl Iterator<Item = &Relation> {
         let named = self.relations.get(name).map_or(&[][..], Vec::as_slice);
         named.iter().filter(move |relation| match schema {
@@ -388,19 +402,20 @@ impl Catalog {
         })
     }
 
-    /// Whether a function of this name, other than the extension's own, has a confidential argument
-    /// or result.
+    /// Returns whether a function of this name, other than the extension's own, has a confidential
+    /// argument or result.
     #[must_use]
     pub fn has_function(&self, name: &str) -> bool {
         self.functions.contains(name)
     }
 }
 
+/// Parses a number. `None` if there is no text or it is no number.
 fn number(text: Option<&str>) -> Option<u32> {
     text?.parse().ok()
 }
 
-/// The OID of the array type of a kind's base type, fixed in `pg_type.dat`.
+/// Returns the OID of the array type of a kind's base type, which is fixed in `pg_type.dat`.
 #[must_use]
 pub const fn base_array_oid(kind: Kind) -> u32 {
     match kind {

@@ -26,7 +26,8 @@ pub(crate) enum CopyFormat {
     Binary,
 }
 
-/// The options of a statement.
+/// Reads the options of a COPY statement; one that is not given has PostgreSQL's default for the
+/// format. An option that the proxy does not carry out is named in [`CopyOptions::other`].
 pub(super) fn options(elements: &[Node]) -> CopyOptions {
     let mut options = CopyOptions {
         format: CopyFormat::Text,
@@ -82,7 +83,8 @@ pub(super) fn options(elements: &[Node]) -> CopyOptions {
     options
 }
 
-/// Whether there is a header (`defGetCopyHeaderChoice` of src/backend/commands/copy.c).
+/// Returns whether a HEADER option of this value asks for a header line (`defGetCopyHeaderChoice`
+/// of src/backend/commands/copy.c). `None` for a value that is not known.
 fn header(argument: &str) -> Option<bool> {
     match argument.to_ascii_lowercase().as_str() {
         "" | "true" | "on" | "1" | "match" => Some(true),
@@ -91,6 +93,7 @@ fn header(argument: &str) -> Option<bool> {
     }
 }
 
+/// Returns an option's argument as text; empty if it has none.
 fn argument(element: &DefElem) -> String {
     match element.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
         Some(NodeEnum::String(text)) => text.sval.clone(),

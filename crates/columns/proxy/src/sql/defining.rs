@@ -9,7 +9,9 @@ use super::catalog::{Catalog, Column};
 use super::tree::names;
 use super::utility::{column_from_definition, kind_from_definition};
 
-/// Applies the statement's effects to the catalog; `None` when it has none that matter.
+/// Returns the catalog as it will be after the statement; `None` when the statement changes nothing
+/// in it that matters. A relation whose columns the statement does not fully define is removed, so
+/// that it counts as unknown.
 pub(super) fn apply_definition(catalog: &Catalog, node: &Node) -> Option<Catalog> {
     let mut known = catalog.clone();
     match node.node.as_ref()? {
@@ -48,13 +50,15 @@ pub(super) fn apply_definition(catalog: &Catalog, node: &Node) -> Option<Catalog
     Some(known)
 }
 
+/// Removes all relations of this one's name from the catalog. Does nothing for `None`.
 fn forget(known: &mut Catalog, range: Option<&RangeVar>) {
     if let Some(range) = range {
         known.forget(&range.relname);
     }
 }
 
-/// Whether a part of ALTER TABLE makes a column confidential.
+/// Returns whether a part of ALTER TABLE changes a column's type to one that is confidential, or
+/// that may hold confidential values.
 fn retypes(catalog: &Catalog, command: &Node) -> bool {
     let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_ref() else {
         return false;
@@ -69,7 +73,8 @@ fn retypes(catalog: &Catalog, command: &Node) -> bool {
             || name.is_some_and(|name| catalog.may_hold_confidential(name)))
 }
 
-/// The table that a statement makes, when the statement has all its columns: schema, name, columns.
+/// Returns schema, name and columns of the table that a CREATE TABLE makes. `None` unless the
+/// statement names all its columns itself: with LIKE, INHERITS or PARTITION OF it does not.
 fn table_from_statement(catalog: &Catalog, node: &Node) -> Option<(String, String, Vec<Column>)> {
     let Some(NodeEnum::CreateStmt(create)) = node.node.as_ref() else {
         return None;

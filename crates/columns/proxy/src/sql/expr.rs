@@ -20,17 +20,21 @@ use super::resolver::{Resolver, Site, SiteKind};
 use super::tree::names;
 
 impl Resolver<'_> {
-    /// An optional expression.
+    /// Walks an expression as [`Self::expr`] does. `None` counts as a plain value.
     pub(crate) fn optional_expr(&mut self, node: Option<&mut Box<Node>>) -> Flow {
         node.map_or_else(Flow::plain, |node| self.expr(node))
     }
 
-    /// Walks expressions that are independent of one another.
+    /// Walks expressions that are independent of one another; returns what is known of each value,
+    /// in order.
     pub(crate) fn exprs(&mut self, nodes: &mut [Node]) -> Vec<Flow> {
         nodes.iter_mut().map(|node| self.expr(node)).collect()
     }
 
-    /// Walks one expression; returns the flow of its value.
+    /// Walks one expression and returns what is known of its value: whether it is confidential, its
+    /// kind, and the constants and parameters that flow into it. In the second walk it changes the
+    /// expression: marked constants become parameters, and confidential casts and functions the
+    /// extension's own.
     pub(crate) fn expr(&mut self, node: &mut Node) -> Flow {
         match node.node.as_mut() {
             None => Flow::plain(),
@@ -74,7 +78,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Constructors and wrappers.
+    /// Walks constructors and wrappers, as [`Self::expr`] does: rows, arrays, lists, subscripts and
+    /// the like. The value of a node of a type that is not known counts as confidential.
     fn construct(&mut self, node: &mut Node) -> Flow {
         match node.node.as_mut() {
             Some(NodeEnum::RowExpr(row)) => {
@@ -97,7 +102,7 @@ impl Resolver<'_> {
             }
             Some(NodeEnum::AArrayExpr(array)) => {
                 let flows = self.exprs(&mut array.elements);
-                let flows: Vec<Flow> = flows.into_iter().map(Flow::behind).collect();
+                let flows: Vec<Flow> = flows.into_iter().map(Flow::indirect).collect();
                 self.combine(&flows)
             }
             Some(NodeEnum::List(list)) => {
@@ -112,7 +117,7 @@ impl Resolver<'_> {
                         subscripts.push(self.optional_expr(indices.uidx.as_mut()));
                     }
                 }
-                let of = self.optional_expr(of.arg.as_mut()).behind();
+                let of = self.optional_expr(of.arg.as_mut()).indirect();
                 let mut met = vec![of];
                 for subscript in subscripts {
                     let decided = self.structure(subscript, Structure::Integer, &met);
@@ -134,7 +139,7 @@ impl Resolver<'_> {
             }
             Some(NodeEnum::SelectStmt(select)) => {
                 let columns = self.select(select);
-                columns.at(0).behind()
+                columns.at(0).indirect()
             }
             None
             | Some(
@@ -147,11 +152,14 @@ impl Resolver<'_> {
         }
     }
 
+    /// Walks an expression of which only NULL or truth is tested: the result is a plain value.
     fn visit_opaque(&mut self, node: Option<&mut Box<Node>>) -> Flow {
         self.optional_expr(node);
         Flow::plain()
     }
 
+    /// Visits a constant and returns what is known of it; in the second walk replaces it by a
+    /// parameter if it was marked. NULL is plain and no site.
     fn constant(&mut self, node: &mut Node) -> Flow {
         let Some(literal) = literal::constant(node).and_then(Literal::of) else {
             return Flow::plain();
@@ -163,7 +171,8 @@ impl Resolver<'_> {
     }
 
     /// Walks a cast: that of a constant is part of the constant; that of a confidential value
-    /// becomes a cast between confidential types.
+    /// becomes, in the second walk, a cast to the confidential type. Returns what is known of the
+    /// value.
     fn cast(&mut self, node: &mut Node) -> Flow {
         let Some(NodeEnum::TypeCast(cast)) = node.node.as_mut() else {
             return Flow::plain();
@@ -222,8 +231,9 @@ impl Resolver<'_> {
         Flow { row: None, ..flow }
     }
 
-    /// Walks a cast to a type that holds confidential values, or that is not known: a row is
-    /// combined with the columns of its table.
+    /// Records a cast to a type that holds confidential values, or that is not known: the fields of
+    /// a row are combined with the columns of the table of that name, any other value counts as
+    /// confidential.
     fn cast_to_bearing_type(&mut self, name: &str, flow: &Flow) -> Flow {
         self.touched = true;
         let mut tables = self.catalog.relations("", name);
@@ -241,7 +251,8 @@ impl Resolver<'_> {
     }
 
     /// Handles an argument that is structure and not data: whole numbers and names of fields stay,
-    /// a parameter is checked when its value comes. Anything else is returned as data.
+    /// a parameter is marked to be checked when its value comes. Returns what has to be treated as
+    /// data after all; `None` if nothing has.
     fn structure(&mut self, flow: Flow, of: Structure, data: &[Flow]) -> Option<Flow> {
         let confidential = data.iter().any(|flow| self.is_confidential(flow));
         let plain = data
@@ -282,8 +293,8 @@ impl Resolver<'_> {
         })
     }
 
-    /// Walks `'..'::enc_text`: an envelope stays, any other text is a constant that the client
-    /// wants to be confidential.
+    /// Walks `'..'::enc_text`: an envelope stays as it is; any other text is a constant that the
+    /// client wants to be confidential, and becomes a parameter.
     fn sealed_constant(&mut self, node: &mut Node, mut literal: Literal, kind: Kind) -> Flow {
         self.touched = true;
         let is_envelope = crate::envelope::from_text(literal.text.as_bytes()).is_ok();
@@ -296,7 +307,8 @@ impl Resolver<'_> {
         Flow::confidential(Some(kind))
     }
 
-    /// `x::varchar(5)` becomes `left(x::enc_text, 5)`, `x::int` becomes `x::enc_int4`.
+    /// Changes a cast in the tree: `x::varchar(5)` becomes `left(x::enc_text, 5)`, `x::int` becomes
+    /// `x::enc_int4`.
     fn recast(&mut self, cast: &mut TypeCast, kind: Kind, name: &str) {
         self.changed = true;
         let modifiers = cast
@@ -328,7 +340,7 @@ impl Resolver<'_> {
         }));
     }
 
-    /// The confidential type's name, with its schema.
+    /// Returns the confidential type's name, with its schema, as a node of the tree.
     fn enc_type_name(&self, kind: Kind) -> TypeName {
         let name = format!("enc_{}", kind.base());
         TypeName {
@@ -338,7 +350,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// In the second walk, replaces a marked constant by a parameter.
+    /// In the second walk, replaces the constant of a marked site by its parameter, with a cast to
+    /// the confidential type where that is needed. Otherwise does nothing.
     fn replace(&mut self, node: &mut Node, site: usize) {
         let Some(form) = self.form(site) else {
             return;
@@ -368,8 +381,9 @@ impl Resolver<'_> {
         };
     }
 
-    /// Folds arithmetic between two constants into one constant. Its parts were visited, and stay
-    /// unmarked.
+    /// Replaces arithmetic between two constants by one constant, which is a site of its own and
+    /// the one that may be marked. Returns what is known of it. `None`, and no change, if it cannot
+    /// be computed here.
     fn fold(&mut self, node: &mut Node) -> Option<Flow> {
         let Some(NodeEnum::AExpr(expr)) = node.node.as_ref() else {
             return None;
@@ -377,8 +391,8 @@ impl Resolver<'_> {
         if expr.kind() != AExprKind::AexprOp {
             return None;
         }
-        let left = literal::of_node(expr.lexpr.as_deref()?)?;
-        let right = literal::of_node(expr.rexpr.as_deref()?)?;
+        let left = literal::typed_constant(expr.lexpr.as_deref()?)?;
+        let right = literal::typed_constant(expr.rexpr.as_deref()?)?;
         let folded = fold::fold_constants(names(&expr.name).last()?, &left, &right)?;
         let kind = folded.kind();
         let site = self.visit_site(SiteKind::Constant(folded));
@@ -386,6 +400,8 @@ impl Resolver<'_> {
         Some(Flow::site(site, kind))
     }
 
+    /// Walks an operator, IN, BETWEEN and the like, and records that its operands are combined.
+    /// Returns what is known of the result; a comparison's is plain.
     fn operator(&mut self, expr: &mut AExpr) -> Flow {
         let name = names(&expr.name)
             .last()
@@ -407,8 +423,8 @@ impl Resolver<'_> {
                 if untyped(&left) && flows.iter().any(untyped) {
                     // Each of the list is compared with the left side alone: two parameters would
                     // have no type.
-                    flows = flows.into_iter().map(Flow::behind).collect();
-                    flows.push(left.behind());
+                    flows = flows.into_iter().map(Flow::indirect).collect();
+                    flows.push(left.indirect());
                 } else {
                     flows.push(left);
                 }
@@ -434,7 +450,7 @@ impl Resolver<'_> {
         }
         let kind = match expr.lexpr {
             Some(_) if expr.kind() == AExprKind::AexprOp => {
-                functions::computed(&name, left.kind, right.kind)
+                functions::operator_kind(&name, left.kind, right.kind)
             }
             _ => functions::wider(left.kind, right.kind),
         };
@@ -442,10 +458,12 @@ impl Resolver<'_> {
         Flow { kind, ..out }
     }
 
+    /// Walks a subquery in an expression and records what it is compared with. Returns what is
+    /// known of the result: plain for EXISTS, IN, ANY and ALL, else that of its columns.
     fn sublink(&mut self, link: &mut SubLink) -> Flow {
         let test = self.optional_expr(link.testexpr.as_mut());
         let columns = match link.subselect.as_mut().and_then(|node| node.node.as_mut()) {
-            Some(NodeEnum::SelectStmt(select)) => self.select(select).behind(),
+            Some(NodeEnum::SelectStmt(select)) => self.select(select).indirect(),
             _ => return Flow::unknown(),
         };
         match link.sub_link_type() {
@@ -478,6 +496,8 @@ impl Resolver<'_> {
         }
     }
 
+    /// Walks a CASE. Its results are combined with one another, and, if it has an argument, so are
+    /// the argument and the conditions. Returns what is known of the result.
     fn case(&mut self, case: &mut CaseExpr) -> Flow {
         let mut conditions = vec![self.optional_expr(case.arg.as_mut())];
         let mut results = Vec::new();
@@ -495,7 +515,9 @@ impl Resolver<'_> {
         self.combine(&results)
     }
 
-    /// A function call.
+    /// Walks a function call: its data arguments are combined. In the second walk a call with
+    /// confidential arguments becomes one of the extension's function. Returns what is known of the
+    /// result.
     pub(crate) fn call(&mut self, call: &mut FuncCall) -> Flow {
         let name = names(&call.funcname)
             .last()
@@ -515,7 +537,7 @@ impl Resolver<'_> {
         let mut data: Vec<Flow> = Vec::new();
         let mut how = Vec::new();
         for (at, arg) in args.into_iter().enumerate() {
-            match functions::structural(&name, at).filter(|_| !by_name) {
+            match functions::structure_of_argument(&name, at).filter(|_| !by_name) {
                 Some(of) => how.push((arg, of)),
                 None => data.push(arg),
             }
@@ -543,7 +565,7 @@ impl Resolver<'_> {
             .and_then(|flow| flow.kind);
         let out = self.combine(&data);
         if self.applying && out.confidential {
-            self.changed |= rename(call, &name);
+            self.changed |= call_extension_function(call, &name);
         }
         match names(&call.funcname).as_slice() {
             ["strongroom_columns", "declassify"] => return Flow::plain(),
@@ -552,15 +574,16 @@ impl Resolver<'_> {
             _ => {}
         }
         Flow {
-            kind: functions::result(&name, first).filter(|_| out.confidential),
+            kind: functions::result_kind(&name, first).filter(|_| out.confidential),
             row: None,
             ..out
         }
     }
 }
 
-/// Calls the extension's function where the grammar wrote one of `pg_catalog`.
-fn rename(call: &mut FuncCall, name: &str) -> bool {
+/// Changes a call that the grammar wrote as one of `pg_catalog`, or under another name, into one of
+/// the extension's function. Returns whether it has changed the call.
+fn call_extension_function(call: &mut FuncCall, name: &str) -> bool {
     let Some(ours) = functions::extension_name(name) else {
         return false;
     };
@@ -573,7 +596,7 @@ fn rename(call: &mut FuncCall, name: &str) -> bool {
     other
 }
 
-/// A part of a name.
+/// Returns a part of a name as a node of the tree.
 pub(crate) fn name_node(name: &str) -> Node {
     Node {
         node: Some(NodeEnum::String(Name {

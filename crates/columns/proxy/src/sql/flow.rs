@@ -29,17 +29,17 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// A plain value into which no constant flows.
+    /// Returns the flow of a plain value into which no constant flows.
     pub(crate) fn plain() -> Self {
         Self::default()
     }
 
-    /// A value that counts as confidential because nothing is known of it.
+    /// Returns the flow of a value that counts as confidential because nothing is known of it.
     pub(crate) fn unknown() -> Self {
         Self::confidential(None)
     }
 
-    /// A confidential value.
+    /// Returns the flow of a confidential value; `kind` is `None` where that is not known.
     pub(crate) fn confidential(kind: Option<Kind>) -> Self {
         Self {
             confidential: true,
@@ -48,7 +48,7 @@ impl Flow {
         }
     }
 
-    /// A constant, a parameter or a cast.
+    /// Returns the flow of a constant, a parameter or a cast: the site alone, directly.
     pub(crate) fn site(site: usize, kind: Option<Kind>) -> Self {
         Self {
             kind,
@@ -57,15 +57,16 @@ impl Flow {
         }
     }
 
-    /// The same flow after an operator, a function or a subquery: no site is direct any more.
-    pub(crate) fn behind(mut self) -> Self {
+    /// Returns the same flow as it is after an operator, a function or a subquery: no site flows
+    /// directly any more, so that an untyped parameter in its place would get no type.
+    pub(crate) fn indirect(mut self) -> Self {
         for carried in &mut self.carried {
             carried.direct = false;
         }
         self
     }
 
-    /// Takes in what flows into another value as well.
+    /// Adds all that flows into `other`; the result is confidential if one of both is.
     pub(crate) fn join(&mut self, other: &Self) {
         self.confidential |= other.confidential;
         self.kind = self.kind.or(other.kind);
@@ -93,7 +94,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Columns of which nothing is known but what flows into them.
+    /// Returns columns of unknown number and names, into each of which this flows.
     pub(crate) fn open(flow: Flow) -> Self {
         Self {
             open: Some(flow),
@@ -101,7 +102,8 @@ impl Columns {
         }
     }
 
-    /// The flow of this column.
+    /// Returns what is known of the column of this name; several of the name are taken together.
+    /// `None` if no known column has it.
     pub(crate) fn find(&self, name: &str) -> Option<Flow> {
         let mut found: Option<Flow> = None;
         for (_, flow) in self.named.iter().filter(|(known, _)| known == name) {
@@ -113,12 +115,14 @@ impl Columns {
         found
     }
 
-    /// The flow of the column of this name, or of any that it may be.
+    /// Returns what is known of the column of this name. If no known column has it, that of the
+    /// unknown ones; `None` if there are none.
     pub(crate) fn find_or_open(&self, name: &str) -> Option<Flow> {
         self.find(name).or_else(|| self.open.clone())
     }
 
-    /// The flow of the column at this place.
+    /// Returns what is known of the column at this place, from 0. Where the order is not certain it
+    /// is that of all columns together; beyond the last column it counts as confidential.
     pub(crate) fn at(&self, place: usize) -> Flow {
         if let Some(places) = &self.places {
             let known = places.get(place).cloned();
@@ -135,12 +139,12 @@ impl Columns {
             .unwrap_or_else(Flow::unknown)
     }
 
-    /// How many columns there are at least, as far as places are known.
+    /// Returns how many columns there are at least, as far as places are known.
     pub(crate) fn len(&self) -> usize {
         self.places.as_ref().map_or(self.named.len(), Vec::len)
     }
 
-    /// Everything together: the flow of the whole row.
+    /// Returns everything together: the flow of the whole row.
     pub(crate) fn whole(&self) -> Flow {
         let mut whole = self.open.clone().unwrap_or_default();
         for (_, flow) in &self.named {
@@ -151,10 +155,11 @@ impl Columns {
             row: None,
             ..whole
         }
-        .behind()
+        .indirect()
     }
 
-    /// Appends the columns of a `*`.
+    /// Appends the columns of a `*`. If it may have more columns than are known, the places of
+    /// those that follow are uncertain.
     pub(crate) fn splice(&mut self, other: Self) {
         let before = self.named.len();
         let moved = other
@@ -172,7 +177,7 @@ impl Columns {
         }
     }
 
-    /// The same columns under other names, as far as there are any.
+    /// Returns the same columns under these names, from the first on. Further columns keep theirs.
     pub(crate) fn renamed<'n>(mut self, names: impl Iterator<Item = &'n str>) -> Self {
         let names: Vec<&str> = names.collect();
         let flows: Vec<Flow> = (0..names.len()).map(|place| self.at(place)).collect();
@@ -189,12 +194,13 @@ impl Columns {
         self
     }
 
-    /// The same, seen from outside the query.
-    pub(crate) fn behind(mut self) -> Self {
+    /// Returns the same columns as they are seen from outside the query: no site flows directly
+    /// into them.
+    pub(crate) fn indirect(mut self) -> Self {
         for (_, flow) in &mut self.named {
-            *flow = std::mem::take(flow).behind();
+            *flow = std::mem::take(flow).indirect();
         }
-        self.open = self.open.map(Flow::behind);
+        self.open = self.open.map(Flow::indirect);
         self
     }
 }

@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 use super::functions;
 use super::literal::{Literal, Token};
 
-/// The constant `left operator right`. `None` where the server has to compute it.
+/// Computes `left operator right` and returns the result as a constant. `None` where the server has
+/// to compute it: for operators and types that are not folded here, and when the computation fails.
 pub(crate) fn fold_constants(operator: &str, left: &Literal, right: &Literal) -> Option<Literal> {
     let (a, b) = (foldable_kind(left)?, foldable_kind(right)?);
     let wide = functions::wider(Some(a), Some(b))?;
@@ -45,7 +46,8 @@ pub(crate) fn fold_constants(operator: &str, left: &Literal, right: &Literal) ->
     })
 }
 
-/// The kind of a constant whose type is certain: numbers and typed dates and intervals.
+/// Returns the kind of a constant whose type is certain: numbers, and literals with a type. `None`
+/// for every other one.
 const fn foldable_kind(literal: &Literal) -> Option<Kind> {
     match literal.token {
         Token::Number(kind) | Token::Typed(kind) => Some(kind),
@@ -53,6 +55,8 @@ const fn foldable_kind(literal: &Literal) -> Option<Kind> {
     }
 }
 
+/// Returns the zone's name of the function that computes the operator on two numbers of this kind.
+/// `None` for an operator that is not folded.
 fn arithmetic(operator: &str, kind: Kind) -> Option<&'static str> {
     Some(match (operator, kind) {
         ("+", Kind::Int4) => "int4pl",
@@ -68,6 +72,8 @@ fn arithmetic(operator: &str, kind: Kind) -> Option<&'static str> {
     })
 }
 
+/// Computes a function of the zone on two values in their text form, and returns the result's text
+/// form. `None` if there is no such function, a value is not valid, or the computation fails.
 fn compute_text(
     name: &str,
     kinds: [Kind; 2],
@@ -90,8 +96,8 @@ fn compute_text(
     ))
 }
 
-/// A timestamp at midnight that is compared with a date is that day (date.c,
-/// `date_cmp_timestamp_internal`).
+/// Turns a timestamp constant at midnight into a date: compared with a date it means that day
+/// (date.c, `date_cmp_timestamp_internal`). Leaves every other constant as it is.
 pub(crate) fn as_day(literal: &mut Literal) {
     const MIDNIGHT: &str = " 00:00:00";
     if literal.token == Token::Typed(Kind::Timestamp)

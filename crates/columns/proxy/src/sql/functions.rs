@@ -18,7 +18,9 @@ pub(crate) enum Structure {
 }
 
 impl Structure {
-    /// Whether the text, of a constant or of a parameter's value, has this form.
+    /// Returns whether the text, of a constant or of a parameter's value, has this form: a whole
+    /// number of 64 bits, or the name of a field of a date in any case, also with an `s` at its
+    /// end.
     pub(crate) fn has(self, text: &str) -> bool {
         match self {
             Self::Integer => text.parse::<i64>().is_ok(),
@@ -62,8 +64,10 @@ const FIELDS: &[&str] = &[
     "year",
 ];
 
-/// The form of argument number `place`, from 0, if it is structure and not data.
-pub(crate) fn structural(name: &str, place: usize) -> Option<Structure> {
+/// Returns the form that argument number `place`, from 0, of this function must have if it is
+/// structure and not data, such as a length or the name of a date's field. `None` if it is data, or
+/// the function is not known.
+pub(crate) fn structure_of_argument(name: &str, place: usize) -> Option<Structure> {
     match (name, place) {
         ("substring" | "substr", 1 | 2)
         | ("left" | "right" | "round" | "trunc" | "lag" | "lead" | "nth_value", 1)
@@ -81,7 +85,8 @@ pub(crate) fn structural(name: &str, place: usize) -> Option<Structure> {
     }
 }
 
-/// Whether a function of `pg_catalog` returns one column of scalars, named as the call's alias.
+/// Returns whether a function of `pg_catalog` that is called in FROM returns one column of scalars,
+/// which has the call's alias as its name.
 pub(crate) fn gives_one_column(name: &str) -> bool {
     matches!(
         name,
@@ -94,7 +99,8 @@ pub(crate) fn gives_one_column(name: &str) -> bool {
     )
 }
 
-/// Whether the result is a plain value although arguments are confidential: counts, ranks, truths.
+/// Returns whether the function's result is a plain value although arguments are confidential:
+/// counts, ranks, types, and functions of the zone that return a boolean.
 pub(crate) fn is_plain(name: &str) -> bool {
     const PLAIN: &[&str] = &[
         "count",
@@ -118,8 +124,9 @@ pub(crate) fn is_plain(name: &str) -> bool {
     PLAIN.contains(&name) || truth(name)
 }
 
-/// The kind of the result for a first confidential argument of this kind.
-pub(crate) fn result(name: &str, of: Option<Kind>) -> Option<Kind> {
+/// Returns the kind of a function's result when its first confidential argument is of kind `of`.
+/// `None` if that is not known, or if `of` is `None`.
+pub(crate) fn result_kind(name: &str, of: Option<Kind>) -> Option<Kind> {
     let of = of?;
     if let Some(aggregate) = aggregate(name) {
         return aggregate.gives(of);
@@ -138,6 +145,7 @@ pub(crate) fn result(name: &str, of: Option<Kind>) -> Option<Kind> {
     }
 }
 
+/// Returns the aggregate of this name that the zone computes; `None` for every other function.
 fn aggregate(name: &str) -> Option<Aggregate> {
     Some(match name {
         "sum" => Aggregate::Sum,
@@ -155,7 +163,8 @@ fn aggregate(name: &str) -> Option<Aggregate> {
     })
 }
 
-/// The extension's name of a function that PostgreSQL's grammar, or usage, calls by another name.
+/// Returns the extension's name of a function, which PostgreSQL's grammar, or usage, may call by
+/// another name. `None` if the extension has no such function.
 ///
 /// `SUBSTRING(x FROM 1)`, `EXTRACT(..)`, `TRIM(..)` are written by the grammar as functions of
 /// `pg_catalog`, where the extension has none.
@@ -173,7 +182,8 @@ pub(crate) fn extension_name(name: &str) -> Option<&'static str> {
         .map(|function| function.name)
 }
 
-/// The kind of a type's values, by the name that PostgreSQL's grammar gives the type.
+/// Returns the kind of a base type's values, by the name that PostgreSQL's grammar gives the type.
+/// `None` if no confidential type corresponds to it.
 pub(crate) fn kind_of_type(name: &str) -> Option<Kind> {
     Some(match name {
         "int2" => Kind::Int4,
@@ -184,7 +194,8 @@ pub(crate) fn kind_of_type(name: &str) -> Option<Kind> {
     })
 }
 
-/// Whether it is one of PostgreSQL's own types without a confidential counterpart (`pg_type.dat`).
+/// Returns whether it is one of PostgreSQL's own types without a confidential counterpart
+/// (`pg_type.dat`).
 pub(crate) fn is_system_type(name: &str) -> bool {
     const TYPES: &[&str] = &[
         "bit",
@@ -252,13 +263,14 @@ pub(crate) fn is_system_type(name: &str) -> bool {
     TYPES.contains(&name)
 }
 
-/// The kind of a type of the extension's, by its name.
+/// Returns the kind of one of the extension's types, by its name, such as `enc_text`. `None` for
+/// every other name.
 pub(crate) fn confidential_type(name: &str) -> Option<Kind> {
     let base = name.strip_prefix("enc_")?;
     Kind::ALL.iter().copied().find(|kind| kind.base() == base)
 }
 
-/// Whether the operator compares, so that its result is a plain truth.
+/// Returns whether the operator compares or matches, so that its result is a plain boolean.
 pub(crate) fn compares(operator: &str) -> bool {
     matches!(
         operator,
@@ -283,7 +295,8 @@ pub(crate) fn compares(operator: &str) -> bool {
     )
 }
 
-/// Rank in the order in which PostgreSQL widens numbers.
+/// Returns the rank of a kind of number in the order in which PostgreSQL widens numbers, 0 for the
+/// narrowest. `None` for a kind that is no number.
 const fn width(kind: Kind) -> Option<u8> {
     match kind {
         Kind::Int4 => Some(0),
@@ -294,7 +307,8 @@ const fn width(kind: Kind) -> Option<u8> {
     }
 }
 
-/// The wider of two kinds of numbers; otherwise the first.
+/// Returns the wider of two kinds of numbers. If not both are numbers it returns the first one; if
+/// only one is known, that one.
 pub(crate) fn wider(a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
     let (Some(left), Some(right)) = (a, b) else {
         return a.or(b);
@@ -305,8 +319,8 @@ pub(crate) fn wider(a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
     }
 }
 
-/// The kind of an operator's result.
-pub(crate) fn computed(operator: &str, a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
+/// Returns the kind of the result of an operator that computes. `None` unless both kinds are known.
+pub(crate) fn operator_kind(operator: &str, a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
     match (operator, a?, b?) {
         ("-", Kind::Date, Kind::Date) => Some(Kind::Int4),
         ("-", Kind::Timestamp, Kind::Timestamp) | ("-", Kind::Timestamptz, Kind::Timestamptz) => {
@@ -323,8 +337,9 @@ pub(crate) fn computed(operator: &str, a: Option<Kind>, b: Option<Kind>) -> Opti
     }
 }
 
-/// Whether an untyped parameter beside a confidential value of this kind means what a number
-/// literal of kind `own` means there: PostgreSQL would widen the literal to it anyway.
+/// Returns whether PostgreSQL widens a number of kind `own` to kind `to`, or `to` is the same kind:
+/// then a number literal and an untyped parameter mean the same beside a value of kind `to`.
+/// `false` if either is no number.
 pub(crate) fn widens(own: Kind, to: Kind) -> bool {
     matches!((width(own), width(to)), (Some(own), Some(to)) if own <= to)
 }

@@ -58,7 +58,7 @@ impl std::fmt::Debug for Literal {
 }
 
 impl Literal {
-    /// The literal of a constant. `None` for NULL, which is not hidden.
+    /// Makes the literal of a constant of the tree. `None` for NULL, which is not hidden.
     pub(crate) fn of(constant: &AConst) -> Option<Self> {
         let (token, text) = match constant.val.as_ref().filter(|_| !constant.isnull)? {
             a_const::Val::Ival(number) => (Token::Number(Kind::Int4), number.ival.to_string()),
@@ -80,7 +80,8 @@ impl Literal {
         })
     }
 
-    /// The literal with a type: `date '..'`, `'..'::date`.
+    /// Returns the literal with a type, as in `date '..'` or `'..'::date`. A type, or a modifier of
+    /// one, to which no confidential type corresponds makes it foreign.
     pub(crate) fn with_type(mut self, of: &TypeName) -> Self {
         let name = names(&of.names)
             .last()
@@ -95,7 +96,8 @@ impl Literal {
         self
     }
 
-    /// Applies the modifiers of the type. `false` when that cannot be done exactly here.
+    /// Applies the modifiers of the type to the text. `false` when that cannot be done exactly
+    /// here.
     fn apply_modifiers(&mut self, kind: Kind, name: &str, modifiers: &[Node]) -> bool {
         let Some(first) = modifiers.first() else {
             return true;
@@ -110,7 +112,8 @@ impl Literal {
         }
     }
 
-    /// An explicit cast to a length cuts the rest off (varchar.c).
+    /// Cuts the text off after `len` characters, as an explicit cast to a length does (varchar.c).
+    /// `false` for a negative length.
     fn cut(&mut self, len: i32) -> bool {
         let Ok(len) = usize::try_from(len) else {
             return false;
@@ -121,7 +124,8 @@ impl Literal {
         true
     }
 
-    /// `interval '90' day` is `interval '90 day'` when the string is a number alone.
+    /// Turns `interval '90' day` into `interval '90 day'`. `false`, and no change, unless the
+    /// string is a number alone and the field is a single one.
     fn with_field(&mut self, mask: i32) -> bool {
         // INTERVAL_MASK of src/include/utils/timestamp.h: one bit for each field.
         let unit = match mask {
@@ -141,11 +145,11 @@ impl Literal {
         alone
     }
 
-    /// The form in which it is written in a confidential expression, beside a value of kind
-    /// `beside`.
+    /// Returns the form in which the literal is written in a confidential expression, beside a
+    /// value of kind `beside`. `direct`: the server can find a bare parameter's type in this place.
     ///
     /// # Errors
-    /// No confidential type accepts it.
+    /// SR-8101 if no confidential type accepts it.
     pub(crate) fn form(&self, direct: bool, beside: Option<Kind>) -> Result<Form, Refusal> {
         let same = |own: Kind| beside == Some(own);
         match &self.token {
@@ -167,12 +171,12 @@ impl Literal {
         }
     }
 
-    /// The refusal that names it.
+    /// Makes the refusal (SR-8101) that names this constant and its place.
     pub(crate) fn refusal(&self, why: &str) -> Refusal {
         Refusal::constant(&self.for_message(), self.location, why)
     }
 
-    /// Its text for an error message, cut to a length that fits a line.
+    /// Returns its text for an error message, cut to 60 characters.
     pub(crate) fn for_message(&self) -> String {
         const SHOWN_MAX: usize = 60;
         let mut shown: String = self.text.chars().take(SHOWN_MAX).collect();
@@ -185,7 +189,7 @@ impl Literal {
         }
     }
 
-    /// The kind of a number or of a typed constant.
+    /// Returns the kind of a number, a boolean or a typed constant. `None` for every other one.
     pub(crate) const fn kind(&self) -> Option<Kind> {
         match self.token {
             Token::Number(kind) | Token::Typed(kind) => Some(kind),
@@ -195,7 +199,8 @@ impl Literal {
     }
 }
 
-/// The type of a number (scan.l, `process_integer_literal`; `parse_node.c`, `make_const`).
+/// Returns the type that PostgreSQL gives a number: the first of integer, bigint and numeric that
+/// holds it (scan.l, `process_integer_literal`; `parse_node.c`, `make_const`).
 fn number_kind(text: &str) -> Kind {
     if text.parse::<i32>().is_ok() {
         Kind::Int4
@@ -206,8 +211,9 @@ fn number_kind(text: &str) -> Kind {
     }
 }
 
-/// The constant of a node, with the type of a cast round it.
-pub(crate) fn of_node(node: &Node) -> Option<Literal> {
+/// Returns the constant of a node, or the constant within a cast with the cast's type. `None` for
+/// every other node, and for NULL.
+pub(crate) fn typed_constant(node: &Node) -> Option<Literal> {
     match node.node.as_ref()? {
         NodeEnum::AConst(constant) => Literal::of(constant),
         NodeEnum::TypeCast(cast) => {
@@ -218,7 +224,7 @@ pub(crate) fn of_node(node: &Node) -> Option<Literal> {
     }
 }
 
-/// The constant of a node, if it is one.
+/// Returns the constant of a node. `None` if the node is no constant.
 pub(crate) fn constant(node: &Node) -> Option<&AConst> {
     match node.node.as_ref()? {
         NodeEnum::AConst(constant) => Some(constant),

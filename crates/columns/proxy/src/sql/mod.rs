@@ -46,13 +46,16 @@ use resolver::{Resolver, Site, SiteKind};
 /// Longest statement that is parsed, in bytes.
 const STATEMENT_MAX: usize = 64 << 20;
 
-/// Plans a string of statements: what is to be sent for each.
+/// Plans a string of statements: returns, in order, what is to be sent for each.
 ///
 /// `declared` is the number of parameters whose types the client declares: numbers of new
 /// parameters begin after them.
 ///
 /// # Errors
-/// [`Refusal`]; with its position in `sql`.
+/// 54000 for more than 64 MiB; 42601 if PostgreSQL's parser does not accept the text; SR-8101,
+/// SR-8102 or SR-8103 if a constant, a parameter or a statement cannot be sent without giving
+/// something away; 42P02 for a parameter below 1. The refusal has its position in `sql` where that
+/// is known.
 pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<Plan>, Refusal> {
     if sql.len() > STATEMENT_MAX {
         return Err(Refusal::postgres(
@@ -86,6 +89,7 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
     Ok(plans)
 }
 
+/// Returns the text of one statement of the string, without its semicolon.
 fn statement_text<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
     let start = usize::try_from(raw.stmt_location).unwrap_or(0);
     let rest = sql.get(start..).unwrap_or(sql);
@@ -95,6 +99,8 @@ fn statement_text<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
     }
 }
 
+/// Plans one statement. Without confidential types in the database it is sent as it is. Fails as
+/// [`plan`] does, but for the length and for what the parser refuses.
 fn plan_statement(
     raw: RawStmt,
     text: &str,
@@ -141,7 +147,7 @@ fn plan_statement(
         return Ok(plan);
     }
     if !fixed.counted_elsewhere {
-        check_all_met(&node, &resolver)?;
+        check_all_visited(&node, &resolver)?;
     }
     if let Some(why) = fixed.text {
         return check_unchangeable(&resolver, why).map(|()| plan);
@@ -165,7 +171,8 @@ fn plan_statement(
 }
 
 /// Checks a statement whose text the server keeps or reads without parameters: none of its
-/// constants may be confidential.
+/// constants may be confidential. Otherwise fails with SR-8101, SR-8102 or SR-8103, which quote
+/// `why`.
 fn check_unchangeable(resolver: &Resolver<'_>, why: &'static str) -> Result<(), Refusal> {
     let marked =
         |site: &&Site| site.form.is_some() && !matches!(site.kind, SiteKind::RecursiveColumn);
@@ -184,8 +191,10 @@ fn check_unchangeable(resolver: &Resolver<'_>, why: &'static str) -> Result<(), 
     })
 }
 
-/// Gives every marked constant the number of a parameter; equal ones beside values of one kind
-/// share theirs, so that an expression in GROUP BY stays equal to the one in the result.
+/// Gives every marked constant the number of a parameter, counted from `first` + 1. Equal ones
+/// beside values of one kind share theirs, so that an expression in GROUP BY stays equal to the one
+/// in the result. Returns the number by site, `None` for sites that stay, and the constants by
+/// number.
 fn number_constants(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, Vec<Constant>) {
     let mut numbers = Vec::with_capacity(resolver.sites.len());
     let mut constants: Vec<(Constant, Form, Option<Kind>)> = Vec::new();
@@ -227,8 +236,10 @@ fn number_constants(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, V
     )
 }
 
-/// Q2: checks that the resolver has visited every constant and every parameter of the tree.
-fn check_all_met(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
+/// Q2: checks that the resolver has visited every constant and every parameter of the tree. Fails
+/// with SR-8101 or SR-8102 for the first that it has not, and with 42601 if the tree is nested too
+/// deeply to be read.
+fn check_all_visited(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
     let Ok(tree) = serde_json::to_value(node) else {
         return Err(Refusal::syntax("the statement is nested too deeply"));
     };
@@ -241,22 +252,24 @@ fn check_all_met(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
             SiteKind::Cast(_) | SiteKind::RecursiveColumn => {}
         }
     }
-    let mut unmet = UnmetSites {
+    let mut unvisited = UnvisitedSites {
         constants: &constants,
         parameters: &parameters,
         found: None,
     };
-    unmet.search(&tree);
-    unmet.found.map_or(Ok(()), Err)
+    unvisited.search(&tree);
+    unvisited.found.map_or(Ok(()), Err)
 }
 
-struct UnmetSites<'a> {
+struct UnvisitedSites<'a> {
     constants: &'a BTreeSet<i64>,
     parameters: &'a BTreeSet<i64>,
     found: Option<Refusal>,
 }
 
-impl UnmetSites<'_> {
+impl UnvisitedSites<'_> {
+    /// Searches the tree for constants and parameters that were not visited, and keeps the refusal
+    /// of the first one. Modifiers of types are passed over.
     fn search(&mut self, value: &Value) {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.search(item)),
@@ -275,6 +288,8 @@ impl UnmetSites<'_> {
         }
     }
 
+    /// Keeps the refusal of a constant (SR-8101) if it was not visited, is not NULL, and is the
+    /// first.
     fn constant(&mut self, constant: &Value) {
         let null = constant.get("isnull").and_then(Value::as_bool) == Some(true);
         let location = constant
@@ -289,6 +304,7 @@ impl UnmetSites<'_> {
         }
     }
 
+    /// Keeps the refusal of a parameter (SR-8102) if it was not visited and is the first.
     fn parameter(&mut self, param: &Value) {
         let number = param.get("number").and_then(Value::as_i64).unwrap_or(0);
         if !self.parameters.contains(&number) {
@@ -300,6 +316,7 @@ impl UnmetSites<'_> {
     }
 }
 
+/// Writes the changed tree back as SQL. Fails with a syntax error (42601) if that is not possible.
 fn deparse(node: Node, version: i32) -> Result<String, Refusal> {
     let raw = RawStmt {
         stmt: Some(Box::new(node)),

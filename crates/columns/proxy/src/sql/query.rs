@@ -14,7 +14,7 @@ const FRAME_RANGE: i32 = 2;
 
 impl Resolver<'_> {
     /// Walks a statement that is allowed in WITH, EXPLAIN, DECLARE CURSOR; returns its result's
-    /// columns. `None` for any other statement.
+    /// columns. `None`, without a walk, for any other statement.
     pub(crate) fn statement(&mut self, node: &mut Node) -> Option<Columns> {
         Some(match node.node.as_mut()? {
             NodeEnum::SelectStmt(select) => self.select(select),
@@ -26,10 +26,10 @@ impl Resolver<'_> {
         })
     }
 
-    /// A SELECT, VALUES or set operation.
+    /// Walks a SELECT, VALUES or set operation; returns its result's columns.
     pub(crate) fn select(&mut self, select: &mut SelectStmt) -> Columns {
         let visible = self.ctes.len();
-        self.with(select.with_clause.as_mut());
+        self.with_clause(select.with_clause.as_mut());
         let columns = if select.op() != SetOperation::SetopNone {
             self.set_operation(select)
         } else if !select.values_lists.is_empty() {
@@ -43,9 +43,11 @@ impl Resolver<'_> {
         columns
     }
 
+    /// Walks a SELECT that is neither VALUES nor a set operation, in a scope of its own; returns
+    /// its result's columns.
     fn simple_select(&mut self, select: &mut SelectStmt) -> Columns {
         self.scopes.push(Vec::new());
-        self.from(&mut select.from_clause);
+        self.from_items(&mut select.from_clause);
         self.optional_expr(select.where_clause.as_mut());
         let windows = std::mem::take(&mut self.windows);
         for window in &mut select.window_clause {
@@ -68,8 +70,8 @@ impl Resolver<'_> {
         columns
     }
 
-    /// Walks a window; returns the flow that its rows are ordered by, to which the offsets of RANGE
-    /// are added.
+    /// Walks a window; returns what is known of the values that its rows are ordered by, with which
+    /// the offsets of RANGE are combined.
     pub(super) fn window(&mut self, window: &mut WindowDef) -> Flow {
         self.exprs(&mut window.partition_clause);
         let mut order = Flow::plain();
@@ -97,7 +99,8 @@ impl Resolver<'_> {
         order
     }
 
-    /// Walks ORDER BY and GROUP BY, which see the result's names too, after those of FROM.
+    /// Calls `walk`, which walks ORDER BY or GROUP BY, in a scope that also has the names of the
+    /// result's columns; those of FROM come first.
     fn output_names(&mut self, columns: &Columns, walk: impl FnOnce(&mut Self)) {
         let Some(scope) = self.scopes.pop() else {
             return walk(self);
@@ -111,6 +114,8 @@ impl Resolver<'_> {
         self.scopes.push(scope);
     }
 
+    /// Walks both sides of UNION, INTERSECT or EXCEPT, and its ORDER BY; returns the result's
+    /// columns.
     fn set_operation(&mut self, select: &mut SelectStmt) -> Columns {
         let left = select
             .larg
@@ -122,7 +127,7 @@ impl Resolver<'_> {
             .as_mut()
             .map(|side| self.select(side))
             .unwrap_or_default();
-        let columns = self.merged(&left.behind(), &right.behind());
+        let columns = self.merged(&left.indirect(), &right.indirect());
         self.scopes
             .push(vec![Source::new(String::new(), columns.clone())]);
         self.exprs(&mut select.sort_clause);
@@ -130,7 +135,8 @@ impl Resolver<'_> {
         columns
     }
 
-    /// The columns of a set operation: combines those of both sides, position by position.
+    /// Returns the columns of a set operation, and combines those of both sides, position by
+    /// position.
     fn merged(&mut self, left: &Columns, right: &Columns) -> Columns {
         let open = match (&left.open, &right.open) {
             (None, None) => None,
@@ -155,6 +161,8 @@ impl Resolver<'_> {
         columns
     }
 
+    /// Walks the rows of VALUES and combines them column by column; returns the columns, `column1`
+    /// and so on.
     fn values(&mut self, rows: &mut [Node]) -> Columns {
         let mut columns: Vec<Flow> = Vec::new();
         for row in rows {
@@ -164,10 +172,10 @@ impl Resolver<'_> {
             for (at, flow) in self.exprs(&mut row.items).into_iter().enumerate() {
                 match columns.get_mut(at) {
                     Some(known) => {
-                        let met = [std::mem::take(known), flow.behind()];
+                        let met = [std::mem::take(known), flow.indirect()];
                         *known = self.combine(&met);
                     }
-                    None => columns.push(flow.behind()),
+                    None => columns.push(flow.indirect()),
                 }
             }
         }
@@ -179,7 +187,9 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn with(&mut self, with: Option<&mut WithClause>) {
+    /// Walks the common table expressions of WITH in order and adds each to those in scope. The
+    /// caller removes them.
+    pub(super) fn with_clause(&mut self, with: Option<&mut WithClause>) {
         let Some(with) = with else {
             return;
         };
@@ -210,7 +220,9 @@ impl Resolver<'_> {
             } else {
                 self.statement(query).unwrap_or_default()
             };
-            let columns = columns.behind().renamed(aliases.iter().map(String::as_str));
+            let columns = columns
+                .indirect()
+                .renamed(aliases.iter().map(String::as_str));
             self.ctes.push(Cte {
                 name: cte.ctename.clone(),
                 columns,
@@ -219,7 +231,7 @@ impl Resolver<'_> {
     }
 
     /// Walks a query that may name itself: its first branch determines its columns, and the second
-    /// branch sees them.
+    /// branch sees them. Returns its result's columns.
     fn recursive(&mut self, name: &str, aliases: &[String], query: &mut Node) -> Columns {
         let Some(NodeEnum::SelectStmt(select)) = query.node.as_mut() else {
             return self.statement(query).unwrap_or_default();
@@ -232,7 +244,7 @@ impl Resolver<'_> {
             .as_mut()
             .map(|side| self.select(side))
             .unwrap_or_default()
-            .behind();
+            .indirect();
         // The result of the second branch becomes the column: both are combined with the same
         // values.
         let mut linked = first;
@@ -246,7 +258,7 @@ impl Resolver<'_> {
             open.join(&Flow::site(link, None));
             self.merge_flow(open);
         }
-        let linked = linked.behind();
+        let linked = linked.indirect();
         let own = linked.clone().renamed(aliases.iter().map(String::as_str));
         self.ctes.push(Cte {
             name: name.to_owned(),
@@ -257,7 +269,7 @@ impl Resolver<'_> {
             .as_mut()
             .map(|side| self.select(side))
             .unwrap_or_default()
-            .behind();
+            .indirect();
         self.ctes.pop();
         self.exprs(&mut select.sort_clause);
         self.optional_expr(select.limit_offset.as_mut());
@@ -265,7 +277,8 @@ impl Resolver<'_> {
         self.merged(&linked, &second)
     }
 
-    /// Walks a target list; returns the result's columns.
+    /// Walks a target list; returns the result's columns, `*` expanded as far as its columns are
+    /// known.
     pub(super) fn targets(&mut self, targets: &mut [Node]) -> Columns {
         let mut columns = Columns::default();
         for target in targets {
@@ -299,6 +312,7 @@ impl Resolver<'_> {
         columns
     }
 
+    /// Walks RETURNING; returns its columns, none without the clause.
     pub(super) fn returning(&mut self, clause: Option<&mut ReturningClause>) -> Columns {
         clause
             .map(|clause| self.targets(&mut clause.exprs))
@@ -306,7 +320,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether it is `*`.
+/// Returns whether the node is `*`.
 pub(super) fn is_star(node: Option<&Node>) -> bool {
     matches!(
         node.and_then(|node| node.node.as_ref()),
@@ -314,8 +328,8 @@ pub(super) fn is_star(node: Option<&Node>) -> bool {
     )
 }
 
-/// The name that PostgreSQL gives a column without one (`parse_target.c`, `FigureColname`), as far
-/// as it can be referred to.
+/// Returns the name that PostgreSQL gives a column without one (`parse_target.c`, `FigureColname`),
+/// as far as it can be referred to.
 fn figure_column_name(node: &Node) -> String {
     match node.node.as_ref() {
         Some(NodeEnum::ColumnRef(column)) => names(&column.fields)

@@ -23,6 +23,7 @@ const HINT_PLAIN: &str = "Compare it with a column of the database's own types e
                           --plaintext-constants=allow if the server may see it.";
 
 impl Refusal {
+    /// Makes a refusal without hint and position.
     fn new(sqlstate: &'static str, message: String) -> Self {
         Self {
             sqlstate,
@@ -33,8 +34,9 @@ impl Refusal {
         }
     }
 
-    /// SR-8101: a constant of a confidential expression would reach the server in clear.
-    /// `location`: bytes into the statement, negative when it is not known.
+    /// SR-8101: a constant of a confidential expression would reach the server in clear. The
+    /// message quotes the constant. `location` is its byte offset in the statement, negative when
+    /// it is not known.
     pub(crate) fn constant(shown: &str, location: i32, why: &str) -> Self {
         Self {
             hint: Some(HINT_PLAIN),
@@ -58,7 +60,8 @@ impl Refusal {
         }
     }
 
-    /// SR-8103: a statement of a kind that cannot be sent without giving something away.
+    /// SR-8103: a statement of a kind that cannot be sent without giving something away. `what` is
+    /// the message, to which the code is added.
     pub(crate) fn statement(what: &str, hint: &'static str) -> Self {
         Self {
             hint: Some(hint),
@@ -66,23 +69,24 @@ impl Refusal {
         }
     }
 
-    /// PostgreSQL's parser does not accept the statement: it is not sent, because its constants are
-    /// unknown.
+    /// Makes a syntax error (42601) with this message, for a statement that is not sent because it
+    /// cannot be parsed or written back: its constants are unknown.
     pub(crate) fn syntax(message: &str) -> Self {
         Self::new("42601", message.to_owned())
     }
 
-    /// SR-8104: a value is not one of its type.
+    /// SR-8104: a value is not one of its type, or cannot be converted. The client gets this
+    /// SQLSTATE.
     pub(crate) fn value(sqlstate: &'static str, what: &str) -> Self {
         Self::new(sqlstate, format!("{what} (SR-8104)"))
     }
 
-    /// A message of the protocol that does not have its form, or comes where it cannot.
+    /// SR-8105: a message of the protocol does not have its form, or comes where it cannot.
     pub(crate) fn protocol(what: &str) -> Self {
         Self::new("08P01", format!("{what} (SR-8105)"))
     }
 
-    /// SR-8106: the server says of a pinned column that it is plain.
+    /// SR-8106: the server says of a pinned column that it is not confidential.
     pub(crate) fn denied(column: &impl fmt::Display) -> Self {
         const HINT: &str =
             "The column was changed, or the server lies: nothing is sent until the two agree.";
@@ -93,12 +97,14 @@ impl Refusal {
         }
     }
 
-    /// An error that the server would give, given here because the server is not asked.
+    /// Makes an error that the server would give, or one about the connection, with a SQLSTATE of
+    /// PostgreSQL's and without a Strongroom code.
     pub(crate) fn postgres(sqlstate: &'static str, message: String) -> Self {
         Self::new(sqlstate, message)
     }
 
-    /// With the position that PostgreSQL's clients show, counted in characters of `sql`.
+    /// Sets the position that PostgreSQL's clients show, from the byte offset of the refused
+    /// constant: counted in characters of `sql`, from 1. Without an offset it changes nothing.
     pub(crate) fn with_position(mut self, sql: &str) -> Self {
         if let Some(before) = self.offset.and_then(|offset| sql.get(..offset)) {
             self.position = Some(before.chars().count().saturating_add(1));

@@ -57,6 +57,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// Makes an item of a FROM clause that is not part of a join that merges columns.
     pub(crate) const fn new(alias: String, columns: Columns) -> Self {
         Self {
             alias,
@@ -102,6 +103,7 @@ pub(crate) struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
+    /// Makes a resolver for one statement, before its first walk.
     pub(crate) fn new(catalog: &'a Catalog) -> Self {
         Self {
             catalog,
@@ -122,7 +124,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Begins the second walk.
+    /// Begins the second walk, which changes the tree. `numbers` has, by site, the numbers of the
+    /// parameters that replace constants.
     pub(crate) fn begin_applying(&mut self, numbers: Vec<Option<i32>>) {
         self.scopes.clear();
         self.ctes.clear();
@@ -132,7 +135,8 @@ impl<'a> Resolver<'a> {
         self.numbers = numbers;
     }
 
-    /// Visits a site; returns its number. The first walk records its kind.
+    /// Visits a constant, parameter or cast and returns its number, in the order of the walk. The
+    /// first walk records it; several places of one parameter are marked together.
     pub(crate) fn visit_site(&mut self, kind: SiteKind) -> usize {
         let site = self.met;
         self.met = self.met.saturating_add(1);
@@ -160,7 +164,8 @@ impl<'a> Resolver<'a> {
         site
     }
 
-    /// Merges the classes of two sites: from now on they are marked together.
+    /// Merges the classes of two sites: from now on they are marked together. If one is marked
+    /// already, so is the other.
     fn merge_classes(&mut self, one: usize, other: usize) {
         let (Some(a), Some(b)) = (
             self.classes.get(one).copied(),
@@ -206,7 +211,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Merges the classes of all sites that flow into a value.
+    /// Merges the classes of all sites that flow into a value, so that they are marked together.
     pub(crate) fn merge_flow(&mut self, flow: &Flow) {
         if let [first, rest @ ..] = flow.carried.as_slice() {
             for carried in rest {
@@ -215,7 +220,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Whether the value is confidential, or has become so because of a site that flows into it.
+    /// Returns whether the value is confidential, or has become so because a site that flows into
+    /// it was marked.
     pub(crate) fn is_confidential(&self, flow: &Flow) -> bool {
         let marked = |carried: &Carried| {
             self.sites
@@ -225,7 +231,8 @@ impl<'a> Resolver<'a> {
         flow.confidential || flow.carried.iter().any(marked)
     }
 
-    /// The form in which the site is to be written, in the second walk.
+    /// Returns, in the second walk, the form in which the site is to be written. `None` if it stays
+    /// as it is, and in the first walk.
     pub(crate) fn form(&self, site: usize) -> Option<Form> {
         if self.applying {
             self.sites.get(site)?.form
@@ -234,9 +241,9 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Combines the values of one operation: if one is confidential, all sites that flow into the
-    /// others are marked. Returns the flow of the result, if the operation's result is a value of
-    /// their type.
+    /// Records that one operation combines these values: if one is confidential, all sites that
+    /// flow into them are marked; if none is, they will be marked together. Returns what is known
+    /// of the result, for an operation whose result is a value of their type.
     pub(crate) fn combine(&mut self, flows: &[Flow]) -> Flow {
         let kind = flows
             .iter()
@@ -268,10 +275,10 @@ impl<'a> Resolver<'a> {
             kind,
             ..Flow::site(first.site, None)
         }
-        .behind()
+        .indirect()
     }
 
-    /// As [`Self::combine`], field by field for rows.
+    /// Records that two values are compared, field by field for rows of the same length.
     pub(crate) fn compare(&mut self, one: &Flow, other: &Flow) {
         match (&one.row, &other.row) {
             (Some(left), Some(right)) if left.len() == right.len() => {
@@ -283,7 +290,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Combines values that are compared: the result is plain.
+    /// Records that values are compared with one another, as [`Self::combine`] does; the result is
+    /// plain. A timestamp constant at midnight beside dates becomes a date.
     pub(crate) fn compare_all(&mut self, flows: &[Flow]) {
         let theirs = flows.iter().filter(|flow| flow.confidential);
         let dates =
@@ -304,14 +312,17 @@ impl<'a> Resolver<'a> {
         self.combine(flows);
     }
 
-    /// A value is stored in a column, or passed where a confidential value is expected.
+    /// Records that a value is stored in a column, or passed where a confidential value is
+    /// expected. Does nothing if the target is plain.
     pub(crate) fn assign(&mut self, target: &Flow, value: &Flow) {
         if target.confidential {
             self.combine(&[target.clone(), value.clone()]);
         }
     }
 
-    /// Marks a site and all sites of its class.
+    /// Marks a site and all sites of its class as part of a confidential expression. Keeps a
+    /// refusal for a constant that no confidential type accepts, and for any site in the second
+    /// walk.
     fn mark(&mut self, carried: Carried, beside: Option<Kind>) {
         self.mark_one(carried.site, carried.direct, beside);
         let class = self.classes.get(carried.site).copied();
@@ -330,6 +341,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// Marks one site and settles the form in which it is written. One that is marked already stays
+    /// as it is. In the second walk, or if no form exists, it keeps a refusal instead.
     fn mark_one(&mut self, at: usize, direct: bool, beside: Option<Kind>) {
         let Some(site) = self.sites.get_mut(at) else {
             return;
@@ -359,7 +372,8 @@ impl<'a> Resolver<'a> {
         });
     }
 
-    /// The columns of a relation of the catalog, or of a common table expression in scope.
+    /// Returns the columns of a relation of the catalog, or of a common table expression in scope.
+    /// A relation that is not known is noted, and its columns count as confidential.
     pub(crate) fn relation(&mut self, schema: &str, name: &str) -> Columns {
         if schema.is_empty()
             && let Some(cte) = self.ctes.iter().rev().find(|cte| cte.name == name)
@@ -383,7 +397,8 @@ impl<'a> Resolver<'a> {
         any_of(&all)
     }
 
-    /// The flow of a column reference.
+    /// Returns what is known of a column reference, given by the parts of its name. A name that is
+    /// not found counts as confidential.
     pub(crate) fn column(&self, names: &[&str]) -> Flow {
         match names {
             [column] => self.unqualified(column),
@@ -392,8 +407,9 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The flow of an unqualified name: the column may belong to any source whose columns are not
-    /// all known, out to the scope that is known to have it.
+    /// Returns what is known of a column that is named without its relation. It may be any source's
+    /// whose columns are not all known, out to the scope that is known to have it; all of these are
+    /// taken together.
     fn unqualified(&self, column: &str) -> Flow {
         let mut maybe: Option<Flow> = None;
         let mut join = |flow: &Flow| match &mut maybe {
@@ -422,6 +438,8 @@ impl<'a> Resolver<'a> {
         maybe.unwrap_or_else(|| unknown_column(column))
     }
 
+    /// Returns what is known of a column that is named with its source, in the innermost scope that
+    /// has a source of the name. If there is none, it counts as confidential.
     fn qualified(&self, source: &str, column: &str) -> Flow {
         for scope in self.scopes.iter().rev() {
             let named: Vec<&Source> = scope.iter().filter(|known| known.alias == source).collect();
@@ -443,7 +461,8 @@ impl<'a> Resolver<'a> {
         unknown_column(column)
     }
 
-    /// All columns of the innermost scope, or of one of its sources: `*`, `t.*`.
+    /// Returns all columns of the innermost scope (`*`), or of one of its sources (`t.*`). They are
+    /// unknown if there is no such source.
     pub(crate) fn star(&self, source: Option<&str>) -> Columns {
         let mut all = Columns::default();
         let mut found = false;
@@ -465,7 +484,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The flow of a name that no source has.
+/// Returns the flow of a name that no source has: confidential, unless it is a system column's.
 fn unknown_column(column: &str) -> Flow {
     if is_system_column(column) {
         Flow::plain()
@@ -474,7 +493,7 @@ fn unknown_column(column: &str) -> Flow {
     }
 }
 
-/// The columns of a relation of the catalog.
+/// Returns the columns of a relation of the catalog.
 fn columns_of(relation: &Relation) -> Columns {
     let named = relation
         .columns
@@ -490,8 +509,8 @@ fn columns_of(relation: &Relation) -> Columns {
     }
 }
 
-/// The columns of a name that may mean any of several relations: a column is confidential if it is
-/// so, by its name or by its position, in one of them.
+/// Returns the columns of a name that may mean any of several relations: a column is confidential
+/// if it is so, by its name or by its position, in one of them.
 fn any_of(all: &[Columns]) -> Columns {
     let shape = |columns: &Columns| -> Vec<(String, bool, Option<Kind>)> {
         let named = columns.named.iter();
@@ -527,7 +546,8 @@ fn any_of(all: &[Columns]) -> Columns {
     any
 }
 
-/// The flow of a column that may be either: it has a kind only if both have it.
+/// Returns the flow of a column that may be either of two: confidential if one is, and of a kind
+/// only if both have it.
 fn merge_candidates(one: &Flow, other: &Flow) -> Flow {
     let (confidential, same) = (
         one.confidential || other.confidential,
@@ -540,7 +560,8 @@ fn merge_candidates(one: &Flow, other: &Flow) -> Flow {
     }
 }
 
-/// PostgreSQL's system columns (src/backend/catalog/heap.c, `SysAtt`).
+/// Returns whether it is the name of one of PostgreSQL's system columns
+/// (src/backend/catalog/heap.c, `SysAtt`).
 fn is_system_column(name: &str) -> bool {
     matches!(
         name,

@@ -11,19 +11,24 @@ use super::resolver::{Resolver, Source};
 use super::tree::names;
 
 impl Resolver<'_> {
-    /// The items of a FROM or USING clause, into the innermost scope.
-    pub(crate) fn from(&mut self, items: &mut [Node]) {
+    /// Walks the items of a FROM or USING clause, and adds each with its columns to the innermost
+    /// scope.
+    pub(crate) fn from_items(&mut self, items: &mut [Node]) {
         for item in items {
             self.source(item);
         }
     }
 
+    /// Adds an item with this alias and these columns to the innermost scope, if there is one.
     fn add(&mut self, alias: String, columns: Columns) {
         if let Some(scope) = self.scopes.last_mut() {
             scope.push(Source::new(alias, columns));
         }
     }
 
+    /// Walks one item of a FROM clause with the expressions in it, and adds it with its columns to
+    /// the innermost scope. The columns of an item of a sort that is not known count as
+    /// confidential.
     pub(super) fn source(&mut self, item: &mut Node) {
         match item.node.as_mut() {
             Some(NodeEnum::RangeVar(range)) => {
@@ -36,7 +41,7 @@ impl Resolver<'_> {
                 };
                 // Only LATERAL sees its neighbours.
                 let hidden = if sub.lateral { None } else { self.scopes.pop() };
-                let columns = self.statement(query).unwrap_or_default().behind();
+                let columns = self.statement(query).unwrap_or_default().indirect();
                 self.scopes.extend(hidden);
                 let (alias, columns) = aliased(sub.alias.as_ref(), "", columns);
                 self.add(alias, columns);
@@ -55,8 +60,9 @@ impl Resolver<'_> {
         }
     }
 
-    /// A join. USING and NATURAL compare columns by name, and put them once, before the others,
-    /// into `*`.
+    /// Walks a join and adds its two sides to the innermost scope. USING and NATURAL compare
+    /// columns by name, and put them once, before the others, into `*`. A join with an alias
+    /// becomes one item.
     fn join(&mut self, join: &mut JoinExpr) {
         let before = self.scopes.last().map_or(0, Vec::len);
         let mut sides = Vec::new();
@@ -90,7 +96,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The columns that `*` has of the sources from this one on.
+    /// Returns the columns that `*` has of the items of the innermost scope from this one on.
     fn visible(&self, from: usize) -> Columns {
         let mut all = Columns::default();
         let scope = self.scopes.last().map_or(&[][..], Vec::as_slice);
@@ -100,7 +106,8 @@ impl Resolver<'_> {
         all
     }
 
-    /// The columns of a join with USING (the names) or NATURAL (`Ok`).
+    /// Returns the columns of a join with USING (`Err` with the names) or NATURAL (`Ok`), and
+    /// records that the columns of the same name are compared.
     fn joined(&mut self, left: &Columns, right: &Columns, by: Result<(), &[&str]>) -> Columns {
         let all_known = left.open.is_none() && right.open.is_none();
         let common: Vec<String> = match by {
@@ -125,7 +132,7 @@ impl Resolver<'_> {
             let flows = [left, right].map(|side| {
                 side.find_or_open(name)
                     .unwrap_or_else(Flow::unknown)
-                    .behind()
+                    .indirect()
             });
             self.compare_all(&flows);
             let met = self.combine(&flows);
@@ -151,6 +158,9 @@ impl Resolver<'_> {
         columns
     }
 
+    /// Walks functions that are called in FROM, and adds their columns to the innermost scope.
+    /// Without a list of columns their number and names are unknown, but for functions with one
+    /// column of scalars.
     fn function(&mut self, range: &mut RangeFunction) {
         let mut columns = Columns::default();
         let mut name = String::new();
@@ -170,9 +180,9 @@ impl Resolver<'_> {
             let Some(call) = parts.items.first_mut() else {
                 continue;
             };
-            name = called(call);
+            name = called_name(call);
             let one = gives_one_column(call);
-            let flow = self.expr(call).behind();
+            let flow = self.expr(call).indirect();
             if !definitions.is_empty() {
                 columns.splice(self.defined_columns(&definitions, &flow));
             } else if one && single {
@@ -187,7 +197,8 @@ impl Resolver<'_> {
         self.add(alias, columns);
     }
 
-    /// `AS t(a int, b enc_text)`: what flows into the function flows into each column.
+    /// Returns the columns of a list such as `AS t(a int, b enc_text)`. What flows into the
+    /// function flows into each column.
     fn defined_columns(&mut self, definitions: &[Node], flow: &Flow) -> Columns {
         let mut columns = Columns::default();
         for definition in definitions {
@@ -203,13 +214,15 @@ impl Resolver<'_> {
         columns
     }
 
+    /// Returns alias and columns of a relation that is named in FROM.
     pub(super) fn range(&mut self, range: &RangeVar) -> (String, Columns) {
         let columns = self.relation(&range.schemaname, &range.relname);
         aliased(range.alias.as_ref(), &range.relname, columns)
     }
 }
 
-/// A source's name and its columns' names as the alias has them.
+/// Returns the item's name and columns as its alias renames them; without an alias, `name` and the
+/// columns as they are.
 fn aliased(alias: Option<&Alias>, name: &str, columns: Columns) -> (String, Columns) {
     let Some(alias) = alias else {
         return (name.to_owned(), columns);
@@ -218,8 +231,8 @@ fn aliased(alias: Option<&Alias>, name: &str, columns: Columns) -> (String, Colu
     (alias.aliasname.clone(), columns.renamed(given.into_iter()))
 }
 
-/// The name of a function that is called.
-fn called(call: &Node) -> String {
+/// Returns the name of the function that is called, without its schema; empty if it is no call.
+fn called_name(call: &Node) -> String {
     let name = match call.node.as_ref() {
         Some(NodeEnum::FuncCall(call)) => names(&call.funcname).last().copied(),
         _ => None,
@@ -227,7 +240,7 @@ fn called(call: &Node) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// Whether the call gives one column of scalars, whose name is the call's alias.
+/// Returns whether the call returns one column of scalars, which has the call's alias as its name.
 fn gives_one_column(call: &Node) -> bool {
     let Some(NodeEnum::FuncCall(call)) = call.node.as_ref() else {
         return false;

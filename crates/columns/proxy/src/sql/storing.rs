@@ -12,9 +12,10 @@ use super::flow::{Columns, Flow};
 use super::resolver::{Resolver, Source};
 
 impl Resolver<'_> {
+    /// Walks an INSERT: what is inserted flows into the columns. Returns the columns of RETURNING.
     pub(super) fn insert(&mut self, insert: &mut InsertStmt) -> Columns {
         let visible = self.ctes.len();
-        self.with(insert.with_clause.as_mut());
+        self.with_clause(insert.with_clause.as_mut());
         let range = insert.relation.clone().unwrap_or_default();
         let (alias, target) = self.target(&range);
         let chosen = Chosen::of(&insert.cols, &target);
@@ -35,7 +36,8 @@ impl Resolver<'_> {
         columns
     }
 
-    /// The relation that a statement changes. A common table expression is no target.
+    /// Returns alias and columns of the relation that a statement changes. A common table
+    /// expression of the same name is not meant.
     fn target(&mut self, range: &RangeVar) -> (String, Columns) {
         let hidden = std::mem::take(&mut self.ctes);
         let found = self.range(range);
@@ -43,13 +45,13 @@ impl Resolver<'_> {
         found
     }
 
-    /// What is inserted, value by value for VALUES, so that an untyped constant stands directly
-    /// before its column.
+    /// Walks the rows that an INSERT stores and records which value flows into which column. VALUES
+    /// is taken value by value, so that an untyped constant stands directly before its column.
     fn store(&mut self, select: &mut SelectStmt, chosen: &Chosen) {
         if select.values_lists.is_empty() || select.with_clause.is_some() {
             let columns = self.select(select);
             let columns = if select.op() == SetOperation::SetopNone {
-                columns.behind()
+                columns.indirect()
             } else {
                 columns
             };
@@ -81,6 +83,7 @@ impl Resolver<'_> {
         self.exprs(&mut select.sort_clause);
     }
 
+    /// Walks ON CONFLICT. Its SET and WHERE also see the row that was not inserted, as `excluded`.
     fn on_conflict(&mut self, clause: &mut OnConflictClause, target: &Columns) {
         if let Some(infer) = clause.infer.as_mut() {
             for element in &mut infer.index_elems {
@@ -100,7 +103,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// `SET a = .., (b, c) = ..`.
+    /// Walks `SET a = .., (b, c) = ..` and records which value flows into which column of the
+    /// relation.
     fn set(&mut self, targets: &mut [Node], relation: &Columns) {
         let mut source = Flow::unknown();
         for target in targets {
@@ -133,13 +137,14 @@ impl Resolver<'_> {
         }
     }
 
+    /// Walks an UPDATE: the values of SET flow into the columns. Returns the columns of RETURNING.
     pub(super) fn update(&mut self, update: &mut UpdateStmt) -> Columns {
         let visible = self.ctes.len();
-        self.with(update.with_clause.as_mut());
+        self.with_clause(update.with_clause.as_mut());
         let range = update.relation.clone().unwrap_or_default();
         let (alias, target) = self.target(&range);
         self.scopes.push(vec![Source::new(alias, target.clone())]);
-        self.from(&mut update.from_clause);
+        self.from_items(&mut update.from_clause);
         self.set(&mut update.target_list, &target);
         self.optional_expr(update.where_clause.as_mut());
         let columns = self.returning(update.returning_clause.as_mut());
@@ -148,13 +153,14 @@ impl Resolver<'_> {
         columns
     }
 
+    /// Walks a DELETE; returns the columns of RETURNING.
     pub(super) fn delete(&mut self, delete: &mut DeleteStmt) -> Columns {
         let visible = self.ctes.len();
-        self.with(delete.with_clause.as_mut());
+        self.with_clause(delete.with_clause.as_mut());
         let range = delete.relation.clone().unwrap_or_default();
         let (alias, target) = self.target(&range);
         self.scopes.push(vec![Source::new(alias, target)]);
-        self.from(&mut delete.using_clause);
+        self.from_items(&mut delete.using_clause);
         self.optional_expr(delete.where_clause.as_mut());
         let columns = self.returning(delete.returning_clause.as_mut());
         self.scopes.pop();
@@ -162,9 +168,11 @@ impl Resolver<'_> {
         columns
     }
 
+    /// Walks a MERGE: the values of its SET and INSERT flow into the columns. Returns the columns
+    /// of RETURNING.
     pub(super) fn merge(&mut self, merge: &mut MergeStmt) -> Columns {
         let visible = self.ctes.len();
-        self.with(merge.with_clause.as_mut());
+        self.with_clause(merge.with_clause.as_mut());
         let range = merge.relation.clone().unwrap_or_default();
         let (alias, target) = self.target(&range);
         self.scopes.push(vec![Source::new(alias, target.clone())]);
@@ -201,7 +209,8 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// Those that are named, or all of the relation's.
+    /// Returns the columns that are named, or all of the relation's if none is. A name that the
+    /// relation does not have counts as confidential.
     fn of(named: &[Node], target: &Columns) -> Self {
         let column = |node: &Node| match node.node.as_ref() {
             Some(NodeEnum::ResTarget(column)) => target.find_or_open(&column.name),
@@ -221,6 +230,8 @@ impl Chosen {
         }
     }
 
+    /// Returns what is known of the column at this place, from 0. A place beyond the known columns
+    /// counts as confidential.
     fn at(&self, place: usize) -> Flow {
         let known = self.columns.get(place).cloned();
         known

@@ -3,7 +3,7 @@
 use pg_query::NodeEnum;
 use pg_query::protobuf::{Node, a_const};
 
-/// The strings in a list of names.
+/// Returns the strings in a list of names; other nodes are left out.
 pub(crate) fn names(nodes: &[Node]) -> Vec<&str> {
     nodes
         .iter()
@@ -14,7 +14,7 @@ pub(crate) fn names(nodes: &[Node]) -> Vec<&str> {
         .collect()
 }
 
-/// The integer of a constant.
+/// Returns the integer of a constant. `None` for every other node.
 pub(crate) fn integer(node: &Node) -> Option<i32> {
     match node.node.as_ref()? {
         NodeEnum::AConst(constant) => match constant.val.as_ref()? {

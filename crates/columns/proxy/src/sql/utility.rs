@@ -33,7 +33,8 @@ const KEPT: &str = "the server keeps the text of this statement, and parameters 
 const NO_PARAMETERS: &str = "parameters cannot stand in this statement";
 const HINT_DIRECT: &str = "Run it over a connection that does not go through the proxy if the server may see the constants.";
 
-/// The effects of a statement besides its result.
+/// Returns the effects of a statement besides its result, by its type. A type that is not listed
+/// here counts as one that may change which columns there are.
 pub(crate) fn effects(node: &Node) -> Effects {
     let mut effects = Effects::default();
     match node.node.as_ref() {
@@ -70,10 +71,13 @@ pub(crate) fn effects(node: &Node) -> Effects {
     effects
 }
 
-/// Walks the statement with the resolver.
+/// Walks a statement of any type with the resolver, and puts what it finds of COPY and EXECUTE into
+/// `plan`. In the resolver's second walk it changes the statement. Returns what may not be changed.
 ///
 /// # Errors
-/// The statement is refused whatever its constants are.
+/// SR-8103 for a statement that is refused whatever the types of its constants are: one with
+/// constants that the resolver cannot place, or a COPY between a confidential table and the
+/// server's files.
 pub(crate) fn walk(
     resolver: &mut Resolver<'_>,
     node: &mut Node,
@@ -131,6 +135,8 @@ pub(crate) fn walk(
     }
 }
 
+/// Walks the statement within another one, such as that of EXPLAIN. Without one there is nothing to
+/// do. Fails as [`walk`] does.
 fn walk_inner(
     resolver: &mut Resolver<'_>,
     query: Option<&mut Node>,
@@ -142,7 +148,8 @@ fn walk_inner(
     }
 }
 
-/// Walks a statement that defines something.
+/// Walks a statement that defines something, or is of any other type. Fails with SR-8103 if it has
+/// constants and the resolver does not know what they mean.
 fn walk_definition(
     resolver: &mut Resolver<'_>,
     node: &mut Node,
@@ -156,7 +163,7 @@ fn walk_definition(
         ..StatementLimits::default()
     };
     match node.node.as_mut() {
-        Some(NodeEnum::CreateStmt(create)) => table(resolver, create),
+        Some(NodeEnum::CreateStmt(create)) => create_table(resolver, create),
         Some(NodeEnum::AlterTableStmt(alter)) => alter_table(resolver, alter),
         Some(NodeEnum::ViewStmt(view)) => {
             if let Some(query) = view.query.as_mut() {
@@ -217,13 +224,15 @@ fn walk_definition(
     Ok(kept)
 }
 
+/// Makes the refusal (SR-8103) of a statement with constants that the proxy cannot place.
 fn refuse_statement(what: &str) -> Refusal {
     let message =
         format!("{what} has constants, and the proxy does not know whether they are confidential");
     Refusal::statement(&message, HINT_DIRECT)
 }
 
-/// Refuses a body in a language that the proxy does not parse, if it may have constants.
+/// Checks the body of a function or of DO, which the proxy does not parse: fails with SR-8103 if it
+/// may have constants.
 fn check_function_body(what: &str, options: &[Node]) -> Result<(), Refusal> {
     for option in options {
         let Some(NodeEnum::DefElem(option)) = option.node.as_ref() else {
@@ -248,8 +257,8 @@ fn check_function_body(what: &str, options: &[Node]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a text, read as SQL's tokens, has a constant. A text that cannot be read counts as
-/// having one.
+/// Returns whether a text, read as SQL's tokens, has a constant. A text that cannot be read counts
+/// as having one.
 fn text_has_constant(text: &str) -> bool {
     use pg_query::protobuf::Token;
     let Ok(scanned) = pg_query::scan(text) else {
@@ -268,7 +277,8 @@ fn text_has_constant(text: &str) -> bool {
     })
 }
 
-/// Statements whose constants are settings or names.
+/// Returns whether constants of this type of statement are settings or names, and so never
+/// confidential.
 const fn is_harmless(node: &NodeEnum) -> bool {
     matches!(
         node,
@@ -284,6 +294,7 @@ const fn is_harmless(node: &NodeEnum) -> bool {
     )
 }
 
+/// Returns a part of the parse tree as generic JSON; `None` if it cannot be converted.
 fn node_json(nodes: &impl serde_like::ToJson) -> Option<Value> {
     nodes.json()
 }
@@ -294,24 +305,27 @@ mod serde_like {
     use serde_json::Value;
 
     pub(super) trait ToJson {
+        /// Returns the value as generic JSON; `None` if it cannot be converted.
         fn json(&self) -> Option<Value>;
     }
 
     impl ToJson for Vec<Node> {
+        /// Returns the nodes as generic JSON; `None` if they cannot be converted.
         fn json(&self) -> Option<Value> {
             serde_json::to_value(self).ok()
         }
     }
 
     impl ToJson for Option<Box<Node>> {
+        /// Returns the node as generic JSON; `None` if it cannot be converted.
         fn json(&self) -> Option<Value> {
             serde_json::to_value(self).ok()
         }
     }
 }
 
-/// Whether there is a constant other than NULL. A value that could not be read counts as having
-/// one.
+/// Returns whether the tree has a constant other than NULL, modifiers of types excepted. A tree
+/// that could not be read counts as having one.
 fn has_constant(value: Option<&Value>) -> bool {
     match value {
         None => true,
@@ -325,10 +339,13 @@ fn has_constant(value: Option<&Value>) -> bool {
     }
 }
 
+/// Adds a relation under its own name to the resolver's innermost scope. Does nothing for `None`.
 fn add_source(resolver: &mut Resolver<'_>, range: Option<&RangeVar>) {
     add_source_as(resolver, range, "");
 }
 
+/// Adds a relation under an alias, or under its own name if the alias is empty, to the resolver's
+/// innermost scope, which is made if there is none. Does nothing for `None`.
 fn add_source_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &str) {
     let Some(range) = range else {
         return;
@@ -345,12 +362,14 @@ fn add_source_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &
     }
 }
 
-/// The kind of a column defined with this type's name.
+/// Returns the kind of a column that is defined with this type. `None` if the type is not
+/// confidential.
 pub(super) fn kind_from_definition(of: Option<&TypeName>) -> Option<Kind> {
     functions::confidential_type(names(&of?.names).last()?)
 }
 
-/// A column's name, and its flow by its type.
+/// Returns a defined column's name, and what its type says of its values: confidential, unknown if
+/// the type holds confidential values, else plain.
 pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
     let name = column
         .type_name
@@ -364,7 +383,9 @@ pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (
     (column.colname.clone(), flow)
 }
 
-fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
+/// Walks the defaults, constraints and partition bounds of a CREATE TABLE. The table's own columns
+/// are put into a scope, which is left there.
+fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
     let mut columns = Columns::default();
     for element in &create.table_elts {
         if let Some(NodeEnum::ColumnDef(column)) = element.node.as_ref() {
@@ -392,13 +413,14 @@ fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
         match element.node.as_mut() {
             Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column),
             Some(NodeEnum::Constraint(constraint)) => {
-                self_constraint(resolver, constraint, &Flow::plain());
+                walk_constraint(resolver, constraint, &Flow::plain());
             }
             _ => {}
         }
     }
 }
 
+/// Walks a column's default and constraints. The default's constants flow into the column.
 fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
     let (_, flow) = column_from_definition(resolver.catalog, column);
     if let Some(default) = column.raw_default.as_mut() {
@@ -407,7 +429,7 @@ fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
     }
     for constraint in &mut column.constraints {
         if let Some(NodeEnum::Constraint(constraint)) = constraint.node.as_mut() {
-            self_constraint(resolver, constraint, &flow);
+            walk_constraint(resolver, constraint, &flow);
         }
     }
 }
@@ -431,8 +453,9 @@ fn partition_bound(resolver: &mut Resolver<'_>, bound: &mut PartitionBoundSpec) 
     }
 }
 
-/// DEFAULT, GENERATED and CHECK have an expression.
-fn self_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, column: &Flow) {
+/// Walks the expression of DEFAULT, GENERATED or CHECK, if there is one; its value flows into the
+/// column.
+fn walk_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, column: &Flow) {
     if let Some(raw) = constraint.raw_expr.as_mut() {
         let value = resolver.expr(raw);
         resolver.assign(column, &value);
@@ -440,6 +463,8 @@ fn self_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, col
     resolver.optional_expr(constraint.where_clause.as_mut());
 }
 
+/// Walks an ALTER TABLE: its defaults, constraints and partition bounds. The table is put into a
+/// scope, which is left there.
 fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
     add_source(resolver, alter.relation.as_ref());
     for command in &mut alter.cmds {
@@ -453,7 +478,7 @@ fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
                 column_definition(resolver, definition);
             }
             Some(NodeEnum::Constraint(constraint)) => {
-                self_constraint(resolver, constraint, &Flow::plain());
+                walk_constraint(resolver, constraint, &Flow::plain());
             }
             Some(NodeEnum::PartitionCmd(command)) => {
                 if let Some(bound) = command.bound.as_mut() {
@@ -471,7 +496,9 @@ fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
     }
 }
 
-/// COPY: which columns are confidential, and how the stream is written.
+/// Returns which columns of a COPY are confidential, and how its stream is written. `None` if
+/// nothing confidential is involved. Fails with SR-8103 if something is, and the COPY is with a
+/// file or program of the server.
 fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<Copy>, Refusal> {
     let columns = match copy.query.as_mut() {
         Some(query) => resolver
