@@ -133,6 +133,7 @@ impl<In: Transport> Transport for TlsTransport<In> {
         self.stream.get_mut().get_mut().is_open()
     }
 
+    /// Returns true: the connection uses TLS.
     fn is_tls(&self) -> bool {
         true
     }
