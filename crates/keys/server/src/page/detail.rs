@@ -15,19 +15,20 @@ use super::text;
 /// The most items of a list on the page of a key or a node.
 const LISTED_MAX: usize = 50;
 
-/// One property of a definition list.
+/// Renders one property of a definition list.
 fn property(label: &str, value: &Markup) -> Markup {
     html! { div { dt { (label) } dd { (value) } } }
 }
 
-/// The breadcrumb of a page.
+/// Renders the breadcrumb of a page: a link to its list, and the page's own name.
 fn breadcrumb(list: &str, link: &str, text: &str) -> Markup {
     html! {
         nav.trail aria-label="Breadcrumb" { a href=(link) { (list) } span aria-hidden="true" { " / " } span aria-current="page" { (elements::name(text)) } }
     }
 }
 
-/// The page of an object.
+/// Renders the page of an object: findings, properties, and the times of rotation, backup,
+/// verification and report.
 #[must_use]
 pub fn object(fleet: &Fleet, object: &Object) -> Markup {
     let record = &object.record;
@@ -64,6 +65,7 @@ pub fn object(fleet: &Fleet, object: &Object) -> Markup {
     }
 }
 
+/// Renders when the version of the object's key was created, or that this is not known.
 fn key_age(object: &Object, now: u64) -> Markup {
     html! {
         @match object.key_created {
@@ -73,7 +75,8 @@ fn key_age(object: &Object, now: u64) -> Markup {
     }
 }
 
-/// A measure as a row of a table.
+/// Renders a measure as a row of a table: when it happened last, when it is due, and how urgent it
+/// is.
 fn measure_row(concern: Concern, measure: &Measure, now: u64) -> Markup {
     let due = measure
         .interval_s
@@ -91,7 +94,8 @@ fn measure_row(concern: Concern, measure: &Measure, now: u64) -> Markup {
     }
 }
 
-/// The page of a key.
+/// Renders the page of a key: state, findings, versions, the nodes that are granted it, and the
+/// objects that name it.
 #[must_use]
 pub fn key(fleet: &Fleet, key: &Key) -> Markup {
     let record = &key.record;
@@ -118,6 +122,8 @@ pub fn key(fleet: &Fleet, key: &Key) -> Markup {
     }
 }
 
+/// Renders the table of a key's versions, the newest first and at most [`LISTED_MAX`], with the
+/// number of objects that use each.
 fn versions(fleet: &Fleet, key: &Key) -> Markup {
     let name = &key.record.name;
     let users = |version: u32| {
@@ -145,6 +151,7 @@ fn versions(fleet: &Fleet, key: &Key) -> Markup {
     }
 }
 
+/// Renders the list of the objects that name a key.
 fn opened_objects(fleet: &Fleet, key: &Key) -> Markup {
     let query = Query {
         key: Some(key.record.name.clone()),
@@ -159,7 +166,7 @@ fn opened_objects(fleet: &Fleet, key: &Key) -> Markup {
     }
 }
 
-/// The first objects of a query, and a link to all of them.
+/// Renders the first objects of a query, at most [`LISTED_MAX`], and a link to all of them.
 fn first_objects(fleet: &Fleet, query: &Query) -> Markup {
     let found = query.select(fleet);
     html! {
@@ -186,7 +193,8 @@ fn first_objects(fleet: &Fleet, query: &Query) -> Markup {
     }
 }
 
-/// The page of a node.
+/// Renders the page of a node: findings, enrolment, the keys that it is granted, and the objects
+/// that it reports.
 #[must_use]
 pub fn node(fleet: &Fleet, node: &Node) -> Markup {
     let now = fleet.now;
@@ -234,6 +242,7 @@ pub fn node(fleet: &Fleet, node: &Node) -> Markup {
     }
 }
 
+/// Renders the role of a node, or that it is no longer enrolled.
 fn role(node: &Node) -> Markup {
     html! {
         @match &node.record {
@@ -243,7 +252,7 @@ fn role(node: &Node) -> Markup {
     }
 }
 
-/// The state of a key.
+/// Renders the state of a key: as plain text while it is active, else as a badge.
 #[must_use]
 pub fn key_state(state: KeyState, now: u64) -> Markup {
     html! {

@@ -11,7 +11,7 @@ use super::findings::{Finding, Measure, Severity};
 use super::model::Tally;
 use super::text;
 
-/// A segment of a path: everything except letters, digits and `-._~` is percent-encoded.
+/// Encodes a segment of a path: everything except letters, digits and `-._~` is percent-encoded.
 #[must_use]
 pub fn path_segment(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
@@ -25,37 +25,38 @@ pub fn path_segment(name: &str) -> String {
     out
 }
 
-/// A name that a node chose. Its writing direction does not affect the text around it.
+/// Renders a name that a node chose, without misleading characters and cut off if it is long. Its
+/// writing direction does not affect the text around it.
 #[must_use]
 pub fn name(name: &str) -> Markup {
     html! { bdi { (text::displayed_name(name)) } }
 }
 
-/// A link to an object.
+/// Renders a link to the page of an object with this id, with its name.
 #[must_use]
 pub fn object_link(id: &str, object: &str) -> Markup {
     html! { a href={ "/fleet/objects/" (path_segment(id)) } { (name(object)) } }
 }
 
-/// A link to a key.
+/// Renders a link to the page of a key of this name.
 #[must_use]
 pub fn key_link(key: &str) -> Markup {
     html! { a href={ "/fleet/keys/" (path_segment(key)) } { (name(key)) } }
 }
 
-/// A link to a node.
+/// Renders a link to the page of a node of this name.
 #[must_use]
 pub fn node_link(node: &str) -> Markup {
     html! { a href={ "/fleet/nodes/" (path_segment(node)) } { (name(node)) } }
 }
 
-/// A time as its age, with the date as a tooltip.
+/// Renders a time as its age, or as how long it is ahead, with the date as a tooltip.
 #[must_use]
 pub fn age(at: u64, now: u64) -> Markup {
     html! { time datetime=(text::machine_date(at)) title=(text::date(at)) { (text::ago(at, now)) } }
 }
 
-/// The duration since something was made.
+/// Renders the duration since something was made, with the date as a tooltip.
 #[must_use]
 pub fn since(made: u64, now: u64) -> Markup {
     html! {
@@ -63,7 +64,7 @@ pub fn since(made: u64, now: u64) -> Markup {
     }
 }
 
-/// A time as its date and its age.
+/// Renders a time as its date and its age.
 #[must_use]
 pub fn dated(at: u64, now: u64) -> Markup {
     html! {
@@ -72,7 +73,8 @@ pub fn dated(at: u64, now: u64) -> Markup {
     }
 }
 
-/// A measure in a cell of a table.
+/// Renders a measure in a cell of a table: how long ago it happened, or "never", after a mark if it
+/// is due soon or overdue.
 #[must_use]
 pub fn measure_cell(measure: &Measure, now: u64) -> Markup {
     let has_interval = measure.interval_s.is_some();
@@ -86,19 +88,19 @@ pub fn measure_cell(measure: &Measure, now: u64) -> Markup {
     }
 }
 
-/// A small shape, with a word for screen readers.
+/// Renders a small shape for a severity, with a word for screen readers.
 #[must_use]
 pub fn mark(severity: Severity) -> Markup {
     html! { span class={ "mark " (severity.word()) } { span.unseen { (severity.label()) ": " } } }
 }
 
-/// A badge with a text.
+/// Renders a badge of a severity with a text.
 #[must_use]
 pub fn badge(severity: Severity, label: &str) -> Markup {
     html! { span class={ "badge " (severity.word()) } { (label) } }
 }
 
-/// The list of all findings.
+/// Renders the list of all findings, or a badge that everything is in order.
 #[must_use]
 pub fn findings(findings: &[Finding]) -> Markup {
     html! {
@@ -114,7 +116,8 @@ pub fn findings(findings: &[Finding]) -> Markup {
     }
 }
 
-/// The worst finding as a badge, with the number of the others.
+/// Renders the first finding, which is the worst, as a badge, with the number of the others; or a
+/// badge that everything is in order.
 #[must_use]
 pub fn worst_finding(findings: &[Finding]) -> Markup {
     html! {
@@ -128,7 +131,8 @@ pub fn worst_finding(findings: &[Finding]) -> Markup {
     }
 }
 
-/// A bar that shows a tally. It is hidden from screen readers, because the numbers are beside it.
+/// Renders a bar that shows the parts of a tally. It is hidden from screen readers, because the
+/// numbers are beside it.
 #[must_use]
 pub fn bar(tally: &Tally) -> Markup {
     let all = tally.all().max(1);

@@ -38,7 +38,7 @@ impl Severity {
         }
     }
 
-    /// The severity of a word.
+    /// Returns the severity of a word in links; `None` for another word.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.word() == word)
@@ -103,7 +103,7 @@ impl Concern {
         }
     }
 
-    /// The concern of a word.
+    /// Returns the concern of a word in links; `None` for another word.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.word() == word)
@@ -137,7 +137,8 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Judges a time. If it never happened, the interval of `days` begins at `made`.
+    /// Judges a time at `now`, by an interval of `days`, where 0 is no interval. If it never
+    /// happened, the interval begins at `made`.
     #[must_use]
     pub fn new(at: Option<u64>, made: u64, days: u32, now: u64) -> Self {
         let since = at.unwrap_or(made);
@@ -150,7 +151,7 @@ impl Measure {
         }
     }
 
-    /// A time without an interval.
+    /// Makes a measure without an interval, which is always in order.
     #[must_use]
     pub const fn without_interval(at: Option<u64>, made: u64) -> Self {
         let since = match at {
@@ -165,13 +166,14 @@ impl Measure {
         }
     }
 
-    /// Whether the time is in the future.
+    /// Whether the time is in the future, by more than [`SKEW_S`].
     #[must_use]
     pub const fn is_ahead(&self, now: u64) -> bool {
         self.since > now.saturating_add(SKEW_S)
     }
 
-    /// The seconds since the end of the interval; `None` before its end.
+    /// Returns the seconds since the end of the interval; `None` before its end, or without an
+    /// interval.
     #[must_use]
     pub fn late_s(&self, now: u64) -> Option<u64> {
         let due = self.since.saturating_add(self.interval_s?);
@@ -179,6 +181,8 @@ impl Measure {
     }
 }
 
+/// Judges a time: overdue after the interval, or in the future by more than [`SKEW_S`]; soon in the
+/// last fifth of the interval; else, or without an interval, in order.
 fn severity(since: u64, interval_s: Option<u64>, now: u64) -> Severity {
     let Some(interval) = interval_s else {
         return Severity::Fine;

@@ -43,12 +43,14 @@ impl Theme {
         }
     }
 
-    /// The theme with this value of the cookie.
+    /// Returns the theme with this value of the cookie; `None` for another value.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|theme| theme.word() == word)
     }
 
+    /// Returns the attribute `data-theme` of the page; `None` for the setting of the reader's
+    /// system.
     const fn attribute(self) -> Option<&'static str> {
         match self {
             Self::System => None,
@@ -57,6 +59,7 @@ impl Theme {
         }
     }
 
+    /// Returns the text of the theme's button.
     const fn label(self) -> &'static str {
         match self {
             Self::System => "Auto",
@@ -92,7 +95,8 @@ pub struct Reader {
     pub path: String,
 }
 
-/// Renders a whole page.
+/// Renders a whole page around `main`. `now`, in seconds since the Unix epoch, is the time of the
+/// data, for the footer; `None` for a page without data.
 #[must_use]
 pub fn page(
     reader: &Reader,
@@ -122,6 +126,8 @@ pub fn page(
     }
 }
 
+/// Renders the banner: navigation, unless the page belongs to no section, the reader's name and
+/// role, and the choice of a theme.
 fn banner(reader: &Reader, section: Section) -> Markup {
     let sections = [
         (Section::Fleet, "/", "Fleet"),
@@ -148,7 +154,7 @@ fn banner(reader: &Reader, section: Section) -> Markup {
     }
 }
 
-/// The form for choosing a theme.
+/// Renders the form for choosing a theme, which returns to this page.
 fn theme_form(reader: &Reader) -> Markup {
     html! {
         form.themes method="get" action="/fleet/theme" aria-label="Colours" {
@@ -161,6 +167,7 @@ fn theme_form(reader: &Reader) -> Markup {
     }
 }
 
+/// Renders the footer, with the time of the data if there is one.
 fn footer(now: Option<u64>) -> Markup {
     html! {
         footer {

@@ -22,7 +22,8 @@ struct ListPage<'a, T> {
     total: usize,
 }
 
-/// Sorts items by severity, the worst first, and takes one page of them.
+/// Sorts items by severity, the worst first, and takes one page of them. A number of a page that is
+/// out of range becomes the nearest one.
 fn list_page<T>(all: &[T], severity: impl Fn(&T) -> Severity, page: usize) -> ListPage<'_, T> {
     let mut sorted: Vec<&T> = all.iter().collect();
     sorted.sort_by_key(|one| std::cmp::Reverse(severity(one)));
@@ -40,6 +41,7 @@ fn list_page<T>(all: &[T], severity: impl Fn(&T) -> Severity, page: usize) -> Li
     }
 }
 
+/// Renders links to the previous and the next page; nothing for a single page.
 fn pager<T>(list: &ListPage<'_, T>, path: &str) -> Markup {
     html! {
         @if list.pages > 1 {
@@ -52,7 +54,7 @@ fn pager<T>(list: &ListPage<'_, T>, path: &str) -> Markup {
     }
 }
 
-/// The list of all keys.
+/// Renders one page of the list of all keys, the worst first.
 #[must_use]
 pub fn keys(fleet: &Fleet, page: usize) -> Markup {
     let list = list_page(&fleet.keys, Key::severity, page);
@@ -75,6 +77,7 @@ pub fn keys(fleet: &Fleet, page: usize) -> Markup {
     }
 }
 
+/// Renders a key as a row of the list.
 fn key_row(fleet: &Fleet, key: &Key) -> Markup {
     html! {
         tr {
@@ -89,7 +92,7 @@ fn key_row(fleet: &Fleet, key: &Key) -> Markup {
     }
 }
 
-/// The list of all nodes.
+/// Renders one page of the list of all nodes, the worst first.
 #[must_use]
 pub fn nodes(fleet: &Fleet, page: usize) -> Markup {
     let list = list_page(&fleet.nodes, Node::severity, page);
@@ -112,6 +115,7 @@ pub fn nodes(fleet: &Fleet, page: usize) -> Markup {
     }
 }
 
+/// Renders a node as a row of the list.
 fn node_row(fleet: &Fleet, node: &Node) -> Markup {
     let record = node.record.as_ref();
     let expires = record.and_then(|record| record.expires);

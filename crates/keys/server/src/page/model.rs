@@ -79,6 +79,7 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts one more of this severity.
     fn add(&mut self, severity: Severity) {
         match severity {
             Severity::Fine => self.fine += 1,
@@ -87,13 +88,13 @@ impl Tally {
         }
     }
 
-    /// The sum of all counts.
+    /// Returns the sum of all counts.
     #[must_use]
     pub const fn all(&self) -> usize {
         self.fine + self.soon + self.overdue + self.no_interval
     }
 
-    /// The count of one severity.
+    /// Returns the count of one severity.
     #[must_use]
     pub const fn of(&self, severity: Severity) -> usize {
         match severity {
@@ -126,7 +127,8 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Judges records by the intervals of `policy` at the time `now`.
+    /// Judges records by the intervals of `policy` at the time `now`, in seconds since the Unix
+    /// epoch, and sorts them. Shredded objects are listed apart. There are no alarms yet.
     #[must_use]
     pub fn new(records: Records, policy: Policy, now: u64) -> Self {
         let keys: BTreeMap<String, KeyRecord> = records
@@ -162,7 +164,7 @@ impl Fleet {
         }
     }
 
-    /// The tally of the objects of a kind.
+    /// Counts the objects of a kind by severity, without shredded ones.
     #[must_use]
     pub fn tally(&self, kind: Kind) -> Tally {
         let mut tally = Tally::default();
@@ -172,7 +174,7 @@ impl Fleet {
         tally
     }
 
-    /// The tally of the keys.
+    /// Counts the keys by severity.
     #[must_use]
     pub fn key_tally(&self) -> Tally {
         let mut tally = Tally::default();
@@ -180,7 +182,7 @@ impl Fleet {
         tally
     }
 
-    /// The tally of the nodes.
+    /// Counts the nodes by severity.
     #[must_use]
     pub fn node_tally(&self) -> Tally {
         let mut tally = Tally::default();
@@ -190,7 +192,8 @@ impl Fleet {
         tally
     }
 
-    /// The tally of all objects for one concern.
+    /// Counts all objects by their severity for one concern, or as without an interval. Shredded
+    /// ones do not count.
     #[must_use]
     pub fn concern_tally(&self, concern: Concern) -> Tally {
         let mut tally = Tally::default();
@@ -203,7 +206,7 @@ impl Fleet {
         tally
     }
 
-    /// The object with an id.
+    /// Returns the object with an id, also if it was shredded.
     #[must_use]
     pub fn object(&self, id: &str) -> Option<&Object> {
         let at = self
@@ -213,13 +216,13 @@ impl Fleet {
         there.or_else(|| self.shredded.iter().find(|object| object.record.id == id))
     }
 
-    /// The key with a name.
+    /// Returns the key with a name.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&Key> {
         self.keys.iter().find(|key| key.record.name == name)
     }
 
-    /// The node with a name.
+    /// Returns the node with a name, also if it is no longer enrolled but objects name it.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
@@ -227,13 +230,13 @@ impl Fleet {
 }
 
 impl Object {
-    /// The severity of the worst finding.
+    /// Returns the severity of the worst finding; in order without one.
     #[must_use]
     pub fn severity(&self) -> Severity {
         worst_severity(&self.findings)
     }
 
-    /// The measure of a concern; `None` for a concern that has no measure.
+    /// Returns the measure of a concern; `None` for a concern that has no measure (key and cipher).
     #[must_use]
     pub fn measure(&self, concern: Concern) -> Option<&Measure> {
         let at = Concern::MEASURED.iter().position(|one| *one == concern)?;
@@ -242,7 +245,7 @@ impl Object {
 }
 
 impl Key {
-    /// The severity of the worst finding.
+    /// Returns the severity of the worst finding; in order without one.
     #[must_use]
     pub fn severity(&self) -> Severity {
         worst_severity(&self.findings)
@@ -250,18 +253,21 @@ impl Key {
 }
 
 impl Node {
-    /// The severity of the worst finding.
+    /// Returns the severity of the worst finding; in order without one.
     #[must_use]
     pub fn severity(&self) -> Severity {
         worst_severity(&self.findings)
     }
 }
 
+/// Returns the severity of the worst finding; in order without one.
 fn worst_severity(findings: &[Finding]) -> Severity {
     let all = findings.iter().map(|finding| finding.severity);
     all.max().unwrap_or(Severity::Fine)
 }
 
+/// Judges an object: its measures, and the findings about these, its key, its cipher and its node,
+/// the worst first. `revoked`: its node is no longer enrolled.
 fn judge_object(
     record: ObjectRecord,
     keys: &BTreeMap<String, KeyRecord>,
@@ -295,7 +301,7 @@ fn judge_object(
     }
 }
 
-/// How late an object is with its rotation, backup, verification and report, in this order.
+/// Judges when an object was rotated, backed up, verified and reported last, in this order.
 fn measures_of(record: &ObjectRecord, policy: Policy, now: u64) -> [Measure; 4] {
     let made = record.created;
     let measure = |at: Option<u64>, days: u32, has_interval: bool| {
@@ -315,6 +321,7 @@ fn measures_of(record: &ObjectRecord, policy: Policy, now: u64) -> [Measure; 4] 
     ]
 }
 
+/// Makes a finding.
 fn finding(concern: Concern, severity: Severity, text: impl Into<String>) -> Finding {
     Finding {
         concern,
@@ -323,6 +330,8 @@ fn finding(concern: Concern, severity: Severity, text: impl Into<String>) -> Fin
     }
 }
 
+/// Makes the finding about a measure that is due soon, overdue or in the future. `None` if it is in
+/// order, or the concern has no measure.
 fn overdue_finding(concern: Concern, measure: &Measure, now: u64) -> Option<Finding> {
     let what = match concern {
         Concern::Rotation => "rotation",
@@ -340,6 +349,8 @@ fn overdue_finding(concern: Concern, measure: &Measure, now: u64) -> Option<Find
     Some(finding(concern, measure.severity, text))
 }
 
+/// Makes the findings about the key of an object: its state, and a `version` that is not known or
+/// not the newest.
 fn key_findings(key: &KeyRecord, version: u32, now: u64) -> Vec<Finding> {
     let mut findings: Vec<Finding> = state_finding(key.state, now).into_iter().collect();
     let latest = key.latest().map_or(0, |(number, _)| number);
@@ -353,6 +364,7 @@ fn key_findings(key: &KeyRecord, version: u32, now: u64) -> Vec<Finding> {
     findings
 }
 
+/// Makes the finding about a key that is not active; `None` for an active one.
 fn state_finding(state: KeyState, now: u64) -> Option<Finding> {
     let text = match state {
         KeyState::Active => return None,
@@ -366,8 +378,8 @@ fn state_finding(state: KeyState, now: u64) -> Option<Finding> {
     Some(finding(Concern::Key, Severity::Overdue, text))
 }
 
-/// The finding about a request for destruction. A second administrator has to look at it before it
-/// expires.
+/// Makes the finding about a request for destruction. A second administrator has to look at it
+/// before it expires.
 fn destroy_request_finding(request: &PendingDestroyRequest) -> Finding {
     let text = format!(
         "{} asked for its destruction {} after a second administrator agrees, until {}",
@@ -378,7 +390,8 @@ fn destroy_request_finding(request: &PendingDestroyRequest) -> Finding {
     finding(Concern::Key, Severity::Soon, text)
 }
 
-/// The finding about an object that is not encrypted, or whose cipher is obsolete.
+/// Makes the finding about an object that is not encrypted, or whose cipher is obsolete; `None` for
+/// another cipher.
 fn cipher_finding(cipher: &str) -> Option<Finding> {
     let lower = cipher.to_ascii_lowercase();
     if matches!(lower.as_str(), "" | "none" | "plain" | "cipher_null-ecb") {
@@ -391,11 +404,12 @@ fn cipher_finding(cipher: &str) -> Option<Finding> {
         .then(|| finding(Concern::Cipher, Severity::Soon, "cipher is obsolete"))
 }
 
+/// Sorts findings: the worst first, and those of the same severity by [`rank`].
 fn sort_findings(findings: &mut [Finding]) {
     findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), rank(finding.concern)));
 }
 
-/// The order of findings of the same severity.
+/// Returns the place of a concern among findings of the same severity; the least comes first.
 const fn rank(concern: Concern) -> u8 {
     match concern {
         Concern::Cipher => 0,
@@ -407,6 +421,8 @@ const fn rank(concern: Concern) -> u8 {
     }
 }
 
+/// Judges keys, in order of their names, and counts the objects that name each. A destroyed key
+/// that no object needs is no finding, and has no interval.
 fn judge_keys(
     keys: BTreeMap<String, KeyRecord>,
     objects: &[Object],
@@ -444,6 +460,8 @@ fn judge_keys(
     keys.into_iter().map(judged).collect()
 }
 
+/// Judges nodes, in order of their names, and counts their objects. Nodes that reported objects and
+/// are no longer enrolled are among them.
 fn judge_nodes(records: Vec<NodeRecord>, objects: &[Object], now: u64) -> Vec<Node> {
     let mut all: BTreeMap<String, Node> = BTreeMap::new();
     let new_node = |name: &str, record: Option<NodeRecord>| Node {
@@ -476,6 +494,8 @@ fn judge_nodes(records: Vec<NodeRecord>, objects: &[Object], now: u64) -> Vec<No
     all.into_values().map(judged).collect()
 }
 
+/// Makes the findings about a node: it is no longer enrolled, or its certificate has expired or
+/// expires within 30 days.
 fn node_findings(node: &Node, now: u64) -> Vec<Finding> {
     let Some(record) = &node.record else {
         let text = "no longer enrolled, its objects remain";

@@ -16,7 +16,8 @@ const NOTICES_MAX: usize = 6;
 /// The most shredded objects that are listed.
 const SHREDDED_MAX: usize = 100;
 
-/// The content of the first page.
+/// Renders the content of the first page: totals, alarms, what is overdue, the list of the objects
+/// that the query selects, and shredded objects.
 #[must_use]
 pub fn overview(fleet: &Fleet, query: &Query) -> Markup {
     html! {
@@ -49,7 +50,8 @@ pub fn overview(fleet: &Fleet, query: &Query) -> Markup {
     }
 }
 
-/// Objects that their nodes destroyed, with the states of their keys.
+/// Renders the objects that their nodes destroyed, at most [`SHREDDED_MAX`], with the states of
+/// their keys.
 fn shredded(fleet: &Fleet) -> Markup {
     let more = fleet.shredded.len().saturating_sub(SHREDDED_MAX);
     html! {
@@ -67,6 +69,7 @@ fn shredded(fleet: &Fleet) -> Markup {
     }
 }
 
+/// Renders a shredded object as a row of its table.
 fn shredded_row(fleet: &Fleet, object: &Object) -> Markup {
     let record = &object.record;
     let server_key = fleet.key(&record.key_id);
@@ -82,7 +85,7 @@ fn shredded_row(fleet: &Fleet, object: &Object) -> Markup {
     }
 }
 
-/// Whether the key of a shredded object is destroyed, or will be.
+/// Renders whether the key of a shredded object is destroyed, or will be.
 fn shredded_key_state(state: KeyState, now: u64) -> Markup {
     html! {
         @match state {
@@ -93,7 +96,8 @@ fn shredded_key_state(state: KeyState, now: u64) -> Markup {
     }
 }
 
-/// The sentence under the heading.
+/// Returns the sentence under the heading: how many objects and nodes there are, and how many
+/// objects are overdue.
 fn summary(fleet: &Fleet) -> String {
     let objects = text::count(fleet.objects.len(), "object", "objects");
     let nodes = text::count(fleet.nodes.len(), "node", "nodes");
@@ -111,6 +115,7 @@ fn summary(fleet: &Fleet) -> String {
     format!("{objects}, {nodes}.{tail}")
 }
 
+/// Renders what to do while no node has reported an object: enrol a node, or have nodes report.
 fn nothing_reported(fleet: &Fleet) -> Markup {
     html! {
         section.state {
@@ -126,6 +131,7 @@ fn nothing_reported(fleet: &Fleet) -> Markup {
     }
 }
 
+/// Renders a tile for each kind of object, for the keys and for the nodes.
 fn tiles(fleet: &Fleet) -> Markup {
     html! {
         section aria-label="Totals" {
@@ -141,6 +147,7 @@ fn tiles(fleet: &Fleet) -> Markup {
     }
 }
 
+/// Renders a tile: a total with its parts, as a link.
 fn tile(label: &str, link: &str, tally: &Tally) -> Markup {
     html! {
         li {
@@ -162,7 +169,7 @@ fn tile(label: &str, link: &str, tally: &Tally) -> Markup {
     }
 }
 
-/// How many objects are overdue, due soon and in order for each concern.
+/// Renders the table of how many objects are overdue, due soon and in order for each concern.
 fn currency(fleet: &Fleet) -> Markup {
     html! {
         section.panel aria-labelledby="currency" {
@@ -191,7 +198,7 @@ fn currency(fleet: &Fleet) -> Markup {
     }
 }
 
-/// The operator's interval for a concern.
+/// Renders the operator's interval for a concern, in days; 0 as "not asked for".
 fn interval(fleet: &Fleet, concern: Concern) -> Markup {
     let policy = &fleet.policy;
     let days = match concern {
@@ -203,7 +210,7 @@ fn interval(fleet: &Fleet, concern: Concern) -> Markup {
     html! { @if days == 0 { span.quiet { "not asked for" } } @else { (days) " d" } }
 }
 
-/// A count, as a link to the objects that it counts.
+/// Renders a count, as a link to the objects that it counts; 0 without a link.
 fn count_link(concern: Concern, severity: Severity, number: usize) -> Markup {
     let query = Query {
         concern: Some(concern),
@@ -217,7 +224,7 @@ fn count_link(concern: Concern, severity: Severity, number: usize) -> Markup {
     }
 }
 
-/// Keys and nodes with findings.
+/// Renders the keys and nodes with findings, the worst first and at most [`NOTICES_MAX`].
 fn notices(fleet: &Fleet) -> Markup {
     let keys = fleet.keys.iter().map(|key| {
         let name = &key.record.name;
@@ -252,7 +259,8 @@ fn notices(fleet: &Fleet) -> Markup {
     }
 }
 
-/// The list of the objects that a query selects.
+/// Renders the list of the objects that a query selects, one page of it, with filters and links to
+/// other pages.
 #[must_use]
 pub fn objects(fleet: &Fleet, query: &Query) -> Markup {
     let found = query.select(fleet);
@@ -278,6 +286,8 @@ pub fn objects(fleet: &Fleet, query: &Query) -> Markup {
     }
 }
 
+/// Returns which objects the page shows: how many of `found`, and of `all` if a filter left some
+/// out.
 fn extent(found: usize, all: usize, first: usize, shown: usize) -> String {
     let total = text::grouped(found);
     let of_all = if found == all {
@@ -292,6 +302,7 @@ fn extent(found: usize, all: usize, first: usize, shown: usize) -> String {
     format!("{from}–{to} of {total}{of_all}")
 }
 
+/// Renders the form with the filters of the list.
 fn filters(fleet: &Fleet, query: &Query) -> Markup {
     let kinds = Kind::ALL.map(|kind| (kind.word(), kind.name(), query.kind == Some(kind)));
     let states = [Severity::Overdue, Severity::Soon, Severity::Fine]
@@ -313,7 +324,8 @@ fn filters(fleet: &Fleet, query: &Query) -> Markup {
     }
 }
 
-/// Filters that a link set and that have no field in the form.
+/// Renders the filters that a link set and that have no field in the form (node and key), each with
+/// a link that removes it.
 fn link_filters(fleet: &Fleet, query: &Query) -> Markup {
     let without_node = Query {
         node: None,
@@ -335,6 +347,8 @@ fn link_filters(fleet: &Fleet, query: &Query) -> Markup {
     }
 }
 
+/// Renders a field of the form with these options, each with its value, its text and whether it is
+/// chosen, after "any".
 fn select(name: &str, label: &str, options: &[(&str, &str, bool)]) -> Markup {
     html! {
         label { span { (label) }
@@ -361,6 +375,7 @@ const COLUMNS: [(Sort, &str); 10] = [
     (Sort::Attention, "State"),
 ];
 
+/// Renders the table of these objects.
 fn table(fleet: &Fleet, query: &Query, shown: &[&Object]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Table of objects" {
@@ -372,6 +387,7 @@ fn table(fleet: &Fleet, query: &Query, shown: &[&Object]) -> Markup {
     }
 }
 
+/// Renders the heading of a column, as a link that sorts by it, or reverses the order.
 fn heading(query: &Query, sort: Sort, label: &str) -> Markup {
     let current = query.sort == sort;
     let order = match (current, query.reversed) {
@@ -386,6 +402,7 @@ fn heading(query: &Query, sort: Sort, label: &str) -> Markup {
     }
 }
 
+/// Renders an object as a row of the table.
 fn row(fleet: &Fleet, object: &Object) -> Markup {
     let record = &object.record;
     let now = fleet.now;
@@ -408,7 +425,8 @@ fn row(fleet: &Fleet, object: &Object) -> Markup {
     }
 }
 
-/// The key of an object, as a link if the server has it.
+/// Renders the key of an object with its version, as a link if the server has the key; a dash if
+/// the node named none.
 #[must_use]
 pub fn object_key(fleet: &Fleet, object: &Object) -> Markup {
     let record = &object.record;
@@ -422,6 +440,7 @@ pub fn object_key(fleet: &Fleet, object: &Object) -> Markup {
     }
 }
 
+/// Renders links to the first, previous, next and last page; nothing for a single page.
 fn pager(query: &Query, page: usize, pages: usize) -> Markup {
     let link = |to: usize| format!("{}#list", query.on_page(to).link());
     html! {

@@ -56,11 +56,13 @@ impl Sort {
         (Self::Measure(Concern::Report), "report"),
     ];
 
+    /// Returns the word for this order in links.
     fn word(self) -> &'static str {
         let found = Self::WORDS.iter().find(|(sort, _)| *sort == self);
         found.map_or("attention", |(_, word)| word)
     }
 
+    /// Returns the order for a word in links; `None` for another word.
     fn of(word: &str) -> Option<Self> {
         let found = Self::WORDS.iter().find(|(_, one)| *one == word);
         found.map(|(sort, _)| *sort)
@@ -99,10 +101,10 @@ pub struct Query {
 
 impl Query {
     /// Parses the parameters of a query. Unknown names are ignored, and so are empty values, which
-    /// come from a form that was not filled in.
+    /// come from a form that was not filled in. If a name comes twice, the last value counts.
     ///
     /// # Errors
-    /// The first parameter with an invalid value.
+    ///  The first parameter with an invalid value.
     pub fn parse<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, BadQuery> {
@@ -119,6 +121,8 @@ impl Query {
         Ok(query)
     }
 
+    /// Sets the parameter of this name; an unknown name changes nothing. Fails if the value is not
+    /// valid.
     fn set(&mut self, name: &str, value: &str) -> Result<(), BadQuery> {
         let bad = |parameter| BadQuery { parameter };
         let text = |parameter| {
@@ -143,7 +147,7 @@ impl Query {
         Ok(())
     }
 
-    /// The query as a link to the list.
+    /// Returns the query as a link to the list.
     #[must_use]
     pub fn link(&self) -> String {
         let mut pairs = form_urlencoded::Serializer::new(String::new());
@@ -158,7 +162,8 @@ impl Query {
         }
     }
 
-    /// The parameters that differ from those of an empty query.
+    /// Returns the parameters that differ from those of an empty query, as names and values that
+    /// are not encoded.
     #[must_use]
     pub fn pairs(&self) -> Vec<(&'static str, String)> {
         let mut pairs = Vec::new();
@@ -193,7 +198,8 @@ impl Query {
             || !self.text.is_empty()
     }
 
-    /// The same query from its first page, in this order; reversed if it has this order already.
+    /// Returns the same query from its first page, in this order; reversed if it has this order
+    /// already, unless that is reversed.
     #[must_use]
     pub fn sorted(&self, sort: Sort) -> Self {
         Self {
@@ -204,7 +210,7 @@ impl Query {
         }
     }
 
-    /// The same query, another page.
+    /// Returns the same query for another page.
     #[must_use]
     pub fn on_page(&self, page: usize) -> Self {
         Self {
@@ -213,7 +219,7 @@ impl Query {
         }
     }
 
-    /// The objects that fit the query, of all pages, in order.
+    /// Returns the objects that fit the query, of all pages, in order. Shredded ones are left out.
     #[must_use]
     pub fn select<'a>(&self, fleet: &'a Fleet) -> Vec<&'a Object> {
         let needle = self.text.to_lowercase();
@@ -234,6 +240,8 @@ impl Query {
         found
     }
 
+    /// Whether the object fits every filter. `needle` is the text that is searched for, in lower
+    /// case.
     fn matches(&self, object: &Object, needle: &str) -> bool {
         let record = &object.record;
         self.kind.is_none_or(|kind| record.kind == kind)
@@ -243,7 +251,9 @@ impl Query {
             && (needle.is_empty() || contains_text(object, needle))
     }
 
-    /// Whether the object has the wanted severity, and a finding of the wanted concern.
+    /// Whether the object has the wanted severity and a finding of the wanted concern. With both,
+    /// the worst finding of the concern has to have the severity; "in order" then means no finding,
+    /// and an interval where the concern has one.
     fn matches_severity(&self, object: &Object) -> bool {
         let Some(concern) = self.concern else {
             return self.state.is_none_or(|state| object.severity() == state);
@@ -260,6 +270,7 @@ impl Query {
     }
 }
 
+/// Parses `asc` as false and `desc` as true (reversed); `None` for another text.
 fn parse_order(value: &str) -> Option<bool> {
     match value {
         "asc" => Some(false),
@@ -268,11 +279,14 @@ fn parse_order(value: &str) -> Option<bool> {
     }
 }
 
+/// Parses the number of a page, from 1 to a million; `None` for another text.
 fn parse_page(value: &str) -> Option<usize> {
     let number: usize = value.parse().ok()?;
     (1..=1_000_000).contains(&number).then_some(number)
 }
 
+/// Whether the name, node, key, cipher or id contains `needle`, which is in lower case, in any case
+/// of letters.
 fn contains_text(object: &Object, needle: &str) -> bool {
     let record = &object.record;
     [
@@ -286,6 +300,8 @@ fn contains_text(object: &Object, needle: &str) -> bool {
     .any(|text| text.to_lowercase().contains(needle))
 }
 
+/// Compares two objects by this order, which is not reversed. Attention puts the worst first, and
+/// among equals the one with more overdue findings.
 fn compare(a: &Object, b: &Object, sort: Sort) -> Ordering {
     let (x, y) = (&a.record, &b.record);
     match sort {
@@ -306,17 +322,19 @@ fn compare(a: &Object, b: &Object, sort: Sort) -> Ordering {
     }
 }
 
-/// How many findings are overdue.
+/// Counts the findings that are overdue.
 fn overdue_count(object: &Object) -> usize {
     let findings = object.findings.iter();
     findings.filter(|f| f.severity == Severity::Overdue).count()
 }
 
-/// When the version of the key was created. Unknown times come last.
+/// Returns when the version of the key was created. An unknown time is the greatest number, so that
+/// it comes last.
 fn key_time(object: &Object) -> u64 {
     object.key_created.unwrap_or(u64::MAX)
 }
 
+/// Compares two objects by name, and then by id.
 fn compare_names(a: &Object, b: &Object) -> Ordering {
     let (a, b) = (&a.record, &b.record);
     (&a.name, &a.id).cmp(&(&b.name, &b.id))

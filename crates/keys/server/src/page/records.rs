@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a word of the interface.
+    /// Returns the kind of a word of the interface; `None` for another word.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
@@ -139,13 +139,14 @@ pub struct PendingDestroyRequest {
 }
 
 impl KeyRecord {
-    /// The number of the newest version and when it was created.
+    /// Returns the number of the newest version and when it was created; `None` without versions.
     #[must_use]
     pub fn latest(&self) -> Option<(u32, u64)> {
         self.versions.iter().copied().max()
     }
 
-    /// When a version was created, in seconds since the Unix epoch.
+    /// Returns when a version was created, in seconds since the Unix epoch; `None` if there is no
+    /// such version.
     #[must_use]
     pub fn created(&self, version: u32) -> Option<u64> {
         let found = self.versions.iter().find(|(number, _)| *number == version);

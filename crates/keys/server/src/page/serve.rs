@@ -37,7 +37,7 @@ const COOKIE: &str = "__Host-theme";
 /// The longest query of a choice of theme, in bytes; it contains the page to return to.
 const THEME_QUERY_MAX: usize = 4096;
 
-/// The routes of the page.
+/// Builds the router of the page. A path outside the page gets SR-8433.
 pub(crate) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/", get(front))
@@ -63,6 +63,8 @@ pub(crate) fn routes() -> Router<Arc<Server>> {
 /// The content of a page: its section, its title and its body; or why it is not available.
 type PageContent = Result<(Section, String, Markup), Unavailable>;
 
+/// Handles `GET /`: the overview and the objects that the query selects ([`render_page`]). 400 for
+/// an invalid query.
 async fn front(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -81,6 +83,7 @@ async fn front(
     .await
 }
 
+/// Handles `GET /fleet/keys?page=N`: the list of keys ([`render_page`]). 400 for an invalid query.
 async fn keys(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -99,6 +102,8 @@ async fn keys(
     .await
 }
 
+/// Handles `GET /fleet/nodes?page=N`: the list of nodes ([`render_page`]). 400 for an invalid
+/// query.
 async fn nodes(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -117,6 +122,8 @@ async fn nodes(
     .await
 }
 
+/// Handles `GET /fleet/objects/{id}`: the page of an object ([`render_page`]). 404 if there is
+/// none.
 async fn object(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -137,6 +144,7 @@ async fn object(
     .await
 }
 
+/// Handles `GET /fleet/keys/{name}`: the page of a key ([`render_page`]). 404 if there is none.
 async fn key(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -157,6 +165,7 @@ async fn key(
     .await
 }
 
+/// Handles `GET /fleet/nodes/{name}`: the page of a node ([`render_page`]). 404 if there is none.
 async fn node(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -173,6 +182,8 @@ async fn node(
     .await
 }
 
+/// Handles any other path below `/fleet/`: 404 for a reader who may see the fleet
+/// ([`render_page`]).
 async fn unknown_path(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -185,7 +196,10 @@ async fn unknown_path(
     .await
 }
 
-/// Looks up the reader and the fleet, and renders a page.
+/// Looks up the reader, who has to be a viewer or an administrator, and the fleet, and responds
+/// with the page that `content` makes. Otherwise responds with a page that says why there is none:
+/// 503 while the server is sealed or the store fails, 401 without a certificate, 403 without the
+/// role, or what `content` reports.
 async fn render_page(
     server: Arc<Server>,
     connection: ConnectionInfo,
@@ -236,7 +250,7 @@ async fn render_page(
     html(status, page)
 }
 
-/// The operator's intervals.
+/// Returns the operator's intervals, from the configuration.
 fn policy_of(server: &Server) -> Policy {
     let policy = &server.config().policy;
     Policy {
@@ -247,19 +261,22 @@ fn policy_of(server: &Server) -> Policy {
     }
 }
 
+/// Parses the query of a URL. [`Unavailable::BadQuery`] for a parameter with an invalid value.
 fn parse_query(text: Option<&str>) -> Result<Query, Unavailable> {
     let pairs: Vec<_> = form_urlencoded::parse(text.unwrap_or_default().as_bytes()).collect();
     let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
     Query::parse(pairs).map_err(|bad| Unavailable::BadQuery(bad.parameter))
 }
 
-/// The name or the id in the path of a request.
+/// Returns the name or the id in the path of a request. [`Unavailable::NotFound`] if it cannot be
+/// decoded.
 fn object_name(name: PathParameter) -> Result<String, Unavailable> {
     name.map(|Path(name)| name)
         .map_err(|_| Unavailable::NotFound)
 }
 
-/// What the page shows instead of the fleet after this error.
+/// Returns what the page shows instead of the fleet after this error. An error of the server itself
+/// is logged.
 fn unavailable_because(server: &Server, error: &Error) -> Unavailable {
     let number = error.code().number;
     if number == code::SERVER_SEALED.number {
@@ -280,6 +297,7 @@ fn unavailable_because(server: &Server, error: &Error) -> Unavailable {
     Unavailable::Failed
 }
 
+/// Returns the theme in the reader's cookie, or the default without a valid one.
 fn theme_of(headers: &HeaderMap) -> Theme {
     let cookies = headers.get_all(header::COOKIE).iter();
     let mut pairs = cookies
@@ -291,7 +309,12 @@ fn theme_of(headers: &HeaderMap) -> Theme {
         .unwrap_or_default()
 }
 
-/// Sets the cookie with the reader's theme, and redirects to the page where it was chosen.
+/// Handles `GET /fleet/theme`: sets the cookie with the reader's theme for a year, and redirects to
+/// the page where it was chosen, or to `/` if that is not a path of this server. A request from a
+/// page of another site sets no cookie.
+///
+/// # Errors
+///  SR-8430 if the query is longer than 4 KiB; SR-8429 without a known theme.
 async fn theme(RawQuery(text): RawQuery, headers: HeaderMap) -> Result<Response, ErrorResponse> {
     let text = text.unwrap_or_default();
     if text.len() > THEME_QUERY_MAX {
@@ -319,6 +342,7 @@ fn is_local_path(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//") && printable
 }
 
+/// Responds with a redirection (303) to a path, and sets the cookie with the theme if one is given.
 fn redirect(to: &str, theme: Option<Theme>) -> Response {
     let mut response = response_with_headers(StatusCode::SEE_OTHER, Body::empty());
     let headers = response.headers_mut();
@@ -336,6 +360,7 @@ fn redirect(to: &str, theme: Option<Theme>) -> Response {
     response
 }
 
+/// Responds with a page of HTML, with this status.
 fn html(status: StatusCode, page: Markup) -> Response {
     let mut response = response_with_headers(status, Body::from(page.into_string()));
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
@@ -343,6 +368,7 @@ fn html(status: StatusCode, page: Markup) -> Response {
     response
 }
 
+/// Responds with a file of this content type, which a browser may cache for five minutes.
 fn file(kind: &'static str, text: &'static str) -> Response {
     let mut response = response_with_headers(StatusCode::OK, Body::from(text));
     let headers = response.headers_mut();
@@ -352,7 +378,7 @@ fn file(kind: &'static str, text: &'static str) -> Response {
     response
 }
 
-/// A response with the headers of [`HEADERS`].
+/// Makes a response with this status and the headers of [`HEADERS`].
 fn response_with_headers(status: StatusCode, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -13,7 +13,8 @@ use super::records::DAY_S;
 /// The most characters of a name that are shown.
 pub const NAME_CHARACTERS: usize = 160;
 
-/// A duration in its largest useful unit.
+/// Writes a duration in its largest useful unit, rounded down: minutes, hours below two days, days,
+/// or years from 1000 days on.
 #[must_use]
 pub fn duration(seconds: u64) -> String {
     let days = seconds / DAY_S;
@@ -26,7 +27,7 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
-/// How long ago a time was, or how long until it comes.
+/// Writes how long ago a time was, or how long until it comes; "just now" within a minute.
 #[must_use]
 pub fn ago(at: u64, now: u64) -> String {
     match (now.checked_sub(at), at.saturating_sub(now)) {
@@ -36,8 +37,8 @@ pub fn ago(at: u64, now: u64) -> String {
     }
 }
 
-/// A date and time, to the minute: `2026-11-22 17:30 UTC`. Times after the year 9999 are given as
-/// seconds since the Unix epoch.
+/// Writes a date and time in UTC, to the minute: `2026-11-22 17:30 UTC`. Times after the year 9999
+/// are given as seconds since the Unix epoch.
 #[must_use]
 pub fn date(unix_s: u64) -> String {
     match civil(unix_s) {
@@ -46,21 +47,22 @@ pub fn date(unix_s: u64) -> String {
     }
 }
 
-/// A date and time for the attribute of a `time` element, by RFC 3339. Empty from the year 10000
-/// on.
+/// Writes a date and time in UTC for the attribute of a `time` element, by RFC 3339. Empty from the
+/// year 10000 on.
 #[must_use]
 pub fn machine_date(unix_s: u64) -> String {
     civil(unix_s).map_or_else(String::new, |time| format!("{time}Z"))
 }
 
-/// The date and time in UTC; `None` from the year 10000 on.
+/// Returns the date and time in UTC; `None` from the year 10000 on.
 fn civil(unix_s: u64) -> Option<DateTime> {
     let since = SignedDuration::from_secs(i64::try_from(unix_s).ok()?);
     let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
     epoch.checked_add(since).ok()
 }
 
-/// A name as the page shows it: misleading characters are replaced, and a long name is cut off.
+/// Returns a name as the page shows it: misleading characters are replaced by U+FFFD, a long name
+/// is cut off with `…`, and an empty one is "(no name)".
 #[must_use]
 pub fn displayed_name(text: &str) -> String {
     let mut shown: String = text
@@ -87,14 +89,14 @@ fn is_misleading(c: char) -> bool {
             | '\u{e0000}'..='\u{10ffff}')
 }
 
-/// A number with its noun: `1 object`, `2 objects`.
+/// Writes a number with its noun: `1 object`, `2 objects`.
 #[must_use]
 pub fn count(number: usize, one: &str, many: &str) -> String {
     let digits = grouped(number);
     format!("{digits} {}", if number == 1 { one } else { many })
 }
 
-/// A number with its thousands separated by narrow no-break spaces.
+/// Writes a number with its thousands separated by narrow no-break spaces.
 #[must_use]
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();

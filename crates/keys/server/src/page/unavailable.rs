@@ -55,12 +55,13 @@ impl Unavailable {
         }
     }
 
-    /// The content of the page.
+    /// Renders the content of the page: its title and its text.
     #[must_use]
     pub fn content(self) -> Markup {
         html! { section.state { h1 { (self.title()) } (self.text()) } }
     }
 
+    /// Renders the text that says why the fleet is not shown, and what to do.
     fn text(self) -> Markup {
         match self {
             Self::Sealed {
@@ -94,7 +95,8 @@ impl Unavailable {
     }
 }
 
-/// The text about a sealed server.
+/// Renders the text about a sealed server: how many of its shares were given, or that it waits for
+/// its provider if `threshold` is 0.
 fn sealed_text(threshold: u32, given: u32) -> Markup {
     html! {
         p { "This key server is sealed: it has started, or was told to seal itself, and does not have its root key. "
