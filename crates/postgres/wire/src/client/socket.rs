@@ -148,6 +148,7 @@ impl Write for &Socket {
         }
     }
 
+    /// Does nothing: every write goes to the system at once.
     #[inline]
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
@@ -165,6 +166,7 @@ impl Write for Socket {
         (&*self).write(bytes)
     }
 
+    /// Does nothing: every write goes to the system at once.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
