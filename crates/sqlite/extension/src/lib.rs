@@ -8,6 +8,10 @@ use std::ffi::{c_char, c_int, c_void};
 
 use strongroom_sqlite_vfs::{entry_point, sqlite3, take_default_from_environment, to_stderr};
 
+/// The entry point that SQLite derives from the file's name. Turns reports on standard error on,
+/// unless `STRONGROOM_LOG=off`, reads the program's default key from the environment, registers the
+/// client for remote databases, and then installs the VFS and the SQL functions (`entry_point`).
+///
 /// The entry point that SQLite derives from the file's name.
 ///
 /// # Safety
@@ -28,6 +32,8 @@ pub unsafe extern "C" fn sqlite3_strongroomsqlite_init(
     unsafe { entry_point(connection, error, routines) }
 }
 
+/// The entry point for a renamed file: as [`sqlite3_strongroomsqlite_init`].
+///
 /// The entry point for a renamed file.
 ///
 /// # Safety

@@ -66,15 +66,16 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache. `None`, after a warning, when there can be none.
+    /// Opens the cache file of this version in the directory `path`, which it creates if need be.
+    /// `None`, after the warning SR-2251, when it cannot be used.
     pub(crate) fn open(path: &Path, options: &Options, version: &Version) -> Option<Self> {
         Self::try_open(path, options, version)
             .map_err(|why| warn(&code::REMOTE_CACHE, &format!("{}: {why}", path.display())))
             .ok()
     }
 
-    /// Opens the cache file of this version of the resource, and removes older cache files above
-    /// the limit. The error says what cannot be used.
+    /// Opens the cache file of this version of the resource, marks it as used now, and removes
+    /// older cache files above the limit. The error says what cannot be used.
     fn try_open(path: &Path, options: &Options, version: &Version) -> Result<Self, String> {
         let directory = open_directory(path)?;
         let total = version.total.to_le_bytes();
@@ -104,21 +105,22 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The offset of a block's slot. Blocks share slots when the cache is smaller than the
-    /// resource.
+    /// Returns the offset of a block's slot in the cache file. Blocks share slots when the cache is
+    /// smaller than the resource.
     fn slot_offset(&self, block: u64) -> u64 {
         block % self.slots * SLOT
     }
 
-    /// The length of a block: less than a whole one at the end of the resource.
+    /// Returns the length of a block in bytes: less than a whole one at the end of the resource,
+    /// and 0 after it.
     fn len_of(&self, block: u64) -> u64 {
         self.total
             .saturating_sub(block.saturating_mul(BLOCK))
             .min(BLOCK)
     }
 
-    /// What a slot has before its bytes: damaged bytes, or those of another block, have another
-    /// digest.
+    /// Computes the digest that a slot has before its bytes: damaged bytes, or those of another
+    /// block, have another one.
     fn digest(&self, block: u64, bytes: &[u8]) -> [u8; 32] {
         let len = (bytes.len() as u64).to_le_bytes();
         sha256(&[LABEL, &self.id, &block.to_le_bytes(), &len, bytes])
@@ -132,7 +134,8 @@ impl Cache {
         !self.off && read.is_ok() && head[32..40] == slot_number(block)
     }
 
-    /// The block, if it is cached and its digest matches.
+    /// Reads a block from the cache. `None` if it is not cached, its digest does not match, or the
+    /// cache is switched off.
     pub(crate) fn get(&mut self, block: u64) -> Option<Vec<u8>> {
         let len = usize::try_from(self.len_of(block)).ok()?;
         let mut slot = vec![0; HEAD.checked_add(len)?];
@@ -150,7 +153,10 @@ impl Cache {
         is_it.then_some(bytes)
     }
 
-    /// Caches the block.
+    /// Writes the block into its slot, in place of another one. Does nothing if the cache is
+    /// switched off, or `bytes` is not the whole block. After an error of writing, warns (SR-2251)
+    /// and switches the cache off. Each 16 MiB, removes files above the limit of the directory.
+    /// Does not sync.
     pub(crate) fn put(&mut self, block: u64, bytes: &[u8]) {
         if self.off || bytes.len() as u64 != self.len_of(block) {
             return;
@@ -172,9 +178,10 @@ impl Cache {
         }
     }
 
-    /// Removes the least recently used files until the directory is within its limit. The file of
-    /// another reader stays open without a name until that reader ends; a reader whose own file has
-    /// lost its name stops writing to it.
+    /// Removes the least recently used cache files until the directory is within its limit, except
+    /// this reader's own. The file of another reader stays open without a name until that reader
+    /// ends. If this reader's own file has lost its name, only switches the cache off. Errors are
+    /// ignored.
     fn enforce_limit(&mut self) {
         if self.file.metadata().map_or(0, |about| about.nlink()) == 0 {
             self.off = true;
@@ -196,13 +203,14 @@ impl Cache {
     }
 }
 
-/// The number of a block as a slot holds it: from 1, so that a slot that was never written has
-/// none.
+/// Returns the number of a block as a slot holds it: from 1, so that a slot that was never written
+/// has none.
 fn slot_number(block: u64) -> [u8; 8] {
     block.saturating_add(1).to_le_bytes()
 }
 
-/// Opens the directory, and creates it if it does not exist (E5).
+/// Opens the cache directory, and creates it with mode 0700 if it does not exist (E5). The error is
+/// a text: also if it belongs to another user, or others could write it.
 fn open_directory(path: &Path) -> Result<OwnedFd, String> {
     DirBuilder::new()
         .recursive(true)
@@ -218,8 +226,8 @@ fn open_directory(path: &Path) -> Result<OwnedFd, String> {
     Ok(directory)
 }
 
-/// Opens the file, and creates it if it does not exist. Another file of that name, which is not
-/// this user's alone, is removed (E5).
+/// Opens the cache file for reading and writing, and creates it if it does not exist. Another file
+/// of that name, which is not this user's alone, is removed first (E5). The error is a text.
 fn open_private_file(directory: &OwnedFd, name: &str) -> Result<File, String> {
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -249,7 +257,7 @@ fn open_private_file(directory: &OwnedFd, name: &str) -> Result<File, String> {
     Err("what stands in a file's place comes back".to_owned())
 }
 
-/// Removes a file. It is no error when there is none.
+/// Removes a file from the directory. It is no error when there is none.
 fn remove(directory: &OwnedFd, name: &str) -> Result<(), String> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -264,7 +272,8 @@ struct Cached {
     used: SystemTime,
 }
 
-/// Lists the cache files in the directory.
+/// Lists the cache files in the directory, with their size on the disk and the time of their last
+/// use, in no order. Other files are left out.
 fn cache_files(directory: &OwnedFd) -> rustix::io::Result<Vec<Cached>> {
     let mut found = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -289,7 +298,7 @@ fn cache_files(directory: &OwnedFd) -> rustix::io::Result<Vec<Cached>> {
     Ok(found)
 }
 
-/// The name, if it is one of a cache file.
+/// Returns the name as text if it is one of a cache file; else `None`.
 fn name_of(name: &CStr) -> Option<String> {
     let name = name.to_str().ok()?;
     let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;

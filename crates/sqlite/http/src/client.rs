@@ -70,6 +70,8 @@ use Failure::{Final, Transient};
 
 impl Client {
     /// Prepares a client for the URL: no proxy, no redirects, one connection. Connects to nothing.
+    /// SR-2240 if the address or the file of authorities is not valid, SR-2253 for http:// to
+    /// another host.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let address = options.address()?;
         let tls = TlsClient::new(ServerCheck::Authorities(trusted_roots(options)?));
@@ -90,12 +92,14 @@ impl Client {
         })
     }
 
-    /// The address, without its query.
+    /// Returns the address for messages, without its query.
     pub(crate) fn shown(&self) -> &str {
         &self.address.shown
     }
 
-    /// The first `len` bytes, or all of a shorter file, and the version that they are of.
+    /// Requests the first `len` bytes, or all of a shorter file, and returns them with the version
+    /// that they are of. SR-3001 for an empty file; SR-2245 without a strong ETag; otherwise as
+    /// [`Self::part`].
     pub(crate) fn first(&self, len: u64) -> Result<(Vec<u8>, Version), Error> {
         let range = Range { start: 0, len };
         self.retry(&mut |_, limit| {
@@ -112,9 +116,11 @@ impl Client {
         })
     }
 
-    /// The bytes of a range of `version`. `range` gives the range for each attempt, numbered from
-    /// 1, so that later attempts can ask for less. `past_caches`: caches on the way must not
-    /// answer.
+    /// Requests a range of `version`, and returns the range and its bytes. `range` gives the range
+    /// for each attempt, numbered from 1, so that later attempts can ask for less. `past_caches`:
+    /// caches on the way must not answer. SR-2241 if the server cannot be reached in time, SR-2242
+    /// for its certificate, SR-2243 for its status, SR-2244 for another range, SR-2246 if the file
+    /// has changed, SR-2247 for a redirect.
     pub(crate) fn part(
         &self,
         range: &mut dyn FnMut(u32) -> Range,
@@ -142,7 +148,9 @@ impl Client {
         })
     }
 
-    /// Makes attempts until one succeeds, fails finally, or the deadline is near (E2).
+    /// Makes up to five attempts until one succeeds, fails finally, or the deadline is near (E2),
+    /// and sleeps in between, twice as long each time or as long as the server asks. Returns the
+    /// last failure. `attempt` gets its number, from 1, and its time limit.
     fn retry<T>(
         &self,
         attempt: &mut dyn FnMut(u32, Duration) -> Result<T, Failure>,
@@ -174,7 +182,8 @@ impl Client {
         }
     }
 
-    /// Sends one request and checks the response's status and header. The caller reads the body.
+    /// Sends one request for `range` and checks the response's status and coding. With `version`,
+    /// the request is conditional on its ETag. The caller reads the body.
     fn send(
         &self,
         range: Range,
@@ -205,7 +214,8 @@ impl Client {
         Ok(response)
     }
 
-    /// The version that a response shows. Its length is not known yet.
+    /// Returns the version that a response shows, with length 0, because the length is not known
+    /// yet. SR-2245 if it has no strong ETag.
     fn version(&self, response: &Response<Body>) -> Result<Version, Failure> {
         let etag = etag_of(response).ok_or_else(|| {
             let shown = single_header(response, header::ETAG).unwrap_or_default();
@@ -215,7 +225,8 @@ impl Client {
     }
 }
 
-/// The trusted certificate authorities: those of the file, else the system's, which are read once.
+/// Returns the trusted certificate authorities: those of the file in `options`, else the system's,
+/// which are read once for the process. SR-2240 if the file cannot be read or parsed.
 fn trusted_roots(options: &Options) -> Result<RootCertStore, Error> {
     static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
     let Some(path) = &options.ca else {
@@ -231,7 +242,8 @@ fn trusted_roots(options: &Options) -> Result<RootCertStore, Error> {
     Ok(usable_authorities(found))
 }
 
-/// Checks everything that E1 demands, except the range.
+/// Checks the response's status and its coding, as E1 demands; the caller checks ETag, length and
+/// range. Statuses of an overloaded or failed server are transient failures; all others are final.
 fn check_status(response: &Response<Body>, version: Option<&Version>) -> Result<(), Failure> {
     let status = response.status();
     match status {
@@ -286,28 +298,30 @@ fn check_status(response: &Response<Body>, version: Option<&Version>) -> Result<
     Ok(())
 }
 
-/// The value of a header, as text. `None` when there is none, or more than one.
+/// Returns the value of a header as text. `None` when there is none, there are several, or it is
+/// not ASCII.
 fn single_header(response: &Response<Body>, name: header::HeaderName) -> Option<String> {
     let mut values = response.headers().get_all(name).iter();
     let value = values.next()?.to_str().ok()?.trim().to_owned();
     values.next().is_none().then_some(value)
 }
 
-/// The strong ETag of a response. `None` for a weak one: it does not promise equal bytes.
+/// Returns the strong ETag of a response. `None` when there is none, or a weak one, which does not
+/// promise equal bytes.
 fn etag_of(response: &Response<Body>) -> Option<String> {
     single_header(response, header::ETAG).filter(|etag| etag_is_strong(etag))
 }
 
-/// First byte, last byte and length of the file, from the header Content-Range (RFC 9110, section
-/// 14.4).
+/// Returns first byte, last byte and length of the file, from the header Content-Range (RFC 9110,
+/// section 14.4). SR-2244, as a final failure, if it is missing or malformed.
 fn content_range(response: &Response<Body>) -> Result<(u64, u64, u64), Failure> {
     let text = single_header(response, header::CONTENT_RANGE)
         .ok_or_else(|| ranges("it does not say which part it sends"))?;
     parse_range(&text).ok_or_else(|| ranges("it does not say which part it sends"))
 }
 
-/// The first and last byte and the length in `bytes 0-99/1000`. `None` when they contradict one
-/// another.
+/// Parses the first and last byte and the length in `bytes 0-99/1000`. `None` when the text is
+/// malformed, the length is not known, or they contradict one another.
 fn parse_range(text: &str) -> Option<(u64, u64, u64)> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -319,7 +333,8 @@ fn parse_range(text: &str) -> Option<(u64, u64, u64)> {
     (first <= last && last < total).then_some((first, last, total))
 }
 
-/// Reads a body of exactly `len` bytes. A shorter body means that the connection broke.
+/// Reads a body of exactly `len` bytes. A shorter body is a transient failure (SR-2241), because
+/// the connection broke, and a longer one a final one (SR-2244).
 fn read_body(mut response: Response<Body>, len: u64) -> Result<Vec<u8>, Failure> {
     let expected = usize::try_from(len).unwrap_or(usize::MAX);
     let mut bytes = Vec::with_capacity(expected);
@@ -340,12 +355,12 @@ fn read_body(mut response: Response<Body>, len: u64) -> Result<Vec<u8>, Failure>
     }
 }
 
-/// The failure of a server that does not answer with the range that was asked for.
+/// Makes the final failure SR-2244 of a server that does not answer with the requested range.
 fn ranges(why: &str) -> Failure {
     Final(&code::REMOTE_RANGES, why.to_owned())
 }
 
-/// The failure for a resource that has another ETag than before.
+/// Makes the final failure SR-2246 for a resource that has another ETag than before.
 fn changed(now: &str, version: &Version) -> Failure {
     Final(
         &code::REMOTE_CHANGED,
@@ -353,7 +368,8 @@ fn changed(now: &str, version: &Version) -> Failure {
     )
 }
 
-/// Translates an error of the HTTP client.
+/// Makes the failure for an error of the HTTP client: errors of TLS are final (SR-2242), and all
+/// others transient (SR-2241).
 fn translate_error(error: &ureq::Error) -> Failure {
     let unreachable = |text: String| Transient(&code::REMOTE_UNREACHABLE, text, None);
     match error {
@@ -372,7 +388,8 @@ fn translate_error(error: &ureq::Error) -> Failure {
     }
 }
 
-/// The failure for an error of TLS. It is final: another attempt would end the same way.
+/// Makes the failure SR-2242 for an error of TLS. It is final: another attempt would end the same
+/// way.
 fn translate_tls_error(error: &rustls::Error) -> Failure {
     match error {
         rustls::Error::InvalidCertificate(why) => Final(
@@ -383,7 +400,7 @@ fn translate_tls_error(error: &rustls::Error) -> Failure {
     }
 }
 
-/// Text of others, cut short, on one line.
+/// Returns a text of others on one line, without control characters, of at most 200 characters.
 fn one_line(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }

@@ -38,7 +38,7 @@ pub fn register() {
     set_client(open_remote);
 }
 
-/// Opens a resource with the parameters that `get` returns for each name.
+/// Opens a remote file with the parameters that `get` returns for each name. Sends a request.
 fn open_remote(get: &dyn Fn(&str) -> Option<String>) -> Result<Box<dyn RemoteFile>, Error> {
     let options = Options::read(get)?;
     Ok(Box::new(reader::Reader::open(&options)?))

@@ -43,7 +43,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default options for an address.
+    /// Returns the default options for an address, which is not checked yet: a limit of 30 seconds
+    /// for a read, no cache, and the system's authorities.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -58,6 +59,7 @@ impl Options {
     }
 
     /// Reads the options; `get` gives the value of a URI's parameter, or of a pointer file's line.
+    /// SR-2240 if `url` is missing, or an option is not valid. The address is not checked yet.
     pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let url = get("url").ok_or_else(|| refused("there is no url"))?;
         let number = |name: &str, range: std::ops::RangeInclusive<u64>| {
@@ -87,7 +89,8 @@ impl Options {
         Ok(options)
     }
 
-    /// The parameters, as names and values, from which [`Self::read`] makes these options again.
+    /// Returns the parameters, as names and values, from which [`Self::read`] makes these options
+    /// again.
     #[must_use]
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -102,7 +105,8 @@ impl Options {
         found
     }
 
-    /// Parses and checks the address.
+    /// Parses and checks the address and the expected ETag. SR-2240 if one is not valid, or the
+    /// address holds a user's name; SR-2253 for http:// to another host, unless `plain` allows it.
     pub(crate) fn address(&self) -> Result<Address, Error> {
         if self.url.len() > URL_MAX || self.url.contains('#') {
             return Err(refused("the address is too long, or has a fragment"));
@@ -148,12 +152,12 @@ pub(crate) struct Address {
     pub(crate) shown: String,
 }
 
-/// The error for parameters that cannot be used.
+/// Makes the error SR-2240, for parameters that cannot be used.
 fn refused(why: &str) -> Error {
     Error::new(&code::REMOTE_URL, why)
 }
 
-/// A path among the parameters. An error unless it is absolute.
+/// Converts a parameter to a path. SR-2240, with the parameter's name, unless it is absolute.
 fn path(text: Option<String>, name: &str) -> Result<Option<PathBuf>, Error> {
     let path = text.map(PathBuf::from);
     if path.as_ref().is_some_and(|path| !path.is_absolute()) {
@@ -162,7 +166,8 @@ fn path(text: Option<String>, name: &str) -> Result<Option<PathBuf>, Error> {
     Ok(path)
 }
 
-/// Whether requests to `host` stay on this machine. The name is not resolved.
+/// Whether requests to `host` stay on this machine: it is `localhost` or a loopback address. The
+/// name is not resolved.
 fn is_this_host(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")

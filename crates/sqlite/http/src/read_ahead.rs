@@ -25,7 +25,9 @@ struct Position {
 pub(crate) struct ReadAhead(Vec<Position>);
 
 impl ReadAhead {
-    /// How many blocks to request, beginning with `block`, which is neither in memory nor cached.
+    /// Returns how many blocks to request, beginning with `block`, which is neither in memory nor
+    /// cached, and notes the request. Twice as many as before, up to 64, if the read continues a
+    /// known one; else 1.
     pub(crate) fn plan(&mut self, block: u64) -> u64 {
         let continues =
             |known: &Position| (known.next..=known.next.saturating_add(GAP)).contains(&block);
@@ -44,14 +46,15 @@ impl ReadAhead {
         run
     }
 
-    /// The last request brought the blocks before `next`, and no others.
+    /// Notes that the last planned request brought the blocks before `next`, and no others.
     pub(crate) fn note_fetched(&mut self, next: u64) {
         if let Some(position) = self.0.first_mut() {
             position.next = next;
         }
     }
 
-    /// The last request failed: the next one at that position is half as long.
+    /// Notes that an attempt of the last planned request failed: the next one at that position is
+    /// half as long.
     pub(crate) fn note_failed(&mut self) {
         if let Some(position) = self.0.first_mut() {
             position.run = (position.run / 4).max(1);

@@ -29,7 +29,8 @@ struct Extent {
 }
 
 impl Extent {
-    /// The bytes from offset `at` to the end of the extent. `None` when it does not contain `at`.
+    /// Returns the bytes from offset `at` of the file to the end of the extent. `None` when the
+    /// extent does not contain `at`.
     fn from(&self, at: u64) -> Option<&[u8]> {
         let within = usize::try_from(at.checked_sub(self.start)?).ok()?;
         self.bytes.get(within..).filter(|rest| !rest.is_empty())
@@ -50,8 +51,9 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Fetches the first bytes, which tell the version, and opens the cache of that version. An
-    /// error when another version was expected.
+    /// Fetches the first 64 KiB, which tell the version of the file, and opens the cache of that
+    /// version. SR-2246 when `options` expect another version; otherwise the errors of the client
+    /// and of the address. A cache that cannot be used is only a warning.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         let client = Client::new(options)?;
         // The cache cannot be used before the version is known. The header is always fetched.
@@ -82,12 +84,14 @@ impl Reader {
         Ok(remote)
     }
 
-    /// The number of blocks, the last of which may be short.
+    /// Returns the number of blocks of the file, the last of which may be short.
     fn blocks(&self) -> u64 {
         self.version.total.div_ceil(BLOCK)
     }
 
-    /// Brings the block `wanted` into memory. `last` is the last block that this read needs.
+    /// Brings the block `wanted` into memory, from the cache or with a request. `last` is the last
+    /// block that the caller's read needs. May request more blocks than that, if the read continues
+    /// a sequential one.
     fn load(&mut self, wanted: u64, last: u64) -> Result<(), Error> {
         if let Some(bytes) = self.cache.as_mut().and_then(|cache| cache.get(wanted)) {
             let start = wanted * BLOCK;
@@ -103,7 +107,9 @@ impl Reader {
         self.fetch(wanted, needed, end, false)
     }
 
-    /// Fetches the blocks from `first` up to, not including, `end`; if that fails, up to `needed`.
+    /// Requests the blocks from `first` up to, not including, `end`, and keeps them in memory and
+    /// in the cache. After a failed attempt only the blocks up to `needed` are requested.
+    /// `past_caches`: caches on the way must not answer.
     fn fetch(&mut self, first: u64, needed: u64, end: u64, past_caches: bool) -> Result<(), Error> {
         let total = self.version.total;
         let start = first * BLOCK;
@@ -139,7 +145,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Puts what was fetched into the cache.
+    /// Writes the blocks of `held` into the cache, if there is one.
     fn store(cache: &mut Option<Cache>, held: &Extent) {
         let Some(cache) = cache else { return };
         let size = usize::try_from(BLOCK).unwrap_or(usize::MAX);
@@ -151,14 +157,18 @@ impl Reader {
 }
 
 impl RemoteFile for Reader {
+    /// Returns address and ETag of the file, for messages.
     fn name(&self) -> &str {
         &self.name
     }
 
+    /// Returns the file's length in bytes.
     fn size(&self) -> u64 {
         self.version.total
     }
 
+    /// Reads `out.len()` bytes at `at`, from memory, the cache or the server, in this order.
+    /// SR-9001 beyond the file's end; otherwise the errors of the client (SR-2241 to SR-2247).
     fn read(&mut self, out: &mut [u8], at: u64) -> Result<(), Error> {
         let end = at.saturating_add(out.len() as u64);
         if end > self.version.total {
@@ -182,6 +192,8 @@ impl RemoteFile for Reader {
         Ok(())
     }
 
+    /// Fetches the `len` bytes at `at` again from the server, past every cache, and replaces them
+    /// in memory and in the cache.
     fn distrust(&mut self, at: u64, len: usize) -> Result<(), Error> {
         let end = at.saturating_add(len as u64).min(self.version.total);
         let last = end.saturating_sub(1) / BLOCK;

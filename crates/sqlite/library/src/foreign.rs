@@ -71,7 +71,7 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// A description for users.
+    /// Returns a description for users, which says whether it is a guess.
     #[must_use]
     pub fn describe(&self) -> String {
         let (product, size) = (self.product, self.page_size);
@@ -85,9 +85,10 @@ impl Foreign {
     }
 }
 
-/// Examines the beginning of a file of `size` bytes: its first [`SAMPLE`] bytes, or all. `None` for
-/// a file that is not recognised, for plain databases, and for other formats that are known by
-/// their first bytes. The caller ensures that the file has none of Strongroom's own formats.
+/// Says which other product has encrypted a file of `size` bytes, by its first [`SAMPLE`] bytes, or
+/// all. `None` for a file that is not recognised, for plain databases, and for other formats that
+/// are known by their first bytes. The caller ensures that the file has none of Strongroom's own
+/// formats.
 #[must_use]
 pub fn recognise(head: &[u8], size: u64) -> Option<Foreign> {
     let head = head.get(..SAMPLE).unwrap_or(head);
@@ -126,7 +127,8 @@ pub fn recognise(head: &[u8], size: u64) -> Option<Foreign> {
     })
 }
 
-/// Big-endian; 1 is 65536 (SQLite file format, section 1.3.2).
+/// Reads a page size from two big-endian bytes, in which 1 means 65536 (SQLite file format, section
+/// 1.3.2). `None` if SQLite does not allow the size.
 fn page_size(bytes: &[u8]) -> Option<u32> {
     let number = match u32::from(*bytes.first()?) * 256 + u32::from(*bytes.get(1)?) {
         1 => 65_536,

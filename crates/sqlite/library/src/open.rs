@@ -53,7 +53,8 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// The opener that these options name. `None` when no key is given.
+    /// Fetches the key that these options name, for the database at `path`. `None` when no key is
+    /// given. Errors are those of the key's source.
     pub(crate) fn opener(&self, path: &Path, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
         self.key
             .as_ref()
@@ -62,7 +63,9 @@ impl OpenOptions {
     }
 }
 
-/// The opener that `source` yields.
+/// Fetches the key that `source` gives, with the keyring of `options` or of the environment. `path`
+/// is shown where a passphrase is asked for. `creating` says that the database is new. Errors are
+/// those of the source.
 pub(crate) fn opener_of(
     source: &KeySource,
     options: &OpenOptions,
@@ -83,10 +86,12 @@ pub(crate) fn opener_of(
         .map(Arc::new)
 }
 
-/// Registers the VFS with the bundled SQLite as its default. Idempotent; [`open`] calls it.
+/// Registers the VFS with the bundled SQLite as its default, for all later connections of the
+/// process, and the client for remote databases. Idempotent; [`open`] calls it.
 ///
 /// # Errors
-/// SR-9001 when SQLite refuses.
+/// SR-9001 when SQLite refuses; SR-2289 when another copy of the VFS is registered; SR-5002 without
+/// memory.
 pub fn register() -> Result<(), Error> {
     static DONE: Mutex<bool> = Mutex::new(false);
     #[cfg(feature = "http")]
@@ -110,7 +115,7 @@ pub fn register() -> Result<(), Error> {
 }
 
 /// The extension's entry point for SQLite's list of automatic extensions, which takes no other
-/// success than `SQLITE_OK`.
+/// success than `SQLITE_OK`. Registers the VFS and the SQL functions.
 unsafe extern "C" fn entry(
     connection: *mut rusqlite::ffi::sqlite3,
     error: *mut *mut c_char,
@@ -131,7 +136,8 @@ unsafe extern "C" fn entry(
     }
 }
 
-/// Opens the database at `path`.
+/// Opens the database at `path`, sealed or plain, or creates it if `options` say so. Reads its
+/// schema, so that errors show at once. The VFS forgets the key afterwards.
 ///
 /// # Errors
 /// Every error of the key (SR-2xxx), of the header (SR-3xxx) and of page 1 (SR-4001) is returned
@@ -147,7 +153,8 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     open_with(path, options, opener)
 }
 
-/// As [`open`], with an opener.
+/// As [`open`], with a key that was fetched already; `None` for a plain database. Does not check
+/// whether the file exists.
 pub(crate) fn open_with(
     path: &Path,
     options: &OpenOptions,
@@ -179,7 +186,9 @@ pub(crate) fn open_with(
     Ok(connection)
 }
 
-/// Runs `call` while `opener` is registered as the key of `path`.
+/// Runs `call` while `opener` is registered as the key of `path`, and forgets the key afterwards.
+/// Without an opener only runs `call`. Waits for another thread that is in such a call. SR-1006 if
+/// SQLite cannot make the path absolute, SR-6009 if it is not UTF-8.
 pub(crate) fn with_key<T>(
     path: &Path,
     opener: Option<Arc<Opener>>,
@@ -198,13 +207,14 @@ pub(crate) fn with_key<T>(
     result
 }
 
-/// The path as SQLite takes it. An error when it is not UTF-8.
+/// Returns the path as text, as SQLite takes it. SR-6009 when it is not UTF-8.
 fn text(path: &Path) -> Result<&str, Error> {
     path.to_str()
         .ok_or_else(|| Error::new(&code::URI, "the path is not UTF-8"))
 }
 
-/// `path` as a URI for the VFS, with `parameters`.
+/// Builds the URI by which SQLite opens `path` through the sealing VFS, with `parameters`,
+/// percent-encoded. SR-6009 when the path is not UTF-8.
 pub(crate) fn uri(path: &Path, parameters: &[(&str, String)]) -> Result<String, Error> {
     let mut uri = String::from("file:");
     escape(text(path)?, &mut uri);
@@ -218,7 +228,7 @@ pub(crate) fn uri(path: &Path, parameters: &[(&str, String)]) -> Result<String, 
     Ok(uri)
 }
 
-/// Percent-encodes what SQLite's URI parser would take for syntax.
+/// Appends `text` to `out`, percent-encoding what SQLite's URI parser would take for syntax.
 fn escape(text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"/._-~:".contains(&byte) {
@@ -231,8 +241,9 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// Our own error behind one of SQLite's, if one was reported on this thread; else SQLite's, as
-/// SR-1005, SR-6010 or SR-5001.
+/// Returns our own error behind one of SQLite's, if the VFS reported one on this thread that fits,
+/// which is then forgotten. Otherwise makes one of SQLite's: SR-6010 for busy or locked, SR-5001
+/// for I/O, SR-3001 for "not a database", SR-4011 for a malformed one, and SR-1005 for all others.
 #[must_use]
 pub fn explain(error: rusqlite::Error) -> Error {
     let error = match error {

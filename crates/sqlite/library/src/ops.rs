@@ -48,12 +48,14 @@ pub struct Report {
 }
 
 /// Writes a sealed copy of the plain database `plain` to `sealed`, with the key, cipher and page
-/// size of `options` (page size 0: the source's). `progress` gets pages done and pages in all.
+/// size of `options` (page size 0: the source's). The source is not changed; an existing target is
+/// never overwritten, and after an error none is left. `progress` gets pages done and pages in all.
 ///
 /// # Errors
-/// SR-1002, SR-1003, SR-1006 for the names; SR-3011 when the source is sealed already, SR-2288 when
-/// another product seems to have encrypted it, SR-4011 when its last page is cut; SR-2001 without a
-/// key.
+/// SR-1002 when the target exists, SR-1003 when it is the source, SR-1006 when there is no source;
+/// SR-3011 when the source is sealed already, SR-2288 when another product seems to have encrypted
+/// it, SR-4011 when its last page is cut; SR-2001 without a key; SR-1001 for a page size that is
+/// not valid; SR-1005 after [`cancel`].
 pub fn encrypt(
     plain: &Path,
     sealed: &Path,
@@ -123,10 +125,12 @@ pub fn encrypt(
     })
 }
 
-/// Writes a plain copy of the sealed database `sealed` to `plain`.
+/// Writes a plain copy of the sealed database `sealed` to `plain`, with the source's permissions.
+/// The source is not changed; an existing target is never overwritten, and after an error none is
+/// left. `progress` gets pages done and pages in all.
 ///
 /// # Errors
-/// As [`encrypt`]; SR-3001 when the source is not sealed.
+/// As [`encrypt`] for the names and the key; SR-3001 when the source is not sealed.
 pub fn decrypt(
     sealed: &Path,
     plain: &Path,
@@ -151,11 +155,13 @@ pub fn decrypt(
 
 /// Writes a consistent copy of the database `source`, which may be in use, to `copy`: a plain one
 /// of a plain database, of a sealed one a database that is sealed for the same key with the same
-/// cipher, under a data key of its own. `progress` gets pages done and pages in all.
+/// cipher, under a data key of its own. An existing `copy` is never overwritten. `progress` gets
+/// pages done and pages in all.
 ///
 /// # Errors
-/// SR-1002, SR-1006 for the names; SR-2001 when the source is sealed and no key is given; SR-2012
-/// when the key is retired.
+/// SR-1002 when `copy` exists, SR-1003 when it is the source, SR-1006 when there is no source;
+/// SR-2001 when the source is sealed and no key is given; SR-2012 when the key is retired; SR-1005
+/// after [`cancel`].
 pub fn copy_online(
     source: &Path,
     copy: &Path,
@@ -266,10 +272,13 @@ pub fn rekey(
     vfs::rekey(raw, "main", recipient.as_ref(), progress)
 }
 
-/// Authenticates every page, log frame and journal slot. Changes nothing.
+/// Authenticates every page, log frame and journal slot of the database at `sealed`, and returns
+/// what it found. Takes SQLite's shared lock, and changes nothing. `progress` gets pages done and
+/// pages in all.
 ///
 /// # Errors
-/// Those of opening the header. Damage is in the report.
+/// SR-3001 when the database is not sealed, SR-2001 without a key, SR-6010 while a writer keeps it
+/// locked, those of opening the header. Damage is in the report.
 pub fn verify(
     sealed: &Path,
     options: &OpenOptions,
@@ -284,13 +293,13 @@ pub fn verify(
     vfs::verify(sealed, &opener, progress)
 }
 
-/// Computes the digest of the database's pages again, as they are, and returns its root. For use
-/// after [`verify`] could not tell whether a page is an older copy, or when an older copy is
-/// accepted: the current pages then count as the newest.
+/// Accepts the database's pages as they are as its newest state: computes their digest again,
+/// writes it durably, and returns its root. For use after [`verify`] could not tell whether a page
+/// is an older copy, or when an older copy is accepted.
 ///
 /// # Errors
-/// SR-4014 when the database keeps no freshness; SR-6010 when other connections keep its log in
-/// use; those of `open`.
+/// SR-3001 when the database is not sealed; SR-4014 when it keeps no freshness; SR-6010 when other
+/// connections keep its log in use; those of `open`.
 pub fn settle(sealed: &Path, options: &OpenOptions) -> Result<[u8; 32], Error> {
     if !sealed_at(sealed)? {
         return Err(Error::new(&code::NOT_SEALED, sealed.display().to_string()));
@@ -304,7 +313,8 @@ pub fn settle(sealed: &Path, options: &OpenOptions) -> Result<[u8; 32], Error> {
     vfs::settle(raw, "main")
 }
 
-/// Opens a database to copy it: read only if it cannot be opened for writing.
+/// Opens a plain database to copy it: read only if it cannot be opened for writing (SR-5001), as on
+/// a read-only medium.
 fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     match open_with(path, options, None) {
         // A database on a read-only medium can still be copied.
@@ -320,7 +330,8 @@ fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> 
     }
 }
 
-/// SR-1006 when there is no source; an error as well when the target exists, or is the source.
+/// Checks the names of a copy: SR-1006 when there is no source, SR-1003 when the target is the
+/// source, SR-1002 when the target exists.
 fn check_names(source: &Path, target: &Path) -> Result<(), Error> {
     let files = storage::of(source);
     let original = files
@@ -336,27 +347,30 @@ fn check_names(source: &Path, target: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the file begins with the sealed magic.
+/// Whether the file begins with the sealed magic. Registers the VFS. SR-1006 when it does not
+/// exist.
 fn sealed_at(path: &Path) -> Result<bool, Error> {
     register()?;
     Ok(is_sealed(&vfs::head(path, 4096)?))
 }
 
-/// Whether a rekey of the database has begun and is not finished.
+/// Whether a rekey of the database has begun and is not finished, by its newest header. False if
+/// the header does not parse.
 fn under_way(path: &Path) -> Result<bool, Error> {
     let header = strongroom_keyring::redo::newest_header(path, &vfs::head(path, 4096)?);
     let parsed = strongroom_format::header::Header::parse(&header);
     Ok(parsed.is_ok_and(|header| header.previous_epoch != 0))
 }
 
-/// The value of a PRAGMA that is a number.
+/// Returns the value of a PRAGMA that is a number. Errors as for [`explain`].
 fn number(connection: &Connection, pragma: &str) -> Result<i64, Error> {
     connection
         .pragma_query_value(None, pragma, |row| row.get(0))
         .map_err(explain)
 }
 
-/// Runs VACUUM INTO; the size of its target shows the progress.
+/// Runs VACUUM INTO on a thread of its own, and waits for it. `progress` gets the pages that the
+/// size of the target shows, every 20 ms. SR-1005 if [`cancel`] was called meanwhile.
 fn copy(
     source: &mut Connection,
     target: &str,
@@ -391,7 +405,8 @@ fn copy(
     Ok(())
 }
 
-/// Sets the source's journal mode, closes the output, and gives it its source's permissions.
+/// Gives the output `result` the source's journal mode if that is WAL, closes it, gives its file
+/// the source's permissions, and returns its size.
 fn finish(
     source_path: &Path,
     source: &Connection,
@@ -420,7 +435,8 @@ fn finish(
     })
 }
 
-/// What the file system or the server knows of a file.
+/// Returns what the file system, or the server, knows of a file: length, permissions and so on.
+/// SR-5001 if it cannot be asked, also if there is no file.
 fn about(path: &Path) -> Result<About, Error> {
     storage::of(path)
         .about(path)
@@ -433,8 +449,9 @@ struct Temporary {
 }
 
 impl Temporary {
-    /// Makes an output with `make`, which gets the path to write to, and renames it to its own name
-    /// (Q1). On failure it is removed (Q3).
+    /// Makes an output with `make`, which gets the path of a temporary file to write to, and
+    /// renames it durably to `target` (Q1). On failure, what was written is removed (Q3), or the
+    /// error says what is left. SR-1002 if `target` exists by then.
     fn publish(
         target: &Path,
         make: impl FnOnce(&Path) -> Result<Report, Error>,
@@ -466,6 +483,7 @@ impl Temporary {
     }
 
     /// Creates an empty file with a random name beside the target. Clears an earlier cancellation.
+    /// SR-1001 if the target has no file name, SR-5001 if the file cannot be created.
     fn beside(target: &Path) -> Result<Self, Error> {
         let name = target
             .file_name()
@@ -484,7 +502,8 @@ impl Temporary {
         Ok(Self { path })
     }
 
-    /// `named` says whether the output has its name, even if that is not durable.
+    /// Renames the file to `target`, durably, unless that exists (SR-1002). `named` becomes true if
+    /// the output has its name, even if that is not durable.
     fn give_name(&self, target: &Path, named: &mut bool) -> Result<(), Error> {
         let published = durable::publish(&self.path, target);
         *named = published.is_ok() || !storage::of(&self.path).is_taken(&self.path);
@@ -496,7 +515,8 @@ impl Temporary {
         })
     }
 
-    /// Removes the file, and those that SQLite keeps beside it. Tries all; returns the first error.
+    /// Removes the file, and those that SQLite keeps beside it, durably. Tries all; returns the
+    /// first error.
     fn remove(&self) -> Result<(), Error> {
         let mut result = Ok(());
         for suffix in ["", "-journal", "-wal", "-shm", "-strongroom"] {
@@ -509,7 +529,7 @@ impl Temporary {
     }
 }
 
-/// Removes a file, durably, if it is there.
+/// Removes a file, if it is there, and syncs its directory. SR-5001 if it cannot be removed.
 fn remove(path: &Path) -> Result<(), Error> {
     let failed = |error| Err(Error::io(path.display().to_string(), error));
     match storage::of(path).remove(path) {

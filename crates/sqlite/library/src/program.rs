@@ -19,23 +19,25 @@ use strongroom_sqlite_program::{
     interpreter, is_elf, kind, script_line,
 };
 
-/// The program's file, found as the shell finds it: a name without a slash is looked for in `PATH`.
+/// Returns the program's file, found as the shell finds it: a name without a slash is looked for in
+/// `PATH`. Checks that the SQLite extension can be loaded into it, by its bytes; runs nothing.
 ///
 /// # Errors
-///
-/// SR-2285 when the SQLite extension cannot be loaded into the program; "not found", or an I/O
-/// error with the path, when there is no such file or it cannot be read.
+/// SR-2285 when the SQLite extension cannot be loaded into the program; SR-1006 when there is no
+/// such file; an I/O error with the path when it cannot be read.
 pub fn check(word: &OsStr) -> Result<PathBuf, Error> {
     let program = find_in_path(word)?;
     check_file(&program, SCRIPTS)?;
     Ok(program)
 }
 
+/// Makes the error SR-2285 for the program at `path`.
 fn refusal(path: &Path, why: &str) -> Error {
     Error::new(&code::RUN_PROGRAM, format!("{}: {why}", path.display()))
 }
 
-/// A name without a slash is looked for in PATH.
+/// Returns the file of a program: a name with a slash as it is, another one from `PATH`. SR-1006 if
+/// there is none.
 fn find_in_path(word: &OsStr) -> Result<PathBuf, Error> {
     let named = PathBuf::from(word);
     let missing = || Error::new(&code::NOT_FOUND, named.display().to_string());
@@ -48,11 +50,15 @@ fn find_in_path(word: &OsStr) -> Result<PathBuf, Error> {
     found.ok_or_else(missing)
 }
 
+/// Whether `path` is a regular file that somebody may execute. Symbolic links are followed.
 fn is_executable(path: &Path) -> bool {
     let about = std::fs::metadata(path);
     about.is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
+/// Checks that the extension can be loaded into the program at `path`, or, for a script, into its
+/// interpreter, through up to `scripts` scripts. SR-2285 if not: also for a set-user-ID or
+/// set-group-ID program, and for a file that is neither a program nor a script.
 fn check_file(path: &Path, scripts: u32) -> Result<(), Error> {
     let file = File::open(path).map_err(|e| Error::opening(path, e))?;
     let about = file.metadata().map_err(|e| Error::on_path(path, e))?;
@@ -80,6 +86,9 @@ fn check_file(path: &Path, scripts: u32) -> Result<(), Error> {
     check_elf(path, &bytes)
 }
 
+/// Checks that the extension can be loaded into the executable `bytes`. SR-2285 if it is for
+/// another processor or C library, static, or has an SQLite of its own. Compares it with this
+/// program's own file.
 fn check_elf(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let own_path = std::env::current_exe();
     let own_path = own_path.map_err(|e| Error::on_path(Path::new("/proc/self/exe"), e))?;

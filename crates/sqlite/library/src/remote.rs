@@ -46,7 +46,8 @@ pub fn open_remote(remote: &Options, options: &OpenOptions) -> Result<Connection
     Ok(connection)
 }
 
-/// The address without what would be syntax in a path.
+/// Returns the address without its query and without what would be syntax in a path, at most 200
+/// characters.
 fn label(url: &str) -> String {
     let plain = url.split(['?', '#']).next().unwrap_or_default();
     let kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');

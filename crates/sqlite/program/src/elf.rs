@@ -23,27 +23,29 @@ const DYNAMIC_ENTRY: usize = 16;
 const DT_STRTAB: usize = 5;
 const DT_STRSZ: usize = 10;
 
-/// Whether the file is in this format.
+/// Whether the file begins with the magic of this format.
 #[must_use]
 pub fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Class and byte order, and the machine: two programs that differ do not run on one processor.
+/// Returns class and byte order, and the machine: two programs that differ do not run on one
+/// processor. `None` if the file is too short.
 #[must_use]
 pub fn kind(bytes: &[u8]) -> Option<([u8; 2], [u8; 2])> {
     let pair = |at: usize| bytes.get(at..)?.first_chunk::<2>().copied();
     Some((pair(CLASS)?, pair(MACHINE)?))
 }
 
-/// The path of the program's dynamic linker; `None` for a static program.
+/// Returns the path of the program's dynamic linker; `None` for a static program.
 #[must_use]
 pub fn dynamic_linker(bytes: &[u8]) -> Option<&[u8]> {
     let named = segments(bytes).find(|one| one.kind == PT_INTERP)?;
     contents(bytes, &named)?.split(|byte| *byte == 0).next()
 }
 
-/// Whether the program calls, or exports, the functions of SQLite that open a database.
+/// Whether the dynamic symbols, which the program calls or exports, include a function of SQLite
+/// that opens a database.
 #[must_use]
 pub fn links_sqlite(bytes: &[u8]) -> bool {
     dynamic_names(bytes).is_some_and(|names| {
@@ -59,7 +61,7 @@ pub fn has_own_sqlite(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, &sqlite_magic()).is_some() && !links_sqlite(bytes)
 }
 
-/// A little-endian number of up to 8 bytes.
+/// Reads a little-endian number of `len` bytes, up to 8, at `at`. `None` past the end of the file.
 fn field(bytes: &[u8], at: usize, len: usize) -> Option<usize> {
     let bytes = bytes.get(at..at.checked_add(len)?)?;
     let mut padded = [0; 8];
@@ -79,6 +81,8 @@ struct Segment {
     len: usize,
 }
 
+/// Yields the segments in the program headers, in order. Ends at the first header that is not
+/// completely in the file.
 fn segments(bytes: &[u8]) -> impl Iterator<Item = Segment> {
     let headers = || {
         let first = field(bytes, HEADERS_AT, 8)?;
@@ -98,11 +102,13 @@ fn segments(bytes: &[u8]) -> impl Iterator<Item = Segment> {
     (0..count).map_while(segment)
 }
 
+/// Returns the bytes of a segment in the file. `None` if it reaches beyond the file's end.
 fn contents<'a>(bytes: &'a [u8], segment: &Segment) -> Option<&'a [u8]> {
     bytes.get(segment.offset..segment.offset.checked_add(segment.len)?)
 }
 
-/// The names of the dynamic symbols, each ended by a zero byte.
+/// Returns the names of the dynamic symbols, each ended by a zero byte. `None` if the file has
+/// none, or is malformed.
 fn dynamic_names(bytes: &[u8]) -> Option<&[u8]> {
     let dynamic = segments(bytes).find(|one| one.kind == PT_DYNAMIC)?;
     let entries = contents(bytes, &dynamic)?;

@@ -29,8 +29,9 @@ pub const EXECUTABLE_MAX: u64 = 1 << 30;
 /// set-group-ID).
 pub const OTHER_RIGHTS: u32 = 0o6000;
 
-/// First bytes of a database (SQLite file format, section 1.3), which every SQLite contains as a
-/// constant. Computed when it is used, so that the libraries that search for it do not contain it.
+/// Returns the first bytes of a database (SQLite file format, section 1.3), which every SQLite
+/// contains as a constant. Computed when it is used, so that the libraries that search for it do
+/// not contain it.
 #[must_use]
 pub fn sqlite_magic() -> [u8; 16] {
     let mut magic = *b"\x003 tamrof etiLQS";
@@ -38,8 +39,8 @@ pub fn sqlite_magic() -> [u8; 16] {
     magic
 }
 
-/// The program that the kernel runs for a script whose first line, without `#!`, is `line`; and
-/// what `env` runs where the line asks for that. `None` when it names none.
+/// Returns the program that the kernel runs for a script whose first line, without `#!`, is `line`;
+/// where that is `env`, the name of the program that `env` runs. `None` when the line names none.
 #[must_use]
 pub fn interpreter(line: &[u8]) -> Option<Interpreter<'_>> {
     let mut words = line
@@ -62,7 +63,7 @@ pub enum Interpreter<'a> {
     ByEnv(&'a [u8]),
 }
 
-/// The first line of a script, without `#!`. `None`: not a script.
+/// Returns the first line of a script, without `#!`. `None`: not a script.
 #[must_use]
 pub fn script_line(bytes: &[u8]) -> Option<&[u8]> {
     let line = bytes.strip_prefix(b"#!")?;

@@ -49,20 +49,22 @@ static OWN: OnceLock<Option<OwnSettings>> = OnceLock::new();
 #[used]
 static AT_LOAD: extern "C" fn() = at_load;
 
-/// Runs before the program, which can have changed nothing yet.
+/// Reads the settings as soon as this library is loaded, before the program runs and can change
+/// them.
 extern "C" fn at_load() {
     OWN.get_or_init(OwnSettings::take);
 }
 
-/// The settings of this program. `None` when started programs are not to get this library, because
-/// this program does not have it either.
+/// Returns the settings with which this program was started. `None` when a needed variable was
+/// missing: started programs then do not get this library, because this program does not have it
+/// either.
 pub(crate) fn own() -> Option<&'static OwnSettings> {
     OWN.get_or_init(OwnSettings::take).as_ref()
 }
 
 impl OwnSettings {
-    /// Reads the variables that `strongroom sqlite run` has set. `None` when one that is needed is
-    /// missing.
+    /// Reads the variables that `strongroom sqlite run` has set, and the path of this library.
+    /// `None` when one that is needed is missing.
     fn take() -> Option<Self> {
         let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let entry = |name: &str, value: OsString| {
@@ -86,19 +88,21 @@ impl OwnSettings {
         })
     }
 
-    /// Whether the file is the `strongroom` command, which has its own SQLite and seals what it
-    /// writes.
+    /// Whether the file with this device and inode is the `strongroom` command, which has its own
+    /// SQLite and seals what it writes.
     pub(crate) fn is_command(&self, device: u64, inode: u64) -> bool {
         self.command_file == Some((device, inode))
     }
 }
 
-/// The value in an entry `NAME=value`, if it has this name.
+/// Returns the value in an entry `NAME=value`; `None` if it has another name.
 fn value_of<'a>(entry: &'a CStr, name: &str) -> Option<&'a [u8]> {
     let rest = entry.to_bytes().strip_prefix(name.as_bytes())?;
     rest.strip_prefix(b"=")
 }
 
+/// Yields the entries of a C environment; none for null.
+///
 /// # Safety
 /// `environment` is null, or a list of entries that ends with a null pointer.
 unsafe fn entries<'a>(environment: *const *const c_char) -> impl Iterator<Item = &'a CStr> {
@@ -119,7 +123,8 @@ unsafe fn entries<'a>(environment: *const *const c_char) -> impl Iterator<Item =
     })
 }
 
-/// Whether the environment does not load this library, and does not exclude it on purpose.
+/// Whether the environment neither loads this library nor excludes it on purpose
+/// (`OUTSIDE_VARIABLE` is 1).
 ///
 /// # Safety
 /// As [`entries`].
@@ -132,8 +137,9 @@ unsafe fn lacks_library(environment: *const *const c_char) -> bool {
     })
 }
 
-/// Calls `start` with the environment, or with one to which the missing variables are added. `None`
-/// when it is too long for that.
+/// Calls `start` with `environment`, or, where that lacks this library, with a copy on the stack to
+/// which the missing variables are added, and returns its result. `None`, without a call, when it
+/// is too long for that. Allocates nothing.
 ///
 /// # Safety
 /// As [`entries`].
@@ -184,8 +190,8 @@ pub(crate) unsafe fn with_variables<T>(
     Some(start(list.as_ptr().cast()))
 }
 
-/// Sets the variables that load this library again, if the program has removed them from its own
-/// environment: for functions of the C library that start a program with it and take none.
+/// Sets the variables that load this library again in this process's environment, if the program
+/// has removed them: for functions of the C library that start a program with it and take none.
 pub(crate) fn restore_preload() {
     // SAFETY: the process's own environment.
     let lacks = unsafe { lacks_library(own_environment()) };
@@ -210,7 +216,7 @@ pub(crate) fn restore_preload() {
     }
 }
 
-/// Sets a variable of this process. Does nothing for a text with a zero byte.
+/// Sets a variable in the environment of this process. Does nothing for a text with a zero byte.
 fn set(name: &str, value: &[u8]) {
     if let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) {
         // SAFETY: texts that end with a zero byte. A program that starts another with its own
@@ -219,7 +225,7 @@ fn set(name: &str, value: &[u8]) {
     }
 }
 
-/// The environment of this process as C keeps it.
+/// Returns the environment of this process as C keeps it.
 pub(crate) fn own_environment() -> *const *const c_char {
     unsafe extern "C" {
         static environ: *const *const c_char;

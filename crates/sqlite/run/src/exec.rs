@@ -59,7 +59,7 @@ extern "C" fn at_load() {
     real();
 }
 
-/// The C library's own functions.
+/// Returns the C library's own functions, looked up once. One that it lacks is `None`.
 fn real() -> &'static Real {
     // SAFETY: the functions of these names have these types.
     REAL.get_or_init(|| unsafe {
@@ -77,14 +77,16 @@ fn real() -> &'static Real {
     })
 }
 
-/// Sets `errno`, and returns the C library's result for a failure.
+/// Sets `errno`, and returns -1, the C library's result for a failure.
 fn failed(errno: c_int) -> c_int {
     // SAFETY: this thread's own place.
     unsafe { libc::__errno_location().write(errno) };
     -1
 }
 
-/// Checks the program, and starts it with the variables.
+/// Checks the program at `path` with `look`, then calls `call` with `environment`, to which the
+/// variables that load this library are added where they are missing. The error is an `errno`:
+/// `EACCES` if `look` forbids the program, `E2BIG` if the environment is too long.
 ///
 /// # Safety
 /// `path` and `environment` are what the function of the C library asks for.
@@ -102,7 +104,8 @@ unsafe fn start(
     unsafe { with_variables(environment, call) }.ok_or(libc::E2BIG)
 }
 
-/// As `execve`, or as `execvpe` when `look` is true, which searches `PATH`.
+/// Checks a program with `look` and executes it by `function`, `execve` or `execvpe`. Returns only
+/// after a failure: -1, with `errno` set; `ENOSYS` without the function.
 ///
 /// # Safety
 /// As those functions'.
@@ -122,6 +125,9 @@ unsafe fn exec(
     unsafe { start(path, look, environment, call) }.unwrap_or_else(failed)
 }
 
+/// Replaces the C library's `execve`: checks the program, adds the variables that load this
+/// library, and executes it. Returns only after a failure: -1, with `errno` set.
+///
 /// # Safety
 /// As `execve`.
 // SAFETY: the symbol is meant to stand before the C library's.
@@ -131,6 +137,8 @@ unsafe extern "C" fn execve(path: *const c_char, arguments: List, environment: L
     unsafe { exec(real().execve, may_start, path, arguments, environment) }
 }
 
+/// Replaces the C library's `execv`: as [`execve`], with this process's environment.
+///
 /// # Safety
 /// As `execv`.
 // SAFETY: as above.
@@ -140,6 +148,8 @@ unsafe extern "C" fn execv(path: *const c_char, arguments: List) -> c_int {
     unsafe { execve(path, arguments, own_environment()) }
 }
 
+/// Replaces the C library's `execvpe`: as [`execve`], for a program that is looked for in `PATH`.
+///
 /// # Safety
 /// As `execvpe`.
 // SAFETY: as above.
@@ -157,6 +167,8 @@ unsafe extern "C" fn execvpe(name: *const c_char, arguments: List, environment: 
     }
 }
 
+/// Replaces the C library's `execvp`: as [`execvpe`], with this process's environment.
+///
 /// # Safety
 /// As `execvp`.
 // SAFETY: as above.
@@ -166,6 +178,8 @@ unsafe extern "C" fn execvp(name: *const c_char, arguments: List) -> c_int {
     unsafe { execvpe(name, arguments, own_environment()) }
 }
 
+/// Replaces the C library's `fexecve`: as [`execve`], for the program in an open file.
+///
 /// # Safety
 /// As `fexecve`.
 // SAFETY: as above.
@@ -182,6 +196,8 @@ unsafe extern "C" fn fexecve(file: c_int, arguments: List, environment: List) ->
     unsafe { start(path.as_ptr(), may_start, environment, call) }.unwrap_or_else(failed)
 }
 
+/// Replaces the C library's `execveat`: as [`execve`], for a path that is relative to `directory`.
+///
 /// # Safety
 /// As `execveat`.
 // SAFETY: as above.
@@ -238,6 +254,10 @@ macro_rules! spawn {
 spawn!(posix_spawn, may_start);
 spawn!(posix_spawnp, may_start_named);
 
+/// Replaces the C library's `system`: puts the variables that load this library back into this
+/// process's environment if they are missing, then runs the command. -1, with `ENOSYS`, without the
+/// function.
+///
 /// # Safety
 /// As `system`.
 // SAFETY: as above.
@@ -251,6 +271,10 @@ unsafe extern "C" fn system(command: *const c_char) -> c_int {
     }
 }
 
+/// Replaces the C library's `popen`: puts the variables that load this library back into this
+/// process's environment if they are missing, then starts the command. Null, with `ENOSYS`, without
+/// the function.
+///
 /// # Safety
 /// As `popen`.
 // SAFETY: as above.
@@ -334,7 +358,7 @@ variadic!(execl, execl_with);
 variadic!(execlp, execlp_with);
 variadic!(execle, execle_with);
 
-/// One of the arguments that were stored at `words`.
+/// Returns argument `index` of those that were stored at `words`.
 ///
 /// # Safety
 /// The function was called with as many arguments.
@@ -345,8 +369,9 @@ unsafe fn argument(words: List, index: usize) -> *const c_char {
     unsafe { words.add(index.wrapping_add(between)).read() }
 }
 
-/// Collects the list of arguments, which ends with a null pointer, and calls `call` with the first
-/// argument, the list, and the argument after the list.
+/// Collects the arguments after the first into a list that ends with a null pointer, and calls
+/// `call` with the first argument, the list, and the environment: the argument after the list if
+/// `takes_more`, else this process's own. -1, with `E2BIG`, for more than 1023 arguments.
 ///
 /// # Safety
 /// As [`argument`]; `takes_more` is true for a function that takes an argument behind the list.
@@ -372,16 +397,22 @@ unsafe fn collect_arguments(
     failed(libc::E2BIG)
 }
 
+/// Goes on with `execl`, whose arguments are stored at `words`: calls [`execve`] with this
+/// process's environment.
 unsafe extern "C" fn execl_with(words: List) -> c_int {
     // SAFETY: the arguments of `execl`.
     unsafe { collect_arguments(words, false, |path, list, env| execve(path, list, env)) }
 }
 
+/// Goes on with `execlp`, whose arguments are stored at `words`: calls [`execvpe`] with this
+/// process's environment.
 unsafe extern "C" fn execlp_with(words: List) -> c_int {
     // SAFETY: the arguments of `execlp`.
     unsafe { collect_arguments(words, false, |name, list, env| execvpe(name, list, env)) }
 }
 
+/// Goes on with `execle`, whose arguments are stored at `words`: calls [`execve`] with the
+/// environment that follows the list.
 unsafe extern "C" fn execle_with(words: List) -> c_int {
     // SAFETY: the arguments of `execle`.
     unsafe { collect_arguments(words, true, |path, list, env| execve(path, list, env)) }

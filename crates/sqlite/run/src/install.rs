@@ -48,7 +48,8 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// The functions that `library`, or one that it needs, exports.
+    /// Looks up the functions that `library`, or one that it needs, exports. `None` if one is
+    /// missing.
     fn of(library: &Library) -> Option<Self> {
         // SAFETY: SQLite's functions of these names have these types since 3.8.7.
         unsafe {
@@ -63,13 +64,13 @@ impl Sqlite {
         }
     }
 
-    /// Address at which its library begins in memory.
+    /// Returns the address at which its library begins in memory.
     fn base(&self) -> Option<usize> {
         base_of(self.open as *const c_void)
     }
 }
 
-/// The function of this name in `library`, if it has one.
+/// Returns the function of this name in `library`; `None` if it has none.
 ///
 /// # Safety
 /// `T` is the type of the function of this name.
@@ -83,14 +84,16 @@ pub(crate) unsafe fn function<T: Copy>(library: &Library, name: &CStr) -> Option
 /// The SQLite that has the extension, and the address at which it begins in memory (G1).
 static SERVED: Mutex<Option<Sqlite>> = Mutex::new(None);
 
-/// The address at which the SQLite that has the extension begins in memory.
+/// Returns the address at which the SQLite that has the extension begins in memory. `None` if none
+/// has it.
 pub(crate) fn served_base() -> Option<usize> {
     let served_base = *SERVED.lock().unwrap_or_else(PoisonError::into_inner);
     served_base.as_ref().and_then(Sqlite::base)
 }
 
-/// The SQLite that the code at `caller` is linked to, with the extension loaded. `None` when there
-/// is none; the reason was reported.
+/// Returns the SQLite that the code at `caller` is linked to, and loads the extension into it first
+/// if that was not done. `None`, after a report, when there is none, when the extension cannot be
+/// loaded (SR-2285, SR-2286), or when another SQLite has it (SR-2274, G1).
 pub(crate) fn sqlite_of(caller: *const c_void) -> Option<Sqlite> {
     // A panic while this was locked leaves it consistent: it is set at once.
     let mut served_base = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,8 +120,8 @@ pub(crate) fn sqlite_of(caller: *const c_void) -> Option<Sqlite> {
     install_into(&meant).map(|()| *served_base.insert(meant))
 }
 
-/// The SQLite that the calling library is or contains; otherwise the next one in the order of
-/// loading.
+/// Returns the SQLite that the library of `caller` is or contains; otherwise the next one in the
+/// order of loading. `None` if there is none.
 fn linked_to(caller: *const c_void) -> Option<Sqlite> {
     let library = file_of(caller).and_then(|name| Library::loaded(&name));
     let own = library.as_ref().and_then(Sqlite::of);
@@ -128,7 +131,9 @@ fn linked_to(caller: *const c_void) -> Option<Sqlite> {
 /// The extension's entry point, while a connection is opened for it.
 static ENTRY: OnceLock<Entry> = OnceLock::new();
 
-/// Loads the extension into an SQLite, through a connection in memory. Reports why if it cannot.
+/// Loads the extension into an SQLite, by opening and closing a connection in memory. Reports
+/// SR-2285 and returns `None` if the variable that says where the key is was removed, or SQLite
+/// refuses.
 fn install_into(sqlite: &Sqlite) -> Option<()> {
     // Without the variable the extension would treat every database as one that is meant to be
     // plain.
@@ -163,7 +168,8 @@ fn install_into(sqlite: &Sqlite) -> Option<()> {
     None
 }
 
-/// SQLite calls this as an automatic extension, where it does not accept "permanently" as a result.
+/// The automatic extension while [`install_into`] opens its connection. Calls the extension's entry
+/// point, and turns "permanently", which SQLite does not accept here, into success.
 unsafe extern "C" fn enter(
     connection: *mut c_void,
     error: *mut *mut c_char,
@@ -177,8 +183,8 @@ unsafe extern "C" fn enter(
     }
 }
 
-/// Loads the extension beside this library, and returns its entry point. Reports when there is
-/// none.
+/// Loads the extension that lies beside this library, and returns its entry point. Reports SR-2286
+/// and returns `None` when there is none.
 fn extension_entry() -> Option<Entry> {
     let path = own_directory().map(|own| own.join(EXTENSION));
     let library = path.as_deref().and_then(Library::load);
@@ -191,8 +197,9 @@ fn extension_entry() -> Option<Entry> {
     entry
 }
 
-/// Writes one line to standard error. The programs know nothing of the extension, and SQLite's
-/// interface has no text.
+/// Writes an error and what to do about it as one line to standard error, unless
+/// `STRONGROOM_LOG=off`. The programs know nothing of the extension, and SQLite's interface has no
+/// text.
 pub(crate) fn report(code: &Code, detail: &str) {
     if std::env::var_os("STRONGROOM_LOG").is_some_and(|value| value == "off") {
         return;

@@ -60,8 +60,9 @@ mod entries {
     entry!(sqlite3_open_v2, "x4", open_v2);
 }
 
-/// The SQLite of the caller, with the extension loaded. If there is none, the caller gets no
-/// connection.
+/// Returns the SQLite to which the code at `caller` is linked, after loading the extension into it.
+/// If that is not possible, the reason is reported, `out` gets a null connection, and the result is
+/// `None`.
 fn sqlite_for(out: *mut *mut c_void, caller: *const c_void) -> Option<Sqlite> {
     let found = install::sqlite_of(caller);
     if found.is_none() && !out.is_null() {
@@ -71,8 +72,8 @@ fn sqlite_for(out: *mut *mut c_void, caller: *const c_void) -> Option<Sqlite> {
     found
 }
 
-/// Opens a connection with the caller's SQLite, for `sqlite3_open`. `SQLITE_ERROR` when the
-/// extension cannot be loaded into it.
+/// Opens a connection with the caller's SQLite, for `sqlite3_open`, and returns SQLite's result.
+/// `SQLITE_ERROR`, with a null connection, when the extension cannot be loaded into it.
 unsafe extern "C" fn open(
     name: *const c_char,
     out: *mut *mut c_void,

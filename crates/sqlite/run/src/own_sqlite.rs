@@ -26,8 +26,8 @@ struct Search {
     found: Vec<(String, usize)>,
 }
 
-/// Reports each SQLite that the program has loaded beside the one that the sealing VFS serves, and
-/// has used.
+/// Runs when the program ends. Reports, as SR-2287, each library that contains an SQLite, other
+/// than the one that has the extension, if its SQLite was used or could have been.
 extern "C" fn at_exit() {
     let mut search = Search {
         magic: sqlite_magic(),
@@ -50,7 +50,8 @@ extern "C" fn at_exit() {
 const OPENED: i64 = 4096;
 
 /// Whether the library exports SQLite's functions, so that calls of them go through this library,
-/// and none opened a database. A program that looks the functions up itself bypasses this library.
+/// and none opened a database, by the memory that it has allocated at most. A program that looks
+/// the functions up itself bypasses this library.
 fn unused(name: &str, base: usize) -> bool {
     let library = std::ffi::CString::new(name).ok();
     let library = library.and_then(|name| Library::loaded(&name));
@@ -71,7 +72,9 @@ fn unused(name: &str, base: usize) -> bool {
     }
 }
 
-/// Looks for SQLite in the constant segments of one library. Returns 0, so that the search goes on.
+/// Searches the constant segments of one loaded library for SQLite's constant, and adds it to the
+/// `Search` at `data` if it has it. Always returns 0, so that the iteration goes on. The program
+/// itself is skipped.
 unsafe extern "C" fn visit(
     about: *mut libc::dl_phdr_info,
     _size: libc::size_t,

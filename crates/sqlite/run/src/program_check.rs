@@ -31,7 +31,9 @@ const PIECE: usize = 32 * 1024;
 /// confstr).
 const PATH_UNSET: &CStr = c"/bin:/usr/bin";
 
-/// Whether the program at `path` may be started. If not, the reason was reported.
+/// Whether the program at `path` may be started. Reports a program whose databases would be plain:
+/// as SR-2285, and then false, where plain databases are forbidden, else as SR-2287, and true. True
+/// for every other program, and for one that cannot be examined.
 pub(crate) fn may_start(path: &CStr) -> bool {
     let Some(own) = own() else {
         return true;
@@ -52,7 +54,8 @@ pub(crate) fn may_start(path: &CStr) -> bool {
     !own.never_plain
 }
 
-/// As [`may_start`], for a program that is searched in `PATH` when its name has no slash.
+/// As [`may_start`], for a program that is looked for in `PATH` when its name has no slash. True if
+/// it is not found.
 pub(crate) fn may_start_named(name: &CStr) -> bool {
     if name.to_bytes().contains(&b'/') {
         return may_start(name);
@@ -74,8 +77,8 @@ pub(crate) fn may_start_named(name: &CStr) -> bool {
     true
 }
 
-/// Whether the C library takes this file for the program: it skips files that it may not execute,
-/// such as directories.
+/// Whether the C library takes this file for the program: a regular file that this user may
+/// execute. It skips others, such as directories.
 fn is_executable(path: &CStr) -> bool {
     let mut about = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a text that ends with a zero byte, and a place for what is known of the file; zeros
@@ -88,7 +91,8 @@ fn is_executable(path: &CStr) -> bool {
     about.is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
-/// `directory/name`, in `buffer`; an empty directory is the working one.
+/// Writes `directory/name` into `buffer` and returns it; an empty directory is the working one.
+/// `None` if it does not fit.
 fn joined<'a>(buffer: &'a mut [u8], directory: &[u8], name: &[u8]) -> Option<&'a CStr> {
     let directory = if directory.is_empty() {
         b"."
@@ -104,7 +108,9 @@ fn joined<'a>(buffer: &'a mut [u8], directory: &[u8], name: &[u8]) -> Option<&'a
     CStr::from_bytes_until_nul(buffer).ok()
 }
 
-/// Why databases of the program would be plain. `None`: they would not be, or it is unknown.
+/// Reads the program at `path`, or the interpreter of a script, and returns why its databases would
+/// be plain. `None`: they would not be, or it is unknown, also if the file cannot be read. Follows
+/// up to `scripts` scripts.
 fn why_unprotected(own: &OwnSettings, path: &CStr, scripts: u32) -> Option<&'static str> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: a text that ends with a zero byte.
@@ -151,7 +157,8 @@ fn why_unprotected(own: &OwnSettings, path: &CStr, scripts: u32) -> Option<&'sta
         .then_some("it runs with other rights (set-user-ID), and the dynamic linker does not preload the library into it")
 }
 
-/// Whether the file contains the constant that every SQLite has.
+/// Whether the file contains the constant that every SQLite has. Reads the file in pieces, into
+/// `piece`. False after an error.
 fn holds_magic(file: &File, piece: &mut [u8; PIECE]) -> bool {
     let magic = sqlite_magic();
     let mut at = 0_u64;
@@ -170,14 +177,14 @@ fn holds_magic(file: &File, piece: &mut [u8; PIECE]) -> bool {
     }
 }
 
-/// The path by which a descriptor's file can be opened, in `buffer`.
+/// Writes the path by which a descriptor's file can be opened into `buffer`, and returns it.
 pub(crate) fn path_of(buffer: &mut [u8; 32], descriptor: c_int) -> Option<&CStr> {
     write!(&mut buffer[..], "/proc/self/fd/{descriptor}\0").ok()?;
     CStr::from_bytes_until_nul(buffer).ok()
 }
 
-/// The path by which the program of `execveat` can be opened, in `buffer`. `None`: it is longer
-/// than any path may be.
+/// Returns the path by which the program of `execveat` can be opened, in `buffer` where it must be
+/// built. `None`: it is empty without `AT_EMPTY_PATH`, or longer than any path may be.
 pub(crate) fn path_at<'a>(
     buffer: &'a mut [u8; libc::PATH_MAX as usize],
     directory: c_int,
@@ -201,6 +208,8 @@ pub(crate) fn path_at<'a>(
     joined(buffer, descriptor, path.to_bytes())
 }
 
+/// Wraps a C text; `None` for null.
+///
 /// # Safety
 /// `path` is null or a text that ends with a zero byte.
 pub(crate) unsafe fn text<'a>(path: *const c_char) -> Option<&'a CStr> {
