@@ -84,11 +84,11 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Fills `root`, which exists, is empty, and is accessible only to its owner, the user who
-    /// restores. `keep_back`: a cluster, whose control file comes last.
+    /// Opens `root`, which exists, is empty, and is accessible only to its owner, the user who
+    /// restores, to be filled. `keep_back`: a cluster, whose control file comes last.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001; SR-7150 when it belongs to another user.
     pub(crate) fn new(root: &Path, spaces: &Path, keep_back: bool, kept: Kept) -> Result<Self> {
         Ok(Self {
             root: HeldDirectory::open(CWD, root.as_os_str(), root.to_path_buf())?,
@@ -171,7 +171,8 @@ impl Files {
     }
 
     /// Takes the next bytes of the open file: they are written, compared with the old directory's
-    /// file, or dropped if the file is left out.
+    /// file, kept in memory for the control file, or dropped if the file is left out. SR-7111 for a
+    /// control file that is too long.
     pub(crate) fn data(&mut self, bytes: &[u8]) -> Result<()> {
         if self.in_control {
             let Some((_, content)) = &mut self.control else {
@@ -242,7 +243,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether the file at this path is not restored.
+    /// Whether the file at this path is not restored, by the rules of sealing.
     fn is_left_out(&self, path: &[u8]) -> Result<bool> {
         Ok(matches!(self.sealing_of(path)?, Becomes::LeftOut))
     }
@@ -255,9 +256,9 @@ impl Files {
         }
     }
 
-    /// Appends to a file of the root, or makes it, which the stream does not have. It gets the
-    /// owner and group of the file `like` if root restores. No link is followed; SR-7111 when one
-    /// of the two is no regular file.
+    /// Appends to a file of the root, or makes it with mode 0600 if the stream does not have it. It
+    /// gets the owner and group of the file `like` if root restores. No link is followed; SR-7111
+    /// when one of the two is no regular file.
     pub(crate) fn append_to_root_file(&self, like: &str, name: &str, content: &[u8]) -> Result<()> {
         let unfit = |name: &str| Error::new(&code::STREAM, format!("{name} is no regular file"));
         let opened = |name: &str, flags: OFlags| {
@@ -289,7 +290,7 @@ impl Files {
         Ok(())
     }
 
-    /// Removes a file of the root, if there is one.
+    /// Removes a file of the root; no error if there is none.
     pub(crate) fn remove_root_file(&self, name: &str) -> Result<()> {
         match unlinkat(&self.root.held, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -355,7 +356,7 @@ impl Files {
     }
 
     /// How the control file is written, `None` for in clear. It is the last file: with sealing, its
-    /// content is checked, and the sealed instance's own files are added here.
+    /// content is checked (SR-7010, SR-7011), and the sealed instance's own files are added here.
     fn control_of(&self, member: &Member, content: &[u8]) -> Result<Option<Box<dyn SealedFile>>> {
         let Some(sealing) = &self.sealing else {
             return Ok(None);
@@ -381,7 +382,7 @@ impl Files {
         Err(directory_exchanged_error(path))
     }
 
-    /// Makes the file systems of the root and of the tablespaces durable.
+    /// Syncs the whole file systems of the root and of the tablespaces.
     fn sync(&self) -> Result<()> {
         let spaces = self.made_spaces.iter().map(|space| &space.base);
         spaces.chain([&self.root]).try_for_each(|base| {
@@ -421,8 +422,8 @@ impl Files {
         self.root.below(stored)
     }
 
-    /// Makes a directory; it gets its owner and mode at once, unless its owner could not write to
-    /// it then.
+    /// Makes a directory with mode 0700; it gets its owner and mode at once, unless its owner could
+    /// not write to it then. SR-7111 when the stream has named it before.
     fn make_directory(&self, member: &Member) -> Result<()> {
         let spot = self.entry_path(&member.path);
         let made = mkdirat(spot.held, spot.below, Mode::from_raw_mode(0o700));
@@ -435,7 +436,7 @@ impl Files {
         Ok(())
     }
 
-    /// Gives a directory its owner, mode and times.
+    /// Gives a directory its final owner, mode and times.
     fn settle_directory(&self, spot: &EntryPath<'_>, member: &Member) -> Result<()> {
         self.set_owner(spot, member)?;
         self.set_mode(spot, member.mode)?;
@@ -474,7 +475,8 @@ impl Files {
         self.set_owner(&link, member)
     }
 
-    /// The directory of tablespaces, open. It is made, with its parents, unless it exists.
+    /// Opens the directory of tablespaces, and keeps it open. It is made, with its parents, unless
+    /// it exists.
     fn open_tablespace_directory(&mut self) -> Result<&OwnedFd> {
         let failed = |error| Error::io(self.spaces.display().to_string(), error);
         let opened = match self.place.take() {
@@ -498,7 +500,7 @@ impl Files {
         Ok(self.place.insert(opened))
     }
 
-    /// Gives an open file its owner, mode and times.
+    /// Gives an open file its final owner, mode and times.
     fn settle_file(&self, file: &File, member: &Member) -> Result<()> {
         let failed = |error| Error::io(String::from_utf8_lossy(&member.path), error);
         if let Some((owner, group)) = self.owner_of(member) {
@@ -521,7 +523,7 @@ impl Files {
         chownat(spot.held, spot.below, owner, group, flags).map_err(|error| spot.failed(error))
     }
 
-    /// Sets the mode of a directory.
+    /// Sets the mode of a directory, without the special bits that are not kept.
     fn set_mode(&self, spot: &EntryPath<'_>, mode: u32) -> Result<()> {
         let mode = Mode::from_raw_mode(self.kept_mode(mode));
         let set = chmodat(spot.held, spot.below, mode, AtFlags::empty());
@@ -555,6 +557,7 @@ fn set_times(spot: &EntryPath<'_>, member: &Member) -> Result<()> {
     utimensat(spot.held, spot.below, &timestamps(member), flags).map_err(|error| spot.failed(error))
 }
 
+/// Both times of a member, as the system takes them.
 fn timestamps(member: &Member) -> Timestamps {
     let time = Timespec {
         tv_sec: member.seconds,
@@ -566,13 +569,14 @@ fn timestamps(member: &Member) -> Timestamps {
     }
 }
 
-/// Makes the whole file system of a directory durable.
+/// Syncs the whole file system that a directory is in.
 pub(crate) fn sync_all_of(directory: &Path) -> Result<()> {
     let failed = |error| Error::io(directory.display().to_string(), error);
     let opened = File::open(directory).map_err(failed)?;
     rustix::fs::syncfs(&opened).map_err(|error| failed(error.into()))
 }
 
+/// Makes SR-9001, for when no file is open.
 fn no_file_error() -> Error {
     Error::new(&code::BUG, "no file is open")
 }

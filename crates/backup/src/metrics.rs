@@ -69,11 +69,13 @@ const PREFIX: &str = "strongroom_backup_";
 /// For each set of labels, the value of each metric.
 type Samples = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// Adds a run to the metrics in the file `path`, which is made if it is absent. Lines that are not
-/// metrics of backups are dropped.
+/// Adds a run to the metrics in the file `path`, which is replaced durably, or made if it is
+/// absent. Lines that are not metrics of backups are dropped. Waits up to 5 seconds for other runs
+/// that write metrics.
 ///
 /// # Errors
-/// SR-5001, also when the path is not that of a regular file of at most 1 MiB.
+/// SR-5001, also when the path is not that of a regular file of at most 1 MiB, or the lock is not
+/// free in time.
 pub fn write_metrics(path: &Path, record: &RunRecord) -> Result<()> {
     let failed = |error: io::Error| io_error(path, error);
     let directory = match path.parent() {
@@ -115,7 +117,7 @@ fn lock_directory(directory: &Path, patience: Duration) -> io::Result<Locked> {
     }
 }
 
-/// The labels of a run's samples.
+/// The labels of a run's samples, as text: its operation and its medium.
 fn labels(record: &RunRecord) -> String {
     format!(
         "operation=\"{}\",medium=\"{}\"",
@@ -132,6 +134,7 @@ fn escape(text: &str) -> String {
 }
 
 /// Adds a run to the samples of its labels: counts it, and replaces the values of the last run.
+/// Sizes and the time of success change only when the run succeeded.
 fn update(samples: &mut BTreeMap<String, u64>, record: &RunRecord) {
     let (ended, took) = record.times();
     let done = record.is_done();
@@ -160,7 +163,8 @@ fn update(samples: &mut BTreeMap<String, u64>, record: &RunRecord) {
     }
 }
 
-/// The samples of a file that an earlier run wrote. Lines of any other origin are dropped.
+/// Parses the samples of a file that an earlier run wrote. Lines of any other origin, and values
+/// that are no numbers, are dropped.
 fn parse(text: &str) -> Samples {
     let mut samples = Samples::new();
     for line in text.lines() {

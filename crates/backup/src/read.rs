@@ -90,8 +90,8 @@ pub fn open_set<'a>(
     })
 }
 
-/// The position of the newest set that belongs to the medium. An error when a newer head cannot be
-/// read.
+/// The position of the newest set that belongs to the medium. SR-7107 when there is none; the error
+/// of a newer head when that cannot be read; SR-7101 and others of listing the medium.
 fn newest(store: &dyn Store) -> Result<u32> {
     let all = positions(store)?;
     let listed = crate::medium::list(store)?;
@@ -110,11 +110,13 @@ fn newest(store: &dyn Store) -> Result<u32> {
     }
 }
 
-/// Reads a set to its end and compares everything that can be compared without restoring it.
-/// `progress` gets the bytes of files so far.
+/// Reads a set to its end and compares everything that can be compared without restoring it: each
+/// segment's authenticity, each file's digest, the counts in the head, and the manifest. `progress`
+/// gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7108 to SR-7112 for the first thing that is wrong; SR-7172; SR-5001.
+/// SR-7108 to SR-7112 for the first thing that is wrong; SR-7172 when libcrypto has no Triple DES;
+/// SR-5001 and others of the store.
 pub fn verify(
     set: &SetReader<'_>,
     threads: usize,
@@ -136,8 +138,8 @@ pub fn verify(
     verified_set(set)
 }
 
-/// The result for a set whose stream was read to its end and compared with the head. Also reads the
-/// manifest, which is not in the stream.
+/// Makes the result for a set whose stream was read to its end and compared with the head. Also
+/// reads the manifest, which is not in the stream, and returns the errors of that.
 pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
     let description = set.head.description.clone();
     let facts = description.postgres.as_ref();
@@ -160,7 +162,8 @@ pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
 }
 
 impl SetReader<'_> {
-    /// The server's manifest of the set, authentic if the set is sealed.
+    /// Reads the server's manifest of the set; it is authentic if the set is sealed. SR-7108 when
+    /// it is missing; SR-7109 or SR-7110 when it is damaged.
     pub(crate) fn read_manifest(&self) -> Result<Vec<u8>> {
         manifest::read_manifest(self.store, &self.set_keys, &self.head.description)
     }
@@ -191,7 +194,7 @@ impl SetReader<'_> {
         Ok(())
     }
 
-    /// Where on the medium.
+    /// The set's position on the medium.
     #[must_use]
     pub fn position(&self) -> u32 {
         self.position
@@ -201,7 +204,8 @@ impl SetReader<'_> {
     /// are not read.
     ///
     /// # Errors
-    /// SR-7108, SR-7110, SR-5001.
+    /// SR-7108 when one is missing; SR-7110 when one has another length; SR-5001 and others of the
+    /// store.
     pub fn check_families(&self) -> Result<()> {
         for (family, end) in (0_u16..).zip(&self.head.description.families) {
             let (_, length) = self.open_family(family)?;
@@ -214,7 +218,8 @@ impl SetReader<'_> {
     }
 
     /// Reads the stream with `consume`, which must read to its end, and compares the families and
-    /// the counts with the head.
+    /// the counts with the head. Returns the counts. SR-7108 to SR-7112 when something is missing
+    /// or damaged; errors of `consume`.
     pub(crate) fn read(
         &self,
         threads: usize,
@@ -268,7 +273,7 @@ impl SetReader<'_> {
         Ok(Origin { key, reader })
     }
 
-    /// The file of a family, and its length. SR-7108 when it is missing.
+    /// Opens the file of a family, and returns its length in bytes too. SR-7108 when it is missing.
     fn open_family(&self, family: u16) -> Result<(Box<dyn std::io::Read + Send>, u64)> {
         let name = family_name(&self.head.description.set_id, family);
         let shown = format!("{}/{name}", self.store.shown());
@@ -282,7 +287,8 @@ impl SetReader<'_> {
     }
 }
 
-/// SR-7110 for the first family that is not as the head states.
+/// Compares how the families ended with what the head states. SR-7110 for the first one that
+/// differs.
 fn compare(ends: &[FamilyEnd], stated: &[FamilyEnd]) -> Result<()> {
     let differs = ends
         .iter()

@@ -68,13 +68,14 @@ pub enum Received {
     Lost(String, Duration),
 }
 
-/// Receives log until `stop` is set, or `options.until` is reached. A lost connection is made
-/// again, after a growing wait, unless `options.once`; `tell` gets the progress.
+/// Receives log until `stop` is set, or `options.until` is reached, and archives it. A lost
+/// connection is made again, after a growing wait, unless `options.once`; `tell` gets the progress.
 ///
 /// # Errors
 /// SR-7101, SR-7104, SR-7105 of the medium's rules; SR-7165 when the archive is another cluster's;
 /// SR-7166 when the server reports an error that a new attempt cannot help, or, with
-/// `options.once`, the connection is lost; SR-7120; SR-5001 and others of the medium.
+/// `options.once`, the connection is lost or the server shuts down; SR-7120; SR-5001 and others of
+/// the medium.
 pub fn wal_receive(
     store: &dyn Store,
     config: &Config,
@@ -140,8 +141,9 @@ fn is_worth_retrying(error: &ServerError) -> bool {
 }
 
 /// The timeline and the end of the newest set of the cluster: its recovery needs the log from there
-/// on. A standby's set has only the beginning of that segment. Heads are not authenticated here: a
-/// forged one can only make the receiver start elsewhere.
+/// on. `None` when the medium has no such set. A standby's set has only the beginning of that
+/// segment. Heads are not authenticated here: a forged one can only make the receiver start
+/// elsewhere.
 fn newest_set(store: &dyn Store, system: u64) -> Result<Option<(u32, Lsn)>> {
     let system = system.to_string();
     let mut ends = list(store)?.sets.into_iter().rev().filter_map(|set| {
@@ -204,7 +206,8 @@ impl Segment {
         format!("{:08X}{file:08X}{within:08X}", self.timeline)
     }
 
-    /// Begins the segment that starts at `start`, with nothing received.
+    /// Begins the segment that starts at `start`, with nothing received; what was received of the
+    /// former one is forgotten.
     fn go_to(&mut self, timeline: u32, start: u64) {
         self.timeline = timeline;
         self.start = start;
@@ -231,7 +234,8 @@ struct Receiver<'a> {
 
 impl Receiver<'_> {
     /// Connects, begins where the archive ends, and receives until the end, following the server to
-    /// new timelines.
+    /// new timelines. Returns `Done` when the receiver was told to stop or has all wanted log.
+    /// SR-7165 when the archive is another cluster's; errors of the server and the medium.
     fn connect(
         &mut self,
         config: &Config,
@@ -277,7 +281,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// The position from which the slot keeps log, if it has one. Makes the slot if that is wanted.
+    /// The timeline and position from which the slot keeps log; `None` without a slot, or when it
+    /// keeps none. Makes the slot if it does not exist and that is wanted.
     fn slot_position(
         &self,
         connection: &mut Connection,
@@ -353,8 +358,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Archives the history of a timeline, without which recovery does not find its way to it. The
-    /// first timeline has none.
+    /// Fetches the history of a timeline from the server and archives it; without it recovery does
+    /// not find its way to the timeline. Nothing for the first timeline, which has none.
     fn archive_history(
         &self,
         connection: &mut Connection,
@@ -368,7 +373,8 @@ impl Receiver<'_> {
     }
 
     /// Receives one stream to its end: archives what arrives, confirms what is durable, and sends
-    /// keepalive messages.
+    /// keepalive messages. Returns at the timeline's end, when the server shuts down, when `stop`
+    /// is set, or when all wanted log is durable.
     fn receive_stream(
         &mut self,
         stream: &mut WalStream<'_>,
@@ -414,7 +420,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Reports the position up to which the log is durable.
+    /// Reports to the server the position up to which the log is durable.
     fn confirm(
         &self,
         stream: &mut WalStream<'_>,
@@ -427,7 +433,8 @@ impl Receiver<'_> {
         })
     }
 
-    /// Adds the received bytes to the segment, and archives each segment that is complete.
+    /// Moves the received bytes out of `incoming` into the segment, and archives each segment that
+    /// is complete; its pieces are removed then.
     fn add_received(
         &mut self,
         stream: &mut WalStream<'_>,
@@ -451,7 +458,7 @@ impl Receiver<'_> {
     }
 
     /// Archives what is not durable yet as a new piece; when there are many pieces, one piece
-    /// replaces them all.
+    /// replaces them all, and they are removed.
     fn flush(&mut self, stream: &mut WalStream<'_>) -> std::result::Result<(), Failed> {
         let together = self.segment.pieces.len() >= PIECES_MAX;
         let start = if together { 0 } else { self.segment.durable };
@@ -471,8 +478,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Archives the segment's bytes from `from` on under `name`, and sends keepalive messages
-    /// meanwhile.
+    /// Archives the segment's bytes from `from` on under `name`, in a thread of its own, and sends
+    /// keepalive messages meanwhile. Returns when they are durable.
     fn archive(
         &self,
         stream: &mut WalStream<'_>,

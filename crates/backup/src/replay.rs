@@ -58,7 +58,7 @@ impl<'a> ArchivedLog<'a> {
     /// archived.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 and others of the store.
     pub fn of_set(
         store: &'a dyn Store,
         description: &Description,
@@ -89,8 +89,9 @@ impl<'a> ArchivedLog<'a> {
         if self.latest { "latest" } else { "current" }
     }
 
-    /// The file that recovery asks for. `None` when the archive does not have it: recovery then
-    /// ends, or uses the set's own file.
+    /// Fetches the file that recovery asks for; of an incomplete segment what was received, with
+    /// zeros after it. `None` when the archive does not have it: recovery then ends, or uses the
+    /// set's own file.
     ///
     /// # Errors
     /// As [`wal_fetch`] and [`wal_partial`], except SR-7121. SR-7130 when the archive has later
@@ -160,7 +161,7 @@ impl<'a> ArchivedLog<'a> {
     }
 
     /// The position of the last complete record in the archived segments that recovery asks for,
-    /// and the name of its segment.
+    /// and the name of its segment. `None` when there is none. Errors of [`wal_fetch`].
     fn last_record(&self) -> Result<Option<(&str, Lsn)>> {
         // The last segment may hold nothing but the middle of one record.
         for name in self.wanted.iter().rev() {
@@ -190,7 +191,7 @@ fn parse_replayed(said: &str) -> Option<Replayed> {
 }
 
 /// The last message before the end of recovery, which says why the server took the log to end
-/// there.
+/// there. `None` when the server's log has none.
 fn parse_reason(said: &str) -> Option<&str> {
     let before = said.rsplit_once(REDO_DONE)?.0;
     let mut lines = before.lines().rev().skip(1);

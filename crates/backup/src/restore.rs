@@ -46,12 +46,12 @@ pub struct Restored {
     pub left: Option<PathBuf>,
 }
 
-/// Restores `set`. `progress` gets the bytes of files so far.
+/// Restores `set` to the target of `options`. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7113, SR-7176, SR-1001 before anything is read; SR-7108 to SR-7112; SR-7150; SR-5001. The
-/// target is then as it was, unless its name could not be made durable (SR-5001). SR-9001 for an
-/// incremental set, which is restored with its chain.
+/// SR-7113, SR-7176, SR-1001 before anything is read; SR-7108 to SR-7112; SR-7150; SR-5001, also
+/// when `options.stop` is set. The target is then as it was, unless its name could not be made
+/// durable (SR-5001). SR-9001 for an incremental set, which is restored with its chain.
 pub fn restore(
     set: &SetReader<'_>,
     options: &RestoreOptions,
@@ -148,7 +148,9 @@ pub(crate) fn restore_part(
     })
 }
 
-/// Makes and locks the directory that is filled, beside the target.
+/// Makes and locks the directory that is filled, with mode 0700 and a random name beside the
+/// target. SR-7176 when an old directory is to be replaced and the file system cannot exchange
+/// directories.
 fn create_partial(
     options: &RestoreOptions,
     over: Option<&OldDirectory>,
@@ -175,9 +177,10 @@ fn create_partial(
     Ok((partial, files))
 }
 
-/// Checks the target. Returns the directory that is to be restored over; `None` when there is none,
-/// or it is empty. Then removes what killed restores to it have left, if there may be an old
-/// directory.
+/// Checks the target: SR-7113 when it is not empty, SR-7176 when it may not be restored over,
+/// SR-1001 for options that exclude each other. Returns the directory that is to be restored over;
+/// `None` when there is none, or it is empty. Then, if a directory may be restored over, removes
+/// what killed restores to the target have left.
 fn examine_old_directory(
     options: &RestoreOptions,
     description: &Description,
@@ -203,7 +206,8 @@ fn examine_old_directory(
     Ok(over)
 }
 
-/// Writes all sets, and what a recovery needs, and ends the files.
+/// Writes all sets, and what a recovery needs, gives the files their owners and modes, and makes
+/// everything durable. Returns the counts of the last set. SR-5001 when the restore is to stop.
 fn fill(
     sets: &[SetReader<'_>],
     options: &RestoreOptions,
@@ -232,7 +236,8 @@ fn fill(
     last.ok_or_else(|| Error::new(&code::BUG, "a restore of no set"))
 }
 
-/// Writes the members of one set. `progress` gets the number of bytes of each piece.
+/// Writes the members of one set, and returns its counts. `progress` gets the number of bytes of
+/// each piece. SR-5001 when the restore is to stop.
 fn fill_from(
     set: &SetReader<'_>,
     options: &RestoreOptions,
@@ -255,8 +260,8 @@ fn fill_from(
     })
 }
 
-/// Prepares a restored cluster to recover from an archive: appends the settings, makes
-/// `recovery.signal` and removes `standby.signal`.
+/// Prepares a restored cluster to recover from an archive: appends the settings to
+/// `postgresql.auto.conf`, makes `recovery.signal` and removes `standby.signal`. Nothing is synced.
 pub(crate) fn add_recovery(files: &Files, settings: &str) -> Result<()> {
     files.append_to_root_file("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
     files.append_to_root_file("PG_VERSION", "recovery.signal", b"")?;

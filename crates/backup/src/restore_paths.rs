@@ -44,8 +44,9 @@ pub(crate) fn check_target(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that `needed` bytes are free in the file systems of `places` together (SR-5001). It is
-/// not known beforehand how the bytes are distributed, but more than all have together never fits.
+/// Checks that `needed` bytes are free in the file systems of `places` together (SR-5001
+/// otherwise); a place that does not exist counts as its nearest parent that does. It is not known
+/// beforehand how the bytes are distributed, but more than all have together never fits.
 pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) -> Result<()> {
     let mut free_of: BTreeMap<u64, (String, u64)> = BTreeMap::new();
     for place in places {
@@ -71,13 +72,14 @@ pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) ->
     Ok(())
 }
 
-/// The place itself, or the nearest parent directory that exists.
+/// The place itself, if it is a directory, or the nearest parent directory that exists.
 fn nearest(place: &Path) -> PathBuf {
     let there = place.ancestors().find(|path| path.is_dir());
     there.unwrap_or_else(|| Path::new("/")).to_path_buf()
 }
 
-/// A hidden path with a random name beside the target.
+/// A hidden path with a random name beside the target. Nothing is made. SR-7113 when the target has
+/// no name.
 pub(crate) fn partial_beside(to: &Path) -> Result<PathBuf> {
     let random = hex::hex(&random16()?);
     beside(&absolute(to)?, |name| {
@@ -96,7 +98,8 @@ pub(crate) fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<Pa
     Ok(to.with_file_name(name))
 }
 
-/// The absolute path, without following links or removing `..`.
+/// Makes the path absolute, without following links or removing `..`. SR-5001 when the working
+/// directory is not known.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
 }
@@ -117,8 +120,8 @@ pub(crate) fn parent_of(path: &Path) -> PathBuf {
         .to_path_buf()
 }
 
-/// Gives the complete directory its name. An empty directory there is replaced; anything else is an
-/// error.
+/// Gives the complete directory its name; nothing is synced. An empty directory there is replaced;
+/// anything else is an error, SR-5001.
 pub(crate) fn move_into_place(partial: &Path, to: &Path) -> Result<()> {
     // A directory never replaces a directory that is not empty, nor anything else (rename(2)).
     rustix::fs::rename(partial, to)

@@ -28,12 +28,13 @@ pub enum Others {
     Keep,
 }
 
-/// Gives the set at `position` key slots for `new`. Other slots are treated as `others` says.
+/// Gives the set at `position` key slots for `new`. Other slots are treated as `others` says. Only
+/// the set's head is written.
 ///
 /// # Errors
-/// SR-7107; SR-7146 when another writer has changed it meanwhile; SR-7132 when it has other slots
-/// and `others` refuses; SR-2002 when `old` does not open it; SR-7126 when it is not sealed;
-/// SR-2019 without new keys; SR-3009.
+/// SR-7107 when there is no such set; SR-7146 when another writer has changed it meanwhile; SR-7132
+/// when it has other slots and `others` refuses; SR-2002 when `old` does not open it; SR-7126 when
+/// it is not sealed; SR-2019 without new keys; SR-3009 when there are too many slots.
 pub fn rewrap_set(
     store: &dyn Store,
     position: u32,
@@ -70,7 +71,9 @@ pub fn rewrap_archive(
     Ok(done)
 }
 
-/// Replaces the key slots of one object. `object`: its name, and its greatest length in bytes.
+/// Replaces the key slots of one object, under the lock of its directory. `object`: its name, and
+/// its greatest length in bytes. SR-7107 when it does not exist or was removed meanwhile; the other
+/// errors of [`rewrap_set`].
 fn rewrap(
     store: &dyn Store,
     object: &(String, u64),

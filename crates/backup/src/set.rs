@@ -61,7 +61,7 @@ impl Cipher {
         }
     }
 
-    /// The number that headers and records have.
+    /// The cipher as headers and records name it.
     const fn in_header(self) -> header::Cipher {
         match self {
             Self::Aes256 => header::Cipher::Aes256Gcm,
@@ -82,7 +82,7 @@ impl Cipher {
     }
 }
 
-/// The cipher that a header names.
+/// The cipher that a header names. SR-3003 for one that no set has.
 pub(crate) fn cipher_of(found: header::Cipher) -> Result<Cipher> {
     Cipher::ALL
         .into_iter()
@@ -117,7 +117,7 @@ impl SetKeys {
         Ok(Self::Plain { set_id })
     }
 
-    /// What a successful open does not prove.
+    /// What a successful open does not prove, as text; `None` when it proves everything.
     pub(crate) fn unproven(&self) -> Option<&'static str> {
         match self {
             Self::Plain { .. } => {
@@ -140,7 +140,7 @@ impl SetKeys {
         }
     }
 
-    /// The number in records and family headers.
+    /// The number of the cipher in records and family headers; 0 for a plain set.
     pub(crate) fn number(&self) -> u16 {
         match self {
             Self::Sealed { cipher, .. } => cipher.in_header().number(),
@@ -156,7 +156,8 @@ impl SetKeys {
         }
     }
 
-    /// The seal over the first part of a record and the description.
+    /// Computes the seal over the first part of a record and the description: a MAC under the set's
+    /// key, or in a plain set a digest.
     pub(crate) fn seal(&self, covered: &[u8], description: &[u8]) -> Result<[u8; 32]> {
         match self {
             Self::Sealed { object, .. } => {
@@ -167,7 +168,7 @@ impl SetKeys {
         }
     }
 
-    /// Whether the seal of a record holds.
+    /// Whether the seal of a record holds; of a plain set, whether the digest agrees.
     pub(crate) fn seal_holds(&self, record: &SetRecord, description: &[u8]) -> Result<bool> {
         let bytes = record.to_bytes();
         let covered = SetRecord::covered(&bytes);
@@ -180,8 +181,8 @@ impl SetKeys {
         }
     }
 
-    /// The key of a new family. Salt and prefix are random, so that each call gives another key
-    /// (B3).
+    /// Makes the key of a new family. Salt and prefix are random, so that each call gives another
+    /// key (B3).
     pub(crate) fn new_family(&self, family: u16, families: u16) -> Result<FamilyKey> {
         let mut header = FamilyHeader {
             cipher: self.number(),
@@ -198,8 +199,8 @@ impl SetKeys {
         self.family_key(header)
     }
 
-    /// The key of the family whose header is `bytes`. SR-7109 when the header is malformed or
-    /// belongs to another set or family; SR-3002 when it is newer.
+    /// Derives the key of the family whose header is `bytes`. SR-7109 when the header is malformed
+    /// or belongs to another set or family; SR-3002 when it is newer.
     pub(crate) fn family(&self, bytes: &[u8], family: u16, families: u16) -> Result<FamilyKey> {
         let bad = |why: &str| Error::new(&code::SEGMENT, format!("family {family}: {why}"));
         let header = FamilyHeader::parse(bytes).map_err(|error| match error {
@@ -279,6 +280,7 @@ impl FamilyKey {
         &self.bytes
     }
 
+    /// The number of the family in its set, from 0.
     pub(crate) fn family(&self) -> u16 {
         self.header.family
     }
@@ -348,7 +350,8 @@ impl FamilyKey {
         }
     }
 
-    /// The digest of a plain set's segment.
+    /// The digest of a plain set's segment: SHA-256 of the family's header, the number, the head
+    /// and the data.
     fn digest(&self, number: u32, head: &[u8], data: &[u8]) -> Trailer {
         Trailer::from_slice(&sha256(&[&self.bytes, &to_big_endian(number), head, data]))
     }

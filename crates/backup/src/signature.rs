@@ -23,9 +23,9 @@ pub(crate) fn signature_name(set_id: &str) -> String {
     format!("data/{set_id}.signature")
 }
 
-/// Signs `head`, the record and the description of the set `set_id`, and puts the signature beside
-/// its families, before the set has a head. A signature for a position that turned out to be taken
-/// is replaced.
+/// Signs `head`, the record and the description of the set `set_id`, and stores the signature
+/// beside its families, before the set has a head. A signature for a position that turned out to be
+/// taken is replaced. SR-7146 when somebody else changed it; errors of the store.
 pub(crate) fn store_signature(
     store: &dyn Store,
     key: &SigningKey,

@@ -2,8 +2,8 @@
 
 use strongroom_postgres_replication::Lsn;
 
-/// The earlier timelines, each with the position at which it was left, from lines with timeline,
-/// position and reason (PostgreSQL: `readTimeLineHistory`,
+/// Parses a timeline's history: the earlier timelines, each with the position at which it was left,
+/// from lines with timeline, position and reason (PostgreSQL: `readTimeLineHistory`,
 /// `src/backend/access/transam/timeline.c`). `None` when it is malformed or not in rising order.
 pub(crate) fn parse_history(content: &[u8]) -> Option<Vec<(u64, Lsn)>> {
     let text = std::str::from_utf8(content).ok()?;

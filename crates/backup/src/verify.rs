@@ -119,7 +119,8 @@ impl FamilyDamage {
         (self.segments.len() as u64).saturating_add(u64::from(lost))
     }
 
-    /// Appends the damage to `text`, if there is any.
+    /// Appends the damage to `text`, if there is any: the damaged segments by number, and from
+    /// which one on they are lost.
     fn describe(&self, family: u16, all: u32, text: &mut String) {
         if self.segments.is_empty() && self.lost_from.is_none() {
             return;
@@ -140,7 +141,8 @@ impl FamilyDamage {
     }
 }
 
-/// Finds the damaged segments of one family. An error when the family cannot be read at all.
+/// Reads every segment of one family, and finds those that do not open and the first one that
+/// cannot be read. An error when the family cannot be opened at all, or libcrypto fails.
 fn find_family_damage(
     set: &SetReader<'_>,
     family: u16,

@@ -59,7 +59,7 @@ pub struct RestoredCluster {
 }
 
 impl RestoredCluster {
-    /// Restores the chain, every set of which is read to its end, into a private directory.
+    /// Restores the chain, every set of which is read to its end, into a new private directory.
     /// `progress` gets the bytes of files so far.
     ///
     /// # Errors
@@ -93,13 +93,14 @@ impl RestoredCluster {
         Ok(Self { directory })
     }
 
-    /// Starts a server on the cluster, with the log in `archive` if there is any, and lets
-    /// PostgreSQL's programs check it. Programs that are not installed are listed as checks that
-    /// were not made, except psql when there is a query.
+    /// Starts a server on the cluster, with the log in `archive` if there is any, lets PostgreSQL's
+    /// programs check it, stops the server, and removes the cluster. Programs that are not
+    /// installed are listed as checks that were not made, except psql when there is a query.
     ///
     /// # Errors
     /// SR-7163 when a check fails; SR-7175 when the archived log is not replayed to its end;
-    /// SR-7164 when a program cannot be run; SR-5001; those of the archive.
+    /// SR-7164 when a program cannot be run; SR-5001, also when the test is to stop; those of the
+    /// archive.
     pub fn check(
         self,
         options: &DrillOptions,
@@ -158,8 +159,9 @@ impl RestoredCluster {
     }
 }
 
-/// Checks tables and indexes with `pg_amcheck`; without it, psql or the extension amcheck, it notes
-/// that they were not checked.
+/// Checks tables and indexes with `pg_amcheck`, which installs the extension amcheck in each
+/// database; without it, psql or the extension, notes that they were not checked. SR-7163 when
+/// something is wrong.
 fn check_structures(
     server: &Server,
     questions: &DrillQuestions,
@@ -201,6 +203,7 @@ fn check_structures(
 }
 
 /// Runs a statement with psql, and returns what it prints; `None` when psql is not installed.
+/// SR-7163, with psql's message, when the statement fails.
 fn sql(
     server: &Server,
     questions: &DrillQuestions,
@@ -221,8 +224,8 @@ fn sql(
     Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// Checks the checksum of every page with `pg_checksums`; without it, or without checksums, it
-/// notes that they were not checked.
+/// Checks the checksum of every page with `pg_checksums`, on a server that was stopped; without it,
+/// or without checksums, notes that they were not checked. SR-7163 when one is wrong.
 fn check_checksums(server: &Server, out: &mut DrillReport) -> Result<()> {
     let Some(mut program) = server.program("pg_checksums") else {
         let text = "page checksums: pg_checksums is not installed";

@@ -25,8 +25,8 @@ pub(super) struct PrivateDirectory {
 }
 
 impl PrivateDirectory {
-    /// Makes a directory with a random name in `scratch`. SR-1001 when its path is too long for a
-    /// socket.
+    /// Makes a directory with a random name and mode 0700 in `scratch`. SR-1001 when its path is
+    /// too long for a socket; SR-5001.
     pub(super) fn create(scratch: &Path) -> Result<Self> {
         let absolute = std::path::absolute(scratch).map_err(|error| io_error(scratch, error))?;
         let random: String = hex::hex(&random16()?).chars().take(12).collect();
@@ -56,6 +56,7 @@ impl PrivateDirectory {
 }
 
 impl Drop for PrivateDirectory {
+    /// Removes the directory with everything in it, as far as that is possible.
     fn drop(&mut self) {
         // An error cannot be reported here; no other user can read what remains.
         drop(fs::remove_dir_all(&self.root));

@@ -37,7 +37,7 @@ pub(super) fn run(name: &str, mut command: Command, stop: &AtomicBool) -> Result
     })
 }
 
-/// A file in memory without a name.
+/// Makes a file in memory without a name. SR-5001 when that fails.
 pub(super) fn unnamed_file() -> Result<File> {
     let made = memfd_create("strongroom", MemfdFlags::CLOEXEC);
     let made = made.map_err(|error| Error::new(&code::IO, error.to_string()))?;
@@ -59,7 +59,8 @@ pub(super) fn read_all(file: &File) -> Result<Vec<u8>> {
     Ok(said)
 }
 
-/// Starts a program and waits for its end, or kills it when `stop` is set.
+/// Starts a program and waits for its end, or kills it when `stop` is set (SR-5001). Returns its
+/// status, which is not checked. SR-7164 when it cannot be run.
 fn wait_for(name: &str, command: &mut Command, stop: &AtomicBool) -> Result<ExitStatus> {
     let lost = |error| Error::new(&code::TEST_PROGRAM, format!("{name}: {error}"));
     check_stop(stop)?;
@@ -77,7 +78,7 @@ fn wait_for(name: &str, command: &mut Command, stop: &AtomicBool) -> Result<Exit
     }
 }
 
-/// SR-7163, with the end of its output, unless the program ended with 0.
+/// Checks that the program ended with 0. SR-7163 otherwise, with the end of its output `said`.
 pub(super) fn check_status(name: &str, status: ExitStatus, said: &[u8]) -> Result<()> {
     if status.success() {
         return Ok(());
@@ -94,7 +95,7 @@ pub(super) fn check_stop(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// The end of a program's output, in one line, without control characters.
+/// The last 2000 characters of a program's output, in one line, without control characters.
 pub(super) fn end_of_output(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let lines: Vec<&str> = text.trim().lines().map(str::trim).collect();

@@ -67,7 +67,8 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Makes the directories and the script, for a server that does not run yet.
+    /// Makes the directories and the script, with the owners and modes that a server needs which
+    /// does not run yet. SR-5001 when one exists.
     pub(super) fn new(user: ServerUser, root: &Path, settings: &Path) -> Result<Self> {
         let (asked, given) = (root.join("asked"), root.join("given"));
         for path in [&asked, &given] {
@@ -133,7 +134,7 @@ impl Requests {
     }
 
     /// Fetches the file of a request from the archive, and puts it, or the note that there is none,
-    /// into the directory of answers.
+    /// into the directory of answers, in one step. Errors of the archive, with the file's name.
     fn answer(
         &mut self,
         user: ServerUser,
@@ -161,8 +162,8 @@ impl Requests {
     }
 }
 
-/// The name, if the command could have made it: a file name of letters, digits and dots, then a dot
-/// and the number of a process.
+/// Returns the name, if the command could have made it: a file name of letters, digits and dots,
+/// then a dot and the number of a process. `None` for any other name.
 fn request_of(name: &CStr) -> Option<String> {
     let name = name.to_str().ok().filter(|name| name.len() <= NAME_MAX)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
@@ -170,14 +171,15 @@ fn request_of(name: &CStr) -> Option<String> {
     is_request.then(|| name.to_owned())
 }
 
-/// The file that a request asks for.
+/// The file that a request asks for: its name without the number of the process. `None` when it is
+/// no request.
 fn file_of(request: &str) -> Option<&str> {
     let (name, process) = request.rsplit_once('.')?;
     let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && !name.is_empty() && !name.starts_with('.')).then_some(name)
 }
 
-/// Makes a new file that its group can read. An error when there is one.
+/// Makes a new file with mode 0640 and this content. SR-5001 when there is one.
 fn write(path: &Path, content: &[u8]) -> Result<()> {
     let failed = |error: std::io::Error| io_error(path, error);
     let mut options = OpenOptions::new();

@@ -108,8 +108,9 @@ impl Server {
         Ok(server)
     }
 
-    /// Writes the server's settings and gives its user access to the directory. SR-1001 for a path
-    /// that a setting cannot hold.
+    /// Writes the server's settings, its `recovery.signal` if there is an archive, and the
+    /// directory of its socket, and gives its user access to the directory. SR-1001 for a path that
+    /// a setting cannot hold.
     fn configure(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<()> {
         let text = |path: &Path| {
             let text = path
@@ -201,7 +202,9 @@ impl Server {
         command.env("PGOPTIONS", options);
     }
 
-    /// Runs a program of the test as [`run`] does; `name` is for messages.
+    /// Runs a program of the test to its end, and returns its output and its exit status, which is
+    /// not checked; `name` is for messages. SR-7164 when it cannot be run; SR-5001, after it was
+    /// killed, when the test is to stop.
     pub(super) fn run(&self, name: &str, command: Command) -> Result<Output> {
         run(name, command, self.stop)
     }
@@ -255,7 +258,7 @@ impl Server {
         (log, self.requests.as_ref().map_or(0, Requests::answered))
     }
 
-    /// SR-7163 for a server that has given no sign of life, with the end of its log.
+    /// Makes SR-7163 for a server that has given no sign of life, with the end of its log.
     fn stall_error(&self) -> Error {
         let said = end_of_output(&read_all(&self.log).unwrap_or_default());
         let minutes = SILENCE_MAX.as_secs() / 60;
@@ -265,7 +268,7 @@ impl Server {
         Error::new(&code::RESTORE_TEST, detail)
     }
 
-    /// Whether the server is no longer running.
+    /// Whether the server is no longer running. Its exit status is dropped.
     fn has_ended(&mut self) -> std::io::Result<bool> {
         let ended = match &mut self.child {
             Some(child) => child.try_wait()?.is_some(),
@@ -277,13 +280,14 @@ impl Server {
         Ok(ended)
     }
 
-    /// The server's log so far.
+    /// Reads the server's log so far; bytes that are not UTF-8 are replaced.
     pub(super) fn log_text(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&read_all(&self.log)?).into_owned())
     }
 
-    /// Shuts the server down (SIGINT), and waits for its end. SR-7163 when it does not end with 0;
-    /// SR-5001 when the test is to stop.
+    /// Shuts the server down (SIGINT), and waits for its end; nothing if it does not run. SR-7163
+    /// when it does not end with 0; SR-7164 when it cannot be waited for; SR-5001 when the test is
+    /// to stop.
     pub(super) fn stop(&mut self) -> Result<()> {
         self.signal(Signal::INT);
         let lost =
@@ -323,7 +327,7 @@ impl Silence {
         }
     }
 
-    /// How long `signs` have been the same at `now`. Called at each poll.
+    /// Notes `signs`, and returns how long they have been the same at `now`. Called at each poll.
     fn lasts(&mut self, signs: (u64, u64), now: Instant) -> Duration {
         if signs != self.signs {
             *self = Self { since: now, signs };
@@ -332,9 +336,9 @@ impl Silence {
     }
 }
 
-/// The settings with which a server recovers to the end of an archive. Its messages are in English,
-/// because they are parsed. Without hot standby it does not need limits as high as the original
-/// server's.
+/// The text of the settings with which a server recovers to the end of an archive. Its messages are
+/// in English, because they are parsed. Without hot standby it does not need limits as high as the
+/// original server's.
 fn recovery_settings(archive: &ArchivedLog<'_>) -> String {
     format!(
         "restore_command = {}\nrecovery_target_timeline = '{}'\nrecovery_target_action = 'promote'\n\
@@ -344,6 +348,7 @@ fn recovery_settings(archive: &ArchivedLog<'_>) -> String {
     )
 }
 
+/// Makes a directory with mode 0700. SR-5001, also when something is there.
 fn create_private(path: &Path) -> Result<()> {
     let made = DirBuilder::new().mode(0o700).create(path);
     made.map_err(|error| io_error(path, error))
@@ -368,6 +373,7 @@ fn is_ready(data: &Path, pid: u32) -> bool {
 }
 
 impl Drop for Server {
+    /// Ends the server with SIGQUIT, and kills it if it still runs after 10 seconds.
     fn drop(&mut self) {
         self.signal(Signal::QUIT);
         let begun = Instant::now();

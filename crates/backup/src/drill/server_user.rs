@@ -27,25 +27,27 @@ impl ServerUser {
         self.0.is_some()
     }
 
-    /// Lets a program run as this user.
+    /// Has a program run as this user and group; changes nothing if they are those of this process.
     pub(super) fn run_as(self, command: &mut Command) {
         if let Some((user, group)) = self.0 {
             command.uid(user).gid(group);
         }
     }
 
-    /// Makes the server's user and group the owners of `path`.
+    /// Makes the server's user and group the owners of `path`; nothing if they are those of this
+    /// process.
     pub(super) fn give_to_server(self, path: &Path) -> Result<()> {
         self.change_owner(path, self.0.map(|(user, _)| user))
     }
 
-    /// Makes the server's group that of `path`; the owner stays.
+    /// Makes the server's group that of `path`; the owner stays. Nothing if the group is that of
+    /// this process.
     pub(super) fn give_to_group(self, path: &Path) -> Result<()> {
         self.change_owner(path, None)
     }
 
     /// Changes the owner, unless `user` is `None`, and the group. Nothing when the server runs as
-    /// this process's user; a link itself is changed, not its target.
+    /// this process's user; a link itself is changed, not its target. SR-5001 when that fails.
     fn change_owner(self, path: &Path, user: Option<u32>) -> Result<()> {
         let Some((_, group)) = self.0 else {
             return Ok(());
@@ -54,7 +56,7 @@ impl ServerUser {
     }
 }
 
-/// Sets the permissions of `path`.
+/// Sets the permission bits of `path`. SR-5001 when that fails.
 pub(super) fn set_mode(path: &Path, mode: u32) -> Result<()> {
     let set = fs::set_permissions(path, Permissions::from_mode(mode));
     set.map_err(|error| io_error(path, error))

@@ -52,6 +52,7 @@ struct State {
 }
 
 impl State {
+    /// The state in a file's metadata.
     fn of(about: &Metadata) -> Self {
         Self {
             device: about.dev(),
@@ -62,7 +63,7 @@ impl State {
         }
     }
 
-    /// The state of a file, by its name in the new directory; a link is not followed.
+    /// Reads the state of a file, by its name in the new directory; a link is not followed.
     fn at(spot: &EntryPath<'_>) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(spot.held, spot.below, flags, Mode::empty());
@@ -73,7 +74,7 @@ impl State {
     }
 }
 
-/// SR-7176 for a file that has changed during the restore.
+/// Makes SR-7176 for a file that has changed during the restore.
 fn changed_error(path: &[u8]) -> Error {
     let path = String::from_utf8_lossy(path);
     let why = format!(
@@ -134,7 +135,8 @@ impl Old {
 }
 
 impl Files {
-    /// Takes over the files of the open directory `old` that equal the set's.
+    /// Has files of the open directory `old` taken over that equal the set's, instead of writing
+    /// them again.
     pub(crate) fn replace(&mut self, old: File) {
         self.old = Some(Old::new(old));
     }
@@ -150,7 +152,8 @@ impl Files {
         let _free = crate::directory_lock::lock_directory(&self.root.held);
     }
 
-    /// The file of the old directory that the stream's file is compared with, if there is one.
+    /// The file of the old directory that the stream's file is compared with; `None` if it is to be
+    /// written anew.
     pub(super) fn candidate(&self, member: &Member) -> Option<Candidate> {
         let old = self.old.as_ref()?;
         // A recovery's settings are appended to these files, which would change the old directory's
@@ -167,8 +170,9 @@ impl Files {
         old.candidate(member, owner, group, self.kept_mode(member.mode))
     }
 
-    /// The compared file differs from the stream's: writes a new file with what was compared so
-    /// far, to which the rest is appended.
+    /// Used when the compared file differs from the stream's: begins a new file with what was
+    /// compared so far, to which the rest is appended. Nothing if no file is compared. SR-7176 when
+    /// the old file has changed.
     pub(super) fn write_anew(&mut self) -> Result<()> {
         if let Some(compared) = self.compared.take() {
             let file = self.entry_path(&compared.member.path).create()?;
@@ -178,8 +182,9 @@ impl Files {
         Ok(())
     }
 
-    /// Ends a file whose bytes were all compared. True when it was taken over; otherwise a new file
-    /// has its bytes, and the caller ends that.
+    /// Ends a file whose bytes were all compared: gives it a second name in the new directory. True
+    /// when it was taken over; otherwise a new file has its bytes, and the caller ends that. False
+    /// too when no file is compared. SR-7176 when it has changed.
     pub(super) fn is_taken_over(&mut self) -> Result<bool> {
         let Some(compared) = &self.compared else {
             return Ok(false);
@@ -242,7 +247,7 @@ impl Files {
 }
 
 impl LinkedFile {
-    /// SR-7176 when the file has changed.
+    /// Checks that the file has not changed since it was examined last. SR-7176 when it has.
     fn check(&self, spot: &EntryPath<'_>) -> Result<()> {
         if State::at(spot)? == self.state {
             return Ok(());
@@ -252,8 +257,8 @@ impl LinkedFile {
 }
 
 impl Candidate {
-    /// Whether the file goes on with these bytes. False too when it cannot be read: it is then
-    /// written anew.
+    /// Whether the file goes on with these bytes; then they count as compared. False too when it
+    /// cannot be read: it is then written anew.
     pub(super) fn matches_next(&mut self, bytes: &[u8]) -> bool {
         let mut at = self.compared;
         for piece in bytes.chunks(PIECE) {
@@ -270,7 +275,7 @@ impl Candidate {
         true
     }
 
-    /// Its state now.
+    /// Reads the state of the open file.
     fn now(&self) -> Result<State> {
         let failed = |error| Error::io(String::from_utf8_lossy(&self.member.path), error);
         Ok(State::of(&self.file.metadata().map_err(failed)?))

@@ -97,7 +97,9 @@ impl Open {
         }
     }
 
-    /// The next bytes of the stream.
+    /// Takes the next bytes of the stream. Bytes of a whole file are written at once, or sealed in
+    /// pieces; changed blocks are written when they are complete; a label is kept for
+    /// [`Self::end`]. SR-7111 when a label or an incremental file is malformed.
     pub(super) fn data(&mut self, mut bytes: &[u8]) -> Result<()> {
         let target = &mut self.target;
         let done = match &mut self.content {
@@ -132,8 +134,8 @@ impl Open {
         done.map_err(|error| failed(&self.member, error))
     }
 
-    /// Writes what is left, and gives the file back. SR-7002 when a file of this length cannot be
-    /// sealed; SR-7111 when the changed blocks are not complete.
+    /// Writes what is left, and gives the file back; nothing is synced. SR-7002 when a file of this
+    /// length cannot be sealed; SR-7111 when the changed blocks are not complete.
     pub(super) fn end(mut self) -> Result<(File, Member)> {
         let target = &mut self.target;
         let written = match self.content {
@@ -174,7 +176,7 @@ impl Target {
         Ok(())
     }
 
-    /// Sets the length of the logical file.
+    /// Sets the length of the logical file, in bytes.
     fn set_length(&self, length: u64) -> std::io::Result<()> {
         match &self.sealed {
             None => self.file.set_len(length),
@@ -198,6 +200,9 @@ struct Changes {
 }
 
 impl Changes {
+    /// Takes the next bytes of an incremental file: its head, then blocks, each of which is written
+    /// to its place when it is complete. SR-7111 when the head is malformed or there are more
+    /// blocks than it names.
     fn data(&mut self, mut bytes: &[u8], target: &mut Target, member: &Member) -> Result<()> {
         while !bytes.is_empty() {
             let Some(numbers) = &self.numbers else {
@@ -228,8 +233,8 @@ impl Changes {
         Ok(())
     }
 
-    /// The length of the head, as far as it is known by now: at first that of its fixed part.
-    /// SR-7111 when it names too many blocks.
+    /// The length of the head in bytes, as far as it is known by now: at first that of its fixed
+    /// part. SR-7111 when it names too many blocks.
     fn head_length(&self) -> Result<usize> {
         let Some(count) = self.head_word(1).filter(|_| self.head.len() >= HEAD) else {
             return Ok(HEAD);
@@ -244,7 +249,8 @@ impl Changes {
         }
     }
 
-    /// Parses the complete head, and gives the file the length that unchanged blocks have.
+    /// Parses the complete head, and sets the file to the length that unchanged blocks have.
+    /// SR-7111 when the head is malformed.
     fn begin(&mut self, target: &Target, member: &Member) -> Result<()> {
         let (magic, count, kept) = (self.head_word(0), self.head_word(1), self.head_word(2));
         let (Some(MAGIC), Some(count), Some(kept)) = (magic, count, kept) else {
@@ -297,15 +303,17 @@ fn offset(block: u32) -> u64 {
     u64::from(block).saturating_mul(BLOCK as u64)
 }
 
+/// The offset that is `by` bytes after this one.
 fn advanced(offset: u64, by: usize) -> u64 {
     offset.saturating_add(by as u64)
 }
 
-/// SR-7111 for an incremental file that PostgreSQL would not write.
+/// Makes SR-7111 for an incremental file that PostgreSQL would not write.
 fn malformed_incremental() -> Error {
     Error::new(&code::STREAM, "an incremental file that is none")
 }
 
+/// Makes SR-5001 with the member's path in the detail.
 fn failed(member: &Member, error: std::io::Error) -> Error {
     Error::io(String::from_utf8_lossy(&member.path), error)
 }

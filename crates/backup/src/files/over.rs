@@ -50,7 +50,7 @@ impl Files {
         self.over = Some(Over::default());
     }
 
-    /// Ends the set that was written, and begins the next one.
+    /// Ends the set that was written, which removes what it does not name, and begins the next one.
     pub(crate) fn next_set(&mut self) -> Result<()> {
         self.end_set()?;
         if let Some(over) = &mut self.over {
@@ -61,7 +61,8 @@ impl Files {
         Ok(())
     }
 
-    /// Removes what the written set does not name.
+    /// Removes what earlier sets of a chain left and the written set does not name. Nothing without
+    /// a chain.
     pub(crate) fn end_set(&mut self) -> Result<()> {
         let left = self
             .over

@@ -71,7 +71,7 @@ impl HeldDirectory {
         }
     }
 
-    /// The directory itself.
+    /// The directory itself, as a place.
     pub(super) fn entry_path(&self) -> EntryPath<'_> {
         EntryPath {
             held: &self.held,
@@ -80,7 +80,7 @@ impl HeldDirectory {
         }
     }
 
-    /// An entry below the directory.
+    /// The place of an entry at `path` below the directory.
     pub(super) fn below<'a>(&'a self, path: &'a [u8]) -> EntryPath<'a> {
         let below = OsStr::from_bytes(path);
         EntryPath {
@@ -99,7 +99,7 @@ impl Tablespace {
 }
 
 impl EntryPath<'_> {
-    /// SR-5001 for this entry.
+    /// Makes SR-5001 for this entry.
     pub(super) fn failed(&self, error: Errno) -> Error {
         Error::io(self.shown.display().to_string(), error.into())
     }
@@ -113,7 +113,7 @@ impl EntryPath<'_> {
             .map_err(|error| create_error(self, error))
     }
 
-    /// Opens a file that this restore has made; never through a link.
+    /// Opens a file that this restore has made, for reading and writing; never through a link.
     pub(super) fn reopen(&self) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(self.held, self.below, flags, Mode::empty());
@@ -131,8 +131,8 @@ impl EntryPath<'_> {
     }
 }
 
-/// The error when an entry cannot be made. If it exists, the stream has named it before, because
-/// the directory was empty: SR-7111.
+/// Makes the error for an entry that cannot be made. If it exists, the stream has named it before,
+/// because the directory was empty: SR-7111; otherwise SR-5001.
 pub(super) fn create_error(spot: &EntryPath<'_>, error: Errno) -> Error {
     match error {
         Errno::EXIST => named_twice_error(),
@@ -140,12 +140,12 @@ pub(super) fn create_error(spot: &EntryPath<'_>, error: Errno) -> Error {
     }
 }
 
-/// SR-7111 for a path that the stream names twice.
+/// Makes SR-7111 for a path that the stream names twice.
 pub(super) fn named_twice_error() -> Error {
     Error::new(&code::STREAM, "a path that is named twice")
 }
 
-/// SR-7150 for this directory.
+/// Makes SR-7150 for this directory.
 pub(super) fn directory_exchanged_error(path: &Path) -> Error {
     Error::new(&code::RESTORE_EXCHANGED, path.display().to_string())
 }

@@ -73,11 +73,11 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Makes a catalogue that is sealed for the key `id` of the keyring. When another run has made
-    /// one at `path` meanwhile, that one stays.
+    /// Makes a catalogue that is sealed for the key `id` of the keyring, in one step. When another
+    /// run has made one at `path` meanwhile, that one stays, and there is no error.
     ///
     /// # Errors
-    /// What the keyring reports; SR-5001; errors of SQLite.
+    /// What the keyring reports; SR-1001 for a path without a name; SR-5001; errors of SQLite.
     pub fn create(path: &Path, keyring: &Path, id: &str) -> Result<()> {
         let new = NewFile::beside(path)?;
         let connection = open_database(&new.0, keyring, id, true)?;
@@ -95,7 +95,8 @@ impl Catalogue {
     ///
     /// # Errors
     /// SR-1006 when there is no file; SR-7152 for another kind of database; SR-3001 to SR-3003 for
-    /// its header; what the keyring reports; SR-5001; errors of SQLite.
+    /// its header, SR-3002 also for a newer catalogue; what the keyring reports; SR-5001; errors of
+    /// SQLite.
     pub fn open(path: &Path, keyring: &Path) -> Result<Self> {
         let id = key_of(path)?;
         let connection = open_database(path, keyring, &id, false)?;
@@ -114,7 +115,7 @@ impl Catalogue {
         Err(Error::new(about, detail))
     }
 
-    /// Adds a run.
+    /// Adds a run as a new row.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -227,7 +228,7 @@ impl Catalogue {
     }
 }
 
-/// A row as a record.
+/// Reads a row as a record. An error of SQLite when a column has another type.
 fn record_of(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
     let number = |at: usize| row.get::<_, i64>(at).map(natural);
     let mut record = RunRecord {
@@ -268,7 +269,8 @@ fn record_of(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
     Ok(record)
 }
 
-/// Opens or makes the database; it waits for other writers.
+/// Opens the sealed database with the key `id` of the keyring, or with `create` makes it. Later
+/// statements wait up to 20 seconds for other writers.
 fn open_database(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<Connection> {
     let options = OpenOptions {
         key: Some(KeySource::KeyId { id: id.to_owned() }),
@@ -281,8 +283,9 @@ fn open_database(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<
     Ok(connection)
 }
 
-/// The name of the key that a catalogue is sealed for, from its header, which is not authenticated.
-/// SR-7152 when no key of a keyring opens it.
+/// Reads the name of the key that a catalogue is sealed for from its header, which is not
+/// authenticated. SR-7152 when no key of a keyring opens it; SR-1006 when there is no file; SR-3001
+/// to SR-3003 when the header cannot be read.
 fn key_of(path: &Path) -> Result<String> {
     let shown = || path.display().to_string();
     let file = FileOptions::new().read(true).open(path);
@@ -312,7 +315,8 @@ fn key_of(path: &Path) -> Result<String> {
 struct NewFile(PathBuf);
 
 impl NewFile {
-    /// Makes an empty file with a random name beside `path`.
+    /// Makes an empty file with a random name and mode 0600 beside `path`. SR-1001 when `path` has
+    /// no name; SR-5001.
     fn beside(path: &Path) -> Result<Self> {
         let random = strongroom_crypto::random16();
         let random = random.map_err(|error| Error::new(&code::IO, error.to_string()))?;
@@ -334,6 +338,8 @@ impl NewFile {
 }
 
 impl Drop for NewFile {
+    /// Removes the temporary file and those that SQLite put beside it; the file is gone already if
+    /// the catalogue got its name.
     fn drop(&mut self) {
         for suffix in ["", "-journal", "-strongroom"] {
             let mut path = self.0.clone().into_os_string();
@@ -344,7 +350,7 @@ impl Drop for NewFile {
     }
 }
 
-/// `?1, ?2, ...`
+/// The text `?1, ?2, ...`, up to `count`.
 fn placeholders(count: usize) -> String {
     let marks: Vec<String> = (1..=count).map(|at| format!("?{at}")).collect();
     marks.join(", ")
@@ -360,12 +366,12 @@ fn natural(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// An error of SQLite with a stable code.
+/// Makes an error with a stable code of an error of SQLite.
 fn sql(error: rusqlite::Error) -> Error {
     explain(error)
 }
 
-/// SR-1006 for a missing file, SR-5001 otherwise.
+/// Makes SR-1006 for a missing file, SR-5001 otherwise.
 fn open_error(path: &Path, error: std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, path.display().to_string()),

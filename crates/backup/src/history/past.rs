@@ -16,11 +16,11 @@ pub struct PastRuns {
     runs: Vec<RunRecord>,
 }
 
-/// Reads the successful runs. `None` when no catalogue was named and there is none, or the keyring
-/// would ask for its root key.
+/// Reads the successful runs from the catalogue that was named, or the one beside the keyring.
+/// `None` when no catalogue was named and there is none, or the keyring would ask for its root key.
 ///
 /// # Errors
-/// Those of opening the catalogue.
+/// Those of opening and reading the catalogue.
 pub fn past_runs(named: Option<&Path>, keyring: &Path) -> Result<Option<PastRuns>> {
     let path = catalogue_path(named, keyring);
     if named.is_none() && (!path.exists() || !can_be_opened_unasked(keyring)) {
@@ -32,15 +32,16 @@ pub fn past_runs(named: Option<&Path>, keyring: &Path) -> Result<Option<PastRuns
 }
 
 impl PastRuns {
-    /// When the newest successful backup of a file or directory with one of these names ended.
+    /// When the newest successful backup of a file or directory with one of these names ended, in
+    /// seconds since the Unix epoch. `None` when there was none.
     #[must_use]
     pub fn backed_up(&self, names: &[String]) -> Option<u64> {
         self.newest(|run| run.operation == "create" && names.contains(&run.source))
     }
 
-    /// When the newest backup of a PostgreSQL server ended. `None` unless the catalogue has backups
-    /// of exactly one server: without a key, a data directory does not say which server it belongs
-    /// to.
+    /// When the newest successful backup of a PostgreSQL server ended, in seconds since the Unix
+    /// epoch. `None` unless the catalogue has sets of exactly one server: without a key, a data
+    /// directory does not say which server it belongs to.
     #[must_use]
     pub fn server_backed_up(&self) -> Option<u64> {
         let set = |run: &RunRecord| {
@@ -55,13 +56,15 @@ impl PastRuns {
         self.newest(|run| run.operation == "create" && set(run).is_some())
     }
 
-    /// When the last successful verification of a medium with one of these names ended.
+    /// When the last successful verification of a medium with one of these names ended, restore
+    /// tests included, in seconds since the Unix epoch. `None` when there was none.
     #[must_use]
     pub fn verified(&self, names: &[String]) -> Option<u64> {
         self.newest(|run| run.operation() == "verify" && names.contains(&run.medium))
     }
 
-    /// The latest end of the runs that `wanted` accepts.
+    /// The latest end of the runs that `wanted` accepts, in seconds since the Unix epoch; `None`
+    /// when it accepts none.
     fn newest(&self, wanted: impl Fn(&RunRecord) -> bool) -> Option<u64> {
         let runs = self.runs.iter().filter(|run| wanted(run));
         runs.map(|run| run.ended_unix_s).max()

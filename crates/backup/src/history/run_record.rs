@@ -90,7 +90,7 @@ pub struct SetFacts {
 }
 
 impl RunRecord {
-    /// A run of a verb that begins now.
+    /// Makes the record of a run that begins now; `operation` is its verb.
     #[must_use]
     pub fn begin(operation: &str) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl RunRecord {
         self.source = shown;
     }
 
-    /// Notes that the run is a `verify` that also restores the set.
+    /// Changes the operation: the run is a `verify` that also restores the set.
     pub fn mark_restore_test(&mut self) {
         RESTORE_TEST.clone_into(&mut self.operation);
     }
@@ -129,7 +129,7 @@ impl RunRecord {
         }
     }
 
-    /// A record of the operation `scan` for a set that is on a medium.
+    /// Makes a record of the operation `scan`, which has succeeded, for a set that is on a medium.
     pub fn of_listed_set(store: &dyn Store, set: &ListedSet) -> Self {
         let mut record = Self::begin("scan");
         record.set_medium(store);
@@ -146,7 +146,8 @@ impl RunRecord {
         self.done = true;
     }
 
-    /// Ends the run. `failure` is the code and the detail of its error, if it failed.
+    /// Ends the run: notes the time and the outcome. `failure` is the code and the detail of its
+    /// error, if it failed; it is ignored after [`Self::mark_done`].
     pub fn end(&mut self, failure: Option<(&Code, &str)>) {
         self.ended_unix_s = now_unix_s();
         match failure {
@@ -165,7 +166,7 @@ impl RunRecord {
         self.outcome == DONE
     }
 
-    /// The verb for monitoring; a restore test counts as `verify`.
+    /// The verb, for monitoring; a restore test counts as `verify`.
     #[must_use]
     pub fn operation(&self) -> &str {
         match self.operation.as_str() {
@@ -186,7 +187,7 @@ impl RunRecord {
         self.exit_code
     }
 
-    /// Notes how many bytes were archived.
+    /// Notes how many bytes were archived, for the metrics.
     pub fn set_archived_bytes(&mut self, bytes: u64) {
         self.archived = Some(bytes);
     }
@@ -213,7 +214,7 @@ impl RunRecord {
 }
 
 impl SetFacts {
-    /// The facts in a set's head, which is not authenticated.
+    /// Takes the facts from a set's head, which is not authenticated.
     fn of(set: &ListedSet) -> Self {
         let d = &set.description;
         let postgres = d.postgres.as_ref();
@@ -248,7 +249,8 @@ impl SetFacts {
     }
 }
 
-/// The absolute path of a directory; a URL is returned unchanged.
+/// Makes the path of a directory absolute; a URL is returned unchanged, and so is a path when the
+/// working directory is not known.
 #[must_use]
 pub fn absolute_name(shown: &str) -> String {
     if shown.contains("://") {

@@ -47,7 +47,7 @@ pub struct DirectorySource {
 }
 
 impl DirectorySource {
-    /// The directory at `root`.
+    /// The directory at `root`. Nothing is opened yet.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self {
@@ -62,6 +62,7 @@ impl Source for DirectorySource {
         Kind::Files
     }
 
+    /// The real path of the directory; the given one when that cannot be found out.
     fn shown(&self) -> String {
         // A restore with `--delta` compares this path, for which a relative one would be useless.
         let real = std::fs::canonicalize(&self.root);
@@ -69,6 +70,7 @@ impl Source for DirectorySource {
         shown.display().to_string()
     }
 
+    /// Opens the directory, also through a link. SR-7114 when that fails.
     fn prepare(&mut self) -> Result<()> {
         // The root itself may be a link, because the caller chose it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -77,6 +79,8 @@ impl Source for DirectorySource {
         Ok(())
     }
 
+    /// Writes the directory's member, everything below it, and the member again. SR-7114 when
+    /// something cannot be read; entries that vanish meanwhile are noted as left out.
     fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()> {
         let opened = self.opened.take();
         let opened = opened.ok_or_else(|| Error::new(&code::BUG, "not prepared"))?;
@@ -140,6 +144,8 @@ struct Level {
 }
 
 impl Level {
+    /// Reads the names in a directory, sorted, and makes it a level whose entries are still to be
+    /// read. SR-7114 when that fails.
     fn open(
         opened: OwnedFd,
         shown: PathBuf,
@@ -184,9 +190,9 @@ fn levels_max() -> usize {
 }
 
 impl Walk<'_, '_> {
-    /// Writes everything below the first level. Levels are kept in a list and not on the stack,
-    /// because whoever can write to the tree decides how deep it is, up to the longest path (2048
-    /// levels). Directories deeper than the limit of open files allows are left out.
+    /// Writes everything below the first level, depth first. Levels are kept in a list and not on
+    /// the stack, because whoever can write to the tree decides how deep it is, up to the longest
+    /// path (2048 levels). Directories deeper than the limit of open files allows are left out.
     fn tree(&mut self, first: Level) -> Result<()> {
         let mut open = vec![first];
         loop {
@@ -209,7 +215,9 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Writes one entry. For a directory, returns the level to be read next.
+    /// Writes one entry, a file with its bytes. For a directory, returns the level to be read next.
+    /// An entry that cannot be stored, that vanishes, or is a socket, pipe or device is noted as
+    /// left out. SR-7114 when reading fails.
     fn entry(
         &mut self,
         within: &OwnedFd,
@@ -263,13 +271,13 @@ impl Walk<'_, '_> {
         Ok(None)
     }
 
-    /// Reports an entry as left out.
+    /// Notes an entry as left out, for a warning. Always `None`, so that callers can return it.
     fn leave_out(&mut self, path: &Path, why: &str) -> Result<Option<Level>> {
         self.stream.leave_out(format!("{}: {why}", path.display()));
         Ok(None)
     }
 
-    /// Reports an entry that has vanished or was exchanged as left out; other failures are errors.
+    /// Notes an entry that has vanished or was exchanged as left out; another failure is SR-7114.
     fn report_changed(&mut self, path: &Path, changed: Changed) -> Result<Option<Level>> {
         match changed {
             Changed::Gone => self.leave_out(path, "removed while the directory was read"),
@@ -278,7 +286,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Writes a file's member and its bytes, as many as it had when it was opened.
+    /// Writes a file's member and its bytes, at most as many as it had when it was opened.
     fn file(&mut self, file: File, about: &Metadata, path: &Path, stored: &[u8]) -> Result<()> {
         self.stream
             .member(&member(MemberKind::File, stored, about))?;
@@ -316,8 +324,8 @@ fn open_directory(handle: &File) -> Still<OwnedFd> {
     Ok(openat(handle, ".", flags, Mode::empty())?)
 }
 
-/// Opens the regular file `name`: not through a link, and without waiting if a pipe has taken its
-/// place.
+/// Opens the regular file `name`, and returns its metadata too: not through a link, and without
+/// waiting if a pipe has taken its place. [`Changed`] when it is gone, or no regular file.
 fn open_regular(within: &OwnedFd, name: &[u8]) -> Still<(File, Metadata)> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -344,6 +352,7 @@ fn member(kind: MemberKind, path: &[u8], about: &Metadata) -> Member {
     }
 }
 
+/// Makes SR-7114 with the path and the system's error in the detail.
 fn failed(path: &Path, error: std::io::Error) -> Error {
     let shown: &OsStr = path.as_os_str();
     Error::caused(&code::BACKUP_SOURCE, shown.to_string_lossy(), error)

@@ -22,7 +22,7 @@ pub trait Source {
     /// The kind of the source.
     fn kind(&self) -> Kind;
 
-    /// The source, for the set's description. It must not contain secrets.
+    /// The source's name, for the set's description. It must not contain secrets.
     fn shown(&self) -> String;
 
     /// Opens the source, or checks that its key opens it, before a medium is written to. What
@@ -45,8 +45,8 @@ pub trait Source {
     /// Adds what only this source knows. Called after [`Source::write`].
     fn describe(&self, description: &mut Description);
 
-    /// A server's manifest, which the set stores as an object of its own. Called after
-    /// [`Source::write`].
+    /// The server's manifest, which the set stores as an object of its own; `None` for a source
+    /// without one. Called after [`Source::write`].
     fn manifest(&self) -> Option<&[u8]> {
         None
     }

@@ -41,7 +41,7 @@ pub struct SqliteSource {
 }
 
 impl SqliteSource {
-    /// The database at `path`, which `options` opens.
+    /// The database at `path`, which `options` opens. Nothing is opened yet.
     #[must_use]
     pub fn new(path: &Path, options: OpenOptions) -> Self {
         Self {
@@ -58,10 +58,13 @@ impl Source for SqliteSource {
         Kind::Sqlite
     }
 
+    /// The path of the database, as it was given.
     fn shown(&self) -> String {
         self.path.display().to_string()
     }
 
+    /// Opens the database once, so that a wrong key is found before anything is written, and
+    /// removes copies that killed runs left beside it more than a day ago.
     fn prepare(&mut self) -> Result<()> {
         // The key is tried before anything is written to the medium.
         strongroom_sqlite::open(&self.path, &self.options).map(drop)?;
@@ -74,6 +77,9 @@ impl Source for SqliteSource {
         Ok(())
     }
 
+    /// Copies the database beside itself while it may be in use, writes the copy to the stream as
+    /// one file, and removes it. The copy of a sealed database is sealed for the same key. SR-7114
+    /// when the copy cannot be read; errors of SQLite.
     fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()> {
         let name = self.path.file_name().unwrap_or_default().to_os_string();
         let copy = Removed(self.path.with_file_name(copy_name(&random16()?)));
@@ -129,7 +135,7 @@ impl Source for SqliteSource {
     }
 }
 
-/// The name of a copy.
+/// The name of a copy: hidden, with 32 random hexadecimal digits.
 fn copy_name(random: &[u8; 16]) -> String {
     format!(".{}{COPY}", hex::hex(random))
 }

@@ -41,6 +41,7 @@ pub(crate) trait Input {
 }
 
 impl Input for Opened {
+    /// The next piece of the pipeline; see [`Opened::next_piece`].
     fn next_bytes(&mut self) -> Result<Option<&mut Vec<u8>>> {
         self.next_piece()
     }
@@ -84,8 +85,8 @@ impl<'a, I: Input> StreamReader<'a, I> {
         }
     }
 
-    /// Adds checks for this set: refuses members that its kind never has, and more than its head
-    /// states.
+    /// Adds checks for this set: from now on refuses (SR-7111) members that its kind never has, and
+    /// more members, files or bytes than its head states.
     pub(crate) fn limited_to(mut self, description: &Description) -> Self {
         self.links = description.kind.has_links();
         self.most = StreamEnd {
@@ -96,7 +97,9 @@ impl<'a, I: Input> StreamReader<'a, I> {
         self
     }
 
-    /// The next event; after [`Event::End`] there is none.
+    /// Reads the next event. SR-7111 when the stream is malformed, ends too early or has more than
+    /// the head states, and after [`Event::End`]; SR-7112 when a file is not what was backed up;
+    /// errors of the pipeline.
     pub(crate) fn next(&mut self) -> Result<Event<'_>> {
         if self.data_left > 0 {
             return self.next_data();
@@ -126,8 +129,9 @@ impl<'a, I: Input> StreamReader<'a, I> {
         }
     }
 
-    /// The next bytes of the file that is being read, as many as are at hand; adds them to the
-    /// file's digest and size. Fails if the set has more bytes than it says.
+    /// Returns the next bytes of the file that is being read, as many as are at hand; adds them to
+    /// the file's digest and size. SR-7111 when the set has more bytes than its head states, or the
+    /// stream ends.
     fn next_data(&mut self) -> Result<Event<'_>> {
         self.refill()?;
         let available = self.piece.len() - self.at;
@@ -182,7 +186,8 @@ impl<'a, I: Input> StreamReader<'a, I> {
         Ok((member, again))
     }
 
-    /// Ends a file. SR-7112 when its size or digest is not the stated one.
+    /// Ends a file. SR-7112 when its size or digest is not the stated one; SR-7111 when no file is
+    /// open.
     fn file_end(&mut self, bytes: &[u8]) -> Result<()> {
         let stated = FileEnd::parse(bytes).ok_or_else(|| malformed("the end of a file"))?;
         let (digest, size) = self.file.take().ok_or_else(|| malformed("no file ends"))?;
@@ -244,7 +249,7 @@ pub(crate) fn parent_of(path: &[u8]) -> Option<&[u8]> {
     path.get(..slash)
 }
 
-/// SR-7111.
+/// Makes SR-7111 with the reason.
 fn malformed(why: &str) -> Error {
     Error::new(&code::STREAM, why)
 }

@@ -30,8 +30,8 @@ pub struct StreamWriter<'a> {
 }
 
 impl<'a> StreamWriter<'a> {
-    /// `progress` gets the bytes of all files so far. Members that a set of `kind` never has are
-    /// refused.
+    /// Begins a stream that is written to `pieces`. `progress` gets the bytes of all files so far.
+    /// Members that a set of `kind` never has are refused.
     pub(crate) fn new(
         pieces: &'a mut Pieces,
         progress: &'a mut dyn FnMut(u64),
@@ -78,10 +78,10 @@ impl<'a> StreamWriter<'a> {
         Ok(())
     }
 
-    /// Writes the next bytes of the file.
+    /// Writes the next bytes of the file, and reports the progress.
     ///
     /// # Errors
-    /// Of the medium.
+    /// Of the medium; SR-9001 when no file is open.
     pub fn data(&mut self, bytes: &[u8]) -> Result<()> {
         for piece in bytes.chunks(DATA_MAX) {
             let Some((digest, size)) = &mut self.file else {
@@ -96,10 +96,10 @@ impl<'a> StreamWriter<'a> {
         Ok(())
     }
 
-    /// Ends the file; returns its digest.
+    /// Ends the file: writes its size and digest, and returns its SHA-256.
     ///
     /// # Errors
-    /// Of the medium.
+    /// Of the medium; SR-9001 when no file is open.
     pub fn end_file(&mut self) -> Result<[u8; 32]> {
         let open = self.file.take();
         let (digest, size) = open.ok_or_else(|| Error::new(&code::BUG, "no file is open"))?;
@@ -108,12 +108,13 @@ impl<'a> StreamWriter<'a> {
         Ok(digest)
     }
 
-    /// Notes something that was left out, for a warning.
+    /// Notes something that was left out, for a warning; writes nothing.
     pub fn leave_out(&mut self, what: String) {
         self.left_out.push(what);
     }
 
-    /// Ends the stream. Returns its counts, and what was left out.
+    /// Writes the end of the stream. Returns its counts, and what was left out. SR-9001 when a file
+    /// is open.
     pub(crate) fn finish(mut self) -> Result<(StreamEnd, Vec<String>)> {
         if self.file.is_some() {
             return Err(Error::new(&code::BUG, "a stream that ends within a file"));
@@ -122,7 +123,7 @@ impl<'a> StreamWriter<'a> {
         Ok((self.end, self.left_out))
     }
 
-    /// Writes one item of the stream.
+    /// Writes one item of the stream: its head, then `bytes`.
     fn item(&mut self, kind: ItemKind, bytes: &[u8]) -> Result<()> {
         let length = u32::try_from(bytes.len()).map_err(|_| Error::new(&code::BUG, "item"))?;
         self.pieces.put(&ItemHead { kind, length }.to_bytes())?;

@@ -45,7 +45,7 @@ pub struct PostgresSource {
 
 impl PostgresSource {
     /// The server that `config` names. `shown` is put into the set's description, and must not
-    /// contain secrets. With `spread` the checkpoint may take its usual time.
+    /// contain secrets. With `spread` the checkpoint may take its usual time. Nothing is sent yet.
     #[must_use]
     pub fn new(config: Config, shown: String, label: String, spread: bool) -> Self {
         Self {
@@ -86,6 +86,8 @@ impl Source for PostgresSource {
         self.shown.clone()
     }
 
+    /// Connects, unless there is a connection already, and asks the server for its system
+    /// identifier, version and segment size. SR-7115 when that fails.
     fn prepare(&mut self) -> Result<()> {
         if self.connection.is_some() {
             return Ok(());
@@ -102,6 +104,9 @@ impl Source for PostgresSource {
         Ok(())
     }
 
+    /// Has the server make a base backup, with its log, and writes it to the stream; compares every
+    /// file with the server's manifest. SR-7115 when the server refuses or fails; SR-7116 when a
+    /// file differs; SR-7160 when the server cannot build on the base.
     fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()> {
         let connection = self.connection.as_mut();
         let connection = connection.ok_or_else(|| Error::new(&code::BUG, "not prepared"))?;
@@ -194,8 +199,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         Ok(())
     }
 
-    /// Receives all archives and the manifest. SR-7115 for anything that does not belong in a
-    /// backup.
+    /// Receives all archives and the manifest, and returns where the backup ends. SR-7115 for
+    /// anything that does not belong in a backup.
     fn receive(&mut self, backup: &mut BaseBackup<'_>) -> Result<BackupEnd> {
         let spaces = backup.tablespaces().to_vec();
         let mut archive: Option<Archive> = None;
@@ -266,6 +271,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
 }
 
 impl Visitor for Receiver<'_, '_> {
+    /// Writes the member of an archive's entry, and before the first one that of its tablespace.
+    /// Roots of archives and links to tablespaces are skipped, because they were written already.
     fn entry(&mut self, entry: &Entry) -> Result<()> {
         if let Some(mut space) = self.space.take() {
             (space.owner, space.group) = (entry.owner, entry.group);
@@ -310,6 +317,8 @@ impl Visitor for Receiver<'_, '_> {
         self.stream.data(bytes)
     }
 
+    /// Ends the open file, and notes its size and digest for the comparison with the manifest.
+    /// SR-7115 for a path that came twice.
     fn end(&mut self) -> Result<()> {
         let digest = self.stream.end_file()?;
         if let Some((path, size)) = self.file.take()
@@ -321,12 +330,12 @@ impl Visitor for Receiver<'_, '_> {
     }
 }
 
-/// Checks that an archive, if there was one, ended properly.
+/// Checks that an archive, if there was one, ended with its end mark (SR-7115).
 fn finish_archive(archive: Option<Archive>) -> Result<()> {
     archive.map_or(Ok(()), |archive| archive.finish())
 }
 
-/// A member for a directory, with mode 0700 and the current time.
+/// Makes a member for a directory, with mode 0700 and the current time.
 fn directory(path: &[u8], (owner, group): (u32, u32)) -> Member {
     Member {
         kind: MemberKind::Directory,
@@ -340,7 +349,7 @@ fn directory(path: &[u8], (owner, group): (u32, u32)) -> Member {
     }
 }
 
-/// The tablespaces of the backup, except for the default one.
+/// The tablespaces of the backup, except for the default one. SR-7115 for one without a place.
 fn tablespaces(backup: &BaseBackup<'_>) -> Result<Vec<TablespaceFacts>> {
     let mut out = Vec::new();
     for space in backup.tablespaces() {
@@ -354,7 +363,8 @@ fn tablespaces(backup: &BaseBackup<'_>) -> Result<Vec<TablespaceFacts>> {
     Ok(out)
 }
 
-/// A size in bytes, from the form in which `SHOW` prints it: a number and B, kB, MB or GB.
+/// Parses a size as `SHOW` prints it: a number and B, kB, MB or GB. Returns bytes; `None` for any
+/// other form.
 fn size_of(shown: &str) -> Option<u64> {
     let digits = shown.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match shown.get(digits.len()..)? {
@@ -367,13 +377,13 @@ fn size_of(shown: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// SR-7115 for an error of the server.
+/// Makes SR-7115 of an error of the server.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn server(error: strongroom_postgres_replication::Error) -> Error {
     Error::new(&code::BACKUP_SERVER, error.to_string())
 }
 
-/// SR-7160 when the server cannot build on the base, because summaries of the log are off or
+/// Makes SR-7160 when the server cannot build on the base, because summaries of the log are off or
 /// missing, or the base is of another timeline or cluster; SR-7115 for other errors.
 fn incremental(error: strongroom_postgres_replication::Error) -> Error {
     let refused = matches!(
@@ -386,7 +396,7 @@ fn incremental(error: strongroom_postgres_replication::Error) -> Error {
     server(error)
 }
 
-/// SR-7115 for something that does not belong in a backup.
+/// Makes SR-7115 for something that does not belong in a backup.
 fn unexpected(what: &str) -> Error {
     Error::new(
         &code::BACKUP_SERVER,

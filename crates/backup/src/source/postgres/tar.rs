@@ -33,10 +33,11 @@ pub(super) struct Entry {
 
 /// Receives the contents of an archive.
 pub(super) trait Visitor {
+    /// Takes the header of the next entry.
     fn entry(&mut self, entry: &Entry) -> Result<()>;
-    /// The next bytes of the entry, which is a file.
+    /// Takes the next bytes of the entry, which is a file.
     fn data(&mut self, bytes: &[u8]) -> Result<()>;
-    /// The file is complete.
+    /// Takes note that the file is complete; called for empty files too.
     fn end(&mut self) -> Result<()>;
 }
 
@@ -91,7 +92,8 @@ impl Archive {
         Err(strange("an archive without its end"))
     }
 
-    /// Takes a header, or a block of the end mark.
+    /// Takes a header, passing its entry to `visitor`, or a block of the end mark. SR-7115 when it
+    /// is malformed or follows the end mark.
     fn block(&mut self, block: &[u8], visitor: &mut impl Visitor) -> Result<()> {
         if block.iter().all(|byte| *byte == 0) {
             self.zero_blocks = self.zero_blocks.saturating_add(1);
@@ -113,13 +115,14 @@ impl Archive {
     }
 }
 
-/// Splits off at most `most` bytes.
+/// Splits `bytes` after at most `most` bytes.
 fn split(bytes: &[u8], most: u64) -> (&[u8], &[u8]) {
     bytes.split_at(usize::try_from(most).unwrap_or(usize::MAX).min(bytes.len()))
 }
 
-/// Parses a header, and the size of the content that follows (POSIX.1-1988, "ustar Interchange
-/// Format").
+/// Parses a header, and the size in bytes of the content that follows (POSIX.1-1988, "ustar
+/// Interchange Format"). `None` when its checksum is wrong, or it is no file, directory or symbolic
+/// link.
 fn parse(block: &[u8]) -> Option<(Entry, u64)> {
     let stated = number(block.get(148..156)?)?;
     let sum: u64 = block
@@ -167,8 +170,8 @@ fn text(field: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// A number of octal digits, or in base 256 after the byte 0x80 (`print_tar_number`,
-/// src/port/tar.c).
+/// Parses a number of octal digits, or in base 256 after the byte 0x80 (`print_tar_number`,
+/// src/port/tar.c). `None` for another digit, or when it does not fit into 64 bits.
 fn number(field: &[u8]) -> Option<u64> {
     let (first, rest) = field.split_first()?;
     if *first == 0x80 {
@@ -183,7 +186,7 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// SR-7115 for a malformed archive.
+/// Makes SR-7115 for a malformed archive.
 fn strange(what: &str) -> Error {
     Error::new(&code::BACKUP_SERVER, what)
 }
