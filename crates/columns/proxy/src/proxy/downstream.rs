@@ -74,7 +74,8 @@ impl Downstream {
     }
 
     /// Relays the server's messages until its connection ends, or one is refused: then a FATAL
-    /// error for the client is appended.
+    /// error for the client is appended. Fails with the errors of the connections, and with
+    /// `InvalidData` for a message of an impossible length.
     fn relay(&mut self) -> io::Result<()> {
         loop {
             if self.server.buffer().is_empty() || self.out.len() >= BATCH {

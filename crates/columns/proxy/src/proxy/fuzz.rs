@@ -36,7 +36,8 @@ const KINDS: [Kind; 5] = [
     Kind::Bytea,
 ];
 
-/// Makes fixed keys, and lets this thread seal envelopes that count as the zone's results.
+/// Makes fixed keys, and lets this thread seal envelopes that count as the zone's results. `None`
+/// without locked memory.
 fn keys() -> Option<Arc<ColumnKeys>> {
     envelope::SEALS_AS.set(Lineage::RESULT);
     let key = SecretKey::take(&mut [7; 32]).ok()?;
@@ -75,7 +76,8 @@ fn shared(keys: Arc<ColumnKeys>) -> Arc<Shared> {
     })
 }
 
-/// Returns a connection and its other end, which has sent `script` and sends nothing more.
+/// Returns a connection and its other end, which has sent `script` and sends nothing more. `None`
+/// if the system refuses.
 fn peer(script: &[u8]) -> Option<(Stream, UnixStream)> {
     let (ours, mut theirs) = UnixStream::pair().ok()?;
     theirs.write_all(script).ok()?;
@@ -193,7 +195,8 @@ fn normalised(form: u8, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the transformation of a COPY in the form that the number says.
+/// Returns the transformation of a COPY in the form that the number says. It is never `None` for
+/// these columns.
 fn transform(form: u8) -> Option<Arc<Transform>> {
     let (format, delimiter, null) = match form % 3 {
         0 => (CopyFormat::Text, b'\t', b"\\N".to_vec()),

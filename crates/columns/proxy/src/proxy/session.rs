@@ -94,7 +94,8 @@ pub(crate) enum PendingAnswer {
 }
 
 impl PendingAnswer {
-    /// Returns whether `ReadyForQuery` still comes after an error.
+    /// Returns whether the server still sends `ReadyForQuery` for this message after it has
+    /// reported an error of it.
     pub(crate) const fn awaits_ready(&self) -> bool {
         matches!(
             self,
@@ -219,8 +220,9 @@ impl Session {
         self.wake();
     }
 
-    /// Appends the answer that a message will get. `false`, with nothing appended, when the server
-    /// ignores the message, so that it need not be sent.
+    /// Notes the answer that a message will get, and numbers the message. `false` when the server
+    /// ignores the message because of an earlier error, so that it need not be sent: then nothing
+    /// is noted, and the answer's slot gets `None`. A Sync ends that state.
     pub(crate) fn push_pending(&self, mut expect: PendingAnswer) -> bool {
         let mut state = self.lock();
         // The server ignores a Sync within a COPY.

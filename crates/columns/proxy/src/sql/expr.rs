@@ -381,9 +381,9 @@ impl Resolver<'_> {
         };
     }
 
-    /// Replaces arithmetic between two constants by one constant, which is a site of its own and
-    /// the one that may be marked. Returns what is known of it. `None`, and no change, if it cannot
-    /// be computed here.
+    /// Treats arithmetic between two constants as one constant, a site of its own, and returns what
+    /// is known of it; in the second walk its parameter takes its place if it was marked. `None` if
+    /// it cannot be computed here. The two constants themselves stay unmarked.
     fn fold(&mut self, node: &mut Node) -> Option<Flow> {
         let Some(NodeEnum::AExpr(expr)) = node.node.as_ref() else {
             return None;

@@ -34,9 +34,9 @@ impl Refusal {
         }
     }
 
-    /// SR-8101: a constant of a confidential expression would reach the server in clear. The
-    /// message quotes the constant. `location` is its byte offset in the statement, negative when
-    /// it is not known.
+    /// Makes the refusal SR-8101: a constant of a confidential expression would reach the server in
+    /// clear. The message quotes the constant. `location` is its byte offset in the statement,
+    /// negative when it is not known.
     pub(crate) fn constant(shown: &str, location: i32, why: &str) -> Self {
         Self {
             hint: Some(HINT_PLAIN),
@@ -48,8 +48,8 @@ impl Refusal {
         }
     }
 
-    /// SR-8102: a parameter that belongs to a confidential expression would reach the server in
-    /// clear.
+    /// Makes the refusal SR-8102: a parameter that belongs to a confidential expression would reach
+    /// the server in clear. `number` counts from 1.
     pub(crate) fn parameter(number: usize, why: &str) -> Self {
         Self {
             hint: Some(HINT_PLAIN),
@@ -60,8 +60,8 @@ impl Refusal {
         }
     }
 
-    /// SR-8103: a statement of a kind that cannot be sent without giving something away. `what` is
-    /// the message, to which the code is added.
+    /// Makes the refusal SR-8103: a statement of a kind that cannot be sent without giving
+    /// something away. `what` is the message, to which the code is added.
     pub(crate) fn statement(what: &str, hint: &'static str) -> Self {
         Self {
             hint: Some(hint),
@@ -75,18 +75,19 @@ impl Refusal {
         Self::new("42601", message.to_owned())
     }
 
-    /// SR-8104: a value is not one of its type, or cannot be converted. The client gets this
-    /// SQLSTATE.
+    /// Makes the refusal SR-8104: a value is not one of its type, or cannot be converted. The
+    /// client gets this SQLSTATE.
     pub(crate) fn value(sqlstate: &'static str, what: &str) -> Self {
         Self::new(sqlstate, format!("{what} (SR-8104)"))
     }
 
-    /// SR-8105: a message of the protocol does not have its form, or comes where it cannot.
+    /// Makes the refusal SR-8105: a message of the protocol does not have its form, or comes where
+    /// it cannot.
     pub(crate) fn protocol(what: &str) -> Self {
         Self::new("08P01", format!("{what} (SR-8105)"))
     }
 
-    /// SR-8106: the server says of a pinned column that it is not confidential.
+    /// Makes the refusal SR-8106: the server says of a pinned column that it is not confidential.
     pub(crate) fn denied(column: &impl fmt::Display) -> Self {
         const HINT: &str =
             "The column was changed, or the server lies: nothing is sent until the two agree.";

@@ -493,7 +493,8 @@ fn unknown_column(column: &str) -> Flow {
     }
 }
 
-/// Returns the columns of a relation of the catalog.
+/// Returns the columns of a relation of the catalog. A system relation is known by name only: it
+/// has unknown columns, all of them plain.
 fn columns_of(relation: &Relation) -> Columns {
     let named = relation
         .columns

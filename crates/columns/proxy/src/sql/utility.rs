@@ -496,9 +496,9 @@ fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
     }
 }
 
-/// Returns which columns of a COPY are confidential, and how its stream is written. `None` if
-/// nothing confidential is involved. Fails with SR-8103 if something is, and the COPY is with a
-/// file or program of the server.
+/// Returns which columns of a COPY are confidential, `None` where the columns are not known, and
+/// how its stream is written. The whole is `None` if nothing confidential is involved. Fails with
+/// SR-8103 if something is, and the COPY is with a file or program of the server.
 fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<Copy>, Refusal> {
     let columns = match copy.query.as_mut() {
         Some(query) => resolver
