@@ -28,7 +28,7 @@ pub use self::verifier::{Check, Verifier};
 
 /// Makes a TLS client for the host of these settings; its handshake has not begun. Reads the files
 /// of certificates and of the private key. Fails with [`Error::Config`] if one of them, or the
-/// host's name, cannot be used.
+/// host's name, cannot be used, and with [`Error::Tls`] if the TLS library refuses the settings.
 pub(crate) fn client(config: &Config) -> Result<ClientConnection> {
     let settings = &config.tls;
     let (roots, pinned) = roots(settings)?;
