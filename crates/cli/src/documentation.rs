@@ -76,7 +76,8 @@ fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<
     Ok(())
 }
 
-/// Returns the manual page of one command in the language of man(7).
+/// Returns the manual page of one command in the language of man(7). SR-5001 if it cannot be
+/// rendered.
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     let title = command
         .get_bin_name()

@@ -158,8 +158,9 @@ impl Failure {
         }
     }
 
-    /// Writes the failure to standard error, with `json` also as a JSON object to standard output
-    /// unless a JSON result already contains it, and returns the exit code.
+    /// Writes the failure to standard error, and with `json` also as a JSON object to standard
+    /// output; neither if it was reported before, as by a JSON result that contains it. Returns the
+    /// exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         self.print();
         if json && self.told == Reported::Nothing {

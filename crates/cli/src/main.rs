@@ -61,7 +61,7 @@ const PROVIDER_FETCH: &str = "--provider-fetch";
 /// another program of Strongroom that lacks this provider. `arguments` are the provider's number
 /// and argument.
 /// Returns the exit code, after printing any failure: SR-1001 for other arguments or if standard
-/// output is a terminal; SR-5001 if it cannot be written; those of the provider.
+/// output is a terminal; SR-5001 if it cannot be written; the errors of the provider.
 fn print_root_key(arguments: &[std::ffi::OsString]) -> ExitCode {
     use std::io::{IsTerminal as _, Write as _};
     let usage = || Failure::usage("this is for programs of Strongroom");
@@ -134,9 +134,10 @@ fn parse_and_run(arguments: &[std::ffi::OsString]) -> ExitCode {
 }
 
 /// Runs one command and returns its exit code. If this is root and the command's paths belong to
-/// another user, the program first starts itself again as that user. Flushes standard output, then
-/// prints warnings that were collected meanwhile (key files that others can read, memory that is
-/// not locked, weak key slots, older keyrings) and the failure.
+/// another user, the program first starts itself again as that user; SR-6020 or SR-6021 if it
+/// cannot. Flushes standard output, then prints warnings that were collected meanwhile (key files
+/// that others can read, memory that is not locked, weak key slots, older keyrings) and the
+/// failure.
 fn run(cli: Cli) -> ExitCode {
     let json = cli.command.wants_json();
     let mut context = Context {

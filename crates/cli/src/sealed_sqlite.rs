@@ -108,10 +108,10 @@ pub(crate) struct FreshnessOptions {
 }
 
 /// Verifies a database and returns the report, with the failure for the first thing that is wrong,
-/// or `None` if all is good. With `settle`, the digest is made anew over the pages if all of them
-/// are authentic, and the database is verified again.
-/// Errors: SR-4014 if `settle` was asked for and the database keeps no freshness; those of opening
-/// it.
+/// or `None` if all is good. With `settle`, the digest is computed again over the present pages if
+/// nothing is bad, and the database is verified again.
+/// Errors: SR-4014 if `settle` was asked for and the database keeps no freshness, SR-6010 if others
+/// then use it; the errors of opening it.
 pub(crate) fn verify(
     sealed: &Path,
     options: &OpenOptions,

@@ -78,8 +78,8 @@ impl VerifyArgs {
 
 /// Determines what the file is and verifies it: a DuckDB database, a keyring, or a sealed SQLite
 /// database. Returns the report, and the failure if something is bad.
-/// Errors: SR-3007 for the header of a PostgreSQL instance; those of [`sealed_kind`] and of opening
-/// the object.
+/// Errors: SR-3007 for the header of a PostgreSQL instance; the errors of [`sealed_kind`] and of
+/// opening the object.
 fn verify_file(
     path: &Path,
     key: KeyOptions,

@@ -63,9 +63,13 @@ impl HostFacts {
 ///
 /// # Errors
 /// SR-1006 when nothing is there; SR-1001 for an object that the fleet page does not show; SR-3001
-/// to SR-3003 for a header that cannot be used; SR-8323 for a volume without a token; those of a
-/// backup medium; SR-5001.
-pub fn describe_object(named: &Path, known: &HostFacts, verified: bool) -> Result<FoundObject, Error> {
+/// to SR-3003 for a header that cannot be used; SR-8323 for a volume without a token; the errors of
+/// a backup medium; SR-5001.
+pub fn describe_object(
+    named: &Path,
+    known: &HostFacts,
+    verified: bool,
+) -> Result<FoundObject, Error> {
     let path = std::fs::canonicalize(named).map_err(|error| Error::opening(named, error))?;
     let names = names(named, &path);
     let header = paths::header_of(path.clone());
@@ -161,7 +165,7 @@ fn key_of(header: &Header) -> (String, u32) {
 }
 
 /// Describes a volume by its header and token. Without the time of its key its creation time is 0.
-/// SR-8323 if it has no usable token; those of reading it.
+/// SR-8323 if it has no usable token; the errors of reading it.
 fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Error> {
     let mut volume = Volume::open(path)?;
     let token = volume.token()?;

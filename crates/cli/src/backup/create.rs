@@ -143,7 +143,7 @@ impl CreateArgs {
     /// SR-7119, SR-7124 or SR-2022 of a set that is not sealed or whose key may be lost.
     /// Errors: SR-1001 for options, SR-2041 without a key, SR-7114 or SR-1006 for the source,
     /// SR-7103 to SR-7105, SR-7117, SR-7123 and SR-7131 for the medium, SR-7145 if not all mirrors
-    /// have the set; those of the keys; SR-5001.
+    /// have the set; the errors of the keys; SR-5001.
     fn make(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         if self.mirror.len() > MIRRORS_MAX {
             return Err(Failure::usage("--mirror is given at most three times"));
@@ -260,7 +260,7 @@ impl CreateArgs {
     /// manifest is sealed too, and notes which one it is. With `sign_key` the base must be signed
     /// by the same key; otherwise a later check of the signer would refuse the chain.
     /// Errors: SR-7160 if there is no such set, or a mirror lacks it; SR-7115 if the server
-    /// refuses; those of opening the set and its signature.
+    /// refuses; the errors of opening the set and its signature.
     fn build_on_base(
         &self,
         context: &Context,
@@ -469,8 +469,8 @@ pub(super) fn connection(text: &str) -> Result<Config, Failure> {
 }
 
 /// Warns that the set is lost with its key: with SR-7124 for a key from outside the keyring, with
-/// SR-2022 for one of a keyring that was never exported. A keyring that cannot be opened counts as
-/// never exported.
+/// SR-2022 for one of a keyring whose keys are not all in an export. A keyring that cannot be
+/// opened counts as not exported.
 fn warn_of_loss(key: &KeySource, keyring_path: &Path) {
     if !matches!(key, KeySource::KeyId { .. }) {
         warn(&code::BACKUP_KEY_LOST, &key.describe());

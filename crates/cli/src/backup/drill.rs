@@ -60,7 +60,7 @@ impl DrillOptions {
     /// signal stops it.
     /// Errors: SR-1001 for a set of no PostgreSQL cluster, SR-7016 without PostgreSQL's programs,
     /// SR-7163 if a check fails, SR-7175 if the log is not replayed to its end, SR-7164 if a
-    /// program cannot be run or root has no user for the server; those of the restore.
+    /// program cannot be run or root has no user for the server; the errors of the restore.
     pub(super) fn run(
         &self,
         chain: &Chain<'_>,

@@ -125,7 +125,7 @@ struct Run {
 impl HistoryArgs {
     /// Prints the runs in the catalogue as a table or JSON. With `--scan`, first adds the sets of a
     /// medium that it lacks. SR-7152 if there is no catalogue, unless `--key-id` is given, which
-    /// makes one; those of the catalogue, its key and the medium.
+    /// makes one; the errors of the catalogue, its key and the medium.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keyring = context.keyring_path();
         let path = catalogue_path(self.catalogue.as_deref(), &keyring);

@@ -59,7 +59,7 @@ impl WalReceiveArgs {
     /// given.
     /// Errors: SR-7114 or SR-1001 for the connection string, SR-2041 without a key, SR-7101,
     /// SR-7104 or SR-7105 for the medium, SR-7165 if the archive is another cluster's, SR-7166 if
-    /// the server refuses; those of the keys; SR-5001.
+    /// the server refuses; the errors of the keys; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = connection(&self.source)?;
         let keyring = context.keyring_path();

@@ -121,7 +121,7 @@ struct SealedOptions {
 impl SealedOptions {
     /// Makes the data key and header for a sealed instance at `to`, in memory, fetching the key for
     /// it; `None` without `--sealed`. SR-1001 for an instance key without `--sealed`, SR-2041
-    /// without a key; those of the key.
+    /// without a key; the errors of the key.
     fn instance(&self, context: &Context, to: &Path) -> Result<Option<NewInstance>, Failure> {
         if !self.sealed {
             if self.key.is_given() {
@@ -239,7 +239,7 @@ impl RestoreArgs {
     /// What the run has done is put into `record`.
     /// Errors: SR-7107 if there is no such set, SR-7113 if the directory is not empty, SR-7177 or
     /// SR-7178 for the signature, SR-7108 to SR-7112 for damage, SR-7122 for the recovery target;
-    /// those of the keys; SR-5001.
+    /// the errors of the keys; SR-5001.
     fn fill(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());

@@ -68,7 +68,7 @@ impl RewrapArgs {
     /// and noted; then the command fails at the end.
     /// Errors: SR-1001 without a new key or an old one, SR-7107 or SR-7126 for the set, SR-2002 or
     /// SR-2003 for the old key, SR-7132 if others can open it; SR-7106 for a head that cannot be
-    /// read; those of the keys; SR-5001.
+    /// read; the errors of the keys; SR-5001.
     fn rewrap(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());
@@ -126,7 +126,7 @@ impl RewrapArgs {
 }
 
 /// Opens the keyring and returns an opener with the private keys of its certificates. SR-1001 if
-/// there is no keyring, or none of its certificates has one; those of the keyring.
+/// there is no keyring, or none of its certificates has one; the errors of the keyring.
 fn private_keys(keyring: &Path) -> Result<Opener, Failure> {
     if keyring.exists() {
         let keys = Keyring::open(keyring)?;

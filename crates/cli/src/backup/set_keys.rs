@@ -30,7 +30,7 @@ pub(super) fn opener(
 /// a passphrase is asked for twice. Warns with SR-2033 and SR-2035 of a certificate whose private
 /// key was never exported or that is not valid today.
 /// Errors: SR-2026 or SR-2036 if there is no such certificate or it is retired, SR-2012 for a
-/// retired key; those of the keyring and of the key.
+/// retired key; the errors of the keyring and of the key.
 pub(super) fn set_recipients(
     key: Option<&KeySource>,
     certificates: &[String],

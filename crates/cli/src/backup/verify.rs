@@ -94,8 +94,8 @@ impl VerifyArgs {
     }
 
     /// Verifies the set and prints the result as text or JSON. Errors: SR-7130 if archived log is
-    /// missing, SR-7174 if some does not match its name; those of [`Self::verify_set`], after which
-    /// nothing is printed.
+    /// missing, SR-7174 if some does not match its name; the errors of [`Self::verify_set`], after
+    /// which nothing is printed.
     fn verify_and_print(
         self,
         context: &mut Context,
@@ -122,8 +122,8 @@ impl VerifyArgs {
     /// everything to its end and compares it, and checks the archived log; with `--restore-test`
     /// restores it and starts a server instead. Shows progress.
     /// Errors: SR-7107 if there is no such set, SR-7177 or SR-7178 for the signature, SR-7108 to
-    /// SR-7112 for damage; those of the key and of the restore test. Log that is missing or wrong
-    /// is in the result.
+    /// SR-7112 for damage; the errors of the key and of the restore test. Log that is missing or
+    /// wrong is in the result.
     fn verify_set(self, context: &Context, record: &mut RunRecord) -> Result<VerifiedSet, Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());

@@ -96,8 +96,8 @@ impl WalPushArgs {
 
     /// Reads the file that the server wrote, decrypted if it belongs to a sealed instance, and
     /// checks that it matches its `name`. SR-1006 or SR-1007 if there is no such file, SR-7114 if
-    /// it is longer than 1 GiB, SR-7173 if it does not match or is another cluster's; those of the
-    /// instance's key.
+    /// it is longer than 1 GiB, SR-7173 if it does not match or is another cluster's; the errors of
+    /// the instance's key.
     fn content(&self, name: &str, context: &Context) -> Result<Vec<u8>, Failure> {
         let (file, length) = paths::open_to_read(&self.file)?;
         if length > FILE_MAX {
@@ -123,7 +123,7 @@ impl WalPushArgs {
 
     /// Archives the file under its name, durably; prints nothing. Archiving the same content again
     /// succeeds. SR-2041 without a key, SR-7120 if the archive has another content of that name,
-    /// SR-7101, SR-7104 or SR-7105 for the medium; those of [`Self::content`] and the keys;
+    /// SR-7101, SR-7104 or SR-7105 for the medium; the errors of [`Self::content`] and the keys;
     /// SR-5001.
     fn push(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.to)?;
@@ -178,7 +178,7 @@ impl WalFetchArgs {
     /// former file.
     /// Errors: SR-7121 if the archive has no such file, SR-7130 if it has only later ones, SR-7101
     /// without a medium, SR-7106 and SR-7109 to SR-7112 for damage, SR-7173 for another cluster;
-    /// those of the key; SR-5001.
+    /// the errors of the key; SR-5001.
     fn fetch(self, keyring: &Path, local: &ServerFile) -> Result<(), Failure> {
         let store = store(&self.from)?;
         let mut authentic = false;

@@ -34,7 +34,7 @@ pub(super) struct CreateArgs {
 impl CreateArgs {
     /// Makes an RSA key pair and a self-signed certificate in the keyring, and prints name and id.
     /// Warns that the private key was not exported. SR-2025 if the name is taken, SR-2013 if it is
-    /// not valid, SR-2037 for the subject or the days; those of the keyring.
+    /// not valid, SR-2037 for the subject or the days; the errors of the keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut keyring = Keyring::open(&context.keyring_path())?;
         let new = NewCertificate {

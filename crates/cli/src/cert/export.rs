@@ -40,8 +40,8 @@ impl ExportArgs {
     /// reads it back, records the export in the keyring, and prints that. With `--public`, writes
     /// the certificate alone as PEM and records nothing.
     /// Errors: SR-1002 if the file exists, SR-2026 if there is no such certificate, SR-2031 if the
-    /// keyring lacks its private key, SR-2034 if the file does not open again; those of the keyring
-    /// and the passphrase.
+    /// keyring lacks its private key, SR-2034 if the file does not open again; the errors of the
+    /// keyring and the passphrase.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         paths::check_new(&self.out)?;
         let mut keyring = Keyring::open(&context.keyring_path())?;

@@ -37,8 +37,8 @@ impl ImportArgs {
     /// key, and prints what was done, with warnings about dates and a private key that was never
     /// exported. Without `--name`, the name is that of the known certificate, otherwise that in the
     /// file, otherwise the file's stem.
-    /// Errors: SR-1006 if there is no such file; those of [`certificate_file::read`]; SR-2025 if
-    /// nothing is new or the name is taken; those of the keyring.
+    /// Errors: SR-1006 if there is no such file; the errors of [`certificate_file::read`]; SR-2025
+    /// if nothing is new or the name is taken; the errors of the keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         paths::file_format(&self.file)?;
         let mut keyring = Keyring::open(&context.keyring_path())?;

@@ -35,7 +35,7 @@ pub(super) struct RestoreArgs {
 impl RestoreArgs {
     /// Restores a private key from the PKCS #12 file, with its certificate if the keyring does not
     /// have it, and prints that. A private key that is there already is no error. SR-1006 if there
-    /// is no such file, SR-2029 if it holds no private key; those of the file and the keyring.
+    /// is no such file, SR-2029 if it holds no private key; the errors of the file and the keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         paths::file_format(&self.file)?;
         let mut keyring = Keyring::open(&context.keyring_path())?;

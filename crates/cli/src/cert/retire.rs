@@ -20,7 +20,7 @@ pub(super) struct RetireArgs {
 
 impl RetireArgs {
     /// Retires the certificate, so that nothing new is sealed for it, and prints that. SR-2026 if
-    /// there is no such certificate; those of opening the keyring.
+    /// there is no such certificate; the errors of opening the keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut keyring = Keyring::open(&context.keyring_path())?;
         keyring.retire_certificate(&self.name)?;

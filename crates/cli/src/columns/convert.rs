@@ -48,7 +48,7 @@ pub(super) struct ConvertArgs {
 impl ConvertArgs {
     /// Connects to the proxy and converts the column, continues a conversion that was interrupted,
     /// or with `--abandon` gives it up. Writes notes, and nothing to standard output. SR-8121 if
-    /// the column cannot be converted, SR-8122 if the server refuses; SR-5001; those of
+    /// the column cannot be converted, SR-8122 if the server refuses; SR-5001; the errors of
     /// [`LoginOptions::connect`].
     pub(super) fn run(self) -> Result<(), Failure> {
         let connection = self.login.connect(&self.proxy)?;

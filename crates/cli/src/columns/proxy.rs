@@ -137,8 +137,8 @@ impl ProxyArgs {
     }
 
     /// Opens the keyring, listens at the addresses, notes them, and serves applications until the
-    /// process is ended. SR-2003 if there is no such key; those of the keyring and of the options;
-    /// SR-5001 if it cannot listen.
+    /// process is ended. SR-2003 if there is no such key; the errors of the keyring and of the
+    /// options; SR-5001 if it cannot listen.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = context
             .keyring

@@ -40,7 +40,7 @@ pub(super) struct ReplayArgs {
 
 impl ReplayArgs {
     /// Opens and authenticates the record, and serves its answers at the socket until a signal
-    /// stops it. SR-2041 without a key, SR-8123 if the record does not open; those of the key;
+    /// stops it. SR-2041 without a key, SR-8123 if the record does not open; the errors of the key;
     /// SR-5001 for the socket or the sandbox, SR-9001 if the signal handler cannot be installed.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = allowed(&self.users)?;

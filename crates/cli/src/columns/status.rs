@@ -61,7 +61,8 @@ pub(super) struct StatusArgs {
 
 impl StatusArgs {
     /// Requests the zone's status through the server, adds the names of tables, and prints it as
-    /// text or JSON. SR-8122 if the server refuses; SR-5001; those of [`LoginOptions::connect`].
+    /// text or JSON. SR-8122 if the server refuses; SR-5001; the errors of
+    /// [`LoginOptions::connect`].
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut connection = self.login.connect(&self.server)?;
         let mut status = status(&mut connection)?;
@@ -142,8 +143,8 @@ fn mib(bytes: u64) -> String {
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
 
-/// Returns how many values an object of the status has, as text, and in how many blocks on disk
-/// there are more.
+/// Returns as text how many values an object of the status has and, if there are such, in how many
+/// blocks on disk there are more.
 fn values(of: &Value) -> String {
     match number(of, "unread") {
         0 => number(of, "values").to_string(),

@@ -88,7 +88,7 @@ enum AttestChoice {
 impl ZoneArgs {
     /// Opens or makes the store, binds the socket, closes the sandbox, and serves until a signal
     /// stops it; then writes a checkpoint. Notes to standard error say where it serves.
-    /// Errors: SR-2041 without a key; those of the key, the store and the TPM; SR-1001 for an
+    /// Errors: SR-2041 without a key; the errors of the key, the store and the TPM; SR-1001 for an
     /// unknown user; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = self.allowed()?;
@@ -195,7 +195,8 @@ impl ZoneArgs {
         }
     }
 
-    /// Returns the path of the anchor's file; the usual one if the anchor is in the TPM.
+    /// Returns the path of the anchor's file: the one that was named, otherwise one in the state
+    /// directory, also if the anchor is in the TPM.
     fn anchor_file(&self) -> PathBuf {
         match &self.anchor {
             Some(AnchorChoice::File(path)) => path.clone(),
@@ -219,7 +220,7 @@ impl ZoneArgs {
 
     /// Opens the sealed store with the key of the options. If there is none, makes it first and
     /// notes that its values are lost with the key. SR-2041 without a key, SR-8010 if the store is
-    /// older than its anchor, SR-8025 if another process has it open; those of the key and the
+    /// older than its anchor, SR-8025 if another process has it open; the errors of the key and the
     /// store; SR-5001.
     fn store(&self, context: &Context, anchor: Box<dyn Anchor>) -> Result<store::Store, Failure> {
         let there = self.state.join(store::HEADER_NAME).exists();

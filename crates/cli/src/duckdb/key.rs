@@ -34,7 +34,7 @@ impl KeyArgs {
     /// Writes the secret text that DuckDB takes for this key of the keyring, and a line end, to
     /// standard output, without buffers that are not wiped. SR-1001 if standard output is a
     /// terminal, SR-2003 if there is no such key or version, SR-2012 if it is retired and no
-    /// version is named; those of the keyring.
+    /// version is named; the errors of the keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let out = std::io::stdout();
         if out.is_terminal() {

@@ -13,7 +13,7 @@ use crate::keys;
 
 /// Fetches the keys that may open a database, in the order to try: every version of a key of the
 /// keyring, the newest first, or the one text that the options name. SR-2041 if they name no key,
-/// SR-2003 if the keyring has none of that name; those of fetching it.
+/// SR-2003 if the keyring has none of that name; the errors of fetching it.
 pub(super) fn opening(options: KeyOptions, context: &Context) -> Result<Vec<KeyText>, Failure> {
     match keys::required(options, "an encrypted DuckDB database")? {
         KeySource::KeyId { id } => {
@@ -43,7 +43,7 @@ pub(super) fn opening(options: KeyOptions, context: &Context) -> Result<Vec<KeyT
 /// the keyring, then all its versions, for a rekey that began before the key was rotated; or the
 /// one text that the options name, asked for twice at a terminal.
 /// Errors: SR-2041 if they name no key, SR-2003 if the keyring has none of that name, SR-2012 if it
-/// is retired; those of fetching it.
+/// is retired; the errors of fetching it.
 pub(super) fn sealing(options: KeyOptions, context: &Context) -> Result<Vec<KeyText>, Failure> {
     let chosen = keys::required(options.clone(), "the new key of the DuckDB database")?;
     let texts = match chosen {
@@ -66,7 +66,7 @@ pub(super) fn keyring(context: &Context) -> Result<Keyring, Failure> {
 }
 
 /// Fetches a text from `source`, at a terminal with `prompt` and, if `creating`, twice, and derives
-/// DuckDB's key from it. SR-2205 if DuckDB would not take the text; those of the source.
+/// DuckDB's key from it. SR-2205 if DuckDB would not take the text; the errors of the source.
 fn key_text(source: &KeySource, prompt: &str, creating: bool) -> Result<KeyText, Failure> {
     let about = SourceContext {
         creating,

@@ -30,8 +30,8 @@ pub(super) struct ScrubArgs {
 impl ScrubArgs {
     /// Zeroes bytes that DuckDB does not use, in place, and prints in how many units there were
     /// any. Without a key only blocks at positions that do not depend on the block size are
-    /// examined, which is noted. SR-2204 if the key does not open the database; those of the file
-    /// and the key.
+    /// examined, which is noted. SR-2204 if the key does not open the database; the errors of the
+    /// file and the key.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keys = match crate::keys::source(self.key.clone()) {
             Some(_) => keys::opening(self.key, context)?,

@@ -27,7 +27,7 @@ pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {
 
 /// Authenticates every header and block and shows progress. Returns the report, with the failure
 /// for the first bad unit, or `None` if none is bad. Errors: SR-2041 without a key; SR-2201 if the
-/// database is not encrypted; SR-2204 if no key opens it; those of its headers; SR-5001.
+/// database is not encrypted; SR-2204 if no key opens it; the errors of its headers; SR-5001.
 pub(crate) fn verify(
     path: &Path,
     key: KeyOptions,

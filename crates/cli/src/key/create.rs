@@ -20,8 +20,9 @@ pub(super) struct CreateArgs {
 }
 
 impl CreateArgs {
-    /// Opens the keyring, adds the key, and prints its name and version. SR-2014 if the keyring has
-    /// a key of that name, SR-2013 if the name is not valid, SR-2024 if the keyring is full.
+    /// Opens the keyring, adds the key, and prints its name and version, with a warning (SR-2022)
+    /// while it is in no export. SR-2014 if the keyring has a key of that name, SR-2013 if the name
+    /// is not valid, SR-2024 if the keyring is full; the errors of opening it.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut keyring = Keyring::open(&context.keyring_path())?;
         let key = keyring.create_key(&self.name)?;

@@ -21,7 +21,9 @@ pub(super) struct RotateArgs {
 
 impl RotateArgs {
     /// Opens the keyring, adds the next version of the key, retires the older ones, and prints name
-    /// and version. A retired key becomes active again. SR-2003 if there is no such key.
+    /// and version, with a warning (SR-2022) while it is in no export. A retired key becomes active
+    /// again. SR-2003 if there is no such key, SR-2024 if the keyring is full; the errors of
+    /// opening it.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut keyring = Keyring::open(&context.keyring_path())?;
         let key = keyring.rotate_key(&self.name)?;

@@ -28,7 +28,7 @@ impl ExportArgs {
     /// Fetches the key for the export, writes every key and certificate to a new file sealed for
     /// it, and prints how many. The keyring records the export.
     /// Errors: SR-2044 if no key is given or it is one of the keyring, SR-1002 if the file exists,
-    /// SR-2034 if it does not open when it is read back; those of the keyring.
+    /// SR-2034 if it does not open when it is read back; the errors of the keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let key = super::export_key::export_key(self.key)?;
         paths::check_new(&self.out)?;

@@ -24,12 +24,11 @@ pub(super) struct ImportArgs {
 }
 
 impl ImportArgs {
-    /// Adds the keys and certificates of the export to the keyring, and prints each one that was
-    /// added, then how many were added and how many were there already. Nothing is changed on an
-    /// error.
+    /// Adds the keys and certificates of the export to the keyring, all or none, and prints each
+    /// one that was added, then how many were added and how many were there already.
     /// Errors: SR-2044 without a key from outside the keyring, SR-1006 if there is no such file,
     /// SR-2002 if the key does not open it, SR-2021 or SR-2025 if the keyring has something
-    /// different under the same name; those of the keyring.
+    /// different under the same name; the errors of the keyring.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let key = super::export_key::export_key(self.key)?;
         paths::file_format(&self.file)?;

@@ -25,7 +25,7 @@ pub(super) struct RotateRootArgs {
 impl RotateRootArgs {
     /// Opens the keyring, seals it for the root key that the new provider, or else the present one,
     /// delivers now, and prints that. Writes a note if the root key is the same as before. SR-2020
-    /// if the provider is not valid; those of the keyring and of the providers.
+    /// if the provider is not valid; the errors of the keyring and of the providers.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = context.keyring_path();
         let provider = self.provider.as_deref().map(Provider::parse).transpose()?;

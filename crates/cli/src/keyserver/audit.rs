@@ -99,7 +99,7 @@ impl AuditArgs {
 
     /// Requests all rows that the server has and checks their chain. Prints the rows after
     /// `--after`, as text or one JSON object each; with `--verify` prints only that the chain is
-    /// whole and where it ends. SR-8436 if it is not; those of the configuration and of the
+    /// whole and where it ends. SR-8436 if it is not; the errors of the configuration and of the
     /// request.
     fn show(&self, context: &mut Context) -> Result<(), Failure> {
         let live = read_live_rows(self.server.asking()?, |row| match () {
@@ -160,8 +160,8 @@ impl VerifyArgs {
     /// Verifies archive files without the server and prints which rows they hold; with `--node`,
     /// also that the server's rows continue where the archives end.
     /// Errors: SR-1006 for a missing file, SR-1001 for a directory, SR-8436 if anything does not
-    /// fit together, SR-8440 for the authority's certificate; those of the configuration and of the
-    /// request.
+    /// fit together, SR-8440 for the authority's certificate; the errors of the configuration and
+    /// of the request.
     fn run(self, context: &mut Context) -> Result<(), Failure> {
         for archive in &self.archives {
             // Before anything else is looked for, which may be missing for the same reason.

@@ -22,7 +22,7 @@ pub(super) struct KeyNameArgs {
 
 impl KeyNameArgs {
     /// Has the server make the key, and prints its name and version. SR-2013 for an invalid name;
-    /// those of the configuration and of the request.
+    /// the errors of the configuration and of the request.
     pub(super) fn create(self, context: &mut Context) -> Result<(), Failure> {
         let body = json!({"name": named(&self.name)?});
         let made = self.server.change(&Method::POST, "/v1/keys", Some(&body))?;

@@ -46,7 +46,7 @@ impl DestroyArgs {
     /// destruction; prints the state and the time. With `--withdraw`, takes back a request that
     /// waits for a second administrator instead.
     /// Errors: SR-8453 if the name is not confirmed; SR-8411 if the request was recorded and a
-    /// second administrator must agree; those of the configuration and of the request.
+    /// second administrator must agree; the errors of the configuration and of the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = format!("/v1/keys/{}", named(&self.name)?);
         let address = format!("{path}/destroy");

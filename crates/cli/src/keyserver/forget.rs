@@ -28,8 +28,8 @@ pub(super) struct ForgetArgs {
 
 impl ForgetArgs {
     /// Has the server remove its records of these objects, one request each, and prints each one.
-    /// Stops at the first error: SR-8457 for an id that is not 32 hexadecimal digits; those of the
-    /// configuration and of the request.
+    /// Stops at the first error: SR-8457 for an id that is not 32 hexadecimal digits; the errors of
+    /// the configuration and of the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         for id in &self.ids {
             let address = hex_id(id, 32)

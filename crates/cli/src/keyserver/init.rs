@@ -73,8 +73,8 @@ impl InitArgs {
     /// Shares of the root key are printed, or written into one private file each. Nothing that
     /// exists is overwritten.
     /// Errors: SR-8412 for a name of the server, SR-2020 for the provider, SR-1002 if one of the
-    /// files exists, SR-8424 if the store holds a server already; those of the provider and the
-    /// store; SR-5001.
+    /// files exists, SR-8424 if the store holds a server already; the errors of the provider and
+    /// the store; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         names::check(&self.names)?;
         let (store, config) = self.places()?;

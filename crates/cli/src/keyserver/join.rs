@@ -51,7 +51,7 @@ impl JoinArgs {
     /// authority and configuration, and prints name, role and configuration. The certificate of an
     /// enrolment before is then no longer valid.
     /// Errors: SR-1002 if there is a configuration, without `--replace`; SR-8408 for an address;
-    /// SR-1006 without the authority's file; those of the token and of the server; SR-5001.
+    /// SR-1006 without the authority's file; the errors of the token and of the server; SR-5001.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = Node::path(self.config.as_deref());
         let (servers, node) = (self.servers.clone(), self.node.clone());
@@ -71,7 +71,7 @@ impl JoinArgs {
     }
 
     /// Fetches the one-time token from the file or the variable that was named, otherwise at the
-    /// terminal. SR-1004 without a terminal; those of the source.
+    /// terminal. SR-1004 without a terminal; the errors of the source.
     fn token(&self, context: &Context) -> Result<SecretBytes, Failure> {
         let source = match (&self.token_file, &self.token_env) {
             (Some(path), _) => KeySource::File(path.clone()),

@@ -37,7 +37,7 @@ impl RootOptions {
     /// Opens the server's store with its root key. If that is split, the shares are read from the
     /// files that were named, or asked for at the terminal, as many as are needed.
     /// Errors: SR-8434 for the configuration; SR-8410, SR-8432 or SR-8441 for the shares; SR-8437
-    /// if the root key does not fit; those of the provider and of the store.
+    /// if the root key does not fit; the errors of the provider and of the store.
     fn open(&self) -> Result<Offline, Failure> {
         let needed = Offline::shares_needed(&self.config)?;
         let sources: Vec<(KeySource, String)> = match (needed, self.share_files.is_empty()) {
@@ -109,7 +109,8 @@ struct Change {
 
 impl Change {
     /// Writes further names of the server, if any were given, into its configuration file, and
-    /// opens its store. SR-8412 for an invalid name; errors as [`RootOptions::open`].
+    /// opens its store. SR-8412 for an invalid name, SR-5001 if the file cannot be written; errors
+    /// as [`RootOptions::open`].
     fn open(&self) -> Result<Offline, Failure> {
         if !self.names.is_empty() {
             let text = with_names(&self.root.config, &self.names)?;

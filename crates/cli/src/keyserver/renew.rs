@@ -51,8 +51,8 @@ impl RenewArgs {
     /// runs the command of `--then` before the former certificate becomes invalid; prints when the
     /// certificate expires. With `--if-due`, does nothing while more than a third of its time is
     /// left.
-    /// Errors: SR-8470 if it has expired, SR-8471 if the command fails; those of the configuration,
-    /// its files and the request.
+    /// Errors: SR-8470 if it has expired, SR-8471 if the command fails; the errors of the
+    /// configuration, its files and the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = Node::path(self.node.as_deref());
         let renewal = Renewal::begin(&config)?;

@@ -22,7 +22,7 @@ pub(super) struct RevokeArgs {
 
 impl RevokeArgs {
     /// Has the server revoke the client's certificate and remove its grants, and prints that.
-    /// SR-2013 for an invalid name; those of the configuration and of the request.
+    /// SR-2013 for an invalid name; the errors of the configuration and of the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = format!("/v1/nodes/{}", named(&self.name)?);
         self.server.change(&Method::DELETE, &path, None)?;

@@ -27,7 +27,7 @@ pub(super) struct StatusArgs {
 impl StatusArgs {
     /// Requests the server's status, without a certificate if the configuration names none, and
     /// prints it as text or JSON. Warns with SR-8474 for each alarm about room. A sealed server is
-    /// no error; those of the configuration and of the request are.
+    /// no error; the errors of the configuration and of the request are.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let status = self
             .server

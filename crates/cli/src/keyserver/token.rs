@@ -56,7 +56,7 @@ enum RoleName {
 impl TokenArgs {
     /// Has the server make an enrolment token, and prints it or writes it into a new file that only
     /// this user can read. SR-2013 for an invalid name, SR-1002 if the file exists, SR-8404 for a
-    /// response without a token; those of the configuration and of the request.
+    /// response without a token; the errors of the configuration and of the request.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let role = match self.role {
             RoleName::Node => "node",

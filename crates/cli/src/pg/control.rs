@@ -80,7 +80,7 @@ struct ServerArgs {
 impl StartArgs {
     /// Runs `pg_ctl start` under the shield to its end, after the key was tried. SR-7015 for root;
     /// SR-7003 or SR-7004 if the instance is being converted or is not sealed; SR-7008 if a server
-    /// runs; SR-7018 if `pg_ctl` fails; those of the key.
+    /// runs; SR-7018 if `pg_ctl` fails; the errors of the key.
     pub(super) fn start(self, context: &mut Context) -> Result<(), Failure> {
         self.with_server(context, |server, key| server.start(key))
     }
@@ -120,7 +120,7 @@ impl StopArgs {
 impl PromoteArgs {
     /// Runs `pg_ctl promote` under the shield to its end, after the key was tried. SR-7003 or
     /// SR-7004 if the instance is being converted or is not sealed, SR-7015 for root, SR-7027 if no
-    /// server runs, SR-7018 if `pg_ctl` fails; those of the key.
+    /// server runs, SR-7018 if `pg_ctl` fails; the errors of the key.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.server.directory.sealed()?;
         let key = given_key(self.key, context);

@@ -39,8 +39,8 @@ impl ControldataArgs {
     /// Opens the header and the control file with the key, and prints what `pg_controldata` prints,
     /// then the fingerprint, the cipher and the key of the header.
     /// Errors: SR-7004 if the instance is not sealed, SR-2001 without a key, SR-7001 if the header
-    /// and the control file do not belong together, SR-7018 if `pg_controldata` fails; those of the
-    /// key.
+    /// and the control file do not belong together, SR-7018 if `pg_controldata` fails; the errors
+    /// of the key.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.sealed()?;
         let bindir = self.bindir.find(directory.major())?;

@@ -32,8 +32,8 @@ pub(super) struct DecryptArgs {
 impl DecryptArgs {
     /// Turns the stopped, sealed instance into a plain one in place, shows progress, and prints
     /// what was converted, with notes. Completes a run that was interrupted. SR-7011 if the
-    /// directory holds no instance, SR-7004 if it is not sealed, SR-2001 without a key; those of
-    /// the key and of the conversion.
+    /// directory holds no instance, SR-7004 if it is not sealed, SR-2001 without a key; the errors
+    /// of the key and of the conversion.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.existing()?;
         let key = given_key(self.key, context);

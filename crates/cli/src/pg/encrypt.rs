@@ -41,7 +41,7 @@ impl EncryptArgs {
     /// notes. Completes a run that was interrupted. Warns that the key must not be lost, with
     /// SR-7020 if the server cannot find it by itself, and with SR-7030 if data checksums are off.
     /// Errors: SR-7011 if the directory holds no instance, SR-7012 if it is sealed, SR-7008 while a
-    /// server runs, SR-2041 without a key; those of the key and of the conversion.
+    /// server runs, SR-2041 without a key; the errors of the key and of the conversion.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.existing()?;
         let key = given_key(self.key, context);

@@ -57,9 +57,9 @@ enum Verb {
 }
 
 impl PgArgs {
-    /// Returns the data directories whose owner root becomes before the verb runs. Empty for verbs
-    /// that start or stop a server, which refuse root, and for `service`, whose files are root's
-    /// own.
+    /// Returns the data directory or directories of the verb, whose owner root becomes before it
+    /// runs. Empty for `initdb`, `start`, `stop` and `restart`, which refuse root, for `service`,
+    /// whose files are root's own, and if no directory is named.
     pub(crate) fn subjects(&self) -> Vec<PathBuf> {
         let one = |directory: &directory::DirectoryOption| directory.named().into_iter().collect();
         match &self.verb {

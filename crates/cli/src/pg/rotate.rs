@@ -41,7 +41,7 @@ impl RotateArgs {
     /// only replaces its key slots, and prints that. A new key, if one is given, opens it
     /// afterwards; SR-7020 is a warning that the server cannot find it by itself.
     /// Errors: SR-7003 or SR-7004 if it is being converted or is not sealed, SR-7008 while a server
-    /// runs (not with `--slots-only`); those of the keys and of the conversion.
+    /// runs (not with `--slots-only`); the errors of the keys and of the conversion.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.sealed()?;
         let key = given_key(self.key, context);

@@ -62,9 +62,10 @@ struct Status {
 impl StatusArgs {
     /// Prints whether the instance is sealed and its server runs, and what its header says, as text
     /// or JSON; with `--plaintext` also what is not sealed. Warns with SR-7030 if data checksums
-    /// are off. Neither of these is an error.
+    /// are off. An instance that is not sealed or not running is no error.
     /// Errors: SR-7011 if the directory holds no instance; SR-3003 for a damaged header, which the
-    /// result contains too; those of a key that was given.
+    /// result contains too; with `--plaintext` SR-7002 for what is no regular file; the errors of a
+    /// key that was given.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.existing()?;
         let facts = directory.is_sealed().then(|| Facts::read(&directory));

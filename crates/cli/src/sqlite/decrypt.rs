@@ -30,7 +30,7 @@ pub(super) struct DecryptArgs {
 impl DecryptArgs {
     /// Writes a plain copy of the sealed database to a new file, and prints its number of pages.
     /// SR-1002 if the output exists, SR-1003 if it is the input, SR-1006 if the input is missing,
-    /// SR-1007 if it is no regular file, SR-3001 if it is not sealed; those of the key.
+    /// SR-1007 if it is no regular file, SR-3001 if it is not sealed; the errors of the key.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         paths::check_copy(&self.sealed, &self.plain)?;
         // A pipe would be waited for.

@@ -46,7 +46,7 @@ impl EncryptArgs {
     /// notes that the plain one is still there. Warns with SR-6008 for AES-256-CTR.
     /// Errors: SR-2041 without a key, SR-1002 if the output exists, SR-1003 if it is the input,
     /// SR-1006 if the input is missing, SR-1007 if it is no regular file, SR-3011 if it is sealed;
-    /// those of the key.
+    /// the errors of the key.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let key = keys::required(self.key, "encrypt")?;
         paths::check_copy(&self.plain, &self.sealed)?;

@@ -68,9 +68,9 @@ impl RunArgs {
     /// Replaces this process by the program, with the SQLite extension preloaded and the key's
     /// source in its environment. The key is tried first, except one of a command, and a passphrase
     /// is asked for here.
-    /// Returns only with an error: SR-2041 without a key; those of the key; SR-2286 if the library
-    /// is not found; SR-2285 if the extension cannot be loaded into the program; SR-1006 or SR-5001
-    /// if it cannot be started.
+    /// Returns only with an error: SR-2041 without a key; the errors of the key; SR-2286 if the
+    /// library is not found; SR-2285 if the extension cannot be loaded into the program; SR-1006 or
+    /// SR-5001 if it cannot be started.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let surroundings = SourceContext {
             keyring: Some(keys::absolute_keyring_path(context.keyring.clone())?),

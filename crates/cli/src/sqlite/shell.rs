@@ -54,15 +54,15 @@ enum ModeOption {
 }
 
 impl ShellArgs {
-    /// Returns the database's file; `None` for a database in memory.
+    /// Returns the database's file; `None` for a database in memory or without a name.
     pub(crate) fn subject(&self) -> Option<PathBuf> {
         database_file(&self.database)
     }
 
     /// Opens the database and runs the commands of `-c`, otherwise the lines typed at a terminal,
     /// otherwise standard input as a script. Results go to standard output. SR-2019 for a key
-    /// option with a URI; those of opening the database; that of the first statement that fails,
-    /// except at a terminal.
+    /// option with a URI; the errors of opening the database; that of the first statement that
+    /// fails, except at a terminal.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let connection = open(Target {
             database: &self.database,

@@ -87,7 +87,7 @@ impl AttachArgs {
     /// Opens and mounts the volume, and serves it until it is unmounted. SIGINT, SIGTERM and SIGHUP
     /// unmount it unless it is in use. With `--serving`, leaves the terminal after mounting, which
     /// tells the waiting command so.
-    /// Errors: SR-1006 if there is no such volume; those of opening it with the secret and of
+    /// Errors: SR-1006 if there is no such volume; the errors of opening it with the secret and of
     /// mounting it; SR-5001.
     fn serve(self, context: &Context) -> Result<(), Failure> {
         let path = self
@@ -123,7 +123,7 @@ impl AttachArgs {
 
     /// Returns the passphrase and the key slots that it is for: of the key that Strongroom's token
     /// names, or of the TPM if that is asked for or only the TPM has a token. SR-2001 if the volume
-    /// has no such token; those of the key's source or the TPM.
+    /// has no such token; the errors of the key's source or the TPM.
     fn of_token(&self, context: &Context, found: &Found) -> Result<(SecretBytes, Slots), Failure> {
         let mut tokens = found.header.metadata.tokens.values();
         let ours = tokens.find_map(Token::strongroom);

@@ -34,8 +34,8 @@ impl BackupArgs {
     /// Copies header and key slots into the new file that was named, unsealed; or seals them and
     /// stores them at the key server. Prints nothing.
     /// Errors: SR-1006 or SR-8322 if there is no such volume, SR-1002 if the file exists; without
-    /// `--out` SR-8323 without a token and SR-1001 if the key is in a keyring; those of the key
-    /// server.
+    /// `--out` SR-8323 without a token and SR-1001 if the key is in a keyring; the errors of the
+    /// key server.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open(&self.path)?;
         if let Some(out) = &self.out {

@@ -97,8 +97,8 @@ impl CreateArgs {
     /// Makes the key if there is none of that name. Warns with SR-8332 without a recovery key, and
     /// with SR-8341 if the device's former data are left.
     /// Errors: SR-2013 or SR-1001 for options, SR-8320 if the device is in use, SR-8321 if it is
-    /// not empty, SR-8357 without a terminal for the recovery key; those of the key's source and of
-    /// libcryptsetup.
+    /// not empty, SR-8357 without a terminal for the recovery key; the errors of the key's source
+    /// and of libcryptsetup.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if !key_name_is_valid(&self.key_id) {
             return Err(Failure::new(&code::KEY_NAME, self.key_id.as_str()));

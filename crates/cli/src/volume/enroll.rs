@@ -77,7 +77,7 @@ impl EnrollArgs {
     /// slot's number. Warns with SR-8332 if the TPM opens it and no recovery key does.
     /// Errors: SR-8320 if the volume is attached elsewhere, SR-2002 if the secret opens no slot,
     /// SR-1001 for `--pcrs` without `tpm`, SR-8357 or SR-1002 for the place of the recovery key;
-    /// those of the keys and of libcryptsetup.
+    /// the errors of the keys and of libcryptsetup.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if self.pcrs.is_some() && self.what != EnrolledOpener::Tpm {
             return Err(Failure::usage("--pcrs is for tpm"));
@@ -124,7 +124,7 @@ impl EnrollArgs {
 
     /// Adds a key slot for the newest version of a key of `provider` and returns its number. The
     /// key is made if there is none of that name. `secret` opens the volume already. SR-1001 if
-    /// neither `--key-id` nor a token names the key; those of the key's source and of
+    /// neither `--key-id` nor a token names the key; the errors of the key's source and of
     /// libcryptsetup.
     fn add_key(
         &self,

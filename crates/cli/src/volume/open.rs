@@ -50,8 +50,8 @@ struct Opened {
 impl OpenArgs {
     /// Maps the volume as /dev/mapper/NAME and prints that path and the key slot; with `--test`
     /// only tries the secret. SR-1006 or SR-8322 if there is no such volume, SR-8337 if the name is
-    /// not valid or taken, SR-2002 if the secret opens no slot, SR-8327 without device-mapper;
-    /// those of the secret's source.
+    /// not valid or taken, SR-2002 if the secret opens no slot, SR-8327 without device-mapper; the
+    /// errors of the secret's source.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let name = match (&self.name, self.test) {
             (_, true) => None,

@@ -36,7 +36,7 @@ impl RepairArgs {
     /// backup at the key server, and prints the key slot that opens the volume. With `--backup`,
     /// saves the header to a new file first.
     /// Errors: SR-8331 if the header is not in this state, SR-2002 if the secret opens no slot of
-    /// the new key, SR-8320 if the volume is in use; those of the secret's source; SR-5001.
+    /// the new key, SR-8320 if the volume is in use; the errors of the secret's source; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open_to_change(&self.path)?;
         repair::slots_of_new_key(&volume.metadata()?)?;

@@ -73,7 +73,7 @@ impl RestoreArgs {
     /// SR-8309 if one copy in the backup was damaged.
     /// Errors: SR-8354 for the backup, SR-2002 if the secret does not open it, SR-8320 if the
     /// device is in use, SR-8353 if something else on it would be lost; SR-8360 if it is not known
-    /// which volume it was; those of the secret and the key server.
+    /// which volume it was; the errors of the secret and the key server.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let (backup, proof) = match &self.from {
             Some(file) => {
@@ -142,7 +142,7 @@ impl RestoreArgs {
 
     /// Fetches the header backup from the key server and opens it. Returns it with the passphrase
     /// of the slots of its key. SR-8360 if it is not known which volume it was; SR-2002 if the key
-    /// does not open it; those of the key server.
+    /// does not open it; the errors of the key server.
     fn of_server(&self, context: &Context) -> Result<(Backup, SecretBytes), Failure> {
         let (object_id, key_id) = self.which()?;
         let who = self.provider.provider.unwrap_or(ProviderChoice::Keyserver);

@@ -74,8 +74,8 @@ impl RotateArgs {
     /// Then renews the header backup at the key server, reports the change, and prints it; a
     /// passphrase that was kept for boots is removed first.
     /// Errors: SR-8323 without a token, SR-8320 if the volume is in use, SR-8329 for the library's
-    /// version, SR-8338 if the secret of a slot is missing, SR-8328 if it was stopped; those of the
-    /// key's source.
+    /// version, SR-8338 if the secret of a slot is missing, SR-8328 if it was stopped; the errors
+    /// of the key's source.
     pub(super) fn run(mut self, context: &mut Context) -> Result<(), Failure> {
         self.path = device_of(&self.path);
         let mut volume = Volume::open_to_change(&self.path)?;
@@ -118,7 +118,7 @@ impl RotateArgs {
 
     /// Makes a new version of the key open the volume, removes the slot of the former one, renews
     /// the header backup at the key server, reports the change, and prints both versions. SR-8328
-    /// during a re-encryption; those of the key's source and of libcryptsetup.
+    /// during a re-encryption; the errors of the key's source and of libcryptsetup.
     fn slots(
         &self,
         context: &mut Context,
@@ -142,7 +142,7 @@ impl RotateArgs {
     /// recovery key and adds a slot for it first. `secret` is that of the token's key; `active` is
     /// the name of the mapping if the volume is open.
     /// Errors: SR-8338 if the secret of a slot that is to stay is missing, SR-2002 if one does not
-    /// fit; those of the secrets, of the place of the recovery key and of libcryptsetup.
+    /// fit; the errors of the secrets, of the place of the recovery key and of libcryptsetup.
     fn begin(
         &self,
         volume: &mut Volume,
@@ -169,8 +169,8 @@ impl RotateArgs {
     }
 
     /// Fetches the secrets of the openers that the options name: of the TPM, of each passphrase
-    /// file, and of the recovery key's file. SR-8361 if that is no recovery key; those of the TPM
-    /// and of the files.
+    /// file, and of the recovery key's file. SR-8361 if that is no recovery key; the errors of the
+    /// TPM and of the files.
     fn given_secrets(&self, volume: &mut Volume) -> Result<Vec<Given>, Failure> {
         let mut given = Vec::new();
         if self.tpm {

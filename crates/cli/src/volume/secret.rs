@@ -66,7 +66,7 @@ impl SecretOptions {
     /// Fetches the secret of a key slot: a passphrase or recovery key that the options name,
     /// otherwise that of the key of Strongroom's token, otherwise that of the TPM.
     /// Errors: SR-8323 if there is no usable token, SR-1004 without a terminal, SR-8361 if it is no
-    /// recovery key; those of the files, the key's source and the TPM.
+    /// recovery key; the errors of the files, the key's source and the TPM.
     pub(super) fn secret(
         &self,
         context: &Context,

@@ -32,7 +32,7 @@ pub(super) struct TpmAddress {
 impl TpmAddress {
     /// Has the TPM unseal its key of the volume and returns the passphrase that is made of it,
     /// after it was tried on the volume's slots. SR-8330 if the TPM has no token there, SR-2019 for
-    /// the address, SR-2002 if no slot opens; those of the TPM (SR-8350 to SR-8352).
+    /// the address, SR-2002 if no slot opens; the errors of the TPM (SR-8350 to SR-8352).
     pub(super) fn secret(&self, volume: &mut Volume) -> Result<SecretBytes, Failure> {
         let sealer = self.open()?;
         Ok(opening(volume, &|sealed| Ok(sealer.unseal(None, sealed)?))?)
@@ -52,7 +52,7 @@ impl TpmAddress {
 
     /// Adds a key slot whose key the TPM seals to the present values of these registers (`None`:
     /// the default ones), and returns its number. `secret` opens the volume already. SR-2019 for
-    /// the address or the registers, SR-2002 if `secret` opens nothing; those of the TPM.
+    /// the address or the registers, SR-2002 if `secret` opens nothing; the errors of the TPM.
     pub(super) fn enroll(
         &self,
         volume: &mut Volume,

@@ -37,7 +37,7 @@ const HELP: &str = "\
 
 /// Runs one dot-command, which may print, change settings, redirect the output, or import into the
 /// database. Returns whether the shell continues. An empty line does nothing.
-/// SR-1001 for an unknown command or wrong arguments; those of the command.
+/// SR-1001 for an unknown command or wrong arguments; the errors of the command.
 pub(crate) fn run(session: &mut Session<'_>, line: &str) -> Result<Flow, Error> {
     let words = split(line)?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -108,7 +108,7 @@ fn pattern<'a>(name: &str, arguments: &[&'a str]) -> Result<&'a str, Error> {
 }
 
 /// Prints the names of tables and views that match the LIKE pattern, in all schemas. SR-1005 and
-/// others if the schema cannot be read; those of the output.
+/// others if the schema cannot be read; the errors of the output.
 fn tables(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let condition = "type IN ('table', 'view') AND name LIKE ?1";
     let names = schema::names(&session.connection, condition, pattern)?;

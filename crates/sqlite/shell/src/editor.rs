@@ -22,7 +22,7 @@ const PROMPT_WITHIN: &str = "       ...> ";
 /// Reads statements and dot-commands from the terminal and runs them until the input ends or
 /// `.quit`. Errors of statements go to the console. Loads and extends the history file, if one is
 /// named. Replaces the handler of SIGINT, which then interrupts the running statement.
-/// SR-5001 if the handler cannot be installed or the terminal cannot be read; those of writing
+/// SR-5001 if the handler cannot be installed or the terminal cannot be read; the errors of writing
 /// results that a flush reports.
 pub(crate) fn run(session: &mut Session<'_>, history: Option<PathBuf>) -> Result<(), Error> {
     let interrupt = session.connection.get_interrupt_handle();

@@ -83,7 +83,7 @@ impl Feed {
 
 /// Runs all of `input` line by line, up to `.quit` or the first error. The error has `origin` and
 /// the line where the statement begins in its detail. SR-1005 for text that is not UTF-8, SR-5001
-/// if the input cannot be read; those of the statements.
+/// if the input cannot be read; the errors of the statements.
 pub(crate) fn run_script(
     session: &mut Session<'_>,
     mut input: impl BufRead,

@@ -30,7 +30,8 @@ pub(crate) fn texts(
     rows.collect::<Result<_, _>>().map_err(failed)
 }
 
-/// Returns the names of the schemas: `main`, `temp` if it is in use, and what is attached.
+/// Returns the names of the schemas: `main`, `temp` if it is in use, and what is attached. Errors
+/// as [`texts`].
 pub(crate) fn databases(connection: &Connection) -> Result<Vec<String>, Error> {
     texts(
         connection,
@@ -41,7 +42,8 @@ pub(crate) fn databases(connection: &Connection) -> Result<Vec<String>, Error> {
 
 /// Refuses, with SR-1003, a file that the connection has open as a database, log or journal:
 /// opening and closing it a second time drops the process's locks on it (POSIX advisory locks;
-/// SQLite, "How To Corrupt", section 2.2). A file that does not exist is not refused.
+/// SQLite, "How To Corrupt", section 2.2). A file that does not exist is not refused. Other errors
+/// as [`texts`].
 pub(crate) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(), Error> {
     let Ok(about) = std::fs::metadata(path) else {
         return Ok(());
@@ -60,8 +62,8 @@ pub(crate) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(
 }
 
 /// Returns the names of entries in all schemas that meet the SQL `condition`, in which `?1` is the
-/// LIKE pattern. SQLite's own entries are left out; those of other schemas than `main` begin with
-/// the schema's name.
+/// LIKE pattern. SQLite's own entries are left out; the errors of other schemas than `main` begin
+/// with the schema's name. Errors as [`texts`].
 pub(crate) fn names(
     connection: &Connection,
     condition: &str,
@@ -84,7 +86,7 @@ pub(crate) fn names(
 }
 
 /// Returns the SQL of tables, views, indexes and triggers in all schemas whose name or table
-/// matches the LIKE pattern.
+/// matches the LIKE pattern, without SQLite's own entries. Errors as [`texts`].
 pub(crate) fn definitions(connection: &Connection, pattern: &str) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     for database in databases(connection)? {
@@ -100,7 +102,7 @@ pub(crate) fn definitions(connection: &Connection, pattern: &str) -> Result<Vec<
 }
 
 /// Returns the columns of a table of the `main` schema that hold data (neither generated nor
-/// hidden), and whether these are all. Empty if there is no such table.
+/// hidden), and whether these are all. Empty if there is no such table. Errors as [`texts`].
 pub(crate) fn stored_columns(
     connection: &Connection,
     table: &str,

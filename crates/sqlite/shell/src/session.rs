@@ -73,7 +73,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs one statement and writes its rows. Rows that came before an error are written.
+    /// Runs one statement and writes its rows, also those that came before an error. SR-1005 and
+    /// others if SQLite or the VFS refuses it; the errors of the output.
     fn run_statement(&mut self, statement: &mut Statement<'_>) -> Result<(), Error> {
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.raw_query();
