@@ -97,10 +97,11 @@ impl Upstream {
     }
 
     /// Plans the client's SQL with a catalog that is read again where necessary: returns the
-    /// statements to be sent. Empty if the text cannot be planned and the database has nothing
-    /// confidential: then it is sent as it is. Fails with the refusals of [`sql::plan`], with
-    /// SR-8106, with 22021 if the text is not UTF-8, and with SR-8103 if
-    /// `standard_conforming_strings` is off.
+    /// statements to be sent, and makes a catalog with their definitions the current one. Empty if
+    /// the text cannot be planned and the database has nothing confidential: then it is sent as it
+    /// is. Fails with the refusals of [`sql::plan`] and with SR-8106; in a database with
+    /// confidential types also with 22021 if the text is not UTF-8, and with SR-8103 if
+    /// `standard_conforming_strings` is off and the text does not set it.
     pub(super) fn plan_statements(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
         self.refresh(false)?;
         if let Some(refusal) = &self.denied {

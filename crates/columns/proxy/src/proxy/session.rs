@@ -188,7 +188,7 @@ impl Session {
         self.changed.notify_all();
     }
 
-    /// Waits until `done`, or the end of the connection; returns false for the latter.
+    /// Waits until `done` returns true and returns true; returns false if the connection ends.
     pub(crate) fn wait(&self, mut done: impl FnMut(&State) -> bool) -> bool {
         let state = self.lock();
         let state = self
@@ -198,7 +198,8 @@ impl Session {
         !state.ended
     }
 
-    /// Waits as [`Self::wait`] does, for at most `limit`; returns false also when that has passed.
+    /// Waits as [`Self::wait`] does, for at most `limit`; returns false also when that has passed
+    /// first.
     pub(crate) fn wait_for(&self, limit: Duration, mut done: impl FnMut(&State) -> bool) -> bool {
         let state = self.lock();
         let (state, waited) = self
