@@ -119,7 +119,7 @@ fn uri(text: &str) -> Result<Pairs> {
 }
 
 /// Splits `host:port`, `[address]:port` or either without a port; a missing port is empty. Fails
-/// with [`Error::Config`] if the bracket is not closed, or is not followed by a colon.
+/// with [`Error::Config`] if a bracket is not closed, or something other than a colon follows it.
 fn host_and_port(text: &str) -> Result<(&str, &str)> {
     if let Some(inside) = text.strip_prefix('[') {
         let (address, after) = inside
