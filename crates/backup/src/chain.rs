@@ -255,8 +255,9 @@ pub fn restore_chain_sealed(
 /// `pg_combinebackup`, puts together. `progress` gets the bytes of files so far, of all sets.
 ///
 /// # Errors
-/// As [`restore::restore`]; SR-7162. Nothing is at the target then, unless its name could not be
-/// made durable (SR-5001).
+/// As [`restore::restore`]; SR-7162 when combining fails; SR-7176 when it should be restored over
+/// an existing directory. Nothing is at the target then, unless its name could not be made durable
+/// (SR-5001).
 pub fn restore_chain(
     chain: &Chain<'_>,
     options: &RestoreOptions,

@@ -259,6 +259,7 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
+    /// The trailer's bytes, without the unused rest.
     pub(crate) fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }

@@ -78,6 +78,7 @@ pub(crate) fn not_as_long() -> Error {
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Memory {
+    /// Appends the bytes to the memory; never fails.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         content.extend_from_slice(bytes);
@@ -90,6 +91,7 @@ impl Write for Memory {
 }
 
 impl Upload for Memory {
+    /// Does nothing: the bytes stay in memory.
     fn finish(self: Box<Self>) -> io::Result<()> {
         Ok(())
     }

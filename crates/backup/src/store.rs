@@ -416,6 +416,7 @@ struct LocalUpload {
 }
 
 impl Write for LocalUpload {
+    /// Writes to the file, and lets the kernel begin to write it to disk; nothing is synced.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.writeback.wrote(&self.file, written);
@@ -438,6 +439,7 @@ impl Upload for LocalUpload {
 }
 
 impl Drop for LocalUpload {
+    /// Removes the file, unless it was finished.
     fn drop(&mut self) {
         if !self.finished {
             // If it cannot be removed, it is an orphan, which the next writer removes.

@@ -320,6 +320,7 @@ struct Silence {
 }
 
 impl Silence {
+    /// Begins to wait now, with no sign seen yet.
     fn new() -> Self {
         Self {
             since: Instant::now(),

@@ -95,6 +95,7 @@ pub(super) struct Candidate {
 }
 
 impl Old {
+    /// The directory that is open as `held`, of which nothing was taken over yet.
     pub(super) fn new(held: File) -> Self {
         Self {
             held,

@@ -79,6 +79,7 @@ impl Open {
         Self::new(file, member, None, Content::Label(Vec::new()))
     }
 
+    /// An open file with nothing written to it yet.
     fn new(
         file: File,
         member: Member,

@@ -219,7 +219,7 @@ impl Store for ObjectMedium {
         Ok(self.read_version(name, limit)?.map(|(bytes, _)| bytes))
     }
 
-    /// As [`Self::read`], with the entity tag and generation that replacing it requires.
+    /// As `read`, with the entity tag and generation that replacing it requires.
     fn read_version(&self, name: &str, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
         self.read_object(&self.client.path(name)?, limit)
     }

@@ -36,6 +36,8 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
+    /// A reader of the object that `meta` names, from its start. Nothing is requested before the
+    /// first read.
     pub(super) fn new(client: Arc<Client>, meta: ObjectMeta) -> Self {
         Self {
             client,
@@ -161,6 +163,7 @@ impl Read for Ranges {
 }
 
 impl Drop for Ranges {
+    /// Aborts the request that is ahead of the reader.
     fn drop(&mut self) {
         if let Some(asked) = &self.ahead {
             asked.abort();

@@ -46,6 +46,7 @@ pub(super) struct ObjectUpload {
 }
 
 impl ObjectUpload {
+    /// An upload of the object at `path`. Nothing is sent before a part is full.
     pub(super) fn new(client: Arc<Client>, path: Path) -> Self {
         Self {
             client,
@@ -191,6 +192,7 @@ impl Write for ObjectUpload {
         taken
     }
 
+    /// Does nothing: a part is sent when it is full.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -99,6 +99,7 @@ impl Source for DirectorySource {
         stream.member(&root)
     }
 
+    /// Adds nothing: a directory has no facts of its own.
     fn describe(&self, _: &mut Description) {}
 }
 

@@ -126,10 +126,12 @@ impl Source for SqliteSource {
         stream.end_file().map(drop)
     }
 
+    /// Keeps the counter, which gets the size of the copy once that is made.
     fn note_total(&mut self, total: Arc<AtomicU64>) {
         self.total = Some(total);
     }
 
+    /// Puts page size, number of pages, and whether the source was sealed into the description.
     fn describe(&self, description: &mut Description) {
         description.sqlite = Some(self.facts.clone());
     }

@@ -66,6 +66,7 @@ pub(crate) struct StreamReader<'a, I: Input> {
 }
 
 impl<'a, I: Input> StreamReader<'a, I> {
+    /// A reader of `input` without limits; see [`Self::limited_to`].
     pub(crate) fn new(input: &'a mut I) -> Self {
         Self {
             input,

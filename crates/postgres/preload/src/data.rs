@@ -14,6 +14,8 @@ use crate::arguments::{buffer, buffer_mut, offset};
 use crate::next::{self, count, real};
 
 symbols! {
+    /// As read(2), at the file's position; a sealed file's bytes are opened. EIO if the
+    /// descriptor's entry is invalid.
     fn read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
         match descriptors::find(fd) {
             Ok(None) => next::read(fd, into, len),
@@ -34,6 +36,8 @@ symbols! {
         }
         read(fd, into, len)
     }
+    /// As write(2), at the file's position or in append mode at the end; bytes to a sealed file are
+    /// sealed. EIO if the descriptor's entry is invalid.
     fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
         match descriptors::find(fd) {
             Ok(None) => next::write(fd, from, len),
@@ -43,9 +47,11 @@ symbols! {
             }
         }
     }
+    /// As pread(2); a sealed file's bytes are opened.
     fn pread(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
         pread_any(fd, into, len, at)
     }
+    /// As pread(2); a sealed file's bytes are opened.
     fn pread64(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
         pread_any(fd, into, len, at)
     }
@@ -67,9 +73,11 @@ symbols! {
         }
         pread_any(fd, into, len, at)
     }
+    /// As pwrite(2); bytes to a sealed file are sealed.
     fn pwrite(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
         pwrite_any(fd, from, len, at)
     }
+    /// As pwrite(2); bytes to a sealed file are sealed.
     fn pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
         pwrite_any(fd, from, len, at)
     }

@@ -23,6 +23,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// A slot for the C library's function `name`, which is not looked up yet.
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self {
             name,

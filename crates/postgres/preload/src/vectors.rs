@@ -20,6 +20,8 @@ use crate::arguments::{buffer, buffer_mut, offset};
 use crate::next::{self, count, real};
 
 symbols! {
+    /// As readv(2), at the file's position; a sealed file's bytes are opened. EIO if the
+    /// descriptor's entry is invalid.
     fn readv(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
         match descriptors::find(fd) {
             Ok(None) => next::readv(fd, parts, number),
@@ -31,6 +33,8 @@ symbols! {
             }
         }
     }
+    /// As writev(2), at the file's position or in append mode at the end; bytes to a sealed file
+    /// are sealed. EIO if the descriptor's entry is invalid.
     fn writev(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
         match descriptors::find(fd) {
             Ok(None) => next::writev(fd, parts, number),
@@ -40,15 +44,19 @@ symbols! {
             }
         }
     }
+    /// As preadv(2); a sealed file's bytes are opened.
     fn preadv(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
         preadv_any(fd, parts, number, at)
     }
+    /// As preadv(2); a sealed file's bytes are opened.
     fn preadv64(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
         preadv_any(fd, parts, number, at)
     }
+    /// As pwritev(2); bytes to a sealed file are sealed.
     fn pwritev(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
         pwritev_any(fd, parts, number, at)
     }
+    /// As pwritev(2); bytes to a sealed file are sealed.
     fn pwritev64(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
         pwritev_any(fd, parts, number, at)
     }
@@ -306,6 +314,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    /// A position at the first byte of the vector.
     fn new(parts: &'a [iovec]) -> Self {
         Self { parts, used: 0 }
     }

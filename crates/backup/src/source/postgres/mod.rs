@@ -82,6 +82,7 @@ impl Source for PostgresSource {
         Kind::Postgres
     }
 
+    /// The server's name as the caller has given it, without secrets.
     fn shown(&self) -> String {
         self.shown.clone()
     }
@@ -148,14 +149,18 @@ impl Source for PostgresSource {
         Ok(())
     }
 
+    /// Keeps the counter; the server is then asked for the size of the cluster, for which it has to
+    /// walk all files.
     fn note_total(&mut self, total: Arc<AtomicU64>) {
         self.total = Some(total);
     }
 
+    /// Puts the facts of the cluster and of this backup into the description.
     fn describe(&self, description: &mut Description) {
         description.postgres = Some(self.facts.clone());
     }
 
+    /// The server's manifest; empty before [`Source::write`].
     fn manifest(&self) -> Option<&[u8]> {
         Some(&self.manifest)
     }
@@ -177,6 +182,7 @@ struct Receiver<'a, 'b> {
 }
 
 impl<'a, 'b> Receiver<'a, 'b> {
+    /// A receiver that writes to `stream`, with nothing received yet.
     fn new(stream: &'a mut StreamWriter<'b>) -> Self {
         Self {
             stream,
@@ -310,6 +316,7 @@ impl Visitor for Receiver<'_, '_> {
         })
     }
 
+    /// Writes the next bytes of the open file to the stream, and counts them.
     fn data(&mut self, bytes: &[u8]) -> Result<()> {
         if let Some((_, size)) = &mut self.file {
             *size = size.saturating_add(bytes.len() as u64);
