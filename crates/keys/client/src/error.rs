@@ -119,13 +119,13 @@ impl Error {
         self.kind
     }
 
-    /// The stable code.
+    /// Returns the stable code: the one that a server gave, else that of the kind.
     #[must_use]
     pub fn code(&self) -> &'static Code {
         self.code
     }
 
-    /// What it was about. Never a secret.
+    /// Returns the text that says what happened, and at which server. Never a secret.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
@@ -148,6 +148,7 @@ impl From<Error> for strongroom_keyring::Error {
 }
 
 impl From<strongroom_crypto::CryptoError> for Error {
+    /// Makes an error of [`Kind::Host`] (SR-5001).
     fn from(error: strongroom_crypto::CryptoError) -> Self {
         Self::new(Kind::Host, error.to_string())
     }

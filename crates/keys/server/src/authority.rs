@@ -234,12 +234,12 @@ fn with_new_key(
     })
 }
 
-/// Signs a message with the authority's key: ECDSA on P-256 with SHA-256, in hexadecimal digits.
-///
-/// The message has to begin with a label, so that it cannot be mistaken for a certificate.
+/// Signs a message with the authority's key, which is wiped afterwards: ECDSA on P-256 with
+/// SHA-256, in hexadecimal digits. The message has to begin with a label, so that it cannot be
+/// mistaken for a certificate.
 ///
 /// # Errors
-/// SR-8435 when the authority's record is malformed; SR-8440.
+///  SR-8435 when the authority's record is malformed; SR-8440.
 pub fn sign_message(authority: &Authority, message: &[u8]) -> Result<String, Error> {
     let key = key_of(authority)?;
     let signed = key.sign(message).map_err(tls_error);
@@ -247,11 +247,11 @@ pub fn sign_message(authority: &Authority, message: &[u8]) -> Result<String, Err
     Ok(hex(&signed?))
 }
 
-/// Whether `signature` is a signature of the authority over a message. `authority`: its certificate
-/// in PEM.
+/// Whether `signature`, in hexadecimal digits, is a signature of the authority over a message;
+/// false also for a text that is not such digits. `authority`: its certificate in PEM.
 ///
 /// # Errors
-/// SR-8440 when the certificate cannot be read.
+///  SR-8440 when the certificate cannot be read.
 pub fn is_signature_valid(
     authority: &[u8],
     message: &[u8],

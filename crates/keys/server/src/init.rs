@@ -99,11 +99,11 @@ pub fn init(new: &NewServer) -> Result<CreatedServer, Error> {
     init_with(new, None)
 }
 
-/// As [`init`], with the settings of etcd. Their paths are relative to the directory of the
-/// configuration.
+/// Creates a server as [`init`] does, with the settings of etcd. Their paths are relative to the
+/// directory of the configuration.
 ///
 /// # Errors
-/// As for [`init`]; SR-8440 for a file of `etcd`.
+///  As for [`init`]; SR-8440 for a file of `etcd`.
 pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<CreatedServer, Error> {
     let absolute = std::path::absolute(&new.config);
     let path = absolute.map_err(|error| Error::io(new.config.display().to_string(), error))?;

@@ -83,10 +83,11 @@ impl Keys {
         )
     }
 
-    /// Opens a record of this path.
+    /// Opens a record of this path into memory that is wiped.
     ///
     /// # Errors
-    /// SR-8435 when it is not authentic: damaged, forged, or moved from another path.
+    ///  SR-8435 when it is not authentic: damaged, forged, or moved from another path; SR-5001
+    /// without locked memory.
     pub fn open(&self, path: &str, value: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
         let aad = associated_data(RECORD, &[path.as_bytes()]);
         open_bytes(&self.record_key(path)?, &aad, value)?

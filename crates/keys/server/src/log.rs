@@ -75,8 +75,8 @@ impl Failures {
         is_written
     }
 
-    /// Removes the counts that are older than [`WINDOW`]. Returns those with failures that were not
-    /// written: event, code, and how many.
+    /// Removes the counts that began at least [`WINDOW`] ago. Returns those with failures that were
+    /// not written: event, code, and how many.
     fn take_expired(&mut self, now: Instant) -> Vec<(&'static str, u16, u64)> {
         let mut over = Vec::new();
         self.0.retain(|(event, number), count| {

@@ -61,7 +61,7 @@ pub(crate) fn grant_path(node: &str, key: &str) -> String {
     format!("{GRANTS}{node}/{key}")
 }
 
-/// The path of the time at which a key is to be destroyed.
+/// Returns the path of the record of the time at which a key is to be destroyed.
 pub(crate) fn pending_path(name: &str) -> String {
     format!("{PENDING}{name}")
 }

@@ -188,7 +188,7 @@ impl CollectedShares {
         }
     }
 
-    /// Wipes all shares.
+    /// Wipes and forgets all shares.
     pub fn clear(&mut self) {
         self.shares.clear();
     }

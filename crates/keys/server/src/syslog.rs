@@ -86,7 +86,7 @@ impl Syslog {
         self.counts.lost.load(Relaxed)
     }
 
-    /// Waits until every row was sent or lost, for at most `timeout`.
+    /// Waits, looking every 5 ms, until every row was sent or lost, for at most `timeout`.
     pub(crate) fn flush(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
         while self.counts.waiting.load(Relaxed) > 0 && Instant::now() < until {

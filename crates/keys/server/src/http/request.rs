@@ -19,10 +19,10 @@ use crate::service::Service;
 /// The longest JSON body, in bytes.
 pub(super) const JSON_MAX: usize = 64 * 1024;
 
-/// Runs `work` with the service, on a thread that may block.
+/// Runs `work` with the service, on a thread that may block, and waits for it.
 ///
 /// # Errors
-/// SR-8428 while the server is sealed; what the work reports.
+///  SR-8428 while the server is sealed; what the work reports; SR-9001 if it panics.
 pub(super) async fn with_service<T: Send + 'static>(
     server: &Arc<Server>,
     work: impl FnOnce(&Service) -> Result<T, Error> + Send + 'static,

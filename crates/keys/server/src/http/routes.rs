@@ -110,9 +110,8 @@ struct ShareRequest {
     share: String,
 }
 
-/// Handles `POST /v1/unseal`: adds a share, which may open the server, and responds with its
-/// status. Closes the connection. SR-8420 if a certificate is required; errors of
-/// [`Server::give_share`].
+/// Handles `POST /v1/unseal`: adds a share, which may open the server, sends its status, and closes
+/// the connection. SR-8420 where a certificate is required; errors of [`Server::give_share`].
 async fn unseal(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -135,7 +134,7 @@ async fn unseal(
     Ok(response)
 }
 
-/// Handles `POST /v1/seal`, for administrators: writes an audit row, seals, sends the status.
+/// Handles `POST /v1/seal`: writes an audit row, seals, sends the status. SR-8422 unless admin.
 async fn seal(State(server): SharedServer, Extension(connection): Connection) -> HandlerResult {
     with_service(&server, move |service| {
         service.record_action(&connection.peer, "seal", &[Role::Admin])
@@ -152,7 +151,7 @@ struct EnrolmentRequest {
     csr: String,
 }
 
-/// Handles `POST /v1/enroll`: redeems a token for a certificate and responds with it, status 201.
+/// Handles `POST /v1/enroll`: redeems a token for a certificate, 201. SR-8431 for a wrong token.
 async fn enroll(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -174,7 +173,7 @@ struct RenewalRequest {
     csr: String,
 }
 
-/// Handles `POST /v1/renew`: issues a further certificate to the client, status 201.
+/// Handles `POST /v1/renew`: issues a further certificate to the client, 201. SR-8428 if sealed.
 async fn renew(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -195,7 +194,8 @@ struct NewKeyRequest {
     object: Option<std::collections::BTreeMap<String, String>>,
 }
 
-/// Handles `POST /v1/keys`: creates a key and responds with name, version 1 and state, status 201.
+/// Handles `POST /v1/keys`: creates a key and sends its name, version and state, 201. SR-8424 if
+/// the name is taken; SR-8422 without the right; SR-8443 above a quota; SR-8428 if sealed.
 async fn create(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -221,7 +221,7 @@ fn list_response<T: Serialize>(name: &str, items: &[T], limit: usize) -> Handler
     ok_json(&body)
 }
 
-/// Handles `GET /v1/keys`: lists keys without their bytes, for a node only those granted to it.
+/// Handles `GET /v1/keys`: lists keys without bytes, for a node its own. SR-8429 for the query.
 async fn keys(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -234,7 +234,8 @@ async fn keys(
     list_response("keys", &found.await?, limit)
 }
 
-/// Handles `GET /v1/keys/{name}`: one key's description, without its bytes.
+/// Handles `GET /v1/keys/{name}`: sends one key's description, without its bytes. SR-8423 for a
+/// node without a grant; SR-8454 if there is no such key; SR-8428 if sealed.
 async fn key_info(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -245,8 +246,7 @@ async fn key_info(
 }
 
 /// Handles `GET /v1/keys/{name}/versions/{version}/material`: delivers a version of a key, or
-/// `latest`, and counts it. SR-8429 for the path; errors of `Service::deliver`; SR-8428 while
-/// sealed.
+/// `latest`, and counts it. SR-8429 for the path, SR-8428 if sealed; errors of `Service::deliver`.
 async fn material(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -299,7 +299,8 @@ impl AsRef<[u8]> for WipedBytes {
     }
 }
 
-/// Handles `POST /v1/keys/{name}/rotate`: creates a version and responds with its number.
+/// Handles `POST /v1/keys/{name}/rotate`: creates a version and sends its number. SR-8423 without a
+/// grant; SR-8425, SR-8426 unless active; SR-8443 if too many; SR-8428 if sealed.
 async fn rotate(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -325,7 +326,7 @@ fn key_state_response(info: &KeyInfo) -> HandlerResult {
     ok_json(&body)
 }
 
-/// Handles `GET /v1/keys/{name}/needs`: the objects and nodes that need the key. Changes nothing.
+/// Handles `GET /v1/keys/{name}/needs`: sends the objects and nodes that need the key.
 async fn needs(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -340,7 +341,7 @@ async fn needs(
     )
 }
 
-/// Handles `POST /v1/keys/{name}/disable`, for admins: stops the key's delivery; sends its state.
+/// Handles `POST /v1/keys/{name}/disable`, for admins: stops its delivery and sends its state.
 async fn disable(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -355,7 +356,7 @@ async fn disable(
     )
 }
 
-/// Handles `POST /v1/keys/{name}/enable`, for admins: the key is delivered again; sends its state.
+/// Handles `POST /v1/keys/{name}/enable`, for admins: allows its delivery and sends its state.
 async fn enable(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -370,7 +371,7 @@ async fn enable(
     )
 }
 
-/// Handles `POST /v1/keys/{name}/restore`, for admins: cancels its destruction; sends its state.
+/// Handles `POST /v1/keys/{name}/restore`, for admins: cancels its destruction, sends its state.
 async fn restore(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -391,8 +392,9 @@ struct DestroyRequestBody {
     after_seconds: Option<u64>,
 }
 
-/// Handles `POST /v1/keys/{name}/destroy`: schedules or requests the key's destruction, after
-/// `after_seconds` of the body, which may be empty, and responds with the state of the key.
+/// Handles `POST /v1/keys/{name}/destroy`: schedules or requests the destruction, by
+/// `after_seconds` of the body, which may be empty, and sends the key's state. Errors of
+/// `Service::destroy_key`.
 async fn destroy(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -413,7 +415,7 @@ async fn destroy(
     key_state_response(&info.await?)
 }
 
-/// Handles `DELETE /v1/keys/{name}/destroy`, for admins: withdraws a request for destruction.
+/// Handles `DELETE /v1/keys/{name}/destroy`, for admins: withdraws a request. SR-8439 if none.
 async fn destroy_withdraw(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -426,7 +428,7 @@ async fn destroy_withdraw(
     key_state_response(&info.await?)
 }
 
-/// Handles `PUT /v1/objects/{id}`: stores a node's report of an object, and responds 204.
+/// Handles `PUT /v1/objects/{id}`: stores a node's report, 204. SR-8423 for another node's object.
 async fn report(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -443,7 +445,7 @@ async fn report(
     no_content()
 }
 
-/// Handles `GET /v1/objects`: lists reported objects, for viewers and administrators.
+/// Handles `GET /v1/objects`: lists reported objects. SR-8422 unless viewer or administrator.
 async fn objects(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -456,7 +458,7 @@ async fn objects(
     list_response("objects", &found.await?, limit)
 }
 
-/// Handles `DELETE /v1/objects/{id}`, for administrators: removes an object's report, 204.
+/// Handles `DELETE /v1/objects/{id}`, for admins: removes an object's report, 204. SR-8457 if none.
 async fn forget(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -482,8 +484,8 @@ struct TokenRequest {
     expires_seconds: u64,
 }
 
-/// Handles `POST /v1/tokens`, for administrators: creates an enrolment token and responds with it
-/// (201).
+/// Handles `POST /v1/tokens`, for admins: creates an enrolment token and sends its text, once, 201.
+/// SR-8429 for a malformed request; SR-8454 for an unknown key; SR-8428 if sealed.
 async fn token(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -511,7 +513,7 @@ async fn token(
     ))
 }
 
-/// Handles `GET /v1/tokens`: lists unused tokens, not their text, for viewers and administrators.
+/// Handles `GET /v1/tokens`: lists unused tokens, not their text. SR-8422 unless viewer or admin.
 async fn tokens(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -524,7 +526,7 @@ async fn tokens(
     list_response("tokens", &found.await?, limit)
 }
 
-/// Handles `DELETE /v1/tokens/{id}`, for administrators: removes an unused enrolment token, 204.
+/// Handles `DELETE /v1/tokens/{id}`, for admins: removes an unused token, 204. SR-8459 if none.
 async fn withdraw(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -538,7 +540,7 @@ async fn withdraw(
     no_content()
 }
 
-/// Handles `GET /v1/nodes`: lists the enrolled clients, for viewers and administrators.
+/// Handles `GET /v1/nodes`: lists enrolled clients. SR-8422 unless viewer or administrator.
 async fn nodes(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -551,8 +553,7 @@ async fn nodes(
     list_response("nodes", &found.await?, limit)
 }
 
-/// Handles `DELETE /v1/nodes/{name}`, for administrators: ends a client's certificates and grants,
-/// 204.
+/// Handles `DELETE /v1/nodes/{name}`, for admins: revokes a client, 204. SR-8455 if there is none.
 async fn revoke(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -575,7 +576,7 @@ struct GrantRequest {
     may_destroy: bool,
 }
 
-/// Handles `POST /v1/grants`, for administrators: grants a key to a node and responds 204.
+/// Handles `POST /v1/grants`, for admins: grants a key to a node, 204. SR-8454, SR-8455 if none.
 async fn grant(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -590,7 +591,7 @@ async fn grant(
     no_content()
 }
 
-/// Handles `DELETE /v1/grants`, for administrators: removes the grant in the body and responds 204.
+/// Handles `DELETE /v1/grants`, for admins: removes the grant in the body, 204. SR-8444 if none.
 async fn ungrant(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -605,7 +606,7 @@ async fn ungrant(
     no_content()
 }
 
-/// Handles `GET /v1/grants`: lists grants of keys to nodes, for viewers and administrators.
+/// Handles `GET /v1/grants`: lists grants of keys. SR-8422 unless viewer or administrator.
 async fn grants(
     State(server): SharedServer,
     Extension(connection): Connection,

@@ -257,10 +257,11 @@ impl Service {
 /// audit log.
 ///
 /// Two administrators are needed to schedule a destruction, and to bring a scheduled one forward.
-/// One is enough to postpone it, as for `restore`.
+/// One is enough to postpone it, as for `restore`, and withdraws the request of another one. A
+/// node's call never postpones a destruction.
 ///
 /// # Errors
-/// SR-8458 when another administrator has requested another time.
+///  SR-8458 when another administrator has requested another time.
 fn schedule_destruction(
     client: &Client,
     key: &mut Key,

@@ -19,7 +19,8 @@ pub struct ClientExpiry {
 }
 
 impl ClientExpiry {
-    /// Counts a certificate that is valid for `left_s` more seconds; 0 when it has expired.
+    /// Adds a certificate that is valid for `left_s` more seconds to the counts; 0 when it has
+    /// expired.
     pub(super) fn count(&mut self, left_s: u64) {
         const DAY_S: u64 = 86_400;
         let add = |count: &mut u64, is: bool| *count = count.saturating_add(u64::from(is));

@@ -97,12 +97,13 @@ impl Service {
     }
 
     /// Removes from `key`, in memory, a request for its destruction that is no longer valid: it has
-    /// expired, one administrator is enough by now, or the administrator who made it was revoked,
-    /// enrolled anew, or has another role. Returns guards on the records by which that was decided;
-    /// a commit that depends on the decision has to carry them. None when there is no request.
+    /// expired or names no time, one administrator is enough by now, the key is destroyed, or the
+    /// administrator who made it was revoked, enrolled anew, or has another role. Returns guards on
+    /// the records by which that was decided, which a commit that depends on the decision has to
+    /// carry; none when there is no request.
     ///
     /// # Errors
-    /// What the store reports.
+    ///  What the store reports.
     pub(super) fn drop_stale_request(&self, key: &mut Key) -> Result<Vec<Guard>, Error> {
         let Some(request) = &key.destroy_asked else {
             return Ok(Vec::new());

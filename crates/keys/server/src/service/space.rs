@@ -148,7 +148,7 @@ impl Service {
         Ok(())
     }
 
-    /// Waits until syslog has every row, for at most [`FLUSH_MAX`]. For the end of the process.
+    /// Waits until syslog has every row, for at most two seconds. For the end of the process.
     pub fn flush_syslog(&self) {
         if let Some(syslog) = self.ledger.syslog() {
             syslog.flush(FLUSH_MAX);

@@ -168,8 +168,8 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// The least string that is greater than every string that begins with `prefix`, which is ASCII and
-/// not empty.
+/// Returns the least string that is greater than every string that begins with `prefix`, which is
+/// ASCII and not empty.
 #[must_use]
 pub fn prefix_end(prefix: &str) -> String {
     let mut bytes = prefix.as_bytes().to_vec();
