@@ -8,15 +8,16 @@
 use pg_sys::Datum;
 use pgrx::pg_sys;
 
-/// Runs the body of a function that PostgreSQL called; a panic becomes an ERROR.
+/// Runs the body of a function that PostgreSQL called, and returns its result; a panic becomes an
+/// ERROR.
 pub(crate) fn guarded<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: called first in each `extern "C-unwind"` function of this library, so no frame with a
     // destructor lies between it and PostgreSQL.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }
 }
 
-/// Calls into PostgreSQL through a function pointer, for which pgrx has no guard: an ERROR becomes
-/// an unwinding.
+/// Runs `work`, which calls into PostgreSQL through a function pointer, for which pgrx has no
+/// guard; an ERROR becomes an unwinding.
 ///
 /// # Safety
 ///
@@ -39,6 +40,7 @@ impl Call {
         Self(info)
     }
 
+    /// The arguments, each with whether it is NULL.
     fn args(&self) -> &[pg_sys::NullableDatum] {
         // SAFETY: PostgreSQL passes `nargs` arguments.
         unsafe {
@@ -47,12 +49,13 @@ impl Call {
         }
     }
 
-    /// Number of arguments.
+    /// The number of arguments.
     pub(crate) fn count(&self) -> usize {
         self.args().len()
     }
 
-    /// Argument `at`, `None` when it is NULL.
+    /// Argument `at`, from 0. `None` if it is NULL; raises an internal ERROR if there are fewer
+    /// arguments.
     pub(crate) fn arg(&self, at: usize) -> Option<Datum> {
         match self.args().get(at) {
             Some(arg) => (!arg.isnull).then_some(arg.value),
@@ -60,7 +63,7 @@ impl Call {
         }
     }
 
-    /// Argument `at` of a strict function.
+    /// Argument `at`, from 0, of a strict function. Raises an internal ERROR if it is NULL.
     pub(crate) fn datum(&self, at: usize) -> Datum {
         self.arg(at).unwrap_or_else(|| {
             crate::fault::raise_internal("a strict function was called with NULL")
@@ -77,14 +80,14 @@ impl Call {
         int4(self.datum(at))
     }
 
-    /// Makes the result NULL.
+    /// Marks the call's result as NULL, and returns what the function then has to return.
     pub(crate) fn return_null(&mut self) -> Datum {
         // SAFETY: the call is not over.
         unsafe { (*self.0).isnull = true };
         Datum::null()
     }
 
-    /// The arguments of a trigger; `None` when the function was not called as a trigger.
+    /// The data of the trigger. `None` if the function was not called as a trigger.
     pub(crate) fn trigger(&self) -> Option<*mut pg_sys::TriggerData> {
         // SAFETY: the call is not over; a context is a node, which begins with its tag.
         let context = unsafe { (*self.0).context };
@@ -94,18 +97,19 @@ impl Call {
         is_trigger.then(|| context.cast())
     }
 
-    /// OID of the called function.
+    /// The OID of the called function.
     pub(crate) fn function(&self) -> pg_sys::Oid {
         // SAFETY: PostgreSQL sets it for every call of a function of a library.
         unsafe { (*(*self.0).flinfo).fn_oid }
     }
 
-    /// As [`Self::cached`], of at most 16 bits, with how useful batching was at this call site.
+    /// As [`Self::cached`], for a number of at most 16 bits, together with how useful batches were
+    /// at this call site.
     pub(crate) fn site(&self, find: impl FnOnce(&Self) -> usize) -> Site {
         Site(self.cached(find))
     }
 
-    /// Stores a changed [`Site`].
+    /// Stores a changed [`Site`] for the next call from this call site.
     pub(crate) fn store_site(&self, site: Site) {
         // SAFETY: PostgreSQL leaves `fn_extra` to the function.
         let extra = unsafe { &raw mut (*(*self.0).flinfo).fn_extra };
@@ -142,13 +146,13 @@ impl Site {
     /// The largest count, of 24 bits.
     const COUNT_MASK: usize = (1 << 24) - 1;
 
-    /// The 16 bits that the function found at the first call.
+    /// The 16 bits that `find` returned at the first call.
     pub(crate) const fn number(self) -> usize {
         self.0 & 0xffff
     }
 
-    /// Whether to ask in batches. It is not useful where an earlier condition removes nearly every
-    /// row.
+    /// Whether to ask the zone in batches here: less than 512 answers were asked for, or one in 24
+    /// was used. It is not useful where an earlier condition removes nearly every row.
     pub(crate) const fn should_batch(self) -> bool {
         self.asked() < 512 || self.used() * 24 >= self.asked()
     }
@@ -163,7 +167,8 @@ impl Site {
         self.0 >> 40
     }
 
-    /// The site after so many more answers were asked for and used.
+    /// The site with so many more answers counted as asked for and used. Large counts are both
+    /// divided by 4.
     pub(crate) const fn with_answers(self, asked: usize, used: usize) -> Self {
         let (mut asked, mut used) = (self.asked() + asked, self.used() + used);
         if asked > Self::COUNT_MASK / 2 || used > Self::COUNT_MASK / 2 {
@@ -173,25 +178,25 @@ impl Site {
         Self(self.number() | asked << 16 | used << 40)
     }
 
-    /// The site after a single answer, where batches were not useful: after many of these, batches
-    /// are tried again.
+    /// The site after a single answer, where batches were not useful: counts one answer less as
+    /// asked for, so that after many of these, batches are tried again.
     pub(crate) const fn with_single_answer(self) -> Self {
         let asked = self.asked().saturating_sub(1);
         Self(self.number() | asked << 16 | self.used() << 40)
     }
 }
 
-/// An identifier's bits in a datum.
+/// The bits of the identifier in a datum.
 pub(crate) fn bits(datum: Datum) -> u64 {
     datum.value() as u64
 }
 
-/// A datum that holds an identifier's bits.
+/// The datum that holds an identifier's bits.
 pub(crate) fn datum(bits: u64) -> Datum {
     Datum::from(bits)
 }
 
-/// An `integer` in a datum.
+/// The `integer` in a datum.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

@@ -12,13 +12,19 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::{Broken, ConnectError};
 
 unsafe extern "C-unwind" {
+    /// Begins a report of this level. False if it goes nowhere.
     // src/backend/utils/error/elog.c. pgrx does not export them, and its own reports have
     // PostgreSQL's SQLSTATEs only.
     fn errstart(level: c_int, domain: *const c_char) -> bool;
+    /// Sets the report's packed SQLSTATE.
     fn errcode(state: c_int) -> c_int;
+    /// Sets the report's message.
     fn errmsg(format: *const c_char, ...) -> c_int;
+    /// Sets the report's detail.
     fn errdetail(format: *const c_char, ...) -> c_int;
+    /// Sets the report's hint.
     fn errhint(format: *const c_char, ...) -> c_int;
+    /// Sends the report to log and client. Does not return for an ERROR: it jumps out.
     fn errfinish(file: *const c_char, line: c_int, function: *const c_char);
 }
 
@@ -35,7 +41,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// An error with its SQLSTATE and its message.
+    /// A report with its SQLSTATE and its message. Reports nothing yet.
     pub(crate) fn new(state: &'static str, message: &str) -> Self {
         Self {
             state,
@@ -45,19 +51,19 @@ impl Report {
         }
     }
 
-    /// Adds a DETAIL line.
+    /// Returns the report with this detail.
     pub(crate) fn detail(mut self, detail: &str) -> Self {
         self.detail = Some(c_string(detail));
         self
     }
 
-    /// Adds a HINT line.
+    /// Returns the report with this hint.
     pub(crate) fn hint(mut self, hint: &str) -> Self {
         self.hint = Some(c_string(hint));
         self
     }
 
-    /// Raises it as an ERROR.
+    /// Raises it as an ERROR: unwinds to where PostgreSQL handles errors.
     pub(crate) fn raise(self) -> ! {
         self.report(ERROR);
         // errfinish does not return from an ERROR.
@@ -69,8 +75,8 @@ impl Report {
         self.report(WARNING);
     }
 
-    /// Reports through PostgreSQL. With the level of an error this does not return: PostgreSQL
-    /// unwinds to the end of the statement.
+    /// Reports through PostgreSQL at this level. For an ERROR this does not return, but unwinds to
+    /// where PostgreSQL handles errors.
     fn report(self, level: c_int) {
         let pointer =
             |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
@@ -96,7 +102,8 @@ impl Report {
     }
 }
 
-/// Raises a fault that the ring reported.
+/// Raises a failure that the ring reported as an ERROR, with its SQLSTATE, its message and perhaps
+/// a hint.
 pub(crate) fn raise_broken(broken: Broken) -> ! {
     let report = Report::new(broken.sqlstate(), broken.message());
     match broken {
@@ -113,12 +120,12 @@ pub(crate) fn raise_broken(broken: Broken) -> ! {
     .raise()
 }
 
-/// Raises a fault that this library found.
+/// Raises a fault that this library found as an ERROR.
 pub(crate) fn raise(fault: Fault) -> ! {
     raise_broken(Broken::Fault(fault))
 }
 
-/// Raises the reason why there is no connection to the zone.
+/// Raises an ERROR with the reason why there is no connection to the zone.
 pub(crate) fn raise_unconnected(error: &ConnectError) -> ! {
     Report::new("08001", &error.to_string())
         .hint(
@@ -128,12 +135,12 @@ pub(crate) fn raise_unconnected(error: &ConnectError) -> ! {
         .raise()
 }
 
-/// Raises an error that only a bug in this library can cause.
+/// Raises an ERROR (XX000) that only a bug in this library can cause.
 pub(crate) fn raise_internal(what: &str) -> ! {
     Report::new("XX000", what).raise()
 }
 
-/// A text for PostgreSQL; zeros in it become spaces.
+/// The text as a C string; zero bytes in it become spaces.
 fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }

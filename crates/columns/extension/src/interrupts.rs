@@ -18,7 +18,8 @@ thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Handles pending interrupts, as `CHECK_FOR_INTERRUPTS` does. It may raise an ERROR.
+/// Handles pending interrupts, as `CHECK_FOR_INTERRUPTS` does: raises an ERROR for a cancelled
+/// statement, and ends the process at a shutdown.
 pub(crate) fn check() {
     // SAFETY: reads a flag that a signal handler sets.
     if unsafe { (&raw const pg_sys::InterruptPending).read_volatile() } != 0 {
@@ -27,11 +28,12 @@ pub(crate) fn check() {
     }
 }
 
-/// Decides, for the ring, whether a wait goes on. It may unwind; the ring stays usable.
+/// Decides, for the ring, whether a wait goes on. Handles interrupts, so it may unwind; the ring
+/// stays usable.
 ///
 /// # Errors
 ///
-/// At the end of a transaction: `Interrupted` when the deadline has passed. Interrupts are not
+/// At the end of a transaction: `Interrupted` if the deadline has passed. Interrupts are not
 /// handled then.
 pub(crate) fn check_while_waiting() -> Result<(), Interrupted> {
     if let Some(deadline) = DEADLINE.get() {
@@ -45,8 +47,8 @@ pub(crate) fn check_while_waiting() -> Result<(), Interrupted> {
     Ok(())
 }
 
-/// Runs `work`, all that the end of a transaction sends to the zone, under one deadline. Interrupts
-/// are held meanwhile.
+/// Runs `work`, all that the end of a transaction sends to the zone, with a deadline of 2 seconds
+/// from now, or that of the outer call. Waits do not handle interrupts meanwhile.
 pub(crate) fn with_deadline(work: impl FnOnce()) {
     let outermost = DEADLINE.get().is_none();
     if outermost {
@@ -58,7 +60,8 @@ pub(crate) fn with_deadline(work: impl FnOnce()) {
     }
 }
 
-/// Sleeps for `milliseconds`, or until the process's latch is set.
+/// Sleeps for `milliseconds`, or until the process's latch is set; then handles pending interrupts.
+/// Nothing for 0 or less.
 pub(crate) fn pause(milliseconds: i32) {
     if milliseconds <= 0 {
         return;

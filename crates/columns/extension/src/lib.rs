@@ -39,7 +39,8 @@ use storage::{sweep_workers, transaction_end};
 pgrx::pg_magic_func!();
 
 /// PostgreSQL calls this once, when it loads the library: defines settings, and installs hooks and
-/// workers.
+/// background workers. Raises an ERROR unless the library is being preloaded
+/// (`shared_preload_libraries`).
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _PG_init() {
     call::guarded(|| {

@@ -31,7 +31,7 @@ thread_local! {
         const { Cell::new(None) };
 }
 
-/// Installs the hooks.
+/// Installs the hooks for commands and for changes of objects; they call those installed before.
 pub(crate) fn install() {
     // SAFETY: hooks are set while the library is loaded, before anything runs.
     unsafe {
@@ -42,20 +42,20 @@ pub(crate) fn install() {
     }
 }
 
-/// Raises an error for a definition that is not offered.
+/// Raises the ERROR for a definition that is not offered.
 fn refuse(message: &str, hint: &str) -> ! {
     fault::Report::new("0A000", message).hint(hint).raise()
 }
 
-/// Raises an error if a definition is being made: a literal is an identifier of this connection,
-/// and the definition would outlive it. Called for each literal.
+/// Raises an ERROR if a definition is being made. To be called for each literal: a literal is an
+/// identifier of this connection, and the definition would outlive it.
 pub(crate) fn refuse_literal_in_definition() {
     if DEFINING.get() > 0 {
         refuse_constant();
     }
 }
 
-/// Refuses a confidential constant in a definition.
+/// Raises the ERROR for a confidential constant in a definition.
 fn refuse_constant() -> ! {
     refuse(
         "a definition cannot contain a value of a confidential type",
@@ -66,6 +66,9 @@ fn refuse_constant() -> ! {
 
 // ---- commands ----
 
+/// The hook for a command: checks it, runs it by the hook before or PostgreSQL's own function,
+/// checks what it has made, and ends the statement if it is over. Raises an ERROR for a definition
+/// that is not offered.
 extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
     text: *const c_char,
@@ -126,7 +129,7 @@ extern "C-unwind" fn process_utility(
 struct Defining;
 
 impl Defining {
-    /// Notes that a definition is being carried out, until the result is dropped.
+    /// Notes that a command that stores expressions runs, until the result is dropped.
     fn enter() -> Self {
         DEFINING.set(DEFINING.get() + 1);
         Self
@@ -134,12 +137,15 @@ impl Defining {
 }
 
 impl Drop for Defining {
+    /// Notes that the command has ended.
     fn drop(&mut self) {
         DEFINING.set(DEFINING.get().saturating_sub(1));
     }
 }
 
-/// Checks a command before it runs; whether it stores expressions.
+/// Checks a command before it runs; returns whether it stores expressions. Raises an ERROR for a
+/// materialized view with a confidential constant, a range over a confidential type, or a template
+/// with confidential tables.
 ///
 /// # Safety
 ///
@@ -185,8 +191,8 @@ unsafe fn check_before(node: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Refuses a query that is to be stored and has a confidential constant. It was analysed before the
-/// command began.
+/// Raises an ERROR if a query that is to be stored has a confidential constant. It was analysed
+/// before the command began.
 ///
 /// # Safety
 ///
@@ -205,7 +211,7 @@ unsafe fn refuse_constants_in(query: *mut pg_sys::Node) {
     }
 }
 
-/// Refuses a range type over a confidential type.
+/// Raises an ERROR for a range type over a confidential type.
 ///
 /// # Safety
 ///
@@ -225,7 +231,8 @@ unsafe fn check_range(command: *mut pg_sys::CreateRangeStmt) {
     }
 }
 
-/// Checks what a command has made, and keeps identifiers that outlive it.
+/// Raises an ERROR if a new table has a confidential partition key. For a cursor WITH HOLD, keeps
+/// the statement's identifiers as long as the cursor.
 ///
 /// # Safety
 ///
@@ -258,7 +265,7 @@ unsafe fn check_after(tag: NodeTag, node: *mut pg_sys::Node) {
     }
 }
 
-/// Refuses a confidential column in the partition key of a table.
+/// Raises an ERROR if a confidential column is in the table's partition key.
 fn check_partition_key(table: Oid) {
     let keys = rows::partition_key(table);
     for (number, oid) in rows::columns(table) {
@@ -274,6 +281,9 @@ fn check_partition_key(table: Oid) {
 
 // ---- objects ----
 
+/// The hook for a new, altered or dropped object: calls the hook before, and raises an ERROR for a
+/// relation, domain or statistics object that is not offered. For a dropped table, notes its
+/// partition.
 extern "C-unwind" fn on_object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: Oid,
@@ -299,9 +309,9 @@ extern "C-unwind" fn on_object_access(
     });
 }
 
-/// Checks a new or altered relation of any kind. Raises an ERROR when a column of it may not be
-/// confidential: inside another type, in a template, in a foreign table or an index, or in a table
-/// of another access method.
+/// Checks a new or altered relation of any kind. Raises an ERROR if a column of it may not be
+/// confidential: inside another type, an interval, in a template, in a foreign table or an index,
+/// or in a table of another access method.
 fn check_relation(oid: Oid) {
     let Some(class) = rows::class(oid) else {
         return;
@@ -345,7 +355,7 @@ fn check_relation(oid: Oid) {
     }
 }
 
-/// Refuses a foreign table with a confidential column.
+/// Raises an ERROR for a foreign table with a confidential column.
 fn check_foreign_table(oid: Oid) {
     if rows::columns(oid)
         .iter()
@@ -358,7 +368,8 @@ fn check_foreign_table(oid: Oid) {
     }
 }
 
-/// Checks an index: on confidential columns only B-trees are offered.
+/// Raises an ERROR for an index on a confidential column that is not a B-tree, or is of an
+/// exclusion constraint.
 fn check_index(oid: Oid, access_method: Oid) {
     let Some(found) = rows::index(oid) else {
         return;
@@ -392,7 +403,7 @@ fn check_index(oid: Oid, access_method: Oid) {
     }
 }
 
-/// Refuses a domain over a confidential type.
+/// Raises an ERROR for a domain over a confidential type. Nothing for any other type.
 fn check_domain(oid: Oid) {
     if let Some(base) = rows::domain_base(oid)
         && (types::kind_of(base).is_some() || rows::contains_confidential(base, 0))
@@ -404,7 +415,7 @@ fn check_domain(oid: Oid) {
     }
 }
 
-/// Refuses extended statistics on a confidential column.
+/// Raises an ERROR for extended statistics on a confidential column or expression.
 fn check_statistics(oid: Oid) {
     let Some(found) = rows::statistics(oid) else {
         return;
@@ -421,8 +432,8 @@ fn check_statistics(oid: Oid) {
     }
 }
 
-/// The types that a tree names, of variables, constants, function results and every other node:
-/// they are in fields whose names end with `type` (src/backend/nodes/outfuncs.c).
+/// The OIDs of the types that a tree, as text, names in variables, constants, function results and
+/// every other node: they are in fields whose names end with `type` (src/backend/nodes/outfuncs.c).
 fn types_in(tree: &str) -> impl Iterator<Item = Oid> + '_ {
     let mut words = tree.split([' ', '}', ')']);
     std::iter::from_fn(move || {
@@ -436,8 +447,8 @@ fn types_in(tree: &str) -> impl Iterator<Item = Oid> + '_ {
     })
 }
 
-/// A table with the access method is dropped: its partition is dropped when the transaction
-/// commits.
+/// Notes that a table with the access method is dropped: its partition is dropped when the
+/// transaction commits. Nothing for other relations.
 fn note_drop(oid: Oid) {
     if let Some(class) = rows::class(oid)
         && matches!(class.kind, b'r' | b'm')
@@ -447,7 +458,7 @@ fn note_drop(oid: Oid) {
     }
 }
 
-/// OID of the access method; invalid when this database does not have the extension.
+/// The OID of the access method `strongroom`; invalid if this database does not have the extension.
 fn access_method() -> Oid {
     // SAFETY: a search of the catalog cache.
     unsafe { pg_sys::get_table_am_oid(ACCESS_METHOD.as_ptr(), true) }

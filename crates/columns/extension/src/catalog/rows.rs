@@ -41,7 +41,8 @@ struct Partitioned {
     columns: pg_sys::int2vector,
 }
 
-/// Calls `take` with each row of a catalog whose first index column has this value.
+/// Calls `take` with each row of a catalog whose first index column has this value, uncommitted
+/// rows of this transaction included. The row is valid during the call only.
 fn for_each_row(
     catalog: Oid,
     index: u32,
@@ -83,7 +84,7 @@ fn for_each_row(
     }
 }
 
-/// The `pg_class` row of this relation.
+/// The `pg_class` row of a relation. `None` if there is none.
 pub(crate) fn class(oid: Oid) -> Option<Class> {
     let mut found = None;
     for_each_row(
@@ -163,7 +164,7 @@ pub(crate) struct Index {
     pub(crate) exclusion: bool,
 }
 
-/// The `pg_index` row of this index.
+/// The `pg_index` row of an index. `None` if there is none.
 pub(crate) fn index(index: Oid) -> Option<Index> {
     let mut found = None;
     for_each_row(
@@ -187,7 +188,8 @@ pub(crate) fn index(index: Oid) -> Option<Index> {
     found
 }
 
-/// The columns of a partitioned table's partition key.
+/// The numbers of the columns in a table's partition key; 0 for an expression. Empty for a table
+/// that is not partitioned.
 pub(crate) fn partition_key(table: Oid) -> Vec<i16> {
     let mut found = Vec::new();
     for_each_row(
@@ -213,7 +215,7 @@ pub(crate) struct Statistics {
     pub(crate) expressions: String,
 }
 
-/// The `pg_statistic_ext` row of this OID.
+/// The `pg_statistic_ext` row of this OID. `None` if there is none.
 pub(crate) fn statistics(oid: Oid) -> Option<Statistics> {
     let mut found = None;
     for_each_row(
@@ -257,7 +259,7 @@ fn row_of_statistics(tuple: pg_sys::HeapTuple) -> *const pg_sys::FormData_pg_sta
     unsafe { tuples::fixed_part(tuple) }
 }
 
-/// The elements of a vector.
+/// A copy of the elements of a vector.
 ///
 /// # Safety
 ///
@@ -270,7 +272,8 @@ unsafe fn vector(vector: *const pg_sys::int2vector) -> Vec<i16> {
     }
 }
 
-/// Whether values of this type contain confidential values. `depth` is the nesting searched so far.
+/// Whether values of this type contain confidential values: as an array, domain, range or composite
+/// type. `depth` is the nesting searched so far; true beyond 16.
 pub(crate) fn contains_confidential(oid: Oid, depth: u32) -> bool {
     let inside =
         |inner: Oid| types::kind_of(inner).is_some() || contains_confidential(inner, depth + 1);

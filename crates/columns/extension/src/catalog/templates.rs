@@ -19,7 +19,7 @@ const TEMPLATE1: &CStr = c"template1";
 /// Its OID: `Template1DbOid`.
 const TEMPLATE1_OID: u32 = 1;
 
-/// Refuses CREATE DATABASE from a database with confidential tables.
+/// Raises an ERROR for CREATE DATABASE from a database with confidential tables.
 ///
 /// The zone is asked, and has to be reachable, only if another template than `template1` is named:
 /// `template1` never has confidential tables.
@@ -63,7 +63,8 @@ pub(super) unsafe fn check_template(command: *mut pg_sys::CreatedbStmt) {
     }
 }
 
-/// Refuses a confidential table in `template1`, which CREATE DATABASE copies by default.
+/// Raises an ERROR in the database `template1`, which CREATE DATABASE copies by default. To be
+/// called for a table with confidential columns.
 pub(super) fn refuse_in_template() {
     // SAFETY: set when the session begins.
     if unsafe { pg_sys::MyDatabaseId }.to_u32() == TEMPLATE1_OID {

@@ -21,7 +21,7 @@ pub(crate) const unsafe fn fixed_part<T>(tuple: pg_sys::HeapTuple) -> *const T {
     }
 }
 
-/// A name as `pg_class` and other catalogs keep it.
+/// A copy of a name from `pg_class` or another catalog.
 pub(crate) fn name_of(name: &pg_sys::NameData) -> String {
     // SAFETY: a NameData ends with a zero.
     unsafe { CStr::from_ptr(name.data.as_ptr()) }

@@ -29,6 +29,7 @@ pub(crate) fn install() {
     unsafe { pg_sys::CacheRegisterSyscacheCallback(cache, Some(on_type_change), Datum::null()) };
 }
 
+/// Empties the cache: a row of `pg_type` has changed.
 extern "C-unwind" fn on_type_change(_arg: Datum, _cache: i32, _hash: u32) {
     KINDS.with(|kinds| {
         if let Ok(mut kinds) = kinds.try_borrow_mut() {
@@ -37,7 +38,8 @@ extern "C-unwind" fn on_type_change(_arg: Datum, _cache: i32, _hash: u32) {
     });
 }
 
-/// The kind of a type's values; `None` for a type that is not confidential.
+/// The kind of a type's values. `None` for a type that is not confidential. Looks into the catalog
+/// at the first call for a type.
 pub(crate) fn kind_of(type_oid: Oid) -> Option<Kind> {
     let number = type_oid.to_u32();
     if number < FIRST_NORMAL {
@@ -51,8 +53,8 @@ pub(crate) fn kind_of(type_oid: Oid) -> Option<Kind> {
     })
 }
 
-/// The kind of a type, from the catalog: by its name, length and input function. `None` when it is
-/// none of this extension's.
+/// The kind of a type, from the catalog: by its name, length and input function. `None` if it is
+/// not one of this extension's.
 fn look_up(type_oid: Oid) -> Option<Kind> {
     let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
     // SAFETY: a search of the catalog cache; the row is a FormData_pg_type and is copied from
@@ -83,7 +85,7 @@ pub(crate) struct Function {
     pub(crate) result: Oid,
 }
 
-/// The function of this OID.
+/// The function of this OID, from `pg_proc`. Raises an internal ERROR if there is none.
 pub(crate) fn function(oid: Oid) -> Function {
     let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
     // SAFETY: a search of the catalog cache; the row is a FormData_pg_proc whose argument types
@@ -105,7 +107,7 @@ pub(crate) fn function(oid: Oid) -> Function {
     }
 }
 
-/// The symbol of a C function.
+/// The symbol of a C function in its library. `None` if there is no such function.
 fn symbol_of(oid: Oid) -> Option<String> {
     let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
     // SAFETY: a search of the catalog cache; `prosrc` is a text that is copied before the row is

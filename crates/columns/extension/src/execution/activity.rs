@@ -18,12 +18,13 @@ thread_local! {
     static HOLDERS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Nesting of executor runs and utility commands; 0 outside of any.
+/// How deeply executor runs and utility commands are nested now; 0 outside of any.
 pub(crate) fn depth() -> u32 {
     DEPTH.get()
 }
 
-/// Whether nothing is left that could hold an identifier of the statement.
+/// Whether nothing is left that could hold an identifier of the statement: no run, no command, no
+/// holder.
 pub(crate) fn is_statement_over() -> bool {
     DEPTH.get() == 0 && HOLDERS.get() == 0
 }
@@ -33,13 +34,14 @@ pub(crate) fn is_query_running() -> bool {
     RUNS.get() > 0
 }
 
-/// Counts one more executor state or portal that may hold identifiers.
+/// Counts one more executor state or portal that may hold identifiers, and announces in shared
+/// memory that this backend may hold some.
 pub(crate) fn add_holder() {
     shared_memory::announce_busy();
     HOLDERS.set(HOLDERS.get() + 1);
 }
 
-/// Counts one holder less.
+/// Counts one executor state or portal less.
 pub(crate) fn remove_holder() {
     HOLDERS.set(HOLDERS.get().saturating_sub(1));
 }
@@ -48,6 +50,8 @@ pub(crate) fn remove_holder() {
 struct Level(&'static LocalKey<Cell<u32>>);
 
 impl Level {
+    /// Counts one more level of nesting, until the result is dropped, and announces in shared
+    /// memory that this backend may hold identifiers.
     fn enter(counter: &'static LocalKey<Cell<u32>>) -> Self {
         shared_memory::announce_busy();
         counter.set(counter.get() + 1);
@@ -56,6 +60,7 @@ impl Level {
 }
 
 impl Drop for Level {
+    /// Counts one level of nesting less.
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
@@ -67,7 +72,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Counts a utility command.
+    /// Counts a utility command as running, until the result is dropped.
     pub(crate) fn enter() -> Self {
         Self {
             _level: Level::enter(&DEPTH),
@@ -81,7 +86,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Counts an executor run.
+    /// Counts an executor run as running, until the result is dropped.
     pub(crate) fn enter() -> Self {
         Self {
             _levels: (Level::enter(&DEPTH), Level::enter(&RUNS)),

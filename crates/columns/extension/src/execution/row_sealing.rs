@@ -41,6 +41,7 @@ pub(crate) struct InstalledReceiver {
 }
 
 impl Drop for InstalledReceiver {
+    /// Puts the client's receiver back, and forgets the envelopes.
     fn drop(&mut self) {
         // SAFETY: made from a box in `install`, and used here for the last time.
         let receiver = unsafe { Box::from_raw(self.receiver) };
@@ -50,8 +51,8 @@ impl Drop for InstalledReceiver {
     }
 }
 
-/// Installs the receiver for a query that sends several confidential columns to a client; `None`
-/// for any other query.
+/// Replaces the receiver of a query that sends at least two confidential columns to a client, until
+/// the result is dropped. `None`, and nothing is replaced, for any other query.
 pub(crate) fn install(query: *mut QueryDesc) -> Option<InstalledReceiver> {
     // SAFETY: a query that the executor has started, so it has the type of its rows; it may have no
     // receiver.
@@ -87,7 +88,7 @@ pub(crate) fn install(query: *mut QueryDesc) -> Option<InstalledReceiver> {
     Some(InstalledReceiver { query, receiver })
 }
 
-/// Whether rows go to the client, so that their values must be sealed.
+/// Whether rows of this destination go to the client, so that their values have to be sealed.
 const fn is_client(dest: CommandDest::Type) -> bool {
     matches!(
         dest,
@@ -95,8 +96,8 @@ const fn is_client(dest: CommandDest::Type) -> bool {
     )
 }
 
-/// The envelope of a value of the row that is being sent; `None` for any other value, or for one of
-/// another kind.
+/// The envelope of a value of the row that is being sent. `None` if it was not sealed with the row,
+/// or is of another kind.
 pub(crate) fn sealed_envelope(kind: Kind, fid: u64) -> Option<Vec<u8>> {
     ENVELOPES.with(|envelopes| {
         let envelopes = envelopes.borrow();
@@ -106,6 +107,9 @@ pub(crate) fn sealed_envelope(kind: Kind, fid: u64) -> Option<Vec<u8>> {
     })
 }
 
+/// Receives a row: has the zone seal its different confidential values in one call, if there is
+/// more than one, keeps the envelopes, and passes the row on to the client's receiver. Returns what
+/// that returns. Raises the zone's faults as an ERROR.
 extern "C-unwind" fn receive(slot: *mut TupleTableSlot, own: *mut DestReceiver) -> bool {
     guarded(|| {
         // SAFETY: PostgreSQL passes the receiver that it was given.
@@ -134,6 +138,7 @@ extern "C-unwind" fn receive(slot: *mut TupleTableSlot, own: *mut DestReceiver) 
     })
 }
 
+/// Passes the call on to the client's receiver.
 extern "C-unwind" fn startup(own: *mut DestReceiver, operation: c_int, columns: TupleDesc) {
     // SAFETY: PostgreSQL passes the receiver that it was given; this one passes on to `client`.
     guarded(|| unsafe {
@@ -144,6 +149,7 @@ extern "C-unwind" fn startup(own: *mut DestReceiver, operation: c_int, columns: 
     });
 }
 
+/// Passes the call on to the client's receiver.
 extern "C-unwind" fn shutdown(own: *mut DestReceiver) {
     // SAFETY: as in `startup`.
     guarded(|| unsafe {
@@ -154,6 +160,7 @@ extern "C-unwind" fn shutdown(own: *mut DestReceiver) {
     });
 }
 
+/// Passes the call on to the client's receiver, which is destroyed; this one is not.
 extern "C-unwind" fn destroy(own: *mut DestReceiver) {
     // SAFETY: as in `startup`. The client's receiver is normally destroyed by its own pointer, but
     // a caller may have this one.

@@ -14,7 +14,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Fetches all values of the row.
+    /// Fetches all values of the row in a slot.
     ///
     /// # Safety
     ///
@@ -30,8 +30,8 @@ impl Row {
         }
     }
 
-    /// The identifier in the confidential column `number`, from 1. `None` when it is NULL or the
-    /// row has no such column.
+    /// The identifier in the confidential column `number`, from 1. `None` if it is NULL or the row
+    /// has no such column.
     pub(crate) fn identifier(&self, number: i16) -> Option<u64> {
         let at = usize::try_from(number - 1).ok()?;
         if i32::from(number) > self.columns {

@@ -51,7 +51,7 @@ pub(crate) enum Lifetime {
     Connection,
 }
 
-/// Installs the hooks of the executor.
+/// Installs the hooks of the executor; they call those installed before.
 pub(crate) fn install() {
     // SAFETY: hooks are set while the library is loaded, before anything runs.
     unsafe {
@@ -68,7 +68,9 @@ pub(crate) fn install() {
     }
 }
 
-/// Ends the statement if it is over.
+/// Ends the statement if nothing holds an identifier of it any more: forgets answers, tells the
+/// zone without waiting, has plans made again after a lost connection, and announces this backend
+/// as idle. Nothing otherwise.
 pub(crate) fn end_if_over() {
     if activity::is_statement_over() {
         batching::forget_answers();
@@ -78,7 +80,8 @@ pub(crate) fn end_if_over() {
     }
 }
 
-/// Runs a utility command as part of the statement.
+/// Runs a utility command as part of the statement. At the outermost level, raises the faults of
+/// posted operations afterwards.
 pub(crate) fn run_utility(work: impl FnOnce()) {
     hold_active_portal();
     let command = activity::Command::enter();
@@ -89,6 +92,9 @@ pub(crate) fn run_utility(work: impl FnOnce()) {
     drop(command);
 }
 
+/// The hook for the start of an executor: runs it, and counts it and its portal as holders of
+/// identifiers until they are freed. Before a parallel query, makes this session the leader of a
+/// group.
 extern "C-unwind" fn on_start(query: *mut pg_sys::QueryDesc, flags: c_int) {
     guarded(|| {
         hold_active_portal();
@@ -109,6 +115,8 @@ extern "C-unwind" fn on_start(query: *mut pg_sys::QueryDesc, flags: c_int) {
     });
 }
 
+/// The hook for a run of an executor: runs it, with rows sealed on their way to the client. At the
+/// outermost level, raises the faults of posted operations afterwards.
 extern "C-unwind" fn on_run(
     query: *mut pg_sys::QueryDesc,
     direction: pg_sys::ScanDirection::Type,
@@ -132,6 +140,8 @@ extern "C-unwind" fn on_run(
     });
 }
 
+/// The hook for the last run of an executor, of its triggers: runs it. At the outermost level,
+/// raises the faults of posted operations afterwards.
 extern "C-unwind" fn on_finish(query: *mut pg_sys::QueryDesc) {
     guarded(|| {
         let run = activity::Run::enter();
@@ -148,6 +158,7 @@ extern "C-unwind" fn on_finish(query: *mut pg_sys::QueryDesc) {
     });
 }
 
+/// The hook for the end of an executor: ends it, and the statement if that is over.
 extern "C-unwind" fn on_end(query: *mut pg_sys::QueryDesc) {
     guarded(|| {
         match PREVIOUS_HOOKS.get().end {
@@ -160,7 +171,8 @@ extern "C-unwind" fn on_end(query: *mut pg_sys::QueryDesc) {
     });
 }
 
-/// Counts the owner of a memory context as a holder of identifiers, until the context is freed.
+/// Counts the owner of a memory context as a holder of identifiers, until PostgreSQL frees or
+/// resets the context.
 fn hold_until_freed(context: pg_sys::MemoryContext) {
     // SAFETY: the callback lives in the context, as MemoryContextRegisterResetCallback wants it.
     unsafe {
@@ -177,6 +189,8 @@ fn hold_until_freed(context: pg_sys::MemoryContext) {
     activity::add_holder();
 }
 
+/// Called when the memory context of a holder is freed: counts one holder less, and ends the
+/// statement if it is over.
 extern "C-unwind" fn on_freed(context: *mut c_void) {
     guarded(|| {
         activity::remove_holder();
@@ -187,9 +201,9 @@ extern "C-unwind" fn on_freed(context: *mut c_void) {
     });
 }
 
-/// Keeps the statement's identifiers as long as the portal that runs it: its rows may be stored
-/// first and be sent to the client after its executor has ended (INSERT ... RETURNING, EXECUTE,
-/// CALL).
+/// At the outermost level, keeps the statement's identifiers as long as the portal that runs it:
+/// its rows may be stored first and be sent to the client after its executor has ended (INSERT ...
+/// RETURNING, EXECUTE, CALL).
 fn hold_active_portal() {
     // SAFETY: reads a pointer of the server.
     let portal = unsafe { pg_sys::ActivePortal };
@@ -202,7 +216,8 @@ fn hold_active_portal() {
     }
 }
 
-/// Counts a portal as a holder of identifiers, once.
+/// Counts a portal as a holder of identifiers, unless it was the last one counted. `context` is the
+/// portal's memory context.
 fn hold_portal(context: pg_sys::MemoryContext) {
     if COUNTED_PORTAL.get() != context {
         hold_until_freed(context);
@@ -221,7 +236,8 @@ pub(crate) fn hold_cursor(name: *const std::ffi::c_char) {
     }
 }
 
-/// How long to keep the value of a text that an input function reads now.
+/// How long to keep the value of a text that an input function reads now; a portal whose parameters
+/// are read is counted as a holder.
 ///
 /// A text that is read while a query is analysed becomes a constant of a plan, which may be kept. A
 /// text that is read for a bound parameter, a copied row or a cast is needed by the statement only.
@@ -238,7 +254,8 @@ pub(crate) fn lifetime_of_input() -> Lifetime {
     }
 }
 
-/// How long to keep the value of a binary form: it is never part of a query's text.
+/// How long to keep the value of a binary form, which is never part of a query's text: until the
+/// statement is over. A portal whose parameters are read is counted as a holder.
 pub(crate) fn lifetime_of_parameter() -> Lifetime {
     // SAFETY: reads a pointer of the server.
     let context = unsafe { pg_sys::CurrentMemoryContext };
@@ -255,7 +272,7 @@ fn context_name() -> &'static CStr {
     unsafe { CStr::from_ptr((*pg_sys::CurrentMemoryContext).name) }
 }
 
-/// The transaction is over: forgets its scans, and ends the statement if it is over.
+/// Called at the end of a transaction: forgets its scans, and ends the statement if it is over.
 pub(crate) fn end_with_transaction() {
     scans::forget_all();
     end_if_over();

@@ -23,7 +23,7 @@ sql_functions! {
     strongroom_message, pg_finfo_strongroom_message => message;
 }
 
-/// The zone's status, as json.
+/// The zone's status, as json. Raises an ERROR if the zone does not answer.
 fn status(_call: &mut Call) -> Datum {
     let json = zone::with(|connection| {
         let answer = connection.call(Descriptor::of(Op::Status))?;
@@ -34,17 +34,18 @@ fn status(_call: &mut Call) -> Datum {
     Datum::from(unsafe { pg_sys::cstring_to_text(json.as_ptr()) })
 }
 
-/// Has the zone attest its key. The zone answers to a challenge of the client's.
+/// Returns the zone's attestation for the nonce that the client gives as a `bytea`.
 fn attest(call: &mut Call) -> Datum {
     exchange(call, Op::Attest)
 }
 
-/// Passes on a sealed message between client and zone.
+/// Passes a client's sealed message to the zone, and returns the zone's sealed reply.
 fn message(call: &mut Call) -> Datum {
     exchange(call, Op::Message)
 }
 
-/// Passes a message to the zone, and its reply back.
+/// Passes the call's first argument, a `bytea`, to the zone as the argument of this operation, and
+/// returns its answer as a `bytea`. Raises the zone's faults as an ERROR.
 fn exchange(call: &Call, op: Op) -> Datum {
     // SAFETY: the argument is a bytea; detoasted, it has its length in front of its bytes.
     let bytes = unsafe {

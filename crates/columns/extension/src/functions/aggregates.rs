@@ -19,8 +19,9 @@ sql_functions! {
     strongroom_final, pg_finfo_strongroom_final => finish;
 }
 
-/// The numbers of the called aggregate and of the kind of its values. A call site caches both: the
-/// kind in the low byte, the aggregate above it.
+/// The numbers of the called aggregate and of the kind of its values, by the function's name and
+/// argument types. A call site caches both: the kind in the low byte, the aggregate above it.
+/// Raises an internal ERROR for a function that is not in the list.
 fn aggregate_and_kind(call: &Call) -> (u16, u16) {
     let packed = call.cached(|call| {
         let called = types::function(call.function());
@@ -46,7 +47,8 @@ fn aggregate_and_kind(call: &Call) -> (u16, u16) {
     }
 }
 
-/// The transition function: adds a value to the accumulator, which is made at the first value.
+/// The transition function: has the zone add a value to the accumulator, without waiting, and
+/// returns the accumulator's identifier, a new one for the first value. A NULL is ignored.
 fn step(call: &mut Call) -> Datum {
     let (aggregate, kind) = aggregate_and_kind(call);
     let state = call.arg(0);
@@ -73,7 +75,8 @@ fn step(call: &mut Call) -> Datum {
     }))
 }
 
-/// The final function: the identifier of the result, or NULL when there is none.
+/// The final function: has the zone compute the result, and returns its identifier, or NULL if
+/// there is no result.
 fn finish(call: &mut Call) -> Datum {
     let a = call.bits(0);
     let (answer, r) = zone::with(|connection| {

@@ -39,7 +39,8 @@ sql_functions! {
     strongroom_hash_extended, pg_finfo_strongroom_hash_extended => hash_extended;
 }
 
-/// The order of the two arguments: -1, 0 or 1.
+/// The order of the two arguments: -1, 0 or 1. From an answer that is kept, from one call for many
+/// rows, or from a call of its own; raises the zone's faults as an ERROR.
 fn compare_arguments(call: &Call) -> i32 {
     let (a, b) = (call.bits(0), call.bits(1));
     if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
@@ -61,13 +62,14 @@ fn compare_arguments(call: &Call) -> i32 {
     list_order.unwrap_or_else(|| zone::with(|connection| call_compare(connection, kind, a, b)))
 }
 
-/// Whether the two arguments are equal. If both were hashed, their tokens are compared.
+/// Whether the two arguments are equal. Compares their tokens if both are kept; otherwise as
+/// [`compare_arguments`].
 fn are_equal(call: &Call) -> bool {
     let known = answers::are_equal(call.bits(0), call.bits(1));
     known.unwrap_or_else(|| compare_arguments(call) == 0)
 }
 
-/// Has the zone compare two values.
+/// Has the zone compare two values, and waits: -1, 0 or 1.
 fn call_compare(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Result<i32, Broken> {
     let answer = connection.call(Descriptor {
         flags: u16::from(kind.number()),
@@ -78,31 +80,38 @@ fn call_compare(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Resu
     Ok(answer.value.cast_signed().signum().try_into().unwrap_or(0))
 }
 
+/// Whether the first argument is less than the second.
 fn less(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) < 0)
 }
 
+/// Whether the first argument is at most the second.
 fn at_most(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) <= 0)
 }
 
+/// Whether the arguments are equal.
 fn equal(call: &mut Call) -> Datum {
     Datum::from(are_equal(call))
 }
 
+/// Whether the first argument is at least the second.
 fn at_least(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) >= 0)
 }
 
+/// Whether the first argument is greater than the second.
 fn greater(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) > 0)
 }
 
+/// Whether the arguments are not equal.
 fn unequal(call: &mut Call) -> Datum {
     Datum::from(!are_equal(call))
 }
 
-/// The order of the arguments, for B-trees and sorts.
+/// The order of the arguments, -1, 0 or 1, for B-trees and sorts. While a query runs, has the zone
+/// rank the values of a sort, and compares their ranks.
 fn order(call: &mut Call) -> Datum {
     let (a, b) = (call.bits(0), call.bits(1));
     // Indexes are searched and built with single comparisons; a query that calls this function
@@ -116,7 +125,9 @@ fn order(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call))
 }
 
-/// The first half of the argument's equality token.
+/// The first half of the argument's equality token: kept, or asked of the zone, with those of the
+/// page's other rows if that is useful. Raises an ERROR unless a query runs: a hash must not be
+/// stored.
 fn token(call: &Call) -> u64 {
     if !activity::is_query_running() {
         fault::Report::new(
@@ -142,7 +153,7 @@ fn token(call: &Call) -> u64 {
     token
 }
 
-/// The low half of the value's token: a keyed hash of the zone's.
+/// The low 32 bits of the value's equality token, which is a keyed hash. Fails as [`token`].
 fn hash(call: &mut Call) -> Datum {
     #[expect(
         clippy::cast_possible_truncation,
@@ -152,7 +163,8 @@ fn hash(call: &mut Call) -> Datum {
     Datum::from(low.cast_signed())
 }
 
-/// The value's token, which a seed changes.
+/// The first half of the value's equality token, changed by the seed in the second argument;
+/// unchanged for 0. Fails as [`token`].
 fn hash_extended(call: &mut Call) -> Datum {
     // The seed has to change the hash, and seed 0 has to give the hash in its low half
     // (hashfunc.c).

@@ -32,7 +32,7 @@ sql_functions! {
 const INT4: u32 = 23;
 const TEXT: u32 = 25;
 
-/// The function of the list that PostgreSQL calls.
+/// The function of the list that PostgreSQL calls. Raises an internal ERROR if there is none.
 fn function(call: &Call) -> &'static Function {
     function_and_site(call).0
 }
@@ -50,7 +50,8 @@ fn function_and_site(call: &Call) -> (&'static Function, Site) {
     (function, site)
 }
 
-/// The function of the list with the name and the argument types of an SQL function.
+/// The function of the list with the name, or an alias, and the argument types of an SQL function.
+/// `None` if there is none.
 fn look_up(called: &types::Function) -> Option<&'static Function> {
     let arg = |oid: &pg_sys::Oid| match (types::kind_of(*oid), oid.to_u32()) {
         (Some(kind), _) => Some(Arg::Of(kind)),
@@ -64,7 +65,8 @@ fn look_up(called: &types::Function) -> Option<&'static Function> {
         .or_else(|| aliased.filter_map(|(_, name)| by_name(name, &args)).next())
 }
 
-/// An argument of the call, in the form of a descriptor's argument.
+/// Argument `at` of the call, in the form of a descriptor's argument; 0 if the function has fewer.
+/// Raises an ERROR for the name of an unknown field.
 fn operand(call: &Call, function: &Function, at: usize) -> u64 {
     match function.args.get(at) {
         None => 0,
@@ -88,7 +90,8 @@ fn depends_on_time_zone(function: &Function) -> bool {
     function.args.contains(&with_zone) || matches!(function.gives, Gives::Value(Kind::Timestamptz))
 }
 
-/// Sends what the zone has to know before a function is called; the descriptor of the call.
+/// Sends what the zone has to know before a function is called, the time zone and a third argument,
+/// and returns the descriptor of the call.
 fn prepare_call(
     connection: &mut Connection,
     op: Op,
@@ -112,8 +115,8 @@ fn prepare_call(
     })
 }
 
-/// Has the zone compute a value. Does not wait: the result is named by an identifier that is known
-/// before.
+/// Has the zone compute a value, without waiting, and returns the identifier of the result. A later
+/// call raises a fault of it.
 fn compute(call: &mut Call) -> Datum {
     let function = function(call);
     datum(zone::with(|connection| {
@@ -124,8 +127,8 @@ fn compute(call: &mut Call) -> Datum {
     }))
 }
 
-/// The truth of a comparison: from answers that are known, from one call for many rows, or from a
-/// call of its own.
+/// The truth that a function gives: from an answer that is kept, from one call for many rows, or
+/// from a call of its own. Raises the zone's faults as an ERROR.
 fn test(call: &mut Call) -> Datum {
     let (function, site) = function_and_site(call);
     if let [Arg::Of(kind), Arg::Of(_)] = function.args {

@@ -14,6 +14,7 @@ use crate::call::{Call, call_postgres, sql_functions};
 use crate::fault;
 
 unsafe extern "C-unwind" {
+    /// Whether two values have the same stored form, byte by byte.
     // src/backend/utils/adt/datum.c. Values that are stored out of line are compared by their
     // location.
     fn datumIsEqual(one: Datum, other: Datum, by_value: bool, len: isize) -> bool;
@@ -41,8 +42,9 @@ fn raise_misuse() -> ! {
     .raise()
 }
 
-/// Sets the second column to null when the first one changes: what was converted before no longer
-/// holds.
+/// The trigger: returns the new row, with its second named column set to NULL if the first one
+/// changes or the row is new, so that it is converted again. Raises an ERROR if it was not called
+/// as such a trigger.
 fn conversion(call: &mut Call) -> Datum {
     let Some(data) = call.trigger() else {
         raise_misuse()
@@ -81,7 +83,7 @@ fn conversion(call: &mut Call) -> Datum {
     }
 }
 
-/// A column of a row; `None` when it is NULL.
+/// A column of a row. `None` if it is NULL.
 ///
 /// # Safety
 ///

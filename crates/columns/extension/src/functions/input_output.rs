@@ -34,14 +34,15 @@ sql_functions! {
     strongroom_send, pg_finfo_strongroom_send => binary_out;
 }
 
-/// Kind of the called function's result.
+/// The kind of the called function's result. Raises an internal ERROR if that is not confidential.
 fn kind_of_result(call: &Call) -> Kind {
     let number =
         call.cached(|call| number_of(types::kind_of(types::function(call.function()).result)));
     kind_of_number(number)
 }
 
-/// Kind of the called function's first argument.
+/// The kind of the called function's first argument. Raises an internal ERROR if that is not
+/// confidential.
 pub(crate) fn kind_of_first(call: &Call) -> Kind {
     kind_and_site(call).0
 }
@@ -60,10 +61,12 @@ pub(crate) fn kind_and_site(call: &Call) -> (Kind, Site) {
     (kind_of_number(site.number()), site)
 }
 
+/// The number of a kind, for the cache of a call site; 0 for none.
 fn number_of(kind: Option<Kind>) -> usize {
     kind.map_or(0, |kind| usize::from(kind.number()))
 }
 
+/// The kind of this number. Raises an internal ERROR for 0 or an unknown one.
 fn kind_of_number(number: usize) -> Kind {
     let kind = u8::try_from(number).ok().and_then(Kind::from_number);
     kind.unwrap_or_else(|| {
@@ -71,7 +74,8 @@ fn kind_of_number(number: usize) -> Kind {
     })
 }
 
-/// Opens an envelope from its text form. Raises an ERROR when it is none.
+/// Has the zone open an envelope from its text form; returns the value's identifier. Raises an
+/// ERROR if the text is no envelope of the type.
 fn text_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the argument of an input function is a C string that lives as long as the call.
@@ -88,7 +92,8 @@ fn text_in(call: &mut Call) -> Datum {
     open_value(kind, &envelope, call.int4(2), lifetime)
 }
 
-/// Opens an envelope from its binary form.
+/// Has the zone open an envelope from its binary form; returns the value's identifier. Raises an
+/// ERROR if the bytes are no envelope of the type.
 fn binary_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the first argument of a receive function is a StringInfo; its remaining bytes are the
@@ -103,7 +108,9 @@ fn binary_in(call: &mut Call) -> Datum {
     open_value(kind, &envelope, call.int4(2), lifetime)
 }
 
-/// Has the zone open an envelope, and fit the value to the type's modifier; the value's identifier.
+/// Has the zone open an envelope, and fit the value to the type's modifier, if there is one
+/// (`typmod` not negative); returns the value's identifier. Raises an ERROR for a malformed
+/// envelope, one of another kind, or a literal in a definition.
 fn open_value(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetime) -> Datum {
     let Some(header) = EnvelopeHeader::parse(envelope) else {
         raise_malformed(kind)
@@ -134,12 +141,13 @@ fn open_value(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lif
     }))
 }
 
-/// The function that fits a value to its type's modifier, if the kind has modifiers.
+/// The function of the list that fits a value to its type's modifier. `None` if the kind has no
+/// modifiers.
 fn fitting_function(kind: Kind) -> Option<&'static Function> {
     by_name(kind.base(), &[Arg::Of(kind), Arg::Plain])
 }
 
-/// Raises the ERROR for a text that is no envelope.
+/// Raises the ERROR for a text or bytes that are no envelope.
 fn raise_malformed(kind: Kind) -> ! {
     fault::Report::new(
         "22P02",
@@ -152,7 +160,8 @@ fn raise_malformed(kind: Kind) -> ! {
     .raise()
 }
 
-/// The envelope of the first argument.
+/// The envelope of the first argument: kept if its row was sealed, otherwise sealed by the zone
+/// now. Raises the zone's faults as an ERROR.
 fn seal(call: &Call) -> Vec<u8> {
     let kind = kind_of_first(call);
     let fid = call.bits(0);
@@ -160,7 +169,7 @@ fn seal(call: &Call) -> Vec<u8> {
         .unwrap_or_else(|| zone::with(|connection| connection.seal(kind, fid)))
 }
 
-/// Seals a value for the client, in text form.
+/// The text form of the argument's envelope, as a C string.
 fn text_out(call: &mut Call) -> Datum {
     let text = encode(&seal(call));
     let text = CString::new(text).unwrap_or_default();
@@ -168,12 +177,12 @@ fn text_out(call: &mut Call) -> Datum {
     Datum::from(unsafe { pg_sys::pstrdup(text.as_ptr()) })
 }
 
-/// Seals a value for the client, in binary form.
+/// The argument's envelope, as a `bytea`.
 fn binary_out(call: &mut Call) -> Datum {
     bytea(&seal(call))
 }
 
-/// A `bytea` of these bytes, in the current memory context.
+/// A new `bytea` of these bytes, in the current memory context. Raises an ERROR from 2 GiB on.
 pub(crate) fn bytea(bytes: &[u8]) -> Datum {
     let Ok(len) = i32::try_from(bytes.len()) else {
         fault::raise(strongroom_columns_ring::Fault::StringTooLong)
@@ -183,15 +192,15 @@ pub(crate) fn bytea(bytes: &[u8]) -> Datum {
     Datum::from(unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), len) })
 }
 
-/// The text form of an envelope.
+/// The text form of an envelope: `sr1:` and base64.
 fn encode(bytes: &[u8]) -> String {
     let mut text = String::from(ENVELOPE_PREFIX);
     URL_SAFE_NO_PAD.encode_string(bytes, &mut text);
     text
 }
 
-/// The bytes of a text form without its prefix. `None` unless the text is canonical, with zeros in
-/// the bits after the last byte: an envelope has only one text.
+/// The bytes of a text form without its prefix. `None` unless the text is canonical base64, with
+/// zeros in the bits after the last byte: an envelope has only one text.
 fn decode(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }

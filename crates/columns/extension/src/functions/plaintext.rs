@@ -24,8 +24,9 @@ sql_functions! {
     strongroom_classify, pg_finfo_strongroom_classify => classify;
 }
 
-/// The kind and the plain type of the called function. A call site caches both: the kind's number
-/// in the low byte, the plain type above it.
+/// The kind and the plain type of the called function; `confidential` returns its confidential type
+/// and its plain one. A call site caches both: the kind's number in the low byte, the plain type
+/// above it. Raises an internal ERROR for a function that is not in the list.
 fn kind_and_plain_type(
     call: &Call,
     confidential: impl Fn(&types::Function) -> (Option<Oid>, Oid),
@@ -46,7 +47,8 @@ fn kind_and_plain_type(
     }
 }
 
-/// The value in clear, as a value of the plain type, if the session's ticket allows it.
+/// The argument's value in clear, as a value of the plain type. Raises an ERROR if the session's
+/// ticket does not allow that.
 fn declassify(call: &mut Call) -> Datum {
     let (kind, plain) =
         kind_and_plain_type(call, |called| (called.args.first().copied(), called.result));
@@ -59,7 +61,8 @@ fn declassify(call: &mut Call) -> Datum {
     }
 }
 
-/// A confidential value of a plain one, which the server saw in clear.
+/// The identifier of a confidential value made from the argument, which the server saw in clear.
+/// Raises an ERROR if the session's ticket does not allow that.
 fn classify(call: &mut Call) -> Datum {
     let (kind, plain) = kind_and_plain_type(call, |called| {
         let first = called.args.first().copied();
@@ -74,8 +77,8 @@ fn classify(call: &mut Call) -> Datum {
     datum(zone::with(|connection| connection.classify(kind, &bytes)))
 }
 
-/// Makes a value of a plain type from its binary form. Raises PostgreSQL's ERROR when the bytes are
-/// malformed or longer than 2 GiB.
+/// Makes a value of a plain type from its binary form. Raises an ERROR if the bytes are malformed
+/// or more than 2 GiB.
 fn receive(plain: Oid, bytes: &[u8]) -> Datum {
     let len = i32::try_from(bytes.len()).unwrap_or_else(|_| fault::raise(Fault::StringTooLong));
     let (mut function, mut param) = (Oid::INVALID, Oid::INVALID);
@@ -93,7 +96,7 @@ fn receive(plain: Oid, bytes: &[u8]) -> Datum {
     }
 }
 
-/// The binary form of a value of a plain type.
+/// The binary form of a value of a plain type, from PostgreSQL's own function.
 fn send(plain: Oid, value: Datum) -> Vec<u8> {
     let (mut function, mut varlena) = (Oid::INVALID, false);
     // SAFETY: the send function returns a bytea, which is copied.
@@ -104,7 +107,8 @@ fn send(plain: Oid, value: Datum) -> Vec<u8> {
     }
 }
 
-/// A text in the database's encoding, from UTF-8. (`textrecv` would expect the client's encoding.)
+/// A text in the database's encoding, from UTF-8; `textrecv` would expect the client's encoding.
+/// Raises an ERROR for a zero byte, or a character that the encoding lacks.
 fn text_datum(bytes: &[u8]) -> Datum {
     let len = i32::try_from(bytes.len()).unwrap_or_else(|_| fault::raise(Fault::StringTooLong));
     let from = CString::new(bytes).unwrap_or_else(|_| fault::raise(Fault::BadRequest));
@@ -117,7 +121,7 @@ fn text_datum(bytes: &[u8]) -> Datum {
     }
 }
 
-/// The bytes of a text, in UTF-8.
+/// The bytes of a text, converted to UTF-8 from the database's encoding.
 fn utf8_bytes(value: Datum) -> Vec<u8> {
     // SAFETY: the argument is a text; the C string is a copy of it in the current memory context,
     // and so is its conversion.

@@ -28,7 +28,8 @@ const RANKED_MAX: usize = 65_536;
 /// Rows of the sample for each unit of the statistics target (analyze.c, `std_typanalyze`).
 const ROWS_PER_TARGET: c_int = 300;
 
-/// Tells ANALYZE how many rows to sample, and with what to compute the statistics.
+/// Sets how many rows ANALYZE is to sample, and the function that computes the statistics; returns
+/// true.
 fn typanalyze(call: &mut Call) -> Datum {
     // SAFETY: PostgreSQL passes a VacAttrStats with its attribute.
     unsafe {
@@ -47,7 +48,8 @@ fn typanalyze(call: &mut Call) -> Datum {
     Datum::from(true)
 }
 
-/// Computes the statistics of a column from a sample (`compute_stats` of `VacAttrStats`).
+/// Computes the statistics of a column from a sample (`compute_stats` of `VacAttrStats`): fraction
+/// of NULLs, width, and number of distinct values, unknown if the zone refuses to rank.
 #[expect(clippy::cast_possible_truncation, reason = "estimates")]
 extern "C-unwind" fn compute(
     stats: pg_sys::VacAttrStatsP,
@@ -83,7 +85,8 @@ extern "C-unwind" fn compute(
     });
 }
 
-/// The ranks of a sample; `None` when the zone refuses.
+/// The dense ranks of a sample's values, which the zone computes in one call. `None` if the zone
+/// refuses; raises an ERROR if it does not answer.
 fn rank_sample(kind: Kind, mut fids: Vec<u64>) -> Option<Vec<u64>> {
     if fids.is_empty() {
         return Some(fids);

@@ -40,7 +40,8 @@ struct Comparison {
     present: f64,
 }
 
-/// The estimated share of rows for a comparison. A constant when nothing is known.
+/// The estimated fraction of rows that satisfy a comparison, from 0 to 1; one third if nothing is
+/// known.
 fn selectivity(call: &mut Call) -> Datum {
     let found = parse_comparison(call).and_then(|comparison| estimate(&comparison));
     let estimate: f64 = found.unwrap_or(DEFAULT);
@@ -49,7 +50,8 @@ fn selectivity(call: &mut Call) -> Datum {
     Datum::from(estimate.to_bits())
 }
 
-/// The comparison, if it is one of a column of a table with a constant.
+/// The comparison that the planner asks about. `None` unless it is one of a table's column with a
+/// constant.
 fn parse_comparison(call: &Call) -> Option<Comparison> {
     let root: *mut pg_sys::PlannerInfo = call.datum(0).cast_mut_ptr();
     let operator = pg_sys::Oid::from(u32::try_from(bits(call.datum(1))).ok()?);
@@ -80,8 +82,8 @@ fn parse_comparison(call: &Call) -> Option<Comparison> {
     }
 }
 
-/// The comparison of a variable and another operand, if these are a column of a table and a
-/// constant.
+/// The comparison of a variable with another operand. `None` unless these are a column of a table
+/// and a constant that is not NULL, and the operator is one of order.
 ///
 /// # Safety
 ///
@@ -124,7 +126,8 @@ unsafe fn column_and_constant(
     }
 }
 
-/// Which orders of column and constant satisfy an operator.
+/// A function that says which orders of column and constant satisfy an operator. `on_left`: the
+/// column is the left operand. `None` for an operator other than `<`, `<=`, `>`, `>=`.
 fn satisfying_orders(operator: pg_sys::Oid, on_left: bool) -> Option<fn(i32) -> bool> {
     // SAFETY: looks the operator's name up; the copy is the memory context's.
     let name = unsafe {
@@ -149,7 +152,8 @@ fn satisfying_orders(operator: pg_sys::Oid, on_left: bool) -> Option<fn(i32) -> 
     })
 }
 
-/// The fraction of rows that satisfy a comparison; `None` when the zone cannot be asked.
+/// The fraction of rows that satisfy a comparison, from a sample that the zone compares. `None` if
+/// estimates are off, the zone cannot be reached or refuses, or there are no values.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn estimate(comparison: &Comparison) -> Option<f64> {
     if !settings::are_estimates_on() || !zone::is_reachable() {
@@ -182,7 +186,8 @@ fn estimate(comparison: &Comparison) -> Option<f64> {
     Some(fraction * comparison.present)
 }
 
-/// A sample of the column: its kind, and values.
+/// A sample of the column: its kind, and identifiers of values. `None` if it is no confidential
+/// column of a table with the access method.
 fn sample(comparison: &Comparison) -> Option<(strongroom_format::columns::Kind, Vec<u64>)> {
     // SAFETY: the planner holds a lock on every table of the query; the relation is closed again,
     // or by the resource owner.
@@ -200,7 +205,8 @@ fn sample(comparison: &Comparison) -> Option<(strongroom_format::columns::Kind, 
     }
 }
 
-/// Up to [`VALUES`] values of a column, from [`PAGES`] pages at even distances.
+/// Identifiers of up to [`VALUES`] values of a column, from [`PAGES`] pages at even distances; dead
+/// rows included.
 fn sample_values(relation: pg_sys::Relation, column: i16) -> Vec<u64> {
     // SAFETY: an open relation with storage.
     let blocks = unsafe {
