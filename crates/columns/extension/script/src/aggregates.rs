@@ -12,7 +12,7 @@ use strongroom_format::columns::Kind;
 
 use crate::names::type_name;
 
-/// Writes every aggregate.
+/// Appends the SQL of every aggregate, with its transition and final functions, to `out`.
 pub(crate) fn write_aggregates(out: &mut String) {
     out.push_str("\n-- aggregates\n");
     for kind in Kind::ALL {
@@ -39,14 +39,15 @@ pub(crate) fn write_aggregates(out: &mut String) {
     }
 }
 
-/// Whether an aggregate gives values of this kind.
+/// Whether the aggregate's result is of this kind, for values of any kind.
 fn gives(aggregate: Aggregate, kind: Kind) -> bool {
     Kind::ALL
         .iter()
         .any(|from| aggregate.gives(*from) == Some(kind))
 }
 
-/// Writes an aggregate over values of `kind`, whose result is of kind `gives`.
+/// Appends the SQL of an aggregate over values of `kind`, named `sql`, whose result is of kind
+/// `gives`, and of its transition function.
 fn write_aggregate(
     out: &mut String,
     sql: &str,

@@ -16,7 +16,7 @@ use crate::names::{arguments, type_name};
 /// The first and the last code of casts in the list of functions.
 const CASTS: std::ops::RangeInclusive<u16> = 300..=399;
 
-/// Writes every cast.
+/// Appends the SQL of every cast between confidential types to `out`.
 pub(crate) fn write_casts(out: &mut String) {
     out.push_str("\n-- casts\n");
     for function in FUNCTIONS
@@ -29,6 +29,7 @@ pub(crate) fn write_casts(out: &mut String) {
     }
 }
 
+/// Appends the SQL of a cast by this function from one confidential type to another.
 fn write_cast(out: &mut String, function: &Function, from: Kind, to: Kind) -> std::fmt::Result {
     writeln!(
         out,
@@ -41,7 +42,8 @@ fn write_cast(out: &mut String, function: &Function, from: Kind, to: Kind) -> st
     )
 }
 
-/// Writes the functions and the casts between each confidential type and its plain one.
+/// Appends the SQL of the functions `declassify` and `classify` of each confidential type, and of
+/// the explicit casts to and from its plain type, to `out`.
 pub(crate) fn write_plain_casts(out: &mut String) {
     out.push_str("\n-- values in clear, for a ticket with the right to declassify\n");
     for kind in Kind::ALL {
@@ -61,7 +63,8 @@ pub(crate) fn write_plain_casts(out: &mut String) {
     }
 }
 
-/// The context in which a cast is applied without being written, in SQL.
+/// The clause of `CREATE CAST` that says where a cast is applied without being written; empty for
+/// an explicit cast.
 const fn context(from: Kind, to: Kind) -> &'static str {
     match (from, to) {
         (Kind::Int4, Kind::Int8)

@@ -23,7 +23,7 @@ const BY_SYNTAX: &[&str] = &[
     "like_escape",
 ];
 
-/// Writes every function.
+/// Appends the SQL of every function, under its name and its aliases, to `out`.
 pub(crate) fn write_functions(out: &mut String) {
     out.push_str("\n-- functions\n");
     for function in FUNCTIONS {
@@ -36,6 +36,8 @@ pub(crate) fn write_functions(out: &mut String) {
     }
 }
 
+/// Appends the SQL of a function under this name: in `pg_catalog` if SQL's own syntax calls it,
+/// otherwise in the extension's schema.
 fn write_function(out: &mut String, name: &str, function: &Function) {
     let schema = if BY_SYNTAX.contains(&name) {
         "pg_catalog."

@@ -44,7 +44,7 @@ CREATE FUNCTION strongroom_columns.message(bytea) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_message' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 "#;
 
-/// The whole script, as text in SQL.
+/// The whole SQL script of the extension.
 #[must_use]
 pub fn script() -> String {
     let mut out = String::from(HEADER);

@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+/// Prints the script to standard output. Fails if that cannot be written.
 fn main() -> std::io::Result<()> {
     std::io::stdout().write_all(strongroom_columns_script::script().as_bytes())
 }

@@ -9,7 +9,7 @@ use strongroom_format::columns::Kind;
 /// takes some hundred nanoseconds, so conditions on plain columns are to be checked first.
 pub(crate) const COST: u32 = 10;
 
-/// The extension's type for values of this kind.
+/// The name of the extension's type for values of this kind: `enc_` and the plain type's name.
 pub(crate) fn type_name(kind: Kind) -> String {
     format!("enc_{}", kind.base())
 }
@@ -23,7 +23,7 @@ pub(crate) fn arg_type(arg: Arg) -> String {
     }
 }
 
-/// A function's arguments, without the parentheses.
+/// The SQL types of a function's arguments, separated by commas, without the parentheses.
 pub(crate) fn arguments(function: &Function) -> String {
     let types: Vec<String> = function.args.iter().map(|arg| arg_type(*arg)).collect();
     types.join(", ")

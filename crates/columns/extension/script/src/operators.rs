@@ -88,7 +88,8 @@ const COMPARISONS: &[Comparison] = &[
     },
 ];
 
-/// Writes the comparison of every type. It is IMMUTABLE, as an index requires.
+/// Appends the SQL of the comparison of every type to `out`: functions, operators and operator
+/// classes. It is IMMUTABLE, as an index requires.
 pub(crate) fn write_comparison(out: &mut String) {
     out.push_str(
         "\n-- comparison\n\
@@ -100,6 +101,8 @@ pub(crate) fn write_comparison(out: &mut String) {
     }
 }
 
+/// Appends the SQL of the comparison of the type of this name, with its B-tree and hash operator
+/// classes.
 fn write_comparison_of(out: &mut String, name: &str) -> std::fmt::Result {
     for one in COMPARISONS {
         writeln!(
@@ -210,7 +213,8 @@ const COMPUTING: &[(&str, &str, &str)] = &[
     ("/", "interval_div", ""),
 ];
 
-/// Writes the operators of computing.
+/// Appends the SQL of the operators that compute to `out`. Panics if one names a function that is
+/// not in the list.
 pub(crate) fn write_computing(out: &mut String) {
     out.push_str("\n-- operators\n");
     for (symbol, name, more) in COMPUTING {
@@ -225,7 +229,7 @@ pub(crate) fn write_computing(out: &mut String) {
     }
 }
 
-/// The clauses for the operands of a function's operator.
+/// The clauses of `CREATE OPERATOR` for a function's operands: one on the right, or left and right.
 fn operands(function: &Function) -> String {
     let operand = |side: &str, arg: Arg| format!("{side} = {}", arg_type(arg));
     match function.args {

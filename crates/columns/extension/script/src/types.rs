@@ -10,7 +10,7 @@ use strongroom_format::columns::Kind;
 
 use crate::names::type_name;
 
-/// Category of the type, and whether it is the category's preferred type.
+/// The letter of a type's category, and whether it is the category's preferred type.
 const fn category(kind: Kind) -> (char, bool) {
     match kind {
         Kind::Bool => ('b', true),
@@ -24,7 +24,7 @@ const fn category(kind: Kind) -> (char, bool) {
     }
 }
 
-/// Writes every type.
+/// Appends the SQL of every type and its input and output functions to `out`.
 pub(crate) fn write_types(out: &mut String) {
     out.push_str(
         "\n-- statistics without values\n\
@@ -36,6 +36,8 @@ pub(crate) fn write_types(out: &mut String) {
     }
 }
 
+/// Appends the SQL of one type, its input and output functions, and for `numeric` those of type
+/// modifiers.
 fn write_type(out: &mut String, kind: Kind) -> std::fmt::Result {
     let name = type_name(kind);
     writeln!(out, "\n-- {name}\nCREATE TYPE {name};")?;
