@@ -58,11 +58,13 @@ pub(crate) struct KeyHandover {
 }
 
 impl ChosenKey {
-    /// The source for an existing instance. `None` when nothing names one.
+    /// Returns the key source for an existing instance: a key option, the environment, or the
+    /// instance's configuration. `None` when nothing names one. A passphrase of an option is asked
+    /// for here, at the terminal.
     ///
     /// # Errors
-    /// SR-7007 and others of a configuration that is not valid; SR-1004 without a terminal to ask
-    /// for a passphrase.
+    /// SR-7007, SR-2019 and SR-6022 for a configuration that is not valid; SR-1004 without a
+    /// terminal to ask for a passphrase; SR-5001.
     pub fn find(given: GivenKey, directory: &Directory) -> Result<Option<Self>, Error> {
         if let Some(chosen) = Self::named(given, &directory.shown(), false)? {
             return Ok(Some(chosen));
@@ -85,10 +87,11 @@ impl ChosenKey {
         Self::find(given, directory)?.ok_or_else(missing)
     }
 
-    /// The source for an instance that is to be made: a key option or the environment.
+    /// Returns the key source for an instance that is to be made: a key option or the environment.
+    /// A passphrase is asked for here.
     ///
     /// # Errors
-    /// SR-2041 when nothing names one; as [`Self::find`].
+    /// SR-2041 when nothing names one; SR-1004 without a terminal to ask for a passphrase.
     pub fn for_new(given: GivenKey, directory: &Directory) -> Result<Self, Error> {
         Self::named(given, &directory.shown(), true)?.ok_or_else(|| {
             let detail = "a new instance needs one; the variable PGENCRYPTIONKEY can hold it too";
@@ -96,10 +99,11 @@ impl ChosenKey {
         })
     }
 
-    /// The source for an instance that a restore makes at `shown`: an option or the environment.
+    /// Returns the key source for an instance that a restore makes at `shown`: an option or the
+    /// environment. A passphrase is asked for here.
     ///
     /// # Errors
-    /// SR-2041 when nothing names one; as [`Self::find`].
+    /// SR-2041 when nothing names one; SR-1004 without a terminal to ask for a passphrase.
     pub fn for_restored(given: GivenKey, shown: &str) -> Result<Self, Error> {
         Self::named(given, shown, true)?.ok_or_else(|| {
             let detail = "--sealed needs one of --instance-key-id, --instance-key-env, --instance-key-file, \
@@ -108,7 +112,8 @@ impl ChosenKey {
         })
     }
 
-    /// The source that is to open the instance from now on; `None` when the options name none.
+    /// Returns the key source that is to open the instance from now on; `None` when the options
+    /// name none. A new passphrase is asked for here.
     ///
     /// # Errors
     /// SR-1004 without a terminal to ask for a passphrase.
@@ -117,7 +122,8 @@ impl ChosenKey {
         Self::of_options(given, prompt, true)
     }
 
-    /// What an option or the environment names.
+    /// Returns the key source that an option or the environment names. `None` when neither does.
+    /// `creating` says that the key is for something new.
     fn named(given: GivenKey, shown: &str, creating: bool) -> Result<Option<Self>, Error> {
         let prompt = format!("Passphrase of {shown}");
         if let Some(chosen) = Self::of_options(given, prompt, creating)? {
@@ -134,7 +140,8 @@ impl ChosenKey {
         }))
     }
 
-    /// What an option names. A passphrase is asked for here.
+    /// Returns the key source that an option names, `None` when none does. A passphrase is asked
+    /// for here, with `prompt`.
     fn of_options(given: GivenKey, prompt: String, creating: bool) -> Result<Option<Self>, Error> {
         let Some(key) = given.key else {
             return Ok(None);
@@ -151,7 +158,7 @@ impl ChosenKey {
         }))
     }
 
-    /// Fetches the key.
+    /// Fetches the key from its source.
     ///
     /// # Errors
     /// Those of its source.
@@ -162,7 +169,8 @@ impl ChosenKey {
     /// Opens the instance with it, for its files.
     ///
     /// # Errors
-    /// SR-7003 while a conversion is unfinished; those of the header and of the key's source.
+    /// SR-2002 when the key does not open the header; SR-7003 while a conversion is unfinished;
+    /// those of the header and of the key's source.
     pub fn instance(&self, directory: &Directory) -> Result<Instance, Error> {
         let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
         // The header first: its faults are reported without a key.
@@ -173,7 +181,7 @@ impl ChosenKey {
     /// Opens the instance's header with it.
     ///
     /// # Errors
-    /// Those of the header and of the key's source.
+    /// SR-2002 when the key does not open it; those of the header and of the key's source.
     pub fn open(&self, directory: &Directory) -> Result<Object, Error> {
         let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
         let header = instance::header(&directory.path).map_err(about)?;
@@ -181,19 +189,24 @@ impl ChosenKey {
         Object::open(&header, ObjectKind::Postgres, &opener).map_err(about)
     }
 
-    /// Whether it is what the instance's own configuration names.
+    /// Returns whether it is what the instance's own configuration names.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.origin == Origin::Configuration
     }
 
-    /// Whether the key can be had without running a program, asking anybody or opening a keyring.
+    /// Returns whether the key can be had without running a program, asking anybody or opening a
+    /// keyring.
     #[must_use]
     pub fn is_at_hand(&self) -> bool {
         matches!(self.key, KeySource::Env(_) | KeySource::File(_))
     }
 
-    /// What programs need to find it. Nothing when they find it by themselves.
+    /// Returns what programs need in their environment to find the key: nothing when they find it
+    /// by themselves. A typed key is put into a descriptor that they inherit.
+    ///
+    /// # Errors
+    /// SR-1004 when a server could not open the keyring; SR-5001.
     pub(crate) fn for_server(&self) -> Result<KeyHandover, Error> {
         let mut handed = KeyHandover {
             variables: Vec::new(),
@@ -237,8 +250,7 @@ impl ChosenKey {
         Ok(handed)
     }
 
-    /// A server has no terminal: it cannot open a keyring whose root key somebody has to type.
-    /// SR-1004.
+    /// Refuses a keyring whose root key somebody has to type: a server has no terminal. SR-1004.
     fn check_keyring(&self) -> Result<(), Error> {
         if !matches!(self.key, KeySource::KeyId { .. }) {
             return Ok(());
@@ -255,17 +267,17 @@ impl ChosenKey {
         Err(Error::new(&code::NO_TERMINAL, detail))
     }
 
-    /// Whether the server can find this source by itself.
+    /// Returns whether the server can find this source by itself: not a typed key.
     #[must_use]
     pub fn is_unattended(&self) -> bool {
         !matches!(self.key, KeySource::Given(_) | KeySource::Ask)
     }
 
-    /// The text of `strongroom.conf` for this source.
+    /// Returns the text of `strongroom.conf` for this source. Writes nothing.
     ///
     /// # Errors
-    /// SR-2019 when it cannot be written there, which is found before anything is made; SR-1004
-    /// when a server could not open the keyring.
+    /// SR-2019 when the source cannot be written there, which is found before anything is made;
+    /// SR-1004 when a server could not open the keyring.
     pub fn configuration(&self) -> Result<String, Error> {
         self.check_keyring()?;
         let mut out = String::from(
@@ -299,14 +311,15 @@ impl ChosenKey {
     }
 }
 
-/// The keyring's path, made absolute.
+/// Returns the absolute path of the keyring, the default one when none is named.
 fn absolute_keyring_path(named: Option<PathBuf>) -> Result<PathBuf, Error> {
     let path = named.unwrap_or_else(Keyring::default_path);
     std::path::absolute(&path).map_err(|e| Error::on_path(&path, e))
 }
 
-/// Writes the configuration, whole. It belongs to the data directory's owner, because that is who
-/// this is.
+/// Writes the configuration whole and durably, in place of an older one. It belongs to the data
+/// directory's owner, because that is who this process is; the group may read it where it may read
+/// the directory.
 ///
 /// # Errors
 /// SR-5001.

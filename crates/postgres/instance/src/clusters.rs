@@ -18,18 +18,19 @@ use crate::directory::Directory;
 const CLUSTERS: &str = "/etc/postgresql";
 const CLUSTERS_VARIABLE: &str = "PG_CLUSTER_CONF_ROOT";
 
-/// The directory that holds the configuration of all clusters.
+/// Returns the directory that holds the configuration of all clusters of postgresql-common.
 #[must_use]
 pub(crate) fn root() -> PathBuf {
     let named = std::env::var_os(CLUSTERS_VARIABLE).filter(|value| !value.is_empty());
     named.map_or_else(|| PathBuf::from(CLUSTERS), PathBuf::from)
 }
 
-/// The configuration file that a server needs to be told of: the one that was named by an option,
-/// or that of the directory's cluster. `None` when the data directory has its own.
+/// Returns the configuration file that a server needs to be told of: the one that was `named` by an
+/// option, or that of the directory's cluster. `None` when the data directory has its own.
 ///
 /// # Errors
-/// SR-7033 when there is none, or more than one.
+/// SR-7033 when there is none, or more than one, or `named` is of another data directory; SR-1006
+/// when `named` does not exist.
 pub(crate) fn configuration_of(
     directory: &Directory,
     named: Option<&Path>,
@@ -61,8 +62,9 @@ pub(crate) fn configuration_of(
     }
 }
 
-/// A server goes by `data_directory`, whatever it was given with `-D`: it would run on another
-/// instance than the one whose key was tried.
+/// Refuses a configuration file whose `data_directory` is another one: SR-7033. A server goes by
+/// that, whatever it was given with `-D`, and would run on another instance than the one whose key
+/// was tried.
 fn check_is_of(directory: &Directory, file: &Path) -> Result<(), Error> {
     let settings = Settings::of_file(file);
     let Some(setting) = settings.last("data_directory") else {

@@ -39,7 +39,8 @@ pub(crate) struct Contents<'a> {
     real: Real,
 }
 
-/// How the file of this name, relative to the data directory, is sealed; `None` when it is not.
+/// Returns how the file of this name, relative to the data directory, is sealed; `None` when it is
+/// not.
 pub(crate) fn seal_of(relative: &Path) -> Option<Seal> {
     let relative = relative.as_os_str().as_bytes();
     let placed = classify(relative);
@@ -47,6 +48,7 @@ pub(crate) fn seal_of(relative: &Path) -> Option<Seal> {
 }
 
 impl<'a> Contents<'a> {
+    /// Takes an open file of `instance` that is sealed as `seal` says. Nothing is read yet.
     pub(crate) fn new(file: &'a File, instance: &'a Instance, seal: Seal) -> Self {
         Self {
             file,
@@ -58,7 +60,8 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Reads at most as much as the buffer holds; 0 at the end.
+    /// Reads and opens at most as many bytes as the buffer holds, from `offset` on, as PostgreSQL
+    /// counts. Returns their number; 0 at the end. `EIO` for a container that does not open.
     pub(crate) fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
         let state = SealedFile {
             instance: self.instance,
@@ -74,7 +77,7 @@ impl<'a> Contents<'a> {
 /// Checks that the header is this instance's: its keys make sense of the control file.
 ///
 /// # Errors
-/// SR-7001 when it is not; SR-5001.
+/// SR-7001 when they do not; SR-1006 without a control file; SR-5001.
 pub fn check_control(directory: &Directory, instance: &Instance) -> Result<(), Error> {
     let relative = Path::new("global/pg_control");
     let path = directory.path.join(relative);
@@ -93,11 +96,11 @@ pub fn check_control(directory: &Directory, instance: &Instance) -> Result<(), E
     Err(wrong())
 }
 
-/// Whether pages of relations have checksums, as the control file says. `instance` opens it where
-/// it is sealed.
+/// Returns whether pages of relations have checksums, as the control file says. `instance` opens it
+/// where it is sealed.
 ///
 /// # Errors
-/// SR-7001 when the control file makes no sense; SR-5001.
+/// SR-7011 when the control file makes no sense; SR-1006 without one; SR-5001.
 pub fn has_data_checksums(
     directory: &Directory,
     instance: Option<&Instance>,
@@ -118,7 +121,7 @@ pub fn has_data_checksums(
     convert::has_data_checksums(&content).map_err(about)
 }
 
-/// Whether this is the beginning of a control file in PostgreSQL's own format.
+/// Returns whether this is the beginning of a control file in PostgreSQL's own format.
 pub(crate) fn looks_like_control(bytes: &[u8]) -> bool {
     let version = bytes
         .get(CONTROL_VERSION)

@@ -17,10 +17,11 @@ pub struct ControlData {
 }
 
 impl ControlData {
-    /// Reads the control file through the shield, with the programs in `bindir`.
+    /// Runs `pg_controldata` of `bindir` on the directory under the shield, and returns what it
+    /// prints.
     ///
     /// # Errors
-    /// SR-7018 when the program fails; those of the key's source.
+    /// SR-7018 when the program fails; SR-7017 without the library; those of the key's source.
     pub fn read(
         bindir: &Path,
         directory: &Directory,
@@ -33,7 +34,8 @@ impl ControlData {
         Ok(Self { text })
     }
 
-    /// The value of the line that begins with `name` and a colon.
+    /// Returns the value of the line that begins with `name` and a colon. `None` when there is no
+    /// such line.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.text
             .lines()

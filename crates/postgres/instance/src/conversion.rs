@@ -32,10 +32,10 @@ pub struct SealedInstance {
 }
 
 impl SealedInstance {
-    /// Whether its pages have checksums.
+    /// Reads the control file and returns whether pages have checksums.
     ///
     /// # Errors
-    /// Those of reading the control file.
+    /// SR-7011 when the control file makes no sense; those of opening the instance; SR-5001.
     pub fn has_checksums(&self, directory: &Directory) -> Result<bool, Error> {
         let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
         let instance = Instance::open(&directory.path, &[], &self.opener).map_err(about)?;
@@ -43,11 +43,13 @@ impl SealedInstance {
     }
 }
 
-/// Seals a stopped instance in place, or completes that.
+/// Seals a stopped instance in place, or completes that: writes its configuration, then seals its
+/// files.
 ///
 /// # Errors
-/// SR-7012 when it is sealed, SR-7008 while a server runs on it; those of the key and of the
-/// conversion.
+/// SR-7012 when it is sealed, SR-7008 while a server runs on it; SR-2041 when nothing names a key;
+/// those of the key and of [`convert::encrypt`]. When nothing was sealed yet, the configuration is
+/// removed again.
 pub fn encrypt(
     directory: &Directory,
     key: GivenKey,
@@ -80,10 +82,12 @@ pub fn encrypt(
     })
 }
 
-/// Turns a stopped, sealed instance into a plain one in place, or completes that.
+/// Turns a stopped, sealed instance into a plain one in place, or completes that. Header and
+/// configuration are removed at the end.
 ///
 /// # Errors
-/// SR-7004 when it is not sealed; those of the key and of the conversion.
+/// SR-7004 when it is not sealed, SR-7008 while a server runs on it; SR-2001 when nothing names a
+/// key; those of the key and of [`convert::decrypt`].
 pub fn decrypt(
     directory: &Directory,
     key: GivenKey,
@@ -122,11 +126,11 @@ pub struct RotatedInstance {
 }
 
 /// Gives an instance a new data key or new slots, and the key `new`, if there is one, in place of
-/// the former one.
+/// the former one; then the configuration names it. Completes a rotation that was interrupted.
 ///
 /// # Errors
-/// SR-7008 while a server runs on it, unless only slots are changed; those of the keys and of the
-/// conversion.
+/// SR-7008 while a server runs on it, unless only slots are changed; SR-2001 when nothing names the
+/// present key; those of the keys, of [`convert::rewrap`] and of [`convert::rotate`].
 pub fn rotate(
     directory: &Directory,
     key: GivenKey,

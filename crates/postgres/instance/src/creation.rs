@@ -61,12 +61,13 @@ pub struct CreatedInstance {
     pub has_checksums: bool,
 }
 
-/// Makes the instance.
+/// Makes the instance: its directory, header and configuration, and what initdb writes. After a
+/// failure the directory is as it was.
 ///
 /// # Errors
 /// SR-1002 when the directory is not empty, SR-7012 when it is sealed already; SR-7017 without the
-/// library; SR-7018 when initdb fails; SR-7010 for an instance of another geometry; those of the
-/// key; SR-5001.
+/// library; SR-7018 when initdb fails; SR-7021 when it wrote in clear; SR-7010 for an instance of
+/// another geometry; those of the key; SR-5001, also when `stop` became true.
 pub fn create(new: CreationOptions<'_>) -> Result<CreatedInstance, Error> {
     programs::library()?;
     check_empty(new.directory)?;
@@ -93,7 +94,12 @@ pub fn create(new: CreationOptions<'_>) -> Result<CreatedInstance, Error> {
     })
 }
 
-/// The key source and the header, tried out.
+/// Returns the key source and the bytes of the header, after the key was fetched. With
+/// `copy_key_from` they are those of that instance, which the key must open. Writes nothing.
+///
+/// # Errors
+/// SR-7003 or SR-7004 when that instance is not sealed; SR-2041 when nothing names a key; those of
+/// the key.
 fn header(
     key: GivenKey,
     cipher: Cipher,
@@ -117,6 +123,7 @@ fn header(
 }
 
 impl Initdb<'_> {
+    /// Runs initdb under the shield to its end, on the directory. SR-7018 when it fails.
     fn run(&self, directory: &Directory, chosen: &ChosenKey) -> Result<(), Error> {
         let program = self.program.clone();
         let mut shielded = Shielded::new(program, &[directory], Some(chosen))?;
@@ -130,7 +137,8 @@ impl Initdb<'_> {
     }
 }
 
-/// Not there, or an empty directory.
+/// Checks that nothing is at `path`, or an empty directory. SR-7012 when it has a header, SR-1002
+/// when it holds anything else; SR-5001.
 fn check_empty(path: &Path) -> Result<(), Error> {
     if path.join(HEADER_FILE).symlink_metadata().is_ok() {
         return Err(Error::new(
@@ -150,7 +158,8 @@ fn check_empty(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Header and configuration, durable.
+/// Writes header and configuration into the directory, durably. SR-2019 when the configuration
+/// cannot name the key's source; SR-5001.
 fn write_own(directory: &Directory, chosen: &ChosenKey, header: &[u8]) -> Result<(), Error> {
     let text = chosen.configuration()?;
     let path = directory.path.join(HEADER_FILE);
@@ -158,8 +167,9 @@ fn write_own(directory: &Directory, chosen: &ChosenKey, header: &[u8]) -> Result
     configure(&directory.path, &text)
 }
 
-/// The instance as the shield shows it has the geometry that its tweaks count on; without the
-/// shield it cannot be read. Returns whether its pages have checksums.
+/// Checks the new control file: without the shield it cannot be read (SR-7021), and through the
+/// shield it shows the geometry that the tweaks of blocks count on (SR-7010). Lets the group read
+/// header and configuration where it may read the directory. Returns whether pages have checksums.
 fn check_made(initdb: &Path, directory: &Directory, chosen: &ChosenKey) -> Result<bool, Error> {
     let path = directory.path.join("global/pg_control");
     let raw = std::fs::read(&path).map_err(|e| Error::on_path(&path, e))?;
@@ -187,7 +197,8 @@ fn check_made(initdb: &Path, directory: &Directory, chosen: &ChosenKey) -> Resul
     Ok(version != "0")
 }
 
-/// With initdb --allow-group-access the group may read everything: backups need the header too.
+/// Lets the group read header and configuration when it may read the directory, as after initdb
+/// --allow-group-access: backups need the header too. SR-5001.
 fn open_to_group(directory: &Directory) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt as _;
     let io = |e: std::io::Error| Error::on_path(&directory.path, e);
@@ -213,7 +224,8 @@ struct NewFiles {
 }
 
 impl NewFiles {
-    /// Makes the directory, and those above it, where they are missing.
+    /// Makes the directory, and those above it, where they are missing, each for its owner only.
+    /// Those that were made are removed again when the result is dropped before `keep`.
     fn directory(path: &Path) -> Result<Self, Error> {
         use std::os::unix::fs::DirBuilderExt as _;
         let missing = path
@@ -233,10 +245,13 @@ impl NewFiles {
         Ok(made)
     }
 
+    /// From now on everything in the directory `path` is removed too, when this is dropped before
+    /// `keep`.
     fn remove_unless_kept(&mut self, path: &Path) {
         self.filled = Some(path.to_path_buf());
     }
 
+    /// Keeps what was made.
     fn keep(mut self) {
         self.directories.clear();
         self.filled = None;
@@ -244,6 +259,8 @@ impl NewFiles {
 }
 
 impl Drop for NewFiles {
+    /// Removes everything in the data directory, header and configuration last, and the directories
+    /// that were made, unless they were kept. Errors are dropped.
     fn drop(&mut self) {
         // The failure that led here is the one to report. The directory was empty before: all in it
         // was made here.
@@ -268,6 +285,7 @@ impl Drop for NewFiles {
     }
 }
 
+/// Returns whether it is one of Strongroom's own files, by the beginning of its name.
 fn is_own(path: &Path) -> bool {
     let name = path
         .file_name()

@@ -20,7 +20,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory that holds an instance.
+    /// Returns the directory at `path`, which has to hold an instance.
     ///
     /// # Errors
     /// SR-7011 when it holds none; as [`Self::at`].
@@ -32,7 +32,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// A directory that holds a sealed instance.
+    /// Returns the directory at `path`, which has to hold a sealed instance.
     ///
     /// # Errors
     /// As [`Self::existing`] and [`Self::check_sealed`].
@@ -42,7 +42,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The directory at `path`, whatever it holds.
+    /// Returns the directory at `path`, whatever it holds.
     ///
     /// # Errors
     /// SR-1006 when nothing is there, SR-7011 when it is no directory; SR-5001.
@@ -58,22 +58,22 @@ impl Directory {
         })
     }
 
-    /// `code` about this directory.
+    /// Returns an error of this code about this directory.
     #[must_use]
     pub fn failure(&self, code: &'static code::Code, detail: &str) -> Error {
         Error::new(code, format!("{}: {detail}", self.named.display()))
     }
 
-    /// Whether there is a header. Nothing says yet that it is a good one.
+    /// Returns whether there is a header. Nothing says yet that it is a good one.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         instance::is_sealed(&self.path)
     }
 
-    /// Checks that it is sealed.
+    /// Checks that it is sealed: that there is a header.
     ///
     /// # Errors
-    /// SR-7003 while it is converted, SR-7004 when it is not sealed.
+    /// SR-7003 while it is converted and has no header, SR-7004 when it is not sealed.
     pub fn check_sealed(&self) -> Result<(), Error> {
         if self.is_sealed() {
             return Ok(());
@@ -93,25 +93,26 @@ impl Directory {
         Err(self.failure(&code::PG_NOT_SEALED, &detail))
     }
 
-    /// Whether a conversion was begun and not finished.
+    /// Returns whether a conversion was begun and not finished.
     #[must_use]
     pub fn is_converting(&self) -> bool {
         self.path.join(CONVERT_FILE).symlink_metadata().is_ok()
     }
 
-    /// PostgreSQL's major version, from `PG_VERSION`.
+    /// Returns PostgreSQL's major version, from `PG_VERSION`. `None` when that is missing or
+    /// malformed.
     #[must_use]
     pub fn major(&self) -> Option<u32> {
         major_version(&self.path)
     }
 
-    /// The process id of the server that runs on it.
+    /// Returns the process id of the server that runs on it. `None` when none does.
     #[must_use]
     pub fn server(&self) -> Option<u32> {
         running_server(&self.path)
     }
 
-    /// SR-7008 while a server runs on it.
+    /// Checks that no server runs on it: SR-7008 while one does.
     pub(crate) fn check_stopped(&self) -> Result<(), Error> {
         match self.server() {
             Some(pid) => Err(self.failure(&code::PG_RUNNING, &format!("process {pid}"))),
@@ -119,7 +120,7 @@ impl Directory {
         }
     }
 
-    /// Whether the data directory belongs to the user of this process.
+    /// Returns whether the data directory belongs to the user of this process.
     #[must_use]
     pub fn is_own(&self) -> bool {
         is_own(&self.path)
@@ -128,7 +129,7 @@ impl Directory {
     /// Refuses root and everybody but the directory's owner, as PostgreSQL does.
     ///
     /// # Errors
-    /// SR-7015 for root; SR-5001.
+    /// SR-7015 for root; SR-5001 for another user.
     pub fn check_user(&self) -> Result<(), Error> {
         refuse_root()?;
         let about = std::fs::metadata(&self.path).map_err(|e| Error::on_path(&self.path, e))?;
@@ -140,7 +141,7 @@ impl Directory {
         Err(self.failure(&code::IO, &detail))
     }
 
-    /// Path for messages.
+    /// Returns the path for messages, as it was named.
     #[must_use]
     pub fn shown(&self) -> String {
         self.named.display().to_string()

@@ -30,10 +30,10 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of the header in a sealed directory, without a key and unauthenticated.
+    /// Reads the header in a sealed directory, without a key and unauthenticated.
     ///
     /// # Errors
-    /// SR-3003 for a header that is damaged; those of reading it.
+    /// SR-3003 for a header that is damaged, SR-3006 for one that is cut short; SR-5001.
     pub fn read(directory: &Directory) -> Result<Self, Error> {
         let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
         let bytes = instance::header(&directory.path).map_err(about)?;
@@ -44,7 +44,7 @@ impl Facts {
         })
     }
 
-    /// Of a parsed header.
+    /// Describes a parsed header.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         Self {
@@ -58,14 +58,14 @@ impl Facts {
         }
     }
 
-    /// Every opener in one line.
+    /// Returns every opener in one line.
     #[must_use]
     pub fn openers_text(&self) -> String {
         self.openers.join("; ")
     }
 }
 
-/// Who a slot is for.
+/// Says in words whom a slot is for.
 #[must_use]
 pub fn opener(kind: &SlotKind) -> String {
     match kind {

@@ -28,7 +28,9 @@ pub struct OutsideWrite {
     pub reason: &'static str,
 }
 
-/// The settings of this instance, in the order of this function.
+/// Returns the settings by which the server writes outside of its data directory, and so in clear,
+/// in the order of this function. A configuration file that cannot be read is listed as the setting
+/// `include`.
 #[must_use]
 pub fn find(directory: &Path) -> Vec<OutsideWrite> {
     let settings = settings_of_instance(directory, &clusters::root());
@@ -81,7 +83,7 @@ pub fn find(directory: &Path) -> Vec<OutsideWrite> {
     found
 }
 
-/// As the server reads a switch.
+/// Returns whether a switch of the configuration is on.
 fn is_on(value: &str) -> bool {
     ["on", "true", "yes", "1"]
         .iter()
@@ -89,6 +91,7 @@ fn is_on(value: &str) -> bool {
 }
 
 impl OutsideWrite {
+    /// Describes what leaves by this setting.
     fn of(setting: &Setting, reason: &'static str) -> Self {
         Self {
             setting: setting.name.clone(),

@@ -17,13 +17,14 @@ const LIBRARY_VARIABLE: &str = "STRONGROOM_SHIELD_LIB";
 /// Where packages put PostgreSQL: the parts of the path before and after the major version.
 const LAYOUTS: &[(&str, &str)] = &[("/usr/lib/postgresql/", "/bin"), ("/usr/pgsql-", "/bin")];
 
-/// The directory of PostgreSQL's programs, of version `major` if that is known: `named`, or what
-/// `PG_BINDIR` names, or the installed one that fits.
+/// Returns the absolute directory of PostgreSQL's programs, of version `major` if that is known:
+/// `named`, or what `PG_BINDIR` names, or the installed one that fits. Runs `postgres --version` to
+/// find out.
 ///
 /// A directory that was named is used or refused, never replaced by another one.
 ///
 /// # Errors
-/// SR-7016 when there is none.
+/// SR-7016 when there is none, or the named one has no `postgres` of that version.
 pub fn find(named: Option<PathBuf>, major: Option<u32>) -> Result<PathBuf, Error> {
     let variable = std::env::var_os("PG_BINDIR").filter(|value| !value.is_empty());
     if let Some(named) = named.or_else(|| variable.map(PathBuf::from)) {
@@ -56,7 +57,8 @@ pub fn find(named: Option<PathBuf>, major: Option<u32>) -> Result<PathBuf, Error
         })
 }
 
-/// What `pg_config --bindir` says.
+/// Runs `pg_config --bindir`, and returns the directory that it prints. `None` when it cannot be
+/// run.
 fn pg_config() -> Option<PathBuf> {
     let mut command = Command::new("pg_config");
     let text = output(command.arg("--bindir"))?;
@@ -64,7 +66,8 @@ fn pg_config() -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-/// Directories that packages use, the newest version first.
+/// Iterates over the directories that packages use, of the newest version first, whether or not
+/// they exist.
 fn packaged() -> impl Iterator<Item = PathBuf> {
     MAJORS.rev().flat_map(|major| {
         let path =
@@ -73,7 +76,7 @@ fn packaged() -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The major version of the `postgres` in a directory; `None` without one.
+/// Runs the `postgres` in a directory, and returns its major version. `None` when there is none.
 fn version(bindir: &Path) -> Option<u32> {
     let mut command = Command::new(bindir.join("postgres"));
     let text = output(command.arg("--version"))?;
@@ -83,6 +86,7 @@ fn version(bindir: &Path) -> Option<u32> {
     number.get(..digits.unwrap_or(number.len()))?.parse().ok()
 }
 
+/// Runs a command to its end without the shield, and returns what it printed. `None` when it fails.
 fn output(command: &mut Command) -> Option<String> {
     let command = command
         .env_remove("LD_PRELOAD")
@@ -92,8 +96,8 @@ fn output(command: &mut Command) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// The preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside the command, else
-/// where packages put it.
+/// Returns the path of the preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside
+/// the command, else where packages put it.
 ///
 /// # Errors
 /// SR-7017 when there is none.

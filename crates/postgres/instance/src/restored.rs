@@ -39,10 +39,12 @@ pub struct NewInstance {
 }
 
 impl NewInstance {
-    /// A new data key, for the key that `given` or the environment names.
+    /// Makes keys and header of a new instance, for the key that `given` or the environment names.
+    /// `to` is where it is restored to, for messages. Writes nothing.
     ///
     /// # Errors
-    /// SR-2041 when nothing names one; those of the key's source.
+    /// SR-2041 when nothing names a key; SR-2019 when the configuration cannot name its source;
+    /// those of the key's source.
     pub fn new(given: GivenKey, cipher: Cipher, to: &Path) -> Result<Self, Error> {
         let chosen = ChosenKey::for_restored(given, &to.display().to_string())?;
         let configuration = chosen.configuration()?;
@@ -55,7 +57,7 @@ impl NewInstance {
         })
     }
 
-    /// Whether a server finds the key by itself.
+    /// Returns whether a server finds the key by itself.
     #[must_use]
     pub const fn is_unattended(&self) -> bool {
         self.unattended
@@ -69,6 +71,8 @@ impl fmt::Debug for NewInstance {
 }
 
 impl Sealing for NewInstance {
+    /// Decides what becomes of a file of the cluster: it is sealed, stays in clear, or is left out,
+    /// as the server's manifest is. SR-7002 for a file that cannot be sealed.
     fn becomes(&self, path: &[u8]) -> Result<Becomes, Error> {
         if path == MANIFEST {
             return Ok(Becomes::LeftOut);
@@ -86,10 +90,13 @@ impl Sealing for NewInstance {
         })
     }
 
+    /// Checks that an instance can be made of the cluster with this control file, in clear: SR-7010
+    /// for another geometry, SR-7011 for another version.
     fn check_control(&self, content: &[u8]) -> Result<(), Error> {
         convert::check_control(content)
     }
 
+    /// Returns names and contents of the instance's configuration and header.
     fn own_files(&self) -> Vec<(&'static str, Vec<u8>)> {
         vec![
             (CONFIG_FILE, self.configuration.clone().into_bytes()),
@@ -107,6 +114,7 @@ struct SealedWriter {
 }
 
 impl SealedWriter {
+    /// Returns the file in the form that the shield's code takes.
     fn state(&self) -> sealed_file::SealedFile<'_> {
         sealed_file::SealedFile {
             instance: &self.instance,
@@ -119,6 +127,8 @@ impl SealedWriter {
 }
 
 impl SealedFile for SealedWriter {
+    /// Seals all of `bytes` and writes them at `offset`, both of the plaintext. `WriteZero` when
+    /// the system takes none.
     fn write(&self, file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         let (state, mut at) = (self.state(), offset);
         let mut left = bytes;
@@ -134,12 +144,15 @@ impl SealedFile for SealedWriter {
         Ok(())
     }
 
+    /// Makes the file this long, in plaintext. What is added reads as zeros.
     fn set_length(&self, file: &File, length: u64) -> std::io::Result<()> {
         let set: Result<(), Errno> =
             file_io::truncate(&self.real, file.as_raw_fd(), &self.state(), length);
         Ok(set?)
     }
 
+    /// Returns whether a file of this length can be sealed in this way: some files of blocks must
+    /// be a multiple of 16 bytes.
     fn fits(&self, length: u64) -> bool {
         self.seal.layout != FileLayout::Block
             || self.seal.key.has_tails()

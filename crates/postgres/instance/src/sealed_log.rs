@@ -33,12 +33,13 @@ pub struct SealedLog {
 }
 
 impl SealedLog {
-    /// The sealed instance in whose `pg_wal` the file lies, or is to lie. `None` where there is
-    /// none, and where nothing names a key that this command could use and `optional` allows that.
+    /// Opens the sealed instance in whose `pg_wal` the file lies, or is to lie. `None` where there
+    /// is none, and where nothing names a key and `optional` allows that.
     ///
     /// # Errors
-    /// SR-2001 without a key; SR-7003 while the instance is converted; SR-7015 for root; those of
-    /// opening it.
+    /// SR-2001 when nothing names a key and `optional` is false; SR-7003 while the instance is
+    /// converted; SR-7015 for root; SR-7001 when the key does not open the control file; those of
+    /// the key; SR-5001, also for another user than the owner.
     pub fn around(
         file: &Path,
         keyring: Option<PathBuf>,
@@ -75,11 +76,11 @@ impl SealedLog {
         Ok(None)
     }
 
-    /// A file of the log as the server knows it: at most `most` bytes of what `path`, which the
-    /// server calls `name`, holds.
+    /// Returns at most `most` bytes of the file of the log at `path`, opened. The server calls it
+    /// `name`, which decides how it is sealed.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-1006 when there is none; SR-5001.
     pub fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, Error> {
         let (file, _) = open_to_read(path)?;
         let failed = |error: std::io::Error| Error::on_path(path, error);
@@ -103,8 +104,8 @@ impl SealedLog {
         Ok(content)
     }
 
-    /// What the file `name` of the log, which holds `content`, is in this instance: sealed where
-    /// such files are.
+    /// Returns `content` sealed as the file `name` of this instance's log; unchanged where such
+    /// files are not sealed. Writes no file.
     ///
     /// # Errors
     /// SR-5001.
@@ -141,10 +142,11 @@ impl SealedLog {
         Ok(sealed)
     }
 
-    /// Checks that a segment is of this instance's cluster, by the number in both.
+    /// Checks that a segment is of this instance's cluster: that `system`, its system identifier,
+    /// is the one in the control file.
     ///
     /// # Errors
-    /// SR-7173.
+    /// SR-7173 when it is not; SR-1006, SR-5001.
     pub fn check_system(&self, name: &str, system: u64) -> Result<(), Error> {
         let relative = Path::new("global/pg_control");
         let path = self.directory.path.join(relative);
@@ -162,9 +164,9 @@ impl SealedLog {
     }
 }
 
-/// Where the data directory of a file in `pg_wal` can be: above it as it is spelled, above it with
-/// links resolved, or the working directory when its `pg_wal` leads to the file. PostgreSQL runs
-/// its commands in the data directory.
+/// Returns where the data directory of a file in `pg_wal` can be: above it as it is spelled, above
+/// it with links resolved, or the working directory when its `pg_wal` leads to the file. PostgreSQL
+/// runs its commands in the data directory.
 fn directories(file: &Path) -> Result<Vec<PathBuf>, Error> {
     let absolute = std::path::absolute(file).map_err(|error| Error::on_path(file, error))?;
     let mut found = Vec::new();

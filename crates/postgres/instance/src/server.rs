@@ -38,10 +38,12 @@ pub struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// `pg_ctl start` under the shield, after the key was tried.
+    /// Returns the command `pg_ctl start` under the shield, after the key was tried. The caller
+    /// runs it.
     ///
     /// # Errors
-    /// SR-7008 when a server runs; SR-7033 without a configuration; as [`Self::promote`].
+    /// SR-7008 when a server runs; SR-7033 without a configuration; as [`Self::promote`], but
+    /// without SR-7027.
     pub fn start(&self, key: GivenKey) -> Result<Shielded, Error> {
         self.directory.check_stopped()?;
         let configuration = self.configuration()?;
@@ -49,11 +51,12 @@ impl Server<'_> {
         self.pg_ctl("start", key, &arguments)
     }
 
-    /// `pg_ctl restart` under the shield, after the key was tried. Where `pg_ctl` takes the options
-    /// of the last start, the configuration is not named anew.
+    /// Returns the command `pg_ctl restart` under the shield, after the key was tried. Where
+    /// `pg_ctl` takes the options of the last start, the configuration is not named anew. The
+    /// caller runs it.
     ///
     /// # Errors
-    /// SR-7033 without a configuration; as [`Self::promote`].
+    /// SR-7033 without a configuration; as [`Self::promote`], but without SR-7027.
     pub fn restart(&self, key: GivenKey) -> Result<Shielded, Error> {
         let options = self.options.iter();
         let mut options = options.map(|option| option.to_string_lossy());
@@ -68,17 +71,21 @@ impl Server<'_> {
         self.pg_ctl("restart", key, &arguments)
     }
 
-    /// `pg_ctl promote` under the shield, after the key was tried.
+    /// Returns the command `pg_ctl promote` under the shield, after the key was tried. The caller
+    /// runs it.
     ///
     /// # Errors
     /// SR-7027 when no server runs; SR-7003 while the instance is converted; SR-7015 for root;
-    /// SR-7016 without PostgreSQL's programs; those of the key.
+    /// SR-7016 without PostgreSQL's programs, SR-7017 without the library; SR-2001 when nothing
+    /// names a key, and those of the key; SR-7001 when it does not open the control file; SR-5001,
+    /// also for another user than the owner.
     pub fn promote(&self, key: GivenKey) -> Result<Shielded, Error> {
         self.check_runs()?;
         self.pg_ctl("promote", key, &[])
     }
 
-    /// `pg_ctl stop`, which reads nothing that is sealed.
+    /// Returns the command `pg_ctl stop`, without the shield: it reads nothing that is sealed. The
+    /// caller runs it.
     ///
     /// # Errors
     /// SR-7027 when no server runs; SR-7016 without PostgreSQL's programs.
@@ -92,11 +99,13 @@ impl Server<'_> {
         Ok(bare)
     }
 
+    /// Returns the directory of PostgreSQL's programs, of the instance's version. SR-7016 when
+    /// there is none.
     fn find_programs(&self) -> Result<PathBuf, Error> {
         programs::find(self.bindir.clone(), self.directory.major())
     }
 
-    /// SR-7027 unless a server runs on the directory.
+    /// Checks that a server runs on the directory: SR-7027 when none does.
     fn check_runs(&self) -> Result<(), Error> {
         if self.directory.server().is_some() {
             return Ok(());
@@ -110,11 +119,13 @@ impl Server<'_> {
         Err(self.directory.failure(&code::PG_NOT_RUNNING, detail))
     }
 
+    /// Returns the configuration file that the server needs to be told of. `None` when the data
+    /// directory has its own. SR-7033 when there is none, or more than one.
     fn configuration(&self) -> Result<Option<PathBuf>, Error> {
         clusters::configuration_of(self.directory, self.config_file.as_deref())
     }
 
-    /// The arguments of `pg_ctl` that name the log and the configuration's file.
+    /// Returns the arguments of `pg_ctl` that name the log and the configuration's file.
     fn arguments(&self, configuration: Option<&Path>) -> Vec<OsString> {
         let mut arguments = Vec::new();
         if let Some(log) = &self.log {
@@ -127,8 +138,9 @@ impl Server<'_> {
         arguments
     }
 
-    /// `pg_ctl VERB` under the shield with these arguments, and then the options that the user gave
-    /// for `pg_ctl` itself. The key is tried first.
+    /// Returns the command `pg_ctl VERB` under the shield with these arguments, and then the
+    /// options that the user gave for `pg_ctl` itself. The key is tried first. Fails as
+    /// [`Self::promote`], but without SR-7027.
     fn pg_ctl(&self, verb: &str, key: GivenKey, arguments: &[OsString]) -> Result<Shielded, Error> {
         let directory = self.directory;
         directory.check_user()?;

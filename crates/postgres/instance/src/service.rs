@@ -46,7 +46,8 @@ pub struct ServiceFiles {
 }
 
 impl ServiceFiles {
-    /// For the cluster whose data directory this is, with the drop-ins of units in `units`.
+    /// Finds out which files make the cluster of this data directory start under the shield, with
+    /// the drop-ins of units in `units`. Writes nothing.
     ///
     /// # Errors
     /// SR-7028 without a cluster; SR-7017 without the library, or when the file cannot name it;
@@ -73,7 +74,8 @@ impl ServiceFiles {
         })
     }
 
-    /// Puts the line and the drop-in in place.
+    /// Adds the line to the environment file, unless it is there, and writes the drop-in, in place
+    /// of one with another text.
     ///
     /// # Errors
     /// SR-1002 when the environment file sets another `LD_PRELOAD`; SR-5001.
@@ -83,7 +85,8 @@ impl ServiceFiles {
     }
 }
 
-/// The line of the cluster's `environment`, in its syntax: that of postgresql.conf.
+/// Returns the line of the cluster's `environment`, in its syntax: that of postgresql.conf. SR-7017
+/// for a path that cannot be written there.
 fn environment_line(library: &Path) -> Result<String, Error> {
     let shown = library.display().to_string();
     if shown.contains(['\'', '\\', '\n']) {
@@ -92,8 +95,8 @@ fn environment_line(library: &Path) -> Result<String, Error> {
     Ok(format!("LD_PRELOAD = '{shown}'\n"))
 }
 
-/// Keys are in locked memory; a core would hold what they open. 1 byte and not 0: a core that is
-/// piped to a program is not limited by 0 (core(5)).
+/// Returns the text of the drop-in. Keys are in locked memory; a core would hold what they open. 1
+/// byte and not 0: a core that is piped to a program is not limited by 0 (core(5)).
 fn resource_limits() -> String {
     String::from(
         "# Added by strongroom pg service. The library itself is named in the cluster's environment file.\n\
@@ -103,7 +106,7 @@ fn resource_limits() -> String {
     )
 }
 
-/// The cluster whose `data_directory` this is.
+/// Returns the first cluster whose `data_directory` this is. SR-7028 when there is none.
 fn cluster_of(directory: &Directory) -> Result<Cluster, Error> {
     clusters_of(&directory.path, &clusters::root())
         .into_iter()
@@ -114,8 +117,9 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Error> {
         })
 }
 
-/// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to
-/// something else, which the administrator has to join.
+/// Adds the line at the end of the file, and makes the file where it is missing. Does nothing when
+/// a line sets `LD_PRELOAD` to the library already. SR-1002 when it is set to something else, which
+/// the administrator has to join; SR-5001.
 fn add_line(path: &Path, line: &str) -> Result<(), Error> {
     let io = |e: std::io::Error| Error::on_path(path, e);
     let (directory, name) = open_parent(path)?;
@@ -143,6 +147,8 @@ fn add_line(path: &Path, line: &str) -> Result<(), Error> {
     directory.replace(name, &text, known.as_ref()).map_err(io)
 }
 
+/// Writes the drop-in, in place of one with another text, and makes its directory; does nothing
+/// when it has this text already. SR-5001.
 fn write_drop_in(path: &Path) -> Result<(), Error> {
     let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
     std::fs::create_dir_all(directory).map_err(|e| Error::on_path(directory, e))?;
@@ -160,8 +166,9 @@ fn write_drop_in(path: &Path) -> Result<(), Error> {
         .map_err(io)
 }
 
-/// The directory of a file, held open, and the file's name. The cluster's directory belongs to the
-/// server's user, and what is in it may be exchanged at any time.
+/// Returns the directory of a file, held open, and the file's name. The cluster's directory belongs
+/// to the server's user, and what is in it may be exchanged at any time. SR-5001 when there is no
+/// such directory.
 fn open_parent(path: &Path) -> Result<(HeldDirectory, &str), Error> {
     let io = |e: std::io::Error| Error::on_path(path, e);
     let above = path.parent().unwrap_or_else(|| Path::new("/"));

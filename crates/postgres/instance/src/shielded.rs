@@ -34,11 +34,12 @@ pub struct Shielded {
 }
 
 impl Shielded {
-    /// `program` on these directories, with the key where one was chosen.
+    /// Prepares `program` to be started under the shield on these directories, with the key where
+    /// one was chosen. Nothing is started yet.
     ///
     /// # Errors
-    /// SR-7017 without the library; SR-1001 for a directory whose name holds a colon; those of the
-    /// key's source.
+    /// SR-7017 without the library; SR-1001 for a directory whose name holds a colon; SR-1004 when
+    /// a server could not open the key's keyring; those of the key's source.
     pub fn new(
         program: PathBuf,
         directories: &[&Directory],
@@ -71,7 +72,7 @@ impl Shielded {
         })
     }
 
-    /// `program` without the shield, for what reads nothing that is sealed.
+    /// Prepares `program` to be started without the shield, for what reads nothing that is sealed.
     #[must_use]
     pub fn bare(program: PathBuf) -> Self {
         Self {
@@ -81,7 +82,7 @@ impl Shielded {
         }
     }
 
-    /// The command, for arguments and streams.
+    /// Returns the command, for arguments and streams.
     pub fn command(&mut self) -> &mut Command {
         &mut self.command
     }
@@ -94,7 +95,7 @@ impl Shielded {
     /// Runs it to its end, on the streams of this process.
     ///
     /// # Errors
-    /// SR-7018 when it fails.
+    /// SR-7018 when it fails; SR-1006 when there is no such program; SR-5001.
     pub fn run(mut self) -> Result<(), Error> {
         let status = self
             .command
@@ -103,10 +104,11 @@ impl Shielded {
         self.check_status(status, "")
     }
 
-    /// Runs it to its end and returns what it printed, in English.
+    /// Runs it to its end and returns what it printed, in English. It gets no input.
     ///
     /// # Errors
-    /// SR-7018 with what it complained about when it fails.
+    /// SR-7018 with what it complained about when it fails; SR-1006 when there is no such program;
+    /// SR-5001.
     pub fn output(mut self) -> Result<String, Error> {
         let output = self
             .command
@@ -123,6 +125,7 @@ impl Shielded {
         Ok(String::from_utf8_lossy(&stdout).into_owned())
     }
 
+    /// Checks that the program was successful: SR-7018 with its status and `complaint` when not.
     fn check_status(&self, status: ExitStatus, complaint: &str) -> Result<(), Error> {
         if status.success() {
             return Ok(());
@@ -135,8 +138,8 @@ impl Shielded {
         Err(Error::new(&code::PG_PROGRAM, detail))
     }
 
-    /// Becomes the program: its exit code, its signals, its terminal. Returns only when it cannot
-    /// be started.
+    /// Replaces this process by the program, which keeps its streams and terminal. Returns only
+    /// when it cannot be started: SR-1006 when there is no such program, else SR-5001.
     #[must_use]
     pub fn exec(mut self) -> Error {
         let error = self.command.exec();
@@ -144,11 +147,13 @@ impl Shielded {
     }
 }
 
-/// `LD_PRELOAD` with the library before what is there.
+/// Returns the value of `LD_PRELOAD`: the library before what is there. SR-7017 without the
+/// library.
 fn preload() -> Result<OsString, Error> {
     Ok(library::preload(&programs::library()?))
 }
 
+/// Returns the directories' paths, joined by colons. SR-1001 for a path that holds a colon.
 fn roots_value(directories: &[&Directory]) -> Result<OsString, Error> {
     let mut joined = OsString::new();
     for directory in directories {

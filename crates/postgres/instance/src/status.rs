@@ -9,8 +9,8 @@ use crate::chosen::{ChosenKey, GivenKey};
 use crate::contents::has_data_checksums;
 use crate::directory::Directory;
 
-/// Whether pages of relations have checksums; `None` when that is not known. A key that was given
-/// has to open the instance.
+/// Returns whether pages of relations have checksums; `None` when that is not known, as where the
+/// key is not at hand, or the instance is converted. A key that was given has to open the instance.
 ///
 /// # Errors
 /// Those of a key that was given or that the environment names.
@@ -43,7 +43,8 @@ pub fn data_checksums(given: GivenKey, directory: &Directory) -> Result<Option<b
     }
 }
 
-/// Where the key comes from, as the configuration names it.
+/// Says where the key comes from, as the configuration names it, or why the configuration is not
+/// valid. `None` when there is none.
 #[must_use]
 pub fn key_source(directory: &Directory) -> Option<String> {
     match source::from_configuration(&directory.path) {

@@ -38,10 +38,12 @@ pub struct UnsealedFiles {
     pub unknown: Vec<String>,
 }
 
-/// Walks through the instance.
+/// Walks through the instance, and lists the files that are not sealed and those that are not
+/// known. Reads no file.
 ///
 /// # Errors
-/// SR-7002 for what is no regular file in the place of a sealed one; SR-5001.
+/// SR-7002 for what is no regular file in the place of a sealed one, and for a link to a directory
+/// that is not there; SR-5001.
 pub fn find(directory: &Path) -> Result<UnsealedFiles, Error> {
     let in_clear = |treatment| matches!(treatment, Treatment::Plain | Treatment::Hidden);
     let rows: Vec<&Row> = ROWS.iter().filter(|row| in_clear(row.treatment)).collect();
@@ -79,8 +81,9 @@ pub fn find(directory: &Path) -> Result<UnsealedFiles, Error> {
     })
 }
 
-/// Regular files with their sizes, relative to the directory. Links to directories (the log's, the
-/// tablespaces') are followed where PostgreSQL has them.
+/// Returns the regular files and links below the directory with their sizes in bytes, by paths
+/// relative to it. Links to directories (the log's, the tablespaces') are followed where PostgreSQL
+/// has them.
 ///
 /// # Errors
 /// SR-7002 for a link of PostgreSQL's to what is not there, as where a file system is not mounted,
@@ -126,11 +129,13 @@ pub(crate) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Error> {
     Ok(found)
 }
 
+/// Returns the error SR-7002 for what is at `path`.
 fn misfit(path: &Path, why: &str) -> Error {
     Error::new(&code::PG_REFUSED, format!("{}: {why}", path.display()))
 }
 
-/// `pg_wal`, and what is in `pg_tblspc`.
+/// Returns whether PostgreSQL may have a link to a directory at this path: `pg_wal`, and what is in
+/// `pg_tblspc`.
 fn may_be_link(path: &Path) -> bool {
     path == Path::new("pg_wal") || path.parent() == Some(Path::new("pg_tblspc"))
 }

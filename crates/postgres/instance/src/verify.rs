@@ -76,12 +76,14 @@ pub struct BadFile {
     pub file: String,
 }
 
-/// Checks the sealed instance in the directory `path`. `progress` is called with the number of
-/// files that were looked at, and of how many.
+/// Checks the sealed instance in the directory `path`: its header, its containers, and zeros in
+/// transaction status files. Changes nothing. `progress` is called with the number of files that
+/// were looked at, and of how many.
 ///
 /// # Errors
-/// SR-7011 when `path` is no data directory; those of its key and header; SR-5001. What is bad is
-/// no error, but [`Verification::failure`].
+/// SR-7011 when `path` is no data directory; SR-7003 while it is converted, SR-7004 when it is not
+/// sealed; those of its key and header; SR-7001 when they do not open the control file; SR-5001.
+/// Other files that are bad are no error, but in [`Verification::failure`].
 pub fn verify(
     path: &Path,
     given: GivenKey,
@@ -126,7 +128,11 @@ struct FileCheck {
 }
 
 impl FileCheck {
-    /// Reads every file that can be checked.
+    /// Reads every file that can be checked, and counts them by kind. A file that is gone is left
+    /// out.
+    ///
+    /// # Errors
+    /// SR-7002; SR-5001 for any failure of reading but that of a file that does not open.
     fn read_all_files(
         directory: &Directory,
         instance: &Instance,
@@ -172,7 +178,7 @@ impl FileCheck {
         Ok(looked)
     }
 
-    /// How many of the `count` files of a kind are good.
+    /// Returns how many of the `count` files of a kind are good.
     fn checked(&self, kind: &'static str, count: u64) -> CheckedFiles {
         let bad = self.bad.iter().filter(|unit| unit.kind == kind).count();
         CheckedFiles {
@@ -185,7 +191,7 @@ impl FileCheck {
     }
 }
 
-/// The code for a file of a kind that is bad.
+/// Returns the code for a file of a kind that is bad: SR-7001 for a container, otherwise SR-7029.
 fn code_of(kind: &str) -> &'static Code {
     match kind {
         CONTAINER => &code::PG_FILE,
@@ -193,7 +199,7 @@ fn code_of(kind: &str) -> &'static Code {
     }
 }
 
-/// How a file is sealed and as what it is checked; `None` when there is nothing to check.
+/// Returns how a file is sealed and as what it is checked; `None` when there is nothing to check.
 /// Transaction status files that PostgreSQL does not keep through a restart may hold zeros after a
 /// power cut; they are made anew. So is the one container that a kill leaves between two names.
 fn unit_kind(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)> {
@@ -207,7 +213,7 @@ fn unit_kind(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)>
     }
 }
 
-/// Reads a file to its end; or why not, and at which logical offset.
+/// Reads a file to its end; an error has the offset that was not read, as PostgreSQL counts.
 fn read_to_end(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
     let mut buffer = vec![0; scratch::LEN];
     let mut offset = 0;
@@ -220,6 +226,7 @@ fn read_to_end(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
     }
 }
 
+/// Lists in sentences what a verification of this instance does not check.
 fn not_checked(directory: &Directory, header: &Header) -> Vec<String> {
     let mut out = vec![
         String::from(

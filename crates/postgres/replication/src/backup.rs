@@ -183,7 +183,9 @@ impl Connection {
     /// then based.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] before PostgreSQL 17; [`Error::Io`] of `manifest`; the server's.
+    /// [`Error::Unsupported`] before PostgreSQL 17; [`Error::Io`] when `manifest` cannot be read;
+    /// [`Error::Server`] when the server refuses the manifest; those of the connection. All but the
+    /// first give the connection up.
     pub fn upload_manifest(&mut self, manifest: &mut dyn Read) -> Result<()> {
         self.require_17()?;
         self.send("UPLOAD_MANIFEST", UPLOADING)?;
@@ -218,7 +220,7 @@ impl Connection {
         }
     }
 
-    /// Refuses a server that has no incremental backups.
+    /// Refuses a server that has no incremental backups: [`Error::Unsupported`].
     fn require_17(&self) -> Result<()> {
         if self.major() >= 17 {
             return Ok(());
@@ -233,7 +235,9 @@ impl Connection {
     /// the tablespaces.
     ///
     /// # Errors
-    /// [`Error::Misuse`], [`Error::Unsupported`], the server's, those of the connection.
+    /// [`Error::Misuse`] for options that the server does not allow; [`Error::Unsupported`] for an
+    /// incremental backup before PostgreSQL 17; [`Error::Server`] when the server refuses, after
+    /// which the connection can be used again; [`Error::Protocol`] and those of the connection.
     pub fn base_backup(&mut self, options: &BackupOptions) -> Result<BaseBackup<'_>> {
         if options.incremental {
             self.require_17()?;
@@ -281,34 +285,36 @@ impl Connection {
 }
 
 impl BaseBackup<'_> {
-    /// Where recovery of the backup begins.
+    /// Returns the position where recovery of the backup begins.
     #[must_use]
     pub const fn start(&self) -> Lsn {
         self.start
     }
 
-    /// The timeline of that position.
+    /// Returns the timeline of that position.
     #[must_use]
     pub const fn timeline(&self) -> u32 {
         self.timeline
     }
 
-    /// The tablespaces of which there will be archives; the data directory is one of them.
+    /// Returns the tablespaces of which there will be archives; the data directory is one of them.
     #[must_use]
     pub fn tablespaces(&self) -> &[Tablespace] {
         &self.tablespaces
     }
 
-    /// The notices that came so far: see [`Connection::take_notices`].
+    /// Removes and returns the notices that came so far: see [`Connection::take_notices`].
     pub fn take_notices(&mut self) -> Vec<crate::Notice> {
         self.connection.take_notices()
     }
 
-    /// The next event. After [`BackupEvent::End`] every call returns that again.
+    /// Waits for the next event, and returns it. After [`BackupEvent::End`] every call returns that
+    /// again.
     ///
     /// # Errors
-    /// The server's, of the protocol, of the connection. The parts that were received
-    /// until then are no backup; every later call is [`Error::GivenUp`].
+    /// [`Error::Server`] when the server ends the backup; [`Error::Protocol`];
+    /// [`Error::EndedEarly`], [`Error::TimedOut`] and [`Error::Io`] of the connection. The parts
+    /// that were received until then are no backup; every later call is [`Error::GivenUp`].
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator cannot lend what it returns"
@@ -338,7 +344,8 @@ impl BaseBackup<'_> {
         })
     }
 
-    /// Reads one message of a backup that has not ended.
+    /// Reads one message of a backup that has not ended. A message that the protocol does not allow
+    /// gives the connection up.
     fn advance(&mut self) -> Result<Event> {
         let taken = match self.connection.reply(DURING)? {
             Reply::CopyData(body) => self.parse(body),
@@ -351,7 +358,7 @@ impl BaseBackup<'_> {
         })
     }
 
-    /// Parses one `CopyData`, whose first byte is its kind.
+    /// Parses one `CopyData`, whose first byte is its kind, and counts the archives that begin.
     fn parse(&mut self, body: Range<usize>) -> std::result::Result<Event, Failure> {
         let payload = self.connection.session.bytes(body.clone());
         let mut fields = Fields(payload);
@@ -390,7 +397,8 @@ impl BaseBackup<'_> {
         }
     }
 
-    /// Reads from the last byte of the copy to `ReadyForQuery`: the position of the backup's end.
+    /// Reads from the last byte of the copy to `ReadyForQuery`, and returns the backup's end: its
+    /// position and timeline. A protocol failure when an archive or the manifest is missing.
     fn finish(&mut self) -> std::result::Result<Event, Failure> {
         let expected = if self.manifest {
             Stage::InManifest
@@ -429,18 +437,20 @@ enum Failure {
 }
 
 impl From<&'static str> for Failure {
+    /// Makes [`Failure::Protocol`] of a text.
     fn from(text: &'static str) -> Self {
         Self::Protocol(text)
     }
 }
 
-/// Whether the name can be that of a file in any directory: callers may use it as one.
+/// Returns whether the name can be that of a file in any directory: callers may use it as one.
 fn is_file_name(name: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=64).contains(&name.len()) && name.iter().all(plain) && !name.starts_with(b".")
 }
 
-/// Start, timeline and tablespaces, from the result sets with which a backup begins.
+/// Returns start, timeline and tablespaces, from the result sets with which a backup begins.
+/// [`Error::Protocol`] when they have another form, or do not have the data directory exactly once.
 fn parse_beginning(sets: &[Vec<Row>]) -> Result<(Lsn, u32, Vec<Tablespace>)> {
     let [first, rows] = sets else {
         return Err(Error::protocol("a backup without a beginning"));
@@ -461,10 +471,13 @@ fn parse_beginning(sets: &[Vec<Row>]) -> Result<(Lsn, u32, Vec<Tablespace>)> {
     Ok((start, timeline, tablespaces))
 }
 
+/// Returns the position and the timeline in a row. [`Error::Protocol`] when it has another form.
 fn position(row: &Row) -> Result<(Lsn, u32)> {
     Ok((parse_column(row, 0)?, parse_column(row, 1)?))
 }
 
+/// Returns the tablespace that a row describes; one without an OID is the data directory.
+/// [`Error::Protocol`] when it has another form.
 fn tablespace(row: &Row) -> Result<Tablespace> {
     let location = row.get(1).and_then(Option::as_deref);
     let kilobytes: Option<u64> = match text(row, 2)? {
@@ -480,7 +493,8 @@ fn tablespace(row: &Row) -> Result<Tablespace> {
     })
 }
 
-/// The command; refuses options that the server would.
+/// Returns the text of the command `BASE_BACKUP`. [`Error::Misuse`] for options that the server
+/// would refuse.
 fn command(options: &BackupOptions) -> Result<String> {
     if let Some(rate) = options.max_rate
         && !(32..=1_048_576).contains(&rate)

@@ -52,10 +52,13 @@ pub struct TimelineHistory {
 }
 
 impl Connection {
-    /// `IDENTIFY_SYSTEM`.
+    /// Asks the server which cluster it is, and how far its log reaches (`IDENTIFY_SYSTEM`).
     ///
     /// # Errors
-    /// The server's, of the protocol, of the connection.
+    /// [`Error::Server`] when the server refuses, after which the connection can be used again;
+    /// [`Error::Protocol`] for an answer of another form; [`Error::EndedEarly`],
+    /// [`Error::TimedOut`] and [`Error::Io`] of the connection; [`Error::GivenUp`] after an earlier
+    /// failure.
     pub fn identify_system(&mut self) -> Result<Identity> {
         let during = "the server was being identified";
         let row = self.single("IDENTIFY_SYSTEM", during)?;
@@ -66,7 +69,7 @@ impl Connection {
         })
     }
 
-    /// `SHOW`: a setting as the server prints it.
+    /// Returns a setting as the server prints it (`SHOW`).
     ///
     /// # Errors
     /// As [`Self::identify_system`]; [`Error::Misuse`] for a malformed name of a setting.
@@ -79,10 +82,10 @@ impl Connection {
         Ok(String::from(text(&row, 0)?.unwrap_or_default()))
     }
 
-    /// The size of the log's segments, in bytes.
+    /// Asks the server for the size of the log's segments, and returns it in bytes.
     ///
     /// # Errors
-    /// As [`Self::show`].
+    /// As [`Self::show`]; [`Error::Protocol`] for a size that no server has.
     pub fn wal_segment_bytes(&mut self) -> Result<u64> {
         let shown = self.show("wal_segment_size")?;
         let split = shown.find(|character: char| !character.is_ascii_digit());
@@ -101,7 +104,8 @@ impl Connection {
             .ok_or_else(|| Error::protocol("a size of segments that cannot be"))
     }
 
-    /// `READ_REPLICATION_SLOT`: a slot, or `None` if there is none of this name.
+    /// Returns a replication slot, or `None` if there is none of this name
+    /// (`READ_REPLICATION_SLOT`).
     ///
     /// # Errors
     /// As [`Self::identify_system`]; [`Error::Misuse`] for a malformed name of a slot.
@@ -119,7 +123,7 @@ impl Connection {
         }))
     }
 
-    /// `CREATE_REPLICATION_SLOT`: creates a physical slot. A temporary one is dropped when the
+    /// Creates a physical slot (`CREATE_REPLICATION_SLOT`). A temporary one is dropped when the
     /// connection ends. With `reserve` the server keeps the log from its last restart point on.
     ///
     /// # Errors
@@ -136,7 +140,7 @@ impl Connection {
         })
     }
 
-    /// `DROP_REPLICATION_SLOT`; with `wait`, waits until no connection uses the slot.
+    /// Drops a slot (`DROP_REPLICATION_SLOT`); with `wait`, waits until no connection uses it.
     ///
     /// # Errors
     /// As [`Self::read_slot`]; a slot that does not exist is SQLSTATE 42704, one in use 55006.
@@ -147,8 +151,8 @@ impl Connection {
         self.results(&command, "a slot was being dropped").map(drop)
     }
 
-    /// `TIMELINE_HISTORY`: the history file of a timeline. Timeline 1 has none, which is SQLSTATE
-    /// 58P01.
+    /// Returns the history file of a timeline (`TIMELINE_HISTORY`). Timeline 1 has none, which is
+    /// SQLSTATE 58P01.
     ///
     /// # Errors
     /// As [`Self::identify_system`].
@@ -164,7 +168,8 @@ impl Connection {
         Ok(TimelineHistory { file, content })
     }
 
-    /// Executes a command whose answer has to be exactly one row.
+    /// Executes a command whose answer has to be exactly one row, and returns that.
+    /// [`Error::Protocol`] for another number of rows; otherwise as [`Self::results`].
     fn single(&mut self, command: &str, during: &'static str) -> Result<Row> {
         let mut sets = self.results(command, during)?;
         let mut rows = sets.pop().unwrap_or_default();
@@ -175,7 +180,8 @@ impl Connection {
     }
 }
 
-/// Refuses a name that the server does not allow for a slot. An allowed one needs no quotes.
+/// Refuses a name that the server does not allow for a slot: [`Error::Misuse`]. An allowed one
+/// needs no quotes.
 pub(crate) fn check_slot_name(name: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     match !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(plain) {
@@ -186,8 +192,8 @@ pub(crate) fn check_slot_name(name: &str) -> Result<()> {
     }
 }
 
-/// A string constant of the replication commands: quotes are doubled, backslashes are ordinary
-/// characters. Refuses a zero byte.
+/// Returns a text as a string constant of the replication commands: quotes are doubled, backslashes
+/// are ordinary characters. [`Error::Misuse`] for a text with a zero byte.
 pub(crate) fn quote(text: &str) -> Result<String> {
     match text.contains('\0') {
         true => Err(Error::Misuse("a text with a zero byte")),
@@ -195,7 +201,8 @@ pub(crate) fn quote(text: &str) -> Result<String> {
     }
 }
 
-/// A column as text; `None` is NULL. A column that is missing or not UTF-8 is an error.
+/// Returns a column as text; `None` is NULL. [`Error::Protocol`] for a column that is missing or
+/// not UTF-8.
 pub(crate) fn text(row: &Row, column: usize) -> Result<Option<&str>> {
     let value = row
         .get(column)
@@ -204,13 +211,13 @@ pub(crate) fn text(row: &Row, column: usize) -> Result<Option<&str>> {
     text.map_err(|_| Error::protocol("a value that is not text"))
 }
 
-/// A column parsed; `None` is NULL.
+/// Parses a column; `None` is NULL. [`Error::Protocol`] when it cannot be parsed.
 pub(crate) fn optional<T: std::str::FromStr>(row: &Row, column: usize) -> Result<Option<T>> {
     let parsed = text(row, column)?.map(str::parse).transpose();
     parsed.map_err(|_| Error::protocol("a number or position that is none"))
 }
 
-/// A column parsed; NULL is an error.
+/// Parses a column. [`Error::Protocol`] for NULL, and when it cannot be parsed.
 pub(crate) fn parse_column<T: std::str::FromStr>(row: &Row, column: usize) -> Result<T> {
     optional(row, column)?.ok_or_else(|| Error::protocol("NULL where it cannot be"))
 }

@@ -81,15 +81,16 @@ impl Interrupter {
 }
 
 impl Connection {
-    /// Connects and authenticates.
+    /// Connects to the server as a physical replication client, and authenticates.
     ///
     /// # Errors
-    /// Every kind but [`Error::GivenUp`].
+    /// [`Error::Unsupported`] for a server before PostgreSQL 15; every other kind but
+    /// [`Error::GivenUp`].
     pub fn open(config: &Config) -> Result<Self> {
         Self::begin(Session::open(config, &OPTIONS)?)
     }
 
-    /// Authenticates on a local socket that is connected already.
+    /// As [`Self::open`], on a local socket that is connected already.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -97,7 +98,7 @@ impl Connection {
         Self::begin(Session::on_socket(Socket::Local(socket), config, &OPTIONS)?)
     }
 
-    /// Refuses a server that is too old.
+    /// Takes over an authenticated session. [`Error::Unsupported`] for a server that is too old.
     fn begin(session: Session) -> Result<Self> {
         let mut connection = Self {
             session,
@@ -117,7 +118,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The major version that the server reports; 0 when it reports none.
+    /// Returns the major version that the server reports; 0 when it reports none.
     fn parse_version(&self) -> u32 {
         let version = self.parameter("server_version").unwrap_or_default();
         let digits = version.split(|character: char| !character.is_ascii_digit());
@@ -128,31 +129,33 @@ impl Connection {
             .unwrap_or(0)
     }
 
-    /// The server's major version.
+    /// Returns the server's major version.
     #[must_use]
     pub const fn major(&self) -> u32 {
         self.major
     }
 
-    /// A parameter that the server reports by itself, such as `server_version` or `in_hot_standby`.
+    /// Returns a parameter that the server reports by itself, such as `server_version` or
+    /// `in_hot_standby`. `None` when it has not reported it.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.session.parameter(name)
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection is encrypted.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.session.is_tls()
     }
 
-    /// Whether a command can be sent.
+    /// Returns whether a command can be sent.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state == State::Ready
     }
 
-    /// The notices that came since this was last called; the oldest go when there are many.
+    /// Removes and returns the notices that came since this was last called, oldest first; the
+    /// oldest are dropped when there are many.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         self.session.take_notices()
     }
@@ -164,7 +167,7 @@ impl Connection {
         self.silence = limit;
     }
 
-    /// A handle that ends this connection from another thread.
+    /// Returns a handle that ends this connection from another thread.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -173,11 +176,15 @@ impl Connection {
         socket.map(Interrupter).map_err(Error::Io)
     }
 
+    /// Returns how long the server may send nothing during a command or a backup; `None` is without
+    /// limit.
     pub(crate) const fn silence(&self) -> Option<Duration> {
         self.silence
     }
 
-    /// Sends a command. The connection is busy until `ReadyForQuery` has come.
+    /// Sends a command. The connection is busy until `ReadyForQuery` has come. [`Error::GivenUp`]
+    /// unless the connection is ready; [`Error::Misuse`] for a zero byte in the command; as
+    /// [`Self::flush`].
     pub(crate) fn send(&mut self, command: &str, during: &'static str) -> Result<()> {
         if self.state != State::Ready {
             return Err(Error::GivenUp);
@@ -188,7 +195,9 @@ impl Connection {
         self.flush(during)
     }
 
-    /// Sends the messages of the output buffer.
+    /// Sends the messages of the output buffer. Any failure gives the connection up: the server's
+    /// error if it sent one before it closed the connection, [`Error::EndedEarly`] when it had
+    /// completed the command, otherwise that of the write.
     pub(crate) fn flush(&mut self, during: &'static str) -> Result<()> {
         match self.flush_or_end(during)? {
             Sent::Whole => Ok(()),
@@ -197,7 +206,8 @@ impl Connection {
     }
 
     /// Sends the messages of the output buffer to a server that may have completed the command and
-    /// closed the connection by now. Any other failure gives the connection up.
+    /// closed the connection by now, which is [`Sent::AfterTheEnd`]. That and any error give the
+    /// connection up; the error is the server's, if it sent one.
     pub(crate) fn flush_or_end(&mut self, during: &'static str) -> Result<Sent> {
         match self.session.send(self.silence, during) {
             Ok(()) => Ok(Sent::Whole),
@@ -209,8 +219,8 @@ impl Connection {
     }
 
     /// Looks for the reason of a failed write in the messages that the server sent before it closed
-    /// the connection: its error if there is one, else `error`. A `CommandComplete` among them is
-    /// [`Sent::AfterTheEnd`], unless data of a copy came before it: that data is lost.
+    /// the connection: returns its error if there is one, else `error`. A `CommandComplete` among
+    /// them is [`Sent::AfterTheEnd`], unless data of a copy came before it: that data is lost.
     fn reason_of_end(&mut self, error: Error) -> Result<Sent> {
         let limit = WaitLimit::Silence(Some(CLOSE_TIMEOUT));
         let mut lost = false;
@@ -228,8 +238,9 @@ impl Connection {
         Err(error)
     }
 
-    /// The next message of the answer to the current command. Any error, and a server that is
-    /// silent for longer than the limit, gives the connection up.
+    /// Waits for the next message of the answer to the current command, and returns it. Any error,
+    /// and a server that is silent for longer than the limit ([`Error::TimedOut`]), gives the
+    /// connection up.
     pub(crate) fn reply(&mut self, during: &'static str) -> Result<Reply> {
         let limit = WaitLimit::Silence(self.silence);
         let reply = self.reply_within(limit, during)?;
@@ -258,7 +269,8 @@ impl Connection {
         reply
     }
 
-    /// As [`Session::reply`], without the messages that only the extended protocol has.
+    /// As [`Session::reply`], but refuses the messages that only the extended protocol has:
+    /// [`Error::Protocol`].
     fn next_reply(&mut self, limit: WaitLimit, during: &'static str) -> Result<Option<Reply>> {
         match self.session.reply(limit, during)? {
             Some(Reply::Step(tag)) => Err(unexpected_message(tag)),
@@ -266,12 +278,13 @@ impl Connection {
         }
     }
 
-    /// The buffer of messages that [`Self::flush`] sends.
+    /// Returns the buffer of messages that [`Self::flush`] sends.
     pub(crate) fn output(&mut self) -> &mut BytesMut {
         self.session.output()
     }
 
-    /// Gives the connection up because of a message that the protocol does not allow here.
+    /// Gives the connection up because of a message that the protocol does not allow here, and
+    /// returns [`Error::Protocol`] with this text.
     pub(crate) fn fail_protocol<T>(&mut self, text: impl Into<String>) -> Result<T> {
         self.state = State::GivenUp;
         Err(Error::protocol(text))
@@ -311,8 +324,8 @@ impl Connection {
         }
     }
 
-    /// Reads the `ReadyForQuery` that follows an error of a command. Any other message gives the
-    /// connection up, which the next command reports.
+    /// Reads the `ReadyForQuery` that follows an error of a command, after which the connection is
+    /// ready again. Any other message gives the connection up, which the next command reports.
     pub(crate) fn recover(&mut self, during: &'static str) {
         self.state = State::Busy;
         if !matches!(self.reply(during), Ok(Reply::Ready)) {
@@ -331,6 +344,8 @@ pub(crate) enum Sent {
 }
 
 impl Drop for Connection {
+    /// Tells the server that the connection ends, when no command is being executed, and waits for
+    /// a limited time until that is sent.
     fn drop(&mut self) {
         if self.state == State::Ready {
             frontend::terminate(self.session.output());
@@ -343,7 +358,7 @@ impl Drop for Connection {
     }
 }
 
-/// The memory that a row occupies, estimated, in bytes.
+/// Returns the memory that a row occupies, estimated, in bytes.
 pub(crate) fn row_bytes(row: &Row) -> usize {
     let values = row
         .iter()

@@ -12,8 +12,8 @@ const EPOCH_SECONDS: i64 = 946_684_800;
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// The beginning of the segment that holds this position, where segments have `segment_bytes`.
-    /// For `segment_bytes` of zero it is the position itself.
+    /// Returns the beginning of the segment that holds this position, where segments have
+    /// `segment_bytes`. For `segment_bytes` of zero it is the position itself.
     #[must_use]
     pub const fn segment_start(self, segment_bytes: u64) -> Self {
         match self.0.checked_rem(segment_bytes) {
@@ -22,7 +22,7 @@ impl Lsn {
         }
     }
 
-    /// The position `bytes` later, or the largest one if that would overflow.
+    /// Returns the position `bytes` later, or the largest one if that would overflow.
     #[must_use]
     pub const fn after(self, bytes: u64) -> Self {
         Self(self.0.saturating_add(bytes))
@@ -51,6 +51,7 @@ impl std::error::Error for ParseLsnError {}
 impl FromStr for Lsn {
     type Err = ParseLsnError;
 
+    /// Reads PostgreSQL's form: two hexadecimal numbers of 32 bits, such as `0/3000060`.
     fn from_str(text: &str) -> Result<Self, ParseLsnError> {
         let (high, low) = text.split_once('/').ok_or(ParseLsnError)?;
         let half = |digits: &str| {
@@ -62,8 +63,8 @@ impl FromStr for Lsn {
     }
 }
 
-/// The time in microseconds since 2000-01-01 UTC, as the protocol has it. A clock before 1970
-/// counts as 1970.
+/// Returns the present time in microseconds since 2000-01-01 UTC, as the protocol has it. A clock
+/// before 1970 counts as 1970.
 pub(crate) fn timestamp() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = now.map_or(0, |passed| {

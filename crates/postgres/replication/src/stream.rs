@@ -111,8 +111,10 @@ impl Connection {
     /// Requests the log of `timeline` from `from` on, through a physical slot if one is named.
     ///
     /// # Errors
-    /// The server's, after which the connection can be used again: a segment that was removed is
-    /// SQLSTATE 58P01, a slot in use 55006. [`Error::Misuse`] for a malformed name of a slot.
+    /// [`Error::Server`] when the server refuses, after which the connection can be used again: a
+    /// segment that was removed is SQLSTATE 58P01, a slot in use 55006. [`Error::Misuse`] for a
+    /// malformed name of a slot; [`Error::Protocol`] and those of the connection, which give the
+    /// connection up.
     pub fn start_replication(
         &mut self,
         slot: Option<&str>,
@@ -150,8 +152,8 @@ impl Connection {
         }
     }
 
-    /// Reads from the end of a copy on both sides to `ReadyForQuery`: the next timeline, if the
-    /// server names one.
+    /// Reads from the end of a copy on both sides to `ReadyForQuery`, and returns the next
+    /// timeline. `None` when the server names none.
     fn next_timeline(&mut self, limit: WaitLimit) -> Result<Option<NextTimeline>> {
         let mut rows: Vec<Row> = Vec::new();
         loop {
@@ -182,23 +184,26 @@ impl Connection {
 }
 
 impl WalStream<'_> {
-    /// The position up to which the log was received.
+    /// Returns the position up to which the log was received.
     #[must_use]
     pub const fn received(&self) -> Lsn {
         self.received
     }
 
-    /// The positions that were confirmed last. The server has got them, or had shut down.
+    /// Returns the positions that were confirmed last. The server has got them, or had shut down.
     #[must_use]
     pub const fn confirmed(&self) -> Positions {
         self.confirmed
     }
 
-    /// The next event. Returns [`WalEvent::Idle`] after `wait` at the latest; a message of which a
-    /// part has come is not lost. After the end of the stream every call returns that end.
+    /// Waits for the next event and returns it: [`WalEvent::Idle`] after `wait` at the latest; a
+    /// message of which a part has come is not lost. After the end of the stream every call returns
+    /// that end.
     ///
     /// # Errors
-    /// The server's, of the protocol, of the connection. Every later call is [`Error::GivenUp`].
+    /// [`Error::Server`] when the server ends the stream; [`Error::Protocol`], also for log that
+    /// does not follow on what was received; [`Error::EndedEarly`] and [`Error::Io`] of the
+    /// connection. Every later call is [`Error::GivenUp`].
     pub fn next(&mut self, wait: Duration) -> Result<WalEvent<'_>> {
         let event = match self.end {
             Some(end) => Event::End(end),
@@ -217,7 +222,8 @@ impl WalStream<'_> {
         })
     }
 
-    /// Reads one message of a stream that has not ended.
+    /// Reads one message of a stream that has not ended, and answers it where the protocol asks for
+    /// that.
     fn advance(&mut self, wait: Duration) -> Result<Event> {
         let limit = WaitLimit::of(wait);
         let Some(reply) = self.connection.reply_within(limit, DURING)? else {
@@ -247,13 +253,15 @@ impl WalStream<'_> {
         }
     }
 
+    /// Records how the stream has ended, and returns that as an event.
     fn end(&mut self, end: End) -> Event {
         self.end = Some(end);
         Event::End(end)
     }
 
-    /// Parses one `CopyData`, whose first byte is its kind, and answers a keepalive that requests a
-    /// reply.
+    /// Parses one `CopyData`, whose first byte is its kind, counts the log that it brings, and
+    /// answers a keepalive that requests a reply. [`Error::Protocol`] for log that does not follow
+    /// on what was received.
     fn parse(&mut self, body: Range<usize>) -> Result<Event> {
         let payload = self.connection.session.bytes(body.clone());
         let mut fields = Fields(payload);
@@ -289,12 +297,13 @@ impl WalStream<'_> {
         Ok(Event::Keepalive(Lsn(first)))
     }
 
-    /// Confirms positions, and sends them to the server. No position may be before the one
-    /// confirmed last, `flush` and `apply` may not be after `write`, nor `write` after the received
-    /// log.
+    /// Confirms positions, and sends them to the server, which may then remove the log before
+    /// `flush`. No position may be before the one confirmed last, `flush` and `apply` may not be
+    /// after `write`, nor `write` after the received log.
     ///
     /// # Errors
-    /// [`Error::Misuse`], after which the stream can be continued; those of the connection.
+    /// [`Error::Misuse`] for other positions, after which the stream can be continued; as
+    /// [`Self::keep_alive`].
     pub fn confirm(&mut self, positions: Positions) -> Result<()> {
         let before = self.confirmed;
         let forward = positions.write >= before.write
@@ -317,7 +326,8 @@ impl WalStream<'_> {
     /// nothing for `wal_sender_timeout`, a minute by default. After the end it does nothing.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// [`Error::Server`] when the server has ended the stream; [`Error::GivenUp`] after an earlier
+    /// failure; those of the connection, which give it up.
     pub fn keep_alive(&mut self) -> Result<()> {
         if self.end.is_some() {
             return Ok(());
@@ -350,10 +360,11 @@ impl WalStream<'_> {
 
     /// Ends the stream in good order, within `wait`, after which the connection is ready again
     /// unless the server shut down. Log that the server had sent beyond [`Self::received`] is
-    /// discarded. Returns the next timeline if this one has ended.
+    /// discarded. Returns the next timeline if this one has ended; `None` otherwise.
     ///
     /// # Errors
-    /// Those of the server, of the protocol, of the connection.
+    /// [`Error::TimedOut`] when the server has not answered within `wait`; [`Error::Server`],
+    /// [`Error::Protocol`]; those of the connection. All of them give the connection up.
     pub fn stop(self, wait: Duration) -> Result<Option<NextTimeline>> {
         match self.end {
             Some(End::Timeline(next)) => return Ok(Some(next)),
