@@ -36,7 +36,7 @@ enum Expanded {
 }
 
 impl GcmKey {
-    /// Expands `key`.
+    /// Expands `key`, and wipes the stack.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -186,11 +186,12 @@ impl AnyGcmKey {
         supplier.map(Self)
     }
 
-    /// As [`GcmKey::seal`], with the same duty of the caller.
+    /// As [`GcmKey::seal`]: encrypts `in_out` in place and returns the tag over it and `aad`, with
+    /// the same duty of the caller never to use a nonce twice.
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`]; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
-    /// The contents of `in_out` are then undefined.
+    /// [`CryptoError::TooLong`]; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. The
+    /// contents of `in_out` are then undefined.
     pub fn seal(
         &self,
         nonce: &[u8; 12],
@@ -203,7 +204,7 @@ impl AnyGcmKey {
         }
     }
 
-    /// As [`GcmKey::open`].
+    /// As [`GcmKey::open`]: verifies `tag` over `in_out` and `aad`, and decrypts `in_out` in place.
     ///
     /// # Errors
     /// [`OpenError`] if anything differs from what was sealed; `in_out` is then all zeros.
@@ -227,7 +228,8 @@ impl AnyGcmKey {
     }
 }
 
-/// Errors: [`CryptoError::TooLong`] for a message that GCM does not allow.
+/// Checks that a message is not longer than GCM allows, 64 GiB - 32 bytes. Errors:
+/// [`CryptoError::TooLong`].
 fn check_length(message: &[u8]) -> Result<(), CryptoError> {
     match u64::try_from(message.len()) {
         Ok(..=MESSAGE_LEN_MAX) => Ok(()),
@@ -235,7 +237,8 @@ fn check_length(message: &[u8]) -> Result<(), CryptoError> {
     }
 }
 
-/// Encrypts in place with ring; returns the tag.
+/// Encrypts in place with ring, and returns the tag. Errors: [`CryptoError::TooLong`]; `in_out` is
+/// then unchanged.
 fn seal(
     key: &LessSafeKey,
     nonce: &[u8; 12],
@@ -271,8 +274,8 @@ fn open(
     Err(OpenError)
 }
 
-/// Expands a key with the library that is faster for long messages on this processor. The caller
-/// wipes the stack.
+/// Expands an AES-256 key with the library that is faster for long messages on this processor. The
+/// caller wipes the stack. Errors: [`CryptoError::OutOfLockedMemory`].
 #[inline(never)]
 fn expand_for_long(key: &[u8]) -> Result<Expanded, CryptoError> {
     #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
@@ -286,21 +289,24 @@ fn expand_for_long(key: &[u8]) -> Result<Expanded, CryptoError> {
     expand(&AES_256_GCM, key).map(Expanded::Ring)
 }
 
-/// Expands a key with ring, whose set-up is quick. The caller wipes the stack.
+/// Expands an AES-256 key with ring, whose set-up is quick. The caller wipes the stack. Errors:
+/// [`CryptoError::OutOfLockedMemory`].
 #[inline(never)]
 fn expand_for_short(key: &[u8]) -> Result<Expanded, CryptoError> {
     expand(&AES_256_GCM, key).map(Expanded::Ring)
 }
 
-/// Expands a key with ring. Not inlined, so that [`wipe_stack`] reaches the copies of the key in
-/// its frames.
+/// Expands a key with ring, into locked memory. Not inlined, so that [`wipe_stack`] reaches the
+/// copies of the key in its frames. Errors: [`CryptoError::TooLong`] for another length than the
+/// algorithm's; [`CryptoError::OutOfLockedMemory`].
 #[inline(never)]
 fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKey>, CryptoError> {
     let unbound = UnboundKey::new(algorithm, key).map_err(|_| CryptoError::TooLong)?;
     Locked::new(LessSafeKey::new(unbound))
 }
 
-/// Derives a key with HKDF and expands it. Not inlined, as [`expand`].
+/// Derives a key with HKDF and expands it with `expander`. Not inlined, as [`expand`]. Errors:
+/// [`CryptoError::OutOfLockedMemory`].
 #[inline(never)]
 fn derive_and_expand(
     expander: fn(&[u8]) -> Result<Expanded, CryptoError>,

@@ -18,7 +18,7 @@ use crate::secret::SecretKey;
 pub struct KeyAgreement(EphemeralPrivateKey);
 
 impl KeyAgreement {
-    /// Makes a key pair: the private key, and the public key of 32 bytes.
+    /// Makes a random key pair: the private key, and the public key of 32 bytes.
     ///
     /// # Errors
     /// [`CryptoError::Random`].
@@ -30,7 +30,7 @@ impl KeyAgreement {
 
     /// Derives two keys from the secret that is shared with `peer`: one with `first` as HKDF's
     /// info, one with `second`. Both sides must put everything that they exchanged before into
-    /// `salt`.
+    /// `salt`. Consumes the private key.
     ///
     /// # Errors
     /// [`CryptoError::Key`] for a public key of small order; [`CryptoError::OutOfLockedMemory`].
@@ -52,9 +52,9 @@ impl KeyAgreement {
     }
 }
 
-/// Not inlined, so that [`wipe_stack`] reaches its frames.
+/// Makes a fresh private key for one agreement, and its public key. Not inlined, so that
+/// [`wipe_stack`] reaches its frames. Errors: [`CryptoError::Random`].
 #[inline(never)]
-/// A fresh private key for one agreement, and its public key.
 fn generate() -> Result<(KeyAgreement, [u8; 32]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&X25519, &SystemRandom::new())
         .map_err(|_| CryptoError::Random)?;

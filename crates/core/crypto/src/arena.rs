@@ -47,7 +47,10 @@ unsafe impl Send for Cell {}
 unsafe impl Sync for Cell {}
 
 impl Cell {
-    /// A zeroed cell of at least `len` bytes, aligned to [`UNIT_LEN`].
+    /// Takes a zeroed cell of at least `len` bytes, aligned to [`UNIT_LEN`], from an arena; maps a
+    /// new arena when none has room. Errors: [`CryptoError::TooLong`] above 64 KiB;
+    /// [`CryptoError::OutOfLockedMemory`] when nothing can be mapped. That `mlock` is refused is no
+    /// error.
     pub(crate) fn new(len: usize) -> Result<Self, CryptoError> {
         if len > ARENA_LEN {
             return Err(CryptoError::TooLong);
@@ -60,13 +63,15 @@ impl Cell {
         })
     }
 
-    /// Valid for reads and writes of the requested length while the cell lives.
+    /// Returns the address of the first byte, valid for reads and writes of the requested length
+    /// while the cell lives.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 }
 
 impl Drop for Cell {
+    /// Wipes the cell and gives its units back to the arena.
     fn drop(&mut self) {
         // SAFETY: the cell owns these bytes, and they were initialised when the arena was mapped.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) };
@@ -75,8 +80,9 @@ impl Drop for Cell {
     }
 }
 
-/// Whether every arena is locked. Maps the first one if there is none, so that the answer is
-/// known before the first key; locks again after a fork.
+/// Whether every arena is locked into memory. Maps the first one if there is none, so that the
+/// answer is known before the first key; locks again after a fork. False, too, when none can be
+/// mapped.
 pub(crate) fn all_locked() -> bool {
     let mut pool = pool();
     pool.relock_after_fork();
@@ -98,7 +104,7 @@ pub(crate) fn relock() {
     }
 }
 
-/// Locks the pool, also after a panic of another thread.
+/// Takes the mutex of the pool, also after a panic of another thread.
 fn pool() -> MutexGuard<'static, Pool> {
     // Nothing in this module panics while holding the lock with the bitmap half changed.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
@@ -112,6 +118,7 @@ struct Pool {
 
 impl Pool {
     /// Takes units that follow one another from an arena, and maps a new arena when none has room.
+    /// After a fork, locks the arenas again first. Errors: [`CryptoError::OutOfLockedMemory`].
     fn allocate(&mut self, units: usize) -> Result<NonNull<u8>, CryptoError> {
         self.relock_after_fork();
         for arena in &mut self.arenas {
@@ -124,7 +131,8 @@ impl Pool {
             .ok_or(CryptoError::OutOfLockedMemory)
     }
 
-    /// Gives units back, which are zeros.
+    /// Gives back units, which are zeros, to their arena, and unmaps empty arenas but one. Panics
+    /// when they belong to none.
     fn release(&mut self, base: NonNull<u8>, units: usize) {
         let owner = self
             .arenas
@@ -138,7 +146,8 @@ impl Pool {
         self.shrink();
     }
 
-    /// Maps one more arena.
+    /// Maps one more arena, and locks it where the kernel permits. Errors:
+    /// [`CryptoError::OutOfLockedMemory`] when the kernel refuses the mapping.
     fn grow(&mut self) -> Result<&mut Arena, CryptoError> {
         if self.fork_mark.is_none() {
             self.fork_mark = ForkMark::new();
@@ -148,8 +157,8 @@ impl Pool {
         self.arenas.last_mut().ok_or(CryptoError::OutOfLockedMemory)
     }
 
-    /// Returns empty arenas to the system, all but one: the default lock limit may be as small as
-    /// one arena, while a program that makes and drops one key at a time should not map each time.
+    /// Unmaps empty arenas, all but one: the default lock limit may be as small as one arena, while
+    /// a program that makes and drops one key at a time should not map each time.
     fn shrink(&mut self) {
         let mut kept_one = false;
         self.arenas.retain(|arena| {
@@ -159,7 +168,8 @@ impl Pool {
         });
     }
 
-    /// Locks the arenas again when this is a forked child's first call.
+    /// Locks the arenas again, and notes whether the kernel allowed it, if this is a forked child's
+    /// first call.
     fn relock_after_fork(&mut self) {
         let forked = self
             .fork_mark
@@ -185,6 +195,8 @@ struct Arena {
 }
 
 impl Arena {
+    /// Maps an arena with a guard page on each side, and locks it where the kernel permits. `None`
+    /// when the kernel refuses the mapping.
     fn new() -> Option<Self> {
         let pages = Mapping::guarded(ARENA_LEN)?;
         let locked = pages.lock();
@@ -216,7 +228,8 @@ impl Arena {
         None
     }
 
-    /// Marks units as used and returns the address of the first.
+    /// Marks units as used and returns the address of the first. `None` when they are not in the
+    /// arena.
     fn claim(&mut self, start: usize, units: usize) -> Option<NonNull<u8>> {
         self.used.get_mut(start..start + units)?.fill(true);
         self.units_used += units;
@@ -227,6 +240,7 @@ impl Arena {
         Some(unsafe { self.pages.base().add(start * UNIT_LEN) })
     }
 
+    /// Marks units as free. Panics when one of them was free already.
     fn release(&mut self, base: NonNull<u8>, units: usize) {
         let range = self
             .unit_of(base)
@@ -245,7 +259,7 @@ impl Arena {
         self.first_free = self.unit_of(base).unwrap_or(0).min(self.first_free);
     }
 
-    /// The index of the unit at this address. `None` when it is in another arena.
+    /// Returns the index of the unit at this address. `None` when it is in another arena.
     fn unit_of(&self, base: NonNull<u8>) -> Option<usize> {
         let offset = base
             .addr()
@@ -259,6 +273,7 @@ impl Arena {
 struct ForkMark(Mapping);
 
 impl ForkMark {
+    /// Maps the page and sets the mark. `None` when the kernel does not wipe pages on fork.
     fn new() -> Option<Self> {
         let page = Mapping::new(UNIT_LEN)?;
         if !page.wipe_on_fork() {
@@ -270,7 +285,7 @@ impl ForkMark {
     }
 
     /// Whether the kernel has zeroed the page since the last call: then this process is a forked
-    /// child.
+    /// child. Sets the mark again.
     fn wiped_since_last_look(&mut self) -> bool {
         // SAFETY: the mapping is owned, readable and at least one byte long. Volatile because the
         // kernel changes it behind the compiler's back.

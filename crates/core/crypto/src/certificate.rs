@@ -42,10 +42,12 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a certificate in DER.
+    /// Reads a certificate in DER, and checks its key and use.
     ///
     /// # Errors
-    /// [`CertificateError::Malformed`], [`CertificateError::Weak`], [`CertificateError::Crypto`].
+    /// [`CertificateError::Malformed`] when it is not exactly a certificate of at most 16 KiB in
+    /// DER; [`CertificateError::Weak`] for another key than RSA of 2048 to 4096 bits, or another
+    /// use than key encipherment; [`CertificateError::Crypto`].
     pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
         set_up()?;
         let read = X509::from_der(der).map_err(|_| CertificateError::Malformed)?;
@@ -80,13 +82,13 @@ impl Certificate {
         Self::of(made.map_err(|_| CryptoError::Library)?)
     }
 
-    /// The certificate in DER.
+    /// Returns the certificate in DER.
     #[must_use]
     pub fn der(&self) -> &[u8] {
         &self.der
     }
 
-    /// The certificate in PEM (RFC 7468).
+    /// Returns the certificate in PEM (RFC 7468).
     ///
     /// # Errors
     /// [`CertificateError::Crypto`].
@@ -94,13 +96,15 @@ impl Certificate {
         Ok(self.x509.to_pem().map_err(|_| CryptoError::Library)?)
     }
 
-    /// SHA-256 of the `SubjectPublicKeyInfo`: the same for every certificate of this key.
+    /// Returns the SHA-256 of the `SubjectPublicKeyInfo`: the same for every certificate of this
+    /// key.
     #[must_use]
     pub fn id(&self) -> [u8; 32] {
         self.id
     }
 
-    /// SHA-1 of the whole certificate, which other tools call its thumbprint. For display only.
+    /// Computes the SHA-1 of the whole certificate, which other tools call its thumbprint. For
+    /// display only.
     ///
     /// # Errors
     /// [`CertificateError::Crypto`].
@@ -110,27 +114,27 @@ impl Certificate {
         Ok((&*digest).try_into().map_err(|_| CryptoError::Library)?)
     }
 
-    /// Length of the modulus, in bits.
+    /// Returns the length of the modulus, in bits.
     #[must_use]
     pub fn bits(&self) -> u32 {
         self.public.bits()
     }
 
-    /// The subject, written as in RFC 4514 but in the certificate's order. It comes from outside:
-    /// escape it before showing it.
+    /// Returns the subject, written as in RFC 4514 but in the certificate's order. It comes from
+    /// outside: escape it before showing it.
     #[must_use]
     pub fn subject(&self) -> String {
         shown_name(self.x509.subject_name())
     }
 
-    /// The issuer, written as the subject is. Its signature is not verified.
+    /// Returns the issuer, written as the subject is. Its signature is not verified.
     #[must_use]
     pub fn issuer(&self) -> String {
         shown_name(self.x509.issuer_name())
     }
 
-    /// The first and the last second of its validity, in seconds since the Unix epoch. `None` when
-    /// a date cannot be read.
+    /// Returns the first and the last second of its validity, in seconds since the Unix epoch.
+    /// `None` when a date cannot be read.
     #[must_use]
     pub fn validity_unix_s(&self) -> Option<(i64, i64)> {
         Some((
@@ -148,12 +152,14 @@ impl Certificate {
         encrypt_for(&self.public, key, label)
     }
 
+    /// Returns libcrypto's certificate.
     pub(crate) fn inner(&self) -> &X509 {
         &self.x509
     }
 
     /// Checks a certificate and computes its id. Errors: [`CertificateError::Malformed`] when it is
-    /// too long; [`CertificateError::Weak`] for another kind of key or use.
+    /// longer than 16 KiB, or its key cannot be read; [`CertificateError::Weak`] for another kind
+    /// of key or use.
     pub(crate) fn of(x509: X509) -> Result<Self, CertificateError> {
         let malformed = |_: ErrorStack| CertificateError::Malformed;
         let der = x509.to_der().map_err(malformed)?;
@@ -176,7 +182,8 @@ impl Certificate {
     }
 }
 
-/// A self-signed certificate of version 3 for key encipherment, valid from now on.
+/// Makes a self-signed certificate of version 3 for key encipherment, valid from now on. Errors:
+/// libcrypto's.
 fn self_signed_x509(
     key: &PKeyRef<openssl::pkey::Private>,
     name: &X509Name,
@@ -205,7 +212,8 @@ fn self_signed_x509(
 }
 
 /// Parses a name such as `CN=backup,O=Example`; a backslash escapes the next character. Errors:
-/// [`CertificateError::Subject`].
+/// [`CertificateError::Subject`] for a part without `=`, an unknown field, or a value that is empty
+/// or has control characters; [`CertificateError::Crypto`].
 fn parse_subject(text: &str) -> Result<X509Name, CertificateError> {
     let mut builder = X509Name::builder().map_err(|_| CryptoError::Library)?;
     for part in split_unescaped(text) {
@@ -240,7 +248,7 @@ fn split_unescaped(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Removes backslashes that escape the next character. One at the end stays.
+/// Removes backslashes that escape the next character. One at the end remains.
 fn unescaped(value: &str) -> String {
     let mut out = String::new();
     let mut characters = value.chars();
@@ -254,7 +262,7 @@ fn unescaped(value: &str) -> String {
     out
 }
 
-/// A name as RFC 4514 writes it, but in the certificate's order.
+/// Writes a name as RFC 4514 does, but in the certificate's order.
 fn shown_name(name: &X509NameRef) -> String {
     let entry = |entry: &openssl::x509::X509NameEntryRef| {
         let field = entry.object().nid().short_name().unwrap_or("?").to_owned();
@@ -272,7 +280,8 @@ fn shown_name(name: &X509NameRef) -> String {
     parts.join(",")
 }
 
-/// Seconds since the Unix epoch; negative before 1970. `None` when the time cannot be read.
+/// Returns a time in seconds since the Unix epoch; negative before 1970. `None` when the time
+/// cannot be read.
 fn unix_s(time: &Asn1TimeRef) -> Option<i64> {
     let epoch = Asn1Time::from_unix(0).ok()?;
     let since = epoch.diff(time).ok()?;

@@ -21,7 +21,7 @@ use crate::secret::{Locked, SecretKey};
 pub struct CtrKey(Locked<Aes256Enc>);
 
 impl CtrKey {
-    /// Expands `key`.
+    /// Expands `key`, and wipes the stack.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -88,7 +88,8 @@ fn combine(schedule: &Aes256Enc, iv: &[u8; 16], in_out: &mut [u8]) {
     Ctr128BE::from_core(core).apply_keystream(in_out);
 }
 
-/// Expands a key. Not inlined, so that [`wipe_stack`] reaches the copies of the key in its frames.
+/// Expands a key into locked memory. Not inlined, so that [`wipe_stack`] reaches the copies of the
+/// key in its frames. Errors: [`CryptoError::OutOfLockedMemory`].
 #[inline(never)]
 fn expand(key: &SecretKey) -> Result<Locked<Aes256Enc>, CryptoError> {
     Locked::new(Aes256Enc::new(key.expose().into()))

@@ -32,7 +32,9 @@ impl SigningKey {
     /// Reads a private key in PEM (PKCS #8, RFC 8410) that no passphrase protects.
     ///
     /// # Errors
-    /// [`SigningKeyError`].
+    /// [`SigningKeyError::Encrypted`] for one that a passphrase protects;
+    /// [`SigningKeyError::OtherKind`] for one of another kind than Ed25519;
+    /// [`SigningKeyError::Malformed`]; [`SigningKeyError::Crypto`].
     pub fn from_pem(pem: &SecretBytes) -> Result<Self, SigningKeyError> {
         let key = private_key_from_pem(pem.as_slice(), None).map_err(|error| match error {
             CertificateError::Passphrase => SigningKeyError::Encrypted,
@@ -43,7 +45,7 @@ impl SigningKey {
         Ok(Self { key, public })
     }
 
-    /// The key that verifies what this one signs.
+    /// Returns the key that verifies what this one signs.
     #[must_use]
     pub fn public(&self) -> &VerifyingKey {
         &self.public
@@ -78,7 +80,9 @@ impl VerifyingKey {
     /// error, because the user would not notice that it is not trusted.
     ///
     /// # Errors
-    /// [`SigningKeyError`].
+    /// [`SigningKeyError::Several`] for more than one; [`SigningKeyError::OtherKind`] for another
+    /// kind than Ed25519; [`SigningKeyError::Malformed`], also above 64 KiB;
+    /// [`SigningKeyError::Crypto`].
     pub fn from_pem(pem: &[u8]) -> Result<Self, SigningKeyError> {
         set_up()?;
         if pem.len() > PEM_MAX {
@@ -94,8 +98,8 @@ impl VerifyingKey {
         Self::of(&*key.map_err(|_| SigningKeyError::Malformed)?)
     }
 
-    /// The public half of a key. Errors: [`SigningKeyError::OtherKind`] unless it is one of
-    /// Ed25519.
+    /// Takes the public half of a key, and computes its id. Errors: [`SigningKeyError::OtherKind`]
+    /// unless it is one of Ed25519; [`SigningKeyError::Crypto`].
     fn of<T: HasPublic>(key: &PKeyRef<T>) -> Result<Self, SigningKeyError> {
         if key.id() != Id::ED25519 {
             return Err(SigningKeyError::OtherKind);
@@ -109,8 +113,8 @@ impl VerifyingKey {
         })
     }
 
-    /// SHA-256 of the `SubjectPublicKeyInfo` in DER: the same for a key and for every certificate
-    /// of it.
+    /// Returns the SHA-256 of the `SubjectPublicKeyInfo` in DER: the same for a key and for every
+    /// certificate of it.
     #[must_use]
     pub fn id(&self) -> [u8; 32] {
         self.id

@@ -15,8 +15,10 @@ use crate::secret::SecretKey;
 /// Bytes of an AES-192 key.
 const KEY_LEN: usize = 24;
 
-/// Encrypts in place under the first 24 bytes of `key`; returns the tag. The caller has the same
-/// duty as of `GcmKey::seal`.
+/// Encrypts in place under the first 24 bytes of `key`, and returns the tag. The caller has the
+/// same duty as of `GcmKey::seal`. Errors: [`CryptoError::TooLong`] above 2 GiB;
+/// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]; the contents of `in_out` are then
+/// undefined.
 pub(crate) fn seal(
     key: &SecretKey,
     nonce: &[u8; 12],
@@ -33,7 +35,8 @@ pub(crate) fn seal(
     sealed
 }
 
-/// Verifies the tag and decrypts in place. After a failure the caller wipes `in_out`.
+/// Verifies the tag and decrypts in place. After a failure, whose cause the error does not tell,
+/// `in_out` may contain plaintext: the caller wipes it.
 pub(crate) fn open(
     key: &SecretKey,
     nonce: &[u8; 12],

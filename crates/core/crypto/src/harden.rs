@@ -40,7 +40,8 @@ pub fn wipe_stack() {
     zeroize_stack::<{ 16 * 1024 }>();
 }
 
-/// [`wipe_stack`] for the small frames of one MAC, 4 KiB: it runs more often.
+/// As [`wipe_stack`], for the small frames of one MAC: overwrites 4 KiB, because it runs more
+/// often.
 #[inline(never)]
 pub(crate) fn wipe_stack_short() {
     wipe_vector_registers();
@@ -51,9 +52,9 @@ pub(crate) fn wipe_stack_short() {
 #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
 pub(crate) const WIPED_AFTER_WIDE: usize = 4 * 1024;
 
-/// [`wipe_stack_short`] after AWS-LC's kernels for AVX-512, which use all 32 vector registers. It
-/// runs once for each page and is written in assembly, because a call of `memset` takes three times
-/// as long.
+/// As [`wipe_stack_short`], after AWS-LC's kernels for AVX-512, which use all 32 vector registers.
+/// It runs once for each page and is written in assembly, because a call of `memset` takes three
+/// times as long.
 #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
 #[inline(never)]
 pub(crate) fn wipe_after_wide() {
@@ -138,6 +139,6 @@ fn wipe_vector_registers() {
     }
 }
 
-/// Does nothing on other architectures.
+/// Does nothing on other architectures than x86-64.
 #[cfg(not(target_arch = "x86_64"))]
 const fn wipe_vector_registers() {}

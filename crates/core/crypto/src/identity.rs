@@ -42,8 +42,10 @@ impl Identity {
     /// several certificates it takes the one of the private key, or else the first.
     ///
     /// # Errors
-    /// [`CertificateError::Malformed`], [`CertificateError::Weak`], [`CertificateError::Mismatch`],
-    /// [`CertificateError::Passphrase`], [`CertificateError::Crypto`].
+    /// [`CertificateError::Malformed`] when there is no certificate or it cannot be read;
+    /// [`CertificateError::Weak`]; [`CertificateError::Mismatch`] when no certificate is the
+    /// private key's; [`CertificateError::Passphrase`] when one is needed and not given, or is
+    /// wrong; [`CertificateError::Crypto`].
     pub fn read(bytes: &[u8], passphrase: Option<&SecretBytes>) -> Result<Self, CertificateError> {
         let identity = match Form::of(bytes) {
             Form::Pem => Self::from_pem(bytes, passphrase)?,
@@ -64,13 +66,14 @@ impl Identity {
         Ok(identity)
     }
 
-    /// The certificate and its private key as a PKCS #12 file, sealed with AES-256-CBC under a key
-    /// that PBKDF2 with HMAC-SHA-256 makes of the passphrase: UTF-8, without zero bytes, not empty.
-    /// `name` is written to the file.
+    /// Returns the certificate and its private key as a PKCS #12 file, sealed with AES-256-CBC
+    /// under a key that PBKDF2 with HMAC-SHA-256 makes of the passphrase: UTF-8, without zero
+    /// bytes, not empty. `name` is written to the file. Writes no file itself.
     ///
     /// # Errors
-    /// [`CertificateError::Passphrase`] for one that cannot be used;
-    /// [`CertificateError::Mismatch`]; [`CertificateError::Crypto`].
+    /// [`CertificateError::Passphrase`] for one that cannot be used; [`CertificateError::Subject`]
+    /// for a name with a zero byte; [`CertificateError::Mismatch`] when they are not a pair;
+    /// [`CertificateError::Crypto`].
     pub fn to_pkcs12(
         certificate: &Certificate,
         key: &PrivateKey,
@@ -81,8 +84,10 @@ impl Identity {
         pkcs12::write(certificate, key, name, passphrase)
     }
 
-    /// Reads PEM. Errors: [`CertificateError::Mismatch`] when no certificate is the private key's;
-    /// [`CertificateError::Malformed`] when there is no certificate.
+    /// Reads PEM: the private key, if there is one, and its certificate, or else the first
+    /// certificate that can be used. Errors: [`CertificateError::Mismatch`] when no certificate is
+    /// the private key's; [`CertificateError::Malformed`] when there is no certificate;
+    /// [`CertificateError::Passphrase`]; that of the first certificate when none can be used.
     fn from_pem(bytes: &[u8], passphrase: Option<&SecretBytes>) -> Result<Self, CertificateError> {
         let key = match contains(bytes, b"PRIVATE KEY-----") {
             true => Some(PrivateKey::of(private_key_from_pem(bytes, passphrase)?)?),
@@ -148,7 +153,8 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 /// Checks that the private key is the certificate's: the public keys are equal, and a random key
-/// that is encrypted with one half opens with the other. Errors: [`CertificateError::Mismatch`].
+/// that is encrypted with one half opens with the other. Errors: [`CertificateError::Mismatch`];
+/// [`CertificateError::Crypto`].
 pub(crate) fn check_pair(
     certificate: &Certificate,
     key: &PrivateKey,
@@ -165,12 +171,11 @@ pub(crate) fn check_pair(
     }
 }
 
-/// Reads the first private key of a PEM file. The callback keeps libcrypto from asking for a
-/// passphrase on the terminal.
+/// Reads the first private key of a PEM file into locked memory. Asks nobody for a passphrase.
 ///
 /// # Errors
 /// [`CertificateError::Passphrase`] when the key is encrypted and `passphrase` does not open it;
-/// [`CertificateError::Malformed`].
+/// [`CertificateError::Malformed`] when it cannot be read; [`CertificateError::Crypto`].
 pub(crate) fn private_key_from_pem(
     bytes: &[u8],
     passphrase: Option<&SecretBytes>,

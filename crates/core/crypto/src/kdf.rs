@@ -20,7 +20,7 @@ use crate::secret::{Locked, SecretBytes, SecretKey};
 /// The shortest salt that Argon2 allows, in bytes (RFC 9106, section 3.1, recommends 16).
 const SALT_LEN_MIN: usize = 8;
 
-/// A 32-byte key from another key: HKDF-SHA-256, extract and expand (RFC 5869).
+/// Derives a 32-byte key from another key: HKDF-SHA-256, extract and expand (RFC 5869).
 ///
 /// `salt` may be empty. `info` names the use: keys with different `info` say nothing about each
 /// other.
@@ -31,7 +31,7 @@ pub fn hkdf(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<SecretKey, Cryp
     SecretKey::filled_by(|out| hkdf_into(ikm.expose(), salt, info, out))
 }
 
-/// [`fn@hkdf`] for a key of `len` bytes, at most 8160 (RFC 5869, section 2.3).
+/// As [`fn@hkdf`], for a key of `len` bytes, at most 8160 (RFC 5869, section 2.3).
 ///
 /// A shorter output with the same `info` is the beginning of a longer one: use each `info` with one
 /// length only.
@@ -49,8 +49,8 @@ pub fn hkdf_bytes(
     Ok(out)
 }
 
-/// HKDF for inputs and outputs of any length; then wipes the stack. Errors:
-/// [`CryptoError::TooLong`], [`CryptoError::OutOfLockedMemory`].
+/// Writes HKDF-SHA-256 of an input of any length into `out`; then wipes the stack. Errors:
+/// [`CryptoError::TooLong`] for an output above 8160 bytes, [`CryptoError::OutOfLockedMemory`].
 pub(crate) fn hkdf_into(
     ikm: &[u8],
     salt: &[u8],
@@ -88,11 +88,11 @@ impl Argon2Params {
     const T_MAX: u32 = 64;
     const P_MAX: u32 = 64;
 
-    /// Whether the parameters lie within the bounds Strongroom accepts: memory 8 KiB per lane to
-    /// 4 GiB, 1 to 64 passes, 1 to 64 lanes.
+    /// Checks that the parameters lie within the bounds that Strongroom accepts: memory 8 KiB per
+    /// lane to 4 GiB, 1 to 64 passes, 1 to 64 lanes.
     ///
     /// # Errors
-    /// [`CryptoError::KdfParameters`].
+    /// [`CryptoError::KdfParameters`] when they do not.
     pub fn check(&self) -> Result<(), CryptoError> {
         let lanes_ok = (1..=Self::P_MAX).contains(&self.p);
         let passes_ok = (1..=Self::T_MAX).contains(&self.t);
@@ -110,7 +110,7 @@ impl Argon2Params {
     /// 64 passes over 4 GiB, which is what one slot may ask for alone.
     pub const WORK_MAX: u64 = Self::T_MAX as u64 * Self::M_KIB_MAX as u64;
 
-    /// The work of a derivation: memory in KiB times passes.
+    /// Returns the work of a derivation: memory in KiB times passes.
     #[must_use]
     pub fn work(&self) -> u64 {
         u64::from(self.t) * u64::from(self.m_kib)
@@ -132,13 +132,14 @@ impl Argon2Params {
     }
 }
 
-/// A 32-byte key from a passphrase: Argon2id (RFC 9106).
+/// Derives a 32-byte key from a passphrase: Argon2id (RFC 9106).
 ///
 /// Takes the time and memory `params` ask for: about 0.1 s and 64 MiB as recommended.
 ///
 /// # Errors
 /// [`CryptoError::KdfParameters`] for parameters out of bounds or a salt shorter than 8 bytes,
-/// [`CryptoError::OutOfMemory`] if the system refuses the memory.
+/// [`CryptoError::OutOfMemory`] if the system refuses the memory,
+/// [`CryptoError::OutOfLockedMemory`].
 pub fn argon2id(
     pass: &SecretBytes,
     salt: &[u8],
@@ -147,7 +148,7 @@ pub fn argon2id(
     SecretKey::filled_by(|out| argon2id_into(pass.as_slice(), salt, params, out))
 }
 
-/// Argon2id for outputs of any length. Errors: as [`argon2id`].
+/// Writes Argon2id of a passphrase into `out`, of any length. Errors: as [`argon2id`].
 pub(crate) fn argon2id_into(
     pass: &[u8],
     salt: &[u8],
@@ -158,8 +159,9 @@ pub(crate) fn argon2id_into(
     argon2_into(Algorithm::Argon2id, pass, salt, params, out)
 }
 
-/// Argon2 of either kind, for outputs of any length; then wipes the stack. The caller has checked
-/// the bounds of the parameters. After an error `out` is zeros.
+/// Writes Argon2 of either kind into `out`, of any length; then wipes the stack. The caller has
+/// checked the bounds of the parameters. Errors: [`CryptoError::KdfParameters`] for a salt shorter
+/// than 8 bytes; [`CryptoError::OutOfMemory`]. When the computation itself fails, `out` is zeros.
 pub(crate) fn argon2_into(
     algorithm: Algorithm,
     pass: &[u8],
@@ -182,8 +184,9 @@ pub(crate) fn argon2_into(
     done
 }
 
-/// HKDF, extract and expand. Not inlined, so that [`wipe_stack`] reaches the copies of the key in
-/// its frames; the caller wipes.
+/// Writes HKDF, extract and expand, into `out`. Not inlined, so that [`wipe_stack`] reaches the
+/// copies of the key in its frames; the caller wipes. Errors: [`CryptoError::TooLong`] for an
+/// output above 8160 bytes; [`CryptoError::OutOfLockedMemory`].
 #[inline(never)]
 pub(crate) fn extract_and_expand(
     ikm: &[u8],
@@ -202,12 +205,14 @@ pub(crate) fn extract_and_expand(
 struct OutputLen(usize);
 
 impl KeyType for OutputLen {
+    /// Returns the length of the output in bytes.
     fn len(&self) -> usize {
         self.0
     }
 }
 
-/// Runs Argon2 on the given matrix. Not inlined, as [`extract_and_expand`].
+/// Runs Argon2 on the given matrix, and writes the key into `out`. Not inlined, as
+/// [`extract_and_expand`]. Errors: [`CryptoError::KdfParameters`].
 #[inline(never)]
 fn fill_and_hash(
     argon2: &Argon2<'_>,

@@ -34,7 +34,9 @@ type Free = unsafe extern "C" fn(*mut c_void, *const c_char, c_int);
 
 // In openssl/crypto.h, but not in openssl-sys.
 unsafe extern "C" {
+    /// Makes libcrypto allocate by these functions. Returns 1, or 0 once it has allocated anything.
     fn CRYPTO_set_mem_functions(malloc: Malloc, realloc: Realloc, free: Free) -> c_int;
+    /// Initialises libcrypto with these options; null means no settings. Returns 1 on success.
     fn OPENSSL_init_crypto(options: u64, settings: *const c_void) -> c_int;
 }
 
@@ -70,7 +72,9 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Expands an XTS key: 32 bytes for AES-128, 64 for AES-256, both halves together.
+    /// Expands an XTS key into a context: 32 bytes for AES-128, 64 for AES-256, both halves
+    /// together. Errors: [`CryptoError::Key`] for another length; [`CryptoError::Library`] without
+    /// libcrypto; [`CryptoError::OutOfLockedMemory`].
     pub(crate) fn xts(key: &[u8], direction: Direction) -> Result<Self, CryptoError> {
         let ciphers = ciphers()?;
         let cipher = match key.len() {
@@ -82,7 +86,8 @@ impl Context {
         unsafe { Self::keyed(cipher, key, None, direction) }
     }
 
-    /// A context with an expanded key.
+    /// Makes a context with an expanded key, in locked memory. Errors: [`CryptoError::Key`] when
+    /// libcrypto refuses the key; [`CryptoError::OutOfLockedMemory`].
     ///
     /// # Safety
     ///
@@ -113,7 +118,8 @@ impl Context {
         Ok(context)
     }
 
-    /// A second context with the same key and direction.
+    /// Makes a second context with the same key and direction, in locked memory. Errors:
+    /// [`CryptoError::OutOfLockedMemory`].
     pub(crate) fn try_clone(&self) -> Result<Self, CryptoError> {
         let _locked = InArena::enter();
         let copy = Self::empty()?;
@@ -127,7 +133,8 @@ impl Context {
     }
 
     /// Encrypts or decrypts one data unit of XTS. `from` and `to` are of equal length, a multiple
-    /// of 16 that is not zero. Allocates nothing.
+    /// of 16 that is not zero. Allocates nothing. Errors: [`CryptoError::Length`] for unequal
+    /// lengths; [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::Library`].
     pub(crate) fn apply_xts(
         &mut self,
         tweak: &[u8; 16],
@@ -169,7 +176,9 @@ impl Context {
         Err(CryptoError::Library)
     }
 
-    /// Expands an AES-192 key of 24 bytes for one message of GCM with a 96-bit nonce.
+    /// Expands an AES-192 key of 24 bytes for one message of GCM with a 96-bit nonce. Errors:
+    /// [`CryptoError::Key`] for another length; [`CryptoError::Library`] without libcrypto;
+    /// [`CryptoError::OutOfLockedMemory`].
     pub(crate) fn gcm_192(
         key: &[u8],
         nonce: &[u8; 12],
@@ -184,7 +193,7 @@ impl Context {
     }
 
     /// Expands an AES-256 key for messages of GCM with nonces of 128 bits; each begins with
-    /// [`Context::begin`].
+    /// [`Context::begin`]. Errors: [`CryptoError::Library`]; [`CryptoError::OutOfLockedMemory`].
     pub(crate) fn gcm_256_iv16(key: &[u8; 32], direction: Direction) -> Result<Self, CryptoError> {
         let cipher = ciphers()?.aes_256_gcm;
         let _locked = InArena::enter();
@@ -202,7 +211,8 @@ impl Context {
         succeeded(done).map(|()| context)
     }
 
-    /// Begins a message under this nonce; only for a context of [`Context::gcm_256_iv16`].
+    /// Begins a message under this nonce; only for a context of [`Context::gcm_256_iv16`]. Errors:
+    /// [`CryptoError::Library`].
     pub(crate) fn begin(&mut self, nonce: &[u8; 16]) -> Result<(), CryptoError> {
         // SAFETY: the context has cipher and key; the nonce is as long as `gcm_256_iv16` said.
         let begun = unsafe {
@@ -219,6 +229,8 @@ impl Context {
     }
 
     /// Expands three DES keys, 24 bytes together, for one message in CBC mode without padding.
+    /// Errors: [`CryptoError::Key`] for another length of keys or `iv`; [`CryptoError::Library`]
+    /// when libcrypto does not have the cipher; [`CryptoError::OutOfLockedMemory`].
     pub(crate) fn triple_des(
         keys: &[u8],
         iv: &[u8],
@@ -243,7 +255,8 @@ impl Context {
         Ok(context)
     }
 
-    /// Adds associated data; call it before the message.
+    /// Adds associated data; call it before the message. Errors: [`CryptoError::TooLong`] above 2
+    /// GiB; [`CryptoError::Library`].
     pub(crate) fn add_associated_data(&mut self, aad: &[u8]) -> Result<(), CryptoError> {
         let len = c_int::try_from(aad.len()).map_err(|_| CryptoError::TooLong)?;
         let mut taken = 0;
@@ -262,7 +275,8 @@ impl Context {
     }
 
     /// Encrypts or decrypts in place: the whole message of GCM, or whole blocks of one in CBC. Does
-    /// nothing for an empty one, which libcrypto would take for associated data.
+    /// nothing for an empty one, which libcrypto would take for associated data. Errors:
+    /// [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::Library`].
     pub(crate) fn apply_in_place(&mut self, in_out: &mut [u8]) -> Result<(), CryptoError> {
         if in_out.is_empty() {
             return Ok(());
@@ -277,7 +291,7 @@ impl Context {
         succeeded(c_int::from(done == 1 && written == len))
     }
 
-    /// Ends the encryption of a message and returns its tag.
+    /// Ends the encryption of a message and returns its tag. Errors: [`CryptoError::Library`].
     pub(crate) fn finish_with_tag(&mut self) -> Result<[u8; 16], CryptoError> {
         self.finish()?;
         let mut tag = [0_u8; 16];
@@ -310,7 +324,8 @@ impl Context {
         self.finish()
     }
 
-    /// Ends a message.
+    /// Ends a message; when it is decrypted with GCM this verifies its tag. Errors:
+    /// [`CryptoError::Library`].
     fn finish(&mut self) -> Result<(), CryptoError> {
         let mut rest = [0_u8; 16];
         let mut written = 0;
@@ -320,7 +335,7 @@ impl Context {
         succeeded(done)
     }
 
-    /// A context without cipher and key.
+    /// Makes a context without cipher and key. Errors: [`CryptoError::OutOfLockedMemory`].
     fn empty() -> Result<Self, CryptoError> {
         // SAFETY: no arguments; null when there is no memory.
         let context = unsafe { ffi::EVP_CIPHER_CTX_new() };
@@ -331,13 +346,15 @@ impl Context {
 }
 
 impl Drop for Context {
+    /// Frees the context; its key is wiped when its memory goes back to the arena.
     fn drop(&mut self) {
         // SAFETY: made by EVP_CIPHER_CTX_new and freed once.
         unsafe { ffi::EVP_CIPHER_CTX_free(self.0.as_ptr()) };
     }
 }
 
-/// Turns libcrypto's result into ours: 1 is success. Otherwise drops libcrypto's errors.
+/// Turns libcrypto's result into ours: 1 is success. Otherwise drops libcrypto's errors, and
+/// returns [`CryptoError::Library`].
 fn succeeded(done: c_int) -> Result<(), CryptoError> {
     if done == 1 {
         return Ok(());
@@ -347,7 +364,8 @@ fn succeeded(done: c_int) -> Result<(), CryptoError> {
 }
 
 /// Sets libcrypto up at the first call, and returns its ciphers. Errors: [`CryptoError::Library`]
-/// when another part of the process has used this libcrypto before, or a cipher is missing.
+/// when another part of the process has used this libcrypto before, or a cipher is missing; a
+/// missing Triple DES is none.
 pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
     static CIPHERS: OnceLock<Option<Ciphers>> = OnceLock::new();
     CIPHERS
@@ -374,7 +392,7 @@ pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
         .ok_or(CryptoError::Library)
 }
 
-/// The cipher of this name, never freed; `None` when libcrypto has none.
+/// Fetches the cipher of this name, which is never freed; `None` when libcrypto has none.
 fn fetch_cipher(name: &std::ffi::CStr) -> Option<NonNull<ffi::EVP_CIPHER>> {
     // SAFETY: the name is a C string; null means the default context and no properties.
     let cipher = unsafe { ffi::EVP_CIPHER_fetch(ptr::null_mut(), name.as_ptr(), ptr::null()) };
@@ -399,12 +417,14 @@ pub(crate) fn without_triple_des() -> WithoutTripleDes {
 
 #[cfg(test)]
 impl Drop for WithoutTripleDes {
+    /// Gives this thread's libcrypto its Triple DES back.
     fn drop(&mut self) {
         TRIPLE_DES_ABSENT.set(false);
     }
 }
 
-/// The thread's queue of errors must not grow, nor tell a later caller of something that was ours.
+/// Empties this thread's queue of libcrypto's errors: it must not grow, nor tell a later caller of
+/// something that was ours.
 pub(crate) fn forget_errors() {
     // SAFETY: touches the calling thread's queue only.
     unsafe { ffi::ERR_clear_error() };
@@ -420,14 +440,15 @@ thread_local! {
 pub(crate) struct InArena(bool);
 
 impl InArena {
-    /// From now on until the result is dropped, what libcrypto allocates in this thread is in
-    /// locked memory.
+    /// Directs what libcrypto allocates in this thread to locked memory, until the result is
+    /// dropped. Can be nested.
     pub(crate) fn enter() -> Self {
         Self(SETTING_UP_A_KEY.replace(true))
     }
 }
 
 impl Drop for InArena {
+    /// Restores where this thread's allocations went before.
     fn drop(&mut self) {
         SETTING_UP_A_KEY.set(self.0);
     }
@@ -445,12 +466,12 @@ struct Owned {
     len: usize,
 }
 
-/// Locks the list of allocations in locked memory.
+/// Takes the mutex of the list of allocations in locked memory.
 fn owned() -> MutexGuard<'static, Vec<Owned>> {
     OWNED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Allocates locked memory for libcrypto. Null when none is left.
+/// Allocates locked memory for libcrypto, and enters it in the list. Null when none is left.
 fn allocate_locked(len: usize) -> *mut c_void {
     let Ok(cell) = Cell::new(len) else {
         return ptr::null_mut();
@@ -467,7 +488,8 @@ fn allocate_locked(len: usize) -> *mut c_void {
     base.as_ptr().cast()
 }
 
-/// Takes the cell at `address` back; `None` when the memory is not from the arena.
+/// Removes the cell at `address` from the list and returns it; `None` when the memory is not from
+/// the arena.
 fn taken(address: *mut c_void) -> Option<Owned> {
     let number = address.addr();
     let possible = LOWEST.load(Ordering::Relaxed)..=HIGHEST.load(Ordering::Relaxed);
@@ -481,7 +503,8 @@ fn taken(address: *mut c_void) -> Option<Owned> {
     Some(owned.swap_remove(index))
 }
 
-/// `malloc` for libcrypto. Never called with 0.
+/// Allocates for libcrypto, as `malloc`: locked memory while a key is set up in this thread, else
+/// the C library's. Null when none is left. Never called with 0.
 unsafe extern "C" fn allocate(len: usize, _: *const c_char, _: c_int) -> *mut c_void {
     if SETTING_UP_A_KEY.get() {
         return allocate_locked(len);
@@ -490,7 +513,8 @@ unsafe extern "C" fn allocate(len: usize, _: *const c_char, _: c_int) -> *mut c_
     unsafe { libc::malloc(len) }
 }
 
-/// `realloc` for libcrypto.
+/// Resizes memory for libcrypto, as `realloc`. What is locked remains locked, and its former cell
+/// is wiped. Null, with the old memory unchanged, when none is left.
 unsafe extern "C" fn reallocate(
     old: *mut c_void,
     len: usize,
@@ -518,7 +542,7 @@ unsafe extern "C" fn reallocate(
     new
 }
 
-/// `free` for libcrypto. A cell wipes itself.
+/// Frees memory for libcrypto, as `free`. Locked memory is wiped.
 unsafe extern "C" fn release(address: *mut c_void, _: *const c_char, _: c_int) {
     if taken(address).is_none() {
         // SAFETY: null, or from `libc::malloc`: there is no third source.

@@ -30,7 +30,8 @@ pub enum LuksHash {
 }
 
 impl LuksHash {
-    /// The hash with the name that LUKS2 writes; `None` for every other name, `sha1` among them.
+    /// Returns the hash with the name that LUKS2 writes; `None` for every other name, `sha1` among
+    /// them.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -40,7 +41,7 @@ impl LuksHash {
         }
     }
 
-    /// Bytes of a digest.
+    /// Returns the length of a digest, in bytes.
     #[must_use]
     pub fn len(self) -> usize {
         match self {
@@ -49,12 +50,13 @@ impl LuksHash {
         }
     }
 
-    /// Always false: every digest has bytes. Clippy wants it beside `len`.
+    /// Returns false: every digest has bytes. Clippy wants it beside `len`.
     #[must_use]
     pub fn is_empty(self) -> bool {
         false
     }
 
+    /// Returns ring's algorithm of this hash.
     fn digest(self) -> &'static digest::Algorithm {
         match self {
             Self::Sha256 => &digest::SHA256,
@@ -62,6 +64,7 @@ impl LuksHash {
         }
     }
 
+    /// Returns ring's PBKDF2 with HMAC of this hash.
     fn pbkdf2(self) -> pbkdf2::Algorithm {
         match self {
             Self::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
@@ -69,14 +72,15 @@ impl LuksHash {
         }
     }
 
-    /// The digest of the concatenation of `parts`: checksums of headers.
+    /// Computes the digest of the concatenation of `parts`, for checksums of headers.
     #[must_use]
     pub fn digest_of(self, parts: &[&[u8]]) -> Vec<u8> {
         hash(self.digest(), parts).as_ref().to_vec()
     }
 }
 
-/// A key of `len` bytes from a secret: PBKDF2-HMAC.
+/// Derives a key of `len` bytes from a secret with PBKDF2-HMAC, in locked memory, and wipes the
+/// stack.
 ///
 /// # Errors
 /// [`CryptoError::TooLong`] for more than 64 KiB, [`CryptoError::OutOfLockedMemory`].
@@ -123,10 +127,11 @@ pub enum Argon2Kind {
     Id,
 }
 
-/// A key of `len` bytes from a passphrase: Argon2 version 0x13.
+/// Derives a key of `len` bytes from a passphrase with Argon2 version 0x13, in locked memory.
 ///
 /// # Errors
-/// As [`crate::argon2id`], with the bounds of [`Argon2Params::check_work`].
+/// As [`crate::argon2id`], with the bounds of [`Argon2Params::check_work`];
+/// [`CryptoError::TooLong`] for more than 64 KiB.
 pub fn argon2(
     kind: Argon2Kind,
     pass: &SecretBytes,
@@ -168,13 +173,13 @@ impl AfMerge {
         })
     }
 
-    /// How many stripes are still to be added.
+    /// Returns how many stripes are still to be added.
     #[must_use]
     pub fn left(&self) -> u32 {
         self.left
     }
 
-    /// Takes the next stripe.
+    /// Merges the next stripe into the key.
     ///
     /// # Errors
     /// [`CryptoError::Length`] when it has another length, or when there is one too many.
@@ -194,7 +199,7 @@ impl AfMerge {
         Ok(())
     }
 
-    /// The key.
+    /// Returns the key, in locked memory.
     ///
     /// # Errors
     /// [`CryptoError::Length`] when stripes are missing.
@@ -220,7 +225,7 @@ fn diffuse(hash_name: LuksHash, block: &mut [u8]) {
     }
 }
 
-/// The digest of the concatenation of `parts`.
+/// Computes the digest of the concatenation of `parts`. Not inlined, as [`diffuse`].
 #[inline(never)]
 fn hash(algorithm: &'static digest::Algorithm, parts: &[&[u8]]) -> digest::Digest {
     let mut context = digest::Context::new(algorithm);
@@ -230,13 +235,14 @@ fn hash(algorithm: &'static digest::Algorithm, parts: &[&[u8]]) -> digest::Diges
     context.finish()
 }
 
-/// PBKDF2. Not inlined, so that [`wipe_stack`] reaches its frames.
+/// Writes PBKDF2 of `secret` into `out`. Not inlined, so that [`wipe_stack`] reaches its frames.
 #[inline(never)]
 fn derive(hash: LuksHash, secret: &[u8], salt: &[u8], iterations: NonZeroU32, out: &mut [u8]) {
     pbkdf2::derive(hash.pbkdf2(), iterations, salt, secret, out);
 }
 
-/// PBKDF2, compared in constant time. Not inlined, as [`derive()`].
+/// Whether PBKDF2 of `secret` equals `expected`, compared in constant time. Not inlined, as
+/// [`derive()`].
 #[inline(never)]
 fn compare(
     hash: LuksHash,

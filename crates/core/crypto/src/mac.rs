@@ -20,7 +20,7 @@ use crate::secret::{Locked, SecretBytes, SecretKey};
 pub struct MacKey(Locked<hmac::Key>);
 
 impl MacKey {
-    /// Computes the two keyed hash states of `key`.
+    /// Computes the two keyed hash states of `key`, in locked memory.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -36,14 +36,15 @@ impl MacKey {
         Self::from_bytes(password.as_slice())
     }
 
-    /// As [`MacKey::new`], for a key of any length.
+    /// As [`MacKey::new`], for a key of any length. Wipes the stack. Errors:
+    /// [`CryptoError::OutOfLockedMemory`].
     pub(crate) fn from_bytes(key: &[u8]) -> Result<Self, CryptoError> {
         let states = absorb(key);
         wipe_stack();
         states.map(Self)
     }
 
-    /// The tag over the concatenation of `parts`.
+    /// Computes the tag over the concatenation of `parts`.
     #[must_use]
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
         let tag = authenticate(&self.0, parts);
@@ -51,14 +52,14 @@ impl MacKey {
         tag
     }
 
-    /// Whether `tag` is the tag over the concatenation of `parts`, in constant time.
+    /// Whether `tag` is the tag over the concatenation of `parts`. Compares in constant time.
     #[must_use]
     pub fn verify(&self, parts: &[&[u8]], tag: &[u8; 32]) -> bool {
         equal_in_constant_time(&self.mac(parts), tag)
     }
 }
 
-/// The SHA-256 digest of the concatenation of `parts`.
+/// Computes the SHA-256 digest of the concatenation of `parts`.
 #[must_use]
 pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
@@ -68,8 +69,8 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     array_of(context.finish().as_ref())
 }
 
-/// SHA-256 of `salt` and `secret`, one after the other, as a key: DuckDB's key derivation. Nothing
-/// slows down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for Strongroom's own keys.
+/// Derives a key as DuckDB does: SHA-256 of `salt` and `secret`, one after the other. Nothing slows
+/// down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for Strongroom's own keys.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].
@@ -86,18 +87,18 @@ pub fn sha256_key(salt: &[u8], secret: &SecretBytes) -> Result<SecretKey, Crypto
 pub struct Sha256(digest::Context);
 
 impl Sha256 {
-    /// The state before the first piece.
+    /// Makes the state before the first piece.
     #[must_use]
     pub fn new() -> Self {
         Self(digest::Context::new(&digest::SHA256))
     }
 
-    /// Takes the next piece.
+    /// Adds the next piece to the message.
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    /// The digest of all pieces.
+    /// Returns the digest of all pieces.
     #[must_use]
     pub fn finish(self) -> [u8; 32] {
         array_of(self.0.finish().as_ref())
@@ -110,8 +111,8 @@ impl Default for Sha256 {
     }
 }
 
-/// Compares all bytes in constant time. The barrier keeps the compiler from leaving the loop at the
-/// first difference.
+/// Whether all bytes are equal; takes the same time wherever they differ. The barrier keeps the
+/// compiler from leaving the loop at the first difference.
 #[inline(never)]
 pub(crate) fn equal_in_constant_time(a: &[u8; 32], b: &[u8; 32]) -> bool {
     let mut difference = 0;
@@ -121,13 +122,15 @@ pub(crate) fn equal_in_constant_time(a: &[u8; 32], b: &[u8; 32]) -> bool {
     difference == 0
 }
 
-/// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind.
+/// Computes the keyed hash states of a key, in locked memory. Not inlined, so that [`wipe_stack`]
+/// reaches the copies of the key that its frames leave. Errors: [`CryptoError::OutOfLockedMemory`].
 #[inline(never)]
 fn absorb(key: &[u8]) -> Result<Locked<hmac::Key>, CryptoError> {
     Locked::new(hmac::Key::new(hmac::HMAC_SHA256, key))
 }
 
-/// Not inlined: it copies the keyed states into its frame.
+/// Computes the tag over the concatenation of `parts`. Not inlined: it copies the keyed states into
+/// its frame, which the caller wipes.
 #[inline(never)]
 fn authenticate(key: &hmac::Key, parts: &[&[u8]]) -> [u8; 32] {
     let mut context = hmac::Context::with_key(key);
@@ -137,7 +140,8 @@ fn authenticate(key: &hmac::Key, parts: &[&[u8]]) -> [u8; 32] {
     array_of(context.sign().as_ref())
 }
 
-/// Not inlined: the hash's state, with the secret in its buffer, and the digest lie in its frames.
+/// Writes SHA-256 of `salt` and `secret` into `key`. Not inlined: the hash's state, with the secret
+/// in its buffer, and the digest lie in its frames, which the caller wipes.
 #[inline(never)]
 fn hash_into(key: &mut [u8; 32], salt: &[u8], secret: &[u8]) {
     let mut context = digest::Context::new(&digest::SHA256);
@@ -146,7 +150,7 @@ fn hash_into(key: &mut [u8; 32], salt: &[u8], secret: &[u8]) {
     key.copy_from_slice(context.finish().as_ref());
 }
 
-/// The digest as an array. Panics if its length is not 32 bytes.
+/// Returns the digest as an array. Panics if its length is not 32 bytes.
 fn array_of(digest: &[u8]) -> [u8; 32] {
     let mut array = [0; 32];
     // Both algorithms named in this file give 32 bytes; anything else is a programming error.

@@ -25,7 +25,7 @@ pub(crate) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `len` zero bytes; `None` if the kernel refuses.
+    /// Maps `len` zero bytes, kept out of core dumps; `None` if the kernel refuses.
     pub(crate) fn new(len: usize) -> Option<Self> {
         let base = reserve(len, libc::PROT_READ | libc::PROT_WRITE)?;
         Some(
@@ -39,8 +39,8 @@ impl Mapping {
         )
     }
 
-    /// Like [`Mapping::new`], with an inaccessible page on each side, so that a read running off
-    /// the end of a neighbouring buffer faults instead of returning keys.
+    /// As [`Mapping::new`], with an inaccessible page on each side, so that a read running off the
+    /// end of a neighbouring buffer faults instead of returning keys.
     ///
     /// `len` must be a multiple of the page size.
     pub(crate) fn guarded(len: usize) -> Option<Self> {
@@ -66,17 +66,19 @@ impl Mapping {
         (rc == 0).then(|| mapping.dump_excluded())
     }
 
-    /// First usable byte; valid for reads and writes of [`Mapping::len`] bytes while `self` lives.
+    /// Returns the first usable byte; valid for reads and writes of [`Mapping::len`] bytes while
+    /// `self` lives.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Usable bytes.
+    /// Returns the number of usable bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Asks the kernel never to page this memory out. False if it refuses (`RLIMIT_MEMLOCK`).
+    /// Asks the kernel never to page this memory out. Returns false if it refuses
+    /// (`RLIMIT_MEMLOCK`).
     pub(crate) fn lock(&self) -> bool {
         // SAFETY: the range is owned by `self`; locking changes no contents.
         unsafe { libc::mlock(self.base.as_ptr().cast::<c_void>(), self.len) == 0 }
@@ -92,13 +94,14 @@ impl Mapping {
         locked || self.lock()
     }
 
-    /// Asks the kernel to hand a forked child zeros in place of these pages. False if it refuses
-    /// (before Linux 4.14, or in a sandbox).
+    /// Asks the kernel to give a forked child zeros in place of these pages. Returns false if it
+    /// refuses (before Linux 4.14, or in a sandbox).
     pub(crate) fn wipe_on_fork(&self) -> bool {
         self.advise(libc::MADV_WIPEONFORK)
     }
 
-    /// Asks the kernel to leave these pages out of core dumps.
+    /// Asks the kernel to leave these pages out of core dumps, and returns the mapping. A refusal
+    /// is ignored.
     fn dump_excluded(self) -> Self {
         // Known since Linux 3.4. A refusal leaves the pages as private as ordinary memory, and
         // RLIMIT_CORE remains the caller's second line, so it is not an error.
@@ -106,7 +109,7 @@ impl Mapping {
         self
     }
 
-    /// Calls `madvise`. False when the kernel refuses.
+    /// Calls `madvise` on the usable bytes. Returns false when the kernel refuses.
     fn advise(&self, advice: libc::c_int) -> bool {
         // SAFETY: the range is owned by `self`; neither advice used here changes its contents in
         // this process.
@@ -115,6 +118,7 @@ impl Mapping {
 }
 
 impl Drop for Mapping {
+    /// Unmaps the pages, guard pages included, without wiping them.
     fn drop(&mut self) {
         // SAFETY: the reservation was returned by mmap with this length and is unmapped once.
         let rc = unsafe { libc::munmap(self.reservation.as_ptr().cast(), self.reservation_len) };
@@ -142,7 +146,7 @@ fn reserve(len: usize, protection: libc::c_int) -> Option<NonNull<u8>> {
     NonNull::new(address.cast())
 }
 
-/// Bytes per page of this host.
+/// Returns the number of bytes per page of this host.
 fn page_len() -> usize {
     // SAFETY: sysconf reads a constant.
     let len = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

@@ -21,7 +21,7 @@ pub(crate) struct Matrix {
 const _: () = assert!(size_of::<Block>() == Block::SIZE && align_of::<Block>() <= 4096);
 
 impl Matrix {
-    /// Maps so many blocks of zeros. Errors: [`CryptoError::OutOfMemory`].
+    /// Maps so many blocks of zeros, which are not locked. Errors: [`CryptoError::OutOfMemory`].
     pub(crate) fn new(blocks: usize) -> Result<Self, CryptoError> {
         let len = blocks
             .checked_mul(Block::SIZE)
@@ -30,6 +30,7 @@ impl Matrix {
         Ok(Self { pages, blocks })
     }
 
+    /// Returns the blocks, for Argon2 to fill.
     pub(crate) fn blocks(&mut self) -> &mut [Block] {
         // SAFETY: the mapping is page-aligned and holds `blocks` blocks; a block is an array of
         // integers, so zeros are a valid one; `&mut self` makes the view exclusive.
@@ -47,6 +48,7 @@ impl Matrix {
 }
 
 impl Drop for Matrix {
+    /// Wipes the blocks, and unmaps them.
     fn drop(&mut self) {
         self.wipe();
     }

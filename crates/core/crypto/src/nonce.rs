@@ -41,7 +41,7 @@ thread_local! {
     static NONCES: RefCell<Nonces> = const { RefCell::new(Nonces::Unmapped) };
 }
 
-/// A random nonce for AES-GCM.
+/// Returns a random nonce for AES-GCM.
 ///
 /// Random 96-bit nonces are safe for 2^32 messages under one key (NIST SP 800-38D, section 8.3).
 /// The owner of the key keeps count.
@@ -58,7 +58,7 @@ pub fn nonce12() -> Result<[u8; NONCE_LEN], CryptoError> {
         .unwrap_or_else(|_| unbuffered())
 }
 
-/// A nonce by a system call of its own.
+/// Returns a random nonce by a system call of its own. Errors: [`CryptoError::Random`].
 fn unbuffered() -> Result<[u8; NONCE_LEN], CryptoError> {
     let mut nonce = [0; NONCE_LEN];
     fill_random(&mut nonce)?;
@@ -86,7 +86,8 @@ enum Nonces {
 }
 
 impl Nonces {
-    /// The next nonce. Maps the buffer at the first call.
+    /// Returns the next nonce, from the buffer where there can be one. Maps the buffer at the first
+    /// call. Errors: [`CryptoError::Random`].
     fn draw(&mut self) -> Result<[u8; NONCE_LEN], CryptoError> {
         if matches!(self, Self::Unmapped) {
             *self = Buffer::new().map_or(Self::Refused, Self::Buffered);
@@ -114,14 +115,15 @@ const _: () = assert!(size_of::<Page>() <= 4096);
 struct Buffer(Mapping);
 
 impl Buffer {
-    /// `None` when the kernel does not wipe pages on fork.
+    /// Maps an empty buffer. `None` when the kernel does not wipe pages on fork, or refuses the
+    /// mapping.
     fn new() -> Option<Self> {
         let mapping = Mapping::new(size_of::<Page>())?;
         mapping.wipe_on_fork().then_some(Self(mapping))
     }
 
-    /// The next nonce, which is wiped from the buffer. Fills the buffer when it is used up, or was
-    /// wiped by a fork.
+    /// Returns the next nonce, combined with the time, and wipes it from the buffer. Fills the
+    /// buffer when it is used up, or was wiped by a fork. Errors: [`CryptoError::Random`].
     fn draw(&mut self) -> Result<[u8; NONCE_LEN], CryptoError> {
         let page = self.page();
         if page.valid != VALID || page.next >= page.nonces.len() {
@@ -134,6 +136,7 @@ impl Buffer {
         Ok(nonce)
     }
 
+    /// Returns the contents of the buffer's page.
     fn page(&mut self) -> &mut Page {
         let mut page: NonNull<Page> = self.0.base().cast();
         // SAFETY: the mapping is page-aligned, at least as long as `Page`, initialised (zeros are a
@@ -156,6 +159,7 @@ impl Page {
 }
 
 impl Drop for Buffer {
+    /// Wipes the nonces that are left.
     fn drop(&mut self) {
         self.page().nonces.as_flattened_mut().zeroize();
     }

@@ -28,8 +28,8 @@ const FIELD: usize = 66;
 /// A point: x, then y.
 pub type P521Point = [u8; 2 * FIELD];
 
-/// Derives a key from the server's point, with `info`. Returns it with the client's point, from
-/// which the same key can be recovered with the server's help.
+/// Draws a random client key, and derives a key from it and the server's point, with `info`.
+/// Returns that key with the client's point, from which it can be recovered with the server's help.
 ///
 /// # Errors
 /// [`CryptoError::Key`] when `server` is not a point on the curve; [`CryptoError::Library`],
@@ -51,11 +51,11 @@ pub fn ecmr_provision(
     })?
 }
 
-/// Blinds the client's point for a request to the server. Returns the blinding scalar, which is
-/// kept, and the point to send.
+/// Blinds the client's point with a random scalar for a request to the server. Returns the scalar,
+/// which is kept, and the point to send.
 ///
 /// # Errors
-/// As [`ecmr_provision`].
+/// [`CryptoError::Key`] when `client` is not a point on the curve; else as [`ecmr_provision`].
 pub fn ecmr_blind(client: &P521Point) -> Result<(SecretBytes, P521Point), CryptoError> {
     with_private(|| {
         let (group, mut context) = curve()?;
@@ -124,7 +124,7 @@ pub fn verify_p521(
     }
 }
 
-/// NIST P-521, and memory for computing on it.
+/// Returns NIST P-521, and memory for computing on it. Errors: [`CryptoError::Library`].
 fn curve() -> Result<(EcGroup, BigNumContext), CryptoError> {
     let group = EcGroup::from_curve_name(Nid::SECP521R1).map_err(library)?;
     Ok((group, BigNumContext::new().map_err(library)?))
@@ -140,7 +140,8 @@ fn parse_point(
     EcPoint::from_bytes(group, &encoded, context).map_err(|_| CryptoError::Key)
 }
 
-/// The coordinates of a point. Errors: [`CryptoError::Key`] for the point at infinity.
+/// Returns the coordinates of a point: x, then y. Errors: [`CryptoError::Key`] for the point at
+/// infinity; [`CryptoError::Library`].
 fn point_bytes(
     group: &EcGroup,
     point: &EcPointRef,
@@ -153,7 +154,8 @@ fn point_bytes(
     bare.try_into().map_err(|_| CryptoError::Key)
 }
 
-/// Derives a key with HKDF from the x coordinate of the shared point.
+/// Derives a key with HKDF from the x coordinate of the shared point. Errors: [`CryptoError::Key`]
+/// for the point at infinity; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
 fn derive_key(
     group: &EcGroup,
     shared: &EcPointRef,
@@ -166,6 +168,7 @@ fn derive_key(
     SecretKey::filled_by(|out| hkdf_into(x, b"", info, out))
 }
 
+/// Turns libcrypto's errors, which are dropped, into [`CryptoError::Library`].
 fn library(_: ErrorStack) -> CryptoError {
     CryptoError::Library
 }

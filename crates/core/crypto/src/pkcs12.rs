@@ -32,16 +32,17 @@ const ITERATIONS: c_int = 250_000;
 /// "mac verify failure" (openssl/pkcs12err.h, `PKCS12_R_MAC_VERIFY_FAILURE`).
 const MAC_VERIFY_FAILURE: c_int = 113;
 
-/// The bits of the certificate's key usage: all of them when it has no such extension, none when
-/// the extension cannot be read.
+/// Returns the bits of the certificate's key usage: all of them when it has no such extension, none
+/// when the extension cannot be read.
 pub(crate) fn key_usage(x509: &X509Ref) -> u32 {
     // SAFETY: a valid certificate. It is not changed but for what libcrypto remembers of it under
     // its own lock.
     unsafe { ffi::X509_get_key_usage(x509.as_ptr()) }
 }
 
-/// Makes a PKCS #12 file, sealed under the passphrase. Errors: [`CertificateError::Passphrase`] for
-/// a passphrase that cannot be used; [`CertificateError::Subject`] for a name with a zero byte.
+/// Makes the bytes of a PKCS #12 file, sealed under the passphrase. Does not check that they are a
+/// pair. Errors: [`CertificateError::Passphrase`] for a passphrase that cannot be used;
+/// [`CertificateError::Subject`] for a name with a zero byte; [`CertificateError::Crypto`].
 pub(crate) fn write(
     certificate: &Certificate,
     key: &PrivateKey,
@@ -78,9 +79,10 @@ pub(crate) fn write(
     Ok(bytes?)
 }
 
-/// Reads a PKCS #12 file: the certificate, its private key, and the name in the file. Further
-/// certificates are ignored. Errors: [`CertificateError::Passphrase`],
-/// [`CertificateError::Malformed`], [`CertificateError::Weak`].
+/// Reads the bytes of a PKCS #12 file: the certificate, its private key if there is one, and the
+/// name in the file. Further certificates are ignored. Does not check that they are a pair. Errors:
+/// [`CertificateError::Passphrase`] for a wrong or unusable one; [`CertificateError::Malformed`];
+/// [`CertificateError::Weak`]; [`CertificateError::Crypto`].
 pub(crate) fn read(bytes: &[u8], passphrase: &SecretBytes) -> Result<Identity, CertificateError> {
     let passphrase = terminated(passphrase)?;
     let parts = with_private(|| parts(bytes, &passphrase))??;
@@ -97,8 +99,10 @@ pub(crate) fn read(bytes: &[u8], passphrase: &SecretBytes) -> Result<Identity, C
     })
 }
 
-/// The key and the certificate of a PKCS #12 file. `CertificateError::Passphrase` when its code for
-/// authentication does not match. A file without a certificate is malformed.
+/// Takes the private key, if any, and the certificate out of a PKCS #12 file; where none belongs to
+/// the key, the first one. Errors: [`CertificateError::Passphrase`] when its authentication code
+/// does not match; [`CertificateError::Malformed`] for anything else, also a file without a
+/// certificate.
 fn parts(
     bytes: &[u8],
     passphrase: &SecretBytes,
@@ -134,7 +138,9 @@ fn parts(
     Ok((key, x509))
 }
 
-/// The passphrase as a C string. It must be text: other programs read it as such.
+/// Returns the passphrase with a zero byte at its end, in locked memory. It must be text: other
+/// programs read it as such. Errors: [`CertificateError::Passphrase`] when it is empty, is not
+/// UTF-8, or contains a zero byte; [`CertificateError::Crypto`].
 fn terminated(passphrase: &SecretBytes) -> Result<SecretBytes, CertificateError> {
     let bytes = passphrase.as_slice();
     if bytes.is_empty() || bytes.contains(&0) || std::str::from_utf8(bytes).is_err() {

@@ -32,7 +32,7 @@ pub fn fill_random(out: &mut [u8]) -> Result<(), CryptoError> {
     Ok(())
 }
 
-/// 16 random bytes, for object identifiers and salts.
+/// Returns 16 random bytes from the kernel, for object identifiers and salts.
 ///
 /// # Errors
 /// [`CryptoError::Random`].
@@ -42,8 +42,8 @@ pub fn random16() -> Result<[u8; 16], CryptoError> {
     Ok(bytes)
 }
 
-/// 32 random bytes, for public values. A key is made with [`crate::SecretKey::generate`], which
-/// never puts it on the stack.
+/// Returns 32 random bytes from the kernel, for public values. A key is made with
+/// [`crate::SecretKey::generate`], which never puts it on the stack.
 ///
 /// # Errors
 /// [`CryptoError::Random`].

@@ -62,16 +62,17 @@ impl PrivateKey {
         Self::of(key.map_err(|_| CryptoError::Library)?)
     }
 
-    /// Reads a private key in DER: PKCS #8 (RFC 5958) or PKCS #1.
+    /// Reads a private key in DER, into locked memory: PKCS #8 (RFC 5958) or PKCS #1.
     ///
     /// # Errors
-    /// [`CertificateError::Malformed`], [`CertificateError::Weak`], [`CertificateError::Crypto`].
+    /// [`CertificateError::Malformed`] when it is none; [`CertificateError::Weak`] unless it is RSA
+    /// of 2048 to 4096 bits with a sound exponent; [`CertificateError::Crypto`].
     pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
         let key = with_private(|| PKey::private_key_from_der(der))?;
         Self::of(key.map_err(|_| CertificateError::Malformed)?)
     }
 
-    /// The key as PKCS #8, in DER.
+    /// Returns the key as PKCS #8, in DER, in locked memory.
     ///
     /// # Errors
     /// [`CertificateError::Crypto`].
@@ -82,19 +83,21 @@ impl PrivateKey {
         Ok(SecretBytes::take(&mut bytes)?)
     }
 
-    /// SHA-256 of the `SubjectPublicKeyInfo`: the same for every certificate of this key.
+    /// Returns the SHA-256 of the `SubjectPublicKeyInfo`: the same for every certificate of this
+    /// key.
     #[must_use]
     pub fn id(&self) -> [u8; 32] {
         self.id
     }
 
-    /// Length of the modulus, in bits.
+    /// Returns the length of the modulus, in bits.
     #[must_use]
     pub fn bits(&self) -> u32 {
         self.key.bits()
     }
 
-    /// Opens a key that was encrypted for this key pair with this label.
+    /// Decrypts a key of 32 bytes that was encrypted for this key pair with this label
+    /// (RSAES-OAEP).
     ///
     /// # Errors
     /// [`OpenError`] for another key pair, another label, changed bytes, or a plaintext that is not
@@ -109,7 +112,8 @@ impl PrivateKey {
         filled.map_err(|_| OpenError)
     }
 
-    /// RSAES-OAEP-DECRYPT. A plaintext has at most as many bytes as the modulus less 66.
+    /// Decrypts with RSAES-OAEP and this label, into locked memory. A plaintext has at most as many
+    /// bytes as the modulus less 66. Errors: [`OpenError`] for anything that does not open.
     pub(crate) fn open(&self, sealed: &[u8], label: &[u8]) -> Result<SecretBytes, OpenError> {
         // libcrypto wants room for a whole modulus.
         let room = self.key.size();
@@ -128,18 +132,21 @@ impl PrivateKey {
         Ok(out)
     }
 
+    /// Returns libcrypto's key.
     pub(crate) fn inner(&self) -> &PKeyRef<Private> {
         &self.key
     }
 
-    /// Checks a key and computes its id. Errors: [`CertificateError::Weak`].
+    /// Checks a key and computes its id. Errors: [`CertificateError::Weak`] unless it is RSA of
+    /// 2048 to 4096 bits with a sound exponent; [`CertificateError::Crypto`].
     pub(crate) fn of(key: PKey<Private>) -> Result<Self, CertificateError> {
         let id = with_private(|| checked_id(&key))??;
         Ok(Self { key, id })
     }
 }
 
-/// RSAES-OAEP-ENCRYPT of a key for the owner of `public`.
+/// Encrypts a key with RSAES-OAEP and this label for the owner of `public`. The ciphertext is as
+/// long as the modulus. Errors: [`CryptoError::Library`]; [`CryptoError::OutOfLockedMemory`].
 pub(crate) fn encrypt_for<T: HasPublic>(
     public: &PKeyRef<T>,
     key: &SecretKey,
@@ -158,8 +165,9 @@ pub(crate) fn encrypt_for<T: HasPublic>(
     }
 }
 
-/// SHA-256 of the `SubjectPublicKeyInfo`. Errors: [`CertificateError::Weak`] unless the key is RSA
-/// of 2048 to 4096 bits with a sound exponent.
+/// Checks a key, and returns the SHA-256 of its `SubjectPublicKeyInfo`. Errors:
+/// [`CertificateError::Weak`] unless the key is RSA of 2048 to 4096 bits, in steps of 64, with an
+/// odd exponent from 65537 to 2^256; [`CertificateError::Crypto`].
 pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], CertificateError> {
     if key.id() != Id::RSA || !BITS.contains(&key.bits()) || !key.bits().is_multiple_of(64) {
         return Err(CertificateError::Weak);
@@ -190,7 +198,7 @@ pub(crate) fn with_private<T>(work: impl FnOnce() -> T) -> Result<T, CryptoError
     Ok(done)
 }
 
-/// Chooses OAEP with SHA-256, MGF1 with SHA-256 and this label.
+/// Chooses OAEP with SHA-256, MGF1 with SHA-256 and this label. Errors: libcrypto's.
 fn set_oaep<T>(context: &mut PkeyCtx<T>, label: &[u8]) -> Result<(), ErrorStack> {
     context.set_rsa_padding(Padding::PKCS1_OAEP)?;
     context.set_rsa_oaep_md(Md::sha256())?;
@@ -215,6 +223,7 @@ struct RandMethod {
 
 // In openssl/rand.h, but not in openssl-sys.
 unsafe extern "C" {
+    /// Makes libcrypto take its random bytes from this method. Returns 1 on success.
     fn RAND_set_rand_method(method: *const RandMethod) -> c_int;
 }
 
@@ -227,7 +236,8 @@ static KERNEL: RandMethod = RandMethod {
     status: Some(always_ready),
 };
 
-/// libcrypto's request for random bytes: 1 when they were written, 0 when there are none.
+/// Writes random bytes of the kernel for libcrypto. Returns 1 when they were written, 0 when there
+/// are none.
 unsafe extern "C" fn from_kernel(out: *mut u8, len: c_int) -> c_int {
     let Ok(len) = usize::try_from(len) else {
         return 0;
@@ -244,12 +254,13 @@ unsafe extern "C" fn from_kernel(out: *mut u8, len: c_int) -> c_int {
     0
 }
 
-/// libcrypto's question whether there is randomness.
+/// Tells libcrypto that there is randomness: returns 1.
 unsafe extern "C" fn always_ready() -> c_int {
     1
 }
 
-/// Sets libcrypto up for work with private keys, at the first call.
+/// Sets libcrypto up for work with private keys, at the first call: its randomness comes from the
+/// kernel. Errors: [`CryptoError::Library`].
 pub(crate) fn set_up() -> Result<(), CryptoError> {
     static DONE: OnceLock<bool> = OnceLock::new();
     ciphers()?;

@@ -22,7 +22,7 @@ use crate::random::fill_random;
 pub struct SecretKey(Locked<[u8; 32]>);
 
 impl SecretKey {
-    /// A fresh random key.
+    /// Makes a fresh random key.
     ///
     /// # Errors
     /// [`CryptoError::Random`] if the kernel's generator fails, [`CryptoError::OutOfLockedMemory`]
@@ -44,7 +44,7 @@ impl SecretKey {
         taken
     }
 
-    /// A second copy, also in locked memory. Explicit, so that it is seen in review.
+    /// Makes a second copy, also in locked memory. Explicit, so that it is seen in review.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -55,13 +55,14 @@ impl SecretKey {
         })
     }
 
-    /// Compares without telling by its duration where the keys differ.
+    /// Whether both keys are equal. Compares in constant time.
     #[must_use]
     pub fn ct_eq(&self, other: &Self) -> bool {
         equal_in_constant_time(self.expose(), other.expose())
     }
 
-    /// The raw bytes, for wrapping one key under another and for handing a key to a provider.
+    /// Returns the raw bytes, for wrapping one key under another and for handing a key to a
+    /// provider.
     ///
     /// Only the keyring's wrapping and unwrapping code may call this. The bytes must not be copied
     /// to the heap or the stack; pass the reference on.
@@ -70,7 +71,8 @@ impl SecretKey {
         &self.0
     }
 
-    /// Lets `fill` write the key in place, so that it never exists outside the cell.
+    /// Makes a key that `fill` writes in place, so that it never exists outside the cell. Errors:
+    /// those of `fill`; [`CryptoError::OutOfLockedMemory`].
     pub(crate) fn filled_by(
         fill: impl FnOnce(&mut [u8; 32]) -> Result<(), CryptoError>,
     ) -> Result<Self, CryptoError> {
@@ -89,8 +91,8 @@ pub struct SecretBytes {
 }
 
 impl SecretBytes {
-    /// `n` zero bytes, to be filled through [`SecretBytes::as_mut_slice`] and cut with
-    /// [`SecretBytes::truncate`].
+    /// Makes a secret of `n` zero bytes, to be filled through [`SecretBytes::as_mut_slice`] and cut
+    /// with [`SecretBytes::truncate`].
     ///
     /// # Errors
     /// [`CryptoError::TooLong`] above 64 KiB, [`CryptoError::OutOfLockedMemory`].
@@ -114,14 +116,15 @@ impl SecretBytes {
         taken
     }
 
-    /// The bytes in use.
+    /// Returns the bytes in use.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the cell owns at least `len` initialised bytes and lives as long as the borrow.
         unsafe { std::slice::from_raw_parts(self.cell.base().as_ptr(), self.len) }
     }
 
-    /// The bytes in use, for writing. Before any [`SecretBytes::truncate`], the whole capacity.
+    /// Returns the bytes in use, for writing. Before any [`SecretBytes::truncate`], the whole
+    /// capacity.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`; `&mut self` makes the view exclusive.
@@ -136,7 +139,7 @@ impl SecretBytes {
         }
     }
 
-    /// Bytes in use.
+    /// Returns the number of bytes in use.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -183,6 +186,7 @@ impl<T> Locked<T> {
         })
     }
 
+    /// Returns the value, for writing.
     pub(crate) fn value_mut(&mut self) -> &mut T {
         // SAFETY: `new` initialised the value; `&mut self` makes the view exclusive.
         unsafe { self.cell.base().cast::<T>().as_mut() }
@@ -199,13 +203,15 @@ impl<T> Deref for Locked<T> {
 }
 
 impl<T> Drop for Locked<T> {
+    /// Runs the value's own destructor. Then the cell is wiped.
     fn drop(&mut self) {
         // SAFETY: the value is initialised and dropped only here; the cell is wiped afterwards.
         unsafe { self.cell.base().cast::<T>().drop_in_place() };
     }
 }
 
-/// Whether all memory that holds keys is locked into RAM.
+/// Whether all memory that holds keys is locked into RAM. Maps the first of it if there is none
+/// yet.
 ///
 /// False if the kernel refused `mlock` (`RLIMIT_MEMLOCK`): keys are then still kept out of core
 /// dumps and wiped, but can reach swap, and the caller may warn. Locks are not inherited by a
@@ -218,9 +224,9 @@ pub fn memory_is_locked() -> bool {
 /// Locks the memory of all keys again, in a forked child, which inherits the keys but not the
 /// locks.
 ///
-/// Call it first thing in the child of a single-threaded parent. Allocates nothing; in a process
-/// that was not forked since the last call it only looks. Where the kernel refuses
-/// (`RLIMIT_MEMLOCK`), [`memory_is_locked`] says so.
+/// Call it first thing in the child of a single-threaded parent. Allocates nothing; does nothing in
+/// a process that was not forked since the last call, or while another thread uses the memory.
+/// Where the kernel refuses (`RLIMIT_MEMLOCK`), [`memory_is_locked`] returns false.
 pub fn relock_after_fork() {
     relock();
 }

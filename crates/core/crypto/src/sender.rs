@@ -34,7 +34,7 @@ pub fn kdfe_p256(
     made
 }
 
-/// [`kdfe_p256`], without the wipe. Not inlined, so that [`wipe_stack`] reaches its frames.
+/// As [`kdfe_p256`], without the wipe. Not inlined, so that [`wipe_stack`] reaches its frames.
 #[inline(never)]
 fn agree(peer: &[u8; POINT], label: &[u8]) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new())

@@ -119,15 +119,17 @@ impl TripleDes {
         opened
     }
 
-    /// A cipher context with the derived keys and vector.
+    /// Makes a cipher context with the derived keys and vector. Errors: [`CryptoError::Library`]
+    /// when libcrypto does not have the cipher; [`CryptoError::OutOfLockedMemory`].
     fn context(&self, direction: Direction) -> Result<Context, CryptoError> {
         let (keys, iv) = self.cipher.as_slice().split_at(KEYS);
         Context::triple_des(keys, iv, direction)
     }
 }
 
-/// Decrypts in place after the tag was verified. `None` when the padding is not what
-/// [`TripleDes::seal`] makes, which only somebody with the key can bring about.
+/// Decrypts in place after the tag was verified, and wipes the stack. `None` when the padding is
+/// not what [`TripleDes::seal`] makes, which only somebody with the key can bring about, or
+/// libcrypto fails.
 fn decrypt(mut context: Context, in_out: &mut [u8], rest: &[u8]) -> Option<()> {
     let (whole, tail) = in_out.split_at_mut(in_out.len() / BLOCK * BLOCK);
     context.apply_in_place(whole).ok()?;
@@ -146,12 +148,12 @@ fn decrypt(mut context: Context, in_out: &mut [u8], rest: &[u8]) -> Option<()> {
     canonical.then_some(())
 }
 
-/// The value of each byte of padding after a tail of this length: how many there are.
+/// Returns the value of each byte of padding after a tail of this length: how many there are.
 fn padding(tail: usize) -> u8 {
     u8::try_from(BLOCK - tail % BLOCK).unwrap_or(0)
 }
 
-/// Copies as many bytes as both have.
+/// Copies bytes from the beginning of `from` to that of `to`, as many as the shorter one has.
 fn copy(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = *from;

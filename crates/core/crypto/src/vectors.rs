@@ -27,6 +27,7 @@ struct Tally {
 }
 
 impl Tally {
+    /// Returns the number of all cases.
     fn total(self) -> usize {
         self.accepted + self.refused + self.not_offered
     }
@@ -70,6 +71,7 @@ const EXPECTED: [(&str, usize, [usize; 3]); 18] = [
     ),
 ];
 
+/// Tests every file of the three folders, and that each has as many cases of each sort as expected.
 #[test]
 fn every_vector_file_is_known_and_every_case_runs() {
     let expected: BTreeMap<&str, (usize, [usize; 3])> = EXPECTED
@@ -103,7 +105,8 @@ fn every_vector_file_is_known_and_every_case_runs() {
     assert_eq!(seen, EXPECTED.len(), "a file in EXPECTED is missing");
 }
 
-/// Dispatches on the file's name.
+/// Runs the cases of a file, by its name. Panics for a name that no runner has, and when a case
+/// fails.
 fn run(name: &str, text: &str) -> Tally {
     let file = Path::new(name).file_name().unwrap().to_str().unwrap();
     match file {
@@ -123,7 +126,8 @@ fn run(name: &str, text: &str) -> Tally {
     }
 }
 
-/// All files in the three folders this crate answers for, as (`folder/name`, path).
+/// Lists all files in the three folders that this crate answers for, in order, as (`folder/name`,
+/// path).
 fn discovered() -> Vec<(String, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testing/vectors");
     let mut found = Vec::new();
@@ -145,7 +149,7 @@ fn discovered() -> Vec<(String, PathBuf)> {
     found
 }
 
-/// The private key of the OAEP vectors of this size: a key for tests that costs no making.
+/// Reads the private key of the OAEP vectors of this size: a key for tests that costs no making.
 pub(crate) fn oaep_key(bits: u32) -> crate::PrivateKey {
     let name =
         format!("../../../testing/vectors/wycheproof/rsa_oaep_{bits}_sha256_mgf1sha256_test.json");
@@ -157,6 +161,7 @@ pub(crate) fn oaep_key(bits: u32) -> crate::PrivateKey {
     key
 }
 
+/// Reads hexadecimal digits as bytes; panics on anything else.
 fn from_hex(text: &str) -> Vec<u8> {
     assert!(text.len().is_multiple_of(2), "odd number of hex digits");
     let digits: Vec<u8> = text
@@ -169,6 +174,7 @@ fn from_hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
+/// Returns the bytes as an array; panics for another length.
 fn fixed<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().unwrap()
 }
@@ -185,6 +191,8 @@ struct GcmCase {
 }
 
 impl GcmCase {
+    /// Opens the case and, unless it must be refused, seals it again, and counts it. Panics when a
+    /// result is not the expected one.
     fn check(&self, tally: &mut Tally, id: &str) {
         let secret = crate::SecretKey::take(&mut fixed(&self.key)).unwrap();
         let key = crate::GcmKey::new(&secret).unwrap();

@@ -37,6 +37,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Drop for Context {
+    /// Releases what AWS-LC holds for the context, which is nothing outside it.
     fn drop(&mut self) {
         // SAFETY: initialised, or zeros, which is what this function takes for a context that never
         // was.
@@ -56,7 +57,8 @@ impl WideGcm {
             && std::arch::is_x86_feature_detected!("avx512vl")
     }
 
-    /// Expands 32 bytes in place. Whoever calls this wipes the stack.
+    /// Expands 32 bytes in locked memory. Whoever calls this wipes the stack. Errors:
+    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
     #[inline(never)]
     pub(crate) fn new(key: &[u8]) -> Result<Self, CryptoError> {
         // SAFETY: a C structure of integers and a pointer, for which zeros are a value.
@@ -81,7 +83,8 @@ impl WideGcm {
         }
     }
 
-    /// Encrypts in place; the tag. The caller has checked the length.
+    /// Encrypts in place, returns the tag, and wipes the stack. The caller has checked the length.
+    /// Errors: [`CryptoError::Library`].
     pub(crate) fn seal(
         &self,
         nonce: &[u8; 12],
@@ -93,7 +96,7 @@ impl WideGcm {
         sealed
     }
 
-    /// Not inlined, so that the wipe reaches its frames.
+    /// As [`Self::seal`], without the wipe. Not inlined, so that the wipe reaches its frames.
     #[inline(never)]
     fn seal_only(
         &self,
@@ -128,8 +131,8 @@ impl WideGcm {
         }
     }
 
-    /// Verifies and decrypts in place. After a failure the buffer holds anything; the caller wipes
-    /// it (C8).
+    /// Verifies and decrypts in place, and wipes the stack. After a failure the buffer may contain
+    /// anything; the caller wipes it (C8).
     pub(crate) fn open(
         &self,
         nonce: &[u8; 12],
@@ -144,7 +147,8 @@ impl WideGcm {
         opened
     }
 
-    /// As [`Self::open`], from one buffer to another of the same length.
+    /// As [`Self::open`], from one buffer to another, whose contents the caller wipes after a
+    /// failure. Buffers of different lengths are a failure too.
     pub(crate) fn open_to(
         &self,
         nonce: &[u8; 12],
@@ -164,7 +168,8 @@ impl WideGcm {
         opened
     }
 
-    /// Not inlined, so that the wipe reaches its frames.
+    /// Verifies and decrypts from `from` to `to`, without the wipe. Not inlined, so that the wipe
+    /// reaches its frames.
     ///
     /// # Safety
     /// `from` is readable and `to` writable for `len` bytes; they are the same or do not overlap.

@@ -63,7 +63,8 @@ impl XtsKey {
     /// authenticate.
     ///
     /// # Errors
-    /// [`CryptoError::Length`]; [`CryptoError::TooLong`] above 16 MiB (SP 800-38E);
+    /// [`CryptoError::Length`] for other lengths; [`CryptoError::TooLong`] above 16 MiB (SP
+    /// 800-38E); [`CryptoError::OutOfLockedMemory`] while other threads use the key;
     /// [`CryptoError::Library`].
     pub fn encrypt(&self, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), CryptoError> {
         check_lengths(from, to)?;
@@ -79,7 +80,8 @@ impl XtsKey {
         self.with_lane(|pair| pair.decrypt.apply_xts(tweak, from, to))
     }
 
-    /// Not inlined, so that `wipe_stack` reaches what its frames leave behind.
+    /// As [`Self::new`], without the wipe. Not inlined, so that `wipe_stack` reaches what its
+    /// frames leave behind.
     #[inline(never)]
     fn expanded(key: &SecretBytes) -> Result<Self, CryptoError> {
         let key = key.as_slice();
@@ -98,8 +100,9 @@ impl XtsKey {
         Ok(Self { template, lanes })
     }
 
-    /// Runs `work` with contexts that no other thread is using. Never waits for a lane: in a forked
-    /// child it may be held by a thread that does not exist there.
+    /// Runs `work` with contexts that no other thread is using, and copies them where there are
+    /// none. Never waits for a lane: in a forked child it may be held by a thread that does not
+    /// exist there. Errors: those of `work`; [`CryptoError::OutOfLockedMemory`].
     fn with_lane(
         &self,
         work: impl FnOnce(&mut Pair) -> Result<(), CryptoError>,
@@ -126,6 +129,7 @@ impl XtsKey {
 }
 
 impl Pair {
+    /// Copies both contexts. Errors: [`CryptoError::OutOfLockedMemory`].
     fn try_clone(&self) -> Result<Self, CryptoError> {
         Ok(Self {
             encrypt: self.encrypt.try_clone()?,
@@ -144,7 +148,8 @@ fn try_lock_lane(pair: &Mutex<Pair>) -> Option<MutexGuard<'_, Pair>> {
     }
 }
 
-/// Errors: [`CryptoError::Length`], [`CryptoError::TooLong`].
+/// Checks that both lengths are equal, a multiple of 16, not zero, and not above 16 MiB. Errors:
+/// [`CryptoError::Length`]; [`CryptoError::TooLong`] above 16 MiB.
 fn check_lengths(from: &[u8], to: &[u8]) -> Result<(), CryptoError> {
     /// 2^20 units (SP 800-38E, section 4).
     const LEN_MAX: usize = 16 << 20;

@@ -6,7 +6,8 @@ use super::{GcmCase, Tally, fixed, from_hex};
 use crate::kdf::hkdf_into;
 use crate::{CryptoError, MacKey, PrivateKey, SecretKey};
 
-/// All cases of a file with the group each belongs to; checks the file's own count.
+/// Reads all cases of a file, with the group that each belongs to; checks algorithm and number of
+/// cases against the file's own.
 fn cases(text: &str, algorithm: &str) -> Vec<(Value, Value)> {
     let file: Value = serde_json::from_str(text).unwrap();
     assert_eq!(file["algorithm"], algorithm);
@@ -20,10 +21,12 @@ fn cases(text: &str, algorithm: &str) -> Vec<(Value, Value)> {
     all
 }
 
+/// Reads a field of hexadecimal digits.
 fn bytes(case: &Value, name: &str) -> Vec<u8> {
     from_hex(case[name].as_str().unwrap())
 }
 
+/// Whether the case must be accepted; panics for a result that is neither valid nor invalid.
 fn is_valid(case: &Value) -> bool {
     match case["result"].as_str().unwrap() {
         "valid" => true,
@@ -32,6 +35,7 @@ fn is_valid(case: &Value) -> bool {
     }
 }
 
+/// Runs a file of AES-GCM cases, and counts them. Panics when one fails.
 pub(super) fn aes_gcm(text: &str) -> Tally {
     let mut tally = Tally::default();
     for (group, case) in cases(text, "AES-GCM") {
@@ -57,7 +61,8 @@ pub(super) fn aes_gcm(text: &str) -> Tally {
     tally
 }
 
-/// With nonces of 128 bits; every such case of the file is valid and has no associated data.
+/// Runs a case with a nonce of 128 bits, and counts it; every such case of the file is valid and
+/// has no associated data.
 fn aes_gcm_iv16(case: &Value, tally: &mut Tally) {
     let id = &case["tcId"];
     assert!(
@@ -76,6 +81,7 @@ fn aes_gcm_iv16(case: &Value, tally: &mut Tally) {
     tally.accepted += 1;
 }
 
+/// Runs a file of HKDF cases, and counts them. Panics when one fails.
 pub(super) fn hkdf_sha256(text: &str) -> Tally {
     let mut tally = Tally::default();
     for (group, case) in cases(text, "HKDF-SHA-256") {
@@ -110,6 +116,7 @@ pub(super) fn hkdf_sha256(text: &str) -> Tally {
     tally
 }
 
+/// Runs a file of HMAC cases, and counts them. Panics when one fails.
 pub(super) fn hmac_sha256(text: &str) -> Tally {
     let mut tally = Tally::default();
     for (group, case) in cases(text, "HMACSHA256") {
@@ -131,7 +138,7 @@ pub(super) fn hmac_sha256(text: &str) -> Tally {
     tally
 }
 
-/// The private key of each group.
+/// Reads the private key of each group.
 pub(super) fn oaep_keys(text: &str) -> Vec<PrivateKey> {
     let file: Value = serde_json::from_str(text).unwrap();
     let groups = file["testGroups"].as_array().unwrap().iter();
@@ -140,6 +147,7 @@ pub(super) fn oaep_keys(text: &str) -> Vec<PrivateKey> {
         .collect()
 }
 
+/// Runs a file of RSAES-OAEP cases, all of one key, and counts them. Panics when one fails.
 pub(super) fn rsa_oaep(text: &str) -> Tally {
     let mut tally = Tally::default();
     let [key] = oaep_keys(text).try_into().ok().unwrap();

@@ -17,21 +17,25 @@ struct Record {
 }
 
 impl Record {
+    /// Returns a field; panics when there is none.
     fn text(&self, name: &str) -> &str {
         self.fields
             .get(name)
             .unwrap_or_else(|| panic!("no field {name}"))
     }
 
+    /// Returns a field of hexadecimal digits as bytes.
     fn bytes(&self, name: &str) -> Vec<u8> {
         from_hex(self.text(name))
     }
 
+    /// Returns a field as a decimal number.
     fn number(&self, name: &str) -> u32 {
         self.text(name).parse().unwrap()
     }
 }
 
+/// Splits a file into its cases.
 fn records(text: &str) -> Vec<Record> {
     let mut all: Vec<Record> = Vec::new();
     let mut direction = String::new();
@@ -60,6 +64,7 @@ fn records(text: &str) -> Vec<Record> {
     all
 }
 
+/// Makes an AES-GCM case of a record.
 fn gcm_case(record: &Record) -> GcmCase {
     GcmCase {
         key: record.bytes("Key"),
@@ -71,6 +76,7 @@ fn gcm_case(record: &Record) -> GcmCase {
     }
 }
 
+/// Runs a file of encryptions with AES-GCM, and counts them. Panics when one fails.
 pub(super) fn gcm_encrypt(text: &str) -> Tally {
     let mut tally = Tally::default();
     for record in records(text) {
@@ -80,6 +86,7 @@ pub(super) fn gcm_encrypt(text: &str) -> Tally {
     tally
 }
 
+/// Runs a file of decryptions with AES-GCM, and counts them. Panics when one fails.
 pub(super) fn gcm_decrypt(text: &str) -> Tally {
     let mut tally = Tally::default();
     for record in records(text) {
@@ -93,6 +100,7 @@ pub(super) fn gcm_decrypt(text: &str) -> Tally {
     tally
 }
 
+/// Runs a file of AES-XTS cases in both directions, and counts them. Panics when one fails.
 pub(super) fn xts(text: &str) -> Tally {
     let mut tally = Tally::default();
     for record in records(text) {
@@ -115,6 +123,7 @@ pub(super) fn xts(text: &str) -> Tally {
     tally
 }
 
+/// Runs a file of SHA-256 cases, also in parts, and counts them. Panics when one fails.
 pub(super) fn sha256(text: &str) -> Tally {
     let mut tally = Tally::default();
     for record in records(text) {
@@ -142,6 +151,7 @@ pub(super) fn sha256(text: &str) -> Tally {
     tally
 }
 
+/// Runs a file of HMAC cases, and counts them. Panics when one fails.
 pub(super) fn hmac(text: &str) -> Tally {
     let mut tally = Tally::default();
     for record in records(text) {
@@ -155,6 +165,7 @@ pub(super) fn hmac(text: &str) -> Tally {
     tally
 }
 
+/// Runs a file of HKDF cases, and counts them. Panics when one fails.
 pub(super) fn hkdf(text: &str) -> Tally {
     let mut tally = Tally::default();
     for record in records(text) {
@@ -172,6 +183,7 @@ pub(super) fn hkdf(text: &str) -> Tally {
     tally
 }
 
+/// Runs a file of cases of AES in counter mode, and counts them. Panics when one fails.
 pub(super) fn ctr(text: &str) -> Tally {
     let mut tally = Tally::default();
     for record in records(text) {
@@ -190,6 +202,7 @@ pub(super) fn ctr(text: &str) -> Tally {
     tally
 }
 
+/// Runs a file of Argon2id cases, and counts them. Panics when one fails.
 pub(super) fn argon2id(text: &str) -> Tally {
     let mut tally = Tally::default();
     for record in records(text) {
