@@ -26,7 +26,9 @@ const CLOCK_OFFSET: u16 = 8;
 /// `TPM_EO_UNSIGNED_LT`.
 const UNSIGNED_LESS_THAN: u16 = 5;
 
-/// What the clock says, in milliseconds.
+/// Reads the TPM's clock, in milliseconds, in a session that authenticates the answer. Errors:
+/// [`Failure::NotAuthentic`] when it was changed on the way; [`Failure::Malformed`]; those of the
+/// connection.
 pub(crate) fn read(connection: &mut Connection) -> Result<u64, Failure> {
     let storage_key = StorageKey::load(connection)?;
     let mut session = Session::start(connection, HMAC, &storage_key)?;
@@ -46,7 +48,8 @@ pub(crate) fn read(connection: &mut Connection) -> Result<u64, Failure> {
     fields.uint64().ok_or(Failure::Malformed)
 }
 
-/// The operand of the comparison, then its offset and operation.
+/// Returns the operand of the comparison "the clock is before `end`", then its offset and
+/// operation.
 fn comparison(end: u64) -> ([u8; 8], [u8; 4]) {
     let mut how = [0; 4];
     how[..2].copy_from_slice(&CLOCK_OFFSET.to_be_bytes());
@@ -54,14 +57,16 @@ fn comparison(end: u64) -> ([u8; 8], [u8; 4]) {
     (end.to_be_bytes(), how)
 }
 
-/// The digest of a policy to which "and the clock is before `end`" is added.
+/// Returns the digest of a policy to which "and the clock is before `end`" is added. `end` is in
+/// milliseconds.
 pub(crate) fn add_to_policy(digest: [u8; 32], end: u64) -> [u8; 32] {
     let (operand, how) = comparison(end);
     let arguments = sha256(&[&operand, &how]);
     sha256(&[&digest, &POLICY_COUNTER_TIMER.to_be_bytes(), &arguments])
 }
 
-/// Has the TPM check in a policy session that the clock is before `end`.
+/// Has the TPM check in a policy session that its clock is before `end`, in milliseconds. Errors:
+/// [`Failure::Refused`] when it is not; those of the connection.
 pub(crate) fn assert_before(
     connection: &mut Connection,
     session: u32,

@@ -46,7 +46,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Opens the TPM at an address: the path of a character device or of a simulator's socket, or
-    /// `HOST:PORT` of a simulator.
+    /// `HOST:PORT` of a simulator. Sends nothing. Resolving a host's name is not bounded by the
+    /// deadline. Errors: [`Failure::System`]; [`Failure::TimedOut`] while it connects.
     pub(crate) fn open(address: &str, deadline: Deadline) -> Result<Self, Failure> {
         let failed = |error| Failure::system(address, error);
         let file = if address.contains('/') {
@@ -70,7 +71,7 @@ impl Connection {
         })
     }
 
-    /// From now on commands have until this deadline.
+    /// Gives later commands this deadline instead of the former one.
     pub(crate) fn set_deadline(&mut self, deadline: Deadline) {
         self.deadline = deadline;
     }
@@ -80,8 +81,8 @@ impl Connection {
         self.to_flush.push(handle);
     }
 
-    /// Flushes what was noted. When the TPM does not respond, the rest is left to its resource
-    /// manager, and no error is returned.
+    /// Has the TPM forget the noted keys and sessions, the last one first. When it does not
+    /// respond, the rest is left to its resource manager, and no error is returned.
     pub(crate) fn flush(&mut self) {
         while let Some(handle) = self.to_flush.pop() {
             match self.command(NO_SESSIONS, FLUSH_CONTEXT, &handle.to_be_bytes()) {
@@ -91,8 +92,10 @@ impl Connection {
         }
     }
 
-    /// Sends a command, again after a pause while the TPM asks for that. Returns what follows the
-    /// head of the response.
+    /// Sends a command, and again every 100 ms while the TPM asks for that. Returns what follows
+    /// the head of the response. Errors: [`Failure::Refused`] with any other response code than 0;
+    /// [`Failure::TimedOut`] when the deadline passes; [`Failure::Malformed`],
+    /// [`Failure::OutOfStep`], [`Failure::System`].
     pub(crate) fn command(&mut self, tag: u16, code: u32, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let len = u32::try_from(HEAD_LEN.saturating_add(body.len()));
         let len = len.map_err(|_| Failure::Malformed)?;
@@ -114,6 +117,9 @@ impl Connection {
         }
     }
 
+    /// Sends a command and reads its whole response. After a failure the connection takes no
+    /// further command: each is then [`Failure::OutOfStep`]. Errors: also [`Failure::TimedOut`]
+    /// when the deadline passes, [`Failure::Malformed`] for a wrong length, [`Failure::System`].
     fn exchange(&mut self, command: &[u8]) -> Result<Vec<u8>, Failure> {
         if self.is_out_of_step {
             return Err(Failure::OutOfStep);
@@ -156,6 +162,8 @@ impl Connection {
         }
     }
 
+    /// Waits until there is something to read, or the other side has closed. Errors:
+    /// [`Failure::TimedOut`] when the deadline passes; [`Failure::System`].
     fn wait_for_input(&self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::system("waiting for it", error);
         loop {
@@ -171,7 +179,8 @@ impl Connection {
     }
 }
 
-/// Connects to `HOST:PORT`: to the first of the host's addresses that accepts.
+/// Connects to `HOST:PORT`: to the first of the host's addresses that accepts. Errors:
+/// [`Failure::System`] when none does or the name is not known; [`Failure::TimedOut`].
 fn connect_tcp(address: &str, deadline: Deadline) -> Result<File, Failure> {
     let failed = |error| Failure::system(address, error);
     let mut last = io::Error::from(ErrorKind::NotFound);
@@ -187,7 +196,8 @@ fn connect_tcp(address: &str, deadline: Deadline) -> Result<File, Failure> {
     Err(failed(last))
 }
 
-/// Connects to a simulator's socket. Does not wait for one whose queue is full.
+/// Connects to a simulator's socket, which does not block. Does not wait for one whose queue is
+/// full: that is an error.
 fn connect_unix(path: &str) -> io::Result<File> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

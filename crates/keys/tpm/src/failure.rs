@@ -41,7 +41,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The operating system's error during something.
+    /// Makes the failure for an error of the operating system; `during` says what was done.
     pub(crate) fn system(during: &str, error: io::Error) -> Self {
         Self::System(during.to_owned(), error)
     }
@@ -87,6 +87,8 @@ impl From<CryptoError> for Failure {
 }
 
 impl From<Failure> for io::Error {
+    /// Returns the operating system's error itself for [`Failure::System`]; for any other an error
+    /// with the failure inside, of a kind that fits, such as `TimedOut` or `InvalidData`.
     fn from(failure: Failure) -> Self {
         use io::ErrorKind as Kind;
         let kind = match &failure {
@@ -108,6 +110,10 @@ impl From<Failure> for io::Error {
 
 /// SR-2101 to SR-2106; what the host's failure is for [`Failure::Host`].
 impl From<Failure> for Error {
+    /// Gives the failure a code: SR-2101 for a TPM that cannot be reached, or does not answer in
+    /// time; SR-2105 for an answer or a sealed object that is malformed or not authentic; SR-2103
+    /// for another TPM, or no counter; SR-2106 without a register bank; by the response code for a
+    /// refusal; SR-5001 or SR-9001 for [`Failure::Host`].
     fn from(failure: Failure) -> Self {
         let code: &'static Code = match failure {
             Failure::System(during, error) => {
@@ -134,7 +140,8 @@ pub(crate) fn is_format_one(number: u32) -> bool {
     number & 0x80 != 0
 }
 
-/// The error that a response code means.
+/// Makes the error that a response code means: SR-2102 wrong PIN, or locked after wrong PINs;
+/// SR-2106 registers or time have changed; SR-2104 owner hierarchy switched off; SR-2101 any other.
 fn refused(number: u32) -> Error {
     // The number of a format-one code (part 2, section 6.6) without the parameter, handle or
     // session that it is about.

@@ -19,16 +19,17 @@ const PCR_READ: u32 = 0x17e;
 pub struct Registers(u32);
 
 impl Default for Registers {
+    /// Chooses register 7.
     fn default() -> Self {
         Self(1 << 7)
     }
 }
 
 impl Registers {
-    /// Reads numbers from 0 to 23 with commas between them.
+    /// Parses numbers from 0 to 23 with commas between them.
     ///
     /// # Errors
-    /// What is wrong with the text, without repeating it.
+    /// A text that says what the form is, and does not repeat the given one.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let mut mask = 0;
         for number in text.split(',') {
@@ -39,18 +40,20 @@ impl Registers {
         Ok(Self(mask))
     }
 
-    /// The registers of a mask: bit n is register n. `None` for a mask without a register, or with
-    /// one that does not exist.
+    /// Makes the choice of a mask: bit n is register n. `None` for a mask without a register, or
+    /// with one that does not exist.
     pub(crate) fn from_mask(mask: u32) -> Option<Self> {
         (mask != 0 && mask >> PCRS == 0).then_some(Self(mask))
     }
 
-    /// Bit n is register n.
+    /// Returns the choice as a mask: bit n is register n.
     pub(crate) fn mask(self) -> u32 {
         self.0
     }
 
-    /// The values one after another, as the TPM authenticates them in the session.
+    /// Reads the present values, 32 bytes each, one after another in order of number, as the TPM
+    /// authenticates them in the session. Errors: [`Failure::NoRegisterBank`] when it has no such
+    /// value; as [`Session::run`].
     pub(crate) fn read(
         self,
         connection: &mut Connection,

@@ -40,7 +40,10 @@ pub(crate) struct Conditions<'a> {
     pub(crate) authorization: Option<&'a SecretBytes>,
 }
 
-/// Seals a secret to the present values of the registers, and to the conditions.
+/// Seals a secret to the present values of the registers, and to the conditions. Returns the sealed
+/// object in the form above; the TPM keeps nothing. What is loaded meanwhile is noted for
+/// [`Connection::flush`]. Errors: [`Failure::NoRegisterBank`]; [`Failure::Refused`] and others of
+/// the TPM.
 pub(crate) fn seal(
     connection: &mut Connection,
     registers: Registers,
@@ -86,7 +89,10 @@ pub(crate) fn seal(
     Ok(blob)
 }
 
-/// Unseals what [`seal`] has sealed.
+/// Unseals what [`seal`] has sealed, under the same conditions. Errors:
+/// [`Failure::NotSealedObject`] for bytes that are none; [`Failure::OtherTpm`];
+/// [`Failure::NotLoaded`]; [`Failure::Refused`] when registers, clock or authorization are not
+/// right; [`Failure::Malformed`] unless the secret has 32 bytes; others of the TPM.
 pub(crate) fn unseal(
     connection: &mut Connection,
     conditions: Conditions<'_>,
@@ -128,7 +134,8 @@ pub(crate) fn unseal(
     Ok(SecretKey::take(&mut key)?)
 }
 
-/// Loads a sealed object. Returns its handle.
+/// Loads a sealed object into the TPM, to be flushed later, and returns its handle. Errors:
+/// [`Failure::NotLoaded`] when the TPM refuses the object itself; as [`Session::run`].
 fn load(
     connection: &mut Connection,
     storage_key: &StorageKey,
@@ -159,7 +166,7 @@ fn load(
     }
 }
 
-/// `TPMS_SENSITIVE_CREATE`: authorization and data.
+/// Returns `TPMS_SENSITIVE_CREATE` in locked memory: authorization and data, each after its length.
 fn sensitive_area(authorization: &SecretBytes, secret: &SecretKey) -> Result<SecretBytes, Failure> {
     let mut area = SecretBytes::with_capacity(2 + authorization.len() + 2 + 32)?;
     let mut rest = area.as_mut_slice();
@@ -174,9 +181,9 @@ fn sensitive_area(authorization: &SecretBytes, secret: &SecretKey) -> Result<Sec
     Ok(area)
 }
 
-/// The digest of "these registers have these values, the clock is before that, and the
-/// authorization was given" (part 3, `TPM2_PolicyPCR`, `TPM2_PolicyCounterTimer`,
-/// `TPM2_PolicyAuthValue`).
+/// Computes the digest of the policy "these registers have these values, the clock is before that,
+/// and the authorization was given" (part 3, `TPM2_PolicyPCR`, `TPM2_PolicyCounterTimer`,
+/// `TPM2_PolicyAuthValue`). Conditions that are `None` are left out.
 fn policy(registers: Registers, values: &[u8], conditions: Conditions<'_>) -> [u8; 32] {
     let parts = [
         &[0; 32],
@@ -203,6 +210,7 @@ struct SealedObject<'a> {
 }
 
 impl<'a> SealedObject<'a> {
+    /// Splits a sealed object into its parts. `None` when it is malformed, or has bytes at its end.
     fn parse(blob: &'a [u8]) -> Option<Self> {
         let (registers, rest) = blob.split_first_chunk::<4>()?;
         let registers = Registers::from_mask(u32::from_le_bytes(*registers))?;
@@ -218,7 +226,8 @@ impl<'a> SealedObject<'a> {
     }
 }
 
-/// An area with its length before it, and what follows.
+/// Splits an area with its length before it from the bytes that follow. `None` when it is cut
+/// short.
 fn split_area(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))

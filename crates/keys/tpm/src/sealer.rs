@@ -26,8 +26,8 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// The TPM at an address: the path of a device or of a simulator's socket, or `HOST:PORT` of a
-    /// simulator. Nothing is opened yet.
+    /// Makes a sealer for the TPM at an address: the path of a device or of a simulator's socket,
+    /// or `HOST:PORT` of a simulator. Opens nothing yet.
     #[must_use]
     pub fn new(address: &str, limit: TimeLimit) -> Self {
         Self {
@@ -37,12 +37,13 @@ impl Sealer {
         }
     }
 
-    /// The TPM at an address as users write it: a path, as such or as `device:PATH`; a simulator as
-    /// `ADDRESS:PORT` or, as tpm2-tools write it, `swtpm:host=ADDRESS,port=PORT`. A host's name is
-    /// refused, because its resolution could take any time.
+    /// Makes a sealer for the TPM at an address as users write it: a path, as such or as
+    /// `device:PATH`; a simulator as `ADDRESS:PORT` or, as tpm2-tools write it,
+    /// `swtpm:host=ADDRESS,port=PORT`. A host's name is refused, because its resolution could take
+    /// any time. Opens nothing yet.
     ///
     /// # Errors
-    /// What is accepted.
+    /// A text that says what is accepted.
     pub fn parse(text: &str, limit: TimeLimit) -> Result<Self, &'static str> {
         let address = parse_address(text).ok_or(
             "the TPM's place is a path, device:PATH, ADDRESS:PORT or swtpm:host=ADDRESS,port=PORT",
@@ -50,8 +51,8 @@ impl Sealer {
         Ok(Self::new(&address, limit))
     }
 
-    /// The same TPM with a further condition: the clock is before `end`, in milliseconds. What is
-    /// sealed with it has to be unsealed with it.
+    /// Adds a condition for all that is sealed and unsealed from now on: the TPM's clock is before
+    /// `end`, in milliseconds. What is sealed with it has to be unsealed with it.
     #[must_use]
     pub fn before(self, end: u64) -> Self {
         Self {
@@ -60,20 +61,20 @@ impl Sealer {
         }
     }
 
-    /// The TPM's clock in milliseconds. It does not run while the TPM is without power.
+    /// Reads the TPM's clock, in milliseconds. It does not run while the TPM is without power.
     ///
     /// # Errors
-    /// Why the TPM did not tell.
+    /// [`Failure::NotAuthentic`] when the answer was changed on the way; why the TPM did not tell.
     pub fn clock(&self) -> Result<u64, Failure> {
         self.with_connection(clock::read)
     }
 
     /// Seals a secret to the present values of these registers and, where there is one, to an
-    /// authorization. Unseals it again before it returns: what was sealed to values that the TPM no
-    /// longer has, or that it cannot unseal, would be of no use.
+    /// authorization, and returns the sealed object. Unseals it again before it returns: what was
+    /// sealed to values that the TPM no longer has, or that it cannot unseal, would be of no use.
     ///
     /// # Errors
-    /// Why the TPM did not seal or unseal.
+    /// Why the TPM did not seal or unseal; [`Failure::Malformed`] when it unseals something else.
     pub fn seal(
         &self,
         registers: Registers,
@@ -89,10 +90,12 @@ impl Sealer {
         }
     }
 
-    /// The secret of a sealed object.
+    /// Has the TPM unseal the secret of a sealed object.
     ///
     /// # Errors
-    /// Why the TPM did not unseal it.
+    /// [`Failure::NotSealedObject`] for bytes that are none; [`Failure::OtherTpm`];
+    /// [`Failure::Refused`] when the registers, the clock or the authorization are not right; why
+    /// else the TPM did not unseal it.
     pub fn unseal(
         &self,
         authorization: Option<&SecretBytes>,
@@ -102,6 +105,7 @@ impl Sealer {
         self.with_connection(|tpm| unseal(tpm, conditions, blob))
     }
 
+    /// Returns the conditions of this sealer: the time, if any, and this authorization.
     fn conditions<'a>(&self, authorization: Option<&'a SecretBytes>) -> Conditions<'a> {
         Conditions {
             clock_before: self.clock_before,
@@ -109,7 +113,7 @@ impl Sealer {
         }
     }
 
-    /// Opens the TPM, does the task, and flushes what it left in the TPM.
+    /// Opens the TPM, does the task, and flushes what it left in the TPM, also after a failure.
     fn with_connection<T>(
         &self,
         task: impl FnOnce(&mut Connection) -> Result<T, Failure>,
@@ -121,6 +125,8 @@ impl Sealer {
     }
 }
 
+/// Reads an address in one of the forms of [`Sealer::parse`], and returns it as
+/// [`Connection::open`] takes it. `None` for anything else, such as a host's name.
 fn parse_address(text: &str) -> Option<String> {
     let path = text.strip_prefix("device:").unwrap_or(text);
     if path.starts_with('/') {

@@ -71,7 +71,9 @@ pub(crate) struct Session {
 
 impl Session {
     /// Starts a session of a kind, [`HMAC`] or [`POLICY`], with a salt that is encrypted for the
-    /// storage key.
+    /// storage key, so that only the TPM knows the session's key too. It is noted for
+    /// [`Connection::flush`]. Errors: [`Failure::Malformed`] for a response or a point that is not
+    /// valid; as [`Connection::command`].
     pub(crate) fn start(
         connection: &mut Connection,
         kind: u8,
@@ -113,7 +115,9 @@ impl Session {
         })
     }
 
-    /// Runs a command, and verifies the response.
+    /// Runs a command, its secret parameter encrypted, and verifies the response. Errors:
+    /// [`Failure::NotAuthentic`] when the response's HMAC does not verify; as
+    /// [`Connection::command`].
     pub(crate) fn run(
         &mut self,
         connection: &mut Connection,
@@ -159,8 +163,8 @@ impl Session {
     }
 
     /// Verifies the HMAC of a response, takes its nonce for the next command, and decrypts its
-    /// first parameter where that is encrypted. A handle in it is flushed later even if the HMAC
-    /// does not verify.
+    /// first parameter where that is encrypted. A handle in it is noted for [`Connection::flush`]
+    /// even if the HMAC does not verify. Errors: [`Failure::NotAuthentic`]; [`Failure::Malformed`].
     fn verify(
         &mut self,
         connection: &mut Connection,
@@ -209,7 +213,7 @@ impl Session {
     }
 }
 
-/// XOR with the key stream of `KDFa`, in place. Encrypts and decrypts.
+/// Combines bytes in place with the key stream of `KDFa` by XOR. Encrypts and decrypts.
 fn xor_with_kdfa(mac: &MacKey, newer_nonce: &[u8], older_nonce: &[u8], bytes: &mut [u8]) {
     let bits = u32::try_from(bytes.len() * 8)
         .unwrap_or_default()
@@ -224,7 +228,8 @@ fn xor_with_kdfa(mac: &MacKey, newer_nonce: &[u8], older_nonce: &[u8], bytes: &m
     }
 }
 
-/// The session key, then the authorization: the key of the session's HMACs.
+/// Returns the key of the session's HMACs, in locked memory: the session key, then the
+/// authorization.
 fn joined(key: &SecretKey, authorization: &SecretBytes) -> Result<SecretBytes, Failure> {
     let mut value = SecretBytes::with_capacity(32 + authorization.len())?;
     let (first, second) = value.as_mut_slice().split_at_mut(32);

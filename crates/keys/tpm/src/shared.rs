@@ -39,21 +39,21 @@ pub struct Tpm(Mutex<Connection>);
 
 impl Tpm {
     /// Opens the TPM at `address`: the path of a character device (`/dev/tpmrm0`) or of a
-    /// simulator's socket, or `HOST:PORT` of a simulator.
+    /// simulator's socket, or `HOST:PORT` of a simulator. Sends nothing.
     ///
     /// # Errors
-    /// Of the system.
+    /// [`Failure::System`]; [`Failure::TimedOut`] when it does not connect within 30 seconds.
     pub fn open(address: &str) -> Result<Arc<Self>, Failure> {
         let connection = Connection::open(address, LIMIT.begin_task())?;
         Ok(Arc::new(Self(Mutex::new(connection))))
     }
 
-    /// `TPM2_Quote` by the key of `handle`, of the registers `pcrs` (bit n: register n) of the
-    /// SHA-256 bank: evidence as docs/spec/columns-channel.md specifies it. The signature covers
-    /// `data` too.
+    /// Has the TPM sign (`TPM2_Quote`) with the key of `handle` the registers `pcrs` (bit n:
+    /// register n) of the SHA-256 bank, and returns evidence as docs/spec/columns-channel.md
+    /// specifies it. The signature covers `data` too.
     ///
     /// # Errors
-    /// Why the TPM did not sign.
+    /// Why the TPM did not sign, such as [`Failure::Refused`] or [`Failure::TimedOut`].
     pub fn quote(&self, handle: u32, pcrs: u32, data: &[u8; 32]) -> Result<Vec<u8>, Failure> {
         let mut body = handle.to_be_bytes().to_vec();
         body.extend_from_slice(&EMPTY_PASSWORD);
@@ -64,8 +64,8 @@ impl Tpm {
         self.authorized_command(QUOTE, &body)
     }
 
-    /// The counter at an index. A counter that was never incremented has no value yet, so it is
-    /// incremented once.
+    /// Checks that the index is a counter, and returns it. A counter that was never incremented has
+    /// no value yet, so it is incremented once.
     ///
     /// # Errors
     /// [`Failure::NotCounter`] for an index that is not a counter, that loses increments at a power
@@ -86,7 +86,8 @@ impl Tpm {
         Ok(counter)
     }
 
-    /// The attributes of an index of the size of a counter.
+    /// Reads the attributes of an index. Errors: [`Failure::Malformed`] when it does not have the
+    /// size of a counter; as [`Self::command`].
     fn attributes(&self, index: u32) -> Result<u32, Failure> {
         let response = self.command(NO_SESSIONS, NV_READ_PUBLIC, &index.to_be_bytes())?;
         // TPMS_NV_PUBLIC: index, algorithm of its name, attributes, policy, size.
@@ -101,7 +102,8 @@ impl Tpm {
         attributes.ok_or(Failure::Malformed)
     }
 
-    /// Sends a command with one empty authorization. Returns the parameters of the response.
+    /// Sends a command with one empty authorization, which `body` contains. Returns the parameters
+    /// of the response. Errors: as [`Self::command`].
     fn authorized_command(&self, code: u32, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let response = self.command(SESSIONS, code, body)?;
         let mut fields = Fields(&response);
@@ -110,6 +112,8 @@ impl Tpm {
         parameters.map(<[u8]>::to_vec).ok_or(Failure::Malformed)
     }
 
+    /// Sends a command when those of other threads are done, and waits up to 30 seconds for its
+    /// response. Returns what follows the head of the response. Errors: as [`Connection::command`].
     fn command(&self, tag: u16, code: u32, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         connection.set_deadline(LIMIT.begin_task());
@@ -124,7 +128,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// The counter's value.
+    /// Reads the counter's value from the TPM.
     ///
     /// # Errors
     /// Why the TPM did not read it.
@@ -139,7 +143,7 @@ impl Counter {
             .ok_or(Failure::Malformed)
     }
 
-    /// Raises the counter by one.
+    /// Raises the counter by one, in the TPM's own memory.
     ///
     /// # Errors
     /// Why the TPM did not raise it.
@@ -149,7 +153,8 @@ impl Counter {
             .map(drop)
     }
 
-    /// The index twice, for authorization and for use, and its empty authorization.
+    /// Returns the index twice, for authorization and for use, and its empty authorization, as a
+    /// command begins with them.
     fn handles(&self) -> Vec<u8> {
         let index = self.index.to_be_bytes();
         [&index[..], &index, &EMPTY_PASSWORD].concat()

@@ -32,7 +32,9 @@ pub(crate) struct StorageKey {
 }
 
 impl StorageKey {
-    /// Has the TPM derive and load the key.
+    /// Has the TPM derive and load the key, and notes it for [`Connection::flush`]. Errors:
+    /// [`Failure::Refused`] when the owner hierarchy has an authorization or is switched off;
+    /// [`Failure::Malformed`] for another key than the template's; as [`Connection::command`].
     pub(crate) fn load(connection: &mut Connection) -> Result<Self, Failure> {
         let mut public = TEMPLATE.to_vec();
         // An empty point.

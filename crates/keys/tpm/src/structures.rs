@@ -14,7 +14,7 @@ pub(crate) const SESSIONS: u16 = 0x8002;
 /// empty password; its length before it.
 pub(crate) const EMPTY_PASSWORD: [u8; 13] = [0, 0, 0, 9, 0x40, 0, 0, 9, 0, 0, 0, 0, 0];
 
-/// Appends a `TPM2B`: the length, then the bytes.
+/// Appends a `TPM2B`: the length in two bytes, then the bytes.
 pub(crate) fn append_sized(to: &mut Vec<u8>, bytes: &[u8]) {
     // What is written here is shorter than a command.
     let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
@@ -22,7 +22,8 @@ pub(crate) fn append_sized(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend_from_slice(bytes);
 }
 
-/// `TPML_PCR_SELECTION` of these registers of the SHA-256 bank.
+/// Returns `TPML_PCR_SELECTION` of these registers of the SHA-256 bank; bit n of the mask is
+/// register n.
 pub(crate) fn register_selection(mask: u32) -> Vec<u8> {
     let mut bytes = 1_u32.to_be_bytes().to_vec();
     bytes.extend_from_slice(&SHA256.to_be_bytes());
@@ -31,7 +32,8 @@ pub(crate) fn register_selection(mask: u32) -> Vec<u8> {
     bytes
 }
 
-/// The name of an object: the hash of its public area, after the number of the hash algorithm.
+/// Computes the name of an object: the number of the hash algorithm, then the hash of its public
+/// area.
 pub(crate) fn object_name(public_area: &[u8]) -> Vec<u8> {
     [&SHA256.to_be_bytes()[..], &sha256(&[public_area])].concat()
 }

@@ -14,7 +14,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// So long from now.
+    /// Returns the moment that is `limit` from now.
     #[must_use]
     pub fn after(limit: Duration) -> Self {
         Self {
@@ -23,7 +23,8 @@ impl Deadline {
         }
     }
 
-    /// The time that remains, never zero.
+    /// Returns the time that remains, never zero. Errors: [`Failure::TimedOut`] when the deadline
+    /// has passed.
     pub(crate) fn remaining(&self) -> Result<Duration, Failure> {
         let remaining = self.end.saturating_duration_since(Instant::now());
         match remaining.is_zero() {
@@ -43,7 +44,8 @@ pub enum TimeLimit {
 }
 
 impl TimeLimit {
-    /// The deadline of a task that begins now.
+    /// Returns the deadline of a task that begins now: the limit from now for [`Self::EachTask`],
+    /// the common one for [`Self::Until`].
     pub(crate) fn begin_task(&self) -> Deadline {
         match self {
             Self::EachTask(limit) => Deadline::after(*limit),
