@@ -18,11 +18,12 @@ const DIRECTORIES: &[&str] = &[
     "/usr/lib",
 ];
 
-/// The library `file`: the one that the environment's `variable` names, else beside the command,
-/// else where packages put it.
+/// Finds the library `file`: the one that the environment's `variable` names, else beside the
+/// command, else where packages put it. Loads nothing.
 ///
 /// # Errors
-/// `missing` when there is none, or `LD_PRELOAD` cannot hold its path.
+/// `missing` when there is none, or `LD_PRELOAD` cannot hold its path; SR-5001 without a working
+/// directory.
 pub fn find(file: &str, variable: &str, missing: &'static Code) -> Result<PathBuf, Error> {
     let found = match std::env::var_os(variable).filter(|value| !value.is_empty()) {
         Some(named) => named_library(named, variable, missing)?,
@@ -39,6 +40,8 @@ pub fn find(file: &str, variable: &str, missing: &'static Code) -> Result<PathBu
     Ok(found)
 }
 
+/// Returns the absolute path of the library that a variable names. Errors: `missing` when no file
+/// is there; SR-5001 without a working directory.
 fn named_library(
     named: OsString,
     variable: &str,
@@ -53,6 +56,8 @@ fn named_library(
     Err(Error::new(missing, detail))
 }
 
+/// Iterates over the paths where the library `file` may be: beside the command, then where packages
+/// put it. They need not exist.
 fn candidates(file: &str) -> impl Iterator<Item = PathBuf> {
     let command = std::env::current_exe().ok();
     let here = command
@@ -72,7 +77,8 @@ fn candidates(file: &str) -> impl Iterator<Item = PathBuf> {
         .map(move |directory| directory.join(file))
 }
 
-/// The value of `LD_PRELOAD` with `library` before what is there.
+/// Returns a value for `LD_PRELOAD` with `library` before what is there; the present value when
+/// that has it already. Sets nothing.
 #[must_use]
 pub fn preload(library: &Path) -> OsString {
     let mut value = library.as_os_str().to_owned();

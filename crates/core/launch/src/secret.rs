@@ -11,7 +11,8 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use strongroom_format::code;
 use strongroom_keyring::{Error, KeySource};
 
-/// The source with an absolute path: the program that gets it may have another working directory.
+/// Makes the path of a file as source absolute, because the program that gets it may have another
+/// working directory. Returns any other source unchanged.
 ///
 /// # Errors
 /// SR-5001 without a working directory.
@@ -25,7 +26,7 @@ pub fn with_absolute_path(key: KeySource) -> Result<KeySource, Error> {
     }
 }
 
-/// A path as text, for another program's environment.
+/// Returns a path as text, for another program's environment.
 ///
 /// # Errors
 /// SR-2019 when it is not UTF-8.
@@ -34,8 +35,9 @@ pub fn path_text(path: &Path) -> Result<String, Error> {
     path.to_str().map(String::from).ok_or_else(refused)
 }
 
-/// A descriptor that programs inherit and from which they can read `secret`; it has no name and
-/// cannot be changed.
+/// Writes `secret` into memory of the kernel (`memfd`), and returns a descriptor that programs
+/// inherit and from which they can read it; it has no name in a file system and cannot be changed.
+/// It is positioned at its end.
 ///
 /// # Errors
 /// SR-5001.

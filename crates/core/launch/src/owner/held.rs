@@ -31,7 +31,7 @@ pub struct ExistingFile {
 }
 
 impl HeldDirectory {
-    /// Opens a directory; no part of its path may be a link.
+    /// Opens a directory; no part of its path may be a link. Creates nothing.
     ///
     /// # Errors
     /// The system's: `ELOOP` for a link.
@@ -44,10 +44,12 @@ impl HeldDirectory {
         }
     }
 
-    /// A file, if it is there.
+    /// Reads a file of the directory, at most its first MiB. `None` when there is none of that
+    /// name.
     ///
     /// # Errors
-    /// The system's; an error too when it is a link, has another name elsewhere, or is no text.
+    /// The system's; an error too when it is a link, has another name elsewhere, is no regular
+    /// file, or is not UTF-8.
     pub fn read(&self, name: &str) -> io::Result<Option<ExistingFile>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&self.0, name, flags, Mode::empty()) {
@@ -70,10 +72,11 @@ impl HeldDirectory {
     }
 
     /// Replaces a file whole and durably. It keeps owner and mode of the former one, or gets the
-    /// directory's owner.
+    /// directory's owner and mode 0644.
     ///
     /// # Errors
-    /// The system's. The former file is then there as before.
+    /// The system's. The former file is then there as before, unless only the last step failed, the
+    /// fsync of the directory.
     pub fn replace(&self, name: &str, text: &str, former: Option<&ExistingFile>) -> io::Result<()> {
         let random = strongroom_crypto::random16().map_err(io::Error::other)?;
         let temp = format!(".{name}.{:032x}.tmp", u128::from_le_bytes(random));
@@ -105,6 +108,8 @@ impl HeldDirectory {
     }
 }
 
+/// Opens a directory one name after another, for kernels without `openat2`; none of them may be a
+/// link. Errors: the system's.
 fn open_part_by_part(path: &Path, flags: OFlags) -> io::Result<HeldDirectory> {
     let begin = if path.is_absolute() { "/" } else { "." };
     let mut here = openat(CWD, begin, flags, Mode::empty())?;

@@ -42,12 +42,14 @@ const PLACES: [&str; 5] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Becomes the owner of `paths` when this is root and another user owns them; then it does not
-/// return, and `say` is given a sentence about it before. Does nothing for everybody else, and
-/// where everything is root's.
+/// Becomes the one user other than root who owns `paths` or a part of them, if this is root: gives
+/// `say` a sentence about it, gives up root for good, executes this program anew, and does not
+/// return. Does nothing for everybody else, and where everything is root's.
 ///
 /// # Errors
-/// SR-6020, SR-6021.
+/// SR-6020 when several users own them, or another user could exchange a part; SR-6021 when root
+/// cannot become that user; the process must then end, because root may be given up in part;
+/// SR-5001.
 pub fn become_owner_of(paths: &[PathBuf], say: impl FnOnce(&str)) -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -73,7 +75,8 @@ pub fn become_owner_of(paths: &[PathBuf], say: impl FnOnce(&str)) -> Result<(), 
     }
 }
 
-/// A user's number, and that of its group.
+/// Looks a user up by name, and returns its number and that of its group. `None` when there is no
+/// such user, or it cannot be looked up.
 #[must_use]
 pub fn user_and_group(name: &str) -> Option<(u32, u32)> {
     let user = User::from_name(name).ok().flatten()?;
@@ -88,6 +91,8 @@ struct OwnerIdentity<'a> {
 }
 
 impl<'a> OwnerIdentity<'a> {
+    /// Looks the owner up in the system, with all its groups. Errors: SR-6021 when the system does
+    /// not know it.
     fn of(owner: u32, path: &'a Path) -> Result<Self, Error> {
         let refused = |why: &str| {
             let detail = format!("user {owner}, who owns {}: {why}", path.display());
@@ -101,7 +106,9 @@ impl<'a> OwnerIdentity<'a> {
         Ok(Self { user, groups, path })
     }
 
-    /// Gives up root and executes this program anew. Returns only when that fails.
+    /// Gives `say` a sentence about it, keeps this process from typing into the terminal, gives up
+    /// root, and executes this program anew with the owner's environment. Returns only when that
+    /// fails: SR-6021.
     fn become_owner(self, say: impl FnOnce(&str)) -> Error {
         let refused = |what: &str, error: &dyn std::fmt::Display| {
             let detail = format!("user {}: {what}: {error}", self.user.name);

@@ -19,8 +19,9 @@ use seccompiler::{
 /// (`asm/unistd_x32.h`).
 const X32_IOCTL: i64 = 0x4000_0000 | 514;
 
-/// Refuses this process, and what it becomes and starts, to push characters into terminals. Nothing
-/// is done without a controlling terminal: only one's own takes them.
+/// Keeps this process, and what it becomes and starts, from pushing characters into terminals, by a
+/// seccomp filter that cannot be removed. Does nothing without a controlling terminal: only one's
+/// own takes them. Errors: when the kernel does not take the filter.
 pub(super) fn out_of_reach() -> io::Result<()> {
     if std::fs::File::open("/dev/tty").is_err() {
         return Ok(());
@@ -29,6 +30,8 @@ pub(super) fn out_of_reach() -> io::Result<()> {
     seccompiler::apply_filter(&program).map_err(io::Error::other)
 }
 
+/// Builds the seccomp filter that answers `EPERM` to the two `ioctl`s that push characters into a
+/// terminal, and allows everything else.
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     let refused = |request: libc::c_ulong| {
         // The kernel looks at the lower half of the number only.

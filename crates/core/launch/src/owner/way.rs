@@ -27,11 +27,13 @@ const ALL_WRITE: u32 = 0o002;
 /// Names in the directory are their owners' alone.
 const STICKY: u32 = 0o1000;
 
-/// The users other than root who own something on the way to `path`, or `path` itself. A name that
-/// is not there ends the way: what will be made there belongs to who owns the directory.
+/// Returns the users other than root who own something on the way to `path`, or `path` itself. A
+/// name that is not there ends the way: what will be made there belongs to who owns the directory.
+/// Reads only owners, modes and the texts of links.
 ///
 /// # Errors
-/// SR-6020 when others than owners could exchange something on the way; SR-5001.
+/// SR-6020 when others than owners could exchange something on the way; SR-5001, also for more than
+/// 40 links.
 pub(super) fn owners(path: &Path) -> Result<BTreeSet<u32>, Error> {
     let failed = |error: std::io::Error| Error::on_path(path, error);
     let absolute = std::path::absolute(path).map_err(failed)?;
@@ -75,16 +77,18 @@ pub(super) fn owners(path: &Path) -> Result<BTreeSet<u32>, Error> {
     Ok(found)
 }
 
+/// Opens the root directory as a reference that reads nothing.
 fn root() -> std::io::Result<OwnedFd> {
     Ok(part(CWD, &OsString::from("/"))?)
 }
 
+/// Opens `name` in the directory `within` as a reference that reads nothing, and follows no link.
 fn part(within: impl std::os::fd::AsFd, name: &OsString) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(within, name, flags, Mode::empty())
 }
 
-/// The names of a path; `..` is one.
+/// Iterates over the names of a path, without `/` and `.`; `..` is one.
 fn path_parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_os_string()),
@@ -93,7 +97,8 @@ fn path_parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     })
 }
 
-/// Adds the owner of a part. SR-6020 for a directory whose names others may exchange.
+/// Adds the owner of a part to `found`, unless it is root, and returns what the part is. Errors:
+/// SR-6020 for a directory whose names others may exchange; SR-5001.
 fn note(part: &OwnedFd, shown: &Path, found: &mut BTreeSet<u32>) -> Result<FileType, Error> {
     let about = fstat(part).map_err(|error| Error::on_path(shown, error.into()))?;
     if about.st_uid != 0 {
@@ -107,7 +112,8 @@ fn note(part: &OwnedFd, shown: &Path, found: &mut BTreeSet<u32>) -> Result<FileT
     Ok(sort)
 }
 
-/// Whether users other than the owner may exchange the directory's names.
+/// Whether users other than the owner may exchange the directory's names: its group, unless it is
+/// the owner's own, or everybody may write to it, and it is not sticky.
 fn is_open(about: &Stat) -> bool {
     if about.st_mode & STICKY != 0 {
         return false;
@@ -116,8 +122,8 @@ fn is_open(about: &Stat) -> bool {
     by_group || about.st_mode & ALL_WRITE != 0
 }
 
-/// Whether the group is root's, or the owner's private one: it has the owner's name (`pam_umask`(8)
-/// has the same rule).
+/// Whether the group is root's, or the owner's private one: it has the owner's name and no other
+/// member (`pam_umask`(8) has a similar rule). False when either is not known.
 fn is_own_group(user: u32, group: u32) -> bool {
     if group == 0 {
         return true;
