@@ -24,7 +24,7 @@ pub struct Wiping<A = System> {
 }
 
 impl Wiping {
-    /// An allocator above the system's, switched off.
+    /// Makes an allocator above the system's, switched off.
     #[must_use]
     pub const fn new() -> Self {
         Self::above(System)
@@ -38,7 +38,7 @@ impl Default for Wiping {
 }
 
 impl<A> Wiping<A> {
-    /// An allocator above `below`, switched off.
+    /// Makes an allocator above `below`, switched off.
     #[must_use]
     pub const fn above(below: A) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl<A> Wiping<A> {
         }
     }
 
-    /// Switches it on. It cannot be switched off again.
+    /// Switches the overwriting on. It cannot be switched off again.
     pub fn switch_on(&self) {
         self.on.store(true, Relaxed);
     }
@@ -56,16 +56,19 @@ impl<A> Wiping<A> {
 // SAFETY: memory comes from `below` and goes back to it with the layout that it was asked for with;
 // what is written lies within that layout, while the memory is still this allocation's.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
+    /// Takes memory from the allocator below, unchanged.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract.
         unsafe { self.below.alloc(layout) }
     }
 
+    /// Takes zeroed memory from the allocator below, unchanged.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract.
         unsafe { self.below.alloc_zeroed(layout) }
     }
 
+    /// Overwrites the memory with zeros, if switched on, and gives it back to the allocator below.
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if self.on.load(Relaxed) {
             // SAFETY: by the caller's contract all of the layout is this allocation's. The function
@@ -76,6 +79,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
         unsafe { self.below.dealloc(at, layout) }
     }
 
+    /// Resizes memory. If switched on, it always moves the contents to new memory and overwrites
+    /// the former one with zeros; null when there is no memory, and nothing changes then.
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if !self.on.load(Relaxed) {
             // SAFETY: the caller's contract.
