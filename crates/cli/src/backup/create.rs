@@ -503,7 +503,7 @@ fn machine_name() -> String {
         .into_owned()
 }
 
-/// Returns the user's name from USER or LOGNAME, otherwise the user id as text.
+/// Returns the user's name from `USER` or `LOGNAME`, otherwise the user id as text.
 fn user_name() -> String {
     let named = ["USER", "LOGNAME"].into_iter().find_map(|name| {
         std::env::var(name)

@@ -96,8 +96,8 @@ impl WalPushArgs {
 
     /// Reads the file that the server wrote, decrypted if it belongs to a sealed instance, and
     /// checks that it matches its `name`. SR-1006 or SR-1007 if there is no such file, SR-7114 if
-    /// it is longer than 1 GiB, SR-7173 if it does not match or is another cluster's; the errors of
-    /// the instance's key.
+    /// it is longer than 1 GiB, SR-7173 if it does not match or is another cluster's; for a sealed
+    /// instance SR-2001 without a key, SR-7003 during a conversion, and SR-7015 for root; SR-5001.
     fn content(&self, name: &str, context: &Context) -> Result<Vec<u8>, Failure> {
         let (file, length) = paths::open_to_read(&self.file)?;
         if length > FILE_MAX {

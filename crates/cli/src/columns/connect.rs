@@ -32,8 +32,8 @@ pub(super) struct LoginOptions {
 
 impl LoginOptions {
     /// Connects to the server or proxy at `address` and logs in, with the password from the file if
-    /// one was named. SR-1006 for the file; SR-8122 if the server refuses, SR-5001 if the
-    /// connection fails.
+    /// one was named. SR-1006 or SR-1001 for the file; SR-8122 if the server refuses, SR-5001 if
+    /// the connection fails.
     pub(super) fn connect(&self, address: &str) -> Result<StatementClient, Failure> {
         let password = self.password_file.as_deref().map(password).transpose()?;
         let login = Login {

@@ -81,7 +81,7 @@ impl DestroyArgs {
     }
 
     /// Checks that `--confirm`, or what the user types at the terminal, is the key's name. SR-8453
-    /// if it is not.
+    /// if it is not, also without a terminal to ask at; SR-5001.
     fn check_confirmation(&self) -> Result<(), Failure> {
         let given = match &self.confirm {
             Some(given) => given.clone(),

@@ -124,7 +124,7 @@ impl From<Error> for Failure {
 }
 
 /// Returns `$XDG_STATE_HOME/strongroom/history`, by default below `~/.local/state`. `None` if
-/// neither XDG_STATE_HOME nor HOME is set. The file need not exist.
+/// neither `XDG_STATE_HOME` nor `HOME` is set. The file need not exist.
 fn history_file() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let state = match set("XDG_STATE_HOME") {

@@ -32,7 +32,7 @@ pub(super) struct BackupArgs {
 
 impl BackupArgs {
     /// Copies header and key slots into the new file that was named, unsealed; or seals them and
-    /// stores them at the key server. Prints nothing.
+    /// stores them at the key server, to which the volume is reported first. Prints nothing.
     /// Errors: SR-1006 or SR-8322 if there is no such volume, SR-1002 if the file exists; without
     /// `--out` SR-8323 without a token and SR-1001 if the key is in a keyring; the errors of the
     /// key server.
@@ -51,8 +51,9 @@ impl BackupArgs {
     }
 }
 
-/// Stores a sealed header backup at the key server and returns whether it was stored. False, and
-/// nothing is done, if the key is in a keyring; a failure is a warning (SR-8333) and false.
+/// Reports the volume to the key server, stores a sealed header backup there, and returns whether
+/// it was stored. If the key is in a keyring, does nothing and returns false; a failure is a
+/// warning (SR-8333) and returns false.
 pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
     if !keys.keeps_headers() {
         return false;
