@@ -20,7 +20,7 @@ impl Address {
     /// a name, an IPv4 address, or an IPv6 address in brackets.
     ///
     /// # Errors
-    ///  [`Kind::Address`] for any other text: another scheme, a user, path or query, a port that is
+    /// [`Kind::Address`] for any other text: another scheme, a user, path or query, a port that is
     /// not 1 to 65535, or more than 300 bytes.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let refused = |why: &str| {
@@ -85,7 +85,7 @@ pub fn key_name_is_valid(name: &str) -> bool {
 /// Returns `name` unchanged if a key may have it ([`key_name_is_valid`]).
 ///
 /// # Errors
-///  [`Kind::Refused`] if not.
+/// [`Kind::Refused`] if not.
 pub(crate) fn checked_key_name(name: &str) -> Result<&str> {
     match key_name_is_valid(name) {
         true => Ok(name),

@@ -10,7 +10,7 @@ use strongroom_crypto::{CryptoError, SecretBytes, SecretKey};
 /// one canonical encoding of exactly 32 bytes.
 ///
 /// # Errors
-///  [`CryptoError::OutOfLockedMemory`] if the host has no locked memory left.
+/// [`CryptoError::OutOfLockedMemory`] if the host has no locked memory left.
 pub(crate) fn decode_key(text: &[u8]) -> Result<Option<SecretKey>, CryptoError> {
     let mut decoded = SecretBytes::with_capacity(32)?;
     let length = Base64::decode(text, decoded.as_mut_slice()).map(<[u8]>::len);

@@ -28,7 +28,7 @@ impl Validity {
 /// empty where the certificate has none. Whether the certificate is trusted is not checked.
 ///
 /// # Errors
-///  A text for an operator if there is no certificate, or it cannot be parsed.
+/// A text for an operator if there is no certificate, or it cannot be parsed.
 pub(crate) fn validity_and_name(pem: &[u8]) -> Result<(Validity, String), String> {
     let found = certificates(pem).map_err(|error| error.to_string())?;
     let first = found.first().map(AsRef::as_ref).unwrap_or_default();

@@ -91,7 +91,7 @@ impl Client {
     /// row of its audit log.
     ///
     /// # Errors
-    ///  [`Kind::Refused`] for a name that no key may have; [`Kind::Denied`], [`Kind::NotFound`],
+    /// [`Kind::Refused`] for a name that no key may have; [`Kind::Denied`], [`Kind::NotFound`],
     /// [`Kind::Disabled`] or [`Kind::Destroyed`] as the server decides; [`Kind::Malformed`] if the
     /// response is about another key or version, or the material is not 32 bytes in base64;
     /// [`Kind::Unreachable`], [`Kind::Absent`], [`Kind::Sealed`], [`Kind::Busy`],
@@ -130,7 +130,7 @@ impl Client {
     /// number of its first version. The request is sent only once.
     ///
     /// # Errors
-    ///  [`Kind::Exists`] if there is a key of that name; [`Kind::Uncertain`] if the connection
+    /// [`Kind::Exists`] if there is a key of that name; [`Kind::Uncertain`] if the connection
     /// broke after the request was sent; [`Kind::Refused`] for an invalid name; [`Kind::Denied`]
     /// without the right to make keys; [`Kind::Malformed`] if the response names another key; those
     /// of a request that no server decided ([`Client::material`]).
@@ -146,7 +146,7 @@ impl Client {
     /// have sealed. The request is sent only once.
     ///
     /// # Errors
-    ///  [`Kind::Uncertain`] if the connection broke after the request was sent, so that the version
+    /// [`Kind::Uncertain`] if the connection broke after the request was sent, so that the version
     /// may exist; otherwise as [`Client::material`].
     pub fn rotate(&self, name: &str) -> Result<u64> {
         let path = format!("/v1/keys/{}/rotate", checked_key_name(name)?);
@@ -157,7 +157,7 @@ impl Client {
     /// administrator or a viewer, in order of their names and without their bytes.
     ///
     /// # Errors
-    ///  [`Kind::Malformed`] if the pages of the list do not go on in order or do not end; otherwise
+    /// [`Kind::Malformed`] if the pages of the list do not go on in order or do not end; otherwise
     /// as [`Client::material`].
     pub fn keys(&self) -> Result<Vec<KeyRecord>> {
         let mut all: Vec<KeyRecord> = Vec::new();
@@ -189,7 +189,7 @@ impl Client {
     /// Fetches the description of one key, without its bytes.
     ///
     /// # Errors
-    ///  [`Kind::Malformed`] if the response is about another key; otherwise as
+    /// [`Kind::Malformed`] if the response is about another key; otherwise as
     /// [`Client::material`].
     pub fn key(&self, name: &str) -> Result<KeyRecord> {
         let path = format!("/v1/keys/{}", checked_key_name(name)?);
@@ -204,7 +204,7 @@ impl Client {
     /// Repeating it has no further effect.
     ///
     /// # Errors
-    ///  [`Kind::Exists`] if the state of the key does not allow it; otherwise as
+    /// [`Kind::Exists`] if the state of the key does not allow it; otherwise as
     /// [`Client::material`].
     pub fn disable(&self, name: &str) -> Result<()> {
         self.act(name, "disable", b"{}")
@@ -214,7 +214,7 @@ impl Client {
     /// has no further effect.
     ///
     /// # Errors
-    ///  As [`Client::disable`].
+    /// As [`Client::disable`].
     pub fn enable(&self, name: &str) -> Result<()> {
         self.act(name, "enable", b"{}")
     }
@@ -224,7 +224,7 @@ impl Client {
     /// second administrator. `after` is rounded down to whole seconds.
     ///
     /// # Errors
-    ///  [`Kind::Malformed`] if the response is about another key; otherwise as [`Client::disable`].
+    /// [`Kind::Malformed`] if the response is about another key; otherwise as [`Client::disable`].
     pub fn destroy(&self, name: &str, after: Option<Duration>) -> Result<Ending> {
         let after_seconds = after.map(|after| after.as_secs());
         let path = format!("/v1/keys/{}/destroy", checked_key_name(name)?);
@@ -240,7 +240,7 @@ impl Client {
     /// nodes that are granted it.
     ///
     /// # Errors
-    ///  As [`Client::material`].
+    /// As [`Client::material`].
     pub fn needs(&self, name: &str) -> Result<Needs> {
         let path = format!("/v1/keys/{}/needs", checked_key_name(name)?);
         parse_json(&self.ask(&Request::get(path, JSON_MAX))?)
@@ -250,7 +250,7 @@ impl Client {
     /// afterwards.
     ///
     /// # Errors
-    ///  As [`Client::disable`].
+    /// As [`Client::disable`].
     pub fn restore(&self, name: &str) -> Result<()> {
         self.act(name, "restore", b"{}")
     }
@@ -259,7 +259,7 @@ impl Client {
     /// May be sent several times.
     ///
     /// # Errors
-    ///  [`Kind::Refused`] for an invalid name; otherwise as [`Client::material`].
+    /// [`Kind::Refused`] for an invalid name; otherwise as [`Client::material`].
     fn act(&self, name: &str, what: &str, body: &[u8]) -> Result<()> {
         let path = format!("/v1/keys/{}/{what}", checked_key_name(name)?);
         self.ask(&post(path, body, true)).map(drop)
@@ -269,7 +269,7 @@ impl Client {
     /// be sealed, because the server and its backups hold them.
     ///
     /// # Errors
-    ///  [`Kind::Refused`] for more than 32 MiB, before anything is sent; otherwise as
+    /// [`Kind::Refused`] for more than 32 MiB, before anything is sent; otherwise as
     /// [`Client::material`].
     pub fn put_escrow(&self, object_id: &[u8; 16], sealed: &[u8]) -> Result<()> {
         if sealed.len() > ESCROW_MAX {
@@ -286,7 +286,7 @@ impl Client {
     /// Fetches the copy of an object's header that the server keeps.
     ///
     /// # Errors
-    ///  [`Kind::NotFound`] if there is none or another node owns it; otherwise as
+    /// [`Kind::NotFound`] if there is none or another node owns it; otherwise as
     /// [`Client::material`].
     pub fn escrow(&self, object_id: &[u8; 16]) -> Result<Vec<u8>> {
         let path = format!("/v1/escrow/{}", hex(object_id));
@@ -297,7 +297,7 @@ impl Client {
     /// Removes the copy of an object's header from the server.
     ///
     /// # Errors
-    ///  [`Kind::NotFound`] if there is none, which may also be because an earlier attempt of this
+    /// [`Kind::NotFound`] if there is none, which may also be because an earlier attempt of this
     /// call removed it; otherwise as [`Client::material`].
     pub fn delete_escrow(&self, object_id: &[u8; 16]) -> Result<()> {
         self.ask(&Request {
@@ -311,7 +311,7 @@ impl Client {
     /// report.
     ///
     /// # Errors
-    ///  As [`Client::material`].
+    /// As [`Client::material`].
     pub fn report(&self, object_id: &[u8; 16], report: &Report) -> Result<()> {
         let body = json(report)?;
         self.ask(&Request {
@@ -325,7 +325,7 @@ impl Client {
     /// no certificate.
     ///
     /// # Errors
-    ///  As [`Client::material`].
+    /// As [`Client::material`].
     pub fn status(&self) -> Result<ServerStatus> {
         parse_json(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
     }
@@ -336,7 +336,7 @@ impl Client {
     /// otherwise it is not sent again once it may have reached a server.
     ///
     /// # Errors
-    ///  [`Kind::Refused`] for a path with characters that would have to be quoted, or with `/..`;
+    /// [`Kind::Refused`] for a path with characters that would have to be quoted, or with `/..`;
     /// [`Kind::Uncertain`] if a request that is not repeatable may have taken effect;
     /// [`Kind::Exists`] for any conflict; otherwise as [`Client::material`].
     pub fn call(

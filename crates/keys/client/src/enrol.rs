@@ -51,7 +51,7 @@ pub struct Enrolled {
 /// request is sent only once.
 ///
 /// # Errors
-///  [`Kind::Address`]; [`Kind::NodeFile`] if the authority cannot be used; [`Kind::Refused`] for an
+/// [`Kind::Address`]; [`Kind::NodeFile`] if the authority cannot be used; [`Kind::Refused`] for an
 /// invalid name of the node; [`Kind::Token`] if the token is malformed or the server does not
 /// accept it; [`Kind::Uncertain`] when the response was lost; [`Kind::Malformed`] for a certificate
 /// of another node or another key; those of a request that no server decided; those of `store_key`.
@@ -107,7 +107,7 @@ fn client(server: &Address, authority: &[u8]) -> Result<Client> {
 /// certificate (PKCS #10 in PEM) with `node` as the common name.
 ///
 /// # Errors
-///  [`Kind::Refused`] for a name that no node may have; [`Kind::Host`] without random numbers or
+/// [`Kind::Refused`] for a name that no node may have; [`Kind::Host`] without random numbers or
 /// locked memory.
 pub(crate) fn key_and_request(node: &str) -> Result<(SecretBytes, String)> {
     if !key_name_is_valid(node) {

@@ -90,7 +90,7 @@ pub(crate) struct Failure {
 /// `time`. A response with an error status is a response too.
 ///
 /// # Errors
-///  A [`Failure`] if there was no complete response: whether a part of the request may have been
+/// A [`Failure`] if there was no complete response: whether a part of the request may have been
 /// sent, and whether nothing listens at the address. Its kind is [`Kind::Unreachable`],
 /// [`Kind::NotTrusted`], [`Kind::NotAccepted`], [`Kind::Malformed`] (not HTTP, or longer than
 /// `request.response_max`), or [`Kind::Host`].

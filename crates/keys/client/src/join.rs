@@ -48,7 +48,7 @@ impl Join {
     /// was made for; `replace` allows a configuration at `config` already.
     ///
     /// # Errors
-    ///  SR-1002 when there is something at `config` and `replace` is false; SR-8408 for an address;
+    /// SR-1002 when there is something at `config` and `replace` is false; SR-8408 for an address;
     /// SR-1006 without the authority's file; SR-5001.
     pub fn prepare(
         config: &Path,
@@ -78,7 +78,7 @@ impl Join {
     /// new private key again, unless it is not known whether the token was used.
     ///
     /// # Errors
-    ///  Those of [`enrol()`], with the server's code, such as SR-8431 for the token; SR-8405 when
+    /// Those of [`enrol()`], with the server's code, such as SR-8431 for the token; SR-8405 when
     /// it is not known whether the token was used; SR-8400 for a configuration that would not be
     /// valid; SR-1002 and SR-5001 of the files.
     pub fn enrol(&self, token: &SecretBytes) -> Result<Joined, Error> {

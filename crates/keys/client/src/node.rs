@@ -86,7 +86,7 @@ impl Node {
     /// renewed.
     ///
     /// # Errors
-    ///  [`Kind::Config`] if the configuration is missing, writable by others, or not valid;
+    /// [`Kind::Config`] if the configuration is missing, writable by others, or not valid;
     /// [`Kind::NodeFile`] if one of the other files is missing, cannot be used, or may be written
     /// (or, with a private key, read) by others.
     pub fn load(path: &Path) -> Result<Self> {
@@ -107,7 +107,7 @@ impl Node {
     /// the certificate of the configuration if that names a certificate or a key.
     ///
     /// # Errors
-    ///  As [`Node::load`].
+    /// As [`Node::load`].
     pub fn client_with_or_without_certificate(path: &Path) -> Result<Client> {
         let config = Config::load(path)?;
         if config.members.certificate.is_some() || config.members.key.is_some() {
@@ -128,7 +128,7 @@ impl Node {
     /// certificates.
     ///
     /// # Errors
-    ///  [`Kind::Address`] for a text that is not an address; [`Kind::NodeFile`] for the authority's
+    /// [`Kind::Address`] for a text that is not an address; [`Kind::NodeFile`] for the authority's
     /// file.
     pub fn client_without_certificate(servers: &[String], authority: &Path) -> Result<Client> {
         Ok(Client {
@@ -159,7 +159,7 @@ impl Node {
     /// and a key.
     ///
     /// # Errors
-    ///  [`Kind::Config`] if it is not valid.
+    /// [`Kind::Config`] if it is not valid.
     pub fn check(text: &str) -> Result<()> {
         Config::parse(text)
             .and_then(|config| Files::of(Path::new(""), &config.members))
@@ -298,7 +298,7 @@ impl Files {
     /// read.
     ///
     /// # Errors
-    ///  [`Kind::Config`] if it cannot be read, is not valid, or names no certificate or no key.
+    /// [`Kind::Config`] if it cannot be read, is not valid, or names no certificate or no key.
     pub fn load(config: &Path) -> Result<Self> {
         let members = Config::load(config)?.members;
         Self::of(config, &members).map_err(|why| config_error(config, &why))

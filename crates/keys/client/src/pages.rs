@@ -18,7 +18,7 @@ impl Client {
     /// page; if that is empty or does not change, the list ends.
     ///
     /// # Errors
-    ///  Those of [`Client::call`]; [`Kind::Malformed`] for a response without the list; those of
+    /// Those of [`Client::call`]; [`Kind::Malformed`] for a response without the list; those of
     /// `each`.
     pub fn pages<E: From<Error>>(
         &self,

@@ -33,7 +33,7 @@ impl Renewal {
     /// unfinished files that a killed renewal left.
     ///
     /// # Errors
-    ///  [`Kind::Config`]; [`Kind::NodeFile`] for files that cannot be used or belong to another
+    /// [`Kind::Config`]; [`Kind::NodeFile`] for files that cannot be used or belong to another
     /// user, or while another renewal has the lock.
     pub fn begin(config: &Path) -> Result<Self> {
         let files = Files::load(config)?;
@@ -59,7 +59,7 @@ impl Renewal {
     /// first use. Returns the validity of the new certificate.
     ///
     /// # Errors
-    ///  All kinds of a request; [`Kind::Malformed`] for a certificate of another node or key;
+    /// All kinds of a request; [`Kind::Malformed`] for a certificate of another node or key;
     /// [`Kind::Config`] and [`Kind::NodeFile`] for the files. The former certificate and key are
     /// then as they were.
     pub fn ask(&self) -> Result<Validity> {
@@ -92,7 +92,7 @@ impl Renewal {
     /// private key. Does nothing when there is no new pair. May be repeated.
     ///
     /// # Errors
-    ///  [`Kind::NodeFile`] if a file cannot be written; the new pair is in use nevertheless.
+    /// [`Kind::NodeFile`] if a file cannot be written; the new pair is in use nevertheless.
     pub fn place(&self) -> Result<()> {
         let placed = self.pair.place(&self.lock);
         placed.map_err(|error| failed(&self.files.key, &error))
@@ -102,7 +102,7 @@ impl Renewal {
     /// removes the file of the renewal. [`Renewal::place`] comes before it.
     ///
     /// # Errors
-    ///  All kinds of a request, and [`Kind::NodeFile`] if the file cannot be removed; the new pair
+    /// All kinds of a request, and [`Kind::NodeFile`] if the file cannot be removed; the new pair
     /// stays in use.
     pub fn finish(&self) -> Result<()> {
         let client = Node::load(&self.config)?.client();

@@ -56,7 +56,7 @@ impl Servers<'_> {
     /// in between, and notifies the listener of `watch.rs` when it takes long.
     ///
     /// # Errors
-    ///  The decision of the first server that refuses. [`Kind::Uncertain`] if a request that is not
+    /// The decision of the first server that refuses. [`Kind::Uncertain`] if a request that is not
     /// repeatable may have taken effect. [`Kind::Absent`] if all servers are absent for longer than
     /// `absence_timeout`. Otherwise one error for the last round ([`Round::into_error`]): at once
     /// where a repetition cannot help, else when the time is over. [`Kind::Host`] without random
@@ -100,7 +100,7 @@ impl Servers<'_> {
     /// second more for each MiB that may be transferred.
     ///
     /// # Errors
-    ///  The decision of a server that refuses; [`Kind::Uncertain`] ([`check_unchanged`]).
+    /// The decision of a server that refuses; [`Kind::Uncertain`] ([`check_unchanged`]).
     fn round(
         &self,
         request: &Request<'_>,

@@ -30,7 +30,8 @@ pub(crate) fn client_config(
 }
 
 /// Parses a node's certificate and private key from PEM. Whether they belong together is found
-/// later, by [`client_config`]. The text of an error never quotes the key.
+/// later, by [`client_config`]. Returns a text for an operator, which never quotes the key, if one
+/// of them cannot be parsed.
 pub(crate) fn identity(certificate: &[u8], key: &[u8]) -> Result<Identity, String> {
     Identity::from_pem(certificate, key).map_err(|error| error.to_string())
 }

@@ -87,7 +87,7 @@ pub fn file_name_prefix(first: u64) -> String {
 /// `before`. Returns its bytes and the hash of its last row. Writes no file.
 ///
 /// # Errors
-///  SR-8440 when the authority cannot sign; SR-8435 when its record is malformed; SR-9001 without a
+/// SR-8440 when the authority cannot sign; SR-8435 when its record is malformed; SR-9001 without a
 /// row.
 pub fn encode(
     id: &ServerId,
@@ -132,7 +132,7 @@ impl Reader {
     /// The rows are not read.
     ///
     /// # Errors
-    ///  SR-1006 when there is no file; SR-8436 when it is not a regular file, not an archive, or
+    /// SR-1006 when there is no file; SR-8436 when it is not a regular file, not an archive, or
     /// not signed by this authority; SR-8440 for the authority's certificate; SR-5001.
     fn open(path: &Path, authority: &[u8]) -> Result<Self, Error> {
         let shown = || path.display().to_string();
@@ -166,7 +166,7 @@ impl Reader {
     /// the end, checks that the last one is the one that the first line names.
     ///
     /// # Errors
-    ///  SR-8436 when a row is malformed or the chain is broken, after earlier rows were taken;
+    /// SR-8436 when a row is malformed or the chain is broken, after earlier rows were taken;
     /// SR-5001; what `take` reports.
     fn for_each(&mut self, mut take: impl FnMut(&Row) -> Result<(), Error>) -> Result<(), Error> {
         let header = &self.header;
@@ -233,7 +233,7 @@ pub struct VerifiedRange {
 /// certificate of the server's authority, in PEM.
 ///
 /// # Errors
-///  SR-1006 when there is no file; SR-8436 when it is not valid; SR-8440 for the authority's
+/// SR-1006 when there is no file; SR-8436 when it is not valid; SR-8440 for the authority's
 /// certificate; SR-5001.
 pub fn verify_file(path: &Path, authority: &[u8]) -> Result<ArchiveHeader, Error> {
     let mut reader = Reader::open(path, authority)?;
@@ -246,7 +246,7 @@ pub fn verify_file(path: &Path, authority: &[u8]) -> Result<ArchiveHeader, Error
 /// authority, in PEM.
 ///
 /// # Errors
-///  SR-1006 when a file is missing or none was named; SR-8436 when one is not valid or another
+/// SR-1006 when a file is missing or none was named; SR-8436 when one is not valid or another
 /// server's, rows between two are missing, or two disagree about a row; SR-8440 for the authority's
 /// certificate; SR-5001.
 pub fn verify_files(paths: &[PathBuf], authority: &[u8]) -> Result<VerifiedRange, Error> {

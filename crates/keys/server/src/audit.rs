@@ -138,7 +138,7 @@ impl Chain {
     /// Verifies the next row, and goes on to it.
     ///
     /// # Errors
-    ///  SR-8436 when its number is not the next one, or its hash is wrong; the chain is then as
+    /// SR-8436 when its number is not the next one, or its hash is wrong; the chain is then as
     /// before.
     pub fn verify(&mut self, row: &Row) -> Result<(), Error> {
         let next = self.n.saturating_add(1);

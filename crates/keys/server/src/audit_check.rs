@@ -36,7 +36,7 @@ pub struct LiveRows {
 /// also that a row names the last archive, if there is one.
 ///
 /// # Errors
-///  SR-8436 when the chain is broken, or no row names the archive; SR-8442 when rows were archived
+/// SR-8436 when the chain is broken, or no row names the archive; SR-8442 when rows were archived
 /// meanwhile; SR-8404 for a response of another form; those of `ask` and `each`.
 pub fn read_live_rows<E: From<Error>>(
     mut ask: impl FnMut(&str) -> Result<Value, E>,
@@ -107,7 +107,7 @@ fn begin_chain(begins: &Value) -> (Chain, LiveRows) {
 /// archives end, or agree with them on the last archived row.
 ///
 /// # Errors
-///  As [`read_live_rows`]; SR-8436 when rows between them are missing, or they disagree.
+/// As [`read_live_rows`]; SR-8436 when rows between them are missing, or they disagree.
 pub fn check_live_rows<E: From<Error>>(
     ask: impl FnMut(&str) -> Result<Value, E>,
     whole: &VerifiedRange,

@@ -56,7 +56,7 @@ fn tls_error(error: rcgen::Error) -> Error {
 /// `label` becomes a part of its name. Nothing is stored.
 ///
 /// # Errors
-///  SR-8440 or SR-5001 without random numbers.
+/// SR-8440 or SR-5001 without random numbers.
 pub fn create_authority(label: &str) -> Result<Authority, Error> {
     let mut key = KeyPair::generate().map_err(tls_error)?;
     let mut params = params(&format!("Strongroom key server {label}"), AUTHORITY_DAYS)?;
@@ -75,7 +75,7 @@ pub fn create_authority(label: &str) -> Result<Authority, Error> {
 /// addresses and for `days` days. Nothing is stored.
 ///
 /// # Errors
-///  SR-8440 for a name that cannot be in a certificate; SR-8435 when the authority's record is
+/// SR-8440 for a name that cannot be in a certificate; SR-8435 when the authority's record is
 /// malformed; SR-5001.
 pub fn issue_server_certificate(
     authority: &Authority,
@@ -101,7 +101,7 @@ pub fn issue_server_certificate(
 /// created with the root key get their key from the server. Nothing is stored.
 ///
 /// # Errors
-///  SR-8440 if the certificate cannot be signed; SR-8435 when the authority's record is malformed;
+/// SR-8440 if the certificate cannot be signed; SR-8435 when the authority's record is malformed;
 /// SR-5001.
 pub fn issue_client_certificate(
     authority: &Authority,
@@ -115,7 +115,7 @@ pub fn issue_client_certificate(
 /// key is taken from `request`, PKCS #10 in PEM. Nothing is stored.
 ///
 /// # Errors
-///  SR-8429 when the request is malformed or its signature is invalid; SR-8435 when the authority's
+/// SR-8429 when the request is malformed or its signature is invalid; SR-8435 when the authority's
 /// record is malformed; SR-8440, SR-5001.
 pub fn sign_request(
     authority: &Authority,
@@ -157,7 +157,7 @@ pub struct ClientCertificate {
 /// it is still valid is not checked.
 ///
 /// # Errors
-///  SR-8440 when it is not a certificate, or has no name.
+/// SR-8440 when it is not a certificate, or has no name.
 pub fn parse_client_certificate(
     certificate: &CertificateDer<'_>,
 ) -> Result<ClientCertificate, Error> {
@@ -177,14 +177,14 @@ pub fn parse_client_certificate(
 /// digits.
 ///
 /// # Errors
-///  SR-8440 when it is not a certificate.
+/// SR-8440 when it is not a certificate.
 pub fn spki_of(certificate: &CertificateDer<'_>) -> Result<String, Error> {
     let malformed = |_| Error::new(&code::SERVER_TLS, "a certificate that cannot be read");
     let parsed = ParsedCertificate::try_from(certificate).map_err(malformed)?;
     Ok(hex(&sha256(&[parsed.subject_public_key_info().as_ref()])))
 }
 
-/// Returns the content of a client's certificate: as [`params`], for use as a TLS client.
+/// Returns the content of a client's certificate: as [`params`], for use as a TLS client. SR-5001.
 fn client_params(name: &str, days: u32) -> Result<CertificateParams, Error> {
     let mut params = params(name, days)?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -217,6 +217,7 @@ fn to_unix_s(at: OffsetDateTime) -> u64 {
 }
 
 /// Makes a key pair, signs a certificate for it with the authority's key, and returns both.
+/// SR-8440; SR-8435 when the authority's record is malformed.
 fn with_new_key(
     authority: &Authority,
     params: CertificateParams,
@@ -239,7 +240,7 @@ fn with_new_key(
 /// mistaken for a certificate.
 ///
 /// # Errors
-///  SR-8435 when the authority's record is malformed; SR-8440.
+/// SR-8435 when the authority's record is malformed; SR-8440.
 pub fn sign_message(authority: &Authority, message: &[u8]) -> Result<String, Error> {
     let key = key_of(authority)?;
     let signed = key.sign(message).map_err(tls_error);
@@ -251,7 +252,7 @@ pub fn sign_message(authority: &Authority, message: &[u8]) -> Result<String, Err
 /// false also for a text that is not such digits. `authority`: its certificate in PEM.
 ///
 /// # Errors
-///  SR-8440 when the certificate cannot be read.
+/// SR-8440 when the certificate cannot be read.
 pub fn is_signature_valid(
     authority: &[u8],
     message: &[u8],

@@ -253,7 +253,7 @@ impl Config {
     /// Reads and checks the file.
     ///
     /// # Errors
-    ///  SR-1006 when there is none; SR-5001 when it cannot be read; SR-8434 when it is not valid,
+    /// SR-1006 when there is none; SR-5001 when it cannot be read; SR-8434 when it is not valid,
     /// has an unknown member, or every user may write to it.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let shown = path.display();
@@ -340,7 +340,7 @@ impl Config {
     /// Returns the server's id.
     ///
     /// # Errors
-    ///  SR-8434 if it is not 32 hexadecimal digits.
+    /// SR-8434 if it is not 32 hexadecimal digits.
     pub fn server_id(&self) -> Result<ServerId, Error> {
         let id = from_hex(&self.server_id).and_then(|id| id.try_into().ok());
         id.ok_or_else(|| Error::new(&code::SERVER_CONFIG, "server_id: 32 hexadecimal digits"))
@@ -367,7 +367,7 @@ impl Config {
     /// Writes the text of the configuration file.
     ///
     /// # Errors
-    ///  SR-9001 if a value cannot be written as TOML.
+    /// SR-9001 if a value cannot be written as TOML.
     pub fn text(&self) -> Result<String, Error> {
         let text =
             toml::to_string(self).map_err(|error| Error::new(&code::BUG, error.to_string()))?;
@@ -404,7 +404,7 @@ impl Root {
     /// provider.
     ///
     /// # Errors
-    ///  SR-8434 for a malformed hash.
+    /// SR-8434 for a malformed hash.
     pub fn shares(&self) -> Result<Option<ShareHashes>, Error> {
         let Some(threshold) = self.threshold else {
             return Ok(None);
@@ -420,7 +420,7 @@ impl Root {
     /// Returns the check value of the root key.
     ///
     /// # Errors
-    ///  SR-8434 if it is not 64 hexadecimal digits.
+    /// SR-8434 if it is not 64 hexadecimal digits.
     pub fn check_value(&self) -> Result<[u8; 32], Error> {
         parse_hash(&self.check)
     }
@@ -449,7 +449,7 @@ impl Root {
 /// out. Everything else in it stays unchanged. The file itself is not written.
 ///
 /// # Errors
-///  SR-1006, SR-5001 or SR-8434 for the file; SR-8412 for a name that is neither a DNS name nor an
+/// SR-1006, SR-5001 or SR-8434 for the file; SR-8412 for a name that is neither a DNS name nor an
 /// address.
 pub fn with_names(path: &Path, more: &[String]) -> Result<String, Error> {
     crate::names::check(more)?;

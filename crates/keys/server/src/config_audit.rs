@@ -92,7 +92,7 @@ impl Alarms {
     /// Checks that the percentage is at most 100.
     ///
     /// # Errors
-    ///  SR-8434 if not.
+    /// SR-8434 if not.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.store_percent {
             0..=100 => Ok(()),

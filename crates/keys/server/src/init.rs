@@ -92,7 +92,7 @@ fn check_places<'a>(
 /// the shares, which nobody else has. After a failure, files that were written stay.
 ///
 /// # Errors
-///  SR-1002 when one of its files exists; SR-8412 for a name; SR-8434 for addresses, files or
+/// SR-1002 when one of its files exists; SR-8412 for a name; SR-8434 for addresses, files or
 /// numbers of shares that do not fit; SR-8424 when the store holds a server; SR-5001; what the
 /// keyring, its provider or the store reports.
 pub fn init(new: &NewServer) -> Result<CreatedServer, Error> {
@@ -103,7 +103,7 @@ pub fn init(new: &NewServer) -> Result<CreatedServer, Error> {
 /// directory of the configuration.
 ///
 /// # Errors
-///  As for [`init`]; SR-8440 for a file of `etcd`.
+/// As for [`init`]; SR-8440 for a file of `etcd`.
 pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<CreatedServer, Error> {
     let absolute = std::path::absolute(&new.config);
     let path = absolute.map_err(|error| Error::io(new.config.display().to_string(), error))?;

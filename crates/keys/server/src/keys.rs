@@ -45,7 +45,7 @@ impl Keys {
     /// Derives the keys of an open server from the root key and the server's id.
     ///
     /// # Errors
-    ///  SR-5001 when there is no locked memory.
+    /// SR-5001 when there is no locked memory.
     pub fn derive(root: &SecretKey, id: ServerId) -> Result<Self, Error> {
         Ok(Self {
             id,
@@ -74,7 +74,7 @@ impl Keys {
     /// Seals a record for its path: nonce, ciphertext and tag.
     ///
     /// # Errors
-    ///  SR-5001 without random numbers or locked memory.
+    /// SR-5001 without random numbers or locked memory.
     pub fn seal(&self, path: &str, value: &[u8]) -> Result<Vec<u8>, Error> {
         seal_bytes(
             &self.record_key(path)?,
@@ -86,7 +86,7 @@ impl Keys {
     /// Opens a record of this path into memory that is wiped.
     ///
     /// # Errors
-    ///  SR-8435 when it is not authentic: damaged, forged, or moved from another path; SR-5001
+    /// SR-8435 when it is not authentic: damaged, forged, or moved from another path; SR-5001
     /// without locked memory.
     pub fn open(&self, path: &str, value: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
         let aad = associated_data(RECORD, &[path.as_bytes()]);
@@ -97,7 +97,7 @@ impl Keys {
     /// Wraps one version of a key, bound to its id, name and version.
     ///
     /// # Errors
-    ///  SR-5001 without random numbers or locked memory.
+    /// SR-5001 without random numbers or locked memory.
     pub fn wrap(&self, context: &WrapContext<'_>, key: &SecretKey) -> Result<Vec<u8>, Error> {
         seal_bytes(
             &self.wrapping_key(context)?,
@@ -109,7 +109,7 @@ impl Keys {
     /// Unwraps one version of a key into locked memory.
     ///
     /// # Errors
-    ///  SR-8435 when it is not authentic: damaged, or of another id, name, version or server;
+    /// SR-8435 when it is not authentic: damaged, or of another id, name, version or server;
     /// SR-5001.
     pub fn unwrap(&self, context: &WrapContext<'_>, wrapped: &[u8]) -> Result<SecretKey, Error> {
         let broken = || Error::new(&code::SERVER_STORE, format!("the key {}", context.name));
@@ -127,13 +127,14 @@ impl Keys {
         Ok(SecretKey::take(&mut key)?)
     }
 
-    /// Derives the key that wraps all versions of one key, from its id and name.
+    /// Derives the key that wraps all versions of one key, from its id and name. SR-5001 without
+    /// locked memory.
     fn wrapping_key(&self, context: &WrapContext<'_>) -> Result<SecretKey, Error> {
         Ok(hkdf(&self.wrapping, &context.id, context.name.as_bytes())?)
     }
 
     /// Derives the key that seals the record at a path. 2^20 consecutive rows of the audit log
-    /// share a key.
+    /// share a key. SR-5001 without locked memory.
     fn record_key(&self, path: &str) -> Result<SecretKey, Error> {
         // Consecutive rows of the audit log share a key.
         let row = path.strip_prefix(crate::audit::PREFIX);
@@ -175,7 +176,8 @@ fn associated_data(label: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Seals a value with AES-256-GCM under a random nonce. Returns nonce, ciphertext and tag.
+/// Seals a value with AES-256-GCM under a random nonce. Returns nonce, ciphertext and tag. SR-5001
+/// without random numbers or memory.
 fn seal_bytes(under: &SecretKey, aad: &[u8], value: &[u8]) -> Result<Vec<u8>, Error> {
     let nonce = nonce12()?;
     // One allocation: the plaintext is encrypted in place, and no copy of it remains.
@@ -188,7 +190,7 @@ fn seal_bytes(under: &SecretKey, aad: &[u8], value: &[u8]) -> Result<Vec<u8>, Er
 }
 
 /// Opens nonce, ciphertext and tag into memory that is wiped. `None` when they are not authentic or
-/// too short.
+/// too short. SR-5001 without memory for the key.
 fn open_bytes(
     under: &SecretKey,
     aad: &[u8],

@@ -64,7 +64,7 @@ impl Ledger {
     /// commits.
     ///
     /// # Errors
-    ///  What the store reports; SR-8436 when the last row does not open; SR-5001 when the thread
+    /// What the store reports; SR-8436 when the last row does not open; SR-5001 when the thread
     /// cannot be started.
     pub(crate) fn start(store: Arc<dyn Store>, keys: Arc<Keys>) -> Result<Self, Error> {
         let (requests, queue) = sync_channel(QUEUE_MAX);
@@ -94,11 +94,11 @@ impl Ledger {
         syslog.clone()
     }
 
-    /// Commits a request and waits until it is durable, perhaps behind other requests.
+    /// Commits a request and waits until it is durable, perhaps after other requests.
     /// [`Outcome::Conflict`]: a guarded record has changed, and nothing was written.
     ///
     /// # Errors
-    ///  What the store reports, after which it is unknown whether the commit took effect; SR-8442
+    /// What the store reports, after which it is unknown whether the commit took effect; SR-8442
     /// when other servers append rows again and again; SR-8435 when the thread has ended.
     pub(crate) fn commit(&self, request: CommitRequest) -> CommitResult {
         let ended = || Error::new(&code::SERVER_STORE, "it is being closed");
@@ -124,7 +124,7 @@ fn read_last_row(store: &dyn Store, keys: &Keys) -> Result<(u64, String), Error>
 /// Opens a sealed row. `n`: the number under which the store has it.
 ///
 /// # Errors
-///  SR-8436 when it does not open, is malformed, or contains another number.
+/// SR-8436 when it does not open, is malformed, or contains another number.
 pub(crate) fn open_row(keys: &Keys, n: u64, sealed: &[u8]) -> Result<Row, Error> {
     let broken = |_| Error::new(&code::SERVER_AUDIT, format!("row {n} does not open"));
     let bytes = keys.open(&audit::row_path(n), sealed).map_err(broken)?;
@@ -247,7 +247,7 @@ impl Committer {
     }
 
     /// Makes and seals the rows for these requests, after the last row that is known. Writes
-    /// nothing.
+    /// nothing. SR-5001 without random numbers.
     fn new_rows(&self, requests: &[&CommitRequest]) -> Result<NewRows, Error> {
         let (mut n, mut hash) = self.last.clone();
         let first = n.saturating_add(1);

@@ -61,7 +61,7 @@ impl Limiter {
     /// certificate.
     ///
     /// # Errors
-    ///  How long the client has to wait; the request does not count then.
+    /// How long the client has to wait; the request does not count then.
     pub fn take_for_client(&self, spki: &str) -> Result<(), Duration> {
         let mut buckets = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         buckets.take(spki.to_owned(), Instant::now())
@@ -71,7 +71,7 @@ impl Limiter {
     /// limit ([`network_of`]).
     ///
     /// # Errors
-    ///  How long the client has to wait; the request does not count then.
+    /// How long the client has to wait; the request does not count then.
     pub fn take_for_address(&self, address: IpAddr) -> Result<(), Duration> {
         let mut buckets = self
             .addresses
@@ -104,8 +104,8 @@ impl<K: Ord + Clone> Buckets<K> {
         }
     }
 
-    /// Takes one token from a bucket, which is made if it is missing. Without a token, returns how
-    /// long it takes until there is one.
+    /// Takes one token from a bucket, which is made if it is missing. Without a token, takes none,
+    /// and returns as the error how long it takes until there is one.
     fn take(&mut self, key: K, now: Instant) -> Result<(), Duration> {
         if self.buckets.len() >= BUCKETS_MAX && !self.buckets.contains_key(&key) {
             self.remove_full(now);

@@ -13,7 +13,7 @@ use strongroom_keyring::Error;
 /// Checks the names of a server.
 ///
 /// # Errors
-///  SR-8412 for the first one that is neither a DNS name (RFC 1123) nor an IP address, or is the
+/// SR-8412 for the first one that is neither a DNS name (RFC 1123) nor an IP address, or is the
 /// unspecified address (`0.0.0.0`, `::`). The detail suggests a correction where there is one.
 pub fn check(names: &[String]) -> Result<(), Error> {
     match names

@@ -34,7 +34,7 @@ impl Offline {
     /// shares. Rows of the audit log also go to syslog, if it is configured.
     ///
     /// # Errors
-    ///  SR-1006, SR-8434 for the configuration; SR-8440 for files of another user; SR-8410,
+    /// SR-1006, SR-8434 for the configuration; SR-8440 for files of another user; SR-8410,
     /// SR-8432, SR-8441 for shares; SR-8437 for another root key; what the provider and the store
     /// report.
     pub fn open(path: &Path, shares: &[SecretBytes]) -> Result<Self, Error> {
@@ -53,7 +53,7 @@ impl Offline {
     /// provider.
     ///
     /// # Errors
-    ///  SR-1006 or SR-8434 for the configuration.
+    /// SR-1006 or SR-8434 for the configuration.
     pub fn shares_needed(path: &Path) -> Result<u8, Error> {
         Ok(Config::read(path)?.root.threshold.unwrap_or(0))
     }
@@ -64,7 +64,7 @@ impl Offline {
     /// expires, in seconds since the Unix epoch.
     ///
     /// # Errors
-    ///  SR-1002 when it has a certificate or a key; SR-8412 for a name that clients could not use;
+    /// SR-1002 when it has a certificate or a key; SR-8412 for a name that clients could not use;
     /// SR-8440 when the file of the authority is that of another server, after the row was written;
     /// SR-5001; what the store reports.
     pub fn issue(&self) -> Result<(Vec<PathBuf>, u64), Error> {
@@ -97,7 +97,7 @@ impl Offline {
     /// epoch.
     ///
     /// # Errors
-    ///  SR-8440 for the files; what the store reports.
+    /// SR-8440 for the files; what the store reports.
     pub fn renew(&self) -> Result<u64, Error> {
         let issued = self.issue_certificate()?;
         replace_certificate(&self.config, &issued)?;
@@ -105,6 +105,7 @@ impl Offline {
     }
 
     /// Issues a certificate for the configured names, with a row of the audit log. Writes no file.
+    /// SR-8440 for a name; what the store reports.
     fn issue_certificate(&self) -> Result<IssuedCertificate, Error> {
         let days = self.config.policy.server_certificate_days;
         self.service
@@ -116,7 +117,7 @@ impl Offline {
     /// no file.
     ///
     /// # Errors
-    ///  SR-8424 for the name of a client that is no administrator; SR-8429 for an invalid name;
+    /// SR-8424 for the name of a client that is no administrator; SR-8429 for an invalid name;
     /// SR-8442; what the store reports.
     pub fn break_glass(&self, name: &str) -> Result<IssuedCertificate, Error> {
         self.service.break_glass(name, self.by)
@@ -149,7 +150,7 @@ pub(crate) fn certificate_files(config: &Config) -> Pair {
 /// send rows to syslog if that is configured.
 ///
 /// # Errors
-///  SR-8437 for another root key; what the store reports.
+/// SR-8437 for another root key; what the store reports.
 pub(crate) fn open_service(config: &Config, root: &SecretKey) -> Result<Service, Error> {
     let id = config.server_id()?;
     if Keys::check_value(root, &id)? != config.root.check_value()? {

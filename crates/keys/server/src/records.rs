@@ -319,7 +319,7 @@ impl<T> Guarded<T> {
     /// Returns the record and its guard.
     ///
     /// # Errors
-    ///  SR-8423, with this detail, when there is no record.
+    /// SR-8423, with this detail, when there is no record.
     pub fn require(self, detail: &str) -> Result<(T, Guard), Error> {
         self.require_or(&code::SERVER_NO_SUCH, detail)
     }
@@ -327,7 +327,7 @@ impl<T> Guarded<T> {
     /// Returns the record and its guard, for a client that may know whether the record exists.
     ///
     /// # Errors
-    ///  `missing`, with this detail, when there is no record.
+    /// `missing`, with this detail, when there is no record.
     pub fn require_or(self, missing: &'static Code, detail: &str) -> Result<(T, Guard), Error> {
         let missing = || Error::new(missing, detail);
         Ok((self.record.ok_or_else(missing)?, self.guard))
@@ -338,7 +338,7 @@ impl<T> Guarded<T> {
 /// is `None` and the guard requires that there is none.
 ///
 /// # Errors
-///  What the store reports; SR-8435 when the record does not open or is malformed.
+/// What the store reports; SR-8435 when the record does not open or is malformed.
 pub fn read<T: DeserializeOwned>(
     store: &dyn Store,
     keys: &Keys,
@@ -360,7 +360,7 @@ pub fn read<T: DeserializeOwned>(
 /// the prefix and are greater than `after`. Returns each name, without the prefix, and its record.
 ///
 /// # Errors
-///  As [`read`].
+/// As [`read`].
 pub fn list<T: DeserializeOwned>(
     store: &dyn Store,
     keys: &Keys,
@@ -394,7 +394,7 @@ fn open_record<T: DeserializeOwned>(keys: &Keys, path: &str, value: &[u8]) -> Re
 /// Seals a record for its path, and returns the change that writes it. Writes nothing.
 ///
 /// # Errors
-///  SR-5001; SR-8430 when the sealed record is longer than [`VALUE_MAX`].
+/// SR-5001; SR-8430 when the sealed record is longer than [`VALUE_MAX`].
 pub fn put<T: Serialize>(keys: &Keys, path: &str, record: &T) -> Result<Change, Error> {
     let bytes = serde_json::to_vec(record)
         .map(zeroize::Zeroizing::new)

@@ -37,7 +37,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// again. It begins sealed, and requests its root key from the provider if it has one.
 ///
 /// # Errors
-///  SR-1006, SR-8434, SR-8440, SR-5001 when it could not start.
+/// SR-1006, SR-8434, SR-8440, SR-5001 when it could not start.
 pub fn run(path: &Path, listening: impl FnOnce(std::net::SocketAddr)) -> Result<(), Error> {
     let config = Config::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -48,7 +48,7 @@ pub fn run(path: &Path, listening: impl FnOnce(std::net::SocketAddr)) -> Result<
 }
 
 /// Does the work of [`run`]: starts the listeners and the periodic tasks, waits for a signal, and
-/// ends them.
+/// ends them. SR-8434, SR-8440 or SR-5001 when it could not start.
 async fn run_until_stopped(
     path: PathBuf,
     config: Config,

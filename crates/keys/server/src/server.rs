@@ -104,7 +104,7 @@ impl Server {
     /// Makes a sealed server with this configuration. It opens no store and does not listen.
     ///
     /// # Errors
-    ///  SR-8434 for the id or the hashes of the shares.
+    /// SR-8434 for the id or the hashes of the shares.
     pub fn sealed(config: Config) -> Result<Self, Error> {
         let id = config.server_id()?;
         let shares = config
@@ -150,7 +150,7 @@ impl Server {
     /// Returns the service of an open server.
     ///
     /// # Errors
-    ///  SR-8428 while the server is sealed; the detail says what it waits for.
+    /// SR-8428 while the server is sealed; the detail says what it waits for.
     pub fn service(&self) -> Result<Arc<Service>, Error> {
         self.open_service()
             .map_err(|waits_for| Error::new(&code::SERVER_SEALED, waits_for.detail()))
@@ -222,7 +222,7 @@ impl Server {
     /// May block for as long as the provider takes.
     ///
     /// # Errors
-    ///  What the provider or the store reports; SR-8437 for another root key; SR-8434 when the root
+    /// What the provider or the store reports; SR-8437 for another root key; SR-8434 when the root
     /// key comes in shares.
     pub fn unseal_by_provider(&self) -> Result<(), Error> {
         let config = self.config();
@@ -241,7 +241,7 @@ impl Server {
     /// audit log. The shares are then wiped, also when opening fails.
     ///
     /// # Errors
-    ///  SR-8432, SR-8441 for the share; SR-8439 when the server is open, or its root key comes from
+    /// SR-8432, SR-8441 for the share; SR-8439 when the server is open, or its root key comes from
     /// a provider; SR-8437; what the store reports.
     pub fn give_share(&self, text: &str) -> Result<(), Error> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);

@@ -35,7 +35,7 @@ pub const SHARES_MAX: u8 = 32;
 /// shares for the server's configuration. Stores nothing.
 ///
 /// # Errors
-///  SR-8434 unless 2 <= threshold <= shares <= 32; SR-5001.
+/// SR-8434 unless 2 <= threshold <= shares <= 32; SR-5001.
 pub fn split(
     root: &SecretKey,
     id: &ServerId,
@@ -74,14 +74,16 @@ struct KernelRandom {
 impl TryRng for KernelRandom {
     type Error = Infallible;
 
-    /// Returns a random number. After a failure, which sets `failed`, it is useless.
+    /// Returns a random number of 32 bits, and no error. After a failure, which sets `failed`, the
+    /// number is useless.
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
         let mut bytes = [0; 4];
         self.try_fill_bytes(&mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// Returns a random number. After a failure, which sets `failed`, it is useless.
+    /// Returns a random number of 64 bits, and no error. After a failure, which sets `failed`, the
+    /// number is useless.
     fn try_next_u64(&mut self) -> Result<u64, Infallible> {
         let mut bytes = [0; 8];
         self.try_fill_bytes(&mut bytes)?;
@@ -98,7 +100,7 @@ impl TryRng for KernelRandom {
 impl TryCryptoRng for KernelRandom {}
 
 /// Writes the text form of a share into locked memory: prefix, and server id, share and checksum in
-/// hexadecimal digits.
+/// hexadecimal digits. SR-5001 without locked memory.
 fn to_text(id: &ServerId, share: &[u8]) -> Result<SecretBytes, Error> {
     let sum = sha256(&[id, share]);
     let mut bytes = Zeroizing::new(Vec::with_capacity(TEXT_LEN));
@@ -150,7 +152,7 @@ impl CollectedShares {
     /// shares; `None` while more are needed.
     ///
     /// # Errors
-    ///  SR-8432 when it is not a share of this server, or the shares do not combine; SR-8441 when
+    /// SR-8432 when it is not a share of this server, or the shares do not combine; SR-8441 when
     /// it was given already; SR-5001 without locked memory.
     pub fn add(&mut self, text: &str) -> Result<Option<SecretKey>, Error> {
         let mut bytes = parse(text, &self.id)?;

@@ -54,7 +54,7 @@ impl Syslog {
     /// Starts a thread that sends rows to the socket at `path`. The daemon need not run yet.
     ///
     /// # Errors
-    ///  SR-5001 when the thread cannot be started.
+    /// SR-5001 when the thread cannot be started.
     pub(crate) fn start(path: &Path) -> Result<Self, Error> {
         let (rows, queue) = sync_channel(QUEUE_MAX);
         let counts = Arc::new(Counts::default());
@@ -121,8 +121,9 @@ impl Sender {
         }
     }
 
-    /// Sends one datagram, and connects first if there is no connection. After a failure the
-    /// connection is dropped; after a failure to connect, no attempt is made for half a second.
+    /// Sends one datagram, and connects first if there is no connection. Fails without a
+    /// connection, or if the daemon does not take the datagram within a second; the connection is
+    /// then dropped. After a failure to connect, no attempt is made for half a second.
     fn send(&mut self, text: &str) -> io::Result<()> {
         if self.socket.is_none() {
             if Instant::now() < self.retry_at {
@@ -159,7 +160,8 @@ impl Sender {
     }
 }
 
-/// Connects to the daemon's socket; sending waits for at most a second.
+/// Connects to the daemon's socket; sending will wait for at most a second. Fails if no daemon has
+/// the socket.
 fn connect(path: &Path) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.set_write_timeout(Some(SEND_TIMEOUT))?;

@@ -26,7 +26,7 @@ use crate::offline;
 /// Builds the TLS configuration with the files that `config` names.
 ///
 /// # Errors
-///  SR-8440 for a file that cannot be used, a private key that others may use, or one that does not
+/// SR-8440 for a file that cannot be used, a private key that others may use, or one that does not
 /// belong to the certificate; SR-5001.
 pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
     build_config(config, None)
@@ -36,7 +36,7 @@ pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
 /// disk. The authority is read from its file.
 ///
 /// # Errors
-///  SR-8440 if one of them cannot be used.
+/// SR-8440 if one of them cannot be used.
 pub fn server_config_with(
     config: &Config,
     certificate: &str,
@@ -97,7 +97,7 @@ fn fits(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'static>) -> bool
 /// epoch.
 ///
 /// # Errors
-///  SR-8440 for a file that cannot be used; SR-5001.
+/// SR-8440 for a file that cannot be used; SR-5001.
 pub fn validity(config: &Config) -> Result<(u64, u64), Error> {
     let (chain, _) = read_fitting_pair(config)?;
     let path = config.path(&config.tls.certificate);

@@ -32,7 +32,7 @@ const SITE: &str = "sec-fetch-site";
 /// of an address that a person typed, or of a bookmark, is accepted.
 ///
 /// # Errors
-///  SR-8450.
+/// SR-8450.
 pub(super) fn refuse_from_page(request: &Request) -> Result<(), ErrorResponse> {
     let headers = request.headers();
     let is_typed = |value: &axum::http::HeaderValue| {
@@ -49,7 +49,7 @@ pub(super) fn refuse_from_page(request: &Request) -> Result<(), ErrorResponse> {
 /// Refuses every method but GET and HEAD.
 ///
 /// # Errors
-///  SR-8433 with the detail `METHOD`, which becomes the status 405.
+/// SR-8433 with the detail `METHOD`, which becomes the status 405.
 pub(super) fn refuse_changing(request: &Request) -> Result<(), ErrorResponse> {
     match is_reading(request.method()) {
         true => Ok(()),

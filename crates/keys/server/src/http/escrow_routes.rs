@@ -48,7 +48,7 @@ pub(super) async fn put(
 /// own, until it may have a header in memory.
 ///
 /// # Errors
-///  SR-8428 while sealed; SR-8420, SR-8421, SR-8422.
+/// SR-8428 while sealed; SR-8420, SR-8421, SR-8422.
 async fn header_permit(
     server: &Arc<Server>,
     connection: &ConnectionInfo,

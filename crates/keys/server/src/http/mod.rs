@@ -120,7 +120,7 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
 /// or of its address without a certificate.
 ///
 /// # Errors
-///  SR-8429 if the length is ambiguous; SR-8450 on the API for a request that a page makes; SR-8433
+/// SR-8429 if the length is ambiguous; SR-8450 on the API for a request that a page makes; SR-8433
 /// on the page for a method that changes something; SR-8427, with the time to wait, above the rate
 /// limit, which the metrics count; SR-9001 without a connection.
 fn check_request(
@@ -154,7 +154,7 @@ fn check_request(
 /// extensions.
 ///
 /// # Errors
-///  None: every failure becomes a response.
+/// None: every failure becomes a response.
 pub async fn call<B>(
     router: Router,
     connection: ConnectionInfo,

@@ -22,7 +22,7 @@ pub(super) const JSON_MAX: usize = 64 * 1024;
 /// Runs `work` with the service, on a thread that may block, and waits for it.
 ///
 /// # Errors
-///  SR-8428 while the server is sealed; what the work reports; SR-9001 if it panics.
+/// SR-8428 while the server is sealed; what the work reports; SR-9001 if it panics.
 pub(super) async fn with_service<T: Send + 'static>(
     server: &Arc<Server>,
     work: impl FnOnce(&Service) -> Result<T, Error> + Send + 'static,
@@ -34,7 +34,7 @@ pub(super) async fn with_service<T: Send + 'static>(
 /// Runs `work` on a thread that may block, and waits for it.
 ///
 /// # Errors
-///  What the work reports; SR-9001 if it panics.
+/// What the work reports; SR-9001 if it panics.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, ErrorResponse> {
@@ -45,7 +45,7 @@ pub(super) async fn run_blocking<T: Send + 'static>(
 /// Reads a body of at most `max` bytes, within the configured time for bodies.
 ///
 /// # Errors
-///  SR-8430 if it is longer, by its header or as read, or if the connection breaks; SR-8438 after
+/// SR-8430 if it is longer, by its header or as read, or if the connection breaks; SR-8438 after
 /// the time.
 pub(super) async fn read_body(
     server: &Server,
@@ -73,7 +73,7 @@ pub(super) async fn read_body(
 /// Reads a body of at most 64 KiB and parses it as JSON.
 ///
 /// # Errors
-///  As [`read_body`]; SR-8429, with the position only, if it does not fit `T`.
+/// As [`read_body`]; SR-8429, with the position only, if it does not fit `T`.
 pub(super) async fn read_json<T: DeserializeOwned>(
     server: &Server,
     headers: &HeaderMap,
@@ -93,7 +93,7 @@ pub(super) async fn read_json<T: DeserializeOwned>(
 /// 1000.
 ///
 /// # Errors
-///  SR-8429 for another parameter, or a value that is not valid.
+/// SR-8429 for another parameter, or a value that is not valid.
 pub(super) fn parse_list_query(text: Option<&str>) -> Result<ListQuery, ErrorResponse> {
     let mut query = ListQuery {
         after: String::new(),

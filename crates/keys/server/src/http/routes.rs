@@ -315,7 +315,7 @@ async fn rotate(
     ok_json(&value!({"name": info.name, "version": version}))
 }
 
-/// Makes a response with the state of a key, and the request for its destruction if there is one.
+/// Responds with a key's state, and the request for its destruction if there is one. Never fails.
 fn key_state_response(info: &KeyInfo) -> HandlerResult {
     let mut body =
         value!({"name": info.name, "state": info.state.name(), "destroy_at": info.destroy_at});
@@ -326,7 +326,8 @@ fn key_state_response(info: &KeyInfo) -> HandlerResult {
     ok_json(&body)
 }
 
-/// Handles `GET /v1/keys/{name}/needs`: sends the objects and nodes that need the key.
+/// Handles `GET /v1/keys/{name}/needs`: sends what needs the key. SR-8422 without the right to see
+/// it.
 async fn needs(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -371,7 +372,8 @@ async fn enable(
     )
 }
 
-/// Handles `POST /v1/keys/{name}/restore`, for admins: cancels its destruction, sends its state.
+/// Handles `POST /v1/keys/{name}/restore`, for admins: cancels the key's destruction. SR-8439 if
+/// none.
 async fn restore(
     State(server): SharedServer,
     Extension(connection): Connection,

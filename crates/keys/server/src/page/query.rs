@@ -104,7 +104,7 @@ impl Query {
     /// come from a form that was not filled in. If a name comes twice, the last value counts.
     ///
     /// # Errors
-    ///  The first parameter with an invalid value.
+    /// The first parameter with an invalid value.
     pub fn parse<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, BadQuery> {

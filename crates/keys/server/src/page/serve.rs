@@ -314,7 +314,7 @@ fn theme_of(headers: &HeaderMap) -> Theme {
 /// page of another site sets no cookie.
 ///
 /// # Errors
-///  SR-8430 if the query is longer than 4 KiB; SR-8429 without a known theme.
+/// SR-8430 if the query is longer than 4 KiB; SR-8429 without a known theme.
 async fn theme(RawQuery(text): RawQuery, headers: HeaderMap) -> Result<Response, ErrorResponse> {
     let text = text.unwrap_or_default();
     if text.len() > THEME_QUERY_MAX {

@@ -81,7 +81,7 @@ impl Service {
     /// and removes the rows from the store. Returns the archives; none when no row is due.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator; SR-8456 when no directory is configured, it cannot be used,
+    /// SR-8422 unless administrator; SR-8456 when no directory is configured, it cannot be used,
     /// or a file in it is in the way; SR-8436 when the hash chain is broken; SR-8442 when another
     /// server archives at the same time; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn archive(&self, peer: &Peer, config: &Config) -> Result<Vec<Archived>, Error> {
@@ -97,7 +97,7 @@ impl Service {
     /// rows that are archived already are removed.
     ///
     /// # Errors
-    ///  As [`Service::archive`], without those of the client. Another server that archives at the
+    /// As [`Service::archive`], without those of the client. Another server that archives at the
     /// same time is no error.
     pub fn archive_when_due(&self, config: &Config) -> Result<Vec<Archived>, Error> {
         let archived = self.archive_due(config);
@@ -105,7 +105,7 @@ impl Service {
         archived
     }
 
-    /// Does the work of [`Service::archive_when_due`], without the alarm.
+    /// Does the work of [`Service::archive_when_due`], with its errors, but without the alarm.
     fn archive_due(&self, config: &Config) -> Result<Vec<Archived>, Error> {
         if config.audit.archive.is_none() {
             self.remove_archived()?;
@@ -250,7 +250,7 @@ impl Service {
     }
 
     /// Whether there are a tenth more rows than the store keeps, or the first one should have been
-    /// archived more than a day ago.
+    /// archived more than a day ago. SR-8436 when that row does not open; what the store reports.
     fn is_overdue(
         &self,
         audit: &Audit,
@@ -297,7 +297,7 @@ impl Service {
         })
     }
 
-    /// Adopts an archive that an interrupted run left behind: verifies it, compares it with the
+    /// Adopts an archive that remains from an interrupted run: verifies it, compares it with the
     /// rows in the store, and syncs it. SR-8456 if it is not valid, belongs to another log or has
     /// other rows.
     fn adopt(&self, path: &Path, config: &Config, due: &DueRows) -> Result<Archived, Error> {
@@ -360,7 +360,7 @@ impl Service {
     }
 
     /// Removes from the store the rows that are recorded as archived (AR3), in batches, and then
-    /// has the store erase them. Does nothing when there are none.
+    /// has the store erase them. Does nothing when there are none. Errors are those of the store.
     fn remove_archived(&self) -> Result<(), Error> {
         let (cut, _) = self.audit_cut()?;
         if cut.through == 0 {

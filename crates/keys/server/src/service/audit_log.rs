@@ -16,7 +16,7 @@ impl Service {
     /// numbers greater than `after`, and which rows are in archives.
     ///
     /// # Errors
-    ///  SR-8422 unless viewer or administrator; SR-8436 when a row does not open; as for every
+    /// SR-8422 unless viewer or administrator; SR-8436 when a row does not open; as for every
     /// request SR-8420, SR-8421 and SR-8435.
     pub fn audit(
         &self,
@@ -35,7 +35,7 @@ impl Service {
     }
 
     /// Reads which rows are in archives, and the guard on that record. The store's part of the log
-    /// begins after them; number 0 means that no row is archived.
+    /// begins after them; number 0 means that no row is archived. Errors are those of the store.
     pub(super) fn audit_cut(&self) -> Result<(AuditCut, Guard), Error> {
         let found: Guarded<AuditCut> = self.read(AUDIT_CUT)?;
         let cut = found.record.unwrap_or_else(|| AuditCut {

@@ -34,7 +34,7 @@ impl Service {
     /// key was given; it is in the row of the audit log that is written before this returns.
     ///
     /// # Errors
-    ///  SR-8440 for a name that cannot be in a certificate; what the store reports.
+    /// SR-8440 for a name that cannot be in a certificate; what the store reports.
     pub fn server_certificate(
         &self,
         names: &[String],
@@ -54,7 +54,7 @@ impl Service {
     /// certificates. `by` says how the root key was given.
     ///
     /// # Errors
-    ///  SR-8429 for an invalid name; SR-8424 for the name of a client that is no administrator;
+    /// SR-8429 for an invalid name; SR-8424 for the name of a client that is no administrator;
     /// SR-8442 when the records keep changing; what the store reports.
     pub fn break_glass(&self, name: &str, by: &str) -> Result<IssuedCertificate, Error> {
         check_name(name)?;
@@ -126,7 +126,7 @@ impl Service {
     /// never.
     ///
     /// # Errors
-    ///  What the store reports.
+    /// What the store reports.
     pub fn read_break_glass(&self) -> Result<Option<BreakGlass>, Error> {
         Ok(self.read(BREAK_GLASS)?.record)
     }
@@ -135,7 +135,7 @@ impl Service {
     /// since the last call. The first call also does so for a use within the last 30 days.
     ///
     /// # Errors
-    ///  What the store reports.
+    /// What the store reports.
     pub fn watch_break_glass(&self) -> Result<(), Error> {
         let Some(last) = self.read_break_glass()? else {
             return Ok(());

@@ -8,7 +8,7 @@ use strongroom_keyring::Error;
 /// `a-z A-Z 0-9 . _ -`, and not of dots only.
 ///
 /// # Errors
-///  SR-8429.
+/// SR-8429.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let fine = (1..=NAME_MAX).contains(&name.len())
         && name

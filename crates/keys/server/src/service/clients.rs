@@ -51,7 +51,7 @@ impl Service {
     /// Returns at most `limit` clients with names greater than `after`, in order.
     ///
     /// # Errors
-    ///  SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn nodes(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<NodeInfo>, Error> {
         self.run(peer, "nodes", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
@@ -76,7 +76,7 @@ impl Service {
     /// once a minute; certificates that were not used yet are left out.
     ///
     /// # Errors
-    ///  What the store reports.
+    /// What the store reports.
     pub fn client_expiry(&self) -> Result<ClientExpiry, Error> {
         let mut cached = self.expiry.lock();
         if let Some(expiry) = ExpiryCache::recent(*cached, now()) {
@@ -96,7 +96,7 @@ impl Service {
     /// then its grants. The audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator; SR-8455 when there is no such client; SR-8439 when a client
+    /// SR-8422 unless administrator; SR-8455 when there is no such client; SR-8439 when a client
     /// revokes itself, so that the last administrator stays; SR-8429 for an invalid name; as for
     /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn revoke(&self, peer: &Peer, name: &str) -> Result<(), Error> {
@@ -133,7 +133,7 @@ impl Service {
     /// The audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator; SR-8455, SR-8454 when the node or the key does not exist;
+    /// SR-8422 unless administrator; SR-8455, SR-8454 when the node or the key does not exist;
     /// SR-8429 for an invalid name; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn grant(
         &self,
@@ -171,7 +171,7 @@ impl Service {
     /// Returns at most `limit` grants after the grant `after`, written `node/key`, in order.
     ///
     /// # Errors
-    ///  SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn grants(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<GrantInfo>, Error> {
         self.run(peer, "grants", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
@@ -192,7 +192,7 @@ impl Service {
     /// Removes a grant. The audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator; SR-8444 when there is no such grant; SR-8429 for an invalid
+    /// SR-8422 unless administrator; SR-8444 when there is no such grant; SR-8429 for an invalid
     /// name; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn ungrant(&self, peer: &Peer, node: &str, key: &str) -> Result<(), Error> {
         check_name(node)?;

@@ -61,7 +61,7 @@ impl Service {
     /// the nodes that are granted it. Objects that were shredded do not count.
     ///
     /// # Errors
-    ///  SR-8422 for a node without the right to destroy it; SR-8423 for a node without a grant;
+    /// SR-8422 for a node without the right to destroy it; SR-8423 for a node without a grant;
     /// SR-8454 when there is no such key; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn needs(&self, peer: &Peer, name: &str) -> Result<Needs, Error> {
         self.run(peer, "needs", name, |client| {
@@ -79,7 +79,8 @@ impl Service {
     }
 
     /// Adds the objects that name the key, except shredded ones, to `needs`: all to the count, and
-    /// the first [`NAMED_MAX`] by name. True when there may be more than were read.
+    /// the first [`NAMED_MAX`] by name. True when there may be more than were read. Errors are
+    /// those of the store.
     fn add_objects(&self, key: &str, needs: &mut Needs) -> Result<bool, Error> {
         self.for_each::<Object>(OBJECTS, RECORDS_MAX, |id, object| {
             // The data of a shredded object is lost already.
@@ -99,7 +100,7 @@ impl Service {
     }
 
     /// Adds the nodes to which the key is granted to `needs`. True when there may be more than were
-    /// read.
+    /// read. Errors are those of the store.
     fn add_nodes(&self, key: &str, needs: &mut Needs) -> Result<bool, Error> {
         self.for_each::<Grant>(GRANTS, RECORDS_MAX, |path, _| {
             if let Some((node, granted)) = path.split_once('/')
@@ -116,7 +117,7 @@ impl Service {
     /// waits for the second one's, which names the same time or none. The audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 for a node without the right; SR-8423 or SR-8454 when there is no such key; SR-8425
+    /// SR-8422 for a node without the right; SR-8423 or SR-8454 when there is no such key; SR-8425
     /// when it is destroyed; SR-8429 for a time longer than a year; SR-8452 for one shorter than
     /// the least; SR-8458 when the first administrator requested another time; as for every request
     /// SR-8420, SR-8421, SR-8435 and SR-8442.
@@ -168,7 +169,7 @@ impl Service {
     /// before it is delivered again. The audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
+    /// SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
     /// no such key; SR-8425 when it is destroyed; SR-8439 for an active key without such a request;
     /// as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn restore_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
@@ -198,7 +199,7 @@ impl Service {
     /// key's state does not change. The audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
+    /// SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
     /// no such key; SR-8439 when no request waits; as for every request SR-8420, SR-8421, SR-8435
     /// and SR-8442.
     pub fn withdraw_destroy(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
@@ -261,7 +262,7 @@ impl Service {
 /// node's call never postpones a destruction.
 ///
 /// # Errors
-///  SR-8458 when another administrator has requested another time.
+/// SR-8458 when another administrator has requested another time.
 fn schedule_destruction(
     client: &Client,
     key: &mut Key,

@@ -60,7 +60,7 @@ impl Service {
     /// PKCS #10 in PEM. `address` is for the audit log.
     ///
     /// # Errors
-    ///  SR-8431 for a token that is unknown, used or expired, which is recorded as a denial;
+    /// SR-8431 for a token that is unknown, used or expired, which is recorded as a denial;
     /// SR-8429 for a malformed request, or a public key of another client; SR-8442 when the records
     /// keep changing; what the store reports.
     pub fn enroll(&self, address: &str, token: &str, request: &str) -> Result<Enrolled, Error> {
@@ -138,7 +138,7 @@ impl Service {
     /// the changes with the guards.
     ///
     /// # Errors
-    ///  SR-8429 for a malformed request, or a public key of another client; what the store reports.
+    /// SR-8429 for a malformed request, or a public key of another client; what the store reports.
     pub(super) fn certify(
         &self,
         request: &str,
@@ -191,7 +191,7 @@ impl Service {
 
     /// Returns the rights of a client that is enrolled with this token: to create keys, and to
     /// destroy them. A token that leaves the rights open does not change those of a node that is
-    /// enrolled already with the same role.
+    /// enrolled already with the same role. Errors are those of the store.
     fn rights_with(&self, token: &Token, former: Option<&Node>) -> Result<(bool, bool), Error> {
         let of_token = (token.may_create, token.may_destroy);
         let Some(former) = former.filter(|_| token.keeps_rights) else {
@@ -203,7 +203,8 @@ impl Service {
     }
 
     /// Removes the grants of a client that is no longer enrolled (E4), in several commits without
-    /// rows of the audit log. Does nothing while a client of this name is enrolled.
+    /// rows of the audit log. Does nothing while a client of this name is enrolled. Errors are
+    /// those of the store.
     pub(super) fn remove_grants_of(&self, name: &str) -> Result<(), Error> {
         let prefix = format!("{GRANTS}{name}/");
         loop {

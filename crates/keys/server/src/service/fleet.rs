@@ -36,7 +36,7 @@ impl Service {
     /// cached.
     ///
     /// # Errors
-    ///  SR-8420, SR-8421; SR-8422 unless viewer or administrator; what the store reports.
+    /// SR-8420, SR-8421; SR-8422 unless viewer or administrator; what the store reports.
     pub fn fleet(
         &self,
         peer: &Peer,
@@ -59,7 +59,8 @@ impl Service {
     }
 
     /// Reads objects, keys with their grants, headers in escrow and clients from the store, as the
-    /// page's records. Stale requests for destruction are left out. Writes nothing.
+    /// page's records. Stale requests for destruction are left out. Writes nothing. Errors are
+    /// those of the store.
     fn read_fleet(&self) -> Result<Records, Error> {
         let (grants, cut_grants) = self.list_all::<Grant>(GRANTS)?;
         let mut granted: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -101,7 +102,7 @@ impl Service {
     }
 
     /// Reads the records below a prefix, in order of their names, and whether there may be more
-    /// than the about [`RECORDS_MAX`] that are read.
+    /// than the about [`RECORDS_MAX`] that are read. Errors are those of the store.
     fn list_all<T: DeserializeOwned>(
         &self,
         prefix: &str,

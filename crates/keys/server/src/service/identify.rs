@@ -36,7 +36,7 @@ impl Client {
     /// Checks that the client has one of these roles.
     ///
     /// # Errors
-    ///  SR-8422 when it has none of them.
+    /// SR-8422 when it has none of them.
     pub(super) fn must_be(&self, roles: &[Role]) -> Result<(), Error> {
         match roles.contains(&self.identity.role) {
             true => Ok(()),
@@ -70,7 +70,7 @@ impl Service {
     /// row of the audit log.
     ///
     /// # Errors
-    ///  SR-8420 without a certificate; SR-8421 when the certificate is not that of an enrolled
+    /// SR-8420 without a certificate; SR-8421 when the certificate is not that of an enrolled
     /// client, or has expired; SR-8442; what the store reports.
     pub fn identify(&self, peer: &Peer) -> Result<Client, Error> {
         let found = self.find_client(peer);
@@ -85,7 +85,7 @@ impl Service {
         found
     }
 
-    /// Does the work of [`Service::identify`], without the note in `peer`.
+    /// Does the work of [`Service::identify`], with its errors, but without the note in `peer`.
     fn find_client(&self, peer: &Peer) -> Result<Client, Error> {
         let needed = || Error::new(&code::SERVER_CERTIFICATE_NEEDED, "");
         let certificate = peer.certificate.as_ref().ok_or_else(needed)?;

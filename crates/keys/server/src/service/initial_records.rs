@@ -17,7 +17,7 @@ use crate::store::{Guard, Outcome, Store};
 /// and the first administrator, whose certificate has the public key with the SHA-256 `admin.0`.
 ///
 /// # Errors
-///  SR-8424 when the store has an authority already; what the store reports.
+/// SR-8424 when the store has an authority already; what the store reports.
 pub fn write_initial_records(
     store: Arc<dyn Store>,
     root: &SecretKey,

@@ -30,7 +30,7 @@ impl Service {
     /// the client's grant, which an administrator or a viewer need not have.
     ///
     /// # Errors
-    ///  SR-8423 for a node without a grant, whether the key exists or not (V3); SR-8454 for an
+    /// SR-8423 for a node without a grant, whether the key exists or not (V3); SR-8454 for an
     /// administrator or a viewer when the key does not exist; SR-8429 for an invalid name; what the
     /// store reports.
     pub(super) fn read_key(
@@ -58,7 +58,7 @@ impl Service {
     /// have changed.
     ///
     /// # Errors
-    ///  SR-8422 for a viewer; those of [`Service::read_key`] and of `change`; as for every request
+    /// SR-8422 for a viewer; those of [`Service::read_key`] and of `change`; as for every request
     /// SR-8420, SR-8421, SR-8435 and SR-8442.
     pub(super) fn change_key(
         &self,
@@ -87,7 +87,8 @@ impl Service {
     }
 
     /// Returns the change that brings the list of pending destructions in line with this key: it
-    /// enters the key's time of destruction, or removes the key from the list.
+    /// enters the key's time of destruction, or removes the key from the list. SR-5001 if it cannot
+    /// be sealed.
     pub(super) fn update_pending(&self, name: &str, key: &Key) -> Result<Change, Error> {
         let path = pending_path(name);
         match (key.state, key.destroy_at) {
@@ -103,7 +104,7 @@ impl Service {
     /// carry; none when there is no request.
     ///
     /// # Errors
-    ///  What the store reports.
+    /// What the store reports.
     pub(super) fn drop_stale_request(&self, key: &mut Key) -> Result<Vec<Guard>, Error> {
         let Some(request) = &key.destroy_asked else {
             return Ok(Vec::new());

@@ -52,7 +52,7 @@ fn must_be_active(name: &str, key: &Key) -> Result<(), Error> {
 /// of all.
 ///
 /// # Errors
-///  SR-8443.
+/// SR-8443.
 fn check_rotations(key: &Key, most: u32) -> Result<(), Error> {
     const DAY_S: u64 = 86_400;
     let since = now().saturating_sub(DAY_S);
@@ -74,7 +74,7 @@ impl Service {
     /// if that is a node. `object` describes what the key is for. The audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 for a client that may not create keys; SR-8424 when there is a key of that name;
+    /// SR-8422 for a client that may not create keys; SR-8424 when there is a key of that name;
     /// SR-8429 for an invalid name or description; SR-8443 above a quota; as for every request
     /// SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn create_key(
@@ -165,7 +165,7 @@ impl Service {
     /// of the audit log is durable before this returns.
     ///
     /// # Errors
-    ///  SR-8423 without a grant, for every role, whether the key exists or not, and for a version
+    /// SR-8423 without a grant, for every role, whether the key exists or not, and for a version
     /// that does not exist; SR-8425, SR-8426 by the key's state; SR-8429 for an invalid name;
     /// SR-8435 when the stored key is not authentic; as for every request SR-8420, SR-8421 and
     /// SR-8442.
@@ -215,7 +215,7 @@ impl Service {
     /// Returns the description of one key, without its bytes.
     ///
     /// # Errors
-    ///  SR-8423 for a node without a grant; SR-8454 for another client when there is no such key;
+    /// SR-8423 for a node without a grant; SR-8454 for another client when there is no such key;
     /// SR-8429 for an invalid name; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.run(peer, "key", name, |client| {
@@ -229,7 +229,7 @@ impl Service {
     /// for a node of those that are granted to it, for others of all.
     ///
     /// # Errors
-    ///  As for every request SR-8420, SR-8421 and SR-8435.
+    /// As for every request SR-8420, SR-8421 and SR-8435.
     pub fn key_list(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<KeyInfo>, Error> {
         self.run(peer, "keys", "", |client| {
             let mut keys: Vec<(String, Key)> = Vec::new();
@@ -254,7 +254,7 @@ impl Service {
     /// gets a row.
     ///
     /// # Errors
-    ///  SR-8422 for a viewer; SR-8423 or SR-8454 when there is no such key; SR-8425, SR-8426 unless
+    /// SR-8422 for a viewer; SR-8423 or SR-8454 when there is no such key; SR-8425, SR-8426 unless
     /// it is active; SR-8439 when the key has the most versions that it can have; SR-8443 for a
     /// node when too many versions were created lately; as for every request SR-8420, SR-8421,
     /// SR-8435 and SR-8442.
@@ -277,7 +277,7 @@ impl Service {
     /// already. The audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
+    /// SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
     /// no such key; SR-8425 when it is destroyed; SR-8439 when its destruction is scheduled; as for
     /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn disable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
@@ -288,7 +288,7 @@ impl Service {
     /// log gets a row.
     ///
     /// # Errors
-    ///  As [`Service::disable_key`].
+    /// As [`Service::disable_key`].
     pub fn enable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.set_state(peer, "enable", name, State::Disabled, State::Active)
     }
@@ -328,7 +328,7 @@ impl Service {
     /// tokens and pieces of headers that no record names.
     ///
     /// # Errors
-    ///  What the store reports.
+    /// What the store reports.
     pub fn sweep(&self) -> Result<usize, Error> {
         const PAGE: usize = 500;
         let (mut after, mut count) = (String::new(), 0_usize);

@@ -40,7 +40,7 @@ impl Service {
     /// the object is new, moved to this node, or was shredded.
     ///
     /// # Errors
-    ///  SR-8422 for a viewer; SR-8423 when another node reported the object and its key is not
+    /// SR-8422 for a viewer; SR-8423 when another node reported the object and its key is not
     /// granted to this one; SR-8429 for an invalid id or report; SR-8443 above a quota; as for
     /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn report(&self, peer: &Peer, id: &str, report: &Report) -> Result<(), Error> {
@@ -110,7 +110,7 @@ impl Service {
     /// Returns at most `limit` objects with ids greater than `after`, in order.
     ///
     /// # Errors
-    ///  SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn objects(
         &self,
         peer: &Peer,
@@ -134,7 +134,7 @@ impl Service {
     /// log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator; SR-8429 for an invalid id; SR-8457 when there is no such
+    /// SR-8422 unless administrator; SR-8429 for an invalid id; SR-8457 when there is no such
     /// object; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn forget_object(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_object_id(id)?;

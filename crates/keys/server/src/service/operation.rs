@@ -47,7 +47,7 @@ impl Service {
     /// changed. Denials are recorded, with `action` and `subject`.
     ///
     /// # Errors
-    ///  SR-8420 without a certificate; SR-8421 for a client that is not enrolled; those of
+    /// SR-8420 without a certificate; SR-8421 for a client that is not enrolled; those of
     /// `decide`; SR-8442 when the records keep changing; what the store reports.
     pub(super) fn run<T>(
         &self,
@@ -139,7 +139,7 @@ impl Service {
     /// own. Returns the client's identity. A denial is recorded.
     ///
     /// # Errors
-    ///  SR-8420, SR-8421, SR-8422; what the store reports.
+    /// SR-8420, SR-8421, SR-8422; what the store reports.
     pub fn check_role(&self, peer: &Peer, action: &str, roles: &[Role]) -> Result<Identity, Error> {
         self.run(peer, action, "", |client| {
             client.must_be(roles)?;
@@ -151,7 +151,7 @@ impl Service {
     /// audit log.
     ///
     /// # Errors
-    ///  As [`Service::check_role`]; SR-8442.
+    /// As [`Service::check_role`]; SR-8442.
     pub fn record_action(&self, peer: &Peer, action: &str, roles: &[Role]) -> Result<(), Error> {
         self.run(peer, action, "", |client| {
             client.must_be(roles)?;

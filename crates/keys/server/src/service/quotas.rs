@@ -20,7 +20,7 @@ impl Service {
     /// `client` makes the request.
     ///
     /// # Errors
-    ///  SR-8443 when a count grows above its quota and `client` is no administrator; what the store
+    /// SR-8443 when a count grows above its quota and `client` is no administrator; what the store
     /// reports.
     pub(super) fn update_usage(
         &self,

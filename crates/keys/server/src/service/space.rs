@@ -34,7 +34,7 @@ impl Service {
     /// ago.
     ///
     /// # Errors
-    ///  What the store reports.
+    /// What the store reports.
     pub fn space(&self, config: &Config) -> Result<SpaceInfo, Error> {
         let measured = &self.space.measured;
         let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,7 @@ impl Service {
     /// while any lasts, and when all are over.
     ///
     /// # Errors
-    ///  What the store reports.
+    /// What the store reports.
     pub fn watch_space(&self, config: &Config) -> Result<(), Error> {
         let (space, kinds) = self.measure_space(config)?;
         let measured = &self.space.measured;
@@ -140,7 +140,7 @@ impl Service {
     /// socket, on a thread that this starts; otherwise stops sending them.
     ///
     /// # Errors
-    ///  SR-5001 when the thread cannot be started.
+    /// SR-5001 when the thread cannot be started.
     pub fn set_syslog(&self, config: &Config) -> Result<(), Error> {
         let path = config.audit.syslog.as_deref();
         let syslog = path.map(|path| Syslog::start(&config.path(path)).map(Arc::new));

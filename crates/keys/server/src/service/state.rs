@@ -50,7 +50,7 @@ impl Service {
     /// and the last row of the audit log, and starts the thread of the ledger.
     ///
     /// # Errors
-    ///  SR-8437 for another root key, or when the store does not answer; SR-8435 for a store that
+    /// SR-8437 for another root key, or when the store does not answer; SR-8435 for a store that
     /// was never initialized; SR-8436 when the last row does not open; SR-5001.
     pub fn open(store: Arc<dyn Store>, keys: Keys, rules: Rules) -> Result<Self, Error> {
         let keys = Arc::new(keys);
@@ -102,7 +102,7 @@ impl Service {
     /// Commits a row of the audit log for an event that no enrolled client caused.
     ///
     /// # Errors
-    ///  What the store reports.
+    /// What the store reports.
     pub fn record_event(
         &self,
         address: &str,

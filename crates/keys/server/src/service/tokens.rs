@@ -72,7 +72,7 @@ impl Service {
     /// audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator; SR-8454 for a key that does not exist; SR-8429 for an invalid
+    /// SR-8422 unless administrator; SR-8454 for a key that does not exist; SR-8429 for an invalid
     /// name, more than 64 keys, a validity that is not 1 second to 30 days, or rights or keys for
     /// another role than node; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn create_token(&self, peer: &Peer, new: &NewToken) -> Result<Zeroizing<String>, Error> {
@@ -121,7 +121,7 @@ impl Service {
     /// Expired ones are among them until the next sweep.
     ///
     /// # Errors
-    ///  SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
     pub fn tokens(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<TokenInfo>, Error> {
         self.run(peer, "tokens", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
@@ -142,7 +142,7 @@ impl Service {
     /// Withdraws a token that was not used. The audit log gets a row.
     ///
     /// # Errors
-    ///  SR-8422 unless administrator; SR-8459 when there is no unused token of that id; SR-8429 for
+    /// SR-8422 unless administrator; SR-8459 when there is no unused token of that id; SR-8429 for
     /// an invalid id; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn withdraw_token(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_name(id)?;
@@ -163,7 +163,8 @@ impl Service {
         })
     }
 
-    /// Removes expired tokens from the store. No request would accept them.
+    /// Removes expired tokens from the store, without rows of the audit log. No request would
+    /// accept them. Errors are those of the store.
     pub(super) fn remove_expired_tokens(&self) -> Result<(), Error> {
         let mut after = String::new();
         loop {
@@ -180,7 +181,8 @@ impl Service {
         }
     }
 
-    /// Returns the changes that remove every token of a client. Writes nothing.
+    /// Returns the changes that remove every unused token of a client. Writes nothing. Errors are
+    /// those of the store.
     pub(super) fn delete_tokens_of(&self, name: &str) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
         let mut after = String::new();

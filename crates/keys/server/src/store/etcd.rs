@@ -119,7 +119,7 @@ impl EtcdStore {
     /// respond.
     ///
     /// # Errors
-    ///  SR-8434; SR-8440 for the TLS files; SR-8435 when no majority responds within the configured
+    /// SR-8434; SR-8440 for the TLS files; SR-8435 when no majority responds within the configured
     /// time.
     pub fn open(config: &Config, urls: &str) -> Result<Self, Error> {
         let total = config.etcd.clone().unwrap_or_default().timeout_seconds;

@@ -62,7 +62,7 @@ struct ErrorBody {
 /// none.
 ///
 /// # Errors
-///  SR-8434 for a malformed address, one without TLS on another host, or `https` without a
+/// SR-8434 for a malformed address, one without TLS on another host, or `https` without a
 /// configured authority; SR-8440 for the TLS files.
 pub(super) fn members(config: &Config, urls: &str) -> Result<Vec<Member>, Error> {
     let tls = Arc::new(tls_config(config)?);
@@ -176,7 +176,7 @@ impl Member {
     /// with the status 200, of at most 256 MiB.
     ///
     /// # Errors
-    ///  [`RequestError::Retryable`] without a connection, in time or with a status or code that may
+    /// [`RequestError::Retryable`] without a connection, in time or with a status or code that may
     /// pass; [`RequestError::Refused`] for an error that every member would report.
     pub(super) fn post(
         &self,

@@ -104,7 +104,7 @@ pub trait Store: Send + Sync {
     /// Reads the record at `path`. `None` when there is none.
     ///
     /// # Errors
-    ///  As for the trait.
+    /// SR-8435 when the store does not respond or refuses the call, or another error of the trait.
     fn read(&self, path: &str) -> Result<Option<Stored>, Error>;
 
     /// Reads at most `limit` records whose path begins with `prefix` and is greater than `after`,
@@ -112,7 +112,7 @@ pub trait Store: Send + Sync {
     /// its record.
     ///
     /// # Errors
-    ///  As for the trait.
+    /// SR-8435 when the store does not respond or refuses the call, or another error of the trait.
     fn list(&self, prefix: &str, after: &str, limit: usize)
     -> Result<Vec<(String, Stored)>, Error>;
 
@@ -121,7 +121,8 @@ pub trait Store: Send + Sync {
     /// [`Outcome::Conflict`].
     ///
     /// # Errors
-    ///  As for the trait. It is then unknown whether the commit took effect.
+    /// SR-8435 when the store does not respond or refuses the call, or another error of the trait.
+    /// It is then unknown whether the commit took effect.
     fn commit(
         &self,
         guards: &[Guard],
@@ -133,14 +134,14 @@ pub trait Store: Send + Sync {
     /// empty.
     ///
     /// # Errors
-    ///  As for the trait.
+    /// SR-8435 when the store does not respond or refuses the call, or another error of the trait.
     fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error>;
 
     /// Reads at most `limit` rows of the audit log with numbers greater than `after`, in order.
     /// Returns each number and the sealed row.
     ///
     /// # Errors
-    ///  As for the trait.
+    /// SR-8435 when the store does not respond or refuses the call, or another error of the trait.
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error>;
 
     /// Removes at most `limit` rows of the audit log, from the first row to the row with number
@@ -149,20 +150,21 @@ pub trait Store: Send + Sync {
     /// (S4).
     ///
     /// # Errors
-    /// As for the trait; SR-9001 when `through` is the number of the last row, or greater.
+    /// SR-9001 when `through` is the number of the last row, or greater; SR-8435 when the store
+    /// does not respond or refuses the call, or another error of the trait.
     fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error>;
 
     /// Measures how much space the store uses and has.
     ///
     /// # Errors
-    /// As for the trait.
+    /// SR-8435 when the store does not respond or refuses the call, or another error of the trait.
     fn space(&self) -> Result<StoreSpace, Error>;
 
     /// Erases values that were replaced or removed from the store's own files, as far as the store
     /// can. Does nothing by default.
     ///
     /// # Errors
-    ///  As for the trait.
+    /// SR-8435 when the store does not respond or refuses the call, or another error of the trait.
     fn scrub(&self) -> Result<(), Error> {
         Ok(())
     }

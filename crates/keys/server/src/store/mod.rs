@@ -27,7 +27,7 @@ pub use sqlite::SqliteStore;
 /// database if it is missing; etcd needs no creation.
 ///
 /// # Errors
-///  SR-8434 for an unknown kind of store or an invalid server id; what [`SqliteStore::open`] or
+/// SR-8434 for an unknown kind of store or an invalid server id; what [`SqliteStore::open`] or
 /// [`EtcdStore::open`] reports.
 pub fn open(config: &Config, root: &SecretKey, create: bool) -> Result<Arc<dyn Store>, Error> {
     let Some((kind, location)) = config.store.split_once(':') else {

@@ -63,7 +63,7 @@ impl SqliteStore {
     /// creates tables and triggers that are missing.
     ///
     /// # Errors
-    ///  SR-1006 when there is none; SR-2002 for another key; SR-8435 when the file system fails or
+    /// SR-1006 when there is none; SR-2002 for another key; SR-8435 when the file system fails or
     /// is full; what the SQLite extension reports as damaged.
     pub fn open(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
         Self::open_at(path, key, create).map_err(|error| match free_bytes(path) {
