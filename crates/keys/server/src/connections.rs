@@ -114,7 +114,8 @@ impl ConnectionSlot {
 }
 
 impl Drop for ConnectionSlot {
-    /// Frees the slot, unless a new connection has taken it.
+    /// Frees the slot and counts one open connection less in the metrics, unless a new connection
+    /// has taken the slot.
     fn drop(&mut self) {
         if self.connections.lock().remove(self.age).is_some() {
             let metrics = &self.connections.metrics;

@@ -66,7 +66,8 @@ impl HeaderMemory {
 }
 
 impl Drop for HeaderPermit {
-    /// Lets other requests have a header in memory, and forgets a client that no request waits for.
+    /// Ends the permit, so that another request can have a header in memory, and forgets a client
+    /// that no request waits for.
     fn drop(&mut self) {
         drop(self.all.take());
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);

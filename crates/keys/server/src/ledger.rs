@@ -113,7 +113,7 @@ impl Ledger {
 }
 
 /// Reads the number and the hash of the last row in the store; 0 and [`GENESIS`] when there is
-/// none. SR-8436 when it does not open.
+/// none. SR-8436 when it does not open; what the store reports.
 fn read_last_row(store: &dyn Store, keys: &Keys) -> Result<(u64, String), Error> {
     let Some((n, sealed)) = store.last_row()? else {
         return Ok((0, GENESIS.to_owned()));

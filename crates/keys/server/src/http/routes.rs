@@ -326,8 +326,7 @@ fn key_state_response(info: &KeyInfo) -> HandlerResult {
     ok_json(&body)
 }
 
-/// Handles `GET /v1/keys/{name}/needs`: sends what needs the key. SR-8422 without the right to see
-/// it.
+/// Handles `GET /v1/keys/{name}/needs`: sends what needs the key. SR-8422 without the right.
 async fn needs(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -372,8 +371,7 @@ async fn enable(
     )
 }
 
-/// Handles `POST /v1/keys/{name}/restore`, for admins: cancels the key's destruction. SR-8439 if
-/// none.
+/// Handles `POST /v1/keys/{name}/restore`, for admins: cancels its destruction. SR-8439 if none.
 async fn restore(
     State(server): SharedServer,
     Extension(connection): Connection,

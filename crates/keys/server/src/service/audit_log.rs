@@ -35,7 +35,8 @@ impl Service {
     }
 
     /// Reads which rows are in archives, and the guard on that record. The store's part of the log
-    /// begins after them; number 0 means that no row is archived. Errors are those of the store.
+    /// begins after them; the number 0 means that no row is archived. Errors are those of the
+    /// store.
     pub(super) fn audit_cut(&self) -> Result<(AuditCut, Guard), Error> {
         let found: Guarded<AuditCut> = self.read(AUDIT_CUT)?;
         let cut = found.record.unwrap_or_else(|| AuditCut {

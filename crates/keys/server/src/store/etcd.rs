@@ -162,7 +162,8 @@ impl EtcdStore {
             .map_err(|_| damaged("the number of the last row"))
     }
 
-    /// Reads one etcd key. `None` when it does not exist. SR-8435.
+    /// Reads one etcd key. `None` when it does not exist. SR-8435 when etcd does not answer or
+    /// refuses.
     fn read_one(&self, key: &str) -> Result<Option<Stored>, Error> {
         let request = RangeRequest {
             key: encode(key),
@@ -240,7 +241,7 @@ impl EtcdStore {
         Ok(found)
     }
 
-    /// Sends a range request and parses the response. SR-8435.
+    /// Sends a range request and parses the response. SR-8435 when etcd does not answer or refuses.
     fn range_request<T: for<'a> Deserialize<'a>>(
         &self,
         request: &RangeRequest<'_>,
@@ -402,13 +403,13 @@ fn parse<T: for<'a> Deserialize<'a>>(response: &[u8]) -> Result<T, Error> {
 
 impl Store for EtcdStore {
     /// Reads the record at `path` from a majority of the members; `None` when there is none.
-    /// SR-8435.
+    /// SR-8435 when etcd does not answer or refuses.
     fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
         self.read_one(&self.record_key(path))
     }
 
     /// Reads at most `limit` records whose path begins with `prefix` and is greater than `after`,
-    /// in order and all at one revision. SR-8435.
+    /// in order and all at one revision. SR-8435 when etcd does not answer or refuses.
     fn list(
         &self,
         prefix: &str,
@@ -459,7 +460,8 @@ impl Store for EtcdStore {
         }
     }
 
-    /// Reads at most `limit` sealed rows with numbers greater than `after`, in order. SR-8435.
+    /// Reads at most `limit` sealed rows with numbers greater than `after`, in order. SR-8435 when
+    /// etcd does not answer or refuses.
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         let start = self.row_key(after.saturating_add(1));
         let before = format!("{}a/", self.prefix);
@@ -476,7 +478,7 @@ impl Store for EtcdStore {
 
     /// Deletes at most `limit` rows from the first one to `through`, and returns how many these
     /// are, by their numbers; 0 when there are none. SR-9001 when `through` is the last row or
-    /// beyond; SR-8435.
+    /// beyond; SR-8435 when etcd does not answer or refuses.
     fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
         if through >= self.last_number()? {
             return Err(last_row_stays());
@@ -494,7 +496,8 @@ impl Store for EtcdStore {
     }
 
     /// Returns the size and the quota of the first member that responds; each member compares its
-    /// own size with the quota. The quota is `None` if etcd does not report it. SR-8435.
+    /// own size with the quota. The quota is `None` if etcd does not report it. SR-8435 when etcd
+    /// does not answer or refuses.
     fn space(&self) -> Result<StoreSpace, Error> {
         let (response, _) = self.request("/v3/maintenance/status", b"{}")?;
         let status: Status = parse(&response)?;
@@ -508,7 +511,7 @@ impl Store for EtcdStore {
     /// Compacts the history of etcd. etcd frees and overwrites its space only when the members are
     /// defragmented, and their logs and snapshots keep it for a while
     /// (docs/guides/keyserver-etcd.md). A history that another server has compacted is no error.
-    /// SR-8435.
+    /// SR-8435 when etcd does not answer or refuses.
     fn scrub(&self) -> Result<(), Error> {
         let request = RangeRequest {
             key: encode(&self.last_key()),

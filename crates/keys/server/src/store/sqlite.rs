@@ -115,7 +115,8 @@ impl SqliteStore {
 }
 
 /// Removes all permissions of other users from the database (mode 0600). SQLite gives the
-/// write-ahead log and its index the permissions of the database. SR-8435.
+/// write-ahead log and its index the permissions of the database. SR-8435 when SQLite or the file
+/// system fails.
 fn make_private(path: &Path) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         Error::new(&code::SERVER_STORE, format!("{}: {error}", path.display()))
@@ -129,7 +130,7 @@ fn make_private(path: &Path) -> Result<(), Error> {
 
 /// Opens one connection, with synchronous commits and erasure of deleted content. It waits up to 20
 /// seconds for another process. SR-1006 when there is no file and `create` is false; SR-2002;
-/// SR-8435.
+/// SR-8435 when SQLite or the file system fails.
 fn connect(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, Error> {
     let options = OpenOptions {
         key: Some(KeySource::Given(secret_hex(key.expose())?)),
@@ -216,7 +217,8 @@ impl Store for SqliteStore {
     }
 
     /// Commits in one SQLite transaction. [`Outcome::Conflict`], without an effect, if a guard does
-    /// not hold or the rows do not follow the last row. Waits for the writer. SR-8435.
+    /// not hold or the rows do not follow the last row. Waits for the writer. SR-8435 when SQLite
+    /// or the file system fails.
     fn commit(
         &self,
         guards: &[Guard],
@@ -243,7 +245,8 @@ impl Store for SqliteStore {
         Ok(Outcome::Done)
     }
 
-    /// Reads the number of the last row and the sealed row; `None` when the log is empty. SR-8435.
+    /// Reads the number of the last row and the sealed row; `None` when the log is empty. SR-8435
+    /// when SQLite or the file system fails.
     fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
         let reader = self.reader();
         let last = reader
@@ -257,7 +260,8 @@ impl Store for SqliteStore {
         last.map(|(n, row)| Ok((from_sql(n)?, row))).transpose()
     }
 
-    /// Reads at most `limit` sealed rows with numbers greater than `after`, in order. SR-8435.
+    /// Reads at most `limit` sealed rows with numbers greater than `after`, in order. SR-8435 when
+    /// SQLite or the file system fails.
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         let reader = self.reader();
         let mut statement = reader
@@ -278,7 +282,8 @@ impl Store for SqliteStore {
     }
 
     /// Deletes at most `limit` rows from the first one to `through` in one transaction, and returns
-    /// how many; 0 when there are none. SR-9001 when `through` is the last row or beyond; SR-8435.
+    /// how many; 0 when there are none. SR-9001 when `through` is the last row or beyond; SR-8435
+    /// when SQLite or the file system fails.
     fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
         let mut writer = self.writer();
         let transaction = writer
@@ -310,7 +315,7 @@ impl Store for SqliteStore {
     }
 
     /// Returns the bytes of the pages in use and of the write-ahead log, and the free bytes of the
-    /// file system. There is no limit. SR-8435.
+    /// file system. There is no limit. SR-8435 when SQLite or the file system fails.
     fn space(&self) -> Result<StoreSpace, Error> {
         let reader = self.reader();
         let pragma = |name: &str| -> Result<u64, Error> {
@@ -330,7 +335,7 @@ impl Store for SqliteStore {
     }
 
     /// Checkpoints and truncates the write-ahead log. A reader in the middle of a statement
-    /// prevents the truncation, which is no error. SR-8435.
+    /// prevents the truncation, which is no error. SR-8435 when SQLite or the file system fails.
     fn scrub(&self) -> Result<(), Error> {
         let writer = self.writer();
         // A reader in the middle of a statement prevents the truncation. The next call repeats it.
@@ -341,7 +346,7 @@ impl Store for SqliteStore {
 }
 
 /// Whether every guarded record has its revision still, and the rows follow the last row of the
-/// log. Changes nothing. SR-8435.
+/// log. Changes nothing. SR-8435 when SQLite or the file system fails.
 fn guards_hold(on: &Connection, guards: &[Guard], append: &Append) -> Result<bool, Error> {
     let mut statement = on
         .prepare_cached("SELECT revision FROM record WHERE path = ?1")
@@ -367,7 +372,7 @@ fn guards_hold(on: &Connection, guards: &[Guard], append: &Append) -> Result<boo
 }
 
 /// Writes and deletes records within the caller's transaction; all get one new revision. Does
-/// nothing without changes. SR-8435.
+/// nothing without changes. SR-8435 when SQLite or the file system fails.
 fn apply_changes(on: &Connection, changes: &[Change]) -> Result<(), Error> {
     if changes.is_empty() {
         return Ok(());
