@@ -113,8 +113,8 @@ pub fn open_base(
     })
 }
 
-/// The position of the newest listed set of this cluster. SR-7160 when there is none; errors of
-/// [`list`].
+/// The position of the newest listed set of this cluster. SR-7160 when there is none; SR-7101 and
+/// others of listing the medium.
 fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
     let found = list(store)?.sets.into_iter().rev().find(|set| {
         set.description
@@ -138,10 +138,13 @@ pub struct Chain<'a> {
     sets: Vec<SetReader<'a>>,
 }
 
-/// Opens the set at `position`, or the newest one, and those that it builds on.
+/// Opens the set at `position`, or the newest one, and those that it builds on. Every head is
+/// authenticated.
 ///
 /// # Errors
-/// As [`open_set`], of each of them; SR-7161 when one is missing or is not what it must be.
+/// SR-7161 when a base is missing or is not what it must be; as [`open_set`], of each of them:
+/// SR-7107 when there is no set, SR-7106 when a head is damaged, SR-2001 or SR-2002 for a missing
+/// or wrong key, SR-7126 when a set is not sealed.
 pub fn open_chain<'a>(
     store: &'a dyn Store,
     position: Option<u32>,
@@ -204,7 +207,8 @@ impl<'a> Chain<'a> {
     /// written.
     ///
     /// # Errors
-    /// As [`SetReader::check_signed_by`], of the first set that is not.
+    /// As [`SetReader::check_signed_by`], of the first set that is not: SR-7177 when it is not
+    /// signed, SR-7178 when the signature does not hold or is by another key.
     pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
         // The set that was asked for first: it is the one that the user knows of.
         for set in self.sets.iter_mut().rev() {
@@ -442,6 +446,7 @@ impl ChainRestore {
     }
 
     /// Whether the scratch directory and the directories of tablespaces are in one file system.
+    /// SR-5001 when one cannot be looked at.
     fn is_on_one_device(&self) -> Result<bool> {
         let device = |path: &PathBuf| {
             let about = fs::metadata(path).map_err(|error| failed(path, error));
@@ -527,7 +532,8 @@ fn walk(directory: &Path, each: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(
 }
 
 /// Changes the owner and group of everything below a directory, and of itself; of links, not of
-/// their targets. Nobody else can reach it, so that no file is exchanged meanwhile.
+/// their targets. SR-5001 when that fails. Nobody else can reach it, so that no file is exchanged
+/// meanwhile.
 fn change_owner_below(directory: &Path, owner: u32, group: u32) -> Result<()> {
     walk(directory, &mut |path, _| {
         std::os::unix::fs::lchown(path, Some(owner), Some(group))
@@ -541,7 +547,7 @@ fn make_private(path: &Path) -> Result<()> {
     made.map_err(|error| failed(path, error))
 }
 
-/// Sets the permission bits of `path`.
+/// Sets the permission bits of `path`. SR-5001 when that fails.
 fn set_mode(path: &Path, mode: u32) -> Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(|error| failed(path, error))
 }

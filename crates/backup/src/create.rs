@@ -39,10 +39,12 @@ pub fn create(
 }
 
 /// Backs `source` up to the first of `stores`, and the same set to the others, its mirrors. Returns
-/// the result for each, in order.
+/// the result for each, in order. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// As [`create`]; SR-7145 when some media have the set and others do not.
+/// As [`create`]: SR-7103 to SR-7105, SR-7117, SR-7123 before anything is written, SR-1001 when a
+/// medium is named twice; SR-7145 when some media have the set and others do not; SR-7147 when that
+/// is not known.
 pub fn create_on(
     stores: &[&dyn Store],
     source: &mut dyn Source,

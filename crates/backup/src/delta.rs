@@ -114,7 +114,7 @@ impl OldDirectory {
         Ok(Some(over))
     }
 
-    /// The directory, as another open descriptor.
+    /// Returns another descriptor of the open directory. SR-5001 when there is none left.
     pub(crate) fn held(&self) -> Result<File> {
         self.held
             .try_clone()
@@ -380,7 +380,8 @@ pub(crate) fn check_exchange(partial: &Path, to: &Path) -> Result<()> {
     })
 }
 
-/// Exchanges the names of two directories in one step. Nothing is synced.
+/// Exchanges the names of two directories in one step. Nothing is synced. SR-5001 when the file
+/// system cannot do it, or one does not exist.
 fn exchange_directories(one: &Path, other: &Path) -> Result<()> {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
         .map_err(|error| failed(other, error.into()))

@@ -95,8 +95,9 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
     Ok(Expired { sets, log })
 }
 
-/// The files of [`unneeded_log`] by the sets that are on the medium now: a set that was to be
-/// removed may have become a base, and stayed.
+/// Lists the medium again, and returns the archived files that none of its sets needs now: a set
+/// that was to be removed may have become a base, and stayed. The error of a head that cannot be
+/// read; SR-7106 when a set's range of the log is not valid.
 fn unneeded_log_now(store: &dyn Store) -> Result<Vec<String>> {
     let listing = list(store)?;
     if let Some(bad) = listing.unreadable.into_iter().next() {
@@ -128,7 +129,8 @@ fn split_off_bases<'a>(
     (out, bases)
 }
 
-/// Removes these files of the log archive, each under the archive's lock.
+/// Removes these files of the log archive, each under the archive's lock. After an error of the
+/// store the files after it stay.
 fn remove_log(store: &dyn Store, names: &[String]) -> std::io::Result<()> {
     for name in names {
         let _changing = store.lock_changes("wal")?;

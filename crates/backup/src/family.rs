@@ -123,7 +123,7 @@ impl FamilyWriter {
     }
 
     /// Writes what is buffered, makes the family durable on each medium, and returns what the head
-    /// states about it.
+    /// states about it. The error of the first medium that fails.
     pub(crate) fn finish(self) -> Result<FamilyEnd> {
         for (shown, out) in self.outs {
             let out = out.into_inner().map_err(io::IntoInnerError::into_error);

@@ -197,7 +197,9 @@ impl Files {
         }
     }
 
-    /// Ends the open file, which gets its owner, mode and times.
+    /// Ends the open file, which gets its owner, mode and times, or is taken over from the old
+    /// directory. SR-7111 when changed blocks are missing; SR-7002 when it cannot be sealed;
+    /// SR-7176 when the old directory's file has changed.
     pub(crate) fn end_file(&mut self) -> Result<()> {
         if self.in_control {
             self.in_control = false;
@@ -215,7 +217,8 @@ impl Files {
     }
 
     /// Opens a file for the stream's bytes: a new one, or the one that an incremental set changes.
-    /// A file that is left out, or compared with the old directory's, is not opened.
+    /// A file that is left out, or compared with the old directory's, is not opened. SR-7111 for a
+    /// path that is named twice; SR-7002 for a file that cannot be sealed.
     fn begin_file(&mut self, member: Member) -> Result<()> {
         let changed = self
             .over
@@ -243,12 +246,13 @@ impl Files {
         Ok(())
     }
 
-    /// Whether the file at this path is not restored, by the rules of sealing.
+    /// Whether the file at this path is not restored, by the rules of sealing. SR-7002 for one that
+    /// cannot be sealed.
     fn is_left_out(&self, path: &[u8]) -> Result<bool> {
         Ok(matches!(self.sealing_of(path)?, Becomes::LeftOut))
     }
 
-    /// What a file becomes: always in clear without sealing.
+    /// What a file becomes: always in clear without sealing. SR-7002 for one that cannot be sealed.
     fn sealing_of(&self, path: &[u8]) -> Result<Becomes> {
         match &self.sealing {
             Some(sealing) => sealing.becomes(path),
@@ -382,7 +386,7 @@ impl Files {
         Err(directory_exchanged_error(path))
     }
 
-    /// Syncs the whole file systems of the root and of the tablespaces.
+    /// Syncs the whole file systems of the root and of the tablespaces. SR-5001 when one fails.
     fn sync(&self) -> Result<()> {
         let spaces = self.made_spaces.iter().map(|space| &space.base);
         spaces.chain([&self.root]).try_for_each(|base| {
@@ -436,7 +440,7 @@ impl Files {
         Ok(())
     }
 
-    /// Gives a directory its final owner, mode and times.
+    /// Gives a directory its final owner, mode and times. SR-5001 when that fails.
     fn settle_directory(&self, spot: &EntryPath<'_>, member: &Member) -> Result<()> {
         self.set_owner(spot, member)?;
         self.set_mode(spot, member.mode)?;
@@ -475,8 +479,8 @@ impl Files {
         self.set_owner(&link, member)
     }
 
-    /// Opens the directory of tablespaces, and keeps it open. It is made, with its parents, unless
-    /// it exists.
+    /// Opens the directory of tablespaces once, and keeps it open. It is made, with its parents,
+    /// unless it exists. SR-5001 when that fails.
     fn open_tablespace_directory(&mut self) -> Result<&OwnedFd> {
         let failed = |error| Error::io(self.spaces.display().to_string(), error);
         let opened = match self.place.take() {
@@ -500,7 +504,7 @@ impl Files {
         Ok(self.place.insert(opened))
     }
 
-    /// Gives an open file its final owner, mode and times.
+    /// Gives an open file its final owner, mode and times. SR-5001 when that fails.
     fn settle_file(&self, file: &File, member: &Member) -> Result<()> {
         let failed = |error| Error::io(String::from_utf8_lossy(&member.path), error);
         if let Some((owner, group)) = self.owner_of(member) {
@@ -513,7 +517,7 @@ impl Files {
     }
 
     /// Gives an entry its owner and group, if it gets others than it has. A link itself is changed,
-    /// not its target.
+    /// not its target. SR-5001 when that fails.
     fn set_owner(&self, spot: &EntryPath<'_>, member: &Member) -> Result<()> {
         let Some((owner, group)) = self.owner_of(member) else {
             return Ok(());
@@ -523,7 +527,8 @@ impl Files {
         chownat(spot.held, spot.below, owner, group, flags).map_err(|error| spot.failed(error))
     }
 
-    /// Sets the mode of a directory, without the special bits that are not kept.
+    /// Sets the mode of a directory, without the special bits that are not kept. SR-5001 when that
+    /// fails.
     fn set_mode(&self, spot: &EntryPath<'_>, mode: u32) -> Result<()> {
         let mode = Mode::from_raw_mode(self.kept_mode(mode));
         let set = chmodat(spot.held, spot.below, mode, AtFlags::empty());
@@ -551,7 +556,8 @@ impl Files {
     }
 }
 
-/// Sets both times of an entry to that of the stream; of a link itself, not of its target.
+/// Sets both times of an entry to that of the stream; of a link itself, not of its target. SR-5001
+/// when that fails.
 fn set_times(spot: &EntryPath<'_>, member: &Member) -> Result<()> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     utimensat(spot.held, spot.below, &timestamps(member), flags).map_err(|error| spot.failed(error))
@@ -569,7 +575,7 @@ fn timestamps(member: &Member) -> Timestamps {
     }
 }
 
-/// Syncs the whole file system that a directory is in.
+/// Syncs the whole file system that a directory is in. SR-5001 when that fails.
 pub(crate) fn sync_all_of(directory: &Path) -> Result<()> {
     let failed = |error| Error::io(directory.display().to_string(), error);
     let opened = File::open(directory).map_err(failed)?;

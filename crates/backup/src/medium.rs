@@ -188,7 +188,8 @@ pub(crate) fn remove_sets(
 }
 
 /// Removes temporary files and marks that killed writers left, and families that no head names. The
-/// caller has the lock of the writers. When a head cannot be read, no family is removed.
+/// caller has the lock of the writers. When a head cannot be read, no family is removed, and there
+/// is no error. Errors of the store.
 fn remove_orphans(store: &dyn Store) -> Result<()> {
     let failed = |error| Error::io(store.shown(), error);
     store.collect().map_err(failed)?;

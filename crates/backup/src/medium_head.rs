@@ -52,7 +52,8 @@ pub struct MediumHead {
 }
 
 impl MediumHead {
-    /// A head for a new medium, with a random id. Nothing is written.
+    /// A head for a new medium, with a random id. Nothing is written. An error only when the system
+    /// has no random bytes.
     pub(crate) fn new(protection: Protection, stripes: u16, now_unix_s: u64) -> Result<Self> {
         Ok(Self {
             format: String::from(FORMAT),
@@ -64,7 +65,8 @@ impl MediumHead {
         })
     }
 
-    /// The content of `medium.json`, as JSON with a line end.
+    /// The content of `medium.json`, as JSON with a line end. SR-9001 when it cannot be serialised,
+    /// which does not happen.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::new(&code::BUG, error.to_string()))?;
@@ -81,10 +83,12 @@ impl MediumHead {
         Ok(Self::read_version(store)?.map(|(head, _)| head))
     }
 
-    /// As [`Self::read`], with the version that replacing it requires.
+    /// Reads the medium's head as [`Self::read`] does, and returns with it the version of the
+    /// object that replacing it requires; `None` when there is no head.
     ///
     /// # Errors
-    /// Those of [`Self::read`].
+    /// SR-7102 when it is damaged, too long or no regular file; SR-3002 when it is newer; SR-5001
+    /// and others of the store.
     pub(crate) fn read_version(store: &dyn Store) -> Result<Option<(Self, Version)>> {
         let shown = || format!("{}/{MEDIUM_FILE}", store.shown());
         let read = store.read_version(MEDIUM_FILE, HEAD_MAX);

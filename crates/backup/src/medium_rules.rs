@@ -15,8 +15,9 @@ use crate::set_heads::{Superseded, positions, read_head};
 use crate::store::{Store, Version};
 use crate::{Error, Result};
 
-/// The head of an existing medium. `None` when the place does not exist or is empty; SR-7103 when
-/// it holds something else; the errors of [`MediumHead::read`].
+/// The head of an existing medium, with the version that replacing it requires. `None` when the
+/// place does not exist or is empty; SR-7103 when it holds something else; SR-7102 when the head is
+/// damaged, SR-3002 when it is newer; errors of the store.
 pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Version)>> {
     if let Some(head) = MediumHead::read_version(store)? {
         return Ok(Some(head));
@@ -122,8 +123,9 @@ fn is_damage(error: &Error) -> bool {
 }
 
 /// The head of the medium for the set. For a new medium the place is prepared and the head written
-/// here; if another writer was first, its head applies, and its rules are checked. When a medium is
-/// begun anew, a new head is only made, and the caller writes it at the end.
+/// here; if another writer was first, its head applies, and its rules are checked (SR-7104,
+/// SR-7105, SR-7117, SR-7123). When a medium is begun anew, a new head is only made, and the caller
+/// writes it at the end.
 pub(crate) fn medium_head(
     store: &dyn Store,
     present: Option<MediumHead>,
@@ -172,9 +174,9 @@ pub(crate) fn check_medium_id(store: &dyn Store, medium_id: &str) -> Result<()> 
 }
 
 /// The head of the medium that an archive is on, whose rules are those of sets and are checked
-/// here. SR-7101 when there is none; the errors of [`check_allowed`]. It is never made here: a
-/// server also archives while the medium is not mounted, and files that it then put into the mount
-/// point would be lost.
+/// here. SR-7101 when there is none; SR-7104 or SR-7105 when the protection of the options differs.
+/// It is never made here: a server also archives while the medium is not mounted, and files that it
+/// then put into the mount point would be lost.
 pub(crate) fn medium_for_archive(
     store: &dyn Store,
     options: &CreateOptions<'_>,

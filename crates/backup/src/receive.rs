@@ -301,7 +301,8 @@ impl Receiver<'_> {
 
     /// Chooses where to begin (B16): after the last whole segment of the archive, or with the
     /// segment of which it has pieces; with an empty archive, with the segment of `fallback`. Makes
-    /// the files that count durable, and removes pieces of segments that are whole.
+    /// the files that count durable, and removes pieces of segments that are whole. SR-7106 or
+    /// SR-7110 when one of these files is damaged; errors of the store.
     fn choose_start(&mut self, fallback: (u32, Lsn)) -> Result<()> {
         let failed = |error| Error::io(self.store.shown(), error);
         let listed = self.store.list("wal").map_err(failed)?;
@@ -420,7 +421,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// Reports to the server the position up to which the log is durable.
+    /// Reports to the server the position up to which the log is durable. An error when the
+    /// connection fails.
     fn confirm(
         &self,
         stream: &mut WalStream<'_>,
@@ -458,7 +460,7 @@ impl Receiver<'_> {
     }
 
     /// Archives what is not durable yet as a new piece; when there are many pieces, one piece
-    /// replaces them all, and they are removed.
+    /// replaces them all, and they are removed. Errors as [`Self::archive`].
     fn flush(&mut self, stream: &mut WalStream<'_>) -> std::result::Result<(), Failed> {
         let together = self.segment.pieces.len() >= PIECES_MAX;
         let start = if together { 0 } else { self.segment.durable };
@@ -479,7 +481,8 @@ impl Receiver<'_> {
     }
 
     /// Archives the segment's bytes from `from` on under `name`, in a thread of its own, and sends
-    /// keepalive messages meanwhile. Returns when they are durable.
+    /// keepalive messages meanwhile. Returns when they are durable. SR-7120 when the archive has
+    /// other contents of that name; errors of the store and the connection.
     fn archive(
         &self,
         stream: &mut WalStream<'_>,

@@ -69,7 +69,8 @@ impl Mark {
     }
 }
 
-/// The positions of heads and the marks in `sets/`, from one listing.
+/// The positions of heads and the marks in `sets/`, in rising order, from one listing. Other names
+/// are ignored. Errors of the store.
 fn list_heads_and_marks(store: &dyn Store) -> Result<(Vec<u32>, Vec<Mark>)> {
     let found = store.list("sets");
     let found = found.map_err(|error| Error::io(store.shown(), error))?;

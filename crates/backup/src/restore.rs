@@ -64,9 +64,11 @@ pub fn restore(
     restore_part(std::slice::from_ref(set), options, false, progress)
 }
 
-/// As [`restore`], but also of an incremental set alone, which makes no complete cluster, or of all
-/// sets of a chain, the full one first, each written over the previous one. With `open` the
-/// directory gets mode 0777 before it has a control file, so that no server starts on it.
+/// Restores the sets to the target of `options`: one set, or all sets of a chain, the full one
+/// first, each written over the previous one. An incremental set alone makes no complete cluster.
+/// With `open` the directory gets mode 0777 before it has a control file, so that no server starts
+/// on it. Errors and the state after them are those of [`restore`], without SR-9001; SR-7161 when a
+/// set changes a file that the earlier ones do not have.
 pub(crate) fn restore_part(
     sets: &[SetReader<'_>],
     options: &RestoreOptions,
@@ -262,6 +264,7 @@ fn fill_from(
 
 /// Prepares a restored cluster to recover from an archive: appends the settings to
 /// `postgresql.auto.conf`, makes `recovery.signal` and removes `standby.signal`. Nothing is synced.
+/// SR-7111 when one of them, or `PG_VERSION`, is no regular file.
 pub(crate) fn add_recovery(files: &Files, settings: &str) -> Result<()> {
     files.append_to_root_file("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
     files.append_to_root_file("PG_VERSION", "recovery.signal", b"")?;

@@ -104,7 +104,8 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
 }
 
-/// As [`absolute`], but with `.` and `..` at the end resolved. A link at the end stays as it is.
+/// Makes the path absolute, with `.` and `..` at its end resolved; a link at the end stays as it
+/// is. SR-5001 when it cannot be resolved.
 pub(crate) fn resolve_end(path: &Path) -> Result<PathBuf> {
     let path = absolute(path)?;
     if path.file_name().is_some() {

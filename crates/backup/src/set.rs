@@ -111,7 +111,8 @@ impl SetKeys {
         Ok(Self::Sealed { object, cipher })
     }
 
-    /// The id of a new set that is not sealed.
+    /// Draws the id of a new set that is not sealed. An error only when the system has no random
+    /// bytes.
     pub(crate) fn plain() -> Result<Self> {
         let set_id = random16()?;
         Ok(Self::Plain { set_id })
@@ -219,7 +220,7 @@ impl SetKeys {
         self.family_key(header)
     }
 
-    /// Derives the key that belongs to this header.
+    /// Derives the key that belongs to this header; a plain set has none. Errors of libcrypto.
     fn family_key(&self, header: FamilyHeader) -> Result<FamilyKey> {
         let bytes = header.to_bytes();
         let key = match self {
@@ -295,8 +296,9 @@ impl FamilyKey {
         }
     }
 
-    /// Seals `data` in place as segment `number`. **The caller's duty**: each number is used once
-    /// in a family, and `head.last` is set for the last number only.
+    /// Seals `data` in place as segment `number`, and returns its trailer; data of a plain set stay
+    /// as they are and get a digest. **The caller's duty**: each number is used once in a family,
+    /// and `head.last` is set for the last number only. Errors of libcrypto.
     pub(crate) fn seal(&self, number: u32, head: SegmentHead, data: &mut [u8]) -> Result<Trailer> {
         let head_bytes = head.to_bytes();
         let nonce = self.nonce(number, head.last);

@@ -36,10 +36,11 @@ pub trait Store: Send + Sync {
     /// The system's; `FileTooLarge` when it has more than `limit` bytes.
     fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>>;
 
-    /// As [`Self::read`], with the version that [`Self::replace`] requires.
+    /// Reads an object's bytes, and the version of it that [`Self::replace`] requires; `None` when
+    /// there is no such object.
     ///
     /// # Errors
-    /// Those of [`Self::read`].
+    /// The system's; `FileTooLarge` when it has more than `limit` bytes.
     fn read_version(&self, name: &str, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
         let read = self.read(name, limit)?;
         Ok(read.map(|bytes| (bytes, Version::default())))
@@ -239,7 +240,8 @@ impl Store for LocalStore {
         Ok(Some(bytes))
     }
 
-    /// Opens a regular file, also through a link, and returns its length in bytes too.
+    /// Opens a regular file, also through a link, and returns its length in bytes too. `NotFound`
+    /// when it is absent; an error for anything but a regular file.
     fn open(&self, name: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
         let (file, about) = open_regular(&self.path(name), Link::Followed)?;
         Ok((Box::new(file), about.len()))
@@ -296,7 +298,8 @@ impl Store for LocalStore {
             .collect())
     }
 
-    /// Regular files only: nothing else there was made by a writer of this program.
+    /// Names of the regular files of `data`, sorted: nothing else there was made by a writer of
+    /// this program.
     fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         let families = self.entries("data")?.into_iter();
         Ok(families

@@ -158,9 +158,9 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     Ok(content)
 }
 
-/// Whether the archive has a later segment of the same timeline, whole or partial. A server
-/// archives in order, and only the beginning expires, so that a segment is missing in between only
-/// if it was lost.
+/// Whether the archive has a later segment of the same timeline, whole or partial. False when
+/// `name` is no segment. A server archives in order, and only the beginning expires, so that a
+/// segment is missing in between only if it was lost. Errors of the store.
 pub(crate) fn has_later_segment(store: &dyn Store, name: &str) -> Result<bool> {
     let Some(wanted) = parse_segment_name(name) else {
         return Ok(false);

@@ -44,13 +44,14 @@ pub(super) fn unnamed_file() -> Result<File> {
     Ok(made.into())
 }
 
-/// A second descriptor of the same open file.
+/// Makes a second descriptor of the same open file. SR-5001 when that fails.
 pub(super) fn duplicate(file: &File) -> Result<File> {
     let copy = file.try_clone();
     copy.map_err(|error| Error::new(&code::IO, error.to_string()))
 }
 
-/// All of a file from its beginning; neither its own nor its writer's offset matters.
+/// Reads all of a file from its beginning; neither its own nor its writer's offset matters. SR-5001
+/// when that fails.
 pub(super) fn read_all(file: &File) -> Result<Vec<u8>> {
     let failed = |error: std::io::Error| Error::new(&code::IO, error.to_string());
     let length = usize::try_from(file.metadata().map_err(failed)?.len()).unwrap_or(usize::MAX);

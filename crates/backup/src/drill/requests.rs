@@ -91,10 +91,10 @@ impl Requests {
     }
 
     /// Removes answers that were taken, and answers the requests that are there, as far as the
-    /// limit allows.
+    /// limit of answers allows. Does not wait for requests.
     ///
     /// # Errors
-    /// Those of [`ArchivedLog::fetch`]; SR-5001.
+    /// Those of [`ArchivedLog::fetch`], such as SR-7130 for a lost segment; SR-5001.
     pub(super) fn serve(&mut self, user: ServerUser, archive: &ArchivedLog<'_>) -> Result<()> {
         let asked = self.asked()?;
         // The command has taken these answers, or was killed.
@@ -123,7 +123,8 @@ impl Requests {
         self.answered
     }
 
-    /// The requests that are in the directory now; other names are ignored.
+    /// The requests whose files are in the directory now; other names are ignored. SR-5001 when it
+    /// cannot be read.
     fn asked(&self) -> Result<BTreeSet<String>> {
         let failed = |error: rustix::io::Errno| io_error(&self.given, error.into());
         let mut requests = BTreeSet::new();

@@ -68,9 +68,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Prepares a server for the restored files: removes the settings and signal files that the set
-    /// brought, and writes its own, which the server's user may read. With an archive, the server
-    /// recovers from it.
+    /// Prepares a server for the restored files, and does not start it: removes the settings and
+    /// signal files that the set brought, and writes its own, which the server's user may read.
+    /// With an archive, the server will recover from it. SR-5001; SR-1001 for a path that a setting
+    /// cannot hold.
     pub(super) fn new(
         directory: PrivateDirectory,
         options: &DrillOptions,
@@ -268,7 +269,8 @@ impl Server {
         Error::new(&code::RESTORE_TEST, detail)
     }
 
-    /// Whether the server is no longer running. Its exit status is dropped.
+    /// Whether the server is no longer running. Its exit status is dropped. An error when the
+    /// system does not tell.
     fn has_ended(&mut self) -> std::io::Result<bool> {
         let ended = match &mut self.child {
             Some(child) => child.try_wait()?.is_some(),
@@ -280,7 +282,8 @@ impl Server {
         Ok(ended)
     }
 
-    /// Reads the server's log so far; bytes that are not UTF-8 are replaced.
+    /// Reads the server's log so far; bytes that are not UTF-8 are replaced. SR-5001 when that
+    /// fails.
     pub(super) fn log_text(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&read_all(&self.log)?).into_owned())
     }

@@ -35,13 +35,13 @@ impl ServerUser {
     }
 
     /// Makes the server's user and group the owners of `path`; nothing if they are those of this
-    /// process.
+    /// process. SR-5001 when that fails.
     pub(super) fn give_to_server(self, path: &Path) -> Result<()> {
         self.change_owner(path, self.0.map(|(user, _)| user))
     }
 
     /// Makes the server's group that of `path`; the owner stays. Nothing if the group is that of
-    /// this process.
+    /// this process. SR-5001 when that fails.
     pub(super) fn give_to_group(self, path: &Path) -> Result<()> {
         self.change_owner(path, None)
     }

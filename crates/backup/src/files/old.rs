@@ -63,7 +63,8 @@ impl State {
         }
     }
 
-    /// Reads the state of a file, by its name in the new directory; a link is not followed.
+    /// Reads the state of a file, by its name in the new directory; a link is not followed. SR-5001
+    /// when that fails.
     fn at(spot: &EntryPath<'_>) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(spot.held, spot.below, flags, Mode::empty());
@@ -276,7 +277,7 @@ impl Candidate {
         true
     }
 
-    /// Reads the state of the open file.
+    /// Reads the state of the open file. SR-5001 when that fails.
     fn now(&self) -> Result<State> {
         let failed = |error| Error::io(String::from_utf8_lossy(&self.member.path), error);
         Ok(State::of(&self.file.metadata().map_err(failed)?))

@@ -55,7 +55,8 @@ enum Content {
 }
 
 impl Open {
-    /// A new file.
+    /// A new file, to be written from its beginning, with nothing written yet; sealed, unless
+    /// `sealed` is `None`.
     pub(super) fn whole(file: File, member: Member, sealed: Option<Box<dyn SealedFile>>) -> Self {
         let waiting = Vec::new();
         Self::new(
@@ -69,7 +70,7 @@ impl Open {
         )
     }
 
-    /// An existing file, of which the stream has the changed blocks.
+    /// An existing file, of which the stream has the changed blocks; nothing is written yet.
     pub(super) fn changes(file: File, member: Member, sealed: Option<Box<dyn SealedFile>>) -> Self {
         Self::new(file, member, sealed, Content::Changes(Changes::default()))
     }
@@ -166,8 +167,8 @@ impl Open {
 }
 
 impl Target {
-    /// Writes bytes at an offset of the logical file, and lets the kernel begin to write them to
-    /// disk.
+    /// Writes bytes at an offset of the logical file, sealed if the file is, and may let the kernel
+    /// begin to write them to disk.
     fn write(&mut self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         match &self.sealed {
             None => self.file.write_all_at(bytes, offset)?,
@@ -274,7 +275,7 @@ impl Changes {
         Ok(())
     }
 
-    /// The 32-bit number at this index of the head, if the head has it by now.
+    /// The 32-bit number at this index of the head; `None` when the head does not have it yet.
     fn head_word(&self, at: usize) -> Option<u32> {
         let bytes = self.head.get(at.saturating_mul(4)..)?.first_chunk()?;
         Some(u32::from_le_bytes(*bytes))

@@ -51,6 +51,7 @@ impl Files {
     }
 
     /// Ends the set that was written, which removes what it does not name, and begins the next one.
+    /// SR-5001 when something cannot be removed.
     pub(crate) fn next_set(&mut self) -> Result<()> {
         self.end_set()?;
         if let Some(over) = &mut self.over {
@@ -62,7 +63,7 @@ impl Files {
     }
 
     /// Removes what earlier sets of a chain left and the written set does not name. Nothing without
-    /// a chain.
+    /// a chain. SR-5001 when something cannot be removed.
     pub(crate) fn end_set(&mut self) -> Result<()> {
         let left = self
             .over
@@ -138,7 +139,9 @@ impl Files {
         self.over.as_ref().is_some_and(|over| over.follows) && member.path == LABEL
     }
 
-    /// Removes an entry that an earlier set of the chain left.
+    /// Removes an entry that an earlier set of the chain left: a file, a link, an empty directory,
+    /// or a tablespace with its link. Nothing for a file that was not written. SR-5001 when it
+    /// cannot be removed.
     fn remove_before(&mut self, path: &[u8], kind: MemberKind) -> Result<()> {
         match kind {
             // The control file is not written before the end.

@@ -114,13 +114,14 @@ impl EntryPath<'_> {
     }
 
     /// Opens a file that this restore has made, for reading and writing; never through a link.
+    /// SR-5001 when that fails.
     pub(super) fn reopen(&self) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(self.held, self.below, flags, Mode::empty());
         opened.map(File::from).map_err(|error| self.failed(error))
     }
 
-    /// Removes a file or a link, or with `directory` an empty directory.
+    /// Removes a file or a link, or with `directory` an empty directory. SR-5001 when that fails.
     pub(super) fn remove(&self, directory: bool) -> Result<()> {
         let flags = if directory {
             AtFlags::REMOVEDIR

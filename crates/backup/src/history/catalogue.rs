@@ -185,7 +185,8 @@ impl Catalogue {
     }
 
     /// Adds the records whose sets the catalogue does not have yet, in one transaction; returns how
-    /// many those were.
+    /// many those were. After an error of SQLite nothing is added, and the transaction is open
+    /// until the catalogue is closed.
     fn add_new(&mut self, records: &[RunRecord]) -> Result<u64> {
         self.connection
             .execute_batch("BEGIN IMMEDIATE")
@@ -270,7 +271,8 @@ fn record_of(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
 }
 
 /// Opens the sealed database with the key `id` of the keyring, or with `create` makes it. Later
-/// statements wait up to 20 seconds for other writers.
+/// statements wait up to 20 seconds for other writers. Errors of the keyring, the header and
+/// SQLite.
 fn open_database(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<Connection> {
     let options = OpenOptions {
         key: Some(KeySource::KeyId { id: id.to_owned() }),

@@ -192,7 +192,7 @@ impl RunRecord {
         self.archived = Some(bytes);
     }
 
-    /// Bytes of the set's files, or else the bytes that were archived.
+    /// Bytes of the set's files, or else the bytes that were archived; `None` without either.
     #[must_use]
     pub fn size_bytes(&self) -> Option<u64> {
         let of_set = self.set.as_ref().map(|set| set.backup_size_bytes);

@@ -147,7 +147,8 @@ impl Client {
         }
     }
 
-    /// Asks the store whether there is no object below the prefix.
+    /// Asks the store whether there is no object below the prefix. SR-7141 to SR-7143 when it does
+    /// not answer or fails.
     pub(super) fn is_empty(&self) -> io::Result<bool> {
         let mut found = self.store.list(Some(&self.prefix));
         let first = self.send(found.try_next());
@@ -190,7 +191,7 @@ fn prefix(url: &Url) -> Result<Path> {
 }
 
 /// Makes the client of the URL's scheme, with those of the settings that it knows; others are
-/// ignored.
+/// ignored. Sends nothing. An error when a needed setting is missing.
 fn build(
     url: &Url,
     settings: impl Iterator<Item = (String, String)>,

@@ -219,7 +219,8 @@ impl Store for ObjectMedium {
         Ok(self.read_version(name, limit)?.map(|(bytes, _)| bytes))
     }
 
-    /// As `read`, with the entity tag and generation that replacing it requires.
+    /// Reads an object as `read` does, and returns with it the entity tag and generation that
+    /// replacing it requires; `None` when there is none.
     fn read_version(&self, name: &str, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
         self.read_object(&self.client.path(name)?, limit)
     }
@@ -266,7 +267,8 @@ impl Store for ObjectMedium {
         Ok(Box::new(upload))
     }
 
-    /// A store has made durable what it has confirmed; this only checks that the object exists.
+    /// Asks the store whether the object exists, and does nothing else: a store has made durable
+    /// what it has confirmed. `NotFound` when there is none.
     fn sync(&self, name: &str) -> io::Result<()> {
         let there = self.read_metadata(&self.client.path(name)?)?;
         there

@@ -143,6 +143,7 @@ impl ObjectUpload {
 
     /// Sends the rest and completes the object: a short one in a single put. After a lost response
     /// to the completion it asks for the object, and succeeds if that has the right length.
+    /// Otherwise SR-7141 to SR-7143.
     fn complete(&mut self) -> io::Result<()> {
         if self.parts == 0 {
             let payload = self.payload();
@@ -199,7 +200,7 @@ impl Write for ObjectUpload {
 }
 
 impl Upload for ObjectUpload {
-    /// Completes the object, after which it is durable. Otherwise dropping it aborts the upload.
+    /// Completes the object, after which it is durable. After an error the upload is aborted.
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.complete()?;
         self.upload = None;

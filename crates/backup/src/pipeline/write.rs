@@ -73,6 +73,7 @@ impl Pieces {
     }
 
     /// Passes the current piece to the other threads, and waits for a free buffer for the next one.
+    /// SR-9001 when another thread has failed.
     fn hand_over(&mut self) -> Result<()> {
         let mut next = self.free.recv().map_err(|_| stopped_error())?;
         next.plain.clear();
@@ -87,7 +88,8 @@ impl Pieces {
         self.jobs.send(job).map_err(|_| stopped_error())
     }
 
-    /// Passes on the last piece, which may be short.
+    /// Passes on the last piece, which may be short; nothing when it is empty. SR-9001 when another
+    /// thread has failed.
     fn finish(mut self) -> Result<()> {
         if self.current.plain.is_empty() {
             return Ok(());
@@ -148,7 +150,8 @@ pub(crate) fn run<T>(
     })
 }
 
-/// Runs `produce`, then passes on the last piece, and notes that the stream is complete.
+/// Runs `produce`, sets `whole` because the stream is complete then, and passes on the last piece.
+/// Errors of `produce`; SR-9001 when another thread has failed.
 fn run_producer<T>(
     free: Receiver<Buffers>,
     jobs: SyncSender<Job>,
@@ -194,7 +197,7 @@ fn work(
 }
 
 /// Compresses a piece, if that makes it smaller, and seals it as the segment that its place in the
-/// stream gives it.
+/// stream gives it. Errors of libcrypto; SR-9001 when it has no place.
 fn seal_one(
     keys: &[FamilyKey],
     compressor: Option<&mut zstd::bulk::Compressor<'_>>,

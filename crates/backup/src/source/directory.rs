@@ -194,6 +194,7 @@ impl Walk<'_, '_> {
     /// Writes everything below the first level, depth first. Levels are kept in a list and not on
     /// the stack, because whoever can write to the tree decides how deep it is, up to the longest
     /// path (2048 levels). Directories deeper than the limit of open files allows are left out.
+    /// SR-7114 when reading fails; errors of the medium.
     fn tree(&mut self, first: Level) -> Result<()> {
         let mut open = vec![first];
         loop {
@@ -287,7 +288,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Writes a file's member and its bytes, at most as many as it had when it was opened.
+    /// Writes a file's member and its bytes, at most as many as it had when it was opened. SR-7114
+    /// when reading fails; errors of the medium.
     fn file(&mut self, file: File, about: &Metadata, path: &Path, stored: &[u8]) -> Result<()> {
         self.stream
             .member(&member(MemberKind::File, stored, about))?;

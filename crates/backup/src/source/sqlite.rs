@@ -64,7 +64,8 @@ impl Source for SqliteSource {
     }
 
     /// Opens the database once, so that a wrong key is found before anything is written, and
-    /// removes copies that killed runs left beside it more than a day ago.
+    /// removes copies that killed runs left beside it more than a day ago; it is no error when
+    /// these cannot be removed.
     fn prepare(&mut self) -> Result<()> {
         // The key is tried before anything is written to the medium.
         strongroom_sqlite::open(&self.path, &self.options).map(drop)?;

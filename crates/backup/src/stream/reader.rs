@@ -41,7 +41,7 @@ pub(crate) trait Input {
 }
 
 impl Input for Opened {
-    /// The next piece of the pipeline; see [`Opened::next_piece`].
+    /// Waits for the next piece of the pipeline, which is authenticated; `None` at the end.
     fn next_bytes(&mut self) -> Result<Option<&mut Vec<u8>>> {
         self.next_piece()
     }

@@ -272,7 +272,8 @@ impl SegmentHead {
         compressed: false,
     };
 
-    /// Parses a head. `None` when no writer makes such a head; its lengths must then not be used.
+    /// Parses a head from the first 12 bytes. `None` when they are too few, have unknown flags, or
+    /// state lengths that no writer makes; its lengths must then not be used.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use segment_layout as at;
@@ -339,7 +340,8 @@ pub struct ItemHead {
 }
 
 impl ItemHead {
-    /// Parses a head. `None` when its length is not one that its kind can have.
+    /// Parses a head from the first 8 bytes. `None` when they are too few, the kind is not known,
+    /// or the length is not one that this kind can have.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         if !zero_at(record, item_layout::RESERVED) {
@@ -512,7 +514,7 @@ pub struct FileEnd {
 }
 
 impl FileEnd {
-    /// Parses it from exactly its bytes. `None` when the length is another.
+    /// Parses the end of a file from exactly its 40 bytes. `None` when the length is another.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         if record.len() != file_end_layout::SIZE {
@@ -551,7 +553,7 @@ pub struct StreamEnd {
 }
 
 impl StreamEnd {
-    /// Parses it from exactly its bytes. `None` when the length is another.
+    /// Parses the end of a stream from exactly its 24 bytes. `None` when the length is another.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use stream_end_layout as at;

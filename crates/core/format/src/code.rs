@@ -461,7 +461,7 @@ codes! {
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }
 
-/// The code with this number.
+/// The code with this number; `None` when there is none.
 #[must_use]
 pub fn by_number(number: u16) -> Option<&'static Code> {
     ALL.iter().find(|code| code.number == number)

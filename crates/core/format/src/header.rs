@@ -278,10 +278,12 @@ pub fn is_sealed(bytes: &[u8]) -> bool {
 
 impl Header {
     /// Parses the beginning of an object, of which the first [`FIXED_LEN`] bytes are needed.
-    /// Nothing is authenticated.
+    /// Neither MAC nor checksum is verified.
     ///
     /// # Errors
-    /// See [`HeaderError`]. The order of checks is: magic, length, version, then every other field.
+    /// In this order: [`HeaderError::NotSealed`] without the magic, [`HeaderError::Truncated`] for
+    /// fewer bytes, [`HeaderError::Newer`] for a later version, [`HeaderError::Malformed`] with the
+    /// name of a field whose value is not allowed.
     pub fn parse(record: &[u8]) -> Result<Self, HeaderError> {
         use header_layout as at;
         if !is_sealed(record) {

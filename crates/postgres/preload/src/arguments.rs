@@ -47,8 +47,9 @@ pub(crate) unsafe fn resolve_path(path: *const c_char) -> Result<Resolved, Errno
     }
 }
 
-/// As [`resolve_path`], relative to the directory that is open as `base`, and without opening an
-/// instance. EBADF if a relative path needs `base` and its path cannot be found out.
+/// Resolves `path` as [`resolve_path`] does, relative to the directory that is open as `base`, and
+/// without opening an instance. EBADF if a relative path needs `base` and its path cannot be found
+/// out.
 ///
 /// # Safety
 /// As [`bytes`].

@@ -48,8 +48,8 @@ unsafe fn read(directory: *mut DIR) -> *mut dirent {
     }
 }
 
-/// As [`read`], into the program's buffer: `result` is set to the entry, or to null at the end.
-/// Returns 0 or the error number.
+/// Reads the next entry that is not hidden into the program's buffer: `result` is set to the entry,
+/// or to null at the end. Returns 0 or the error number.
 ///
 /// # Safety
 /// As `readdir_r`.

@@ -190,8 +190,9 @@ unsafe fn stat_by_descriptor(fd: c_int, about: StatBuffer, call: impl FnOnce() -
     done
 }
 
-/// As [`stat_by_path`], with a path relative to `base`; with `AT_EMPTY_PATH` and an empty path as
-/// [`stat_by_descriptor`].
+/// Calls `call` for a path relative to `base`, and replaces the size of a sealed file by the
+/// logical one; with `AT_EMPTY_PATH` and an empty path, the file is `base` itself. Returns what
+/// `call` returns; -1 with ENOENT for a hidden path.
 ///
 /// # Safety
 /// As [`stat_by_path`]; `path` is null or a terminated string.

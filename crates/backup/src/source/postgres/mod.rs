@@ -195,8 +195,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         }
     }
 
-    /// Writes the directories that must come first: the server sends tablespaces before the data
-    /// directory.
+    /// Writes the directories that must come first, the root and, if there are tablespaces,
+    /// `pg_tblspc`: the server sends tablespaces before the data directory.
     fn begin(&mut self, spaces: &[TablespaceFacts]) -> Result<()> {
         self.stream.member(&directory(b".", self.owner))?;
         if !spaces.is_empty() {
