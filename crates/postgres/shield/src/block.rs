@@ -48,10 +48,13 @@ const UNIT_U64: u64 = 16;
 const EIO: Errno = Errno(libc::EIO);
 const EINVAL: Errno = Errno(libc::EINVAL);
 
-/// Reads at most `into.len()` bytes at `offset`; see [`crate::file_io::read_at`].
+/// Reads at most `into.len()` bytes at `offset` and decrypts them; returns how many. 0 at the end
+/// of the file; only whole units of 16 bytes where the file cannot end within one. See
+/// [`crate::file_io::read_at`].
 ///
 /// # Errors
-/// The kernel's; EIO for zeros where a file has none (P4).
+/// The kernel's; EIO, and a line on standard error, for stored zeros where the file may have none
+/// (P4); ENOMEM without buffers; EINVAL or EFBIG for a transfer that is too long or too far.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
@@ -87,9 +90,9 @@ pub fn read_at(
     .map_err(|_| Errno(libc::ENOMEM))?
 }
 
-/// Where the bytes that a read may return end, counted from the first block's start: `count` bytes
-/// were read, and the caller wants bytes up to `end`. A short read counts in whole units, unless
-/// the file may end within a unit (P6).
+/// Returns where the bytes that a read may return end, counted from the first block's start:
+/// `count` bytes were read, and the caller wants bytes up to `end`. A short read counts in whole
+/// units, unless the file may end within a unit (P6).
 fn readable_len(file: &SealedFile<'_>, count: usize, end: usize) -> usize {
     if count >= end || may_end_anywhere(file) {
         return count.min(end);
@@ -102,10 +105,13 @@ fn may_end_anywhere(file: &SealedFile<'_>) -> bool {
     file.key.has_tails() || file.layout == FileLayout::NewLog
 }
 
-/// Writes `from` at `offset`; see [`crate::file_io::write_at`].
+/// Encrypts `from` and writes it at `offset`, and returns how many bytes were written. Other bytes
+/// of the first and last unit are read and written back. A gap after the file's end becomes zeros.
+/// Does not sync. See [`crate::file_io::write_at`].
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; EIO, and a line on standard error, for stored zeros where the file may have none;
+/// ENOMEM without buffers.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
@@ -138,13 +144,14 @@ pub fn write_at(
 }
 
 /// Whether a temporary file is known to be at least `offset` bytes long, so that a write there
-/// leaves no hole (P7) and the kernel need not be asked for its length.
+/// leaves no hole (P7) and the kernel need not be asked for its length. False for other files.
 fn is_within_known_length(file: &SealedFile<'_>, offset: u64) -> bool {
     let [reach, ..] = file.cache;
     file.layout == FileLayout::Temporary && offset <= reach.load(Ordering::Relaxed)
 }
 
-/// Notes that a temporary file has `count` bytes at `offset` (P7); nothing for other files.
+/// Notes in the descriptor's cache that a temporary file has `count` bytes at `offset` (P7). Does
+/// nothing for other files.
 fn note_known_length(file: &SealedFile<'_>, offset: u64, count: usize) {
     if file.layout == FileLayout::Temporary {
         let [reach, ..] = file.cache;
@@ -156,10 +163,11 @@ fn note_known_length(file: &SealedFile<'_>, offset: u64, count: usize) {
     }
 }
 
-/// Sets the size; see [`crate::file_io::truncate`].
+/// Sets the size to `size` bytes. What is added reads as zeros. A unit that is cut within, or
+/// completed, is written again. See [`crate::file_io::truncate`].
 ///
 /// # Errors
-/// The kernel's.
+/// As [`write_at`].
 pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     if file.layout == FileLayout::Temporary {
         let [reach, ..] = file.cache;
@@ -206,13 +214,14 @@ pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Res
     write_all(real, fd, file, tail, unit_start(size))
 }
 
-/// Offset of the unit that contains the byte at `offset`.
+/// Returns the offset of the 16-byte unit that contains the byte at `offset`.
 pub(crate) fn unit_start(offset: u64) -> u64 {
     offset.saturating_sub(offset.checked_rem(UNIT_U64).unwrap_or(0))
 }
 
-/// Before a file is extended to `size`: writes sealed zeros to the end of its last sector, because
-/// zeros can be stored for whole sectors only.
+/// Writes sealed zeros from the file's end to the end of its last sector, or to `size`, before the
+/// file is extended to `size`, because zeros can be stored for whole sectors only. Does nothing for
+/// files whose zeros do not count by sectors.
 fn seal_rest_of_sector(
     real: &Real,
     fd: RawFd,
@@ -234,8 +243,9 @@ fn seal_rest_of_sector(
     write_all(real, fd, file, zeros.get(..len).ok_or(EINVAL)?, from)
 }
 
-/// Before a write beyond the file's end: completes the tail to a whole unit, and seals zeros to the
-/// end of its sector. The hole after that is stored as zeros.
+/// Before a write at `offset`, beyond the file's end: completes the tail to a whole unit, and seals
+/// zeros to the end of its sector. The hole after that is stored as zeros. Does nothing for files
+/// that cannot end within a unit.
 fn complete_tail_before(
     real: &Real,
     fd: RawFd,
@@ -255,7 +265,7 @@ fn complete_tail_before(
     truncate(real, fd, file, mended)
 }
 
-/// Reads one unit; returns how many of its bytes the file has.
+/// Reads and decrypts the unit at `at`; returns how many of its bytes the file has.
 fn read_unit(
     real: &Real,
     fd: RawFd,
@@ -266,10 +276,10 @@ fn read_unit(
     read_at(real, fd, file, unit, at)
 }
 
-/// Writes all of `from` at `offset`, with as many writes as necessary.
+/// Encrypts and writes all of `from` at `offset`, with as many writes as necessary. Does not sync.
 ///
 /// # Errors
-/// The kernel's; ENOSPC when it takes nothing and does not say why.
+/// As [`write_at`]; ENOSPC when the kernel takes nothing and does not say why.
 pub(crate) fn write_all(
     real: &Real,
     fd: RawFd,
@@ -288,7 +298,8 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Decrypts bytes that were read from the start of block `first_block`.
+/// Decrypts `stored`, which was read from the start of block `first_block`, into `plain`, also a
+/// tail shorter than a unit. `Fault::Damaged` for zeros in a file that may not have any.
 fn decrypt_blocks(
     file: &SealedFile<'_>,
     first_block: u32,
@@ -319,7 +330,8 @@ fn decrypt_blocks(
     Ok(())
 }
 
-/// Decrypts units of one block, from its first unit (P4).
+/// Decrypts units of one block, from its first unit. Stored zeros stay zeros where they count as
+/// such (P4); `Fault::Damaged` where the file may not have any.
 fn decrypt_units(
     file: &SealedFile<'_>,
     tweak: &[u8; 16],
@@ -337,8 +349,9 @@ fn decrypt_units(
     zeros::restore_zeros(file.zeros(), from, to)
 }
 
-/// Encrypts `plain[range]` into `cipher[range]`; `range` begins at a unit and ends at a unit or at
-/// the file's end. The bytes before it in its first block do not matter.
+/// Encrypts `plain[range]` into `cipher[range]`. `range` begins at a unit, in the first block, and
+/// ends at a unit or at the file's end, within a unit. The bytes before it in its first block do
+/// not matter. Writes nothing.
 fn encrypt_blocks(
     file: &SealedFile<'_>,
     first_block: u32,
@@ -375,7 +388,9 @@ fn encrypt_blocks(
     Ok(())
 }
 
-/// Encrypts units of one block, from its first unit; those before `start` are not used (P4).
+/// Encrypts units of one block, from its first unit; those before `start` are not used. A block of
+/// zeros becomes zeros, except in transaction status files; in a new log file each unit of zeros
+/// does (P4), and other bytes are noted as written.
 fn encrypt_units(
     file: &SealedFile<'_>,
     tweak: &[u8; 16],
@@ -402,7 +417,8 @@ fn encrypt_units(
     Ok(())
 }
 
-/// Encrypts or decrypts a tail with its keystream. `unit` is its number in the block.
+/// Encrypts or decrypts a tail, shorter than a unit, in place with its keystream. `unit` is the
+/// tail's number in the block.
 fn apply_tail_keystream(
     file: &SealedFile<'_>,
     tweak: [u8; 16],
@@ -423,12 +439,13 @@ fn apply_tail_keystream(
     Ok(())
 }
 
-/// The file's XTS key.
+/// Returns the XTS key of the file.
 fn key<'a>(file: &SealedFile<'a>) -> &'a XtsKey {
     file.instance.keys.block(file.key)
 }
 
-/// The tweak of block `first + further` of this file.
+/// Computes the tweak of block `first + further` of this file. EFBIG when the block's number does
+/// not fit.
 fn tweak(file: &SealedFile<'_>, first: u32, further: usize) -> Result<[u8; 16], Errno> {
     let [rest @ .., a, b, c, d] = file.tweak;
     let further = u32::try_from(further).map_err(|_| EINVAL)?;

@@ -192,6 +192,7 @@ pub struct Classified {
 }
 
 impl Classified {
+    /// Returns this class without an identity.
     const fn of(class: Class) -> Self {
         Self {
             class,
@@ -223,8 +224,9 @@ pub const OWN_PREFIX: &[u8] = b"strongroom.";
 pub const CONVERT_SUFFIX: &[u8] = b".strongroom-tmp";
 
 /// Classifies a path relative to a data directory, or from a tablespace's version directory on (see
-/// [`crate::path::tablespace`]). It must be normalised: no `//`, `.`, `..`, and no `/` at either
-/// end.
+/// [`crate::path::tablespace`]): what the file is, and the identity for its tweak.
+/// [`Class::Unknown`] when no rule matches. The path must be normalised: no `//`, `.`, `..`, and no
+/// `/` at either end.
 #[must_use]
 pub fn classify(relative: &[u8]) -> Classified {
     if relative.ends_with(CONVERT_SUFFIX) {
@@ -274,7 +276,7 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
     }
 }
 
-/// Classifies a name in the data directory itself.
+/// Classifies a name in the data directory itself. `None` when no rule matches.
 fn in_data_directory(name: &[u8]) -> Option<Classified> {
     let class = match name {
         b""
@@ -354,6 +356,7 @@ fn is_configuration(name: &[u8]) -> bool {
 
 /// Classifies a path in a directory that no rule knows: an administrator's, an extension's, or a
 /// tablespace inside the data directory, whose files are recognized by its version directory.
+/// [`Class::Unknown`] otherwise.
 fn in_unknown_directory(relative: &[u8]) -> Classified {
     tablespace(relative)
         .and_then(|at| relative.get(at..))
@@ -365,7 +368,8 @@ fn in_unknown_directory(relative: &[u8]) -> Classified {
         .unwrap_or(Classified::of(Class::Unknown))
 }
 
-/// Classifies a path below `base` or below a tablespace's version directory.
+/// Classifies a path below `base` or below a tablespace's version directory. `None` when no rule
+/// matches.
 fn in_tablespace(path: &[u8]) -> Option<Classified> {
     match split_first_component(path) {
         (b"pgsql_tmp", None) => Some(Classified::DIRECTORY),
@@ -377,7 +381,8 @@ fn in_tablespace(path: &[u8]) -> Option<Classified> {
     }
 }
 
-/// Classifies a path below the directory of a database, whose name may end with `suffix`.
+/// Classifies a path below the directory of a database, whose name is a number, and may end with
+/// `suffix`. `None` when no rule matches.
 fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
     let (name, rest) = split_first_component(path);
     let mut parser = NameParser::new(name);
@@ -393,6 +398,7 @@ fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
 }
 
 /// Classifies a path below `pg_tblspc`: a link's name, then the tablespace's version directory.
+/// `None` when no rule matches.
 fn in_tablespace_link(path: &[u8]) -> Option<Classified> {
     let (name, rest) = split_first_component(path);
     let mut parser = NameParser::new(name);
@@ -411,7 +417,8 @@ fn in_tablespace_link(path: &[u8]) -> Option<Classified> {
     }
 }
 
-/// A file in a database's directory, or in `global` (`database` 0). `None` for an unknown name.
+/// Classifies a file in a database's directory, or in `global` (`database` 0). `None` for an
+/// unknown name.
 fn in_database(database: u32, name: &[u8]) -> Option<Classified> {
     match name {
         // pgBackRest restores it under the second name and renames it; pg_upgrade disables an
@@ -444,7 +451,9 @@ fn in_database(database: u32, name: &[u8]) -> Option<Classified> {
     relation(database, parser)
 }
 
-/// `[t<backend>_]<relation>[_fsm|_vm|_init][.<segment>]`
+/// Classifies the name of a relation's segment:
+/// `[t<backend>_]<relation>[_fsm|_vm|_init][.<segment>]`. `None` for any other name, and for
+/// numbers that do not fit the tweak.
 fn relation(database: u32, mut parser: NameParser<'_>) -> Option<Classified> {
     let (class, backend) = if parser.optional(b"t") {
         let backend = parser.decimal()?;
@@ -481,7 +490,7 @@ fn relation(database: u32, mut parser: NameParser<'_>) -> Option<Classified> {
 }
 
 /// Classifies a path below `pgsql_tmp`: `rest` follows that directory's name, with which `path`
-/// begins.
+/// begins. `None` for a name that PostgreSQL does not use there.
 fn temporary(path: &[u8], rest: &[u8]) -> Option<Classified> {
     let (name, below) = split_first_component(rest);
     let mut parser = NameParser::new(name);
@@ -501,7 +510,8 @@ fn temporary(path: &[u8], rest: &[u8]) -> Option<Classified> {
     Some(Classified { class, identity })
 }
 
-/// `<time>/dump/…` and `<time>/log/…`
+/// Classifies a path below `pg_upgrade_output.d`: `<time>/dump/…` and `<time>/log/…`. What is not a
+/// log is a dump.
 fn in_upgrade_output(path: &[u8]) -> Classified {
     let (_, rest) = split_first_component(path);
     match rest.map(split_first_component) {
@@ -512,8 +522,8 @@ fn in_upgrade_output(path: &[u8]) -> Classified {
     }
 }
 
-/// FNV-1a with 128 bits. Two names that collide would share a tweak, under a key that exists only
-/// while the server runs. Nothing is looked up by this hash.
+/// Computes FNV-1a with 128 bits. Two names that collide would share a tweak, under a key that
+/// exists only while the server runs. Nothing is looked up by this hash.
 fn hash(name: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

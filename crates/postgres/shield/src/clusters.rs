@@ -26,8 +26,9 @@ pub struct Cluster {
     pub configuration: PathBuf,
 }
 
-/// The clusters configured below `root` whose `data_directory` is `data`, a canonical path. There
-/// is more than one when a configuration was copied.
+/// Returns the clusters configured below `root` whose `data_directory` is `data`, a canonical path,
+/// in the order of version and name. There is more than one when a configuration was copied.
+/// Directories that cannot be read are passed over.
 #[must_use]
 pub fn clusters_of(data: &Path, root: &Path) -> Vec<Cluster> {
     let subdirectories = |path: &Path| -> Vec<PathBuf> {
@@ -58,9 +59,10 @@ pub fn clusters_of(data: &Path, root: &Path) -> Vec<Cluster> {
     found
 }
 
-/// Options of the server for a configuration outside its data directory (`directory`), for `pg_ctl
-/// -o`, quoted for the shell: `config_file`; and, as `pg_ctlcluster` does, `hba_file` and
-/// `ident_file` beside it, unless the configuration names them or the data directory has them.
+/// Returns options of the server for a configuration outside its data directory (`directory`), for
+/// `pg_ctl -o`, quoted for the shell: `config_file`; and, as `pg_ctlcluster` does, `hba_file` and
+/// `ident_file` beside it, unless the configuration names them, the data directory has them, or
+/// they do not exist.
 #[must_use]
 pub fn configuration_options(directory: &Path, configuration: &Path) -> OsString {
     let mut text = b"-c config_file=".to_vec();
@@ -76,7 +78,7 @@ pub fn configuration_options(directory: &Path, configuration: &Path) -> OsString
     OsString::from_vec(text)
 }
 
-/// A path as one word of the shell's language.
+/// Quotes a path as one word of the shell's language.
 fn shell_word(path: &Path) -> Vec<u8> {
     let mut word = vec![b'\''];
     for &byte in path.as_os_str().as_bytes() {

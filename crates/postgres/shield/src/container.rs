@@ -69,10 +69,12 @@ const _: () = assert!(
         <= BUFFER
 );
 
-/// Reads at most `into.len()` bytes at `offset`; see [`crate::file_io::read_at`].
+/// Reads at most `into.len()` bytes at `offset`, all of them authenticated, and returns how many; 0
+/// at the end. If a chunk does not open, waits for writers and reads once more. See
+/// [`crate::file_io::read_at`].
 ///
 /// # Errors
-/// The kernel's; EIO when a chunk does not open or the file was cut.
+/// The kernel's; EIO, and a line on standard error, when a chunk does not open or the file was cut.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
@@ -99,10 +101,13 @@ pub fn read_at(
     damage::into_errno(real, fd, file, outcome)
 }
 
-/// Writes `from` at `offset`; see [`crate::file_io::write_at`].
+/// Writes `from` at `offset`, in one step for other writers, and returns how many bytes were
+/// written. A gap after the file's end becomes zeros. Waits for other writers. Does not sync. See
+/// [`crate::file_io::write_at`].
 ///
 /// # Errors
-/// The kernel's; EIO when a chunk that is changed in part, or the last, does not open.
+/// The kernel's; EIO, and a line on standard error, when a chunk that is changed in part, or the
+/// last, does not open; EFBIG beyond the longest file.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
@@ -118,8 +123,8 @@ pub fn write_at(
     damage::into_errno(real, fd, file, target.write(from, Some(offset))).map(|(_, count)| count)
 }
 
-/// Writes `from` at the end, as one step for other writers of the file. Returns the offset, and the
-/// number of bytes written.
+/// Writes `from` at the end, in one step for other writers of the file. Returns the offset, and the
+/// number of bytes written. Waits for other writers. Does not sync.
 ///
 /// # Errors
 /// As [`write_at`].
@@ -134,7 +139,8 @@ pub fn append(
     damage::into_errno(real, fd, file, target.write(from, None))
 }
 
-/// The logical size. For a file that was cut, the size of what remains, which cannot be read.
+/// Returns the logical size in bytes. For a file that was cut, the size of what remains, which
+/// cannot be read.
 ///
 /// # Errors
 /// The kernel's.
@@ -142,16 +148,17 @@ pub fn size(real: &Real, fd: RawFd, _file: &SealedFile<'_>) -> Result<u64, Errno
     Ok(logical_size(real.file_size(fd)?))
 }
 
-/// The logical size of a file whose physical size is this; see [`size`].
+/// Returns the logical size of a file whose physical size is `physical`, in bytes; see [`size`].
 #[must_use]
 pub fn logical_size(physical: u64) -> u64 {
     container_capacity(physical)
 }
 
-/// Sets the logical size; see [`crate::file_io::truncate`].
+/// Sets the logical size to `size` bytes; what is added is zeros. Waits for other writers. See
+/// [`crate::file_io::truncate`].
 ///
 /// # Errors
-/// The kernel's; EIO as for [`write_at`].
+/// The kernel's; EIO as for [`write_at`], except for `size` 0, which also empties a damaged file.
 pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     let target = Target { real, fd, file };
     // For a descriptor that is not open for writing, the lock fails with another errno than
@@ -164,12 +171,13 @@ pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Res
     damage::into_errno(real, fd, file, target.truncate(size))
 }
 
-/// Seals the container behind `fd`, which is bound to the name of `from`, for the name of `to`, in
-/// place and chunk by chunk. If it is interrupted, the file opens under neither name: only for a
-/// file that its writer can make again.
+/// Seals the container in the open file `fd`, which is bound to the name of `from`, for the name of
+/// `to`, in place and chunk by chunk. Waits for other writers; does not sync. If it is interrupted,
+/// the file opens under neither name: only for a file that its writer can make again.
 ///
 /// # Errors
-/// The kernel's; EIO when a chunk does not open under the name of `from`.
+/// The kernel's; EIO, and a line on standard error, when a chunk does not open under the name of
+/// `from`.
 pub fn rebind(
     real: &Real,
     fd: RawFd,
@@ -196,7 +204,10 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// One try to read, without the lock unless the caller has it.
+    /// Makes one try to read at most `into.len()` bytes at `offset`, without the lock unless the
+    /// caller has it. `known` is the file's header if the caller has it. Returns the number of
+    /// bytes. `Fault::Damaged` when a chunk does not open, as also while another process is
+    /// writing.
     fn read(
         &self,
         into: &mut [u8],
@@ -247,7 +258,8 @@ impl Target<'_> {
         })?
     }
 
-    /// Writes at `offset`, or at the end. The caller holds the lock.
+    /// Writes `from` at `offset`, or at the end if that is `None`. Returns the offset and the
+    /// number of bytes written. The caller holds the lock.
     fn write(&self, from: &[u8], offset: Option<u64>) -> Result<(u64, usize), Fault> {
         let mut state = self.state()?;
         let offset = offset.unwrap_or(state.logical);
@@ -260,7 +272,8 @@ impl Target<'_> {
         Ok((offset, count))
     }
 
-    /// Sets the logical size. The caller holds the lock.
+    /// Sets the logical size. 0 empties the file, and so removes its file id (F4). The caller holds
+    /// the lock.
     fn truncate(&self, size: u64) -> Result<(), Fault> {
         if size > SIZE_MAX {
             return Err(Fault::Os(Errno(libc::EFBIG)));
@@ -277,7 +290,8 @@ impl Target<'_> {
         }
     }
 
-    /// See [`rebind`]. The caller holds the lock.
+    /// Opens each chunk and writes it sealed for the name of `target`; see [`rebind`]. The caller
+    /// holds the lock.
     fn rebind(&self, target: &Target<'_>) -> Result<(), Fault> {
         let state = self.state()?;
         let Some(header) = state.header else {
@@ -296,7 +310,8 @@ impl Target<'_> {
         })?
     }
 
-    /// Extends the file with zeros to `size`. After a failure it is as long as before, if possible.
+    /// Extends the file with zeros to `size`; does nothing if it is as long already. After a
+    /// failure it is as long as before, if possible.
     fn extend(&self, state: &mut State, size: u64) -> Result<(), Fault> {
         let before = state.logical;
         while state.logical < size {
@@ -311,7 +326,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Cuts the file to `size`, which is at most its present size.
+    /// Cuts the file to `size`, which is at most its present size, and seals its new last chunk.
+    /// Updates `state`.
     fn shrink(&self, state: &mut State, size: u64) -> Result<(), Fault> {
         if size == state.logical {
             return Ok(());
@@ -342,7 +358,9 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Writes at most [`scratch::LEN`] bytes of `source` at `offset`, which is not beyond the end.
+    /// Writes at most [`scratch::LEN`] bytes of `source` at `offset`, which is not beyond the end,
+    /// with one pwrite (F2). Returns the number of bytes. After a short write, makes the file
+    /// consistent at the length that was reached. Updates `state`.
     fn replace(&self, state: &mut State, source: Source<'_>, offset: u64) -> Result<usize, Fault> {
         let take = source.len().min(scratch::LEN);
         if take == 0 {
@@ -377,7 +395,9 @@ impl Target<'_> {
         })?
     }
 
-    /// Assembles the image's chunks in `new`, sealed. `old` is a buffer for stored chunks.
+    /// Assembles the image's chunks in `new`, sealed: the bytes of `source` from `offset` to `end`,
+    /// and what stays of the stored chunks, which are read into `old` and opened. Writes nothing to
+    /// the file.
     #[expect(clippy::too_many_arguments, reason = "the two buffers are one pair")]
     fn compose(
         &self,
@@ -418,7 +438,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Writes all of `bytes`. The error has the number of bytes that were written.
+    /// Writes all of `bytes` at `start`. The error has the number of bytes that were written before
+    /// it; ENOSPC when the kernel writes nothing without an error.
     fn store(&self, bytes: &[u8], start: u64) -> Result<(), (usize, Errno)> {
         let mut written = 0_usize;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
@@ -434,8 +455,9 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// F2: only the first `count` bytes of an image were written. Shortens the file to what fits,
-    /// and seals its last chunk again.
+    /// Makes the file consistent after only the first `count` bytes of an image were written (F2):
+    /// shortens it to what fits, and seals its last chunk again. `Fault::Damaged` when bytes that
+    /// the file had already could not be overwritten. Updates `state`.
     fn mend(
         &self,
         state: &mut State,
@@ -473,7 +495,7 @@ impl Target<'_> {
     }
 
     /// Reads chunk `index` of a file of `logical` bytes to the front of `unit` and opens it there.
-    /// Returns the range of its data.
+    /// Returns the range of its data. `Fault::Damaged` when it is cut short or does not open.
     fn load(
         &self,
         header: &ContainerHeader,
@@ -491,7 +513,8 @@ impl Target<'_> {
         sealed_range(0..data)
     }
 
-    /// The file's sizes and header. The caller holds the lock.
+    /// Reads the file's sizes and header. `Fault::Damaged` when its size is that of no container,
+    /// or its header is malformed. The caller holds the lock.
     fn state(&self) -> Result<State, Fault> {
         let physical = self.real.file_size(self.fd)?;
         if physical == 0 {
@@ -524,12 +547,12 @@ impl Target<'_> {
             .ok_or(Fault::Damaged)
     }
 
-    /// The associated data of a chunk of this file.
+    /// Returns the associated data of chunk `index` of this file.
     fn place(&self, header: &ContainerHeader, index: u64) -> ChunkAad {
         header.chunk(index, &self.file.tweak)
     }
 
-    /// Opens a chunk in place and returns its data.
+    /// Opens a chunk in place and returns its data. `Fault::Damaged` when it is not authentic.
     fn open<'unit>(
         &self,
         header: &ContainerHeader,
@@ -559,7 +582,7 @@ impl Target<'_> {
 /// A sealed chunk as nonce, data and tag.
 type Parts<'unit> = (&'unit mut [u8; NONCE], &'unit mut [u8], &'unit mut [u8; 16]);
 
-/// Splits a sealed chunk.
+/// Splits a sealed chunk into nonce, data and tag. `Fault::Damaged` when it is too short.
 fn parts(unit: &mut [u8]) -> Result<Parts<'_>, Fault> {
     let (nonce, rest) = unit.split_first_chunk_mut().ok_or(Fault::Damaged)?;
     let (data, tag) = rest.split_last_chunk_mut().ok_or(Fault::Damaged)?;

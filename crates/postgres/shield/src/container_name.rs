@@ -39,7 +39,8 @@ const TEMPORARY: &[u8] = b".tmp";
 /// empties it before it writes one, and reads none.
 pub const TEMPORARY_SUMMARY: &[u8] = b"pg_wal/summaries/temp.summary";
 
-/// The digest of the name of the container at `relative`, which has this class.
+/// Returns the digest of the name to which the container at `relative` is bound; `class` is its
+/// class. For a class without a rule it is that of the empty name.
 #[must_use]
 pub fn name_digest(class: Class, relative: &[u8]) -> NameDigest {
     hash_parts(&parts(class, relative))
@@ -52,10 +53,10 @@ pub fn is_temporary_summary(class: Class, name: &NameDigest) -> bool {
     class == Class::WalSummary && *name == name_digest(class, TEMPORARY_SUMMARY)
 }
 
-/// The digest of the name of the file `state` in the directory `relative`, if that is the directory
-/// of a replication slot (`pg_replslot/NAME` or `NAME.tmp`, which give the same digest). A rename
-/// of a slot's directory under which the digest changes would take the state to another name than
-/// the one it is sealed for, and is refused.
+/// Returns the digest of the name of the file `state` in the directory `relative`, if that is the
+/// directory of a replication slot (`pg_replslot/NAME` or `NAME.tmp`, which give the same digest);
+/// else `None`. A rename of a slot's directory under which the digest changes would take the state
+/// to another name than the one it is sealed for, and is refused.
 #[must_use]
 pub fn slot_directory_digest(relative: &[u8]) -> Option<NameDigest> {
     let slot = relative.strip_prefix(SLOTS)?;
@@ -63,13 +64,14 @@ pub fn slot_directory_digest(relative: &[u8]) -> Option<NameDigest> {
     is_directory.then(|| hash_parts(&state_of(slot)))
 }
 
-/// The digest of a name.
+/// Returns the first 16 bytes of the SHA-256 of a name.
 fn hash_parts(parts: &NameParts<'_>) -> NameDigest {
     let [digest @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = sha256(parts);
     digest
 }
 
-/// The parts of the name of a container at `relative`, which has this class.
+/// Returns the parts of the name of a container at `relative`, which has this class: its final path
+/// for most classes, and the empty name for a class without a rule.
 fn parts(class: Class, relative: &[u8]) -> NameParts<'_> {
     match class {
         Class::TwoPhase | Class::Origins | Class::Prewarm => whole(final_path(relative)),
@@ -88,30 +90,32 @@ fn parts(class: Class, relative: &[u8]) -> NameParts<'_> {
     }
 }
 
-/// A name that is the path itself.
+/// Returns a name that is the path itself.
 fn whole(path: &[u8]) -> NameParts<'_> {
     [path, b"", b"", b""]
 }
 
-/// The name of the state of a replication slot, whose directory may have its temporary name.
+/// Returns the name of the state of the replication slot in the directory `slot`, which may have
+/// its temporary name.
 fn state_of(slot: &[u8]) -> NameParts<'_> {
     [SLOTS, final_path(slot), b"/state", b""]
 }
 
-/// The path without the ending of a temporary name.
+/// Returns the path without the ending `.tmp` of a temporary name.
 fn final_path(path: &[u8]) -> &[u8] {
     path.strip_suffix(TEMPORARY).unwrap_or(path)
 }
 
-/// The path up to the end of the first `mark`; all of it when there is none.
+/// Returns the path up to the end of the first `mark`; all of it when there is none.
 fn up_to<'path>(path: &'path [u8], mark: &[u8]) -> &'path [u8] {
     let at = path.windows(mark.len()).position(|part| part == mark);
     at.and_then(|at| path.get(..at.checked_add(mark.len())?))
         .unwrap_or(path)
 }
 
-/// The name of a file in `global`, or in the directory of a database, as if that were in `base`:
-/// copies of a database and `pg_upgrade` put it into another tablespace or version directory.
+/// Returns the name of a file in `global`, or in the directory of a database as if that were in
+/// `base`: copies of a database and `pg_upgrade` put it into another tablespace or version
+/// directory.
 fn in_database_or_global<'path>(relative: &'path [u8], name: &'path [u8]) -> NameParts<'path> {
     if relative.starts_with(b"global/") {
         return [b"global/", name, b"", b""];

@@ -49,7 +49,7 @@ pub use plan::FileAction;
 pub use report::{Options, Phase, Progress, Report};
 
 /// Makes the header and keys of a new instance whose files are sealed as they are written, not in
-/// place.
+/// place. Draws its data key. Writes nothing.
 ///
 /// # Errors
 /// Those of [`Object::create`].
@@ -59,8 +59,8 @@ pub fn new_instance(cipher: Cipher, recipient: &Recipient) -> Result<(Vec<u8>, I
     Ok((object.initial_bytes().to_vec(), instance))
 }
 
-/// What becomes of the file at `relative`, a path in the data directory, in an instance whose files
-/// are sealed as they are written.
+/// Says what becomes of the file at `relative`, a path in the data directory, in an instance whose
+/// files are sealed as they are written. Reads no file.
 ///
 /// # Errors
 /// SR-7002 for a file that cannot be sealed.
@@ -72,7 +72,8 @@ pub fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
 /// shut down: backups of running servers are checked too.
 ///
 /// # Errors
-/// SR-7011, SR-7010.
+/// SR-7011 when it is not the control file of a supported version, or is damaged; SR-7010 for other
+/// sizes of blocks and segments.
 pub fn check_control(content: &[u8]) -> Result<(), Error> {
     parse_control(content)?.check_geometry()
 }
@@ -80,7 +81,7 @@ pub fn check_control(content: &[u8]) -> Result<(), Error> {
 /// Whether the instance with this control file, in clear, has data checksums.
 ///
 /// # Errors
-/// SR-7011.
+/// SR-7011 when it is not the control file of a supported version, or is damaged.
 pub fn has_data_checksums(content: &[u8]) -> Result<bool, Error> {
     Ok(parse_control(content)?.has_data_checksums())
 }
@@ -97,7 +98,8 @@ fn parse_control(content: &[u8]) -> Result<control::Control, Error> {
     control.ok_or_else(unreadable)
 }
 
-/// The conversion of this instance that was begun and not finished, if there is one.
+/// Returns the conversion of this instance that was begun and not finished; `None` if there is
+/// none.
 ///
 /// # Errors
 /// SR-7013 when its state is damaged; SR-5001.
@@ -105,13 +107,14 @@ pub fn unfinished(directory: &Path) -> Result<Option<Action>, Error> {
     Ok(Log::read(directory)?.map(|state| state.action))
 }
 
-/// Seals a plain instance under a new data key of its own, or completes that. The header's slot is
-/// for `opener`.
+/// Seals a plain instance in place under a new data key of its own, or completes that. The header's
+/// slot is for `opener`. Removes temporary files. Afterwards reads every file back.
 ///
 /// # Errors
 /// SR-7003 when another conversion is unfinished; SR-7008 to SR-7012; SR-7014; SR-7002 for a file
-/// that cannot be sealed; SR-7013; SR-2002 when `opener` does not open a header that an interrupted
-/// run has made; SR-5001. After an error from a file system the same call completes the conversion.
+/// that cannot be sealed; SR-7013; SR-7001 when a file reads back differently; SR-2002 when
+/// `opener` does not open a header that an interrupted run has made; SR-5001. After an error from a
+/// file system the same call completes the conversion.
 pub fn encrypt(
     directory: &Path,
     cipher: Cipher,
@@ -158,8 +161,8 @@ pub fn encrypt(
     Ok(report)
 }
 
-/// Decrypts a sealed instance, or completes that. Its header and `strongroom.conf` are removed at
-/// the end.
+/// Decrypts a sealed instance in place, or completes that. Its header and `strongroom.conf` are
+/// removed at the end, after every file was read back.
 ///
 /// # Errors
 /// SR-7004 when it is not sealed; those of [`Object::open`]; otherwise as [`encrypt`].
@@ -215,9 +218,10 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
     Ok(report)
 }
 
-/// Gives a sealed instance a new data key, or completes that. The new header has slots for
-/// `new_openers`, or, when there are none, the one slot it had. A run that completes an interrupted
-/// one needs a key that opens the new header: `opener` or any of `new_openers`.
+/// Gives a sealed instance a new data key and seals every file again in place, or completes that.
+/// The new header has slots for `new_openers`, or, when there are none, the one slot it had. The
+/// old key is removed at the end. A run that completes an interrupted one needs a key that opens
+/// the new header: `opener` or any of `new_openers`.
 ///
 /// # Errors
 /// As [`decrypt`]; those of [`Object::rekey_begun`].
@@ -285,8 +289,9 @@ pub fn rotate(
     Ok(report)
 }
 
-/// Replaces the key slots of the instance, which `opener` opens: from then on `recipients` can open
-/// it. Its data key and its files do not change. The server may be running: it has its keys.
+/// Replaces the key slots in the instance's header, which `opener` opens, durably: from then on
+/// `recipients` can open it. Its data key and its files do not change. The server may be running:
+/// it has its keys.
 ///
 /// # Errors
 /// SR-7003 while a conversion is unfinished; SR-7004; those of [`Object::open`] and
@@ -300,8 +305,8 @@ pub fn rewrap(directory: &Path, opener: &Opener, recipients: &[&Recipient]) -> R
     replace_header(&lock, &object.rewrapped(recipients)?)
 }
 
-/// The header, opened by the first of these keys that opens it. If none does, the error is the
-/// first key's; SR-2001 without keys.
+/// Reads the header and opens it with the first of these keys that fits. If none does, the error is
+/// the first key's (SR-2002); SR-2001 without keys.
 fn open_header(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
     let header = instance::header(directory)?;
     let mut failure = None;
@@ -332,7 +337,8 @@ fn open_existing_header(
     open_header(lock.directory(), openers.get(..tried).unwrap_or(openers))
 }
 
-/// Replaces the header in one step, and durably.
+/// Writes the header of `object` in place of the old one in one step, and durably. SR-5001 if that
+/// fails.
 fn replace_header(lock: &ConversionLock, object: &Object) -> Result<(), Error> {
     let path = lock.directory().join(HEADER_FILE);
     let (mode, owner) = (lock.owner().mode(), lock.owner().given());

@@ -23,8 +23,8 @@ use crate::layout::FileLayout;
 use crate::real::{Errno, Real};
 use crate::sealed_file::SealedFile;
 
-/// The errno that the program gets for a fault. Damage is EIO, and is reported once for each
-/// descriptor.
+/// Turns a fault into the errno that the program gets. Damage becomes EIO, and the first one of
+/// each descriptor is reported with a line on standard error.
 pub(crate) fn into_errno<T>(
     real: &Real,
     fd: RawFd,
@@ -43,7 +43,8 @@ pub(crate) fn into_errno<T>(
     })
 }
 
-/// Writes one line with the code and the path to standard error.
+/// Writes one line with the code and the path to standard error: SR-7029 for stored zeros in a
+/// transaction status file, SR-7022 for a plain file, and SR-7001 for any other damage.
 fn report_damage(real: &Real, fd: RawFd, file: &SealedFile<'_>) {
     let mut path = [0_u8; 512];
     let path = real.path_of(fd, &mut path).unwrap_or(b"(unknown path)");
@@ -69,6 +70,7 @@ fn report_damage(real: &Real, fd: RawFd, file: &SealedFile<'_>) {
 }
 
 /// Whether the file was not sealed at all: it does not begin with a header, not even a damaged one.
+/// False for zeros, which a power cut may leave, and if it cannot be read.
 fn has_no_header(real: &Real, fd: RawFd) -> bool {
     let mut start = [0; CONTAINER_MAGIC.len()];
     match real.pread_full(fd, &mut start, 0) {

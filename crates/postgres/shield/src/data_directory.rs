@@ -19,32 +19,32 @@ use strongroom_keyring::read_text;
 /// The longest file that is read, in bytes; PostgreSQL's are far shorter.
 const FILE_MAX: u64 = 64 << 10;
 
-/// The path of `PG_VERSION`.
+/// Returns the path of `PG_VERSION`.
 pub(crate) fn version_path(directory: &Path) -> PathBuf {
     directory.join("PG_VERSION")
 }
 
-/// The path of `postmaster.pid`.
+/// Returns the path of `postmaster.pid`.
 pub(crate) fn pid_path(directory: &Path) -> PathBuf {
     directory.join("postmaster.pid")
 }
 
-/// The text of `PG_VERSION`, without the space around it.
+/// Reads the text of `PG_VERSION`, without the space around it.
 pub(crate) fn version_text(directory: &Path) -> io::Result<String> {
     let text = read_text(&version_path(directory), FILE_MAX)?;
     Ok(text.trim().to_owned())
 }
 
-/// The process id in `postmaster.pid`, which is negative for a single-user server. `None` when the
-/// first line is not a number.
+/// Reads the process id in `postmaster.pid`, which is negative for a single-user server. `None`
+/// when the first line is not a number.
 pub(crate) fn recorded_process(directory: &Path) -> io::Result<Option<i32>> {
     let text = read_text(&pid_path(directory), FILE_MAX)?;
     let first = text.lines().next();
     Ok(first.and_then(|line| line.trim().parse().ok()))
 }
 
-/// PostgreSQL's major version, even if it is not supported. `None` when the file is missing or
-/// malformed.
+/// Reads PostgreSQL's major version, even if it is not supported. `None` when the file is missing
+/// or malformed.
 #[must_use]
 pub fn major_version(directory: &Path) -> Option<u32> {
     version_text(directory)
@@ -55,9 +55,10 @@ pub fn major_version(directory: &Path) -> Option<u32> {
         .ok()
 }
 
-/// The process id of the server that runs on the directory: as for `pg_ctl`, the process that
-/// `postmaster.pid` names, if it exists. A process that the directory's owner may not signal
-/// belongs to another user, and got the number later.
+/// Returns the process id of the server that runs on the directory; `None` when there is none. As
+/// for `pg_ctl`, it is the process that `postmaster.pid` names, if it exists and is neither this
+/// process nor its parent. A process that the directory's owner may not signal belongs to another
+/// user, and got the number later.
 #[must_use]
 pub fn running_server(directory: &Path) -> Option<u32> {
     let number = recorded_process(directory).ok()??.checked_abs()?;
@@ -71,7 +72,7 @@ pub fn running_server(directory: &Path) -> Option<u32> {
     (exists && !ours.contains(&Some(pid))).then(|| number.unsigned_abs())
 }
 
-/// Whether the data directory belongs to the user of this process.
+/// Whether the data directory belongs to the user of this process. False if it cannot be examined.
 #[must_use]
 pub fn is_own(directory: &Path) -> bool {
     let me = rustix::process::geteuid().as_raw();

@@ -59,18 +59,18 @@ static TABLE: [Entry; DESCRIPTORS] = [const {
     }
 }; DESCRIPTORS];
 
-/// The entry of a descriptor; `None` when it does not fit the table.
+/// Returns the entry of a descriptor; `None` when it does not fit the table.
 fn entry(fd: RawFd) -> Option<&'static Entry> {
     TABLE.get(usize::try_from(fd).ok()?)
 }
 
-/// Whether the table has an entry for this descriptor (D3).
+/// Whether the table has a place for this descriptor (D3): whether it is from 0 to 65535.
 #[must_use]
 pub fn fits(fd: RawFd) -> bool {
     entry(fd).is_some()
 }
 
-/// The sealed file that is open as `fd`. `None` when it is not a sealed file.
+/// Returns the sealed file that is open as `fd`. `None` when it is not a sealed file.
 ///
 /// # Errors
 /// EIO when the entry is invalid: the file is sealed, but it is not known how (D7).
@@ -94,7 +94,8 @@ pub fn is_sealed(fd: RawFd) -> bool {
 }
 
 impl Entry {
-    /// The open file of an entry with this state. `None` when a field is invalid.
+    /// Returns the open file of an entry with this state. `None` when a field is invalid, or its
+    /// instance is not open.
     fn open_file(&'static self, state: u64) -> Option<OpenFile> {
         let [layout, key, flags, root, ..] = state.to_le_bytes();
         let [low, high] = &self.tweak;
@@ -131,7 +132,8 @@ pub struct NewEntry {
     pub write_only: bool,
 }
 
-/// Enters an open sealed file. False when the descriptor does not fit the table (D3).
+/// Enters an open sealed file, with an empty cache. False when the descriptor does not fit the
+/// table (D3).
 #[must_use]
 pub fn insert(fd: RawFd, new: &NewEntry) -> bool {
     let Some(entry) = entry(fd) else {
@@ -161,7 +163,8 @@ impl Entry {
     }
 }
 
-/// Removes the entry of a descriptor that is about to be closed, or that is now another file.
+/// Removes the entry of a descriptor that is about to be closed, or that is now another file. Does
+/// nothing if there is none.
 #[inline]
 pub fn remove(fd: RawFd) {
     if let Some(entry) = entry(fd) {
@@ -182,7 +185,8 @@ pub fn remove_range(first: u32, last: u32) {
     }
 }
 
-/// Copies the entry of `original` to `copy`, after dup. False when `copy` does not fit the table.
+/// Copies the entry of `original` to `copy`, after dup; removes that of `copy` when `original` is
+/// not sealed. False, and nothing is copied, when `copy` does not fit the table.
 #[must_use]
 pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
     if original == copy {
@@ -211,7 +215,8 @@ pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
     true
 }
 
-/// Sets or clears append mode (`fcntl` with `F_SETFL`).
+/// Sets or clears append mode in the entry (`fcntl` with `F_SETFL`). Does nothing for files that
+/// are not sealed.
 pub fn set_append(fd: RawFd, append: bool) {
     let Some(entry) = entry(fd) else {
         return;

@@ -40,7 +40,10 @@ pub enum SearchScope {
     ConfiguredAndParents,
 }
 
-/// Every directory that may be a data directory of the program, normalised.
+/// Returns every directory that may be a data directory of the program, normalised: those in its
+/// environment, then in its arguments, the ones that configurations in them name, and the working
+/// directory. `reach` says whether configurations are read and parent directories count. Whether a
+/// directory is sealed is not examined.
 #[must_use]
 pub fn candidate_directories(
     arguments: &[Vec<u8>],
@@ -89,7 +92,8 @@ struct CandidateList<'a> {
 }
 
 impl CandidateList<'_> {
-    /// Adds a directory, and as many of its parents as `parents` says, unless they are known.
+    /// Adds a directory, and as many of its parents as `parents` says, unless they are known. Does
+    /// nothing for a path that cannot be normalised.
     fn add(&mut self, spelled: &[u8], parents: usize) {
         let mut buffer = [0_u8; PATH_MAX];
         let Some(mut path) = normalise(self.working_directory, spelled, &mut buffer) else {
@@ -108,8 +112,9 @@ impl CandidateList<'_> {
     }
 }
 
-/// The `data_directory` that a configuration names. `named` is its directory, or the file itself
-/// (`config_file`); files that it includes are read.
+/// Returns the `data_directory` that a configuration names. `named` is its directory, or the file
+/// itself (`config_file`); files that it includes are read. `None` if it names none or cannot be
+/// read.
 #[must_use]
 pub fn configured_data_directory(named: &Path) -> Option<Vec<u8>> {
     let file = if named.is_dir() {
@@ -122,15 +127,15 @@ pub fn configured_data_directory(named: &Path) -> Option<Vec<u8>> {
     (!setting.value.is_empty()).then(|| setting.value.clone())
 }
 
-/// The directories in a value of [`ROOTS_VARIABLE`].
+/// Yields the directories in a value of [`ROOTS_VARIABLE`], without empty ones.
 pub fn split_roots(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|&byte| byte == b':')
         .filter(|path| !path.is_empty())
 }
 
-/// The paths that an argument may contain: itself, the part after `=`, the part after a one-letter
-/// option.
+/// Yields the paths that an argument may contain: itself, the part after `=`, the part after a
+/// one-letter option. Empty ones are left out.
 fn possible_paths(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
     let value = argument.iter().position(|&byte| byte == b'=');
     let value = value.and_then(|at| argument.get(at.saturating_add(1)..));
@@ -145,8 +150,8 @@ fn possible_paths(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|path| !path.is_empty())
 }
 
-/// The first directory in which a conversion was begun and not finished, whether or not it has a
-/// header yet.
+/// Returns the first directory in which a conversion was begun and not finished, whether or not it
+/// has a header yet. `None` if there is none.
 #[must_use]
 pub fn unfinished_conversion(candidates: &[Vec<u8>]) -> Option<OsString> {
     let directory = |spelled: &Vec<u8>| OsStr::from_bytes(spelled).to_owned();
@@ -156,7 +161,8 @@ pub fn unfinished_conversion(candidates: &[Vec<u8>]) -> Option<OsString> {
     })
 }
 
-/// The candidates that are sealed instances: the canonical path of each, with its spellings.
+/// Returns the candidates that are sealed instances: the canonical path of each, with its
+/// spellings.
 #[must_use]
 pub fn sealed_instances(candidates: Vec<Vec<u8>>) -> Vec<(std::path::PathBuf, Vec<Vec<u8>>)> {
     let mut found: Vec<(std::path::PathBuf, Vec<Vec<u8>>)> = Vec::new();

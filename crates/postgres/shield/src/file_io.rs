@@ -16,10 +16,11 @@ use crate::real::{Errno, Real};
 use crate::sealed_file::SealedFile;
 use crate::{block, container, status_files, stream};
 
-/// Reads at most `into.len()` bytes at the logical `offset`. 0 at the end of the file.
+/// Reads at most `into.len()` bytes at the logical `offset`, decrypted, and returns how many. 0 at
+/// the end of the file.
 ///
 /// # Errors
-/// The kernel's; EIO when the bytes are not authentic.
+/// The kernel's; EIO, and a line on standard error, when the bytes are not authentic.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
@@ -38,10 +39,11 @@ pub fn read_at(
     }
 }
 
-/// Writes `from` at the logical `offset`, which may lie beyond the end.
+/// Seals `from` and writes it at the logical `offset`, which may lie beyond the end, and returns
+/// how many bytes were written. Does not sync.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; EIO, and a line on standard error, when what is stored there is damaged.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
@@ -63,14 +65,14 @@ pub fn write_at(
     }
 }
 
-/// Writes `from` at the end (`O_APPEND`). Returns the offset at which it was written, and the
-/// number of bytes.
+/// Seals `from` and writes it at the end (`O_APPEND`). Returns the offset at which it was written,
+/// and the number of bytes. Does not sync.
 ///
 /// Two processes that append at the same time must not overwrite each other: streams and containers
 /// lock; block files, which PostgreSQL never appends to in this way, do not.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; EIO, and a line on standard error, when what is stored there is damaged.
 pub fn append(
     real: &Real,
     fd: RawFd,
@@ -87,10 +89,10 @@ pub fn append(
     }
 }
 
-/// The logical size in bytes.
+/// Returns the logical size in bytes.
 ///
 /// # Errors
-/// The kernel's; EIO when the header is damaged.
+/// The kernel's.
 pub fn size(real: &Real, fd: RawFd, file: &SealedFile<'_>) -> Result<u64, Errno> {
     match file.layout {
         FileLayout::Block | FileLayout::Temporary | FileLayout::NewLog => real.file_size(fd),
@@ -99,10 +101,10 @@ pub fn size(real: &Real, fd: RawFd, file: &SealedFile<'_>) -> Result<u64, Errno>
     }
 }
 
-/// Sets the logical size. What is added reads as zeros.
+/// Sets the logical size to `size` bytes. What is added reads as zeros.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; EIO, and a line on standard error, when what is stored there is damaged.
 pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     match file.layout {
         FileLayout::Block if file.seals_zeros() => status_files::truncate(real, fd, file, size),
@@ -114,7 +116,8 @@ pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Res
     }
 }
 
-/// The logical size of a file that is not open, from its physical size; `stat` by path needs it.
+/// Returns the logical size of a file that is not open, from its physical size; `stat` by path
+/// needs it.
 #[must_use]
 pub fn size_of_closed(layout: FileLayout, physical: u64) -> u64 {
     match layout {

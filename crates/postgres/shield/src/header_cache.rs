@@ -17,7 +17,7 @@ use crate::sealed_file::FileCache;
 
 // The third word counts changes: 0 before the first, odd while one is under way (a sequence lock).
 
-/// The cached bytes, if there are any.
+/// Returns the cached bytes. `None` if there are none, or another thread is storing some.
 pub(crate) fn load(cache: &FileCache) -> Option<[u8; 16]> {
     let [low, high, changes, _] = cache;
     let before = changes.load(Ordering::Acquire);
@@ -52,7 +52,7 @@ pub(crate) fn store(cache: &FileCache, bytes: &[u8; 16]) {
     changes.store(begun.wrapping_add(1), Ordering::Release);
 }
 
-/// Empties the cache.
+/// Empties the cache. Does nothing while another thread is storing a value.
 pub(crate) fn clear(cache: &FileCache) {
     if load(cache).is_some() {
         store(cache, &[0; 16]);

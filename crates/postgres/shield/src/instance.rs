@@ -46,7 +46,8 @@ pub(crate) struct Prefix {
 }
 
 impl Instance {
-    /// An instance of keys alone, for work on single files whose paths do not matter.
+    /// Makes an instance of keys alone, without paths, for work on single files whose paths do not
+    /// matter.
     #[must_use]
     pub const fn of_keys(keys: Keys) -> Self {
         Self {
@@ -57,8 +58,8 @@ impl Instance {
         }
     }
 
-    /// Opens the instance in `directory`. `spellings` are the paths by which the program knows it,
-    /// beside the canonical one.
+    /// Reads the header in `directory`, opens it with `opener` and derives the keys. `spellings`
+    /// are the paths by which the program knows the directory, beside the canonical one.
     ///
     /// # Errors
     /// Those of [`Object::open`]; SR-7003 while a conversion is unfinished; SR-7011 for a version
@@ -83,8 +84,9 @@ impl Instance {
 }
 
 impl Instance {
-    /// Whether a conversion of the instance has begun since it was opened. This is also seen where
-    /// Strongroom's files are hidden from the program.
+    /// Whether a conversion of the instance has begun since it was opened: its state file exists.
+    /// True also when that cannot be told. This is also seen where Strongroom's files are hidden
+    /// from the program.
     #[must_use]
     pub fn is_being_converted(&self, real: &Real) -> bool {
         let Some(directory) = self.prefixes.first() else {
@@ -103,13 +105,13 @@ impl Instance {
     }
 }
 
-/// Whether `directory` holds an instance's header.
+/// Whether `directory` holds an instance's header, or a link of that name. Does not open it.
 #[must_use]
 pub fn is_sealed(directory: &Path) -> bool {
     directory.join(HEADER_FILE).symlink_metadata().is_ok()
 }
 
-/// The stored bytes of the instance's header.
+/// Reads the stored bytes of the instance's header.
 ///
 /// # Errors
 /// SR-3006 when it is cut short, SR-5001 when it cannot be read.
@@ -127,7 +129,8 @@ pub fn header(directory: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// The data directory under each spelling, then the targets of its links.
+/// Returns the data directory under each spelling, then the targets of its links, without
+/// repetition.
 fn prefixes(canonical: &Path, spellings: &[Vec<u8>]) -> Vec<Prefix> {
     let mut found: Vec<Prefix> = Vec::new();
     let mut add = |path: &[u8], relative: &[u8]| {
@@ -148,8 +151,9 @@ fn prefixes(canonical: &Path, spellings: &[Vec<u8>]) -> Vec<Prefix> {
     found
 }
 
-/// The targets of `pg_wal` and of the tablespaces, where those are links, with their paths in the
-/// data directory. Later tablespaces are resolved through `pg_tblspc`, as in the server.
+/// Returns the targets of `pg_wal` and of the tablespaces, where those are links, with their paths
+/// in the data directory. Links that cannot be followed are left out. Later tablespaces are
+/// resolved through `pg_tblspc`, as in the server.
 fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     if let (true, Ok(target)) = (
@@ -175,11 +179,12 @@ fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The major version in `PG_VERSION`. `None` without that file, as in a directory that is still to
-/// be filled.
+/// Reads the major version in `PG_VERSION`. `None` without that file, as in a directory that is
+/// still to be filled.
 ///
 /// # Errors
-/// SR-7011 when it is not supported: another version may have files and calls that are not handled.
+/// SR-7011 when it is not supported: another version may have files and calls that are not handled;
+/// SR-5001.
 fn major(directory: &Path) -> Result<Option<u32>, Error> {
     let path = version_path(directory);
     let text = match version_text(directory) {

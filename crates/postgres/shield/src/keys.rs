@@ -33,7 +33,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The keys of `epoch`, and fresh keys for temporary files.
+    /// Derives the keys of `epoch` from the instance's data key, and draws new random keys for
+    /// temporary files.
     ///
     /// # Errors
     /// SR-4008 when the header knows no such epoch; SR-5001 when there is no memory for keys;
@@ -57,7 +58,7 @@ impl Keys {
         })
     }
 
-    /// The XTS key of a block file.
+    /// Returns the XTS key of a block file.
     #[must_use]
     pub const fn block(&self, which: BlockKey) -> &XtsKey {
         match which {
@@ -70,7 +71,8 @@ impl Keys {
         }
     }
 
-    /// The key of streams: of this boot, or the persistent one.
+    /// Returns the key of streams: with `this_boot` the one that was drawn at this start of the
+    /// server, for temporary files, else the persistent one.
     #[must_use]
     pub const fn stream(&self, this_boot: bool) -> &CtrKey {
         if this_boot {
@@ -80,7 +82,7 @@ impl Keys {
         }
     }
 
-    /// The key of containers.
+    /// Returns the key of containers.
     #[must_use]
     pub const fn container(&self) -> &GcmKey {
         &self.container
@@ -99,7 +101,7 @@ impl Keys {
     }
 }
 
-/// Random bytes in locked memory.
+/// Draws `len` random bytes into locked memory.
 fn random(len: usize) -> Result<SecretBytes, Error> {
     let mut key = SecretBytes::with_capacity(len)?;
     fill_random(key.as_mut_slice())?;

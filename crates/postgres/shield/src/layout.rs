@@ -29,7 +29,7 @@ pub enum FileLayout {
 }
 
 impl FileLayout {
-    /// The layout with this number, if there is one.
+    /// Returns the layout with this number; `None` if there is none.
     #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
@@ -43,7 +43,7 @@ impl FileLayout {
         })
     }
 
-    /// The number of this layout.
+    /// Returns the number of this layout in the table of descriptors.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -90,13 +90,13 @@ impl BlockKey {
         Self::Temporary,
     ];
 
-    /// The key with this number.
+    /// Returns the key with this number; `None` if there is none.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// The number of this key, in memory only.
+    /// Returns the number of this key in the table of descriptors.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {

@@ -15,21 +15,22 @@
 pub(crate) struct NameParser<'name>(&'name [u8]);
 
 impl<'name> NameParser<'name> {
+    /// Begins to parse `name`.
     pub(crate) fn new(name: &'name [u8]) -> Self {
         Self(name)
     }
 
-    /// The part that was not parsed yet.
+    /// Returns the part that was not parsed yet.
     pub(crate) fn rest(&self) -> &'name [u8] {
         self.0
     }
 
-    /// `Some` when the whole name was parsed.
+    /// Returns `Some` when the whole name was parsed, else `None`.
     pub(crate) fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
 
-    /// Parses exactly `text`.
+    /// Parses exactly `text`. `None`, and nothing is skipped, when something else is next.
     pub(crate) fn expect(&mut self, text: &[u8]) -> Option<()> {
         self.0 = self.0.strip_prefix(text)?;
         Some(())
@@ -40,7 +41,8 @@ impl<'name> NameParser<'name> {
         self.expect(text).is_some()
     }
 
-    /// A number as `%u` prints it.
+    /// Parses a number as `%u` prints it. `None` when no digit is next, for a leading zero, and for
+    /// a number that does not fit 32 bits.
     pub(crate) fn decimal(&mut self) -> Option<u32> {
         let mut value = 0_u32;
         let mut digits = 0_u32;
@@ -56,13 +58,14 @@ impl<'name> NameParser<'name> {
         (digits > 0).then_some(value)
     }
 
-    /// A number of any length in decimal digits, whose value does not matter.
+    /// Skips decimal digits, whose value does not matter. `None` when none is next.
     pub(crate) fn skip_digits(&mut self) -> Option<()> {
         let count = self.0.iter().take_while(|byte| byte.is_ascii_digit());
         self.skip(count.count())
     }
 
-    /// Between `least` and `most` (at most 16) upper-case hexadecimal digits, as many as there are.
+    /// Parses between `least` and `most` (at most 16) upper-case hexadecimal digits, as many as
+    /// there are. `None` when there are fewer than `least`.
     pub(crate) fn hex(&mut self, least: usize, most: usize) -> Option<u64> {
         let mut value = 0_u64;
         let mut count = 0_usize;
@@ -82,20 +85,22 @@ impl<'name> NameParser<'name> {
         (count >= least).then_some(value)
     }
 
-    /// Hexadecimal digits of either case, at least one, whose value does not matter.
+    /// Skips hexadecimal digits of either case, whose value does not matter. `None` when none is
+    /// next.
     pub(crate) fn skip_hex(&mut self) -> Option<()> {
         let count = self.0.iter().take_while(|byte| byte.is_ascii_hexdigit());
         self.skip(count.count())
     }
 
-    /// Skips so many bytes. `None` for none.
+    /// Skips `count` bytes. `None` when `count` is 0.
     fn skip(&mut self, count: usize) -> Option<()> {
         self.0 = self.0.get(count..)?;
         (count > 0).then_some(())
     }
 }
 
-/// The first component of a path and what follows its `/`, if there is one.
+/// Returns the first component of a path, and what follows its `/`; `None` for the latter without a
+/// `/`.
 pub(crate) fn split_first_component(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     match path.iter().position(|&byte| byte == b'/') {
         Some(at) => (

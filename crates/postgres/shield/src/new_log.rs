@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Set when anything but zeros was written to a new log file since the last conversion.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
 
-/// Records that a unit that is not zero goes into a new log file.
+/// Notes for this process that a unit that is not zero goes into a new log file.
 #[inline]
 pub(crate) fn note_written() {
     WRITTEN.store(true, Ordering::Relaxed);
 }
 
-/// Whether anything but zeros was written since [`clear_written`].
+/// Whether anything but zeros went into a new log file since [`clear_written`].
 pub(crate) fn was_written() -> bool {
     WRITTEN.load(Ordering::Relaxed)
 }
 
-/// Forgets what was written, after the file was converted.
+/// Forgets what was noted, after the file was converted.
 pub(crate) fn clear_written() {
     WRITTEN.store(false, Ordering::Relaxed);
 }

@@ -19,10 +19,10 @@ pub const ROOTS_MAX: usize = 8;
 
 static ROOTS: [OnceLock<Instance>; ROOTS_MAX] = [const { OnceLock::new() }; ROOTS_MAX];
 
-/// Adds an instance and returns its number.
+/// Adds an instance, which then stays until the process ends, and returns its number.
 ///
 /// # Errors
-/// The instance, when there are too many.
+/// Returns the instance when there are eight already.
 pub fn add(instance: Instance) -> Result<u8, Box<Instance>> {
     let mut left = instance;
     for (number, root) in (0_u8..).zip(&ROOTS) {
@@ -34,7 +34,7 @@ pub fn add(instance: Instance) -> Result<u8, Box<Instance>> {
     Err(Box::new(left))
 }
 
-/// The instance of this number.
+/// Returns the instance of this number; `None` if there is none.
 #[must_use]
 #[inline]
 pub fn get(number: usize) -> Option<&'static Instance> {
@@ -48,21 +48,22 @@ pub fn is_empty() -> bool {
     ROOTS.first().is_none_or(|first| first.get().is_none())
 }
 
-/// Every instance with its number.
+/// Yields every instance with its number, in ascending order.
 pub fn all() -> impl Iterator<Item = (u8, &'static Instance)> {
     (0_u8..)
         .zip(&ROOTS)
         .map_while(|(number, root)| Some((number, root.get()?)))
 }
 
-/// Whether containers of this instance are bound to their names.
+/// Whether containers of the instance of this number are bound to their names. False if there is
+/// none.
 #[must_use]
 pub fn names_are_bound(number: u8) -> bool {
     get(usize::from(number)).is_some_and(|instance| instance.keys.names_are_bound())
 }
 
-/// Whether two instances have the same keys, so that a file can be moved from one to the other
-/// unchanged.
+/// Whether the two instances have the same keys, so that a file can be moved from one to the other
+/// unchanged. False if one is not open.
 #[must_use]
 pub fn share_keys(one: u8, other: u8) -> bool {
     match (get(usize::from(one)), get(usize::from(other))) {

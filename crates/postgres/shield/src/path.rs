@@ -37,8 +37,8 @@ pub fn normalise<'out>(cwd: &[u8], path: &[u8], out: &'out mut [u8]) -> Option<&
     out.get(..length)
 }
 
-/// What follows `root/` in `path`, both normalised; empty for the root itself. `None` when it is
-/// not below `root`.
+/// Returns what follows `root/` in `path`, both normalised; empty for the root itself. `None` when
+/// it is not below `root`.
 #[must_use]
 pub fn relative_to<'path>(root: &[u8], path: &'path [u8]) -> Option<&'path [u8]> {
     let rest = path.strip_prefix(root)?;
@@ -50,7 +50,7 @@ pub fn relative_to<'path>(root: &[u8], path: &'path [u8]) -> Option<&'path [u8]>
     }
 }
 
-/// The position in `path` at which a tablespace's version directory (`PG_<major>_<catalog
+/// Returns the position in `path` at which a tablespace's version directory (`PG_<major>_<catalog
 /// version>`) begins. `None` when there is none. The part from there on can be given to
 /// [`crate::classify::classify`]; the part before it is the tablespace's location, with a `/` at
 /// its end.
@@ -81,13 +81,14 @@ pub fn is_version_directory(name: &[u8]) -> bool {
     matched().is_some()
 }
 
-/// The last component of `path`.
+/// Returns the last component of `path`.
 #[must_use]
 pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// Appends the components of a path, and resolves `.` and `..`. `None` when they do not fit.
+/// Appends the components of `path` to the first `length` bytes of `out`, resolves `.` and `..`,
+/// and updates `length`. `None` when they do not fit.
 fn append(path: &[u8], out: &mut [u8], length: &mut usize) -> Option<()> {
     for component in path.split(|&byte| byte == b'/') {
         match component {
@@ -105,7 +106,8 @@ fn append(path: &[u8], out: &mut [u8], length: &mut usize) -> Option<()> {
     Some(())
 }
 
-/// Appends bytes. `None` when they do not fit.
+/// Appends `bytes` to the first `length` bytes of `out`, and updates `length`. `None` when they do
+/// not fit.
 fn push(bytes: &[u8], out: &mut [u8], length: &mut usize) -> Option<()> {
     let end = length.checked_add(bytes.len())?;
     out.get_mut(*length..end)?.copy_from_slice(bytes);

@@ -23,7 +23,7 @@ use std::os::fd::RawFd;
 pub struct Errno(pub c_int);
 
 impl Errno {
-    /// The errno of this thread.
+    /// Returns the errno of this thread.
     #[must_use]
     pub fn last() -> Self {
         Self(
@@ -66,7 +66,7 @@ pub struct Symbols {
 pub struct Real(Symbols);
 
 impl Real {
-    /// A table of functions that the caller found.
+    /// Wraps a table of functions that the caller found.
     ///
     /// # Safety
     /// Each must be the C library's function of that name, or behave as it does.
@@ -75,21 +75,22 @@ impl Real {
         Self(symbols)
     }
 
-    /// The functions of the table.
+    /// Returns the functions of the table.
     #[must_use]
     pub const fn symbols(&self) -> Symbols {
         self.0
     }
 
-    /// A table of the functions that this program is linked with. Not for the preload library,
-    /// where
-    /// these names are the interposed functions.
+    /// Returns a table of the functions that this program is linked with. Not for the preload
+    /// library, where these names are the interposed functions.
     #[must_use]
     pub fn linked() -> Self {
+        /// Calls the C library's `open`, which is variadic, with a mode.
         unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
             // SAFETY: the caller's arguments, passed on.
             unsafe { libc::open(path, flags, mode) }
         }
+        /// Calls the C library's `fcntl`, which is variadic, with one argument.
         unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
             // SAFETY: the caller's arguments, passed on.
             unsafe { libc::fcntl(fd, command, argument) }
@@ -107,7 +108,7 @@ impl Real {
         })
     }
 
-    /// open(2).
+    /// Calls open(2), and returns the new descriptor.
     ///
     /// # Errors
     /// The kernel's.
@@ -117,7 +118,7 @@ impl Real {
         if fd < 0 { Err(Errno::last()) } else { Ok(fd) }
     }
 
-    /// Opens an existing file for `work` and closes it after that.
+    /// Opens an existing file for `work`, closes it afterwards, and returns the result of `work`.
     ///
     /// # Errors
     /// The error of `work`; otherwise the kernel's, of opening or closing.
@@ -135,7 +136,7 @@ impl Real {
         Ok(value)
     }
 
-    /// close(2).
+    /// Calls close(2).
     ///
     /// # Errors
     /// The kernel's.
@@ -144,10 +145,10 @@ impl Real {
         check(unsafe { (self.0.close)(fd) })
     }
 
-    /// pread(2), once.
+    /// Calls pread(2) once, and returns the number of bytes; 0 at the end of the file.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's, EINTR too; EINVAL for an offset that does not fit.
     pub fn pread(&self, fd: RawFd, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
         let offset = i64::try_from(offset).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the buffer is writable for its length.
@@ -155,7 +156,7 @@ impl Real {
         usize::try_from(count).map_err(|_| Errno::last())
     }
 
-    /// pread(2) until the buffer is full or the file ends.
+    /// Calls pread(2) until the buffer is full or the file ends, and returns the number of bytes.
     ///
     /// # Errors
     /// The kernel's.
@@ -172,10 +173,10 @@ impl Real {
         Ok(filled)
     }
 
-    /// pwrite(2), once.
+    /// Calls pwrite(2) once, and returns the number of bytes.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's, EINTR too; EFBIG for an offset that does not fit.
     pub fn pwrite(&self, fd: RawFd, from: &[u8], offset: u64) -> Result<usize, Errno> {
         let offset = i64::try_from(offset).map_err(|_| Errno(libc::EFBIG))?;
         // SAFETY: the buffer is readable for its length.
@@ -183,7 +184,7 @@ impl Real {
         usize::try_from(count).map_err(|_| Errno::last())
     }
 
-    /// pwrite(2) until all is written.
+    /// Calls pwrite(2) until all of `from` is written.
     ///
     /// # Errors
     /// The kernel's, EINTR too, with a part written; ENOSPC when it writes nothing without an
@@ -200,7 +201,7 @@ impl Real {
         Ok(())
     }
 
-    /// lseek(2).
+    /// Calls lseek(2), and returns the new position.
     ///
     /// # Errors
     /// The kernel's.
@@ -210,7 +211,7 @@ impl Real {
         u64::try_from(at).map_err(|_| Errno::last())
     }
 
-    /// fstat(2).
+    /// Calls fstat(2).
     ///
     /// # Errors
     /// The kernel's.
@@ -222,7 +223,7 @@ impl Real {
         Ok(unsafe { about.assume_init() })
     }
 
-    /// The physical size of a file in bytes.
+    /// Returns the physical size of an open file in bytes.
     ///
     /// # Errors
     /// The kernel's.
@@ -231,7 +232,7 @@ impl Real {
         u64::try_from(about.st_size).map_err(|_| Errno(libc::EIO))
     }
 
-    /// ftruncate(2).
+    /// Calls ftruncate(2).
     ///
     /// # Errors
     /// The kernel's.
@@ -241,8 +242,8 @@ impl Real {
         check(unsafe { (self.0.ftruncate)(fd, size) })
     }
 
-    /// The path of an open file, as far as it fits; `None` where there is no /proc. A direct system
-    /// call, which cannot be interposed.
+    /// Returns the path of an open file, as far as it fits into `path`; `None` where there is no
+    /// /proc. Makes a direct system call, which cannot be interposed.
     #[must_use]
     pub fn path_of<'path>(&self, fd: RawFd, path: &'path mut [u8]) -> Option<&'path [u8]> {
         let mut link = [0_u8; 32];
@@ -274,7 +275,7 @@ impl Real {
         };
     }
 
-    /// fsync(2).
+    /// Calls fsync(2).
     ///
     /// # Errors
     /// The kernel's.
@@ -321,7 +322,7 @@ pub enum LockKind {
     None,
 }
 
-/// The errno of this thread, unless the call returned 0.
+/// Returns the errno of this thread as an error, unless the call returned 0.
 fn check(result: c_int) -> Result<(), Errno> {
     if result == 0 {
         Ok(())

@@ -57,7 +57,7 @@ pub enum RenameStep {
     SameTreatmentOnly,
 }
 
-/// What must be done before `from` is renamed or linked to `to`.
+/// Says what must be done before `from` is renamed or linked to `to`. Does nothing itself.
 #[must_use]
 pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
     match (from, to) {
@@ -100,7 +100,7 @@ pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
     }
 }
 
-/// Whether the two paths are in instances with different keys.
+/// Whether the two paths are in open instances with different keys. False if one is in none.
 fn keys_differ(from: &Resolved, to: &Resolved) -> bool {
     let root = |resolved: &Resolved| match resolved {
         Resolved::Plain(clear) => Some(clear.root),
@@ -113,7 +113,8 @@ fn keys_differ(from: &Resolved, to: &Resolved) -> bool {
     }
 }
 
-/// The step for two sealed files of one instance, or of two that have the same keys.
+/// Says what must be done before a rename of two sealed files of one instance, or of two instances
+/// that have the same keys.
 fn step_within_instance(from: &Seal, to: &Seal) -> RenameStep {
     match (from.layout, to.layout) {
         (FileLayout::NewLog, FileLayout::NewLog) => RenameStep::Refuse(Errno(libc::EXDEV)),
@@ -152,10 +153,11 @@ fn step_within_instance(from: &Seal, to: &Seal) -> RenameStep {
 }
 
 /// Seals the contents of a new log file for its segment, or decrypts them when there is no `to`, in
-/// place; then syncs the file.
+/// place; then syncs the file. Does nothing if this process made the file and wrote only zeros to
+/// it, and there is a `to`.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; ENOMEM without buffers; EBADF when the instance is not open.
 pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
     // The usual case: this process has just filled the segment with zeros, which are stored as
     // zeros under either address.
@@ -170,7 +172,8 @@ pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Resu
     Ok(())
 }
 
-/// Seals a container for the name of `to` in place, then syncs the file.
+/// Seals the container at `path`, which is sealed for the name of `from`, for the name of `to` in
+/// place, then syncs the file. Does not follow a link.
 ///
 /// # Errors
 /// The kernel's; EIO when it does not open under the name of `from`.
@@ -184,15 +187,15 @@ pub fn rebind(real: &Real, path: &CStr, from: &Seal, to: &Seal) -> Result<(), Er
     })
 }
 
-/// Whether this process made the file: its process id is in the name.
+/// Whether this process made the file: its process id is at the end of the name.
 fn is_made_by_this_process(path: &CStr) -> bool {
     let digits = path.to_bytes().rsplit(|&byte| byte == b'.').next();
     let named = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
     named == Some(std::process::id())
 }
 
-/// Seals an open new log file for its segment, or decrypts it. Pieces of zeros are left as they
-/// are.
+/// Seals an open new log file for its segment, or decrypts it when there is no `to`, in place.
+/// Pieces of zeros are left as they are. Does not sync.
 fn convert_open_file(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
     let cache: FileCache = [const { AtomicU64::new(0) }; 4];
     let source = from.file(&cache)?;
@@ -221,7 +224,8 @@ fn convert_open_file(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> 
 }
 
 /// Checks that a file or directory is empty before it gets a name of another treatment. Sealed
-/// files in a directory would be taken for plain ones under its new name, or the reverse.
+/// files in a directory would be taken for plain ones under its new name, or the reverse. Passes
+/// when the path cannot be opened: the rename itself reports why.
 ///
 /// # Errors
 /// EXDEV, as between file systems, when it is not empty; the kernel's.

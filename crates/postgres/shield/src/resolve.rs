@@ -72,7 +72,7 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// The file as [`crate::file_io`] takes it.
+    /// Returns the file as [`crate::file_io`] takes it, with `cache` as its state.
     ///
     /// # Errors
     /// EBADF when the instance is not open.
@@ -90,7 +90,9 @@ impl Seal {
 /// Longest path in bytes, with its terminator.
 const PATH_BUFFER: usize = 4096;
 
-/// Resolves `path` as given to a system call, relative to `base` unless it is absolute.
+/// Resolves `path` as given to a system call, relative to `base` unless it is absolute: to which
+/// open instance it belongs, and how its file is treated. [`Resolved::Outside`] when no instance is
+/// open. Links are not followed.
 ///
 /// # Errors
 /// ENAMETOOLONG, or ENOENT when `base` is needed and is not absolute.
@@ -117,7 +119,8 @@ pub fn resolve_followed(base: &[u8], name: &[u8]) -> Result<Resolved, Errno> {
     resolve_below_prefixes(normalise_path(base, name, &mut buffer)?)
 }
 
-/// The normalised path. ENAMETOOLONG or ENOENT when there is none.
+/// Returns the normalised path, in `buffer`. ENAMETOOLONG if it is too long, ENOENT if there is
+/// none for another reason.
 fn normalise_path<'out>(
     base: &[u8],
     path: &[u8],
@@ -130,7 +133,8 @@ fn normalise_path<'out>(
     }))
 }
 
-/// Resolves a normalised path that is below one of the known directories.
+/// Resolves a normalised path that is below one of the known directories; [`Resolved::Outside`] for
+/// others. ENAMETOOLONG if it does not fit.
 fn resolve_below_prefixes(normal: &[u8]) -> Result<Resolved, Errno> {
     for (number, instance) in open_instances::all() {
         for prefix in &instance.prefixes {
@@ -154,7 +158,8 @@ fn resolve_below_prefixes(normal: &[u8]) -> Result<Resolved, Errno> {
     Ok(Resolved::Outside)
 }
 
-/// Resolves a path relative to an instance's directory.
+/// Resolves a path relative to the directory of instance `root`, by its class and the class's
+/// treatment.
 fn resolved_path(root: u8, relative: &[u8]) -> Resolved {
     let classified = classify(relative);
     match treatment(classified.class) {
@@ -174,8 +179,8 @@ fn resolved_path(root: u8, relative: &[u8]) -> Resolved {
     }
 }
 
-/// The database whose relations are in a directory, which is found by classifying a relation's name
-/// in it.
+/// Returns the database whose relations are in the directory `relative`, which is found by
+/// classifying a relation's name in it. `None` for anything else.
 fn database_of_directory(class: Class, relative: &[u8]) -> Option<u32> {
     if class != Class::Directory {
         return None;
@@ -187,7 +192,8 @@ fn database_of_directory(class: Class, relative: &[u8]) -> Option<u32> {
     }
 }
 
-/// The digest of the name of the slot state in this directory, if it is the directory of a slot.
+/// Returns the digest of the name of the slot state in this directory, if it is the directory of a
+/// slot; else `None`.
 fn slot_of_directory(class: Class, relative: &[u8]) -> Option<container_name::NameDigest> {
     match class {
         Class::Directory => container_name::slot_directory_digest(relative),
@@ -195,8 +201,9 @@ fn slot_of_directory(class: Class, relative: &[u8]) -> Option<container_name::Na
     }
 }
 
-/// How the file of this class and identity at `relative`, a path relative to the data directory, is
-/// sealed. `None` when the class is not sealed, or no tweak can be made from the address.
+/// Says how the file of this class and identity at `relative`, a path relative to the data
+/// directory, is sealed. `None` when the treatment is not one that seals, or no tweak can be made
+/// from the address.
 #[must_use]
 pub fn seal(
     root: u8,
@@ -232,7 +239,7 @@ pub fn seal(
     })
 }
 
-/// Key and tweak of a block file's first block.
+/// Returns key and tweak of a block file's first block. `None` when the address gives none.
 fn block_address(classified: Classified, relative: &[u8]) -> Option<(BlockKey, [u8; 16])> {
     Some(match (classified.class, classified.identity) {
         (
@@ -291,8 +298,9 @@ fn block_address(classified: Classified, relative: &[u8]) -> Option<(BlockKey, [
 }
 
 /// Resolves a path in the real directory of a tablespace, as `pg_upgrade` and `pg_basebackup` use
-/// it. A tablespace within another data directory belongs to that instance, which is not open here.
-/// The one open instance of this version is taken; the path is refused when there are several.
+/// it, to the one open instance of its version; refused when there are several. `None` if it is in
+/// no tablespace, or in one within another data directory, which belongs to an instance that is not
+/// open here.
 fn resolve_tablespace(normal: &[u8]) -> Option<Resolved> {
     let at = tablespace(normal)?;
     let (location, relative) = normal.split_at_checked(at)?;
@@ -317,7 +325,7 @@ fn is_own_version(instance: &Instance, relative: &[u8]) -> bool {
         && major_of(relative).is_some_and(|major| instance.major.is_none_or(|own| own == major))
 }
 
-/// The version in `PG_<major>_<catalog version>/...`.
+/// Returns the major version in `PG_<major>_<catalog version>/...`; `None` for another path.
 fn major_of(relative: &[u8]) -> Option<u32> {
     let digits = relative
         .strip_prefix(b"PG_")?
@@ -331,7 +339,8 @@ fn contains(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|window| window == part)
 }
 
-/// `front`, a `/` and `back`; without the `/` when `back` is empty. `None` when they do not fit.
+/// Writes `front`, a `/` and `back` into `out` and returns them; without the `/` when `back` is
+/// empty. `None` when they do not fit.
 fn join<'out>(front: &[u8], back: &[u8], out: &'out mut [u8]) -> Option<&'out [u8]> {
     let middle: &[u8] = if back.is_empty() { b"" } else { b"/" };
     let mut length = 0_usize;

@@ -71,7 +71,7 @@ impl From<Errno> for Refusal {
 }
 
 impl Refusal {
-    /// The errno that the program gets.
+    /// Returns the errno that the program gets: the kernel's, else EIO.
     #[must_use]
     pub const fn errno(self) -> Errno {
         match self {
@@ -80,7 +80,7 @@ impl Refusal {
         }
     }
 
-    /// What went wrong, for a message.
+    /// Says what went wrong, for a message.
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
@@ -101,8 +101,9 @@ impl Refusal {
 const HEADER_LEN: usize = 48;
 type HeaderBytes = [u8; HEADER_LEN];
 
-/// Checks a file that was restored from an archive, and seals it when it is in clear. A segment
-/// under another key would decrypt to noise, which PostgreSQL takes for the end of the log:
+/// Checks a file that was restored from an archive, before it gets the name of the segment `to`. If
+/// it is the segment in clear, and `in_clear` allows that, seals it in place and syncs it. A
+/// segment under another key would decrypt to noise, which PostgreSQL takes for the end of the log:
 /// recovery would stop there without an error.
 ///
 /// # Errors
@@ -137,7 +138,8 @@ pub fn check_restored(
     }
 }
 
-/// The first bytes of the file, decrypted, and as they are stored.
+/// Reads the first 48 bytes of the file, and returns them decrypted, and as they are stored.
+/// `Refusal::NotTheSegment` when it is shorter.
 fn read_page_header(
     real: &Real,
     fd: RawFd,
@@ -153,6 +155,8 @@ fn read_page_header(
 }
 
 /// Seals a segment in clear whose first bytes are `head`, in place; then syncs it.
+/// `Refusal::Linked` for a file with several names, `Refusal::NotTheSegment` for one that is not
+/// regular or has another length. Its head is neither plain nor sealed until all else is sealed.
 fn seal_in_place(
     real: &Real,
     fd: RawFd,
@@ -203,6 +207,7 @@ struct Header {
 }
 
 impl Header {
+    /// Reads the fields of a page header.
     fn of(head: &HeaderBytes) -> Self {
         Self {
             magic: u16::from_le_bytes(at(head, 0)),
@@ -215,13 +220,13 @@ impl Header {
     }
 }
 
-/// The `N` bytes at `from`; zeros when the header is too short.
+/// Returns the `N` bytes at `from`; zeros when the header is too short.
 fn at<const N: usize>(head: &HeaderBytes, from: usize) -> [u8; N] {
     let bytes = head.get(from..).and_then(<[u8]>::first_chunk);
     bytes.copied().unwrap_or([0; N])
 }
 
-/// Whether this is the header of the segment that the tweak belongs to.
+/// Whether this is the header of the segment that the tweak belongs to, by its address.
 fn begins_segment(head: &HeaderBytes, tweak: &[u8; 16]) -> bool {
     /// `XLP_LONG_HEADER` of `xlp_info`.
     const LONG_HEADER: u16 = 2;
@@ -236,7 +241,8 @@ fn begins_segment(head: &HeaderBytes, tweak: &[u8; 16]) -> bool {
     header.info & LONG_HEADER != 0 && header.block == BLOCK && begins == Some(header.address)
 }
 
-/// Whether a header in clear is of this instance and its version of PostgreSQL.
+/// Whether a header in clear is of this instance and its version of PostgreSQL. Reads the control
+/// file; EBADF when the instance is not open.
 fn is_of_instance(real: &Real, root: u8, head: &HeaderBytes) -> Result<bool, Errno> {
     let instance = open_instances::get(usize::from(root)).ok_or(Errno(libc::EBADF))?;
     let header = Header::of(head);
@@ -249,7 +255,7 @@ fn is_of_instance(real: &Real, root: u8, head: &HeaderBytes) -> Result<bool, Err
     Ok(version && header.system == system_identifier(real, root)?)
 }
 
-/// `XLOG_PAGE_MAGIC` of a major version; `None` when it is not known.
+/// Returns `XLOG_PAGE_MAGIC` of a major version; `None` when it is not known.
 const fn page_magic(major: u32) -> Option<u16> {
     match major {
         15 => Some(0xd110),
@@ -260,7 +266,8 @@ const fn page_magic(major: u32) -> Option<u16> {
     }
 }
 
-/// The system identifier of the instance: the first field of its control file.
+/// Reads the system identifier of the instance: the first field of its control file. EIO when that
+/// cannot be read; EBADF when the instance is not open.
 fn system_identifier(real: &Real, root: u8) -> Result<[u8; 8], Errno> {
     let instance = open_instances::get(usize::from(root)).ok_or(Errno(libc::EBADF))?;
     let directory = instance.prefixes.first().ok_or(Errno(libc::ENOENT))?;

@@ -39,6 +39,7 @@ struct Stage([u8; LEN]);
 struct Slot<T>(Cell<Option<NonNull<T>>>);
 
 impl<T> Drop for Slot<T> {
+    /// Unmaps the buffers.
     fn drop(&mut self) {
         if let Some(kept) = self.0.take() {
             unmap(kept);
@@ -53,10 +54,10 @@ thread_local! {
     static STAGE: Slot<Stage> = const { Slot(Cell::new(None)) };
 }
 
-/// Maps this thread's buffers.
+/// Maps this thread's buffers, and registers their release at the thread's end.
 ///
 /// # Errors
-/// When no memory can be mapped.
+/// `OutOfMemory` when no memory can be mapped.
 pub fn prepare() -> Result<(), OutOfMemory> {
     stage(|_| with(|_, _| ()))?
 }
@@ -65,26 +66,28 @@ pub fn prepare() -> Result<(), OutOfMemory> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// Lends the pair of buffers (plain, cipher). They hold bytes of an earlier use.
+/// Calls `work` with the thread's pair of buffers (plain, cipher), which hold bytes of an earlier
+/// use, and returns its result.
 ///
 /// # Errors
-/// When no memory can be mapped.
+/// `OutOfMemory` when no memory can be mapped; `work` is not called then.
 pub fn with<T>(
     work: impl FnOnce(&mut [u8; BUFFER], &mut [u8; BUFFER]) -> T,
 ) -> Result<T, OutOfMemory> {
     lend(&PAIR, |Pair { plain, cipher }| work(plain, cipher))
 }
 
-/// Lends the stage, which is in use together with the pair.
+/// Calls `work` with the thread's stage, a third buffer that is in use together with the pair, and
+/// returns its result.
 ///
 /// # Errors
-/// When no memory can be mapped.
+/// `OutOfMemory` when no memory can be mapped; `work` is not called then.
 pub fn stage<T>(work: impl FnOnce(&mut [u8; LEN]) -> T) -> Result<T, OutOfMemory> {
     lend(&STAGE, |Stage(buffer)| work(buffer))
 }
 
-/// Lends the buffers of a slot, or maps new ones when the slot is empty. Afterwards they are in the
-/// slot again, or unmapped when an inner use left others there.
+/// Calls `work` with the buffers of a slot, or with new ones when the slot is empty. Afterwards
+/// they are in the slot again; those that an inner use left there are unmapped.
 fn lend<B, T>(
     slot: &'static LocalKey<Slot<B>>,
     work: impl FnOnce(&mut B) -> T,
@@ -105,7 +108,8 @@ fn lend<B, T>(
     Ok(result)
 }
 
-/// Zeroed memory for a `T`, which is made of bytes.
+/// Maps zeroed memory for a `T`, which is made of bytes, and excludes it from core dumps if
+/// possible. `None` when there is none.
 fn map<T>() -> Option<NonNull<T>> {
     // SAFETY: a fresh private mapping; arguments are plain.
     let base = unsafe {

@@ -48,8 +48,8 @@ impl SealedFile<'_> {
         self.layout.is_headerless() && !self.seals_zeros() && size.is_multiple_of(SECTOR_U64)
     }
 
-    /// Where zeros that are stored in this file read as zeros. If the header of the instance does
-    /// not say that zeros are sealed, an older version may have stored them anywhere.
+    /// Says where zeros that are stored in this file read as zeros. If the header of the instance
+    /// does not say that zeros are sealed, an older version may have stored them anywhere.
     pub(crate) fn zeros(&self) -> Zeros {
         match (self.instance.keys.zeros_are_sealed(), self.layout) {
             (true, _) if self.seals_zeros() => Zeros::Refused,

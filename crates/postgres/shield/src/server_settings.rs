@@ -21,9 +21,10 @@ const OPTIONS_FILE: &str = "postmaster.opts";
 /// The one option that is kept beside the settings.
 const DIRECTORY_OPTION: &str = "-D";
 
-/// The settings of a data directory. If its configuration is elsewhere, as on Debian, it is found
-/// by the command line of the last start, or by the cluster below `clusters` that has this data
-/// directory.
+/// Reads the settings of a data directory, in the order in which the server would. If its
+/// configuration is elsewhere, as on Debian, it is found by the command line of the last start, or
+/// by the cluster below `clusters` that has this data directory. Files that cannot be read are
+/// listed as unread.
 #[must_use]
 pub fn settings_of_instance(directory: &Path, clusters: &Path) -> Settings {
     let given = last_start(directory);
@@ -58,7 +59,7 @@ pub fn started_with(directory: &Path, name: &str) -> bool {
 }
 
 /// Whether a path in a setting, which the server takes relative to the data directory, is outside
-/// of it.
+/// of it. Symbolic links are followed. `directory` is canonical.
 #[must_use]
 pub fn leads_out(directory: &Path, value: &str) -> bool {
     let path = directory.join(OsStr::new(value));
@@ -70,13 +71,14 @@ pub fn leads_out(directory: &Path, value: &str) -> bool {
     !resolved.starts_with(directory)
 }
 
-/// The settings of the command line of the last start.
+/// Reads the settings of the command line of the last start; none if there was none.
 fn last_start(directory: &Path) -> Vec<Setting> {
     let options = directory.join(OPTIONS_FILE);
     from_options(&contents(&options).unwrap_or_default(), &options)
 }
 
-/// The settings in `postmaster.opts`: a program, and its arguments between double quotes.
+/// Parses `postmaster.opts`: a program, and its arguments between double quotes. Returns the
+/// settings among them, and `-D` as one.
 fn from_options(bytes: &[u8], origin: &Path) -> Vec<Setting> {
     let text = String::from_utf8_lossy(bytes);
     let arguments = text.trim_end().split_once(" \"").map_or("", |(_, all)| all);

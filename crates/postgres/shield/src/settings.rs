@@ -36,13 +36,13 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The value as text; bytes that are not UTF-8 are replaced.
+    /// Returns the value as text; bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.value)
     }
 
-    /// The value as a path.
+    /// Returns the value as a path.
     #[must_use]
     pub fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.value))
@@ -58,7 +58,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of one file and of what it includes.
+    /// Reads the settings of one file and of what it includes. A file that cannot be read is noted
+    /// as unread.
     #[must_use]
     pub fn of_file(path: &Path) -> Self {
         let mut settings = Self::default();
@@ -66,13 +67,13 @@ impl Settings {
         settings
     }
 
-    /// The setting that is in effect: the last one of this name.
+    /// Returns the setting that is in effect: the last one of this name. `None` if there is none.
     #[must_use]
     pub fn last(&self, name: &str) -> Option<&Setting> {
         self.all.iter().rev().find(|setting| setting.name == name)
     }
 
-    /// The value in effect as text, or `default` when none is set.
+    /// Returns the value in effect as text, or `default` when none is set.
     #[must_use]
     pub fn value<'a>(&'a self, name: &str, default: &'a str) -> Cow<'a, str> {
         self.last(name)
@@ -80,7 +81,7 @@ impl Settings {
     }
 
     /// Adds the settings of a file and of those that it includes, to this depth. A file that cannot
-    /// be read is noted as unread.
+    /// be read, or is included too deeply, is noted as unread.
     pub(crate) fn read(&mut self, path: &Path, depth: usize) {
         let bytes = (depth > 0).then(|| contents(path)).flatten();
         let Some(bytes) = bytes else {
@@ -108,8 +109,8 @@ impl Settings {
         }
     }
 
-    /// Reads the files of a directory whose names end in `.conf` and do not begin with a dot, in
-    /// order of their names.
+    /// Adds the settings of the files of a directory whose names end in `.conf` and do not begin
+    /// with a dot, in order of their names. A directory that cannot be read is noted as unread.
     fn read_directory(&mut self, directory: &Path, depth: usize) {
         let Ok(entries) = std::fs::read_dir(directory) else {
             self.unread.push(directory.to_path_buf());
@@ -128,9 +129,9 @@ impl Settings {
     }
 }
 
-/// The bytes of a configuration file, if it is a regular file of at most `FILE_MAX` bytes. The
-/// owner of a configuration chooses what it includes: a device could be read without end, and a
-/// pipe could block.
+/// Reads the bytes of a configuration file. `None` if it cannot be read, is not a regular file, or
+/// is longer than 1 MiB. The owner of a configuration chooses what it includes: a device could be
+/// read without end, and a pipe could block.
 pub(crate) fn contents(path: &Path) -> Option<Vec<u8>> {
     let (file, about) = open_regular(path, Link::Followed).ok()?;
     let len = about.len();
@@ -143,8 +144,9 @@ pub(crate) fn contents(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `name = value # comment`; the `=` may be missing. `None` for a line that sets nothing, and for
-/// one whose quotation does not end, with which no server starts.
+/// Parses a line `name = value # comment`; the `=` may be missing. The name is returned in lower
+/// case. `None` for a line that sets nothing, and for one whose quotation does not end, with which
+/// no server starts.
 fn parse_line(line: &[u8]) -> Option<(String, Vec<u8>)> {
     let line = line.trim_ascii_start();
     let is_name = |byte: &u8| {
@@ -167,8 +169,9 @@ fn parse_line(line: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((name, value))
 }
 
-/// The text before the closing quote, as the server reads it (`DeescapeQuotedString`, guc-file.l):
-/// a quote is doubled or follows a backslash, which also begins C's letters and octal numbers.
+/// Returns the text before the closing quote, as the server reads it (`DeescapeQuotedString`,
+/// guc-file.l): a quote is doubled or follows a backslash, which also begins C's letters and octal
+/// numbers. `None` if there is no closing quote.
 fn unquote(text: &[u8]) -> Option<Vec<u8>> {
     let mut value = Vec::new();
     let mut rest = text;

@@ -40,8 +40,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// The environment variables whose values are the key, or open the keyring that holds it. Asks
-    /// the keyring for its provider, which needs no key.
+    /// Returns the environment variables whose values are the key, or open the keyring that holds
+    /// it; none for other sources. Asks the keyring for its provider, which needs no key.
     ///
     /// # Errors
     /// SR-2004 and others, when the keyring's file is not valid.
@@ -62,7 +62,9 @@ impl Source {
     }
 }
 
-/// The source that the environment names.
+/// Returns the source that the environment names, which `variable` reads: the first of `ID`, `ENV`,
+/// `FILE`, `COMMAND` and `FD` after [`VARIABLE_PREFIX`], else [`KEY_VARIABLE`]. `None` if none is
+/// set. Reads no key.
 #[must_use]
 pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Source> {
     let named =
@@ -92,8 +94,8 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Sou
     })
 }
 
-/// The source that `strongroom.conf` in the data directory names. `None` when there is no such
-/// file, or it names none.
+/// Returns the source that `strongroom.conf` in the data directory names. `None` when there is no
+/// such file, or it names none. Reads no key.
 ///
 /// # Errors
 /// SR-7007 for a malformed or unknown line; SR-2019 for more than one source; SR-6022 for a command
@@ -118,7 +120,8 @@ pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
     Ok(found)
 }
 
-/// The text and the metadata of a file. Does not wait for a pipe of that name.
+/// Reads the text and the metadata of a regular file, at most 1 MiB. Does not wait for a pipe of
+/// that name.
 fn read(path: &Path) -> std::io::Result<(String, About)> {
     let (file, about) = open_regular(path, Link::Followed)?;
     let mut text = String::new();
@@ -126,7 +129,8 @@ fn read(path: &Path) -> std::io::Result<(String, About)> {
     Ok((text, About::from(&about)))
 }
 
-/// Parses a configuration. `None` when it names no source.
+/// Parses a configuration. `None` when it names no source. SR-7007 for a malformed or unknown line,
+/// SR-2019 for more than one source.
 fn parse(text: &str) -> Result<Option<Source>, Error> {
     let mut keys = Vec::new();
     let mut keyring = None;

@@ -31,7 +31,9 @@ const PAGE: usize = 8192;
 /// (`SLRU_PAGES_PER_SEGMENT`, slru.h).
 const LENGTH_MAX: u64 = 32 * 8192;
 
-/// Writes `from` at `offset`; see [`crate::file_io::write_at`]. It leaves no hole.
+/// Seals `from` and writes it at `offset`, and returns how many bytes were written. Beyond the
+/// file's end, first fills the gap with sealed zeros, under the writers' lock, so that no hole is
+/// left. Does not sync. See [`crate::file_io::write_at`].
 ///
 /// # Errors
 /// The kernel's; EFBIG for a gap that would make the file longer than PostgreSQL makes such files.
@@ -52,7 +54,7 @@ pub(crate) fn write_at(
     block::write_at(real, fd, file, from, offset)
 }
 
-/// ftruncate(2): what is added is sealed zeros.
+/// Sets the size; what is added is sealed zeros. Waits for the writers' lock.
 ///
 /// # Errors
 /// As [`write_at`].

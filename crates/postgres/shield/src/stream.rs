@@ -45,10 +45,11 @@ use crate::scratch;
 use crate::sealed_file::SealedFile;
 use crate::writer_lock::WriterLock;
 
-/// Reads at most `into.len()` bytes at `offset`; see [`crate::file_io::read_at`].
+/// Reads at most `into.len()` bytes at `offset` and decrypts them; returns how many, 0 at the end.
+/// The bytes are not authenticated. See [`crate::file_io::read_at`].
 ///
 /// # Errors
-/// The kernel's; EIO when the header is damaged.
+/// The kernel's; EIO, and a line on standard error, when the header is damaged.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
@@ -60,10 +61,12 @@ pub fn read_at(
     damage::into_errno(real, fd, file, target.read(into, offset))
 }
 
-/// Writes `from` at `offset`; see [`crate::file_io::write_at`].
+/// Encrypts `from` and writes it at `offset`; returns how many bytes were written. Writes the
+/// header of an empty file first, under the writers' lock. Does not sync. See
+/// [`crate::file_io::write_at`].
 ///
 /// # Errors
-/// The kernel's; EIO when the header is damaged.
+/// The kernel's; EIO, and a line on standard error, when the header is damaged.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
@@ -81,8 +84,8 @@ pub fn write_at(
     damage::into_errno(real, fd, file, outcome)
 }
 
-/// Writes `from` at the end. Returns the offset, and the number of bytes
-/// written.
+/// Encrypts `from` and writes it at the end. Returns the offset, and the number of bytes written.
+/// Does not sync.
 ///
 /// Appends by several writers do not overlap, except under the temporary key: the spilled changes
 /// of a replication slot have one writer, the slot's owner. The lock would be a sixth of the cost
@@ -113,7 +116,7 @@ pub fn append(
     damage::into_errno(real, fd, file, outcome)
 }
 
-/// The logical size.
+/// Returns the logical size in bytes.
 ///
 /// # Errors
 /// The kernel's.
@@ -121,16 +124,18 @@ pub fn size(real: &Real, fd: RawFd, _file: &SealedFile<'_>) -> Result<u64, Errno
     Ok(stream_logical(real.file_size(fd)?))
 }
 
-/// The logical size of a file whose physical size is this.
+/// Returns the logical size of a file whose physical size is `physical`, in bytes.
 #[must_use]
 pub const fn logical_size(physical: u64) -> u64 {
     stream_logical(physical)
 }
 
-/// Sets the logical size; see [`crate::file_io::truncate`].
+/// Sets the logical size to `size` bytes; what is added is zeros. 0 also removes the header. See
+/// [`crate::file_io::truncate`].
 ///
 /// # Errors
-/// The kernel's; EIO when the header is damaged and the file is not emptied.
+/// The kernel's; EIO, and a line on standard error, when the header is damaged and the file is
+/// extended.
 pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     if size == 0 {
         // S1: the header goes too.
@@ -153,7 +158,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// One read; nothing from an empty file.
+    /// Reads once and decrypts; returns the number of bytes, 0 from an empty file or at the end.
     fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Fault> {
         let Some(header) = self.header()? else {
             return Ok(0);
@@ -168,7 +173,8 @@ impl Target<'_> {
         Ok(count)
     }
 
-    /// One write of at most [`scratch::LEN`] bytes. Returns how many were written.
+    /// Encrypts and writes at most [`scratch::LEN`] bytes of `from` with one pwrite. Returns how
+    /// many were written.
     fn write(&self, header: &StreamHeader, from: &[u8], offset: u64) -> Result<usize, Fault> {
         let at = stream_physical(offset).ok_or(Errno(libc::EFBIG))?;
         let from = from.get(..scratch::LEN).unwrap_or(from);
@@ -180,7 +186,8 @@ impl Target<'_> {
         })?
     }
 
-    /// Writes zeros from `old`, the end of the file, to `size`.
+    /// Writes encrypted zeros from `old`, the end of the file, to `size`. ENOSPC when the kernel
+    /// takes nothing.
     fn fill(&self, old: u64, size: u64) -> Result<(), Fault> {
         const ZEROS: [u8; 4096] = [0; 4096];
         let header = self.header_for_writing()?;
@@ -196,7 +203,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// The header, or `None` when the file is empty.
+    /// Returns the header, from the descriptor's cache or the file; `None` when the file is empty.
+    /// `Fault::Damaged` when it is malformed.
     fn header(&self) -> Result<Option<StreamHeader>, Fault> {
         if let Some(nonce) = header_cache::load(self.file.cache) {
             return Ok(Some(StreamHeader { nonce }));
@@ -213,7 +221,8 @@ impl Target<'_> {
         Ok(Some(header))
     }
 
-    /// The header, which is created under the writers' lock if the file has none yet.
+    /// Returns the header. If the file has none yet, waits for the writers' lock and writes one
+    /// with a random nonce.
     fn header_for_writing(&self) -> Result<StreamHeader, Fault> {
         if let Some(header) = self.header()? {
             return Ok(header);
@@ -222,7 +231,8 @@ impl Target<'_> {
         self.header_or_create()
     }
 
-    /// The header; written if there is none (S1). The caller holds the lock.
+    /// Returns the header; if the file has none, writes one with a random nonce (S1), or leaves the
+    /// file empty if that fails. The caller holds the lock.
     fn header_or_create(&self) -> Result<StreamHeader, Fault> {
         if let Some(header) = self.header()? {
             return Ok(header);
@@ -245,8 +255,8 @@ impl Target<'_> {
         })?
     }
 
-    /// The key for streams. Temporary files have one that is valid until the machine is started
-    /// again.
+    /// Returns the key of this stream. Temporary files have one that is drawn at each start of the
+    /// server.
     fn key(&self) -> &CtrKey {
         let this_boot = self.file.layout == FileLayout::TemporaryStream;
         self.file.instance.keys.stream(this_boot)

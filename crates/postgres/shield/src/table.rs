@@ -52,13 +52,14 @@ impl Treatment {
         )
     }
 
-    /// Whether the file is of no use after the server has stopped, because its key is gone.
+    /// Whether files of this treatment are of no use after the server has stopped, because their
+    /// key is gone.
     #[must_use]
     pub const fn dies_with_the_server(self) -> bool {
         matches!(self, Self::Temporary | Self::BootStream)
     }
 
-    /// One word for tables and JSON.
+    /// Returns the treatment as one word, for tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -187,13 +188,13 @@ rows! {
         "memory mapped from a file cannot be sealed; set dynamic_shared_memory_type to posix";
 }
 
-/// The row of this class.
+/// Returns the row of this class.
 #[must_use]
 pub fn row(class: Class) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.class == class)
 }
 
-/// What is not sealed: the rows whose files hold something and are stored in clear.
+/// Yields what is not sealed: the rows whose files hold something and are stored in clear.
 pub fn plaintext() -> impl Iterator<Item = &'static Row> {
     ROWS.iter().filter(|row| row.treatment == Treatment::Plain)
 }

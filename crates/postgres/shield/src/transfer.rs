@@ -23,10 +23,12 @@ use crate::scratch::LEN;
 /// Longest transfer, as the kernel limits it (read(2)).
 const TRANSFER_MAX: usize = 0x7fff_f000;
 
-/// pread(2) on a sealed file.
+/// Does what pread(2) does on a sealed file: reads and opens up to `into.len()` bytes at `offset`,
+/// in pieces, and returns how many. An error after some bytes becomes a short count.
 ///
 /// # Errors
-/// The kernel's; EBADF when the file was opened for writing only.
+/// The kernel's; EBADF when the file was opened for writing only; EIO when the first bytes are
+/// damaged.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
@@ -55,10 +57,12 @@ pub fn read_at(
     Ok(done)
 }
 
-/// pwrite(2) on a sealed file; with `O_APPEND` at its end, as Linux does.
+/// Does what pwrite(2) does on a sealed file, in pieces, and returns the number of bytes; with
+/// `O_APPEND` it writes at the file's end, as Linux does. An error after some bytes becomes a short
+/// count.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; EIO when what is stored there is damaged.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
@@ -69,7 +73,8 @@ pub fn write_at(
     write_from(real, fd, open, from, offset).map(|(count, _)| count)
 }
 
-/// Writes at `offset`, or at the end in append mode. Returns the number of bytes, and their end.
+/// Writes at `offset`, or at the end in append mode, in pieces. Returns the number of bytes, and
+/// the offset after the last one. An error after some bytes becomes a short count.
 fn write_from(
     real: &Real,
     fd: RawFd,
@@ -100,7 +105,8 @@ fn write_from(
     Ok((done, end))
 }
 
-/// read(2) on a sealed file.
+/// Does what read(2) does on a sealed file: reads at the file position and advances it. Returns the
+/// number of bytes.
 ///
 /// # Errors
 /// As [`read_at`].
@@ -111,7 +117,8 @@ pub fn read(real: &Real, fd: RawFd, open: &OpenFile, into: &mut [u8]) -> Result<
     Ok(count)
 }
 
-/// write(2) on a sealed file.
+/// Does what write(2) does on a sealed file: writes at the file position, or at the end with
+/// `O_APPEND`, and advances it. Returns the number of bytes.
 ///
 /// # Errors
 /// As [`write_at`].
@@ -128,10 +135,11 @@ pub fn write(real: &Real, fd: RawFd, open: &OpenFile, from: &[u8]) -> Result<usi
     Ok(count)
 }
 
-/// lseek(2) on a sealed file.
+/// Does what lseek(2) does on a sealed file, by its logical size, and returns the new position. The
+/// whole file counts as data for `SEEK_DATA` and `SEEK_HOLE`, unless its layout has no header.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; EOVERFLOW, ENXIO and EINVAL as lseek(2) gives them.
 pub fn seek(
     real: &Real,
     fd: RawFd,
@@ -171,13 +179,13 @@ pub fn same_bytes(from: &OpenFile, to: &OpenFile) -> bool {
         && from.instance.identity == to.instance.identity
 }
 
-/// Sets the kernel's offset to `offset + count`.
+/// Sets the kernel's file position to `offset + count`.
 fn set_position(real: &Real, fd: RawFd, offset: u64, count: usize) -> Result<(), Errno> {
     let target = i64::try_from(add_offset(offset, count)?).map_err(|_| Errno(libc::EOVERFLOW))?;
     real.lseek(fd, target, libc::SEEK_SET).map(|_| ())
 }
 
-/// The sum; an errno when it overflows.
+/// Returns the sum; EOVERFLOW or EFBIG when it does not fit.
 fn add_offset(offset: u64, count: usize) -> Result<u64, Errno> {
     let count = u64::try_from(count).map_err(|_| Errno(libc::EOVERFLOW))?;
     offset.checked_add(count).ok_or(Errno(libc::EFBIG))

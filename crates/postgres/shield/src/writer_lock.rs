@@ -22,8 +22,8 @@ pub(crate) struct WriterLock<'a> {
 }
 
 impl<'a> WriterLock<'a> {
-    /// Waits for the lock. The kernel's error when the file system has no locks, or the descriptor
-    /// may not write.
+    /// Takes the lock, shared or exclusive, and waits for it. The kernel's error when the file
+    /// system has no locks, or the descriptor may not write.
     pub(crate) fn acquire(real: &'a Real, fd: RawFd, kind: LockKind) -> Result<Self, Errno> {
         real.lock(fd, kind, LOCKED_BYTE, 1)?;
         Ok(Self { real, fd })
@@ -31,6 +31,7 @@ impl<'a> WriterLock<'a> {
 }
 
 impl Drop for WriterLock<'_> {
+    /// Releases the lock.
     fn drop(&mut self) {
         // Releasing a lock that is held cannot fail.
         let _given_back = self.real.lock(self.fd, LockKind::None, LOCKED_BYTE, 1);

@@ -36,7 +36,8 @@ pub(crate) enum Zeros {
 }
 
 impl Zeros {
-    /// The length in bytes of the smallest part that is written as a whole.
+    /// Returns the length in bytes of the smallest part that is written as a whole: a sector or a
+    /// unit.
     pub(crate) const fn part(self) -> usize {
         match self {
             Self::BySector => SECTOR,
@@ -46,7 +47,7 @@ impl Zeros {
 }
 
 /// Sets `plain`, which was decrypted from `stored`, to zeros where `stored` holds zeros that count.
-/// Both begin at the start of a sector.
+/// Both begin at the start of a sector. Only sets bytes in memory.
 ///
 /// # Errors
 /// [`Fault::Damaged`] for stored zeros in a file that may not have any.
@@ -76,7 +77,8 @@ pub(crate) struct Sector {
 }
 
 impl Sector {
-    /// Reads the sector at `offset` of the file.
+    /// Reads the stored sector at `offset` of the file. `start` is its position by the caller's own
+    /// origin.
     ///
     /// # Errors
     /// The kernel's.
@@ -91,7 +93,7 @@ impl Sector {
         })
     }
 
-    /// Whether it holds only zeros, or is empty.
+    /// Whether it holds only zeros, or is empty, as after the end of the file.
     pub(crate) fn is_zero(&self) -> bool {
         let len = self.end.saturating_sub(self.start);
         self.stored.get(..len).is_none_or(is_zero)

@@ -12,8 +12,6 @@ use strongroom_sqlite_vfs::{entry_point, sqlite3, take_default_from_environment,
 /// unless `STRONGROOM_LOG=off`, reads the program's default key from the environment, registers the
 /// client for remote databases, and then installs the VFS and the SQL functions (`entry_point`).
 ///
-/// The entry point that SQLite derives from the file's name.
-///
 /// # Safety
 /// Called by SQLite with its own arguments.
 // SAFETY: no other symbol of this name exists in a process that loads the extension once.
@@ -33,8 +31,6 @@ pub unsafe extern "C" fn sqlite3_strongroomsqlite_init(
 }
 
 /// The entry point for a renamed file: as [`sqlite3_strongroomsqlite_init`].
-///
-/// The entry point for a renamed file.
 ///
 /// # Safety
 /// As [`sqlite3_strongroomsqlite_init`].

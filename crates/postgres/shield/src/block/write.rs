@@ -36,7 +36,8 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The span of `len` bytes at `offset`. EINVAL when it does not fit a buffer.
+    /// Computes the span of `len` bytes at `offset`. EINVAL when it does not fit a buffer, EFBIG
+    /// when the block's number does not fit 32 bits.
     pub(super) fn of(offset: u64, len: usize) -> Result<Self, Errno> {
         let block = offset.checked_div(BLOCK_U64).ok_or(EINVAL)?;
         let base = block.checked_mul(BLOCK_U64).ok_or(EINVAL)?;
@@ -55,7 +56,7 @@ impl Span {
         })
     }
 
-    /// The offset in the file of the byte `within` from `base`.
+    /// Returns the offset in the file of the byte `within` from `base`.
     fn at(&self, within: usize) -> u64 {
         self.base
             .saturating_add(u64::try_from(within).unwrap_or(u64::MAX))
@@ -72,8 +73,8 @@ pub(super) struct Write<'a> {
 
 impl Write<'_> {
     /// Fills the parts of the first and last unit that the transfer does not cover with the stored
-    /// bytes. Returns the end of the bytes to be written, from `base`: a unit's end, unless the
-    /// file ends before it.
+    /// bytes, which it reads and decrypts into `plain`. `len` is the transfer's length. Returns the
+    /// end of the bytes to be written, from `base`: a unit's end, unless the file ends before it.
     pub(super) fn fill_edges(
         &self,
         len: usize,
@@ -101,8 +102,8 @@ impl Write<'_> {
         self.finish_last(end, kept, &unit, plain)
     }
 
-    /// Fills the end of the last unit. `kept` is how many bytes of it the file has; `unit` holds
-    /// them decrypted.
+    /// Fills the end of the last unit in `plain`. `kept` is how many bytes of it the file has;
+    /// `unit` holds them decrypted. Returns the end of the bytes to be written, from `base`.
     fn finish_last(
         &self,
         end: usize,
@@ -119,8 +120,9 @@ impl Write<'_> {
         Ok(end)
     }
 
-    /// Decrypts the stored unit at `within` from `base` into `unit`, and returns how many bytes of
-    /// it the file has; the others are set to zero.
+    /// Reads and decrypts the unit at `within` from `base` into `unit`, and returns how many bytes
+    /// of it the file has; the others are set to zero. EIO for stored zeros in a file that may not
+    /// have any.
     fn stored_unit(
         &self,
         within: usize,
@@ -163,7 +165,8 @@ impl Write<'_> {
         Ok(UNIT)
     }
 
-    /// Whether the unit at `within` from `base`, which is stored as zeros, reads as zeros.
+    /// Whether the unit at `within` from `base`, which is stored as zeros, reads as zeros. EIO, and
+    /// a line on standard error, in a file that may not have any.
     fn is_stored_zero(&self, within: usize) -> Result<bool, Errno> {
         match self.file.zeros() {
             Zeros::ByUnit => Ok(true),
@@ -175,14 +178,16 @@ impl Write<'_> {
         }
     }
 
-    /// The sector that the byte at `within` from `base` belongs to.
+    /// Reads the stored sector that the byte at `within` from `base` belongs to.
     fn sector_at(&self, within: usize) -> Result<Sector, Errno> {
         let start = within.saturating_sub(within.checked_rem(SECTOR).unwrap_or(0));
         Sector::read(self.real, self.fd, self.span.at(start), start)
     }
 
     /// Widens `units` so that no sector is written in part in which zeros are stored, or in which
-    /// the file ends before the transfer: the other zeros of such a sector are sealed with it.
+    /// the file ends before the transfer: the other zeros of such a sector are sealed with it, and
+    /// are put into `plain`. Returns the range to be written, from `base`. Reads the sectors at
+    /// both ends.
     pub(super) fn cover_zero_sectors(
         &self,
         units: std::ops::Range<usize>,
@@ -213,13 +218,14 @@ impl Write<'_> {
         Ok(start..end)
     }
 
-    /// The tweak of the block `block`, counted from the span's first one.
+    /// Computes the tweak of the block `block`, counted from the span's first one.
     fn span_tweak(&self, block: usize) -> Result<[u8; 16], Errno> {
         tweak(self.file, self.span.first_block, block)
     }
 
-    /// Writes the units, and returns how many of the caller's bytes were written. After a short
-    /// write, the unit or sector that was written in part is completed, if possible.
+    /// Writes the encrypted units, and returns how many of the caller's `len` bytes were written.
+    /// After a short write, the unit or sector that was written in part is completed, if possible;
+    /// an error of that only makes the count smaller.
     pub(super) fn store(
         &self,
         len: usize,

@@ -62,8 +62,9 @@ pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
     }
 }
 
-/// A segment of an SLRU: `%04X` of up to 24 bits, or 15 digits (`pg_notify` and `pg_serial` from 17
-/// on).
+/// Classifies the name of a segment in an SLRU directory, of which `directory` is the number:
+/// `%04X` of up to 24 bits, or 15 digits (`pg_notify` and `pg_serial` from 17 on). `None` for any
+/// other name.
 pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Classified> {
     let mut parser = NameParser::new(name);
     let segment = parser.hex(4, 15)?;
@@ -75,6 +76,7 @@ pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Classified> {
 }
 
 /// Classifies a path below `pg_replslot`: the slot's directory, its state, or spilled changes.
+/// `None` for any other name in a slot.
 pub(super) fn in_slots(path: &[u8]) -> Option<Classified> {
     let (_, Some(name)) = split_first_component(path) else {
         return Some(Classified::DIRECTORY);
@@ -94,7 +96,7 @@ pub(super) fn in_slots(path: &[u8]) -> Option<Classified> {
     Some(Classified::of(Class::Spill))
 }
 
-/// Classifies a path below `pg_logical`.
+/// Classifies a path below `pg_logical`. `None` for a name that PostgreSQL does not use there.
 pub(super) fn in_logical(path: &[u8]) -> Option<Classified> {
     match split_first_component(path) {
         (b"replorigin_checkpoint" | b"replorigin_checkpoint.tmp", None) => {
@@ -107,7 +109,8 @@ pub(super) fn in_logical(path: &[u8]) -> Option<Classified> {
     }
 }
 
-/// `%X-%X.snap`, and `%X-%X.snap.<pid>.tmp`
+/// Classifies a snapshot of logical decoding: `%X-%X.snap`, and `%X-%X.snap.<pid>.tmp`. `None` for
+/// any other name.
 fn snapbuild(name: &[u8]) -> Option<Classified> {
     let mut parser = NameParser::new(name);
     parser.hex(1, 8)?;
@@ -123,7 +126,7 @@ fn snapbuild(name: &[u8]) -> Option<Classified> {
     Some(Classified::of(Class::Snapbuild))
 }
 
-/// `map-%x-%x-%X_%X-%x-%x`
+/// Classifies a mapping of a rewritten catalog: `map-%x-%x-%X_%X-%x-%x`. `None` for any other name.
 fn rewrite_mapping(name: &[u8]) -> Option<Classified> {
     let mut parser = NameParser::new(name);
     parser.expect(b"map-")?;
@@ -136,9 +139,10 @@ fn rewrite_mapping(name: &[u8]) -> Option<Classified> {
     Some(Classified::of(Class::RewriteMapping))
 }
 
-/// 8 digits (15, 16) or 16 (17 and later), and the same with `.tmp`: from 15.20 and the releases of
-/// the other major versions of that day on, a state file is written under that name and renamed
-/// (`RecreateTwoPhaseFile` in src/backend/access/transam/twophase.c).
+/// Classifies the state of a prepared transaction: 8 digits (15, 16) or 16 (17 and later), and the
+/// same with `.tmp`. From 15.20 and the releases of the other major versions of that day on, a
+/// state file is written under that name and renamed (`RecreateTwoPhaseFile` in
+/// src/backend/access/transam/twophase.c). `None` for any other name.
 pub(super) fn two_phase(name: &[u8]) -> Option<Classified> {
     let digits = name.strip_suffix(b".tmp").unwrap_or(name);
     let mut parser = NameParser::new(digits);
@@ -147,7 +151,8 @@ pub(super) fn two_phase(name: &[u8]) -> Option<Classified> {
     matches!(digits.len(), 8 | 16).then_some(Classified::of(Class::TwoPhase))
 }
 
-/// A file in `pg_stat` or `pg_stat_tmp`.
+/// Classifies a file in `pg_stat` or `pg_stat_tmp`, whichever `directory` is. `None` for an empty
+/// name, and below a directory.
 pub(super) fn statistics(directory: &[u8], name: &[u8]) -> Option<Classified> {
     if name.is_empty() || name.contains(&b'/') {
         return None;
@@ -160,7 +165,8 @@ pub(super) fn statistics(directory: &[u8], name: &[u8]) -> Option<Classified> {
     }))
 }
 
-/// `%08X-%08X-%d`, and the same with `.tmp`
+/// Classifies an exported snapshot: `%08X-%08X-%d`, and the same with `.tmp`. `None` for any other
+/// name.
 pub(super) fn exported_snapshot(name: &[u8]) -> Option<Classified> {
     let mut parser = NameParser::new(name);
     parser.hex(8, 8)?;

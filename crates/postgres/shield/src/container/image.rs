@@ -44,6 +44,7 @@ pub(super) enum Source<'a> {
 }
 
 impl Source<'_> {
+    /// Returns the number of bytes.
     pub(super) const fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -82,8 +83,9 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// The image of a write of `offset..end` to a file in `state`; `offset` is not beyond its end.
-    /// The header of a new file says whether it is `bound` to its name.
+    /// Computes the image of a write of `offset..end` to a file in `state`; `offset` is not beyond
+    /// its end. For an empty file, draws a random file id, and `bound` says whether the file is
+    /// bound to its name.
     pub(super) fn new(state: &State, offset: u64, end: u64, bound: bool) -> Result<Self, Fault> {
         let lead = if state.header.is_some() {
             0
@@ -118,7 +120,8 @@ impl Image {
         Ok(image)
     }
 
-    /// The image of chunks of a file of `logical` bytes that are only read.
+    /// Computes the image of chunks `first` to `last`, both inclusive, of a file of `logical` bytes
+    /// that are only read.
     pub(super) const fn of_read(
         header: ContainerHeader,
         first: u64,
@@ -136,7 +139,7 @@ impl Image {
         }
     }
 
-    /// The position of chunk `index` in the buffer.
+    /// Returns the range of chunk `index` in the buffer.
     pub(super) fn unit(&self, index: u64) -> Result<Range<usize>, Fault> {
         let before = to_usize(index.saturating_sub(self.first))?.checked_mul(CONTAINER_SEALED);
         let start = before.and_then(|before| before.checked_add(self.lead));
@@ -146,7 +149,7 @@ impl Image {
     }
 }
 
-/// Length of chunk `index` of a file of `logical` bytes, as it is stored, in bytes.
+/// Returns the length of chunk `index` of a file of `logical` bytes, as it is stored, in bytes.
 pub(super) fn sealed_len(logical: u64, index: u64) -> Result<usize, Fault> {
     let held = logical
         .saturating_sub(index.saturating_mul(CHUNK))
@@ -159,8 +162,8 @@ pub(super) fn sealed_len(logical: u64, index: u64) -> Result<usize, Fault> {
 /// transfer.
 type Shared = (Range<usize>, Range<usize>);
 
-/// The bytes that a chunk of `holds` bytes at `begins` shares with a transfer of `len` bytes at
-/// `offset`.
+/// Returns the bytes that a chunk of `holds` bytes at `begins` shares with a transfer of `len`
+/// bytes at `offset`. Two empty ranges if they share none.
 pub(super) fn overlap(begins: u64, holds: usize, offset: u64, len: usize) -> Result<Shared, Fault> {
     let from = begins.max(offset);
     let to = begins
@@ -184,16 +187,17 @@ pub(super) fn sealed_range(data: Range<usize>) -> Result<Range<usize>, Fault> {
     Ok(shift(data.start)?..shift(data.end)?)
 }
 
-/// Where chunk `index` begins in the file.
+/// Returns the offset in the file at which chunk `index` begins. EFBIG when there is none.
 pub(super) fn offset_of(index: u64) -> Result<u64, Fault> {
     chunk_offset(index).ok_or(Fault::Os(Errno(libc::EFBIG)))
 }
 
-/// EFBIG when it does not fit.
+/// Converts a number. EFBIG when it does not fit.
 pub(super) fn to_usize(value: u64) -> Result<usize, Fault> {
     usize::try_from(value).map_err(|_| Fault::Os(Errno(libc::EFBIG)))
 }
 
+/// Converts a number; one that does not fit becomes the largest.
 pub(super) fn to_u64(value: usize) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }

@@ -22,7 +22,8 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The owner of the directory `handle`, which has the path `directory`.
+    /// Reads the owner of the directory `handle`, which has the path `directory`. SR-5001 if that
+    /// fails.
     pub(super) fn of(handle: &File, directory: &Path) -> Result<Self, Error> {
         let about = handle
             .metadata()
@@ -36,19 +37,20 @@ impl Owner {
         })
     }
 
-    /// Permission bits of a new file: as initdb gives them.
+    /// Returns the permission bits of a new file, as initdb gives them: 0640 if the group may read
+    /// the directory, else 0600.
     pub(super) const fn mode(&self) -> u32 {
         if self.group_reads { 0o640 } else { 0o600 }
     }
 
-    /// User and group to whom a new file is given, before it has its name. The server must be able
-    /// to read it.
+    /// Returns the user and group to whom a new file is given, before it has its name, so that the
+    /// server can read it. `None` unless this process is root.
     pub(super) const fn given(&self) -> Option<(u32, u32)> {
         self.given
     }
 }
 
-/// The major version in `PG_VERSION`.
+/// Reads the major version in `PG_VERSION`.
 ///
 /// # Errors
 /// SR-7011 when the file is missing, or the version is not supported.

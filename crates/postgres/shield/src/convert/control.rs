@@ -40,7 +40,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Reads the used part of a control file. `None` when its checksum is wrong, or it is of
+    /// Parses the used part of a control file. `None` when its checksum is wrong, or it is of
     /// another version.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let version = u32_at(bytes, VERSION)?;
@@ -71,7 +71,7 @@ impl Control {
     /// Checks that the instance can be converted: its sizes, and that it was shut down cleanly.
     ///
     /// # Errors
-    /// SR-7010, SR-7009.
+    /// SR-7010 for other sizes of blocks and segments, SR-7009 when it was not shut down cleanly.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.check_geometry()?;
         // DB_SHUTDOWNED, and the same of a standby.
@@ -82,7 +82,7 @@ impl Control {
         Ok(())
     }
 
-    /// Checks that the instance has the usual sizes.
+    /// Checks that the instance has blocks of 8 KiB and segments of 1 GiB.
     ///
     /// # Errors
     /// SR-7010.
@@ -102,12 +102,12 @@ impl Control {
     }
 }
 
-/// The little-endian number at this offset.
+/// Returns the little-endian number at this offset; `None` past the end.
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// CRC-32C (Castagnoli), as PostgreSQL computes it.
+/// Computes CRC-32C (Castagnoli), as PostgreSQL does.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| match crc & 1 {

@@ -26,10 +26,12 @@ pub(super) struct ConversionLock {
 }
 
 impl ConversionLock {
-    /// Locks a directory on which no server may be running.
+    /// Locks a directory on which no server may be running, until the value is dropped. Does not
+    /// wait.
     ///
     /// # Errors
-    /// SR-7011; SR-7008; SR-7003 when another process is converting it; SR-5001.
+    /// SR-7011 when it is no data directory of a supported version; SR-7008 when a server runs;
+    /// SR-7003 when another process is converting it; SR-5001.
     pub(super) fn new(directory: &Path) -> Result<Self, Error> {
         let lock = Self::while_server_may_run(directory)?;
         check_no_server(&lock.directory)?;
@@ -39,7 +41,7 @@ impl ConversionLock {
     /// As [`ConversionLock::new`], but a server may be running.
     ///
     /// # Errors
-    /// As [`ConversionLock::new`].
+    /// As [`ConversionLock::new`], without SR-7008.
     pub(super) fn while_server_may_run(directory: &Path) -> Result<Self, Error> {
         let major = read_major(directory)?;
         let io = |error| Error::io(directory.display().to_string(), error);
@@ -62,25 +64,29 @@ impl ConversionLock {
         })
     }
 
+    /// Returns the canonical path of the data directory.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
+    /// Returns the owner of the data directory, to whom new files are given.
     pub(super) const fn owner(&self) -> &Owner {
         &self.owner
     }
 
+    /// Returns PostgreSQL's major version.
     pub(super) const fn major(&self) -> u32 {
         self.major
     }
 
-    /// Makes the directory's entries durable.
+    /// Syncs the data directory, so that its entries are durable. SR-5001 if that fails.
     pub(super) fn sync(&self) -> Result<(), Error> {
         let synced = self.handle.sync_all();
         synced.map_err(|error| Error::io(self.directory.display().to_string(), error))
     }
 
-    /// Removes header and configuration of an instance that is plain again.
+    /// Removes header and configuration of an instance that is plain again, durably. They need not
+    /// exist. SR-5001 if that fails.
     pub(super) fn remove_header(&self) -> Result<(), Error> {
         for name in [HEADER_FILE, CONFIG_FILE] {
             remove(&self.directory.join(name))?;
@@ -89,7 +95,7 @@ impl ConversionLock {
     }
 }
 
-/// Removes a file; no error when it does not exist.
+/// Removes a file; no error when it does not exist. Does not sync. SR-5001 if that fails.
 pub(super) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -28,7 +28,8 @@ pub(super) struct Log<'a> {
     file: Mutex<File>,
 }
 
-/// The bytes of a regular file. A link, a pipe or a device is an error, and is not waited for.
+/// Reads the bytes of a regular file. A link, a pipe or a device is an error, and is not waited
+/// for.
 fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     let (mut file, _) = open_regular(path, Link::Refused)?;
     let mut bytes = Vec::new();
@@ -37,10 +38,10 @@ fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl<'a> Log<'a> {
-    /// The state of a conversion, if there is one.
+    /// Reads the state of a conversion; `None` if there is none.
     ///
     /// # Errors
-    /// SR-7013, SR-5001.
+    /// SR-7013 when it is damaged, SR-5001.
     pub(super) fn read(directory: &Path) -> Result<Option<State>, Error> {
         let path = directory.join(CONVERT_FILE);
         let bytes = match read_whole(&path) {
@@ -52,8 +53,9 @@ impl<'a> Log<'a> {
         State::parse(&bytes).map(Some).ok_or_else(damaged)
     }
 
-    /// Begins a state, or continues `known`. If the instance has no header yet (`sealed` is false),
-    /// the known state is begun anew.
+    /// Creates the state file durably, or opens that of `known`, to continue it. If the instance
+    /// has no header yet (`sealed` is false), the known state is begun anew. Then checks once more
+    /// that no server runs, and removes a state that it has just created if one does.
     ///
     /// # Errors
     /// SR-7013 when `known` belongs to another header; SR-7008 when a server has started meanwhile;
@@ -94,7 +96,7 @@ impl<'a> Log<'a> {
         Self::reopen(lock)
     }
 
-    /// Opens the existing state, and cuts off a last line without its end.
+    /// Opens the existing state for appending, and durably cuts off a last line without its end.
     ///
     /// # Errors
     /// SR-5001.
@@ -121,7 +123,7 @@ impl<'a> Log<'a> {
         })
     }
 
-    /// Adds lines, durably.
+    /// Adds a line for each converted file, and syncs.
     ///
     /// # Errors
     /// SR-5001.
@@ -134,7 +136,7 @@ impl<'a> Log<'a> {
         written.map_err(|error| Error::io(self.path.display().to_string(), error))
     }
 
-    /// Ends the conversion: removes the state durably.
+    /// Ends the conversion: removes the state file durably.
     ///
     /// # Errors
     /// SR-5001.
@@ -144,7 +146,7 @@ impl<'a> Log<'a> {
     }
 }
 
-/// The state of this action, if one was begun.
+/// Reads the state of this action; `None` if no conversion was begun.
 ///
 /// # Errors
 /// SR-7003 when another action was begun; those of [`Log::read`].
@@ -161,7 +163,7 @@ pub(super) fn state_of_action(
 }
 
 /// Whether the file at this path has been converted: its inode is that of its last line in the
-/// state.
+/// state. False if it does not exist.
 pub(super) fn is_converted(directory: &Path, state: &State, relative: &[u8]) -> bool {
     let line = state.done.iter().rfind(|done| done.path == relative);
     let path = directory.join(std::ffi::OsStr::from_bytes(relative));

@@ -33,7 +33,8 @@ pub(super) struct LogicalFile<'a> {
 }
 
 impl<'a> LogicalFile<'a> {
-    /// The open `file` as a file of this side; on the sealed side it is sealed as `seal` says.
+    /// Wraps the open `file` as a file of this side; on the sealed side it is sealed as `seal`
+    /// says. Damage of it is not reported on standard error.
     pub(super) fn new(file: &'a OsFile, side: Side<'a>, seal: &Seal) -> Self {
         Self {
             real: Real::linked(),
@@ -48,7 +49,7 @@ impl<'a> LogicalFile<'a> {
         }
     }
 
-    /// The size as PostgreSQL sees it.
+    /// Returns the size in bytes as PostgreSQL sees it.
     pub(super) fn size(&self) -> io::Result<u64> {
         let fd = self.file.as_raw_fd();
         Ok(match self.state() {
@@ -57,7 +58,8 @@ impl<'a> LogicalFile<'a> {
         })
     }
 
-    /// Fills `into` from `offset` on, up to the end of the file; returns the number of bytes.
+    /// Reads from `offset` on, decrypted, until `into` is full or the file ends; returns the number
+    /// of bytes. EIO when the file is damaged.
     pub(super) fn read(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let fd = self.file.as_raw_fd();
         let Some(file) = self.state() else {
@@ -73,7 +75,7 @@ impl<'a> LogicalFile<'a> {
         Ok(filled)
     }
 
-    /// Writes all of `from` at `offset`.
+    /// Writes all of `from` at `offset`, sealed on the sealed side. Does not sync.
     pub(super) fn write(&self, from: &[u8], offset: u64) -> io::Result<()> {
         let fd = self.file.as_raw_fd();
         let Some(file) = self.state() else {
@@ -89,7 +91,7 @@ impl<'a> LogicalFile<'a> {
         Ok(())
     }
 
-    /// Makes the file this long; what is added is zeros.
+    /// Makes the file this long; what is added reads as zeros.
     pub(super) fn set_size(&self, size: u64) -> io::Result<()> {
         let fd = self.file.as_raw_fd();
         match self.state() {
@@ -99,7 +101,7 @@ impl<'a> LogicalFile<'a> {
         Ok(())
     }
 
-    /// The file as [`file_io`] takes it; `None` on the plain side.
+    /// Returns the file as [`file_io`] takes it; `None` on the plain side.
     fn state(&self) -> Option<SealedFile<'_>> {
         self.sealed.as_ref().map(|(instance, seal)| SealedFile {
             instance,
@@ -111,6 +113,7 @@ impl<'a> LogicalFile<'a> {
     }
 }
 
+/// Returns `offset + by`; the largest number if that does not fit.
 fn offset_after(offset: u64, by: usize) -> u64 {
     offset.saturating_add(u64::try_from(by).unwrap_or(u64::MAX))
 }

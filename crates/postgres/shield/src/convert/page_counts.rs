@@ -18,7 +18,8 @@ pub(super) struct PageCounts {
 }
 
 impl PageCounts {
-    /// Counts the pages of a piece of a relation; pages of zeros do not count.
+    /// Counts the pages of a piece of a relation by whether they look like pages; pages of zeros do
+    /// not count.
     pub(super) fn count(&mut self, piece: &[u8]) {
         for page in piece.chunks_exact(BLOCK) {
             if page.get(PAGE_VERSION) == Some(&PAGE_VERSION_VALUE) {
@@ -29,6 +30,7 @@ impl PageCounts {
         }
     }
 
+    /// Adds the counts of `other`.
     pub(super) const fn add(&mut self, other: &Self) {
         self.sound = self.sound.saturating_add(other.sound);
         self.odd = self.odd.saturating_add(other.odd);

@@ -10,7 +10,8 @@ use super::plan::{BATCH_BYTES, PlannedFile};
 /// The most files of one batch.
 const BATCH_FILES: usize = 128;
 
-/// Groups files for the threads: large files first, small ones in batches.
+/// Groups files for the threads, in descending order of size: a large file by itself, small ones in
+/// batches of at most 4 MiB and 128 files.
 pub(super) fn batches<'item>(
     items: impl Iterator<Item = &'item PlannedFile>,
 ) -> Vec<Vec<&'item PlannedFile>> {
@@ -38,8 +39,8 @@ pub(super) fn batches<'item>(
     batches
 }
 
-/// Calls `work` for each batch, on several threads. After the first failure no further batch is
-/// begun.
+/// Calls `work` for each batch, on `threads` threads, and waits for all. After the first failure no
+/// further batch is begun.
 ///
 /// # Errors
 /// The first failure.

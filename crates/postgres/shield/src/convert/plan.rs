@@ -93,10 +93,12 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Walks through the instance in `root`, whose tablespaces keep their files in
-    /// `version_directory`.
+    /// `version_directory`, and lists what becomes of each file. `state` is that of an interrupted
+    /// run, whose files count as done. Writes nothing.
     ///
     /// # Errors
-    /// SR-7002 for a file that cannot be sealed; SR-5001.
+    /// SR-7002 for a file that cannot be sealed, or a part of the instance that is missing;
+    /// SR-5001.
     pub(super) fn new(
         root: &Path,
         version_directory: String,
@@ -118,7 +120,7 @@ impl Plan {
         Ok(walk.plan)
     }
 
-    /// Checks that no part of the instance is missing.
+    /// Checks that no part of the instance is missing, as when a file system is not mounted.
     ///
     /// # Errors
     /// SR-7002 when a directory that always has files has none.
@@ -135,7 +137,7 @@ impl Plan {
         Ok(())
     }
 
-    /// All items, the control file among them.
+    /// Yields all items, the control file last.
     pub(super) fn all(&self) -> impl Iterator<Item = &PlannedFile> {
         self.items.iter().chain(&self.control)
     }
@@ -152,7 +154,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Walks a directory, unless it was walked before.
+    /// Walks a directory and everything below it, unless it was walked before. SR-7002 for a
+    /// tablespace without its version directory, and as [`Walk::entry`].
     fn directory(&mut self, relative: &[u8]) -> Result<(), Error> {
         let path = self.path(relative);
         let io = |error| Error::io(path.display().to_string(), error);
@@ -187,7 +190,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Plans one entry of a directory.
+    /// Plans one entry of a directory, and what is below it. SR-7002 when a file that would be
+    /// sealed is not a regular file.
     fn entry(&mut self, relative: Vec<u8>) -> Result<(), Error> {
         let path = self.path(&relative);
         let about = fs::symlink_metadata(&path);
@@ -309,7 +313,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The absolute path.
+    /// Returns the absolute path.
     fn path(&self, relative: &[u8]) -> PathBuf {
         match relative {
             b"" => self.root.to_path_buf(),
@@ -318,7 +322,7 @@ impl Walk<'_> {
     }
 }
 
-/// SR-7002 for a part of the instance that is not where it should be.
+/// Makes the error SR-7002 for a part of the instance that is not where it should be.
 fn is_away(path: &Path, why: &str) -> Error {
     let detail = format!(
         "{}: {why}; if its file system is not mounted, mount it first",
@@ -327,8 +331,8 @@ fn is_away(path: &Path, why: &str) -> Error {
     Error::new(&code::PG_REFUSED, detail)
 }
 
-/// Whether a file is removed: because PostgreSQL removes it when it starts, or writes it before it
-/// reads it, or because an interrupted write of Strongroom left it.
+/// Whether a conversion removes the file: because PostgreSQL removes it when it starts, or writes
+/// it before it reads it, or because an interrupted write of Strongroom left it.
 fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     let by_class = matches!(
         class,
@@ -342,7 +346,7 @@ fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
         || (treatment == Treatment::Hidden && left)
 }
 
-/// What becomes of the file at `relative` when the instance is sealed.
+/// Says what becomes of the file at `relative` when the instance is sealed. Reads no file.
 ///
 /// # Errors
 /// SR-7002 for a file that cannot be sealed.
@@ -362,17 +366,18 @@ pub(super) fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
     })
 }
 
-/// `pg_tblspc/<oid>`
+/// Whether the path is `pg_tblspc/<oid>`.
 fn is_tablespace_link(relative: &[u8]) -> bool {
     let below = relative.strip_prefix(b"pg_tblspc/");
     below.is_some_and(|oid| !oid.is_empty() && !oid.contains(&b'/'))
 }
 
-/// Checks that each file system has room for the copies of files that are converted at the same
-/// time, and, with `growing`, for the additional length of sealed files.
+/// Checks that each file system has room for the copies of files that `threads` threads convert at
+/// the same time, and, with `growing`, for the additional length of sealed files. Files that are
+/// done do not count.
 ///
 /// # Errors
-/// SR-7014, SR-5001.
+/// SR-7014 when there is not enough room, SR-5001.
 pub(super) fn check_free_space(plan: &Plan, threads: usize, growing: bool) -> Result<(), Error> {
     let mut devices: BTreeMap<u64, (Vec<u64>, u64, &Path)> = BTreeMap::new();
     for item in plan.all().filter(|item| !item.done) {

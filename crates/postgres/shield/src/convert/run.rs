@@ -46,11 +46,12 @@ struct Run<'a> {
 
 impl Conversion<'_> {
     /// Checks everything that can be checked, and plans what becomes of each file. `state` is that
-    /// of an interrupted run.
+    /// of an interrupted run. Writes nothing.
     ///
     /// # Errors
-    /// SR-7001 or SR-7011 when the control file cannot be read, SR-7009, SR-7010, SR-7014, SR-7002,
-    /// SR-5001.
+    /// SR-7001 or SR-7011 when the control file cannot be read, SR-7009 when the instance was not
+    /// shut down cleanly, SR-7010 for other sizes, SR-7014 without room, SR-7002 for a file that
+    /// cannot be sealed, SR-5001.
     pub(super) fn plan(&self, state: Option<&State>) -> Result<Plan, Error> {
         let control = self.control(state)?;
         control.check()?;
@@ -61,10 +62,12 @@ impl Conversion<'_> {
         Ok(plan)
     }
 
-    /// Converts everything, `global/pg_control` first.
+    /// Converts everything, `global/pg_control` first: removes temporary files, converts each file
+    /// in place, syncs the directories, and reads all files back.
     ///
     /// # Errors
-    /// SR-5001, and SR-7001 when a file reads back differently.
+    /// SR-5001; SR-7001 when a file is damaged or reads back differently; SR-7029 for damaged
+    /// transaction status files; SR-7011 when the control file is empty.
     pub(super) fn convert_control_first(&self, plan: Plan, log: &Log<'_>) -> Result<Report, Error> {
         let run = self.begin(&plan, log)?;
         run.convert_control()?;
@@ -74,7 +77,8 @@ impl Conversion<'_> {
         Ok(run.report())
     }
 
-    /// Converts everything, `global/pg_control` last, after the rest was verified.
+    /// As [`Conversion::convert_control_first`], but converts `global/pg_control` last, after the
+    /// rest was read back.
     ///
     /// # Errors
     /// As [`Conversion::convert_control_first`].
@@ -88,7 +92,8 @@ impl Conversion<'_> {
         Ok(run.report())
     }
 
-    /// Removes the files and directories that the plan removes, and prepares the run.
+    /// Removes the files and directories that the plan removes, and prepares the run. SR-5001 if
+    /// one cannot be removed.
     fn begin<'run>(&'run self, plan: &'run Plan, log: &'run Log<'_>) -> Result<Run<'run>, Error> {
         for path in &plan.remove {
             remove(path)?;
@@ -110,7 +115,9 @@ impl Conversion<'_> {
         })
     }
 
-    /// Reads the control file, on the side on which it is.
+    /// Reads and parses the control file, on the side on which it is. If it is damaged or of
+    /// another version, SR-7011 on the plain side and SR-7001 on the sealed one; SR-5001 if it
+    /// cannot be read.
     fn control(&self, state: Option<&State>) -> Result<Control, Error> {
         let path = self.lock.directory().join("global/pg_control");
         let done = state.is_some_and(|state| is_converted(self.lock.directory(), state, CONTROL));
@@ -129,7 +136,7 @@ impl Conversion<'_> {
         Control::parse(&used).ok_or_else(unreadable)
     }
 
-    /// The number of threads.
+    /// Returns the number of threads to use: as configured, or that of the processors.
     fn threads(&self) -> usize {
         match self.options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -139,7 +146,8 @@ impl Conversion<'_> {
 }
 
 impl<'a> Run<'a> {
-    /// Converts the control file, unless an earlier run did. SR-7011 when it is empty.
+    /// Converts the control file, unless an earlier run did, and syncs its directory. SR-7011 when
+    /// it is empty.
     fn convert_control(&self) -> Result<(), Error> {
         let Some(control) = self.plan.control.as_ref() else {
             return Err(Error::new(
@@ -155,7 +163,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Converts the other files that are not converted yet.
+    /// Converts the other files that are not converted yet, on several threads.
     fn convert_items(&self) -> Result<(), Error> {
         let waiting = || self.plan.items.iter().filter(|item| !item.done);
         let worker = self.worker(Phase::Converting, waiting().map(|item| item.size).sum());
@@ -164,7 +172,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Reads the files back, and compares them with what was converted.
+    /// Reads the files back, on several threads, and compares them with what was converted. SR-7001
+    /// when one differs, or when most pages that an earlier run converted do not look like pages.
     fn verify<'item>(&self, items: impl Iterator<Item = &'item PlannedFile>) -> Result<(), Error> {
         let items: Vec<&PlannedFile> = items.collect();
         let worker = self.worker(Phase::Verifying, items.iter().map(|item| item.size).sum());
@@ -174,7 +183,7 @@ impl<'a> Run<'a> {
         worker.check_page_counts()
     }
 
-    /// Makes the new names durable in every directory.
+    /// Syncs every directory that was walked and not removed, so that the new names are durable.
     fn sync_directories(&self) -> Result<(), Error> {
         let gone = &self.plan.remove_directories;
         let left = self
@@ -185,7 +194,7 @@ impl<'a> Run<'a> {
         left.into_iter().try_for_each(|path| sync_directory(path))
     }
 
-    /// A worker for one phase; `total` is the bytes of that phase.
+    /// Makes a worker for one phase; `total` is the bytes of that phase.
     fn worker(&self, phase: Phase, total: u64) -> Worker<'_> {
         Worker {
             from: self.conversion.from,
@@ -197,7 +206,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The result of the run.
+    /// Returns the result of the run.
     fn report(&self) -> Report {
         let plan = self.plan;
         let count = |done: bool| plan.all().filter(|item| item.done == done).count();
@@ -221,7 +230,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How the control file of any instance is sealed.
+/// Says how the control file of any instance is sealed.
 fn control_seal() -> Seal {
     Seal {
         root: 0,
@@ -232,6 +241,7 @@ fn control_seal() -> Seal {
     }
 }
 
+/// Syncs a directory. SR-5001 if that fails.
 fn sync_directory(path: &Path) -> Result<(), Error> {
     let synced = File::open(path).and_then(|directory| directory.sync_all());
     synced.map_err(|error| Error::io(path.display().to_string(), error))

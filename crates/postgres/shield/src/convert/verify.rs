@@ -21,10 +21,12 @@ use crate::classify::Class;
 use crate::scratch::LEN;
 
 impl Worker<'_> {
-    /// Reads a batch of converted files.
+    /// Reads a batch of converted files back and compares their contents with the originals'. Files
+    /// that an earlier run converted are only read, and the pages of relations among them counted.
     ///
     /// # Errors
-    /// SR-7001 with the name of a file that reads back differently; SR-5001.
+    /// SR-7001 with the name of a file that reads back differently or is damaged; SR-7029 for a
+    /// damaged transaction status file; SR-5001.
     pub(super) fn verify(&self, batch: &[&PlannedFile]) -> Result<(), Error> {
         for item in batch {
             self.verify_one(item)?;
@@ -32,7 +34,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reads one converted file and compares it.
+    /// Reads one converted file back and compares its contents with the original's. Errors as for
+    /// [`Worker::verify`].
     fn verify_one(&self, item: &PlannedFile) -> Result<(), Error> {
         let differs = |why: &str| {
             let detail = format!(
@@ -76,7 +79,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Judges the relations that [`Worker::verify`] could not compare, by their pages.
+    /// Judges the relations that [`Worker::verify`] could not compare, by the pages that it
+    /// counted.
     ///
     /// # Errors
     /// SR-7001 when most pages of relations that an earlier run converted do not look like pages.

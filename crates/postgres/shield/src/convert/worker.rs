@@ -49,7 +49,7 @@ impl ContentDigest {
         len: 0,
     };
 
-    /// Adds the next piece.
+    /// Adds the next piece to digest and length.
     pub(super) fn add(&mut self, piece: &[u8]) {
         self.digest = sha256(&[&self.digest, piece]);
         self.len = self
@@ -67,6 +67,7 @@ pub(super) struct ProgressMeter<'a> {
 }
 
 impl<'a> ProgressMeter<'a> {
+    /// Begins to count the bytes of `phase`, of which there are `total`.
     pub(super) fn new(progress: &'a (dyn Fn(Progress) + Sync), phase: Phase, total: u64) -> Self {
         Self {
             progress,
@@ -76,7 +77,7 @@ impl<'a> ProgressMeter<'a> {
         }
     }
 
-    /// Counts bytes, and reports the progress.
+    /// Adds to the bytes done, and calls `progress`.
     pub(super) fn add(&self, bytes: usize) {
         let more = u64::try_from(bytes).unwrap_or(u64::MAX);
         let before = self.bytes.fetch_add(more, Ordering::Relaxed);
@@ -101,7 +102,9 @@ pub(super) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Converts a batch of files.
+    /// Converts a batch of files: writes a converted copy of each beside it, records all in the
+    /// state, renames the copies over the originals, and notes the digests of the originals. Copies
+    /// and records are durable before the renames.
     ///
     /// # Errors
     /// SR-7001 and SR-7029 for damaged files; SR-5001. Converted files that have their names stay,
@@ -133,8 +136,9 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Writes the converted file beside the original, durably. Returns its inode, and the digest of
-    /// the original.
+    /// Writes the converted file beside the original, with its owner, permissions and times, and
+    /// syncs it. Returns its inode, and the digest of the original. EIO when the original is
+    /// damaged.
     fn copy(&self, item: &PlannedFile, temp: &Path) -> io::Result<(u64, ContentDigest)> {
         let original = open_for_reading(&item.path)?;
         let about = original.metadata()?;
@@ -162,7 +166,8 @@ impl Worker<'_> {
         Ok((mine.ino(), contents))
     }
 
-    /// Copies the logical content of a file from one form to the other, and returns its digest.
+    /// Copies the logical content of a file from one side to the other, and returns its digest.
+    /// Reports progress. `UnexpectedEof` when the original cannot be read to its end.
     fn transfer(
         &self,
         item: &PlannedFile,
@@ -205,7 +210,7 @@ impl Worker<'_> {
     }
 }
 
-/// Writes the blocks that are not zero.
+/// Writes the blocks of `piece` at `offset` that are not zero, so that holes stay holes.
 fn write_sparsely(target: &LogicalFile<'_>, piece: &[u8], offset: u64) -> io::Result<()> {
     let mut at = offset;
     for block in piece.chunks(BLOCK) {
@@ -217,7 +222,8 @@ fn write_sparsely(target: &LogicalFile<'_>, piece: &[u8], offset: u64) -> io::Re
     Ok(())
 }
 
-/// The error for a failure of [`crate::file_io`], which returns EIO for a damaged file.
+/// Makes the error for a failure of [`crate::file_io`], which returns EIO for a damaged file:
+/// SR-7001 for a file with a header, SR-7029 for a transaction status file, and SR-5001 otherwise.
 pub(super) fn file_error(item: &PlannedFile, error: io::Error) -> Error {
     let path = item.path.display().to_string();
     let has_header = matches!(item.seal.layout, FileLayout::Container | FileLayout::Stream);
@@ -237,7 +243,7 @@ pub(super) fn open_for_reading(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The path of the converted copy, beside the original.
+/// Returns the path of the converted copy, beside the original.
 fn temp_path(path: &Path) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(std::ffi::OsStr::from_bytes(CONVERT_SUFFIX));
@@ -249,6 +255,7 @@ fn temp_path(path: &Path) -> PathBuf {
 struct Copies(Vec<PathBuf>);
 
 impl Drop for Copies {
+    /// Removes the copies that are still listed. Errors are ignored.
     fn drop(&mut self) {
         for path in &self.0 {
             // The earlier failure is the one that is reported.
