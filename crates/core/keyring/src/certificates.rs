@@ -96,12 +96,13 @@ impl Keyring {
     }
 
     /// Restores a private key from the file that it was exported to, with its certificate if the
-    /// keyring does not have it, and writes the keyring. It counts as exported. A private key that
-    /// is in the keyring already is no error and is kept.
+    /// keyring does not have it, and writes the keyring. It counts as exported. What the keyring
+    /// has already, the private key, another name or a newer certificate, is kept and no error.
     ///
     /// # Errors
-    /// SR-2029 when there is no private key; else as [`Keyring::import_certificate`], but a
-    /// certificate that the keyring has under another name, or with nothing new, is no error.
+    /// SR-2029 when there is no private key; for a certificate that is new to the keyring SR-2013
+    /// no name, or one that is not valid, SR-2025 the name is taken, SR-2024 the keyring is full;
+    /// as for every change SR-2016, SR-2017, SR-2039, SR-5001.
     pub fn restore_certificate(
         &mut self,
         name: Option<&str>,
@@ -217,8 +218,9 @@ impl Keyring {
     /// with the keys that the slots name.
     ///
     /// # Errors
-    /// As [`Object::open`]. When nothing opens it: SR-2032 with the ids of the certificates that
-    /// would have; without such, SR-2003 or SR-2002.
+    /// SR-3001 to SR-3007 for the header and its kind, as [`Object::open`]. When nothing opens it:
+    /// SR-2032 with the ids of the certificates that would have; without such, SR-2003 or SR-2002.
+    /// SR-2005 when a key of the keyring does not unwrap; SR-5001.
     pub fn open_object(&self, header: &[u8], kind: ObjectKind) -> Result<Object, Error> {
         let slots = parse(header)?.slots;
         let mut refused = None;
@@ -263,8 +265,9 @@ impl Keyring {
     }
 
     /// Adds a certificate, or updates the one of the same public key, and writes the keyring.
-    /// `restoring`: as [`Self::restore_certificate`], else as [`Self::import_certificate`], whose
-    /// errors it has.
+    /// `restoring`: as [`Self::restore_certificate`], else as [`Self::import_certificate`]. Errors:
+    /// SR-2013 for the name of a new one; SR-2025 when name or key is taken, or nothing is new;
+    /// SR-2024 when the keyring is full; SR-2016, SR-2017, SR-2039, SR-5001.
     fn add_or_update(
         &mut self,
         name: Option<&str>,
@@ -301,7 +304,7 @@ impl Keyring {
     }
 }
 
-/// Whether opening failed because no key fitted.
+/// Whether opening failed because no key fitted: SR-2002, SR-2003 or SR-2032.
 fn is_no_key(error: &Error) -> bool {
     let codes = [&code::WRONG_KEY, &code::UNKNOWN_KEY_ID, &code::CERT_NEEDED];
     codes.contains(&error.code())

@@ -27,11 +27,11 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     replace_owned(path, bytes, mode, None)
 }
 
-/// As [`replace`], and gives the file to the user and group `owner` before it gets its name:
-/// afterwards the name could lead to another file.
+/// As [`replace`]: replaces `path`, or creates it, durably and in one step. Gives the file to the
+/// user and group `owner` before it gets its name: afterwards the name could lead to another file.
 ///
 /// # Errors
-/// As [`replace`].
+/// The system's error; `path` is then as it was, except after a failed fsync of the directory.
 pub fn replace_owned(
     path: &Path,
     bytes: &[u8],
@@ -53,10 +53,12 @@ pub fn create_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     create_new_owned(path, bytes, mode, None)
 }
 
-/// As [`create_new`], and gives the file to the user and group `owner` before it gets its name.
+/// As [`create_new`]: creates `path` durably, and never overwrites. Gives the file to the user and
+/// group `owner` before it gets its name.
 ///
 /// # Errors
-/// As [`create_new`].
+/// `AlreadyExists` when there is anything at `path`, which is then untouched; any other is the
+/// system's.
 pub fn create_new_owned(
     path: &Path,
     bytes: &[u8],

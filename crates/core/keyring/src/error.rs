@@ -37,13 +37,15 @@ impl Error {
         Self::caused(code, context, error)
     }
 
-    /// Makes an error as [`Error::io`] does, with `path` as its context.
+    /// Makes an error with the system's error on `path`: its code is SR-5001, or that of a
+    /// [`Fault`] inside `error`.
     #[must_use]
     pub fn on_path(path: &Path, error: io::Error) -> Self {
         Self::io(path.display().to_string(), error)
     }
 
-    /// As [`Error::on_path`], but SR-1006 when the system's error is that nothing is at `path`.
+    /// Makes an error with the system's error on `path`: SR-1006 when nothing is there, else
+    /// SR-5001 or the code of a [`Fault`] inside `error`.
     #[must_use]
     pub fn opening(path: &Path, error: io::Error) -> Self {
         match error.kind() {
@@ -74,7 +76,7 @@ impl Error {
         &self.detail
     }
 
-    /// The same failure with `prefix` directly before the detail.
+    /// Returns the same failure with `prefix` directly before the detail.
     #[must_use]
     pub fn with_prefix(self, prefix: &str) -> Self {
         let detail = format!("{prefix}{}", self.detail);
@@ -86,8 +88,8 @@ impl Error {
         Self::new(&code::KEYRING_DAMAGED, part)
     }
 
-    /// The same failure under another code. The text of the first one, with its code, becomes the
-    /// detail.
+    /// Returns the same failure under another code. The text of the first one, with its code,
+    /// becomes the detail.
     pub(crate) fn recoded(self, code: &'static Code) -> Self {
         let detail = format!("{self}");
         Self {
@@ -97,7 +99,7 @@ impl Error {
         }
     }
 
-    /// The same failure with `subject` in front of the detail.
+    /// Returns the same failure with `subject` in front of the detail, and a colon between.
     pub(crate) fn about(self, subject: impl fmt::Display) -> Self {
         let detail = match self.detail.as_str() {
             "" => subject.to_string(),
@@ -157,8 +159,8 @@ impl std::error::Error for Error {
 }
 
 impl From<CryptoError> for Error {
-    /// SR-5001 for what the operating system refused; SR-9001 for what this crate should have
-    /// checked before.
+    /// Gives SR-5001 to what the operating system refused (randomness, memory); SR-9001 to what
+    /// this crate should have checked before.
     fn from(error: CryptoError) -> Self {
         let code = match error {
             CryptoError::Random | CryptoError::OutOfLockedMemory | CryptoError::OutOfMemory => {

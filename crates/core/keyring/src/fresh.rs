@@ -11,15 +11,15 @@ use crate::error::Error;
 
 /// A source of everything in a header that its caller does not give.
 pub(crate) trait Fresh {
-    /// A random object id.
+    /// Returns a random object id.
     fn id(&mut self) -> Result<[u8; 16], Error>;
-    /// A random slot salt.
+    /// Returns a random slot salt.
     fn salt(&mut self) -> Result<[u8; 32], Error>;
-    /// A random data key.
+    /// Returns a random data key.
     fn key(&mut self) -> Result<SecretKey, Error>;
-    /// A random GCM nonce. It is never returned twice.
+    /// Returns a random GCM nonce. It is never returned twice.
     fn nonce(&mut self) -> Result<[u8; 12], Error>;
-    /// Seconds since the Unix epoch.
+    /// Returns the seconds since the Unix epoch.
     fn now_unix_s(&mut self) -> u64;
 }
 

@@ -170,7 +170,8 @@ impl Keyring {
     /// provider.
     ///
     /// # Errors
-    /// As [`Keyring::open`], without those of the provider and SR-2006.
+    /// SR-2004 there is no keyring; SR-3001, SR-3002, SR-3007 it is something else; SR-2005
+    /// damaged; SR-5001.
     pub fn status(path: &Path) -> Result<Status, Error> {
         let unproven = store::read(&resolved(path)?)?;
         Ok(Status {
@@ -422,7 +423,8 @@ impl Keyring {
     }
 
     /// Reads the file again before a change, under the lock. Errors: SR-2039 when it is an older
-    /// copy than the newest known one; and as [`Self::read_newest`].
+    /// copy than the newest known one; SR-2017 when it has another root key meanwhile; SR-2005,
+    /// SR-2004, SR-5001.
     fn read_again(&mut self, lock: &Lock) -> Result<(), Error> {
         self.read_newest()?;
         self.older = generation(&self.object, &self.body).is_older_than(lock.newest());

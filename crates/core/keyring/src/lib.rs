@@ -88,7 +88,8 @@ pub use source::{KeySource, SourceContext};
 pub use strongroom_crypto::{Argon2Params, Certificate, Identity};
 pub use transfer::ImportReport;
 
-/// Programs share these between threads: a type that stops being `Send + Sync` fails to compile.
+/// Fails to compile for a type that is not `Send + Sync`: programs share these between threads.
+/// Does nothing.
 const fn shareable<T: Send + Sync>() {}
 const _: () = {
     shareable::<Error>();

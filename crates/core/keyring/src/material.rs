@@ -69,7 +69,7 @@ fn malformed(detail: &str) -> Error {
     Error::new(&code::KEY_MALFORMED, detail)
 }
 
-/// The bytes without one `\n` or `\r\n` at the end.
+/// Returns the bytes without one `\n` or `\r\n` at the end.
 pub(crate) fn without_newline(bytes: &[u8]) -> &[u8] {
     bytes
         .strip_suffix(b"\r\n")

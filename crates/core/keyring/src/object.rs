@@ -181,7 +181,8 @@ impl Object {
     /// header's cipher takes: HKDF-SHA256, salt = object id, info = the purpose's label.
     ///
     /// # Errors
-    /// As [`Object::subkey`]; SR-9001 when the object's cipher is not XTS.
+    /// SR-4008 when the header has no data key of this epoch; SR-9001 when the object's cipher is
+    /// not XTS; SR-5001.
     pub fn xts_subkey(&self, epoch: u32, purpose: Purpose) -> Result<SecretBytes, Error> {
         let Some(len) = self.header.cipher.xts_key_len() else {
             return Err(Error::new(&code::BUG, "an XTS key of an object without"));
@@ -195,7 +196,8 @@ impl Object {
     /// `salt` and `info`.
     ///
     /// # Errors
-    /// As [`Object::subkey`].
+    /// SR-4008 when the header has no data key of this epoch; SR-5001 when there is no memory for
+    /// keys.
     pub fn derive(
         &self,
         epoch: u32,
@@ -275,7 +277,9 @@ impl Object {
         Ok(anchor)
     }
 
-    /// As [`Object::create`], with the random values and the time of `fresh`.
+    /// As [`Object::create`], with the random values and the time of `fresh`: makes a new object in
+    /// memory with one slot. Errors: SR-2012 when every version of the recipient's key is retired;
+    /// SR-5001.
     pub(crate) fn create_with(
         fresh: &mut dyn Fresh,
         new: &NewObject,

@@ -95,7 +95,7 @@ impl Opener {
         }
     }
 
-    /// `passphrase`, `raw`, `keyring`, or `certificate` for private keys.
+    /// Returns `passphrase`, `raw`, `keyring`, or `certificate` for private keys.
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         match &self.0 {

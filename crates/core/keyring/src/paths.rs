@@ -90,7 +90,7 @@ fn check_directory_of(output: &Path) -> Result<(), Error> {
 /// Says what a regular file is by its first 16 bytes, which it reads.
 ///
 /// # Errors
-/// As [`open_to_read`].
+/// SR-1006 when nothing is there, SR-1007 when it is no regular file; SR-5001.
 pub fn file_format(path: &Path) -> Result<FileFormat, Error> {
     let (mut file, _) = open_to_read(path)?;
     let mut first = Vec::new();
@@ -127,10 +127,11 @@ pub fn open_to_read(path: &Path) -> Result<(File, u64), Error> {
     Ok((file, about.len()))
 }
 
-/// As [`open_to_read`], and opens block devices too, whose size it returns.
+/// Opens a regular file or a block device for reading, and returns its size in bytes. Anything else
+/// is refused, as by [`open_to_read`].
 ///
 /// # Errors
-/// As [`open_to_read`].
+/// SR-1006 when nothing is there, SR-1007 when it is neither; SR-5001.
 pub fn open_any_to_read(path: &Path) -> Result<(File, u64), Error> {
     let about = std::fs::metadata(path).map_err(|e| Error::opening(path, e))?;
     if !about.file_type().is_block_device() {

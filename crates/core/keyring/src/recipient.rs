@@ -60,7 +60,7 @@ impl Recipient {
         })
     }
 
-    /// `passphrase`, `raw`, `keyring` or `certificate`.
+    /// Returns `passphrase`, `raw`, `keyring` or `certificate`.
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         match &self.0 {

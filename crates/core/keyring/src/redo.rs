@@ -55,12 +55,14 @@ pub fn rewrite_header(path: &Path, file: &File, object: &Object) -> Result<(), E
     })
 }
 
-/// As [`rewrite_header`], for a caller that must not open the file by path, because closing it
-/// again would drop its process's POSIX locks on it (SQLite). `write_and_sync` writes the bytes at
-/// offset 0 and makes them durable.
+/// Writes `object`'s header, all but its anchors, over the one of the file at `path`, by way of the
+/// redo copy, which is removed. For a caller that must not open the file by path, because closing
+/// it again would drop its process's POSIX locks on it (SQLite). `write_and_sync` writes the bytes
+/// at offset 0 and makes them durable.
 ///
 /// # Errors
-/// As [`rewrite_header`], and those of `write_and_sync`.
+/// SR-5001, and those of `write_and_sync`. The object can then still be opened, with its old or its
+/// new header.
 pub fn rewrite_header_through(
     path: &Path,
     object: &Object,

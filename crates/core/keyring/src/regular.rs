@@ -60,11 +60,13 @@ pub fn open_regular(path: &Path, link: Link) -> io::Result<(File, Metadata)> {
     Ok((file, about))
 }
 
-/// Reads the regular file at `path` as text of at most `limit` bytes. Follows a symbolic link.
+/// Reads the regular file at `path` as text of at most `limit` bytes. Follows a symbolic link;
+/// never waits.
 ///
 /// # Errors
-/// As [`open_regular`]; of kind `FileTooLarge` when it is longer; of kind `InvalidData` when it is
-/// not UTF-8.
+/// One for which [`is_not_regular`] returns true when something else is there; of kind
+/// `FileTooLarge` when it is longer; of kind `InvalidData` when it is not UTF-8; any other is the
+/// system's.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let (file, _) = open_regular(path, Link::Followed)?;
     let mut text = String::new();

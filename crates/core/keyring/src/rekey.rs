@@ -32,8 +32,9 @@ impl Object {
     /// this object's data key. Returns the object with the new header.
     ///
     /// # Errors
-    /// SR-2017 when neither helps, or another object is in its place; SR-3004 when an older header
-    /// was put back; otherwise as [`Object::open`].
+    /// SR-2017 when neither helps, or another object is in its place; SR-3004 when the MAC is wrong
+    /// or an older header was put back; SR-3001 to SR-3006 for other damage, as [`Object::open`];
+    /// SR-5001.
     pub fn reload(&self, header: &[u8]) -> Result<Self, Error> {
         let parsed = parse(header)?;
         if parsed.kind != self.header.kind || parsed.object_id != self.header.object_id {
@@ -67,7 +68,8 @@ impl Object {
     /// second one. Writes nothing.
     ///
     /// # Errors
-    /// As [`Object::rewrapped`].
+    /// SR-2019 without recipients; SR-2012 for a retired key; SR-3009 when the slots do not fit;
+    /// SR-5001.
     pub fn extended(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         let mut header = self.next_header()?;
         let (slots, _) = self.new_slots(&mut System, header.epoch, &self.data_key, recipients)?;
@@ -125,7 +127,9 @@ impl Object {
         )
     }
 
-    /// As [`Object::rewrapped`], with the random values of `fresh`.
+    /// As [`Object::rewrapped`], with the random values of `fresh`: the same data key, with slots
+    /// for exactly these recipients. Errors: SR-2019 without recipients; SR-2012 for a retired key;
+    /// SR-3009; SR-5001.
     pub(crate) fn rewrapped_with(
         &self,
         fresh: &mut dyn Fresh,
@@ -142,7 +146,9 @@ impl Object {
         )
     }
 
-    /// As [`Object::rekey_begun`], with the random values of `fresh`.
+    /// As [`Object::rekey_begun`], with the random values of `fresh`: a new data key at the next
+    /// epoch, with the present one wrapped under it. Errors: SR-6011, SR-2019, SR-2017, SR-2012,
+    /// SR-3009, SR-5001.
     pub(crate) fn rekey_begun_with(
         &self,
         fresh: &mut dyn Fresh,

@@ -141,8 +141,9 @@ impl KeySource {
 /// Longest passphrase of a PKCS #12 or PEM file, in bytes: other programs read no longer one.
 const TEXT_MAX: usize = 1024;
 
-/// Checks a passphrase that has to be text, and drops one trailing line end. Errors: SR-2042;
-/// SR-5001.
+/// Checks a passphrase that has to be text, and copies it into locked memory without one trailing
+/// line end. Errors: SR-2042 when it is empty, longer than 1024 bytes, not UTF-8, or contains a
+/// zero byte; SR-5001.
 fn as_text(given: &SecretBytes) -> Result<SecretBytes, Error> {
     let text = without_newline(given.as_slice());
     let wrong = match text {

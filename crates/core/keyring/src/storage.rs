@@ -60,7 +60,7 @@ impl About {
 
 /// A new file that is open for writing.
 pub trait NewFile {
-    /// Appends.
+    /// Appends the bytes to the file.
     ///
     /// # Errors
     /// The system's error; a part may be written.
@@ -92,18 +92,19 @@ pub trait Storage: Send + Sync {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Reads at most `limit` bytes from the beginning of a file.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
-    /// As [`Self::read`], with the metadata of the file that was read, even if another file has its
-    /// name by then.
+    /// Reads at most `limit` bytes from the beginning of a file, and returns them with its
+    /// metadata. Must take both from one open file where others may replace it; this default, for
+    /// tests, looks the path up twice.
     fn read_known(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, About)> {
         Ok((self.read(path, limit)?, self.about(path)?))
     }
-    /// The file's metadata. Follows symbolic links.
+    /// Returns the file's metadata. Follows symbolic links.
     fn about(&self, path: &Path) -> io::Result<About>;
     /// Gives the file another owner and group.
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> io::Result<()>;
     /// Sets a file's permission bits.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
-    /// The path without symbolic links.
+    /// Returns the path without symbolic links.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
     /// Whether something has the name, also a symbolic link to nothing.
     fn is_taken(&self, path: &Path) -> bool;
@@ -119,8 +120,8 @@ pub trait Storage: Send + Sync {
 
 static MOUNTED: OnceLock<(PathBuf, Box<dyn Storage>)> = OnceLock::new();
 
-/// For tests: paths below `root` belong to `storage` from now on. Once in a process; false when one
-/// is mounted already.
+/// Makes `storage` the storage of all paths below `root` from now on, for tests. Once in a process;
+/// false when one is mounted already.
 #[doc(hidden)]
 #[must_use]
 pub fn mount(root: PathBuf, storage: Box<dyn Storage>) -> bool {

@@ -175,7 +175,8 @@ impl Lock {
         newest::remember(&self.0, generation)
     }
 
-    /// As [`Self::take`], but waits for up to `wait`. Errors: SR-2016 after that; SR-5001.
+    /// Takes the keyring's lock, and creates the lock file if it is missing. Waits for another
+    /// process for up to `wait`. Errors: SR-2016 after that; SR-5001.
     fn take_within(keyring: &Path, wait: Duration) -> Result<Self, Error> {
         let path = lock_path(keyring);
         let failed = |error| Error::io(format!("locking {}", keyring.display()), error);

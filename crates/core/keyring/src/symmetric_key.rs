@@ -69,7 +69,7 @@ impl SymmetricKey {
         &self.material
     }
 
-    /// `passphrase`, `raw` or `keyring`.
+    /// Returns `passphrase`, `raw` or `keyring`.
     pub(crate) fn kind_name(&self) -> &'static str {
         match self.material {
             Material::Passphrase { .. } => "passphrase",

@@ -47,7 +47,9 @@ pub(crate) fn ask(prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
     ask_at(Path::new(TERMINAL), prompt, creating)
 }
 
-/// As [`ask`], at a given terminal.
+/// Asks for a passphrase at a given terminal, as [`ask`]; twice when `creating`. Errors: SR-1004
+/// when the terminal cannot be opened or set; SR-2001 (cancelled); SR-2011 (the entries differ
+/// three times, or 32 bytes that are not UTF-8); SR-5001.
 fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
     let flags = i32::try_from(OFlags::NOCTTY.bits()).unwrap_or_default();
     let file = OpenOptions::new()

@@ -21,10 +21,10 @@ pub trait RootProvider: Send + Sync {
     fn fetch(&self, creating: bool) -> Result<Opener, Error>;
     /// Makes or fetches the root key that a keyring is about to be sealed with. A provider that
     /// wraps a root key makes a new one at each call, also when its argument already has a wrapped
-    /// one.
+    /// one. Writes no keyring.
     ///
     /// # Errors
-    /// As [`Self::fetch`].
+    /// As [`Self::fetch`]; SR-2020 when the wrapped key is too long to be kept.
     fn create(&self) -> Result<Created, Error> {
         Ok(Created {
             opener: self.fetch(true)?,

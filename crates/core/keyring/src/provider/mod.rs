@@ -139,8 +139,9 @@ impl Provider {
         }
     }
 
-    /// As [`Self::acts`], for the kind of this number. True also for a known kind that this program
-    /// does not have, because a command is run for it; false for an unknown number.
+    /// Whether a provider of this number runs or loads something, or sends credentials, as
+    /// [`Self::acts`] says. True also for a known kind that this program does not have, because a
+    /// command is run for it; false for an unknown number.
     pub(crate) fn number_acts(number: u16) -> bool {
         let kind = kinds().find(|kind| kind.number == number);
         // One that this program does not have may be asked through a command.
@@ -200,7 +201,7 @@ impl std::ops::Deref for Provider {
 impl std::str::FromStr for Provider {
     type Err = Error;
 
-    /// As [`Provider::parse`].
+    /// Makes the provider of a text, as [`Provider::parse`]. Errors: SR-2020, SR-2100.
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::parse(text)
     }
