@@ -57,11 +57,11 @@ impl GcmKey {
         expanded.map(Self)
     }
 
-    /// As [`GcmKey::derive`], for messages of some hundred bytes: always with the library whose
-    /// set-up is quick.
+    /// Derives a key from `ikm`, `salt` and `info` with HKDF, and expands it, for messages of some
+    /// hundred bytes: always with the library whose set-up is quick.
     ///
     /// # Errors
-    /// As [`GcmKey::derive`].
+    /// [`CryptoError::OutOfLockedMemory`].
     pub fn derive_for_short(
         ikm: &SecretKey,
         salt: &[u8],
@@ -116,11 +116,12 @@ impl GcmKey {
         }
     }
 
-    /// As [`GcmKey::open`], but decrypts from `from` into `to`. Spares a copy where the library can
-    /// do it.
+    /// Verifies `tag` over `from` and `aad`, and decrypts `from` into `to`. Spares a copy where the
+    /// library can do it.
     ///
     /// # Errors
-    /// As [`GcmKey::open`], and when the lengths of `from` and `to` differ; `to` is then all zeros.
+    /// [`OpenError`] if anything differs from what was sealed, or the lengths of `from` and `to`
+    /// differ; `to` is then all zeros.
     pub fn open_to(
         &self,
         nonce: &[u8; 12],

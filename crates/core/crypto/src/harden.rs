@@ -15,8 +15,8 @@ use zeroize::zeroize_stack;
 
 /// Forbids this process to dump core and other processes of the same user to read its memory.
 ///
-/// Sets `PR_SET_DUMPABLE` to 0 and `RLIMIT_CORE` to 0. Best effort: on failure the arenas are
-/// still excluded from dumps.
+/// Sets `PR_SET_DUMPABLE` to 0 and `RLIMIT_CORE` to 0. Errors are ignored: on failure the arenas
+/// are still excluded from dumps.
 pub fn forbid_core_dumps() {
     // SAFETY: PR_SET_DUMPABLE takes one integer and changes only an attribute of the process.
     let _refused = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
@@ -28,7 +28,7 @@ pub fn forbid_core_dumps() {
     let _refused = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
 }
 
-/// Overwrites about 16 KiB of dead stack below the caller.
+/// Overwrites about 16 KiB of dead stack below the caller, and the vector registers.
 ///
 /// Key set-up leaves copies of keys in the frames of functions that have returned. Call this right
 /// after such a function, from the function that called it, and make sure that neither was inlined
@@ -40,8 +40,8 @@ pub fn wipe_stack() {
     zeroize_stack::<{ 16 * 1024 }>();
 }
 
-/// As [`wipe_stack`], for the small frames of one MAC: overwrites 4 KiB, because it runs more
-/// often.
+/// Overwrites about 4 KiB of dead stack below the caller, and the vector registers, as
+/// [`wipe_stack`], for the small frames of one MAC: it runs more often.
 #[inline(never)]
 pub(crate) fn wipe_stack_short() {
     wipe_vector_registers();
@@ -52,9 +52,9 @@ pub(crate) fn wipe_stack_short() {
 #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
 pub(crate) const WIPED_AFTER_WIDE: usize = 4 * 1024;
 
-/// As [`wipe_stack_short`], after AWS-LC's kernels for AVX-512, which use all 32 vector registers.
-/// It runs once for each page and is written in assembly, because a call of `memset` takes three
-/// times as long.
+/// Overwrites 4 KiB of dead stack below the caller, and all 32 vector registers, which AWS-LC's
+/// kernels for AVX-512 use. It runs once for each page and is written in assembly, because a call
+/// of `memset` takes three times as long.
 #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
 #[inline(never)]
 pub(crate) fn wipe_after_wide() {

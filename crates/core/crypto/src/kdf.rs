@@ -31,7 +31,8 @@ pub fn hkdf(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<SecretKey, Cryp
     SecretKey::filled_by(|out| hkdf_into(ikm.expose(), salt, info, out))
 }
 
-/// As [`fn@hkdf`], for a key of `len` bytes, at most 8160 (RFC 5869, section 2.3).
+/// Derives a key of `len` bytes, at most 8160 (RFC 5869, section 2.3), from another key with
+/// HKDF-SHA-256, in locked memory.
 ///
 /// A shorter output with the same `info` is the beginning of a longer one: use each `info` with one
 /// length only.
@@ -116,12 +117,12 @@ impl Argon2Params {
         u64::from(self.t) * u64::from(self.m_kib)
     }
 
-    /// As [`Argon2Params::check`], but allows more passes over less memory: it bounds the product,
-    /// at 64 passes over 4 GiB. For parameters of LUKS2 headers, where cryptsetup chooses the
-    /// passes by time.
+    /// Checks the parameters as [`Argon2Params::check`] does, but allows more passes over less
+    /// memory: it bounds the product, at 64 passes over 4 GiB. For parameters of LUKS2 headers,
+    /// where cryptsetup chooses the passes by time.
     ///
     /// # Errors
-    /// [`CryptoError::KdfParameters`].
+    /// [`CryptoError::KdfParameters`] when they are out of bounds.
     pub fn check_work(&self) -> Result<(), CryptoError> {
         Self { t: 1, ..*self }.check()?;
         if self.t > 0 && self.work() <= Self::WORK_MAX {
@@ -148,7 +149,9 @@ pub fn argon2id(
     SecretKey::filled_by(|out| argon2id_into(pass.as_slice(), salt, params, out))
 }
 
-/// Writes Argon2id of a passphrase into `out`, of any length. Errors: as [`argon2id`].
+/// Checks the parameters, and writes Argon2id of a passphrase into `out`, of any length. Errors:
+/// [`CryptoError::KdfParameters`] for parameters out of bounds or a salt shorter than 8 bytes;
+/// [`CryptoError::OutOfMemory`].
 pub(crate) fn argon2id_into(
     pass: &[u8],
     salt: &[u8],

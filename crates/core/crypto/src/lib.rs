@@ -73,7 +73,8 @@ pub use signature::{verify_p256, verify_rsa};
 pub use tdes::TripleDes;
 pub use xts::XtsKey;
 
-/// Programs share keys between threads: a key type that stops being `Send + Sync` fails to compile.
+/// Fails to compile for a type that is not `Send + Sync`: programs share keys between threads. Does
+/// nothing.
 const fn shareable<T: Send + Sync>() {}
 const _: () = {
     shareable::<SecretKey>();

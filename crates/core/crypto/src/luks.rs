@@ -130,8 +130,9 @@ pub enum Argon2Kind {
 /// Derives a key of `len` bytes from a passphrase with Argon2 version 0x13, in locked memory.
 ///
 /// # Errors
-/// As [`crate::argon2id`], with the bounds of [`Argon2Params::check_work`];
-/// [`CryptoError::TooLong`] for more than 64 KiB.
+/// [`CryptoError::KdfParameters`] for parameters that [`Argon2Params::check_work`] refuses, or a
+/// salt shorter than 8 bytes; [`CryptoError::OutOfMemory`]; [`CryptoError::TooLong`] for more than
+/// 64 KiB; [`CryptoError::OutOfLockedMemory`].
 pub fn argon2(
     kind: Argon2Kind,
     pass: &SecretBytes,
@@ -212,8 +213,9 @@ impl AfMerge {
     }
 }
 
-/// Replaces each piece of a digest's length by the digest of its number (big-endian) and itself,
-/// cut to its length. Not inlined, so that the wipe of the stack reaches its frames.
+/// Replaces each piece of `block` that is as long as a digest by the digest of its number
+/// (big-endian) and itself; the last one, if it is shorter, by the beginning of such a digest. Not
+/// inlined, so that the wipe of the stack reaches its frames.
 #[inline(never)]
 #[expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
 fn diffuse(hash_name: LuksHash, block: &mut [u8]) {

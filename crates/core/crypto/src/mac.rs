@@ -28,7 +28,8 @@ impl MacKey {
         Self::from_bytes(key.expose())
     }
 
-    /// As [`MacKey::new`], for a password, which is the key in RFC 5802 (SCRAM).
+    /// Computes the two keyed hash states of a password, which is the key in RFC 5802 (SCRAM), in
+    /// locked memory.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -36,8 +37,8 @@ impl MacKey {
         Self::from_bytes(password.as_slice())
     }
 
-    /// As [`MacKey::new`], for a key of any length. Wipes the stack. Errors:
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// Computes the two keyed hash states of a key of any length, in locked memory, and wipes the
+    /// stack. Errors: [`CryptoError::OutOfLockedMemory`].
     pub(crate) fn from_bytes(key: &[u8]) -> Result<Self, CryptoError> {
         let states = absorb(key);
         wipe_stack();

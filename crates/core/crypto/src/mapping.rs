@@ -39,8 +39,9 @@ impl Mapping {
         )
     }
 
-    /// As [`Mapping::new`], with an inaccessible page on each side, so that a read running off the
-    /// end of a neighbouring buffer faults instead of returning keys.
+    /// Maps `len` zero bytes, kept out of core dumps, with an inaccessible page on each side, so
+    /// that a read running off the end of a neighbouring buffer faults instead of returning keys.
+    /// `None` if the kernel refuses.
     ///
     /// `len` must be a multiple of the page size.
     pub(crate) fn guarded(len: usize) -> Option<Self> {
@@ -84,8 +85,9 @@ impl Mapping {
         unsafe { libc::mlock(self.base.as_ptr().cast::<c_void>(), self.len) == 0 }
     }
 
-    /// As [`Mapping::lock`], in a forked child: locks each page when the child first uses it. An
-    /// ordinary lock would copy every page at once, which costs more than the fork itself.
+    /// Locks the memory in a forked child, as [`Mapping::lock`], but each page when the child first
+    /// uses it. Returns false if the kernel refuses. An ordinary lock would copy every page at
+    /// once, which costs more than the fork itself.
     pub(crate) fn lock_again(&self) -> bool {
         let base = self.base.as_ptr().cast::<c_void>();
         // SAFETY: as in `lock`.

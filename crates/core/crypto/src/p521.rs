@@ -55,7 +55,8 @@ pub fn ecmr_provision(
 /// which is kept, and the point to send.
 ///
 /// # Errors
-/// [`CryptoError::Key`] when `client` is not a point on the curve; else as [`ecmr_provision`].
+/// [`CryptoError::Key`] when `client` is not a point on the curve; [`CryptoError::Library`],
+/// [`CryptoError::OutOfLockedMemory`].
 pub fn ecmr_blind(client: &P521Point) -> Result<(SecretBytes, P521Point), CryptoError> {
     with_private(|| {
         let (group, mut context) = curve()?;
@@ -72,10 +73,12 @@ pub fn ecmr_blind(client: &P521Point) -> Result<(SecretBytes, P521Point), Crypto
 }
 
 /// Recovers the key from the server's answer. `blind` is the scalar of [`ecmr_blind`], `server` the
-/// server's point, `info` that of [`ecmr_provision`]. Another scalar or answer gives another key.
+/// server's point, `info` that of [`ecmr_provision`]. Another scalar or answer gives another key,
+/// and no error.
 ///
 /// # Errors
-/// As [`ecmr_provision`], also when the answer is not a point on the curve.
+/// [`CryptoError::Key`] when `server` or the answer is not a point on the curve;
+/// [`CryptoError::Library`], [`CryptoError::OutOfLockedMemory`].
 pub fn ecmr_recover(
     blind: &SecretBytes,
     server: &P521Point,
@@ -130,7 +133,7 @@ fn curve() -> Result<(EcGroup, BigNumContext), CryptoError> {
     Ok((group, BigNumContext::new().map_err(library)?))
 }
 
-/// Parses a point. Errors: [`CryptoError::Key`] when it is not on the curve.
+/// Parses a point. Errors: [`CryptoError::Key`] when it is not on the curve, or libcrypto fails.
 fn parse_point(
     group: &EcGroup,
     bytes: &P521Point,

@@ -106,7 +106,7 @@ impl SecretBytes {
     /// Copies `bytes` into locked memory and wipes the source, also when it fails.
     ///
     /// # Errors
-    /// As [`SecretBytes::with_capacity`].
+    /// [`CryptoError::TooLong`] above 64 KiB, [`CryptoError::OutOfLockedMemory`].
     pub fn take(bytes: &mut [u8]) -> Result<Self, CryptoError> {
         let taken = Self::with_capacity(bytes.len()).map(|mut secret| {
             secret.as_mut_slice().copy_from_slice(bytes);

@@ -34,7 +34,9 @@ pub fn kdfe_p256(
     made
 }
 
-/// As [`kdfe_p256`], without the wipe. Not inlined, so that [`wipe_stack`] reaches its frames.
+/// Makes the key and the point of [`kdfe_p256`], without the wipe. Not inlined, so that
+/// [`wipe_stack`] reaches its frames. Errors: [`CryptoError::Key`], [`CryptoError::Random`],
+/// [`CryptoError::OutOfLockedMemory`].
 #[inline(never)]
 fn agree(peer: &[u8; POINT], label: &[u8]) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new())

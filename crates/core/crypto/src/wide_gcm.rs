@@ -96,7 +96,8 @@ impl WideGcm {
         sealed
     }
 
-    /// As [`Self::seal`], without the wipe. Not inlined, so that the wipe reaches its frames.
+    /// Encrypts in place and returns the tag, without the wipe. Not inlined, so that the wipe
+    /// reaches its frames. Errors: [`CryptoError::Library`].
     #[inline(never)]
     fn seal_only(
         &self,
@@ -147,8 +148,9 @@ impl WideGcm {
         opened
     }
 
-    /// As [`Self::open`], from one buffer to another, whose contents the caller wipes after a
-    /// failure. Buffers of different lengths are a failure too.
+    /// Verifies and decrypts from one buffer into another, and wipes the stack. After a failure
+    /// `to` may contain anything; the caller wipes it (C8). Buffers of different lengths are a
+    /// failure too.
     pub(crate) fn open_to(
         &self,
         nonce: &[u8; 12],

@@ -71,17 +71,20 @@ impl XtsKey {
         self.with_lane(|pair| pair.encrypt.apply_xts(tweak, from, to))
     }
 
-    /// Decrypts what [`XtsKey::encrypt`] made, with the same tweak.
+    /// Decrypts what [`XtsKey::encrypt`] made, with the same tweak, from `from` into `to`. Every
+    /// ciphertext decrypts to something. After an error the contents of `to` are undefined.
     ///
     /// # Errors
-    /// As [`XtsKey::encrypt`]. Every ciphertext decrypts to something.
+    /// [`CryptoError::Length`] unless both lengths are equal and a multiple of 16 from 16 up;
+    /// [`CryptoError::TooLong`] above 16 MiB; [`CryptoError::OutOfLockedMemory`] while other
+    /// threads use the key; [`CryptoError::Library`].
     pub fn decrypt(&self, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), CryptoError> {
         check_lengths(from, to)?;
         self.with_lane(|pair| pair.decrypt.apply_xts(tweak, from, to))
     }
 
-    /// As [`Self::new`], without the wipe. Not inlined, so that `wipe_stack` reaches what its
-    /// frames leave behind.
+    /// Expands a key, as [`Self::new`], without the wipe. Not inlined, so that `wipe_stack` reaches
+    /// what its frames leave behind.
     #[inline(never)]
     fn expanded(key: &SecretBytes) -> Result<Self, CryptoError> {
         let key = key.as_slice();
@@ -138,7 +141,7 @@ impl Pair {
     }
 }
 
-/// Locks a lane. `None` when another thread is using it.
+/// Locks a lane without waiting. `None` when another thread is using it.
 fn try_lock_lane(pair: &Mutex<Pair>) -> Option<MutexGuard<'_, Pair>> {
     match pair.try_lock() {
         Ok(pair) => Some(pair),
