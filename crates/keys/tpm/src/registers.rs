@@ -53,7 +53,7 @@ impl Registers {
 
     /// Reads the present values, 32 bytes each, one after another in order of number, as the TPM
     /// authenticates them in the session. Errors: [`Failure::NoRegisterBank`] when it has no such
-    /// value; as [`Session::run`].
+    /// value; [`Failure::NotAuthentic`] and others of the session.
     pub(crate) fn read(
         self,
         connection: &mut Connection,

@@ -135,7 +135,8 @@ pub(crate) fn unseal(
 }
 
 /// Loads a sealed object into the TPM, to be flushed later, and returns its handle. Errors:
-/// [`Failure::NotLoaded`] when the TPM refuses the object itself; as [`Session::run`].
+/// [`Failure::NotLoaded`] when the TPM refuses the object itself; [`Failure::NotAuthentic`] and
+/// others of the session.
 fn load(
     connection: &mut Connection,
     storage_key: &StorageKey,
