@@ -249,8 +249,8 @@ impl Tang {
     }
 
     /// Recovers the key of the exchange with the server's help: sends the client's point blinded,
-    /// which the server multiplies. Errors: SR-2105 when the answer is malformed; as
-    /// [`Self::send`]; SR-5001.
+    /// which the server multiplies. Errors: SR-2105 when the answer is malformed; SR-2103 when the
+    /// server no longer has the key; SR-2101 when it does not answer; SR-5001.
     fn recover(
         &self,
         exchange: &ExchangeKey,
@@ -269,7 +269,8 @@ impl Tang {
     }
 
     /// Opens a blob: recovers the key with the server's help, and decrypts the secret. Errors:
-    /// SR-2105 when the blob is malformed or does not decrypt; as [`Self::recover`].
+    /// SR-2105 when the blob is malformed or does not decrypt; SR-2103 when the server no longer
+    /// has the key; SR-2101 when it does not answer.
     fn open(&self, blob: &[u8], context: &[u8]) -> Result<SecretKey, Error> {
         let malformed = || not_accepted("the wrapped key is malformed");
         let (thumbprint, rest) = blob.split_first_chunk::<32>().ok_or_else(malformed)?;
@@ -308,7 +309,8 @@ impl RootProvider for Tang {
     }
 
     /// Opens the wrapped secret with the server's help, and derives the root key. Errors: SR-2020
-    /// no wrapped root key; as [`Self::open`].
+    /// no wrapped root key; SR-2105 when it does not open; SR-2103 when the server no longer has
+    /// the key; SR-2101 when it does not answer.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         wrapped.root(&self.open(wrapped.blob(), &wrapped.context())?)
@@ -317,7 +319,8 @@ impl RootProvider for Tang {
     /// Fetches the server's advertisement, makes a new root key, encrypts its secret for the
     /// server's exchange key, and has it opened again before anything is stored. Errors: SR-2105
     /// when the advertisement is not signed by the key of the thumbprint, or the secret does not
-    /// come back; SR-2020 when the argument becomes too long; as [`Self::send`].
+    /// come back; SR-2020 when the argument becomes too long; SR-2101 when the server does not
+    /// answer; SR-2103.
     fn create(&self) -> Result<Created, Error> {
         let exchange = verified_exchange_key(&self.send("adv", None)?, &self.thumbprint)?;
         Wrapped::create(NUMBER, locator(&self.argument), |secret, context| {

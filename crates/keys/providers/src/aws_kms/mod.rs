@@ -137,7 +137,8 @@ struct ErrorBody<'a> {
 impl SealingServer for Kms {
     /// Has AWS KMS encrypt the secret, bound to the context, and returns the ARN of the key that it
     /// used, a space, and the ciphertext in base64. Errors: SR-2105 when the response is malformed
-    /// or names another key; and as [`Self::send`].
+    /// or names another key; SR-2123 for the access key; for the connection and by AWS's answer
+    /// SR-2101 to SR-2105 and SR-2120 to SR-2122.
     fn seal(
         &self,
         secret: &SecretKey,
@@ -179,8 +180,9 @@ impl SealingServer for Kms {
     }
 
     /// Has AWS KMS decrypt what [`Self::seal`] has returned, with the key of that ARN. Errors:
-    /// SR-2105 when it or the response is malformed, or another key was used; and as
-    /// [`Self::send`].
+    /// SR-2105 when it or the response is malformed, or another key was used; SR-2123 for the
+    /// access key; for the connection and by AWS's answer SR-2101 to SR-2105 and SR-2120 to
+    /// SR-2122.
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let parts = std::str::from_utf8(sealed).ok();
         let parts = parts.and_then(|text| text.split_once(' '));
@@ -267,7 +269,8 @@ impl Kms {
     }
 
     /// Signs a request for the present time and sends it once. Returns the response whatever its
-    /// status is. Errors: as [`HttpClient::send`]; SR-5001.
+    /// status is. Errors: SR-2101, SR-2102, SR-2105, SR-2120 or SR-2124 for the connection;
+    /// SR-5001.
     fn send_once(
         &self,
         http: &HttpClient,

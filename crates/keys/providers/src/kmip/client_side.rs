@@ -20,7 +20,8 @@ use super::tag;
 const LABEL: &[u8] = b"kmip";
 
 /// Fetches the key of this id from the server, and encrypts the secret here under a key derived
-/// from it and the context. Errors: as [`fetch_key`]; SR-5001.
+/// from it and the context. Errors: SR-2103, SR-2104 or SR-2121 for the key; SR-2101, SR-2102,
+/// SR-2105, SR-2120 or SR-2122 for the server; SR-5001.
 pub(super) fn seal(
     session: &mut Session,
     id: &str,
@@ -42,8 +43,9 @@ pub(super) fn seal(
     })
 }
 
-/// Fetches the blob's key from the server, and decrypts the secret here. Errors: as [`fetch_key`];
-/// SR-2105 when the blob's parts have wrong lengths, or it does not decrypt; SR-5001.
+/// Fetches the blob's key from the server, and decrypts the secret here. Errors: SR-2103, SR-2104
+/// or SR-2121 for the key; SR-2101, SR-2102, SR-2120 or SR-2122 for the server; SR-2105 when the
+/// blob's parts have wrong lengths, or it does not decrypt; SR-5001.
 pub(super) fn open(session: &mut Session, blob: &Blob, context: &[u8]) -> Result<SecretKey, Error> {
     let key = sealing_key(&fetch_key(session, &blob.id)?, context)?;
     let iv: Result<[u8; 12], _> = blob.iv.as_slice().try_into();
@@ -60,8 +62,9 @@ pub(super) fn open(session: &mut Session, blob: &Blob, context: &[u8]) -> Result
 }
 
 /// Asks for the key's state, and fetches the key itself if it is active. Errors: SR-2104 or SR-2121
-/// when it is not active; SR-2105 unless it is a key of 256 bits in clear; the error of the reason
-/// for which the server refuses; as [`Session::request`].
+/// when it is not active; SR-2105 unless it is a key of 256 bits in clear; by the reason for which
+/// the server refuses SR-2102 to SR-2105 or SR-2122; for the connection SR-2101, SR-2102, SR-2105,
+/// SR-2120.
 fn fetch_key(session: &mut Session, id: &str) -> Result<SecretKey, Error> {
     match state(session, id)? {
         Ok(state) => state.error().map_or(Ok(()), Err)?,

@@ -138,7 +138,9 @@ struct Kmip {
 
 impl SealingServer for Kmip {
     /// Has the secret sealed as [`Self::seal_before`] does, in a thread, and returns the bytes of
-    /// the blob. Errors: its own; SR-2101 when the deadline passes.
+    /// the blob. Errors: SR-2101 when the deadline passes, or the server cannot be reached;
+    /// SR-2102, SR-2105, SR-2120, SR-2122 or SR-2123 for the server; SR-2103, SR-2104 or SR-2121
+    /// for the key.
     fn seal(
         &self,
         secret: &SecretKey,
@@ -153,7 +155,9 @@ impl SealingServer for Kmip {
     }
 
     /// Opens a blob as [`Self::open_before`] does, in a thread. Errors: SR-2105 for bytes that are
-    /// not a blob; its own; SR-2101 when the deadline passes.
+    /// not a blob, or do not open; SR-2101 when the deadline passes, or the server cannot be
+    /// reached; SR-2102, SR-2120, SR-2122 or SR-2123 for the server; SR-2103, SR-2104 or SR-2121
+    /// for the key.
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let damaged = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let blob = Blob::parse(sealed).ok_or_else(damaged)?;
@@ -212,7 +216,8 @@ impl Kmip {
     }
 
     /// Connects to the server, and opens the blob by the method, with the key and in the version of
-    /// the protocol that it names. Errors: as [`Self::seal_before`]; SR-2105 when it does not open.
+    /// the protocol that it names. Errors: SR-2105 when it does not open; SR-2101, SR-2102,
+    /// SR-2120, SR-2122 or SR-2123 for the server; SR-2103, SR-2104 or SR-2121 for the key.
     fn open_before(
         &self,
         blob: &Blob,
@@ -231,8 +236,9 @@ impl Kmip {
 }
 
 /// Requests the server's versions, and returns the highest of KMIP 1.2 to 1.4 that it has. A server
-/// need not tell its versions: then it is 1.2. Errors: SR-2105 when it has none of them; the error
-/// of the reason for which it refuses; as [`Session::request`].
+/// need not tell its versions: then it is 1.2. Errors: SR-2105 when it has none of them; by the
+/// reason for which it refuses SR-2102 to SR-2105 or SR-2122; for the connection SR-2101, SR-2102,
+/// SR-2105, SR-2120.
 fn highest_version(session: &mut Session) -> Result<Minor, Error> {
     let offered = session.request(
         Operation::DiscoverVersions,

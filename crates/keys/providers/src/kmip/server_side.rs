@@ -13,8 +13,8 @@ use super::tag;
 
 /// Has the server encrypt the secret with its key of this id; with AES-GCM the context is
 /// associated data, with AES-CBC it is not used. The inner error is the reason for which the server
-/// refused. Errors: SR-2105 when the ciphertext or the tag has a wrong length; as
-/// [`Session::request`].
+/// refused. Errors: SR-2105 when the ciphertext or the tag has a wrong length; SR-2101, SR-2102,
+/// SR-2105 or SR-2120 for the connection; SR-5001.
 pub(super) fn seal(
     session: &mut Session,
     id: &str,
@@ -63,7 +63,8 @@ pub(super) fn seal(
 }
 
 /// Has the server decrypt a blob, and returns the secret. The inner error is the reason for which
-/// the server refused. Errors: SR-2105 unless it is 32 bytes; as [`Session::request`].
+/// the server refused. Errors: SR-2105 unless it is 32 bytes; SR-2101, SR-2102, SR-2105 or SR-2120
+/// for the connection.
 pub(super) fn open(
     session: &mut Session,
     cipher: Cipher,

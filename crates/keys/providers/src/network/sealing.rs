@@ -41,7 +41,7 @@ pub(crate) trait SealingServer: Send + Sync {
         deadline: Deadline,
     ) -> Result<Vec<u8>, Error>;
     /// Has the server open what [`Self::seal`] returned. May return another secret than the sealed
-    /// one: the caller checks it. Errors: as [`Self::seal`].
+    /// one: the caller checks it. Errors by kind of server: SR-2101 to SR-2105, SR-2120 to SR-2124.
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error>;
 }
 

@@ -68,7 +68,8 @@ impl Pkcs11 {
     }
 
     /// Has the module wrap or unwrap `data`, in a child process and within the usual limit. Errors:
-    /// as [`operate`] and [`child::call`]; SR-2043.
+    /// SR-2101 to SR-2105 for module, token, PIN, key and data; SR-2101 also when the child takes
+    /// too long; SR-2100 when this program cannot start one; SR-2043.
     fn call(
         &self,
         operation: Operation,
@@ -102,7 +103,7 @@ impl RootProvider for Pkcs11 {
 
     /// Fetches the PIN, has the token unwrap the secret, and derives the root key. Errors: SR-2020
     /// no wrapped root key; SR-2105 when the secret is not 32 bytes; what the PIN's source reports;
-    /// as [`operate`].
+    /// SR-2101 to SR-2105 for module, token, PIN, key and data.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let pin = self.pin()?;
@@ -123,7 +124,8 @@ impl RootProvider for Pkcs11 {
 
     /// Fetches the PIN, makes a new root key, has the token wrap its secret, and unwraps that again
     /// before anything is stored. Errors: SR-2105 when it unwraps to something else; SR-2020 when
-    /// the argument becomes too long; what the PIN's source reports; as [`operate`].
+    /// the argument becomes too long; what the PIN's source reports; SR-2101 to SR-2105 for module,
+    /// token, PIN, key and data.
     fn create(&self) -> Result<Created, Error> {
         let pin = self.pin()?;
         let pin = pin.as_ref();

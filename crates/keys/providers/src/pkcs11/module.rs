@@ -45,7 +45,7 @@ pub(crate) fn operate(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
 /// Opens a read-only session with the one token that has these properties, empty ones being any:
 /// label, serial number, manufacturer, model. Logs in where there is a PIN, or the token has a
 /// keypad of its own. Errors: SR-2101 when no token fits, SR-2103 when several do; SR-2102 when the
-/// PIN is refused; else as [`translate_error`].
+/// PIN is refused; SR-2101 when the module fails.
 fn open_session(
     library: &Pkcs11,
     wanted: &[&[u8]; 4],
@@ -90,7 +90,7 @@ fn open_session(
 }
 
 /// Finds the one secret key with this label and id, an empty one being any. Errors: SR-2103 when
-/// there is none or several; else as [`translate_error`].
+/// there is none or several; SR-2101 when the module fails.
 fn find_key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle, Error> {
     let mut template = vec![Attribute::Class(ObjectClass::SECRET_KEY)];
     if !object.is_empty() {
@@ -117,7 +117,8 @@ fn find_key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle,
 
 /// Wraps the secret under the token's key: by AES-GCM with the context as associated data or, where
 /// the token cannot do that, by AES key wrap with padding, which does not bind the context. For the
-/// latter the secret is an object of the session meanwhile. Errors: as [`translate_error`].
+/// latter the secret is an object of the session meanwhile. Errors: SR-2104 when the key may not do
+/// it; SR-2101 when the module fails.
 fn wrap(
     session: &Session,
     key: ObjectHandle,
@@ -164,8 +165,8 @@ fn wrap(
     Ok(SecretBytes::take(&mut blob)?)
 }
 
-/// Unwraps what [`wrap`] has made. Errors: SR-2105 when it is malformed or does not unwrap; else as
-/// [`translate_unwrap_error`].
+/// Unwraps what [`wrap`] has made. Errors: SR-2105 when it is malformed or does not unwrap; SR-2103
+/// or SR-2104 for the key; SR-2101 when the token is absent.
 fn unwrap(
     session: &Session,
     key: ObjectHandle,

@@ -171,8 +171,8 @@ struct AppRole<'a> {
 impl SealingServer for Vault {
     /// Gets a token, asks whether the key is a derived one, and has the engine encrypt the secret,
     /// bound to the context. Returns a byte that says whether it is derived, then the ciphertext.
-    /// Errors: SR-2105 when the response is malformed; as [`Session::open`] and
-    /// [`Session::call_engine`].
+    /// Errors: SR-2105 when the response is malformed; SR-2123 for the credential; for the
+    /// connection and by the engine's status SR-2101 to SR-2105, SR-2120, SR-2122.
     fn seal(
         &self,
         secret: &SecretKey,
@@ -207,7 +207,8 @@ impl SealingServer for Vault {
     }
 
     /// Gets a token, and has the engine decrypt what [`Self::seal`] has returned. Errors: SR-2105
-    /// when it or the response is malformed; as [`Session::open`] and [`Session::call_engine`].
+    /// when it or the response is malformed; SR-2123 for the credential; for the connection and by
+    /// the engine's status SR-2101 to SR-2105, SR-2120, SR-2122.
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let (derived, ciphertext) = match sealed.split_first() {
             Some((0, text)) => (false, text),
@@ -300,7 +301,8 @@ impl<'a> Session<'a> {
 
     /// Logs in with a role and its secret, from the JSON in `file`, and returns the token. Errors:
     /// SR-2123 when the file is not such JSON; SR-2102 when they are not accepted; SR-2105 when the
-    /// response contains no token; as [`status_error`] and [`HttpClient::send`].
+    /// response contains no token; for any other status than 200 SR-2102 to SR-2105 or SR-2122; for
+    /// the connection SR-2101, SR-2102, SR-2105, SR-2120 or SR-2124.
     fn login(&self, file: &SecretBytes, mount: &str) -> Result<SecretBytes, Error> {
         let wrong = || {
             let detail = "the file of the role is not JSON with `role_id` and `secret_id`";
@@ -346,7 +348,8 @@ impl<'a> Session<'a> {
 
     /// Requests the key's properties, and returns whether it needs a derivation context. False,
     /// too, when the token may not read them. Errors: SR-2103 when there is no such key or engine;
-    /// as [`status_error`] and [`HttpClient::send`].
+    /// for any other status than 200 SR-2102 to SR-2105 or SR-2122; for the connection SR-2101,
+    /// SR-2102, SR-2105, SR-2120 or SR-2124.
     fn is_derived(&self) -> Result<bool, Error> {
         let Vault {
             base, mount, key, ..
@@ -363,8 +366,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends `encrypt` or `decrypt` with the key, and returns a response of status 200. Errors: as
-    /// [`status_error`] for any other status; as [`HttpClient::send`].
+    /// Sends `encrypt` or `decrypt` with the key, and returns a response of status 200. Errors: for
+    /// any other status SR-2102 to SR-2105 or SR-2122; for the connection SR-2101, SR-2102,
+    /// SR-2105, SR-2120 or SR-2124.
     fn call_engine(&self, operation: &str, body: &[u8]) -> Result<Response, Error> {
         let Vault {
             base, mount, key, ..
@@ -378,7 +382,8 @@ impl<'a> Session<'a> {
     }
 
     /// Sends a request with the token, if there is one already, and the namespace. Returns the
-    /// response whatever its status is. Errors: as [`HttpClient::send`].
+    /// response whatever its status is. Errors: SR-2101, SR-2102, SR-2105, SR-2120 or SR-2124 for
+    /// the connection.
     fn send(&self, method: &str, url: &str, body: &[u8]) -> Result<Response, Error> {
         let mut headers: Vec<(&str, &[u8])> = vec![
             ("x-vault-request", b"true"),
