@@ -43,7 +43,7 @@ struct FlagSetting(Cell<bool>);
 unsafe impl Sync for FlagSetting {}
 
 impl TextSetting {
-    /// The value; `None` before PostgreSQL has set it.
+    /// The setting's value. `None` before PostgreSQL has set it.
     fn value<'a>(&self) -> Option<&'a CStr> {
         let pointer = self.0.get();
         // SAFETY: PostgreSQL keeps a string there, or null, and does not change it while this runs.
@@ -51,7 +51,7 @@ impl TextSetting {
     }
 }
 
-/// Defines all settings.
+/// Defines all settings of the extension with PostgreSQL.
 pub(crate) fn define() {
     define_text(
         c"strongroom.zone",
@@ -110,7 +110,7 @@ pub(crate) fn define() {
     );
 }
 
-/// Defines an integer setting from 0 to `most`.
+/// Defines an integer setting with PostgreSQL, from 0 to `most`, whose variable is `at`.
 fn define_number(
     name: &CStr,
     purpose: &CStr,
@@ -137,7 +137,8 @@ fn define_number(
     }
 }
 
-/// Defines a string setting that only superusers change.
+/// Defines a string setting with PostgreSQL that only superusers change, whose variable is `at`;
+/// empty at first.
 fn define_text(name: &CStr, purpose: &CStr, at: &'static TextSetting, flags: u32) {
     let flags = i32::try_from(flags).unwrap_or_default();
     // SAFETY: the strings are copied or live for ever; the variable is static.
@@ -157,7 +158,7 @@ fn define_text(name: &CStr, purpose: &CStr, at: &'static TextSetting, flags: u32
     }
 }
 
-/// Path of the zone's socket, when it is set.
+/// The path of the zone's socket. `None` if it is not set.
 pub(crate) fn zone_socket() -> Option<PathBuf> {
     let path = ZONE.value()?.to_bytes();
     (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
@@ -188,15 +189,15 @@ pub(crate) fn record_name() -> &'static [u8] {
     name.map_or(&[], CStr::to_bytes)
 }
 
-/// The parallel group of this process: arena and secret of its leader.
+/// The arena and secret of the leader of this process's parallel group. `None` if there is none.
 pub(crate) fn parallel_group() -> Option<(u16, u64)> {
     let text = GROUP.value()?.to_str().ok()?;
     let (arena, secret) = text.split_once(':')?;
     Some((arena.parse().ok()?, u64::from_str_radix(secret, 16).ok()?))
 }
 
-/// Sets the group that this session leads, for parallel workers that are started later. Not called
-/// while any run.
+/// Sets, or for `None` clears, the group that this session leads, for parallel workers that are
+/// started later. Must not be called while any run.
 pub(crate) fn set_parallel_group(group: Option<(u16, u64)>) {
     let text = group.map_or_else(String::new, |(arena, secret)| format!("{arena}:{secret:x}"));
     let value = CString::new(text).unwrap_or_default();

@@ -29,7 +29,7 @@ thread_local! {
     static LATEST: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Number of the latest connection of this backend; 0 before the first.
+/// The number of this backend's latest connection; 0 before the first.
 pub(crate) fn latest_number() -> u32 {
     LATEST.get()
 }
@@ -67,7 +67,7 @@ pub(crate) struct Prefetched {
 }
 
 impl Connection {
-    /// Takes over the ring's end of a new connection.
+    /// A connection over the backend's end of a new ring. It gets the next number.
     pub(super) fn new(host: Host) -> Self {
         LATEST.set(LATEST.get().wrapping_add(1));
         Self {
@@ -84,32 +84,35 @@ impl Connection {
         }
     }
 
-    /// The zone's incarnation.
+    /// The random number of the zone's start that this connection is to.
     pub(crate) const fn incarnation(&self) -> [u8; 16] {
         *self.host.incarnation()
     }
 
-    /// Whether operations were posted whose faults nothing has asked for.
+    /// Whether operations were posted whose faults no call has reported since.
     pub(super) const fn has_unconfirmed(&self) -> bool {
         self.unconfirmed
     }
 
-    /// The parallel group that this session leads.
+    /// The arena and the secret of the parallel group that this session leads. `None` if it leads
+    /// none.
     pub(super) const fn group(&self) -> Option<(u16, u64)> {
         self.group
     }
 
-    /// Whether the zone lives; looked up once for each statement.
+    /// Whether the zone lives; the kernel is asked once for each statement.
     pub(super) fn is_alive(&mut self) -> bool {
         self.seen_alive = self.seen_alive || self.host.is_alive();
         self.seen_alive
     }
 
-    /// Has the zone carry out an operation, and waits for the answer.
+    /// Has the zone execute an operation, and waits for the answer; handles interrupts meanwhile,
+    /// so it may unwind.
     ///
     /// # Errors
     ///
-    /// Its fault, an earlier fault of a posted operation, or the loss of the zone.
+    /// `Fault` if it failed; `Earlier` for the fault of a posted operation, and then it was not
+    /// executed; `Lost` if the zone is gone; `Interrupted` at the end of a transaction.
     pub(crate) fn call(&mut self, descriptor: Descriptor) -> Result<Answer, Broken> {
         let answer = self.host.call(descriptor, check_while_waiting);
         if matches!(answer, Ok(_) | Err(Broken::Fault(_) | Broken::Earlier(_))) {
@@ -122,20 +125,23 @@ impl Connection {
         answer
     }
 
-    /// Posts an operation: does not wait for the answer. A later call reports its fault.
+    /// Posts an operation, without waiting for it. A later call reports its fault. Waits only if
+    /// the ring is full; fails then as [`Self::call`].
     pub(crate) fn post(&mut self, descriptor: Descriptor) -> Result<(), Broken> {
         self.host.post(descriptor, check_while_waiting)?;
         self.unconfirmed = true;
         Ok(())
     }
 
-    /// A new ephemeral identifier of this statement.
+    /// A new identifier for a result of this statement. Sends nothing. `ArenaFull` if all are used
+    /// up.
     pub(crate) fn new_identifier(&mut self) -> Result<u64, Broken> {
         self.has_ephemerals = true;
         self.host.fresh().map(Fid::bits)
     }
 
-    /// Tells the zone, without waiting, that the statement is over.
+    /// Posts the end of the statement to the zone, without waiting, if it has identifiers.
+    /// `Interrupted` if the ring is full: to be called again then.
     pub(super) fn end_statement(&mut self) -> Result<(), Broken> {
         self.seen_alive = false;
         if self.has_ephemerals {
@@ -146,7 +152,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Joins the parallel group of the session with this arena and secret.
+    /// Joins the parallel group of the session with this arena and secret, and waits for the
+    /// answer. Fails as [`Self::call`].
     pub(super) fn join_group(&mut self, arena: u16, secret: u64) -> Result<(), Broken> {
         self.call(Descriptor {
             a: u64::from(arena),
@@ -156,7 +163,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes this session the leader of a parallel group: its arena, and the group's secret.
+    /// Makes this session the leader of a parallel group, if it is none yet; returns its arena and
+    /// the group's secret. Fails as [`Self::call`].
     pub(super) fn lead_group(&mut self) -> Result<(u16, u64), Broken> {
         if let Some(group) = self.group {
             return Ok(group);
@@ -167,7 +175,8 @@ impl Connection {
         Ok(group)
     }
 
-    /// Sends the session's time zone, unless the zone knows it.
+    /// Sends the session's time zone, and waits for the answer, unless the zone knows it. Fails as
+    /// [`Self::call`].
     pub(crate) fn send_time_zone(&mut self) -> Result<(), Broken> {
         // SAFETY: reads a pointer; PostgreSQL keeps one structure for each time zone, for ever.
         let now = unsafe { pg_sys::session_timezone };
@@ -185,7 +194,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the name of the record that the zone is to make, unless the zone knows it.
+    /// Sends the name of the record that the zone is to make, and waits for the answer, unless the
+    /// zone knows it. Fails as [`Self::call`].
     pub(super) fn send_record_name(&mut self) -> Result<(), Broken> {
         let name = settings::record_name();
         if name.is_empty() && self.record_name.is_empty() || name == self.record_name {
@@ -200,8 +210,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Has the zone open an envelope: the identifier of its value. A literal lives as long as the
-    /// connection.
+    /// Has the zone open an envelope; returns the identifier of its value. A literal lives as long
+    /// as the connection, other values until the statement is over. A short one that is no literal
+    /// is posted, so that a later call reports its fault; otherwise fails as [`Self::call`].
     pub(crate) fn open_envelope(
         &mut self,
         kind: Kind,
@@ -226,8 +237,9 @@ impl Connection {
         Ok(answer.value)
     }
 
-    /// Has the zone open an envelope without waiting for it: rows that are copied in have one in
-    /// each column.
+    /// Has the zone open an envelope without waiting for it, because rows that are copied in have
+    /// one in each column; returns the identifier of its value. Waits only if the data area is
+    /// full.
     fn post_envelope(&mut self, kind: Kind, envelope: &[u8]) -> Result<u64, Broken> {
         let size = envelope.len().next_multiple_of(8);
         if self.envelope_bytes.saturating_add(size) > ANSWER_HALF - PREFETCH_SIZE {
@@ -249,9 +261,9 @@ impl Connection {
         Ok(r)
     }
 
-    /// Sends a question without waiting for its answers. `words` go to `offset` within the part of
-    /// the data area for prefetched questions, and the answers to the same offset within the part
-    /// for their answers.
+    /// Sends a question without waiting for its answers. `words` are written to `offset` within the
+    /// part of the data area for prefetched questions, and the answers to the same offset within
+    /// the part for their answers. `BadRequest` if they do not fit.
     pub(crate) fn prefetch(
         &mut self,
         descriptor: Descriptor,
@@ -277,8 +289,8 @@ impl Connection {
         })
     }
 
-    /// The answers to a prefetched question: `len` bytes. `None` when the operation failed, when
-    /// its answers were overwritten since, or when it went to another zone.
+    /// Waits for the answers to a prefetched question, and returns them: `len` bytes. `None` if the
+    /// operation failed, if its answers were overwritten since, or if it went to another zone.
     pub(crate) fn prefetched_answers(
         &mut self,
         question: Prefetched,
@@ -304,8 +316,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until no posted operation reads the data area up to `end`, which is about to be
-    /// written.
+    /// Waits until no posted or prefetched operation uses the data area up to `end`, which is about
+    /// to be written. May report the fault of a posted operation.
     fn wait_until_writable(&mut self, end: usize) -> Result<(), Broken> {
         if end > PREFETCH_OFFSET {
             self.finish_prefetches()?;
@@ -316,19 +328,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Has the zone seal one value: its envelope.
+    /// Has the zone seal one value of this kind; returns its envelope. Fails as [`Self::call`].
     pub(crate) fn seal(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
         let one = self.seal_all(u16::from(kind.number()), &[fid])?.pop();
         one.ok_or(Broken::Fault(Fault::BadRequest))
     }
 
-    /// Has the zone seal values of any kinds: their envelopes in order; none when they do not fit
-    /// into one answer.
+    /// Has the zone seal values of any kinds; returns their envelopes in this order, or none at all
+    /// if they do not fit into one answer. Fails as [`Self::call`].
     pub(crate) fn seal_many(&mut self, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.seal_all(0, fids)
     }
 
-    /// Has the zone seal values. The envelopes are in the order of the identifiers.
+    /// Has the zone seal values, all of the kind in `flags` unless that is 0; returns as
+    /// [`Self::seal_many`].
     fn seal_all(&mut self, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.write_words(0, fids)?;
         let answer = self.call(Descriptor {
@@ -349,7 +362,8 @@ impl Connection {
         Ok(envelopes)
     }
 
-    /// A value in clear, in its binary form.
+    /// Has the zone give a value in clear; returns its binary form. `NotAllowed` without the right;
+    /// otherwise fails as [`Self::call`].
     pub(crate) fn declassify(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
         let answer = self.call(Descriptor {
             flags: u16::from(kind.number()),
@@ -359,7 +373,8 @@ impl Connection {
         self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
     }
 
-    /// The identifier of a value that is given in clear, in its binary form.
+    /// Gives the zone a value in clear, in its binary form; returns its identifier. `NotAllowed`
+    /// without the right; otherwise fails as [`Self::call`].
     pub(crate) fn classify(&mut self, kind: Kind, bytes: &[u8]) -> Result<u64, Broken> {
         let n = self.write(0, bytes)?;
         let r = self.new_identifier()?;
@@ -372,7 +387,8 @@ impl Connection {
         Ok(answer.value)
     }
 
-    /// Sends bytes as the argument of an operation; the bytes of its answer.
+    /// Sends bytes as the argument of an operation, and returns the bytes of its answer.
+    /// `StringTooLong` for more than 1 MiB; otherwise fails as [`Self::call`].
     pub(crate) fn exchange(&mut self, op: Op, bytes: &[u8]) -> Result<Vec<u8>, Broken> {
         let n = self.write(0, bytes)?;
         let answer = self.call(Descriptor {
@@ -382,7 +398,8 @@ impl Connection {
         self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
     }
 
-    /// Writes bytes into the data area; their number.
+    /// Writes bytes into the data area, after what is still using it; returns their number.
+    /// `StringTooLong` if they do not fit.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<u32, Broken> {
         let too_long = Broken::Fault(Fault::StringTooLong);
         let n = u32::try_from(bytes.len()).map_err(|_| too_long)?;
@@ -394,7 +411,8 @@ impl Connection {
         Ok(n)
     }
 
-    /// Writes words into the data area.
+    /// Writes words into the data area, after what is still using it. `BadRequest` if they do not
+    /// fit.
     pub(crate) fn write_words(&mut self, offset: usize, words: &[u64]) -> Result<(), Broken> {
         self.wait_until_writable(offset.saturating_add(words.len().saturating_mul(8)))?;
         let area = self.host.area(check_while_waiting)?;
@@ -402,7 +420,7 @@ impl Connection {
             .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
-    /// Copies words of an answer out of the data area.
+    /// Copies words of an answer out of the data area. `BadRequest` if they do not lie in it.
     pub(crate) fn read_words(&mut self, offset: usize, words: &mut [u64]) -> Result<(), Broken> {
         self.note_answer(offset, words.len().saturating_mul(8));
         let area = self.host.area(check_while_waiting)?;
@@ -410,13 +428,14 @@ impl Connection {
             .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
-    /// Copies bytes of an answer out of the data area.
+    /// Copies `len` bytes of an answer out of the data area. `BadRequest` if they do not lie in it.
     pub(crate) fn read(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
         self.note_answer(offset, len);
         self.copy(offset, len)
     }
 
-    /// Counts an answer that may have overwritten prefetched questions or their answers.
+    /// Notes that an answer in this range may have overwritten prefetched questions or their
+    /// answers.
     const fn note_answer(&mut self, offset: usize, len: usize) {
         let end = offset.saturating_add(len);
         let over_questions = offset < ANSWER_HALF && end > PREFETCH_OFFSET;
@@ -425,7 +444,7 @@ impl Connection {
         }
     }
 
-    /// Copies an answer from the shared area.
+    /// Copies bytes out of the data area. `BadRequest` if they do not lie in it.
     fn copy(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
         let bad = Broken::Fault(Fault::BadRequest);
         if len > AREA_SIZE {

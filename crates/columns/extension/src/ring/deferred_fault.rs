@@ -23,13 +23,13 @@ thread_local! {
 }
 
 /// Keeps a fault of an operation that was posted in transaction level `level`, unless an earlier
-/// one is kept.
+/// one is kept. Raises nothing.
 pub(super) fn defer(level: i32, broken: Broken) {
     let first = DEFERRED.get().unwrap_or(Deferred { level, broken });
     DEFERRED.set(Some(first));
 }
 
-/// Forgets a fault of this level or of a deeper one.
+/// Forgets the kept fault if it is of this transaction level or a deeper one.
 pub(super) fn forget_from(level: i32) {
     if DEFERRED
         .get()
@@ -39,12 +39,13 @@ pub(super) fn forget_from(level: i32) {
     }
 }
 
-/// Forgets the fault: the transaction is over.
+/// Forgets the kept fault: the transaction is over.
 pub(crate) fn forget() {
     DEFERRED.set(None);
 }
 
-/// Raises the fault when the subtransactions that began after it are over.
+/// Raises the kept fault as an ERROR, and forgets it, if the subtransactions that began after it
+/// are over. Nothing otherwise.
 pub(super) fn raise_due() {
     let Some(Deferred { level, broken }) = DEFERRED.get() else {
         return;

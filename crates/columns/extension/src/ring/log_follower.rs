@@ -36,6 +36,7 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
 const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 unsafe extern "C-unwind" {
+    /// Reads a page of the server's log, waiting for it if needed; returns its length.
     // src/backend/access/transam/xlogutils.c. pgrx wraps them in Rust functions, whose addresses
     // cannot be passed to the server; only the server calls these.
     fn read_local_xlog_page(
@@ -45,20 +46,27 @@ unsafe extern "C-unwind" {
         target: XLogRecPtr,
         into: *mut c_char,
     ) -> c_int;
+    /// Opens a file of the log for the reader.
     fn wal_segment_open(state: *mut pg_sys::XLogReaderState, segment: u64, timeline: *mut u32);
+    /// Closes the reader's file.
     fn wal_segment_close(state: *mut pg_sys::XLogReaderState);
+    /// The server's handler for SIGTERM: has the process end at the next check for interrupts.
     // src/backend/tcop/postgres.c.
     fn die(signal: c_int);
+    /// The history of a timeline.
     // src/backend/access/transam/timeline.c; not among pgrx's bindings.
     fn readTimeLineHistory(timeline: u32) -> *mut pg_sys::List;
+    /// Whether a history contains a timeline.
     fn tliInHistory(timeline: u32, history: *mut pg_sys::List) -> bool;
+    /// The position at which a history left a timeline; 0 for its last one.
     fn tliSwitchPoint(timeline: u32, history: *mut pg_sys::List, next: *mut u32) -> XLogRecPtr;
 }
 
 /// The resource manager of logical messages (access/rmgrlist.h).
 const LOGICAL_MESSAGE: u8 = 21;
 
-/// Registers the worker.
+/// Registers the background worker, which the server starts when it is consistent, and again a
+/// second after it has ended.
 pub(crate) fn register() {
     BackgroundWorkerBuilder::new("strongroom columns")
         .set_function("strongroom_follower_main")
@@ -69,7 +77,9 @@ pub(crate) fn register() {
         .load();
 }
 
-/// The worker.
+/// The main function of the background worker: once a second, if the zone can be reached, replays
+/// the log to it and has it checkpoint. Ends at SIGTERM; any error ends it too, and the server
+/// starts it again.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
     guarded(|| {
@@ -113,8 +123,8 @@ struct Checkpoint {
 }
 
 impl Follower {
-    /// A reader of the log, and the replication slot that keeps the log. Raises an ERROR when no
-    /// memory is left.
+    /// A reader of the log; acquires the replication slot that keeps the log, or creates it. Raises
+    /// an ERROR if no memory is left, or the slot cannot be had.
     fn new() -> Self {
         let mut routine = pg_sys::XLogReaderRoutine {
             page_read: Some(read_local_xlog_page),
@@ -146,7 +156,9 @@ impl Follower {
         }
     }
 
-    /// Replays what the zone lacks, and has it checkpoint its store when that is due.
+    /// Replays to the zone what it lacks, tells it the end of the log if it is recovering, and has
+    /// it checkpoint its store if that is due. Raises an ERROR if the zone's store is of a later
+    /// log or another history, or has served a primary while this is a standby.
     fn step(&mut self) {
         let (position, state) = zone::with(|connection| {
             let answer = connection.call(Descriptor::of(Op::Position))?;
@@ -208,13 +220,14 @@ impl Follower {
         self.checkpoint(if standby { self.replayed_to } else { end }, timeline);
     }
 
-    /// Runs `work` over the connection to the zone that the log was replayed to; raises if there is
-    /// another zone by now.
+    /// Runs `work` over the connection to the zone that the log was replayed to, and returns its
+    /// result. Raises an ERROR if it fails, or there is another connection by now.
     fn with<R>(&self, work: impl FnOnce(&mut Connection) -> Result<R, Broken>) -> R {
         zone::with_connection(self.connection, work)
     }
 
-    /// Sends the zone every redo record from `replayed_to` to `end`.
+    /// Sends the zone every redo record of the log from `replayed_to` to `end`, and moves
+    /// `replayed_to` there. Raises an ERROR if the log cannot be read or the zone fails.
     fn replay(&mut self, end: XLogRecPtr) {
         if self.replayed_to >= end {
             return;
@@ -256,11 +269,12 @@ impl Follower {
         self.replayed_to = end;
     }
 
-    /// Sends the zone one redo record, which is at position `a`.
+    /// Sends the zone one redo record, which is at position `a` of the log. The first one that the
+    /// zone did not seal is reported as a WARNING; all such are ignored.
     ///
     /// Every role that may call `pg_logical_emit_message` can put messages with this prefix into
-    /// the log. A message that the zone did not seal is ignored. If it was a record of the zone's
-    /// that was changed, the zone finds at the next record of its chain that one is missing (L2).
+    /// the log. If it was a record of the zone's that was changed, the zone finds at the next
+    /// record of its chain that one is missing (L2).
     fn send(&mut self, record: &[u8], a: XLogRecPtr) {
         let accepted = record.len() <= AREA_SIZE
             && self.with(|connection| {
@@ -288,8 +302,8 @@ impl Follower {
         }
     }
 
-    /// Has the zone checkpoint its store when that is due, and releases the log before the
-    /// checkpoint.
+    /// Has the zone checkpoint its store at `position`, if the log has grown and 60 seconds or 64
+    /// MiB of log have passed, and advances the slot, which releases the log before the checkpoint.
     fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
         let grown = position.saturating_sub(self.checkpoint.position);
         if grown == 0
@@ -323,12 +337,14 @@ fn raise_unreadable(message: *const c_char) -> ! {
     report.detail(&detail).raise()
 }
 
+/// Whether the server is in recovery: a standby, or not yet started completely.
 fn in_recovery() -> bool {
     // SAFETY: asks the server.
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
-/// The end of the readable log, and its timeline. On a primary, the inserted log is flushed first.
+/// The end of the readable log, and its timeline. On a primary, flushes the inserted log to disk
+/// first.
 fn end_of_log(standby: bool) -> (XLogRecPtr, u32) {
     let mut timeline = 0;
     // SAFETY: asks the server; flushing waits for the disk.
@@ -344,9 +360,9 @@ fn end_of_log(standby: bool) -> (XLogRecPtr, u32) {
     (end, timeline)
 }
 
-/// Refuses a store that has read log which this server's history does not contain (L8). The store's
-/// position is on timeline `of`; the history of the log's timeline `now` must contain `of`, and
-/// must have left it after the position if at all.
+/// Raises an ERROR if the store has read log which this server's history does not contain (L8). The
+/// store's position is on timeline `of`; the history of the log's timeline `now` must contain `of`,
+/// and must have left it after the position if at all. Nothing if either is not known (0).
 fn check_history(position: XLogRecPtr, of: u32, now: u32) {
     if position == 0 || of == 0 || now == 0 || of == now {
         return;
@@ -379,7 +395,8 @@ fn check_history(position: XLogRecPtr, of: u32, now: u32) {
     }
 }
 
-/// Where replay begins: at the position of the zone's store, or where the slot keeps the log from.
+/// Where replay begins: at the position of the zone's store, or for a new store (0) where the slot
+/// keeps the log from.
 fn replay_start(position: XLogRecPtr) -> XLogRecPtr {
     if position != 0 {
         return position;
@@ -388,7 +405,8 @@ fn replay_start(position: XLogRecPtr) -> XLogRecPtr {
     unsafe { (*pg_sys::MyReplicationSlot).data.restart_lsn }
 }
 
-/// Acquires the slot, and creates it first if there is none.
+/// Acquires the replication slot for this process, and creates it durably first if there is none.
+/// Raises an ERROR if it is in use, or has lost its log.
 fn acquire_slot() {
     // SAFETY: the server's own functions for slots; this process has its place in shared memory.
     unsafe {
@@ -416,7 +434,8 @@ fn acquire_slot() {
     }
 }
 
-/// Advances the slot to this position; never moves it back.
+/// Advances the slot to this position and makes it durable, so that the server may remove the log
+/// before. Never moves it back.
 fn advance_slot(position: XLogRecPtr) {
     // SAFETY: this worker holds the slot.
     let slot = unsafe { pg_sys::MyReplicationSlot };
@@ -457,8 +476,8 @@ mod message {
     pub(super) const HEAD: usize = 24;
 }
 
-/// The redo record in the log record that the reader has just read; `None` when it is of another
-/// kind.
+/// The redo record in the log record that the reader has just read. `None` if that is something
+/// else than a message with this library's prefix.
 ///
 /// # Safety
 ///

@@ -32,7 +32,7 @@ thread_local! {
     static GENERATION: Cell<*mut u64> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// Installs the hooks of the server's start.
+/// Installs the hooks of the server's start; they call those installed before.
 pub(crate) fn install() {
     // SAFETY: the server's hooks, before any shared memory is made; this process has one thread.
     unsafe {
@@ -43,6 +43,7 @@ pub(crate) fn install() {
     }
 }
 
+/// The hook that asks for shared memory: asks for 8 bytes.
 extern "C-unwind" fn request_memory() {
     guarded(|| {
         if let Some(hook) = PREVIOUS_HOOKS.request.get() {
@@ -54,6 +55,8 @@ extern "C-unwind" fn request_memory() {
     });
 }
 
+/// The hook that makes shared memory: draws the generation, unless it is there already. Raises an
+/// ERROR without random numbers.
 extern "C-unwind" fn init_memory() {
     guarded(|| {
         if let Some(hook) = PREVIOUS_HOOKS.startup.get() {
@@ -86,8 +89,9 @@ extern "C-unwind" fn init_memory() {
     });
 }
 
-/// Sends the generation, with the end of the flushed log and its timeline, over a new connection.
-/// No record of this generation may get into the log before.
+/// Sends the zone the server's generation, with the end of the flushed log and its timeline, over a
+/// new connection, and waits for the answer. No record of this generation may get into the log
+/// before.
 ///
 /// # Errors
 ///

@@ -11,7 +11,9 @@ use strongroom_columns_ring::{Broken, Descriptor, Op};
 
 use crate::ring::{deferred_fault, zone};
 
-/// Raises the first fault of the operations posted so far.
+/// Raises the first fault of the operations posted so far as an ERROR: a deferred one that is due,
+/// or else the one that the zone reports. Waits for the zone only if something was posted since the
+/// last answer.
 pub(crate) fn raise_faults() {
     deferred_fault::raise_due();
     if zone::has_unconfirmed() {
@@ -19,7 +21,8 @@ pub(crate) fn raise_faults() {
     }
 }
 
-/// The first fault of the operations posted so far, without raising it.
+/// Returns the first fault of the operations posted so far, without raising it; waits for the zone
+/// for a limited time. `None` if there is none.
 fn take_fault() -> Option<Broken> {
     let mut found = None;
     if zone::has_unconfirmed() {
@@ -32,15 +35,16 @@ fn take_fault() -> Option<Broken> {
     found
 }
 
-/// A subtransaction begins inside transaction level `level`: keeps the fault of what was posted
-/// before it. A zone that does not answer in time counts as a fault.
+/// Called when a subtransaction begins inside transaction level `level`: keeps the fault of what
+/// was posted before it, to be raised later. A zone that does not answer in time counts as a fault.
 pub(crate) fn before_subtransaction(level: i32) {
     if let Some(broken) = take_fault() {
         deferred_fault::defer(level, broken);
     }
 }
 
-/// The subtransaction of this level was rolled back: forgets the faults of what it has posted.
+/// Called when the subtransaction of this level was rolled back: forgets the faults of what it has
+/// posted.
 pub(crate) fn after_subtransaction_rollback(level: i32) {
     let _forgotten = take_fault();
     deferred_fault::forget_from(level);

@@ -48,7 +48,7 @@ thread_local! {
     static HAS_EXIT_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Installs the hooks of the server's start.
+/// Installs the hooks of the server's start; they call those installed before.
 pub(crate) fn install() {
     // SAFETY: hooks are set while the library is loaded, before anything runs.
     unsafe {
@@ -59,6 +59,7 @@ pub(crate) fn install() {
     }
 }
 
+/// The greatest number of backends that the server allows.
 fn backend_count() -> usize {
     // SAFETY: the server has set it before it asks for shared memory.
     usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(0)
@@ -69,6 +70,7 @@ fn size() -> usize {
     size_of::<Shared>() + backend_count() * size_of::<AtomicU64>()
 }
 
+/// The hook that asks for shared memory: asks for the structure, and for one lock.
 extern "C-unwind" fn request_memory() {
     guarded(|| {
         if let Some(hook) = PREVIOUS_REQUEST_HOOK.get() {
@@ -83,6 +85,8 @@ extern "C-unwind" fn request_memory() {
     });
 }
 
+/// The hook that makes shared memory: makes and clears the structure, unless it is there already,
+/// and finds the lock.
 extern "C-unwind" fn init_memory() {
     guarded(|| {
         if let Some(hook) = PREVIOUS_STARTUP_HOOK.get() {
@@ -104,7 +108,7 @@ extern "C-unwind" fn init_memory() {
     });
 }
 
-/// The extension's shared memory. Raises an ERROR when there is none.
+/// The extension's shared memory. Raises an internal ERROR if there is none.
 fn shared() -> &'static Shared {
     let at = SHARED.load(Ordering::Acquire);
     // SAFETY: set before any backend was started, and there until the last one has ended; only
@@ -113,14 +117,15 @@ fn shared() -> &'static Shared {
         .unwrap_or_else(|| fault::raise_internal("there is no shared memory of strongroom_columns"))
 }
 
-/// The number of each backend.
+/// The number that each backend has announced, by backend.
 fn backends() -> &'static [AtomicU64] {
     let first: *const Shared = shared();
     // SAFETY: as many numbers follow the structure as were asked for.
     unsafe { std::slice::from_raw_parts(first.add(1).cast(), backend_count()) }
 }
 
-/// Runs `work` under the lock, which PostgreSQL releases when an error ends the work.
+/// Runs `work` under the lock, shared or exclusive, and returns its result. PostgreSQL releases the
+/// lock if an error ends the work.
 fn with_lock<R>(mode: pg_sys::LWLockMode::Type, work: impl FnOnce() -> R) -> R {
     let lock = LOCK.load(Ordering::Acquire);
     // SAFETY: the server's lock for this library.
@@ -131,27 +136,28 @@ fn with_lock<R>(mode: pg_sys::LWLockMode::Type, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// An incarnation as two words.
+/// An incarnation as two little-endian words.
 fn halves(incarnation: [u8; 16]) -> [u64; 2] {
     let (halves, _) = incarnation.as_chunks::<8>();
     [0, 1].map(|at| halves.get(at).map_or(0, |half| u64::from_le_bytes(*half)))
 }
 
-/// The incarnation of the zone whose records may be inserted.
+/// The incarnation of the zone whose records may be inserted; zeros before the first zone is known.
 fn admitted() -> [u64; 2] {
     let [low, high] = &shared().incarnation;
     [low.load(Ordering::Relaxed), high.load(Ordering::Relaxed)]
 }
 
-/// Admits only the records of this zone. Called under the exclusive lock.
+/// From now on, only records of this zone may be inserted. The caller holds the exclusive lock.
 fn admit(halves: [u64; 2]) {
     for (word, half) in shared().incarnation.iter().zip(halves) {
         word.store(half, Ordering::Relaxed);
     }
 }
 
-/// Runs `insert`, which puts a record of the zone of this incarnation into the log, unless another
-/// zone's records are admitted by now; whether it ran.
+/// Runs `insert`, which puts a record of the zone of this incarnation into the log, under the
+/// shared lock. False, and it is not run, if another zone's records are admitted by now. The first
+/// zone since the server's start is admitted.
 pub(crate) fn insert_record(incarnation: [u8; 16], insert: impl Fn()) -> bool {
     let own = halves(incarnation);
     let done = with_lock(LW_SHARED, || {
@@ -173,20 +179,23 @@ pub(crate) fn insert_record(incarnation: [u8; 16], insert: impl Fn()) -> bool {
     done || (first && insert_record(incarnation, insert))
 }
 
-/// From now on, only records of the zone of this incarnation get into the log.
+/// From now on, only records of the zone of this incarnation get into the log. Waits for insertions
+/// that are under way.
 pub(crate) fn admit_only(incarnation: [u8; 16]) {
     let own = halves(incarnation);
     with_lock(LW_EXCLUSIVE, || admit(own));
 }
 
-/// This backend's number. A process that is no backend has none, and reads no tables.
+/// This backend's number in shared memory. `None` for a process that is no backend, which reads no
+/// tables.
 fn own_number() -> Option<&'static AtomicU64> {
     // SAFETY: reads a number of this process.
     let number = usize::try_from(unsafe { pg_sys::MyBackendId }).ok()?;
     backends().get(number.checked_sub(1)?)
 }
 
-/// Announces that this backend may hold identifiers from now on. Called before it reads any.
+/// Announces in shared memory that this backend may hold identifiers from now on, unless it has. To
+/// be called before it reads any; the end of the backend takes it back.
 pub(crate) fn announce_busy() {
     if BUSY.get() {
         return;
@@ -204,7 +213,7 @@ pub(crate) fn announce_busy() {
     }
 }
 
-/// Announces that this backend holds no identifier any more.
+/// Announces in shared memory that this backend holds no identifier any more.
 pub(crate) fn announce_idle() {
     if BUSY.get()
         && let Some(number) = own_number()
@@ -214,7 +223,7 @@ pub(crate) fn announce_idle() {
     }
 }
 
-/// Records that a sweep has ended, with the end of the log at this position.
+/// Notes in shared memory that a sweep has ended, and the position of the end of the log then.
 pub(crate) fn record_sweep(sweep: u64, position: u64) {
     let shared = shared();
     with_lock(LW_EXCLUSIVE, || {
@@ -229,9 +238,9 @@ pub(crate) fn record_sweep(sweep: u64, position: u64) {
     });
 }
 
-/// The last sweep whose garbage may be freed: every current statement began after it (G4).
-/// `decoded` is the position up to which every logical slot has decoded the log; `None` when there
-/// is no such slot.
+/// The number of the last sweep whose garbage may be freed: every current statement began after it
+/// (G4), and every logical slot has decoded the log up to its end. `decoded` is the position up to
+/// which they have; `None` if there is no such slot. 0 for no sweep.
 pub(crate) fn last_freeable_sweep(decoded: Option<u64>) -> u64 {
     let shared = shared();
     with_lock(LW_SHARED, || {
@@ -254,6 +263,7 @@ pub(crate) fn last_freeable_sweep(decoded: Option<u64>) -> u64 {
     })
 }
 
+/// Called at the end of the backend: announces that it holds no identifier any more.
 extern "C-unwind" fn on_exit(_code: i32, _arg: pg_sys::Datum) {
     guarded(announce_idle);
 }

@@ -26,8 +26,9 @@ thread_local! {
     static LOST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` with the connection, which is made when there is none. A fault is raised as an
-/// ERROR.
+/// Runs `work` with the connection, which is made if there is none, and returns its result. Raises
+/// an ERROR if `work` fails, no connection can be made, or an earlier one was lost in this
+/// statement; a kept fault that is due is raised first.
 pub(crate) fn with<R>(work: impl FnOnce(&mut Connection) -> Result<R, Broken>) -> R {
     deferred_fault::raise_due();
     let done = CONNECTION.with(|cell| {
@@ -60,8 +61,8 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Connection) -> Result<R, Broken>) -
     done.unwrap_or_else(|broken| fault::raise_broken(broken))
 }
 
-/// As [`with`], over the connection of this number only: raises an error when the zone was started
-/// again meanwhile.
+/// As [`with`], over the connection of this number only: raises an ERROR if there is another one by
+/// now.
 pub(crate) fn with_connection<R>(
     number: u32,
     work: impl FnOnce(&mut Connection) -> Result<R, Broken>,
@@ -75,7 +76,8 @@ pub(crate) fn with_connection<R>(
     })
 }
 
-/// Runs `work` if there is a connection that is not in use; raises nothing.
+/// Runs `work` if there is a connection that is not in use. Its errors are ignored, except that a
+/// lost connection is given up.
 fn if_connected(work: impl FnOnce(&mut Connection) -> Result<(), Broken>) {
     CONNECTION.with(|cell| {
         if let Ok(mut slot) = cell.try_borrow_mut()
@@ -88,13 +90,13 @@ fn if_connected(work: impl FnOnce(&mut Connection) -> Result<(), Broken>) {
     });
 }
 
-/// Runs `work` with the connection at the end of a transaction: it waits for a limited time and
-/// never raises. What the zone is not told stays in it as garbage.
+/// Runs `work` with the connection, if there is one, at the end of a transaction: waits for at most
+/// 2 seconds, and never raises. What the zone does not learn stays in it as garbage.
 pub(crate) fn at_transaction_end(work: impl FnOnce(&mut Connection) -> Result<(), Broken>) {
     interrupts::with_deadline(|| if_connected(work));
 }
 
-/// Whether operations were posted whose faults nothing has asked for.
+/// Whether operations were posted whose faults nothing has asked for. False without a connection.
 pub(crate) fn has_unconfirmed() -> bool {
     CONNECTION.with(|cell| {
         let slot = cell.try_borrow();
@@ -102,13 +104,15 @@ pub(crate) fn has_unconfirmed() -> bool {
     })
 }
 
-/// Whether there is a connection, or one can be made now. Reports nothing when there is none.
+/// Whether there is a connection, or one could be made now. Waits for the zone at most 5 seconds;
+/// reports nothing.
 pub(crate) fn is_reachable() -> bool {
     let connected = CONNECTION.with(|cell| cell.try_borrow().is_ok_and(|slot| slot.is_some()));
     connected || try_connect()
 }
 
-/// Makes a connection if the zone answers; whether it did.
+/// Makes a connection, and returns whether that succeeded. Reports nothing, but may raise an
+/// interrupt.
 fn try_connect() -> bool {
     let made = settings::zone_socket()
         .map(|path| Host::connect(&path, CONNECT_LIMIT, interrupts::check_while_waiting));
@@ -127,8 +131,8 @@ fn try_connect() -> bool {
     })
 }
 
-/// Makes a connection before the commit of a transaction whose outcome the zone has to be told.
-/// Only warns when the zone does not answer.
+/// Makes a connection, if there is none, before the commit of a transaction whose outcome the zone
+/// has to learn. Only a WARNING if the zone does not answer.
 pub(crate) fn connect_before_commit() {
     let connected = CONNECTION.with(|cell| cell.try_borrow().map_or(true, |slot| slot.is_some()));
     if connected || LOST.get() {
@@ -143,7 +147,8 @@ pub(crate) fn connect_before_commit() {
     }
 }
 
-/// Makes a connection, or raises why there is none.
+/// Makes a connection; a parallel worker's joins its leader's group. Raises an ERROR if a
+/// connection was lost in this statement, no zone is configured, or it cannot be reached.
 fn connect() -> Connection {
     if activity::is_statement_over() {
         discard_plans_after_loss();
@@ -176,8 +181,8 @@ fn connect() -> Connection {
     connection
 }
 
-/// After the statement in which a connection was lost: has every plan made again when it is next
-/// used, because literals in plans are identifiers of the lost arena.
+/// If a connection was lost, has every plan made again when it is next used, because literals in
+/// plans are identifiers of the lost arena. To be called after the statement in which it was lost.
 pub(crate) fn discard_plans_after_loss() {
     if LOST.get() {
         // SAFETY: marks plans, and neither reads a catalog nor allocates.
@@ -186,14 +191,16 @@ pub(crate) fn discard_plans_after_loss() {
     }
 }
 
-/// Ends the statement, so that the zone frees its ephemerals. It neither waits nor raises: what
-/// cannot be sent now is sent at the next end of a statement.
+/// Tells the zone, if there is a connection, that the statement is over, so that it frees its
+/// values. Neither waits nor raises: what cannot be sent now is sent at the next end of a
+/// statement.
 pub(crate) fn end_statement() {
     if_connected(Connection::end_statement);
 }
 
-/// Makes this session the leader of a parallel group, if it has a connection. Called before the
-/// workers are started.
+/// Makes this session the leader of a parallel group, if it has a connection, and puts the group
+/// into the setting that parallel workers inherit; without a connection, clears the setting. To be
+/// called before the workers are started. Raises the zone's faults as an ERROR.
 ///
 /// The setting is compared each time, because an aborted transaction and RESET ALL take it back.
 pub(crate) fn lead_group() {

@@ -15,22 +15,23 @@ thread_local! {
 /// What of the memo an answer is kept as: the order of two values, or the truth of a function.
 pub(crate) const ORDER: u32 = 0;
 
-/// The kept answer to `question` ([`ORDER`], or a function's code) about `a` and `b`.
+/// The kept answer to `question` ([`ORDER`], or a function's code) about `a` and `b`: -1, 0 or 1,
+/// or for a function 0 or 1. `None` if none is kept.
 pub(crate) fn get(question: u32, a: u64, b: u64) -> Option<i32> {
     MEMO.with(|memo| memo.borrow_mut().answer(latest_number(), question, a, b))
 }
 
-/// Which answers were used since this was last called.
+/// Which kept answers were used since this was last called; forgets that.
 pub(crate) fn take_hits() -> Hits {
     MEMO.with(|memo| memo.borrow_mut().take_hits())
 }
 
-/// The kept equality token of a value.
+/// The kept equality token of a value. `None` if none is kept.
 pub(crate) fn token(fid: u64) -> Option<Token> {
     MEMO.with(|memo| memo.borrow_mut().token(latest_number(), fid))
 }
 
-/// Whether `a` and `b` are equal, if the tokens of both are kept.
+/// Whether `a` and `b` are equal. `None` unless the tokens of both are kept.
 pub(crate) fn are_equal(a: u64, b: u64) -> Option<bool> {
     MEMO.with(|memo| {
         let (mut memo, connection) = (memo.borrow_mut(), latest_number());
@@ -39,8 +40,9 @@ pub(crate) fn are_equal(a: u64, b: u64) -> Option<bool> {
     })
 }
 
-/// Keeps the orders of the values `of` and one other value; the first order, and their number. With
-/// `turned`, the other value is the left operand.
+/// Keeps the orders (0 less, 1 equal, 2 greater) of each of the values `of` and the value `with`;
+/// returns the first order, as -1, 0 or 1, and their number. With `turned`, `with` is the left
+/// operand of the question that will be asked. `None` for no orders.
 pub(crate) fn keep_orders(
     orders: &[u8],
     of: &[u64],
@@ -56,14 +58,15 @@ pub(crate) fn keep_orders(
     })
 }
 
-/// Keeps the orders of pairs of values; the first order, and their number.
+/// Keeps the orders (0 less, 1 equal, 2 greater) of pairs of values; returns the first order, as
+/// -1, 0 or 1, and their number. `None` for no orders.
 pub(crate) fn keep_pair_orders(orders: &[u8], pairs: &[u64]) -> Option<(i32, usize)> {
     let (pairs, _) = pairs.as_chunks::<2>();
     keep(orders, pairs, |[a, b], order| (a, b, order))
 }
 
-/// Keeps a batch of orders; the first order, and their number. `as_asked` gives the operands of
-/// each.
+/// Keeps a batch of orders; `as_asked` returns the operands and the order of each question. Returns
+/// the first order and their number.
 fn keep<T: Copy>(
     orders: &[u8],
     of: &[T],
@@ -82,8 +85,8 @@ fn keep<T: Copy>(
     Some((answer?, of.len()))
 }
 
-/// Keeps what the function `code` says of the values `of` and one other value, except where it
-/// failed.
+/// Keeps the truths (0 or 1) that the function `code` gives of each of the values `of` and the
+/// value `with`; not a 2, where it failed.
 pub(crate) fn keep_truths(truths: &[u8], of: &[u64], code: u16, with: u64) {
     let connection = latest_number();
     MEMO.with(|memo| {
@@ -108,7 +111,7 @@ pub(crate) fn keep_tokens(tokens: &[u64], of: &[u64]) {
     });
 }
 
-/// Forgets all answers: the statement is over.
+/// Forgets all kept answers: the statement is over.
 pub(crate) fn forget_all() {
     MEMO.with(|memo| {
         if let Ok(mut memo) = memo.try_borrow_mut() {

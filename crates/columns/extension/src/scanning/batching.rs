@@ -27,7 +27,7 @@ thread_local! {
     static RANKS: RefCell<BTreeMap<u8, Ranks>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Forgets all answers: the statement is over.
+/// Forgets all kept answers, prefetched questions, lists and ranks: the statement is over.
 pub(crate) fn forget_answers() {
     prefetch::forget_all();
     answers::forget_all();
@@ -43,8 +43,8 @@ pub(crate) fn forget_answers() {
     });
 }
 
-/// Has the zone answer a batch: `count` bytes of answers. `None` when the ticket does not allow so
-/// many; it may allow one.
+/// Has the zone answer a batch about the words; returns `count` bytes of answers. `None` if the
+/// ticket's budget does not allow so many; it may allow one. Raises other faults as an ERROR.
 fn call_batch(words: &[u64], descriptor: Descriptor, count: usize) -> Option<Vec<u8>> {
     zone::with(|connection| {
         connection.write_words(0, words)?;
@@ -56,12 +56,14 @@ fn call_batch(words: &[u64], descriptor: Descriptor, count: usize) -> Option<Vec
     })
 }
 
+/// The number of words, for a descriptor.
 fn length(words: &[u64]) -> u32 {
     u32::try_from(words.len()).unwrap_or(u32::MAX)
 }
 
-/// The order of `a` and `b`, asked together with that of the page's remaining rows; and how many
-/// orders were asked. `None` when there is nothing to ask together.
+/// The order (-1, 0, 1) of `a` and `b`, asked together with that of the page's remaining rows,
+/// which are kept; and how many orders were asked. `None` if neither is of a scan's current row,
+/// there is nothing to ask together, or the budget is too small.
 pub(crate) fn compare(kind: Kind, a: u64, b: u64) -> Option<(i32, usize)> {
     let (page, column, with, turned) =
         match (CurrentPage::find(kind, a), CurrentPage::find(kind, b)) {
@@ -93,7 +95,8 @@ pub(crate) fn compare(kind: Kind, a: u64, b: u64) -> Option<(i32, usize)> {
     answers::keep_orders(&orders, &of, with, turned)
 }
 
-/// As [`compare`], of two columns of the page's rows.
+/// As [`compare`], for two columns of the page's rows, whose numbers and whose first values are
+/// given.
 fn compare_pairs(
     kind: Kind,
     page: &CurrentPage,
@@ -122,8 +125,10 @@ fn compare_pairs(
     answers::keep_pair_orders(&orders, &pairs)
 }
 
-/// What the function `code` says of `a`, a value of `kind`, and `b`, asked together with the page's
-/// remaining rows; and how many truths were asked.
+/// The truth that the function `code` gives of `a`, a value of `kind`, and `b`, asked together with
+/// those of the page's remaining rows, which are kept; and how many truths were asked. `None` if
+/// `a` is not of a scan's current row, there is nothing to ask together, the budget is too small,
+/// or the function fails for `a`.
 pub(crate) fn test(code: u16, kind: Kind, a: u64, b: u64) -> Option<(bool, usize)> {
     let (page, column) = CurrentPage::find(kind, a)?;
     let of = page.remaining_values(column, a);
@@ -148,8 +153,8 @@ pub(crate) fn test(code: u16, kind: Kind, a: u64, b: u64) -> Option<(bool, usize
     Some((*first != 0, of.len()))
 }
 
-/// The equality token of a value and how many tokens were asked: with `batched`, those of the
-/// page's remaining rows too.
+/// The equality token of a value, and how many tokens were asked: with `batched`, those of the
+/// page's remaining rows too. All are kept. Raises the zone's faults as an ERROR.
 pub(crate) fn token(kind: Kind, fid: u64, batched: bool) -> (Token, usize) {
     let page = if batched {
         CurrentPage::find(kind, fid)
@@ -196,7 +201,8 @@ pub(crate) fn token(kind: Kind, fid: u64, batched: bool) -> (Token, usize) {
 }
 
 /// The order of `a`, a value that is computed for each row, and `b`, a constant of a list such as
-/// `IN (...)`: asked together with those of the list's other constants.
+/// `IN (...)`: asked together with those of the list's other constants, which are kept. `None` if
+/// no such list is known, or the budget is too small.
 pub(crate) fn compare_list(kind: Kind, a: u64, b: u64) -> Option<i32> {
     let constants = LIST.with(|list| list.borrow_mut().next(a, b).map(<[u64]>::to_vec))?;
     let descriptor = Descriptor {
@@ -210,11 +216,11 @@ pub(crate) fn compare_list(kind: Kind, a: u64, b: u64) -> Option<i32> {
     first.map(|(order, _)| order)
 }
 
-/// The order of two values of a sort, from their ranks.
+/// The order (-1, 0, 1) of two values of a sort, from their ranks. `None` if one of the two is not
+/// ranked.
 ///
 /// A sort compares nearly every value once before it compares any again. The values that it has
-/// shown so far are ranked in one call, and their ranks answer the comparisons that follow. `None`
-/// when one of the two is not ranked.
+/// shown so far are ranked in one call, and their ranks answer the comparisons that follow.
 pub(crate) fn compare_by_rank(kind: Kind, a: u64, b: u64) -> Option<i32> {
     let connection = latest_number();
     let number = kind.number();
@@ -242,8 +248,8 @@ pub(crate) fn compare_by_rank(kind: Kind, a: u64, b: u64) -> Option<i32> {
     })
 }
 
-/// The ranks of values of a kind; `None` when the zone refuses to rank them all, so that pairs have
-/// to be compared.
+/// The dense ranks of values of a kind, which the zone computes in one call. `None` if the zone
+/// refuses to rank them all, so that pairs have to be compared.
 fn rank(kind: u8, all: &[u64]) -> Option<Vec<u64>> {
     let descriptor = Descriptor {
         flags: u16::from(kind),

@@ -17,7 +17,7 @@ pub(super) struct CurrentPage {
 }
 
 impl CurrentPage {
-    /// The pages of the scans that returned rows last.
+    /// The current pages of the scans that returned rows last, as far as they read page by page.
     fn all() -> impl Iterator<Item = Self> {
         scans::latest().filter_map(|scan| {
             // SAFETY: a scan that is remembered lives (`scans::forget`, `scans::forget_all`).
@@ -31,7 +31,8 @@ impl CurrentPage {
         })
     }
 
-    /// The page and the column whose current row has the stored value `fid`.
+    /// The page, and the column of `kind`, of whose scan's current row `fid` is the stored value.
+    /// `None` if there is no such row.
     pub(super) fn find(kind: Kind, fid: u64) -> Option<(Self, i16)> {
         if Fid::from_bits(fid).is_none_or(Fid::is_ephemeral) {
             return None;
@@ -42,12 +43,13 @@ impl CurrentPage {
         })
     }
 
-    /// The value of a column in a row; `None` for NULL.
+    /// The identifier in a column of a row. `None` for NULL.
     pub(super) fn value(&self, tuple: *mut HeapTupleData, column: i16) -> Option<u64> {
         pages::value(self.relation, tuple, column)
     }
 
-    /// The column of the current row that has this value.
+    /// The number of the column of `kind` that has this value in the current row. `None` if none
+    /// has.
     fn column_of(&self, kind: Kind, fid: u64) -> Option<i16> {
         let table = partition::table_of(self.relation);
         // SAFETY: the scan lives.
@@ -58,7 +60,7 @@ impl CurrentPage {
             .find(|number| self.value(row, *number) == Some(fid))
     }
 
-    /// Calls `take` with each row of the page that the scan has still to return.
+    /// Calls `take` with each row of the page that the scan has not returned yet.
     pub(super) fn each_remaining(&self, mut take: impl FnMut(&mut HeapTupleData)) {
         // SAFETY: the scan lives, and keeps its current page pinned.
         let (scan, page) = unsafe { (&*self.scan, pg_sys::BufferGetPage((*self.scan).rs_cbuf)) };
@@ -81,7 +83,8 @@ impl CurrentPage {
         }
     }
 
-    /// `first`, and the values of `column` in the rows that the scan has still to return.
+    /// `first`, and then the values of `column`, other than `first`, in the rows of the page that
+    /// the scan has not returned yet.
     pub(super) fn remaining_values(&self, column: i16, first: u64) -> Vec<u64> {
         let mut values = vec![first];
         self.each_remaining(|row| {

@@ -66,7 +66,7 @@ pub(crate) struct Hits {
 
 impl Hits {
     /// Whether an answer to this question may have been used. `with` is the value that others were
-    /// compared with, 0 for pairs.
+    /// compared with, 0 for pairs. Can be true by chance.
     pub(crate) const fn answer(self, question: u32, with: u64) -> bool {
         self.answers & Self::bit(question, with) != 0
     }
@@ -100,12 +100,12 @@ impl Memo {
         }
     }
 
-    /// Which answers were used since the last call.
+    /// Which answers were used since the last call; forgets that.
     pub(crate) fn take_hits(&mut self) -> Hits {
         std::mem::take(&mut self.hits)
     }
 
-    /// Forgets all answers: the statement is over, or there is another connection.
+    /// Forgets all answers and tokens: the statement is over, or there is another connection.
     pub(crate) fn forget(&mut self) {
         if self.used {
             self.round = (self.round + 1) % ROUNDS;
@@ -119,7 +119,8 @@ impl Memo {
         }
     }
 
-    /// Forgets the answers of any other connection.
+    /// Forgets the answers of any other connection than this one, whose answers are kept from now
+    /// on.
     fn use_connection(&mut self, connection: u32) {
         if self.connection != connection {
             self.forget();
@@ -128,8 +129,9 @@ impl Memo {
         self.used = true;
     }
 
-    /// The kept answer: the order of `a` and `b` for `question` 0, otherwise what the function of
-    /// that code says of them.
+    /// The kept answer over this connection: the order of `a` and `b` for `question` 0, otherwise
+    /// the truth that the function of that code gives of them. `None` if none is kept. Counts as a
+    /// use.
     pub(crate) fn answer(&mut self, connection: u32, question: u32, a: u64, b: u64) -> Option<i32> {
         if self.connection != connection {
             return None;
@@ -146,7 +148,7 @@ impl Memo {
         Some(number - 2)
     }
 
-    /// Keeps an answer: -1, 0 or 1.
+    /// Keeps an answer: -1, 0 or 1. May replace another one.
     pub(crate) fn keep(&mut self, connection: u32, question: u32, a: u64, b: u64, answer: i32) {
         self.use_connection(connection);
         if self.answers.is_empty() {
@@ -173,7 +175,7 @@ impl Memo {
         }
     }
 
-    /// The kept token of a value.
+    /// The kept token of a value over this connection. `None` if none is kept. Counts as a use.
     pub(crate) fn token(&mut self, connection: u32, fid: u64) -> Option<Token> {
         if self.tokens_used == 0 || self.connection != connection {
             return None;
@@ -216,8 +218,8 @@ impl Memo {
         }
     }
 
-    /// Index of the entry of `fid`, or of the empty entry for it: at least half of the entries are
-    /// empty.
+    /// The index of the entry of `fid`, or of the empty entry where it belongs. At least half of
+    /// the entries are empty.
     fn slot(&self, fid: u64) -> usize {
         let mask = self.tokens.len().wrapping_sub(1);
         let mut at = hash(fid) & mask;
@@ -238,7 +240,8 @@ fn hash(bits: u64) -> usize {
     usize::try_from(mixed >> 40).unwrap_or(0)
 }
 
-/// Where the answer about `a` and `b` is kept first; the neighbour is the second place.
+/// The index at which the answer about `a` and `b` is kept first; its neighbour is the second
+/// choice.
 fn place_of(a: u64, b: u64, question: u32) -> usize {
     hash(a ^ b.rotate_left(29) ^ u64::from(question) << 17) % ANSWERS
 }
@@ -265,7 +268,8 @@ const RANKED_MIN: usize = 64;
 pub(crate) const RANKED_MAX: usize = 1 << 16;
 
 impl Ranks {
-    /// The order of two identifiers (-1, 0 or 1), if both were ranked in the same round.
+    /// The order of two identifiers (-1, 0 or 1). `None` unless both were ranked in the same round,
+    /// over this connection.
     pub(crate) fn order(&self, connection: u32, a: u64, b: u64) -> Option<i32> {
         if self.connection != connection {
             return None;
@@ -274,8 +278,8 @@ impl Ranks {
         (a.1 != 0 && a.1 == b.1).then(|| a.0.cmp(&b.0) as i32)
     }
 
-    /// Adds two identifiers that a sort compares. Returns all identifiers when it is time to rank
-    /// them.
+    /// Adds two identifiers that a sort compares. Returns all identifiers if it is time to rank
+    /// them. Forgets those of another connection, and gives up beyond 65536.
     pub(crate) fn add(&mut self, connection: u32, a: u64, b: u64) -> Option<Vec<u64>> {
         if self.connection != connection {
             *self = Self {
@@ -314,7 +318,7 @@ impl Ranks {
         }
     }
 
-    /// The zone refuses to rank, or there are too many identifiers: stops asking.
+    /// Gives up ranking in this statement: the zone refuses, or there are too many identifiers.
     pub(crate) fn refuse(&mut self) {
         self.refused = true;
         self.ranks.clear();
@@ -341,8 +345,9 @@ impl ListComparisons {
         }
     }
 
-    /// `value` is compared with `constant`. Returns the constants that it will probably be compared
-    /// with: those that the value before was compared with.
+    /// Notes that `value` is compared with `constant`. Returns the constants that it will probably
+    /// be compared with, those that the value before was compared with, if this is the first
+    /// comparison of `value`; otherwise `None`.
     pub(crate) fn next(&mut self, value: u64, constant: u64) -> Option<&[u64]> {
         if self.value == value {
             if !self.constants.contains(&constant) && self.constants.len() < LIST_MAX {

@@ -8,8 +8,8 @@ use pgrx::pg_sys;
 
 use crate::call::bits;
 
-/// Calls `take` with every row of a block. `take` must only read the row: the page is locked
-/// meanwhile.
+/// Calls `take` with every row of a block, visible or not. `take` must only read the row: the page
+/// is locked meanwhile.
 pub(crate) fn each_row(
     relation: pg_sys::Relation,
     block: u32,
@@ -46,7 +46,7 @@ pub(crate) fn each_row(
     }
 }
 
-/// The identifier in a column of a row; `None` for NULL.
+/// The identifier in a column of a row. `None` for NULL.
 pub(crate) fn value(
     relation: pg_sys::Relation,
     row: *mut HeapTupleData,

@@ -77,8 +77,8 @@ thread_local! {
     static SCAN_QUESTIONS: RefCell<Vec<ScanQuestions>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Remembers a question that was asked of the current page of `scan`, to be asked of the next
-/// pages.
+/// Notes a question that was asked of the current page of `scan`, to be asked of the next pages.
+/// Follows at most 2 scans, with 15 questions each; a third scan replaces the first.
 pub(crate) fn remember(scan: *mut HeapScanDescData, question: Question) {
     SCAN_QUESTIONS.with(|all| {
         let mut all = all.borrow_mut();
@@ -111,7 +111,8 @@ pub(crate) fn remember(scan: *mut HeapScanDescData, question: Question) {
     });
 }
 
-/// The scan has reached another page: takes the answers for it, and asks about the next one.
+/// Called when a scan has reached another page: keeps the answers for it that were asked ahead, and
+/// asks about the next block. May wait for the zone, and raise an ERROR.
 pub(crate) fn page_reached(scan: *mut TableScanDescData) {
     let scan: *mut HeapScanDescData = scan.cast();
     // A wait for the zone may unwind: nothing is borrowed meanwhile.
@@ -132,7 +133,7 @@ pub(crate) fn page_reached(scan: *mut TableScanDescData) {
     SCAN_QUESTIONS.with(|all| all.borrow_mut().push(questions));
 }
 
-/// The scan has ended, or begins again.
+/// Forgets the questions of a scan, which has ended or begins again.
 pub(crate) fn forget(scan: *mut TableScanDescData) {
     SCAN_QUESTIONS.with(|all| {
         if let Ok(mut all) = all.try_borrow_mut() {
@@ -141,7 +142,7 @@ pub(crate) fn forget(scan: *mut TableScanDescData) {
     });
 }
 
-/// Every scan may have ended.
+/// Forgets the questions of all scans: each may have ended.
 pub(crate) fn forget_all() {
     SCAN_QUESTIONS.with(|all| {
         if let Ok(mut all) = all.try_borrow_mut() {
@@ -151,7 +152,7 @@ pub(crate) fn forget_all() {
 }
 
 impl ScanQuestions {
-    /// Drops the questions whose answers were not used for a while.
+    /// Drops the questions whose answers were not used on 8 pages in turn.
     fn drop_useless(&mut self) {
         let used = answers::take_hits();
         for one in &mut self.repeated {
@@ -172,7 +173,8 @@ impl ScanQuestions {
             .retain(|one| one.useless_pages < USELESS_PAGES_MAX);
     }
 
-    /// Keeps the answers to what was sent.
+    /// Waits for the answers to what was sent, and keeps them. A question that failed is not
+    /// repeated.
     fn take_answers(&mut self) {
         for sent in &self.sent {
             let len = sent.question.answer_bytes(sent.fids.len());
@@ -187,7 +189,9 @@ impl ScanQuestions {
         }
     }
 
-    /// Sends the questions about the block after this one.
+    /// Reads the block after this one, and sends the questions about its rows, without waiting for
+    /// the answers. Nothing unless the scan is one of the whole table, not parallel, and has a next
+    /// block.
     fn ask_next_block(&mut self, block: u32) {
         // SAFETY: the scan lives.
         let scan = unsafe { &*self.scan };
@@ -234,7 +238,7 @@ impl ScanQuestions {
 }
 
 impl Question {
-    /// Number of identifiers for each row.
+    /// How many identifiers the question has for each row.
     const fn width(self) -> usize {
         match self {
             Self::Pairs { .. } => 2,
@@ -251,7 +255,8 @@ impl Question {
         }
     }
 
-    /// Adds the values of a row that the question concerns, unless one is NULL.
+    /// Appends the values of a row that the question concerns to `fids`; none if one of them is
+    /// NULL.
     fn collect(self, relation: pg_sys::Relation, row: *mut HeapTupleData, fids: &mut Vec<u64>) {
         let (first, second) = match self {
             Self::Compare { column, .. }
@@ -269,7 +274,7 @@ impl Question {
         }
     }
 
-    /// The operation that asks this of `count` rows.
+    /// The operation that asks this question of `count` rows.
     fn descriptor(self, count: usize) -> Descriptor {
         let n = u32::try_from(count).unwrap_or(u32::MAX);
         match self {
@@ -298,7 +303,7 @@ impl Question {
         }
     }
 
-    /// Keeps the answers about these identifiers.
+    /// Keeps the zone's answers about these identifiers.
     fn keep(self, answers: &[u8], fids: &[u64]) {
         match self {
             Self::Compare { with, turned, .. } => {

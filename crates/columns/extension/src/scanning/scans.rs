@@ -18,8 +18,8 @@ static SCANS: [AtomicPtr<TableScanDescData>; 3] =
 /// The block of the row that the first of them returned.
 static BLOCK: AtomicU32 = AtomicU32::new(0);
 
-/// This scan has returned a row. It is called for every row, and does next to nothing except for
-/// the first row of a page.
+/// Called when a scan has returned a row: notes it as the latest. For the first row of a page, asks
+/// ahead about the next one; otherwise does next to nothing, because it is called for every row.
 pub(crate) fn row_returned(scan: *mut TableScanDescData) {
     let [first, second, third] = &SCANS;
     let before = first.load(Relaxed);
@@ -41,7 +41,7 @@ pub(crate) fn row_returned(scan: *mut TableScanDescData) {
     first.store(scan, Relaxed);
 }
 
-/// This scan has ended, has no more rows, or begins again: it has no current row.
+/// Forgets a scan that has ended, has no more rows, or begins again: it has no current row.
 pub(crate) fn forget(scan: *mut TableScanDescData) {
     prefetch::forget(scan);
     for known in &SCANS {
@@ -51,7 +51,8 @@ pub(crate) fn forget(scan: *mut TableScanDescData) {
     }
 }
 
-/// Scans may have been freed without having ended: a transaction or a subtransaction has failed.
+/// Forgets all scans: they may have been freed without having ended, because a transaction or a
+/// subtransaction has failed.
 pub(crate) fn forget_all() {
     prefetch::forget_all();
     for known in &SCANS {
@@ -59,7 +60,7 @@ pub(crate) fn forget_all() {
     }
 }
 
-/// The latest scans that live, the last one first.
+/// The scans that returned rows last and still exist, the last one first; at most 3.
 pub(super) fn latest() -> impl Iterator<Item = *mut TableScanDescData> {
     SCANS
         .iter()

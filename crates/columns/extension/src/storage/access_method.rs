@@ -37,8 +37,8 @@ unsafe impl Send for Routines {}
 // SAFETY: as above.
 unsafe impl Sync for Routines {}
 
-/// The heap's routines, and ours: the heap's, in which those are replaced that see confidential
-/// values.
+/// Heap's routine, and this access method's: a copy of heap's in which the callbacks are replaced
+/// that return or write rows or change storage. Made at the first call.
 fn routines() -> &'static Routines {
     static ROUTINES: OnceLock<Routines> = OnceLock::new();
     ROUTINES.get_or_init(|| {
@@ -73,6 +73,7 @@ pub(crate) fn has_access_method(relation: Relation) -> bool {
     )
 }
 
+/// The handler of the access method: returns its routine.
 fn handler(_call: &mut Call) -> Datum {
     Datum::from(&raw const routines().ours)
 }
@@ -86,6 +87,9 @@ macro_rules! heap {
     }};
 }
 
+/// The callback that returns the next row of a scan: heap's, and notes the row for batches and
+/// prefetching, or that the scan has no more rows.
+///
 /// Callbacks of scans are called for every row, so they are not inside [`guarded`]: an ERROR of
 /// PostgreSQL's passes through their frames, which have nothing to drop.
 extern "C-unwind" fn scan_getnextslot(
@@ -104,6 +108,8 @@ extern "C-unwind" fn scan_getnextslot(
     found
 }
 
+/// The callback that returns the next row of a bitmap scan: heap's, and notes the row for batches
+/// and prefetching, or that the page has no more rows.
 extern "C-unwind" fn scan_bitmap_next_tuple(
     scan: TableScanDesc,
     blocks: *mut pg_sys::TBMIterateResult,
@@ -120,6 +126,7 @@ extern "C-unwind" fn scan_bitmap_next_tuple(
     found
 }
 
+/// The callback that ends a scan: forgets the scan, then heap's.
 extern "C-unwind" fn scan_end(scan: TableScanDesc) {
     scans::forget(scan);
     let heap = heap!(scan_end);
@@ -127,6 +134,7 @@ extern "C-unwind" fn scan_end(scan: TableScanDesc) {
     unsafe { heap(scan) };
 }
 
+/// The callback that begins a scan again: forgets the scan, then heap's.
 extern "C-unwind" fn scan_rescan(
     scan: TableScanDesc,
     key: *mut pg_sys::ScanKeyData,
@@ -150,6 +158,7 @@ extern "C-unwind" fn scan_rescan(
     };
 }
 
+/// The callback that inserts a row: promotes its values, then heap's.
 extern "C-unwind" fn tuple_insert(
     relation: Relation,
     slot: *mut TupleTableSlot,
@@ -165,6 +174,7 @@ extern "C-unwind" fn tuple_insert(
     });
 }
 
+/// The callback that inserts a row for INSERT ... ON CONFLICT: promotes its values, then heap's.
 extern "C-unwind" fn tuple_insert_speculative(
     relation: Relation,
     slot: *mut TupleTableSlot,
@@ -181,6 +191,7 @@ extern "C-unwind" fn tuple_insert_speculative(
     });
 }
 
+/// The callback that inserts several rows: promotes their values, then heap's.
 extern "C-unwind" fn multi_insert(
     relation: Relation,
     slots: *mut *mut TupleTableSlot,
@@ -201,6 +212,8 @@ extern "C-unwind" fn multi_insert(
     });
 }
 
+/// The callback that updates a row: promotes the new row's values, then heap's, whose result it
+/// returns.
 extern "C-unwind" fn tuple_update(
     relation: Relation,
     old: pg_sys::ItemPointer,
@@ -228,6 +241,8 @@ extern "C-unwind" fn tuple_update(
     })
 }
 
+/// The callback that gives a relation new storage: notes that the new storage is created and, for
+/// TRUNCATE and similar commands, the old one dropped; then heap's.
 extern "C-unwind" fn relation_set_new_filenode(
     relation: Relation,
     node: *const RelFileNode,
@@ -251,6 +266,8 @@ extern "C-unwind" fn relation_set_new_filenode(
     });
 }
 
+/// The callback that copies a relation's files, as for SET TABLESPACE: notes the copy, to which the
+/// partition moves at commit; then heap's.
 extern "C-unwind" fn relation_copy_data(relation: Relation, node: *const RelFileNode) {
     guarded(|| {
         // SAFETY: PostgreSQL's argument.
@@ -263,6 +280,8 @@ extern "C-unwind" fn relation_copy_data(relation: Relation, node: *const RelFile
     });
 }
 
+/// The callback that copies rows for CLUSTER and VACUUM FULL: notes the copy, to which the
+/// partition moves at commit; then heap's.
 extern "C-unwind" fn relation_copy_for_cluster(
     old: Relation,
     new: Relation,
@@ -298,7 +317,8 @@ extern "C-unwind" fn relation_copy_for_cluster(
     });
 }
 
-/// TOAST tables are plain heaps: they never hold confidential values.
+/// The callback that names the access method of TOAST tables: heap, because they never hold
+/// confidential values.
 extern "C-unwind" fn relation_toast_am(_relation: Relation) -> pg_sys::Oid {
     pg_sys::HEAP_TABLE_AM_OID
 }
@@ -307,7 +327,7 @@ extern "C-unwind" fn relation_toast_am(_relation: Relation) -> pg_sys::Oid {
 struct AsHeap(Relation, *const TableAmRoutine);
 
 impl AsHeap {
-    /// Makes the relation a heap for PostgreSQL, until the result is dropped.
+    /// Gives the open relation heap's routine, until the result is dropped.
     fn new(relation: Relation) -> Self {
         // SAFETY: an open relation; the routine it has is static, so it can be put back whatever
         // happens.
@@ -320,12 +340,15 @@ impl AsHeap {
 }
 
 impl Drop for AsHeap {
+    /// Gives the relation back the routine that it had.
     fn drop(&mut self) {
         // SAFETY: the relation is open as long as the callback that made this runs.
         unsafe { (*self.0).rd_tableam = self.1 };
     }
 }
 
+/// The callback that scans a table to build an index: heap's, with heap's routine in the relation,
+/// which `heap_getnext` requires. Returns the number of rows.
 extern "C-unwind" fn index_build_range_scan(
     table: Relation,
     index: Relation,
@@ -366,6 +389,8 @@ extern "C-unwind" fn index_build_range_scan(
     })
 }
 
+/// The callback that completes an index that is built concurrently: heap's, with heap's routine in
+/// the relation.
 extern "C-unwind" fn index_validate_scan(
     table: Relation,
     index: Relation,

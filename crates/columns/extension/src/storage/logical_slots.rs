@@ -4,13 +4,14 @@
 
 use pgrx::pg_sys;
 
-/// Whether there is a logical slot, which may still have to decode what this transaction does.
+/// Whether there is a logical replication slot, which may still have to decode what this
+/// transaction does.
 pub(super) fn any() -> bool {
     decoded_position().is_some()
 }
 
-/// The position up to which every logical slot has decoded the log; `None` when there is no logical
-/// slot.
+/// The position up to which all logical replication slots have decoded the log. `None` if there is
+/// no logical slot.
 pub(super) fn decoded_position() -> Option<u64> {
     // SAFETY: reads a setting.
     let count = usize::try_from(unsafe { pg_sys::max_replication_slots }).unwrap_or(0);

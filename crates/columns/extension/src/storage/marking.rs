@@ -25,6 +25,8 @@ const PAUSE_PAGES: u32 = 128;
 const PAGE: usize = pg_sys::BLCKSZ as usize;
 
 unsafe extern "C-unwind" {
+    /// The leftmost, or rightmost, page of a level of a B-tree, pinned and locked for reading; 0
+    /// for an empty tree.
     // src/backend/access/nbtree/nbtsearch.c of PostgreSQL 15; not among pgrx's bindings. The
     // leftmost page of a level, pinned and locked for reading; no buffer for an empty tree.
     fn _bt_get_endpoint(
@@ -44,7 +46,7 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// A marker for a partition in which marking has begun.
+    /// A marker for a partition, in which marking has begun in the zone.
     pub(crate) fn new(partition: u16) -> Self {
         Self {
             partition,
@@ -54,7 +56,7 @@ impl Marker {
         }
     }
 
-    /// Adds an identifier, if it is one of the partition.
+    /// Adds an identifier, if it is one of the partition; has the zone mark a full batch.
     fn add(&mut self, found: u64) {
         let own = Fid::from_bits(found)
             .is_some_and(|fid| !fid.is_ephemeral() && fid.partition() == self.partition);
@@ -66,7 +68,8 @@ impl Marker {
         }
     }
 
-    /// Has the zone mark what was collected.
+    /// Has the zone mark the identifiers that were collected, and empties the batch. Raises the
+    /// zone's faults as an ERROR.
     fn send(&mut self) {
         let found = std::mem::take(&mut self.found);
         zone::with(|connection| {
@@ -81,13 +84,14 @@ impl Marker {
         self.found.clear();
     }
 
-    /// Marks the rest; how many identifiers there were in all.
+    /// Has the zone mark the rest; returns how many identifiers there were in all.
     pub(crate) fn finish(mut self) -> u64 {
         self.send();
         self.marked
     }
 
-    /// Counts a page: pauses now and then, and checks for interrupts.
+    /// Counts a page that was read: sleeps after each MiB, as the setting says, and handles
+    /// interrupts.
     fn count_page(&mut self) {
         self.pages += 1;
         if self.pages.is_multiple_of(PAUSE_PAGES) {
@@ -97,7 +101,7 @@ impl Marker {
     }
 }
 
-/// Marks the identifiers of every tuple of an open table.
+/// Marks the identifiers in these columns of every row version of an open table, dead or not.
 pub(crate) fn mark_table(relation: Relation, columns: &[Column], marker: &mut Marker) {
     let flags = pg_sys::ScanOptions::SO_TYPE_SEQSCAN | pg_sys::ScanOptions::SO_ALLOW_STRAT;
     let null = std::ptr::null_mut();
@@ -124,7 +128,7 @@ pub(crate) fn mark_table(relation: Relation, columns: &[Column], marker: &mut Ma
     }
 }
 
-/// Marks the identifiers of a row.
+/// Marks the identifiers in these columns of a row.
 ///
 /// # Safety
 ///
@@ -164,7 +168,8 @@ pub(crate) fn mark_indexes(relation: Relation, marker: &mut Marker) {
     }
 }
 
-/// Marks the identifiers in an index, which must be a B-tree if it has confidential columns.
+/// Marks the identifiers in an index, level by level from the leaves up. Nothing for one without
+/// confidential columns; raises an internal ERROR for any other that is not a B-tree.
 ///
 /// # Safety
 ///
@@ -249,7 +254,7 @@ const HAS_NULLS: u16 = 1 << 15;
 struct Page([u8; PAGE]);
 
 impl Page {
-    /// Copies a page, and releases its buffer.
+    /// Copies a page, and unlocks and releases its buffer.
     ///
     /// # Safety
     ///
@@ -263,17 +268,19 @@ impl Page {
         }
     }
 
+    /// The number of 2 bytes at this offset of the page; 0 beyond its end.
     fn u16(&self, at: usize) -> u16 {
         let bytes = self.0.get(at..).and_then(|rest| rest.first_chunk());
         bytes.map_or(0, |bytes| u16::from_le_bytes(*bytes))
     }
 
+    /// The number of 4 bytes at this offset of the page; 0 beyond its end.
     fn u32(&self, at: usize) -> u32 {
         let bytes = self.0.get(at..).and_then(|rest| rest.first_chunk());
         bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// Offset of the special space.
+    /// The offset of the page's special space.
     fn special(&self) -> usize {
         usize::from(self.u16(at::SPECIAL))
     }
@@ -283,12 +290,13 @@ impl Page {
         self.u16(self.special() + at::FLAGS) & flag != 0
     }
 
-    /// Number of the page to the right; 0 when there is none.
+    /// The number of the page to the right on its level; 0 if there is none.
     fn right_sibling(&self) -> u32 {
         self.u32(self.special() + at::NEXT)
     }
 
-    /// Marks the identifiers in the page's tuples, including those that are known to be dead.
+    /// Marks the identifiers in the page's tuples, including those that are known to be dead;
+    /// nothing for a deleted page.
     ///
     /// # Safety
     ///
@@ -327,7 +335,8 @@ impl Page {
         }
     }
 
-    /// Whether a column of the tuple at this offset is NULL.
+    /// Whether a column, from 1, of the tuple at this offset is NULL. Only for a tuple that has
+    /// NULLs.
     fn is_null(&self, tuple: usize, column: i16) -> bool {
         let at = usize::try_from(column - 1).unwrap_or(0);
         let byte = self.0.get(tuple + at::NULLS + at / 8).copied().unwrap_or(0);

@@ -54,6 +54,7 @@ pub(crate) fn install() {
     unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(on_relation_change), Datum::null()) };
 }
 
+/// Removes a table from the cache, because it has changed; all tables if `relation` is invalid.
 extern "C-unwind" fn on_relation_change(_arg: Datum, relation: pg_sys::Oid) {
     let changed = relation.to_u32();
     TABLES.with(|tables| {
@@ -72,7 +73,8 @@ pub(crate) fn forget(storage: StorageId) {
     });
 }
 
-/// The confidential columns of an open relation, and its partition if it is known.
+/// The confidential columns of an open relation, and its partition if that is cached. Asks nothing
+/// of the zone.
 pub(crate) fn table_of(relation: pg_sys::Relation) -> Table {
     let storage = StorageId::of(relation);
     let cached = TABLES.with(|tables| tables.borrow().get(&storage).cloned());
@@ -93,12 +95,13 @@ pub(crate) fn table_of(relation: pg_sys::Relation) -> Table {
     })
 }
 
-/// Keeps what is known of a table, for later statements of this backend.
+/// Caches what is known of a table, for later statements of this backend.
 fn cache(storage: StorageId, table: Table) {
     TABLES.with(|tables| tables.borrow_mut().insert(storage, table));
 }
 
-/// The number of the partition of a table's storage. The zone makes the partition if there is none.
+/// The number of the partition of a table's storage, cached or from the zone, which makes the
+/// partition if there is none. Raises the zone's faults as an ERROR.
 pub(crate) fn find_or_make(storage: StorageId, table: &Table) -> u16 {
     let connection = connection::latest_number();
     if let Some((partition, learned)) = table.partition
@@ -119,7 +122,8 @@ pub(crate) fn find_or_make(storage: StorageId, table: &Table) -> u16 {
     partition
 }
 
-/// Has the zone make a partition with the table's columns. Returns its number.
+/// Has the zone find the partition of a storage, or make it with the table's columns. Returns its
+/// number.
 fn make(connection: &mut Connection, storage: StorageId, table: &Table) -> Result<u64, Broken> {
     let mut bytes = storage.record(table.relation).to_vec();
     for column in &*table.columns {
@@ -138,8 +142,8 @@ fn make(connection: &mut Connection, storage: StorageId, table: &Table) -> Resul
     Ok(answer.value)
 }
 
-/// The partition of a storage: its number in `value`, how many values it has in `aux`. `None` when
-/// there is none.
+/// Asks the zone for the partition of a storage: its number in `value`, how many values it has in
+/// `aux`. `None` if there is none.
 pub(crate) fn find(
     connection: &mut Connection,
     storage: StorageId,

@@ -44,19 +44,21 @@ thread_local! {
     static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Notes a change that takes effect at the end of the transaction, at the current level.
+/// Notes a change that takes effect at the end of the transaction, at the current level of
+/// subtransactions.
 fn add(change: Change) {
     // SAFETY: reads the level of the current transaction.
     let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
     PENDING.with(|pending| pending.borrow_mut().push(Pending { change, level }));
 }
 
-/// A relation gets this storage.
+/// Notes that this transaction has created this storage: its partition is dropped if the
+/// transaction aborts.
 pub(crate) fn add_created(storage: StorageId) {
     add(Change::Created(storage));
 }
 
-/// A relation loses this storage: its partition in the zone is dropped if the transaction commits.
+/// Notes that a relation loses this storage: its partition is dropped if the transaction commits.
 /// Not if the transaction has copied the storage (SET TABLESPACE, VACUUM FULL): then the partition
 /// moves.
 pub(crate) fn add_dropped(storage: StorageId) {
@@ -69,13 +71,14 @@ pub(crate) fn add_dropped(storage: StorageId) {
     }
 }
 
-/// A relation's storage was copied with its identifiers.
+/// Notes that a relation's storage was copied with its identifiers: the partition moves to the copy
+/// before the transaction commits.
 pub(crate) fn add_copied(from: StorageId, to: StorageId) {
     add(Change::Copied(from, to));
 }
 
 /// The storage whose partition holds this storage's identifiers: itself, unless this transaction
-/// made it as a copy.
+/// made it as a copy; then that which it was copied from.
 pub(crate) fn origin(storage: StorageId) -> StorageId {
     PENDING.with(|pending| {
         let mut at = storage;
@@ -90,7 +93,8 @@ pub(crate) fn origin(storage: StorageId) -> StorageId {
     })
 }
 
-/// Which changes the zone has to be told of when the transaction commits.
+/// Whether storage was dropped, and whether storage was copied, so that the zone has to learn of it
+/// when the transaction commits.
 pub(super) fn due_at_commit() -> DueAtCommit {
     PENDING.with(|pending| {
         let pending = pending.borrow();
@@ -102,7 +106,7 @@ pub(super) fn due_at_commit() -> DueAtCommit {
     })
 }
 
-/// Marks every copy as moved; the copies that were not yet: from, to.
+/// Marks every copy as moved; returns those that were not yet, as from and to.
 pub(super) fn mark_copies_moved() -> Vec<(StorageId, StorageId)> {
     PENDING.with(|pending| {
         let mut moves = Vec::new();
@@ -135,7 +139,7 @@ pub(super) fn forget_all() {
     });
 }
 
-/// The subtransaction of this level committed: its changes become its parent's.
+/// Called when the subtransaction of this level has committed: its changes become its parent's.
 pub(super) fn reassign_to_parent(level: i32) {
     PENDING.with(|pending| {
         for one in pending
@@ -148,7 +152,8 @@ pub(super) fn reassign_to_parent(level: i32) {
     });
 }
 
-/// Removes and returns the changes of an aborted subtransaction of this level.
+/// Removes and returns the changes of this level of subtransactions and deeper ones, for one that
+/// was aborted.
 pub(super) fn take_from(level: i32) -> Vec<Pending> {
     PENDING.with(|pending| {
         let mut pending = pending.borrow_mut();

@@ -30,6 +30,7 @@ const BATCH: usize = 8192;
 const WORDS: usize = promote_layout::SIZE / 8;
 
 unsafe extern "C-unwind" {
+    /// Puts a message into the write-ahead log; returns its position.
     // src/backend/replication/logical/message.c; not among pgrx's bindings.
     fn LogLogicalMessage(
         prefix: *const c_char,
@@ -47,8 +48,9 @@ struct Value {
     fid: u64,
 }
 
-/// Promotes the confidential values of rows of `relation`, and replaces their identifiers in the
-/// slots.
+/// Has the zone store the confidential values of these rows of `relation`, logs their redo record,
+/// and replaces their identifiers in the slots by permanent ones. Raises the zone's faults as an
+/// ERROR. Nothing for a table without confidential columns.
 pub(crate) fn promote_rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
     let table = partition::table_of(relation);
     if table.columns.is_empty() {
@@ -84,8 +86,8 @@ pub(crate) fn promote_rows(relation: pg_sys::Relation, slots: &[*mut TupleTableS
     }
 }
 
-/// Promotes a batch and logs its redo record. A batch whose record is too long for one call is
-/// promoted in halves.
+/// Has the zone store a batch of values, replaces their identifiers, and logs the redo record. A
+/// batch whose record is too long for one call is handled in halves.
 fn promote_batch(partition: u16, batch: &mut [Value]) {
     let done = zone::with(
         |connection| match call_promote(connection, partition, batch) {
@@ -104,7 +106,8 @@ fn promote_batch(partition: u16, batch: &mut [Value]) {
     }
 }
 
-/// Adds the confidential values of a row to `found`.
+/// Appends the confidential values of a row that are not NULL to `found`. `row` is the index of its
+/// slot.
 ///
 /// # Safety
 ///
@@ -126,7 +129,8 @@ unsafe fn collect_values(
     }));
 }
 
-/// Has the zone promote a batch; the redo record, which is empty when none is needed.
+/// Has the zone store a batch of values, and replaces their identifiers; returns the redo record,
+/// which is empty if none is needed. `StringTooLong` if the record does not fit.
 ///
 /// Tables for which PostgreSQL itself writes no log (UNLOGGED, temporary) need the record too: they
 /// survive a restart of the zone, which recovers their values from the log.
@@ -165,8 +169,9 @@ fn call_promote(
     )
 }
 
-/// Puts a redo record into the write-ahead log; its number. `None` when the bytes are no redo
-/// record, or when the zone that sealed it is no longer the one that the log is replayed to (L4).
+/// Puts a redo record into the write-ahead log, outside of the transaction, without a flush;
+/// returns its number. `None`, and nothing is written, if the bytes are no redo record, or the zone
+/// that sealed it is no longer the one that the log is replayed to (L4).
 pub(crate) fn insert_record(record: &[u8]) -> Option<u64> {
     let head = RedoHead::parse(record)?;
     let done = shared_memory::insert_record(head.incarnation, || {
@@ -186,7 +191,7 @@ pub(crate) fn insert_record(record: &[u8]) -> Option<u64> {
     done.then_some(head.number)
 }
 
-/// The operation that tells the zone that a redo record has been inserted.
+/// The operation that tells the zone that the redo record of this number has been inserted.
 pub(crate) fn inserted(number: u64) -> Descriptor {
     Descriptor {
         a: number,
@@ -194,9 +199,10 @@ pub(crate) fn inserted(number: u64) -> Descriptor {
     }
 }
 
-/// Puts a redo record into the write-ahead log, and tells the zone its number. Raises an error, and
-/// writes nothing, if another zone has been started since the record was made: that zone reads the
-/// log only up to its own start, and the heap must not get the identifiers that the record names.
+/// Puts a redo record into the write-ahead log, and posts its number to the zone. Raises an ERROR,
+/// and writes nothing, if another zone has been started since the record was made: that zone reads
+/// the log only up to its own start, and the heap must not get the identifiers that the record
+/// names.
 pub(crate) fn log_record(record: &[u8]) {
     match insert_record(record) {
         Some(number) => zone::with(|connection| connection.post(inserted(number))),
@@ -204,7 +210,7 @@ pub(crate) fn log_record(record: &[u8]) {
     }
 }
 
-/// Puts the permanent identifiers into a row.
+/// Writes the permanent identifiers into the row in a slot.
 ///
 /// A slot that holds only values is changed in place. A slot that holds a tuple gets a new tuple,
 /// because its own may be on a page of a buffer.
@@ -241,7 +247,7 @@ unsafe fn replace_identifiers(slot: *mut TupleTableSlot, with: &[Value]) {
     }
 }
 
-/// Whether the slot holds a tuple besides values.
+/// Whether the slot holds a tuple besides values; true for an unknown kind of slot.
 ///
 /// # Safety
 ///

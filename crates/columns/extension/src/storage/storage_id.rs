@@ -65,7 +65,7 @@ impl StorageId {
     }
 }
 
-/// Copies bytes into a field of a record.
+/// Copies bytes into a record, from the field's offset on, as far as the record goes.
 pub(crate) fn put(record: &mut [u8], field: Field, bytes: &[u8]) {
     for (to, from) in record.iter_mut().skip(field.offset).zip(bytes) {
         *to = *from;

@@ -22,6 +22,7 @@ sql_functions! {
 }
 
 unsafe extern "C-unwind" {
+    /// The process structure of a backend. Null for a number that no backend has.
     // src/backend/storage/ipc/sinvaladt.c of PostgreSQL 15; not among pgrx's bindings. Null for a
     // number that no backend has.
     fn BackendIdGetProc(backend: pg_sys::BackendId) -> *mut pg_sys::PGPROC;
@@ -56,8 +57,8 @@ pub(crate) enum Wait {
     Milliseconds(i32),
 }
 
-/// Sweeps a table, and returns the counts as json. Raises an ERROR on a standby, and for a user
-/// that does not own the table.
+/// The SQL function: sweeps a table, waiting for its writers, and returns the counts as json; zeros
+/// if it has no values. Raises an ERROR on a standby, and for a user that does not own the table.
 fn sweep(call: &mut Call) -> Datum {
     let oid = Oid::from(u32::try_from(call.bits(0)).unwrap_or(0));
     // SAFETY: asks the server.
@@ -90,8 +91,8 @@ fn sweep(call: &mut Call) -> Datum {
     Datum::from(unsafe { pg_sys::cstring_to_text(json.as_ptr()) })
 }
 
-/// Sweeps a table. `None` when it has no values, or when the wait was too long. Failures are
-/// raised.
+/// Sweeps a table under a lock that keeps other sweeps and VACUUM away. `None` if it is temporary,
+/// has no values, or the wait for its writers was too long. Raises failures as an ERROR.
 pub(crate) fn sweep_table(oid: Oid, wait: Wait) -> Option<Swept> {
     let mode = pg_sys::ShareUpdateExclusiveLock.cast_signed();
     // SAFETY: opens the table, or raises.
@@ -116,8 +117,8 @@ pub(crate) fn sweep_table(oid: Oid, wait: Wait) -> Option<Swept> {
     done
 }
 
-/// Sweeps an open table while no other sweep runs in the server: sweeps are numbered in the order
-/// in which they end (G4).
+/// Sweeps an open table while no other sweep runs in the server, for which it waits: sweeps are
+/// numbered in the order in which they end (G4).
 fn sweep_exclusively(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
     let class = Oid::from(pg_sys::AccessMethodRelationId.to_u32());
     let none = pg_sys::InvalidOid;
@@ -130,8 +131,9 @@ fn sweep_exclusively(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> 
     done
 }
 
-/// The steps of a sweep: mark, quarantine what was not marked, free what earlier sweeps
-/// quarantined.
+/// The steps of a sweep: begin marking, wait for writers, mark what table and indexes hold,
+/// quarantine what was not marked, free what earlier sweeps quarantined. `None` if the table has no
+/// values, or writers took too long.
 fn run_sweep(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
     let table = partition::table_of(relation);
     if table.columns.is_empty() {
@@ -181,8 +183,8 @@ fn run_sweep(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
     })
 }
 
-/// Calls an operation until it has nothing more to do, and logs its redo records; the sum of its
-/// answers.
+/// Calls an operation of the zone until it has nothing more to do, and logs its redo records;
+/// returns the sum of its answers. Handles interrupts in between.
 fn call_until_done(descriptor: Descriptor) -> u64 {
     let mut sum = 0;
     loop {
@@ -202,7 +204,8 @@ fn call_until_done(descriptor: Descriptor) -> u64 {
     }
 }
 
-/// Waits for the transactions that write to the table now; whether all have ended in time.
+/// Waits for the transactions that write to the table now. False if the time was over before all
+/// have ended.
 fn wait_for_writers(oid: Oid, wait: Wait) -> bool {
     // SAFETY: reads the number of this process's database.
     let database = unsafe { pg_sys::MyDatabaseId };
@@ -242,8 +245,8 @@ fn wait_for_writers(oid: Oid, wait: Wait) -> bool {
     true
 }
 
-/// Whether a backend is still in this transaction. A prepared transaction has no backend any more;
-/// what it has written is in its rows.
+/// Whether a backend still runs this transaction. False for a prepared transaction, which has no
+/// backend any more; what it has written is in its rows.
 fn is_running(transaction: &pg_sys::VirtualTransactionId) -> bool {
     // SAFETY: looks a backend up; its structure is in shared memory, even if another backend has
     // the number by now.

@@ -42,7 +42,8 @@ const TABLES: &str = "
     WHERE m.amname = 'strongroom' AND c.relkind IN ('r', 'm') AND c.relpersistence <> 't'
     GROUP BY c.oid, c.reltuples ORDER BY pg_catalog.random()";
 
-/// Registers the launcher.
+/// Registers the launcher as a background worker, which the server starts after recovery, and again
+/// 30 seconds after it has ended.
 pub(crate) fn register() {
     BackgroundWorkerBuilder::new("strongroom columns sweeper")
         .set_function("strongroom_sweeper_main")
@@ -53,7 +54,8 @@ pub(crate) fn register() {
         .load();
 }
 
-/// The launcher: waits, and starts a worker for each database in turn.
+/// The main function of the launcher: at each interval of the setting, has every database swept,
+/// one after the other. Ends at SIGTERM.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
     guarded(|| {
@@ -83,7 +85,7 @@ pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
     });
 }
 
-/// The databases that accept connections and are not templates.
+/// The OIDs of the databases that accept connections and are not templates.
 fn databases() -> Vec<pg_sys::Oid> {
     let mode = pg_sys::AccessShareLock.cast_signed();
     let mut found = Vec::new();
@@ -115,7 +117,8 @@ fn databases() -> Vec<pg_sys::Oid> {
     found
 }
 
-/// Starts the worker of a database, and waits until it has ended.
+/// Starts the worker that sweeps a database, and waits until it has ended. A WARNING if no worker
+/// can be started.
 fn sweep_database(database: pg_sys::Oid) {
     // SAFETY: this process's number.
     let own = unsafe { pg_sys::MyProcPid };
@@ -136,7 +139,8 @@ fn sweep_database(database: pg_sys::Oid) {
     }
 }
 
-/// The worker of one database.
+/// The main function of the worker of one database, whose OID is the argument: sweeps its tables
+/// with enough garbage, each in a transaction of its own. Ends after the last, or at SIGTERM.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_sweep_main(arg: pg_sys::Datum) {
     guarded(|| {
@@ -163,7 +167,9 @@ pub(crate) extern "C-unwind" fn strongroom_sweep_main(arg: pg_sys::Datum) {
     });
 }
 
-/// The tables with confidential columns of this database, and how many values their rows have.
+/// The tables with confidential columns of this database, in random order, and how many values
+/// their rows have according to the statistics. Raises an internal ERROR if the catalog cannot be
+/// read.
 fn tables() -> Vec<(pg_sys::Oid, u64)> {
     let found = Spi::connect(|client| {
         let rows = client.select(TABLES, None, &[])?;
@@ -179,8 +185,9 @@ fn tables() -> Vec<(pg_sys::Oid, u64)> {
     known.collect()
 }
 
-/// Sweeps a table if enough of its values are probably garbage. `expected` is the number of values
-/// of its rows.
+/// Sweeps a table if at least 1000, and a fifth, of its values are probably garbage. `expected` is
+/// the number of values of its rows. Nothing if the table is locked or gone, or the zone cannot be
+/// reached.
 fn sweep_if_worthwhile(table: pg_sys::Oid, expected: u64) {
     let mode = pg_sys::ShareUpdateExclusiveLock.cast_signed();
     // SAFETY: takes the lock, or leaves the table out; the lock is released with the transaction.

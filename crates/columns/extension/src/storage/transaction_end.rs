@@ -21,7 +21,8 @@ use crate::storage::storage_id::StorageId;
 use crate::storage::{logical_slots, partition, promotion};
 use crate::{fault, interrupts};
 
-/// Registers the callbacks.
+/// Registers the callbacks for the ends of transactions and subtransactions, and for changes of
+/// tables.
 pub(crate) fn install() {
     // SAFETY: registers functions for as long as the process lives.
     unsafe { pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut()) };
@@ -30,6 +31,10 @@ pub(crate) fn install() {
     partition::install();
 }
 
+/// The callback for a transaction: before it commits, raises the faults of posted operations and
+/// moves partitions of copied storage; after its end, has the zone drop partitions, and ends the
+/// statement. Raises an ERROR for PREPARE TRANSACTION if storage was copied; nothing after the
+/// commit record.
 extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     use pg_sys::XactEvent::{
         XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE,
@@ -66,7 +71,8 @@ extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg: *mut c
     });
 }
 
-/// Runs what must not raise: an ERROR after the commit record would be a PANIC of the server.
+/// Runs `work`, and discards a panic or ERROR of it: an ERROR after the commit record would be a
+/// PANIC of the server.
 fn without_raising(work: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
         // SAFETY: forgets an error of PostgreSQL's that was caught.
@@ -74,7 +80,9 @@ fn without_raising(work: impl FnOnce()) {
     }
 }
 
-/// Carries out the changes that waited for the end of the transaction.
+/// Carries out the changes of storage that waited for the end of the transaction: has the zone drop
+/// partitions, or move them back after an abort. Then ends the statement. Waits for at most 2
+/// seconds, and raises nothing.
 fn end_transaction(committed: bool) {
     let changes = pending::take_all();
     interrupts::with_deadline(|| {
@@ -109,15 +117,15 @@ fn end_transaction(committed: bool) {
     forget_transaction();
 }
 
-/// Ends the statement with the transaction, and forgets its changes.
+/// Ends the statement with the transaction, and forgets its changes of storage.
 fn forget_transaction() {
     statement::end_with_transaction();
     pending::forget_all();
 }
 
-/// Before the commit record: gives partitions whose storage was copied to the copies, and logs it.
-/// After the commit record an error could not be raised, and a crash would put the table's next
-/// values into a second partition.
+/// Has the zone move partitions whose storage was copied to the copies, and logs that. Raises
+/// failures as an ERROR, so it must be called before the commit record: after it, an error could
+/// not be raised, and a crash would put the table's next values into a second partition.
 fn move_partitions() {
     for (from, to) in pending::mark_copies_moved() {
         let record = zone::with(|connection| move_partition(connection, from, to));
@@ -127,8 +135,9 @@ fn move_partitions() {
     }
 }
 
-/// At the end of a transaction: has the zone carry something out, and puts its redo record into the
-/// write-ahead log, so that the zone knows of it after a restart and standbys follow.
+/// At the end of a transaction: runs `work`, which has the zone do something and returns its redo
+/// record, and puts the record into the write-ahead log, so that the zone knows of it after a
+/// restart and standbys follow. Failures are ignored.
 fn tell_zone(work: impl FnOnce(&mut Connection) -> Result<Vec<u8>, Broken>) {
     let mut record = Vec::new();
     zone::at_transaction_end(|connection| {
@@ -142,12 +151,13 @@ fn tell_zone(work: impl FnOnce(&mut Connection) -> Result<Vec<u8>, Broken>) {
     }
 }
 
-/// The redo record that came with an answer.
+/// Reads the redo record that came with an answer, whose length is in `aux`.
 fn read_record(connection: &mut Connection, answer: Answer) -> Result<Vec<u8>, Broken> {
     connection.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
 }
 
-/// Has the zone drop the partition of a storage. Nothing to do when there is none.
+/// Has the zone drop the partition of a storage, if there is one, and logs that. Failures are
+/// ignored.
 fn drop_partition(storage: StorageId) {
     partition::forget(storage);
     tell_zone(|connection| {
@@ -163,8 +173,8 @@ fn drop_partition(storage: StorageId) {
     });
 }
 
-/// Gives the partition of one storage to another; the redo record. The record is empty when there
-/// is no partition.
+/// Has the zone give the partition of one storage to another; returns the redo record, which is
+/// empty if there is no partition.
 fn move_partition(
     connection: &mut Connection,
     from: StorageId,
@@ -183,6 +193,9 @@ fn move_partition(
     read_record(connection, answer)
 }
 
+/// The callback for a subtransaction: at its start, keeps the faults of what was posted before it;
+/// before its commit, raises those of what was posted in it; at its abort, forgets these and undoes
+/// its changes of storage.
 extern "C-unwind" fn on_subtransaction(
     event: pg_sys::SubXactEvent::Type,
     _this: pg_sys::SubTransactionId,
@@ -214,8 +227,8 @@ extern "C-unwind" fn on_subtransaction(
     });
 }
 
-/// A subtransaction aborted: drops the partitions of the storage that it created. What it dropped
-/// stays.
+/// Called when a subtransaction of this level was aborted: has the zone drop the partitions of the
+/// storage that it created. What it dropped stays.
 fn undo(level: i32) {
     let undone = pending::take_from(level);
     if undone.is_empty() {
