@@ -147,7 +147,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Uncertain`] if the connection broke after the request was sent, so that the version
-    /// may exist; otherwise as [`Client::material`].
+    /// may exist; otherwise [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others
+    /// as [`Client::material`].
     pub fn rotate(&self, name: &str) -> Result<u64> {
         let path = format!("/v1/keys/{}/rotate", checked_key_name(name)?);
         made_version(&self.ask(&post(path, b"{}", false))?, name)
@@ -158,7 +159,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Malformed`] if the pages of the list do not go on in order or do not end; otherwise
-    /// as [`Client::material`].
+    /// [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others as
+    /// [`Client::material`].
     pub fn keys(&self) -> Result<Vec<KeyRecord>> {
         let mut all: Vec<KeyRecord> = Vec::new();
         for _ in 0..PAGES_MAX {
@@ -189,8 +191,8 @@ impl Client {
     /// Fetches the description of one key, without its bytes.
     ///
     /// # Errors
-    /// [`Kind::Malformed`] if the response is about another key; otherwise as
-    /// [`Client::material`].
+    /// [`Kind::Malformed`] if the response is about another key; otherwise [`Kind::Denied`],
+    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn key(&self, name: &str) -> Result<KeyRecord> {
         let path = format!("/v1/keys/{}", checked_key_name(name)?);
         let key: KeyRecord = parse_json(&self.ask(&Request::get(path, JSON_MAX))?)?;
@@ -204,8 +206,8 @@ impl Client {
     /// Repeating it has no further effect.
     ///
     /// # Errors
-    /// [`Kind::Exists`] if the state of the key does not allow it; otherwise as
-    /// [`Client::material`].
+    /// [`Kind::Exists`] if the state of the key does not allow it; otherwise [`Kind::Denied`],
+    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn disable(&self, name: &str) -> Result<()> {
         self.act(name, "disable", b"{}")
     }
@@ -214,7 +216,8 @@ impl Client {
     /// has no further effect.
     ///
     /// # Errors
-    /// As [`Client::disable`].
+    /// [`Kind::Exists`] if the state of the key does not allow it; otherwise [`Kind::Denied`],
+    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn enable(&self, name: &str) -> Result<()> {
         self.act(name, "enable", b"{}")
     }
@@ -224,7 +227,9 @@ impl Client {
     /// second administrator. `after` is rounded down to whole seconds.
     ///
     /// # Errors
-    /// [`Kind::Malformed`] if the response is about another key; otherwise as [`Client::disable`].
+    /// [`Kind::Malformed`] if the response is about another key; [`Kind::Exists`] if the request
+    /// conflicts with another administrator's; otherwise [`Kind::Denied`], [`Kind::NotFound`],
+    /// [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn destroy(&self, name: &str, after: Option<Duration>) -> Result<Ending> {
         let after_seconds = after.map(|after| after.as_secs());
         let path = format!("/v1/keys/{}/destroy", checked_key_name(name)?);
@@ -240,17 +245,19 @@ impl Client {
     /// nodes that are granted it.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    /// [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others as
+    /// [`Client::material`].
     pub fn needs(&self, name: &str) -> Result<Needs> {
         let path = format!("/v1/keys/{}/needs", checked_key_name(name)?);
         parse_json(&self.ask(&Request::get(path, JSON_MAX))?)
     }
 
-    /// Has the server cancel a destruction that has not happened yet. The key is disabled
-    /// afterwards.
+    /// Has the server cancel a destruction that has not happened yet. A key whose destruction was
+    /// scheduled is disabled afterwards.
     ///
     /// # Errors
-    /// As [`Client::disable`].
+    /// [`Kind::Exists`] if no destruction is scheduled or requested; otherwise [`Kind::Denied`],
+    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn restore(&self, name: &str) -> Result<()> {
         self.act(name, "restore", b"{}")
     }
@@ -259,7 +266,8 @@ impl Client {
     /// May be sent several times.
     ///
     /// # Errors
-    /// [`Kind::Refused`] for an invalid name; otherwise as [`Client::material`].
+    /// [`Kind::Refused`] for an invalid name; otherwise [`Kind::Denied`], [`Kind::NotFound`],
+    /// [`Kind::Unreachable`] and others as [`Client::material`].
     fn act(&self, name: &str, what: &str, body: &[u8]) -> Result<()> {
         let path = format!("/v1/keys/{}/{what}", checked_key_name(name)?);
         self.ask(&post(path, body, true)).map(drop)
@@ -269,8 +277,8 @@ impl Client {
     /// be sealed, because the server and its backups hold them.
     ///
     /// # Errors
-    /// [`Kind::Refused`] for more than 32 MiB, before anything is sent; otherwise as
-    /// [`Client::material`].
+    /// [`Kind::Refused`] for more than 32 MiB, before anything is sent; otherwise [`Kind::Denied`],
+    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn put_escrow(&self, object_id: &[u8; 16], sealed: &[u8]) -> Result<()> {
         if sealed.len() > ESCROW_MAX {
             return Err(Error::new(Kind::Refused, "an escrow has at most 32 MiB"));
@@ -286,8 +294,8 @@ impl Client {
     /// Fetches the copy of an object's header that the server keeps.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if there is none or another node owns it; otherwise as
-    /// [`Client::material`].
+    /// [`Kind::NotFound`] if there is none or another node owns it; otherwise [`Kind::Denied`],
+    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn escrow(&self, object_id: &[u8; 16]) -> Result<Vec<u8>> {
         let path = format!("/v1/escrow/{}", hex(object_id));
         let response = self.ask(&Request::get(path, ESCROW_MAX))?;
@@ -298,7 +306,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::NotFound`] if there is none, which may also be because an earlier attempt of this
-    /// call removed it; otherwise as [`Client::material`].
+    /// call removed it; otherwise [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and
+    /// others as [`Client::material`].
     pub fn delete_escrow(&self, object_id: &[u8; 16]) -> Result<()> {
         self.ask(&Request {
             method: Method::DELETE,
@@ -311,7 +320,8 @@ impl Client {
     /// report.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    /// [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others as
+    /// [`Client::material`].
     pub fn report(&self, object_id: &[u8; 16], report: &Report) -> Result<()> {
         let body = json(report)?;
         self.ask(&Request {
@@ -325,7 +335,8 @@ impl Client {
     /// no certificate.
     ///
     /// # Errors
-    /// As [`Client::material`].
+    /// [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others as
+    /// [`Client::material`].
     pub fn status(&self) -> Result<ServerStatus> {
         parse_json(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
     }
@@ -338,7 +349,8 @@ impl Client {
     /// # Errors
     /// [`Kind::Refused`] for a path with characters that would have to be quoted, or with `/..`;
     /// [`Kind::Uncertain`] if a request that is not repeatable may have taken effect;
-    /// [`Kind::Exists`] for any conflict; otherwise as [`Client::material`].
+    /// [`Kind::Exists`] for any conflict; otherwise [`Kind::Denied`], [`Kind::NotFound`],
+    /// [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn call(
         &self,
         method: &Method,

@@ -107,7 +107,8 @@ impl Node {
     /// the certificate of the configuration if that names a certificate or a key.
     ///
     /// # Errors
-    /// As [`Node::load`].
+    /// [`Kind::Config`] if the configuration is missing or not valid; [`Kind::NodeFile`] if a file
+    /// that it names cannot be used.
     pub fn client_with_or_without_certificate(path: &Path) -> Result<Client> {
         let config = Config::load(path)?;
         if config.members.certificate.is_some() || config.members.key.is_some() {

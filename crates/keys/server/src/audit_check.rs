@@ -103,11 +103,14 @@ fn begin_chain(begins: &Value) -> (Chain, LiveRows) {
     (chain, live)
 }
 
-/// Reads the server's rows as [`read_live_rows`] does, and checks that they go on where the
-/// archives end, or agree with them on the last archived row.
+/// Reads all rows that a server has, verifies their hash chain, and checks that they go on where
+/// the archives `whole` end, or agree with them on the last archived row. `ask` fetches the
+/// server's response to a path of its API.
 ///
 /// # Errors
-/// As [`read_live_rows`]; SR-8436 when rows between them are missing, or they disagree.
+/// SR-8436 when the chain is broken, rows between archives and server are missing, or they
+/// disagree; SR-8442 when rows were archived meanwhile; SR-8404 for a response of another form;
+/// those of `ask`.
 pub fn check_live_rows<E: From<Error>>(
     ask: impl FnMut(&str) -> Result<Value, E>,
     whole: &VerifiedRange,

@@ -103,7 +103,7 @@ pub fn init(new: &NewServer) -> Result<CreatedServer, Error> {
 /// directory of the configuration.
 ///
 /// # Errors
-/// As for [`init`]; SR-8440 for a file of `etcd`.
+/// SR-1002 when one of its files exists, and the others of [`init`]; SR-8440 for a file of `etcd`.
 pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<CreatedServer, Error> {
     let absolute = std::path::absolute(&new.config);
     let path = absolute.map_err(|error| Error::io(new.config.display().to_string(), error))?;

@@ -57,7 +57,7 @@ impl Keys {
     /// Derives the key of the store's file, where that is a sealed SQLite database.
     ///
     /// # Errors
-    /// As [`Keys::derive`].
+    /// SR-5001 when there is no locked memory.
     pub fn derive_store_key(root: &SecretKey, id: &ServerId) -> Result<SecretKey, Error> {
         Ok(hkdf(root, id, STORE)?)
     }
@@ -66,7 +66,7 @@ impl Keys {
     /// of it.
     ///
     /// # Errors
-    /// As [`Keys::derive`].
+    /// SR-5001 when there is no locked memory.
     pub fn check_value(root: &SecretKey, id: &ServerId) -> Result<[u8; 32], Error> {
         Ok(*hkdf(root, id, CHECK)?.expose())
     }

@@ -360,7 +360,7 @@ pub fn read<T: DeserializeOwned>(
 /// the prefix and are greater than `after`. Returns each name, without the prefix, and its record.
 ///
 /// # Errors
-/// As [`read`].
+/// What the store reports; SR-8435 when a record does not open or is malformed.
 pub fn list<T: DeserializeOwned>(
     store: &dyn Store,
     keys: &Keys,

@@ -73,7 +73,8 @@ pub(super) async fn read_body(
 /// Reads a body of at most 64 KiB and parses it as JSON.
 ///
 /// # Errors
-/// As [`read_body`]; SR-8429, with the position only, if it does not fit `T`.
+/// SR-8430 if it is longer; SR-8438 after the configured time; SR-8429, with the position only, if
+/// it does not fit `T`.
 pub(super) async fn read_json<T: DeserializeOwned>(
     server: &Server,
     headers: &HeaderMap,

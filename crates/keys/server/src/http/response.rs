@@ -109,7 +109,8 @@ impl ErrorResponse {
 pub(super) const METHOD: &str = "method";
 
 impl IntoResponse for ErrorResponse {
-    /// As [`ErrorResponse::response`].
+    /// Makes the HTTP response, as [`ErrorResponse::response`] does; an error of the server itself
+    /// is logged.
     fn into_response(self) -> Response {
         self.response()
     }

@@ -105,7 +105,10 @@ impl Service {
         archived
     }
 
-    /// Does the work of [`Service::archive_when_due`], with its errors, but without the alarm.
+    /// Archives rows without a request if they are overdue, and returns the archives. Without a
+    /// configured directory, only removes rows that are archived already. Another server that
+    /// archives at the same time is no error. SR-8456 for the directory or a file; SR-8436 for a
+    /// broken chain; what the store reports.
     fn archive_due(&self, config: &Config) -> Result<Vec<Archived>, Error> {
         if config.audit.archive.is_none() {
             self.remove_archived()?;

@@ -288,13 +288,16 @@ impl Service {
     /// log gets a row.
     ///
     /// # Errors
-    /// As [`Service::disable_key`].
+    /// SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
+    /// no such key; SR-8425 when it is destroyed; SR-8439 when its destruction is scheduled; as for
+    /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
     pub fn enable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.set_state(peer, "enable", name, State::Disabled, State::Active)
     }
 
-    /// Changes a key's state to `to`, if it is `from` or `to` already, for an administrator. Errors
-    /// as [`Service::disable_key`].
+    /// Changes a key's state to `to`, if it is `from` or `to` already, with a row of the audit log.
+    /// SR-8422 unless administrator; SR-8425 when it is destroyed; SR-8439 when its destruction is
+    /// scheduled; otherwise as [`Service::disable_key`].
     fn set_state(
         &self,
         peer: &Peer,

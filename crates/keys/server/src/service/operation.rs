@@ -147,11 +147,11 @@ impl Service {
         })
     }
 
-    /// Checks the client's role as [`Service::check_role`] does, and records the action in the
-    /// audit log.
+    /// Checks that the client has one of these roles, and records the action in the audit log. A
+    /// denial is recorded too.
     ///
     /// # Errors
-    /// As [`Service::check_role`]; SR-8442.
+    /// SR-8420, SR-8421, SR-8422; SR-8442 when the records keep changing; what the store reports.
     pub fn record_action(&self, peer: &Peer, action: &str, roles: &[Role]) -> Result<(), Error> {
         self.run(peer, action, "", |client| {
             client.must_be(roles)?;

@@ -80,8 +80,9 @@ impl SqliteStore {
         })
     }
 
-    /// Does the work of [`SqliteStore::open`], whose errors it returns without the hint at a full
-    /// file system.
+    /// Opens the connections, makes the file private, and creates tables and triggers that are
+    /// missing. SR-1006 when there is no file and `create` is false; SR-2002 for another key;
+    /// SR-8435 when SQLite or the file system fails.
     fn open_at(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
         let writer = connect(path, key, create)?;
         make_private(path)?;
