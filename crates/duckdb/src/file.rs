@@ -211,7 +211,7 @@ fn lock_type(constant: i32) -> i16 {
 }
 
 /// Reads the main header of a database, whether or not its checksum is right. SR-2200 when the file
-/// is not of DuckDB; SR-2208 when it is too short.
+/// is not of DuckDB; SR-2208 when it is too short; SR-5001.
 pub(crate) fn main_header(disk: &dyn Disk, shown: &str) -> Result<MainHeader, Error> {
     let len = disk.len().map_err(io_error(shown))?;
     let mut head = vec![0; DUCKDB_HEADER_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
@@ -299,8 +299,8 @@ impl Geometry {
     }
 }
 
-/// Reads database header `number`, and opens it with the first of the keys that does so. The outer
-/// error is that of the disk.
+/// Reads database header `number` (0 or 1), and opens it with the first of the keys that does so.
+/// The inner error says why none does, the outer one is that of the disk.
 fn database_header(disk: &dyn Disk, keys: &[&Sealer], number: u64) -> io::Result<FoundHeader> {
     let mut sealed = [0; DUCKDB_HEADER_LEN];
     disk.read_at(&mut sealed, Units::headers().offset(number))?;

@@ -69,10 +69,11 @@ pub struct RekeyReport {
 /// `new`. `progress` gets the bytes done and the bytes in all.
 ///
 /// # Errors
-/// SR-1006; SR-2209 when the database is in use; SR-2210 when it has a write-ahead log; SR-2204
-/// when a key does not fit; SR-2213 when it has the new key already; SR-2206 to SR-2208 and SR-2216
-/// for damage, before anything is changed; SR-2200 to SR-2203 for its header; SR-2212 for the file
-/// of the rekey; SR-5001. After an error in the middle, the same call finishes the rekey.
+/// SR-1006 when there is no such file; SR-2209 when the database is in use; SR-2210 when it has a
+/// write-ahead log; SR-2204 when a key does not fit; SR-2213 when it has the new key already;
+/// SR-2206 to SR-2208 and SR-2216 for damage, before anything is changed; SR-2200 to SR-2203 for
+/// its header; SR-2212 for the file of the rekey; SR-5001. After an error in the middle, the same
+/// call finishes the rekey.
 pub fn rekey(
     path: &Path,
     old: &[KeyText],
@@ -164,8 +165,10 @@ impl Work<'_> {
         self.site.database()
     }
 
-    /// Carries out steps 1 and 2, after every unit was found good. SR-2204 when no key of `old`
-    /// opens the database, or `new` is empty; SR-2213 when the new key is the old one; as `check`.
+    /// Begins a rekey: checks that every unit is good, writes the plan, durably, to the rekey's
+    /// file, and marks the main header, so that DuckDB does not open the file. SR-2204 when no key
+    /// of `old` opens the database, or `new` is empty; SR-2213 when the new key is the old one; as
+    /// `check`.
     fn begin(
         &self,
         header: &MainHeader,
@@ -335,8 +338,8 @@ impl Work<'_> {
         })
     }
 
-    /// Checks that every unit in use opens under one of the keys, or consists of zeros. SR-2206 for
-    /// the first that does not.
+    /// Checks that every unit that the database uses opens under one of the keys, or consists of
+    /// zeros. SR-2206 for one that does not.
     fn check_all_units(
         &self,
         keys: &[&Sealer],
@@ -385,8 +388,8 @@ impl Work<'_> {
         mixed.then_some(marked).ok_or_else(damaged)
     }
 
-    /// Step 2: inverts the checksum of the main header, durably. These 8 bytes are within one
-    /// sector. SR-5001.
+    /// Inverts the checksum of the main header, durably, so that DuckDB does not open the file,
+    /// whatever key it gets. These 8 bytes are within one sector. SR-5001.
     fn mark(&self, header: &MainHeader) -> Result<(), Error> {
         let marked = header.in_state(true);
         let checksum = strongroom_format::duckdb::duckdb_main_layout::CHECKSUM;
@@ -396,8 +399,8 @@ impl Work<'_> {
         written.map_err(io_error(self.shown))
     }
 
-    /// Carries out steps 3 and 4: seals all units for the new key, in batches whose old bytes are
-    /// saved first.
+    /// Seals all blocks and then both database headers for the new key, in batches whose old bytes
+    /// are saved first. A resumed rekey leaves out batches that are done.
     fn reseal_all(
         &self,
         begun: &RekeyInProgress,
@@ -450,8 +453,9 @@ impl Work<'_> {
         Ok(left.into_inner())
     }
 
-    /// Saves the old bytes of these units in the rekey's file, then seals the units for the new
-    /// key, both durably. A unit that opens under no key is left or refused by [`Work::leave`].
+    /// Saves the old bytes of `count` units from number `first` on in the rekey's file, then seals
+    /// the units for the new key, both durably. A unit that opens under no key is left or refused
+    /// by [`Work::leave`].
     fn reseal(
         &self,
         begun: &RekeyInProgress,
@@ -491,8 +495,8 @@ impl Work<'_> {
         self.database().sync().map_err(io_error(self.shown))
     }
 
-    /// Allows that a unit which opens under no key stays as it is, if the caller allowed damage, or
-    /// the database has no such block. SR-2206 otherwise.
+    /// Checks that a unit which opens under no key may stay as it is: the caller allowed damage, or
+    /// it is after the last block of the database. SR-2206 otherwise.
     fn leave(&self, begun: &RekeyInProgress, units: Units, number: u64) -> Result<(), Error> {
         if self.options.allow_damaged {
             return Ok(());
@@ -515,8 +519,7 @@ impl Work<'_> {
         Error::new(&code::DUCKDB_UNIT, detail)
     }
 
-    /// Carries out steps 5 and 6: writes the new main header, durably, and removes the rekey's
-    /// file. SR-5001.
+    /// Writes the main header of the new key, durably, and removes the rekey's file. SR-5001.
     fn finish(&self, begun: &RekeyInProgress) -> Result<(), Error> {
         let disk = self.database();
         let written = disk

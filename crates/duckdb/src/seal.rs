@@ -184,7 +184,7 @@ fn first<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.first_chunk().copied()
 }
 
-/// Writes the nonce and the tag one after the other, at the beginning of `clear`.
+/// Writes the nonce and then the tag to the beginning of `clear`.
 fn put(clear: &mut [u8], nonce: &[u8], tag: &[u8]) {
     for (place, byte) in clear.iter_mut().zip(nonce.iter().chain(tag)) {
         *place = *byte;

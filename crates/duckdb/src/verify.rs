@@ -29,7 +29,7 @@ pub enum UnitKind {
 }
 
 impl UnitKind {
-    /// Returns the name in output.
+    /// Returns the name in output: `database-header` or `block`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -93,9 +93,10 @@ impl VerifyReport {
 /// but in the report. Changes nothing. `progress` gets the blocks done and the blocks in all.
 ///
 /// # Errors
-/// SR-1006; SR-2209 when the database is in use; SR-2200 to SR-2203, SR-2208 and SR-2211 when the
-/// main header is not in its usual state; SR-2204 when no key opens it; SR-2216 when no database
-/// header opens; SR-5001.
+/// SR-1006 when there is no such file; SR-2209 when the database is in use; SR-2200 for a file that
+/// is no DuckDB database, SR-2201 for a plain one, SR-2202 for a damaged main header, SR-2203 for
+/// an unknown format, SR-2208 for a file that is too short, SR-2211 during an unfinished rekey;
+/// SR-2204 when no key opens it; SR-2216 when no database header opens; SR-5001.
 pub fn verify(
     path: &Path,
     keys: &[KeyText],

@@ -311,7 +311,8 @@ impl ChosenKey {
     }
 }
 
-/// Returns the absolute path of the keyring, the default one when none is named.
+/// Returns the path of the keyring, made absolute without resolving links; the default one when
+/// none is named. SR-5001 without a working directory.
 fn absolute_keyring_path(named: Option<PathBuf>) -> Result<PathBuf, Error> {
     let path = named.unwrap_or_else(Keyring::default_path);
     std::path::absolute(&path).map_err(|e| Error::on_path(&path, e))

@@ -18,7 +18,8 @@ use crate::directory::Directory;
 const CLUSTERS: &str = "/etc/postgresql";
 const CLUSTERS_VARIABLE: &str = "PG_CLUSTER_CONF_ROOT";
 
-/// Returns the directory that holds the configuration of all clusters of postgresql-common.
+/// Returns the directory that holds the configuration of all clusters of postgresql-common:
+/// `/etc/postgresql`, or the one that the variable `PG_CLUSTER_CONF_ROOT` names.
 #[must_use]
 pub(crate) fn root() -> PathBuf {
     let named = std::env::var_os(CLUSTERS_VARIABLE).filter(|value| !value.is_empty());

@@ -44,12 +44,11 @@ impl SealedInstance {
 }
 
 /// Seals a stopped instance in place, or completes that: writes its configuration, then seals its
-/// files.
+/// files. After a failure before anything was sealed, the configuration is removed again.
 ///
 /// # Errors
 /// SR-7012 when it is sealed, SR-7008 while a server runs on it; SR-2041 when nothing names a key;
-/// those of the key and of [`convert::encrypt`]. When nothing was sealed yet, the configuration is
-/// removed again.
+/// those of the key and of [`convert::encrypt`].
 pub fn encrypt(
     directory: &Directory,
     key: GivenKey,

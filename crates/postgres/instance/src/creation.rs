@@ -98,8 +98,8 @@ pub fn create(new: CreationOptions<'_>) -> Result<CreatedInstance, Error> {
 /// `copy_key_from` they are those of that instance, which the key must open. Writes nothing.
 ///
 /// # Errors
-/// SR-7003 or SR-7004 when that instance is not sealed; SR-2041 when nothing names a key; those of
-/// the key.
+/// SR-7003 or SR-7004 when that instance is not sealed; SR-2041 when nothing names a key, SR-2001
+/// with `copy_key_from`; SR-2019 when the configuration cannot name its source; those of the key.
 fn header(
     key: GivenKey,
     cipher: Cipher,

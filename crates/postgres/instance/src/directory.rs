@@ -148,7 +148,7 @@ impl Directory {
     }
 }
 
-/// Refuses root, as PostgreSQL's programs do, before anything is done.
+/// Refuses to run as root, by the effective user, as PostgreSQL's programs do.
 ///
 /// # Errors
 /// SR-7015 for root.

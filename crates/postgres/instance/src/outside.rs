@@ -83,7 +83,8 @@ pub fn find(directory: &Path) -> Vec<OutsideWrite> {
     found
 }
 
-/// Returns whether a switch of the configuration is on.
+/// Returns whether a switch of the configuration is on: `on`, `true`, `yes` or `1`, in any case of
+/// letters.
 fn is_on(value: &str) -> bool {
     ["on", "true", "yes", "1"]
         .iter()

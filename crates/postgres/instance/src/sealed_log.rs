@@ -146,7 +146,7 @@ impl SealedLog {
     /// is the one in the control file.
     ///
     /// # Errors
-    /// SR-7173 when it is not; SR-1006, SR-5001.
+    /// SR-7173 when it is not; SR-1006 when there is no such file, SR-5001.
     pub fn check_system(&self, name: &str, system: u64) -> Result<(), Error> {
         let relative = Path::new("global/pg_control");
         let path = self.directory.path.join(relative);

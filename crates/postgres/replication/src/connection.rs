@@ -250,8 +250,12 @@ impl Connection {
         })
     }
 
-    /// As [`Self::reply`], within this limit. `None` when the limit was reached, after which the
-    /// call can be repeated. `ReadyForQuery` makes the connection ready.
+    /// Waits for the next message of the answer to the current command, within this limit. `None`
+    /// when the limit was reached, after which the call can be repeated. `ReadyForQuery` makes the
+    /// connection ready.
+    ///
+    /// Any error, that of the server included, gives the connection up; [`Error::GivenUp`] when no
+    /// command is being executed.
     pub(crate) fn reply_within(
         &mut self,
         limit: WaitLimit,
@@ -291,7 +295,8 @@ impl Connection {
     }
 
     /// Executes a command whose answer is result sets, and returns the rows of each. After an error
-    /// of the server that is not fatal the connection can be used again.
+    /// of the server that is not fatal the connection can be used again; any other error gives it
+    /// up.
     pub(crate) fn results(&mut self, command: &str, during: &'static str) -> Result<Vec<Vec<Row>>> {
         self.send(command, during)?;
         let results = self.take_results(during);
@@ -303,7 +308,9 @@ impl Connection {
         results
     }
 
-    /// Reads result sets until the server is ready: at most 16, of [`RESULT_MAX`] bytes together.
+    /// Reads result sets until the server is ready, and returns the rows of each.
+    /// [`Error::Protocol`] for more than 16 sets, for rows of more than [`RESULT_MAX`] bytes
+    /// together, and for any other message.
     fn take_results(&mut self, during: &'static str) -> Result<Vec<Vec<Row>>> {
         let mut sets: Vec<Vec<Row>> = Vec::new();
         let mut bytes = 0;

@@ -173,7 +173,8 @@ impl Connection {
         next.transpose()
     }
 
-    /// As [`Connection::reply_within`], but a limit that was reached gives the connection up.
+    /// As [`Connection::reply_within`], but a limit that was reached gives the connection up, with
+    /// [`Error::TimedOut`].
     fn reply_or_time_out(&mut self, limit: WaitLimit) -> Result<Reply> {
         let reply = self.reply_within(limit, STOPPING)?;
         reply.ok_or_else(|| {
@@ -222,8 +223,12 @@ impl WalStream<'_> {
         })
     }
 
-    /// Reads one message of a stream that has not ended, and answers it where the protocol asks for
-    /// that.
+    /// Waits at most `wait` for one message of a stream that has not ended, and returns it as an
+    /// event; `Idle` when none came. At the end of a timeline it answers the server and reads the
+    /// next timeline; when the server shuts down, the connection is over.
+    ///
+    /// # Errors
+    /// Those of the connection; [`Error::Protocol`] for a message that does not belong here.
     fn advance(&mut self, wait: Duration) -> Result<Event> {
         let limit = WaitLimit::of(wait);
         let Some(reply) = self.connection.reply_within(limit, DURING)? else {

@@ -70,7 +70,7 @@ impl Which {
         }
     }
 
-    /// Its name in messages.
+    /// Returns its name in messages: `primary` or `secondary`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -285,12 +285,12 @@ impl<'a> Fields<'a> {
         self.0.get(at..at + len).unwrap_or_default()
     }
 
-    /// Returns the big-endian number of 16 bits at `at`.
+    /// Returns the big-endian number of 16 bits at `at`; 0 when that is out of bounds.
     fn u16(&self, at: usize) -> u16 {
         self.bytes((at, 2)).try_into().map_or(0, u16::from_be_bytes)
     }
 
-    /// Returns the big-endian number of 64 bits at `at`.
+    /// Returns the big-endian number of 64 bits at `at`; 0 when that is out of bounds.
     fn u64(&self, at: usize) -> u64 {
         self.bytes((at, 8)).try_into().map_or(0, u64::from_be_bytes)
     }

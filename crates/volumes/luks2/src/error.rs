@@ -60,7 +60,7 @@ impl LuksError {
         }
     }
 
-    /// The detail, without the text of the code; may be empty.
+    /// Returns the detail for messages, without the text of the code; may be empty.
     #[must_use]
     pub fn detail(&self) -> String {
         match self {

@@ -302,12 +302,12 @@ impl Filesystem for OneFile {
         }
     }
 
-    /// Makes all writes durable before it answers (L12).
+    /// Makes all writes of the file durable before it answers, with success or the error (L12).
     fn flush(&self, _: &Request, inode: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         self.answer_synced(inode, reply);
     }
 
-    /// Makes all writes durable before it answers (L12).
+    /// Makes all writes of the file durable before it answers, with success or the error (L12).
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         self.answer_synced(inode, reply);
     }

@@ -229,7 +229,8 @@ impl Metadata {
         Self::of(&At::root(&tree, Rules::OfLibrary))
     }
 
-    /// Reads the whole JSON by the rules of `root`.
+    /// Reads the whole JSON by the rules of `root`. [`LuksError::Damaged`] with the first bad
+    /// member.
     fn of(root: &At<'_>) -> Result<Self, LuksError> {
         root.only(&["keyslots", "tokens", "segments", "digests", "config"])?;
         Ok(Self {
@@ -309,7 +310,7 @@ impl Segment {
         }
     }
 
-    /// Whether it has that flag.
+    /// Returns whether it has that flag.
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|known| known == flag)
@@ -339,7 +340,7 @@ fn numbered<T>(
     Ok(map)
 }
 
-/// Reads a key slot. The priority is 1 when the slot has none.
+/// Reads a key slot; its priority is 1 unless it says so. [`LuksError::Damaged`] for a bad member.
 fn keyslot(slot: &At<'_>) -> Result<Keyslot, LuksError> {
     let (kind, key_size) = (slot.member("type")?, slot.member("key_size")?);
     let area = slot.member("area")?;
@@ -362,7 +363,7 @@ fn keyslot(slot: &At<'_>) -> Result<Keyslot, LuksError> {
     })
 }
 
-/// Reads the fields of a key slot that holds a key, from the slot and its `area`.
+/// Reads the parts of a key slot that holds a key. [`LuksError::Damaged`] for a bad member.
 fn luks2(slot: &At<'_>, area: &At<'_>) -> Result<Luks2Slot, LuksError> {
     slot.only(&["type", "key_size", "af", "area", "kdf", "priority"])?;
     area.only(&["type", "offset", "size", "encryption", "key_size"])?;
@@ -391,7 +392,7 @@ fn luks2(slot: &At<'_>, area: &At<'_>) -> Result<Luks2Slot, LuksError> {
     })
 }
 
-/// Reads a key derivation: PBKDF2, Argon2i or Argon2id; others are refused.
+/// Reads PBKDF2, Argon2i or Argon2id. [`LuksError::Damaged`] for anything else.
 fn kdf(kdf: &At<'_>) -> Result<Kdf, LuksError> {
     match kdf.member("type")?.text()? {
         "pbkdf2" => {
@@ -414,7 +415,7 @@ fn kdf(kdf: &At<'_>) -> Result<Kdf, LuksError> {
     }
 }
 
-/// Reads the fields of a key slot that records a re-encryption, from the slot and its `area`.
+/// Reads the parts of a key slot of a re-encryption. [`LuksError::Damaged`] for a bad member.
 fn reencrypt(slot: &At<'_>, area: &At<'_>) -> Result<ReencryptSlot, LuksError> {
     slot.only(&["type", "key_size", "mode", "direction", "area", "priority"])?;
     let resilience = area.member("type")?;
@@ -463,7 +464,7 @@ fn reencrypt(slot: &At<'_>, area: &At<'_>) -> Result<ReencryptSlot, LuksError> {
     })
 }
 
-/// Reads a segment. Offset and size must be multiples of 512 bytes.
+/// Reads a segment of data. [`LuksError::Damaged`] for a bad member.
 fn segment(segment: &At<'_>) -> Result<Segment, LuksError> {
     /// Every mark that a re-encryption makes.
     const FLAGS: [&str; 4] = [
@@ -515,7 +516,8 @@ fn segment(segment: &At<'_>) -> Result<Segment, LuksError> {
     })
 }
 
-/// Reads the encryption of a segment of `bytes` bytes, or of all that follows.
+/// Reads how a segment is encrypted; `bytes` is its length. [`LuksError::Damaged`] for a bad
+/// member.
 fn crypt_segment(segment: &At<'_>, bytes: Option<u64>) -> Result<SegmentKind, LuksError> {
     let sector = segment.member("sector_size")?;
     let sector_size = sector.u32()?;
@@ -537,7 +539,7 @@ fn crypt_segment(segment: &At<'_>, bytes: Option<u64>) -> Result<SegmentKind, Lu
     })
 }
 
-/// Reads a digest.
+/// Reads a digest. [`LuksError::Damaged`] for a bad member.
 fn digest(digest: &At<'_>) -> Result<Digest, LuksError> {
     let names = [
         "type",
@@ -560,7 +562,7 @@ fn digest(digest: &At<'_>) -> Result<Digest, LuksError> {
     })
 }
 
-/// Reads the member `config`.
+/// Reads the member `config`. [`LuksError::Damaged`] for a bad member.
 fn config(config: &At<'_>) -> Result<Config, LuksError> {
     config.only(&["json_size", "keyslots_size", "flags", "requirements"])?;
     let requirements = match config.optional("requirements")? {
@@ -580,7 +582,7 @@ fn config(config: &At<'_>) -> Result<Config, LuksError> {
     })
 }
 
-/// Refuses a value that is not this text.
+/// Checks that a value is this text. [`LuksError::Damaged`] if not.
 fn expected(value: &At<'_>, text: &str) -> Result<(), LuksError> {
     if value.text()? == text {
         Ok(())
@@ -589,7 +591,7 @@ fn expected(value: &At<'_>, text: &str) -> Result<(), LuksError> {
     }
 }
 
-/// Returns the value's text, and refuses one that is not among `texts`.
+/// Returns the value's text. [`LuksError::Damaged`] when it is not among `texts`.
 fn one_of(value: &At<'_>, texts: &[&str]) -> Result<String, LuksError> {
     let text = value.text()?;
     if texts.contains(&text) {
@@ -599,12 +601,12 @@ fn one_of(value: &At<'_>, texts: &[&str]) -> Result<String, LuksError> {
     }
 }
 
-/// Reads a number of 32 bits, and refuses zero.
+/// Reads a number of 32 bits. [`LuksError::Damaged`] for zero.
 fn positive(value: &At<'_>) -> Result<NonZeroU32, LuksError> {
     NonZeroU32::new(value.u32()?).ok_or_else(|| value.refused())
 }
 
-/// Reads a number, and refuses one that is not from 1 to `most`.
+/// Reads a number. [`LuksError::Damaged`] when it is not from 1 to `most`.
 fn bounded(value: &At<'_>, most: u32) -> Result<u32, LuksError> {
     match value.u32()? {
         number if (1..=most).contains(&number) => Ok(number),

@@ -80,10 +80,11 @@ pub fn check_name(name: &str) -> Result<(), Error> {
 /// secret opened.
 ///
 /// # Errors
-/// SR-2002 when it opens none; SR-8337 when the name is not valid or taken; SR-8307, SR-8340 (V17);
-/// SR-8323 when the token's slots are to be tried and it names none; SR-8327 without device-mapper;
-/// SR-8329 for a volume under re-encryption, when libcryptsetup must not continue it; SR-8320,
-/// SR-8324, SR-5001.
+/// SR-2002 when it opens none; SR-8337 when the name is not valid or taken; SR-8340 for a cipher
+/// that is not known to be safe, SR-8307 when trying a slot would cost too much (V17); SR-8323 when
+/// the token's slots are to be tried and it names none; SR-8327 without device-mapper; SR-8329 for
+/// a volume under re-encryption, when libcryptsetup must not continue it; SR-8320 when the device
+/// is in use; SR-8324 when libcryptsetup fails; SR-5001.
 pub fn open(
     volume: &mut Volume,
     name: &str,
@@ -249,7 +250,8 @@ pub fn swap_name(device: &Path) -> String {
 ///
 /// # Errors
 /// SR-8321 when the device holds anything but a swap area; SR-8320 when it is in use; SR-8327
-/// without device-mapper; SR-8337 when the name is not valid or taken; SR-1006, SR-5001.
+/// without device-mapper; SR-8337 when the name is not valid or taken; SR-1006 when there is no
+/// such file, SR-5001.
 pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
     check_name(name)?;
     let found = contents(device)?;

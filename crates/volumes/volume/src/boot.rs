@@ -107,7 +107,7 @@ pub enum OpenerKind {
 }
 
 impl OpenerKind {
-    /// Its name in the table.
+    /// Returns its name in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

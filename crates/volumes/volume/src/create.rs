@@ -130,7 +130,8 @@ pub fn check(new: &NewVolume<'_>) -> Result<(), Error> {
 /// bytes, which an authenticated volume always needs; `false` ends it, and there is no volume then.
 ///
 /// # Errors
-/// As [`check`]; SR-8324, SR-8327 for `integrity` without device-mapper; SR-5001.
+/// As [`check`]; SR-8324 when libcryptsetup fails; SR-8327 for `integrity` without device-mapper;
+/// SR-5001.
 pub fn create(
     new: &NewVolume<'_>,
     openers: &Openers<'_>,
@@ -156,7 +157,7 @@ pub fn create(
 /// it also writes every sector of `place`, which `progress` is told of.
 ///
 /// # Errors
-/// SR-8324, SR-8327, SR-5001.
+/// SR-8324 when libcryptsetup fails; SR-8327 for `integrity` without device-mapper; SR-5001.
 fn format(
     new: &NewVolume<'_>,
     openers: &Openers<'_>,
@@ -214,7 +215,7 @@ fn format(
 /// Adds the key slots and their tokens to the header in memory. Returns the volume's UUID.
 ///
 /// # Errors
-/// SR-8324.
+/// SR-8324 when libcryptsetup fails.
 fn add_openers(
     openers: &Openers<'_>,
     header: &MemoryFile,
@@ -239,7 +240,8 @@ fn add_openers(
 /// token.
 ///
 /// # Errors
-/// SR-2002 when the passphrase opens no slot; SR-9001 when the token differs; SR-8324.
+/// SR-2002 when the passphrase opens no slot; SR-9001 when the token differs; SR-8324 when
+/// libcryptsetup fails.
 fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> Result<(), Error> {
     let mut volume = Volume::detached(&header.path, place)?;
     let slot = volume.try_secret(None, openers.secret)?;

@@ -81,7 +81,7 @@ impl Volume {
     ///
     /// # Errors
     /// SR-1006 when nothing is at `path`; SR-8322 when it is no LUKS2 volume; SR-8320 when another
-    /// process has it locked for writing; SR-8324, SR-5001.
+    /// process has it locked for writing; SR-8324 when libcryptsetup fails; SR-5001.
     pub fn open(path: &Path) -> Result<Self, Error> {
         check_file_type(path)?;
         check_not_locked(path, Purpose::Read)?;
@@ -171,7 +171,7 @@ impl Volume {
     /// Returns the header's metadata, as libcryptsetup shows it.
     ///
     /// # Errors
-    /// SR-8324.
+    /// SR-8324 when libcryptsetup fails.
     pub fn metadata(&mut self) -> Result<Metadata, Error> {
         let json = self.device.status_handle().dump_json();
         header::read(&json.map_err(|error| self.failed("its header", &error))?)
@@ -180,7 +180,7 @@ impl Volume {
     /// Returns its UUID.
     ///
     /// # Errors
-    /// SR-8324.
+    /// SR-8324 when libcryptsetup fails.
     pub fn uuid(&mut self) -> Result<String, Error> {
         let uuid = self.device.status_handle().get_uuid();
         let uuid = uuid.map_err(|error| self.failed("its UUID", &error))?;
@@ -203,7 +203,7 @@ impl Volume {
     ///
     /// # Errors
     /// SR-8323 when there is none, there are several, or it is damaged; SR-3002 when a newer
-    /// version wrote it; SR-8324.
+    /// version wrote it; SR-8324 when libcryptsetup fails.
     pub fn token(&mut self) -> Result<StrongroomToken, Error> {
         let token = self.metadata()?.strongroom_token()?;
         let what = self.shown.display().to_string();
@@ -216,7 +216,8 @@ impl Volume {
     /// Returns the slot that it opens.
     ///
     /// # Errors
-    /// SR-2002 when it opens none; SR-8307, SR-8340 (V17); SR-8324.
+    /// SR-2002 when it opens none; SR-8340 for a cipher that is not known to be safe, SR-8307 when
+    /// trying a slot would cost too much (V17); SR-8324 when libcryptsetup fails.
     pub fn try_secret(&mut self, slot: Option<u32>, secret: &SecretBytes) -> Result<u32, Error> {
         self.check_tried(slot)?;
         // A named slot may also hold the key of a re-encryption that is prepared and has not begun.
@@ -236,8 +237,10 @@ impl Volume {
     /// As [`Volume::try_secret`], on the slots that `by` says.
     ///
     /// # Errors
-    /// SR-2002 when it opens none; SR-8323 when there is no token that names a slot; SR-8307,
-    /// SR-8340 (V17).
+    /// SR-2002 when it opens none; SR-8323 when there is no token that names a slot, or it is
+    /// damaged; SR-3002 for a token of a newer version; SR-8340 for a cipher that is not known to
+    /// be safe, SR-8307 when trying a slot would cost too much (V17); SR-8324 when libcryptsetup
+    /// fails.
     pub fn try_by(&mut self, by: By, secret: &SecretBytes) -> Result<u32, Error> {
         let mut tried = Err(Error::new(
             &code::WRONG_KEY,
@@ -256,7 +259,9 @@ impl Volume {
     /// V17: returns the slots to try, one after another; `None` leaves the choice to libcryptsetup.
     ///
     /// # Errors
-    /// SR-8307, SR-8340; SR-8323 when the token names no slot.
+    /// SR-8340 for a cipher that is not known to be safe, SR-8307 when trying a slot would cost too
+    /// much; with [`By::Token`], SR-8323 when no token names a slot, SR-3002 for one of a newer
+    /// version.
     pub(crate) fn slots_to_try(&mut self, by: By) -> Result<Vec<Option<u32>>, Error> {
         let metadata = self.metadata()?;
         // During a re-encryption, two slots are needed, one of each key: only libcryptsetup finds
@@ -270,8 +275,8 @@ impl Volume {
         Ok(slots.into_iter().map(Some).collect())
     }
 
-    /// V17: checks cipher and costs before a secret is tried on this slot, or on any: SR-8340,
-    /// SR-8307.
+    /// V17: checks the header before a secret is tried on this slot, or on any: SR-8340 for a
+    /// cipher that is not known to be safe, SR-8307 when trying the slots would cost too much.
     fn check_tried(&mut self, slot: Option<u32>) -> Result<(), Error> {
         let metadata = self.metadata()?;
         let all = || metadata.key_slots();
@@ -297,7 +302,8 @@ impl Volume {
     /// after `new` was tried on it (V2).
     ///
     /// # Errors
-    /// SR-2002 when `secret` opens no slot; SR-8307, SR-8340 (V17); SR-8324.
+    /// SR-2002 when `secret` opens no slot; SR-8340 for a cipher that is not known to be safe,
+    /// SR-8307 when trying a slot would cost too much (V17); SR-8324 when libcryptsetup fails.
     pub fn add_slot(
         &mut self,
         secret: &SecretBytes,
@@ -316,7 +322,8 @@ impl Volume {
 
     /// Adds a slot for the passphrase `new` that holds `key`, or the volume key when that is
     /// `None`. `flags` say whether the key is the volume's. Returns the slot, after `new` was tried
-    /// on it (V2). SR-8340, SR-8324.
+    /// on it (V2). SR-8340 for a cipher that is not known to be safe; SR-8324 when libcryptsetup
+    /// fails.
     pub(crate) fn add_key(
         &mut self,
         key: Option<&SecretBytes>,
@@ -338,13 +345,14 @@ impl Volume {
     /// Destroys a slot: libcryptsetup overwrites its area and removes it from all tokens.
     ///
     /// # Errors
-    /// SR-8324.
+    /// SR-8324 when libcryptsetup fails.
     pub fn remove_slot(&mut self, slot: u32) -> Result<(), Error> {
         let removed = self.device.keyslot_handle().destroy(slot);
         removed.map_err(|error| self.failed(&format!("key slot {slot}"), &error))
     }
 
-    /// Replaces token number `at` in the header, or adds a token when that is `None`. SR-8324.
+    /// Replaces token number `at` in the header, or adds a token when that is `None`. SR-8324 when
+    /// libcryptsetup fails.
     pub(crate) fn set_token(&mut self, at: Option<u32>, json: &Value) -> Result<(), Error> {
         let input = match at {
             Some(number) => TokenInput::ReplaceToken(number, json),
@@ -355,7 +363,7 @@ impl Volume {
             .map_err(|error| self.failed("its token", &error))
     }
 
-    /// Removes a token from the header. SR-8324.
+    /// Removes a token from the header. SR-8324 when libcryptsetup fails.
     pub(crate) fn remove_token(&mut self, number: u32) -> Result<(), Error> {
         let removed = self
             .device
@@ -367,7 +375,8 @@ impl Volume {
     }
 
     /// Returns the volume key that the passphrase opens in this slot, or in any. SR-2002 when it
-    /// opens none; SR-8307, SR-8340 (V17).
+    /// opens none; SR-8340 for a cipher that is not known to be safe, SR-8307 when trying a slot
+    /// would cost too much (V17).
     pub(crate) fn volume_key(
         &mut self,
         slot: Option<u32>,
@@ -387,7 +396,7 @@ impl Volume {
     /// Writes a copy of header and key slots into a new file at `to`.
     ///
     /// # Errors
-    /// SR-8324; SR-1002 when `to` exists.
+    /// SR-8324 when libcryptsetup fails; SR-1002 when `to` exists.
     pub fn back_up_header(&mut self, to: &Path) -> Result<(), Error> {
         if std::fs::symlink_metadata(to).is_ok() {
             return Err(Error::new(&code::EXISTS, to.display().to_string()));
@@ -399,7 +408,8 @@ impl Volume {
         made.map_err(|error| self.failed("the backup of its header", &error))
     }
 
-    /// Sets how the passphrases of the next new slots are stretched. Nothing is written. SR-8324.
+    /// Sets how the passphrases of the next new slots are stretched. Nothing is written. SR-8324
+    /// when libcryptsetup fails.
     pub(crate) fn stretch(&mut self, stretch: Stretch) -> Result<(), Error> {
         let set = self.device.settings_handle().set_pbkdf_type(&kdf(stretch));
         set.map_err(|error| self.failed("its key derivation", &error))

@@ -42,8 +42,9 @@ pub(crate) fn errno(error: &LibcryptErr) -> Option<Errno> {
     }
 }
 
-/// Returns the code for an error number of libcryptsetup: SR-8324 for those that have no code of
-/// their own.
+/// Returns the code for an error number of libcryptsetup: SR-2002 for `EPERM`, SR-8320 for `EBUSY`,
+/// SR-8327 for `ENOTSUP` and `ENODEV`, SR-5001 for `EIO`, `EACCES`, `ENOSPC` and `EROFS`, and
+/// SR-8324 for all others.
 fn code_of(errno: Errno) -> &'static Code {
     match errno {
         Errno::PERM => &code::WRONG_KEY,

@@ -251,7 +251,8 @@ pub fn forget(object_id: &[u8; 16]) -> Result<bool, Error> {
     }
 }
 
-/// Returns the path of the volume's file.
+/// Returns the path of the volume's file: its object id in hexadecimal, in
+/// `/var/lib/strongroom/cache` or the directory that the variable [`VARIABLE`] names.
 fn path(object_id: &[u8; 16]) -> PathBuf {
     let directory = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let directory = directory.map_or_else(|| PathBuf::from(DIRECTORY), PathBuf::from);

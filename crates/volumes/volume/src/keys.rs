@@ -196,7 +196,8 @@ impl Keys for KeyringKeys {
     }
 
     /// Returns this version of the key from the keyring, or the newest that is active. Opens the
-    /// keyring if it is not open.
+    /// keyring if it is not open. SR-2003 when there is no such key or version, SR-2012 when none
+    /// is given and all are retired; as [`Keyring::open`].
     fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error> {
         let keyring = self.keyring()?;
         let key = keyring.key(name, version)?;
@@ -209,8 +210,8 @@ impl Keys for KeyringKeys {
         Ok(Material { version, key })
     }
 
-    /// As `fetch`; makes the key in the keyring when it has none of that name. A key whose versions
-    /// are all retired is an error: SR-2012.
+    /// As `fetch`; makes the key in the keyring when it has none of that name, and then fails as
+    /// [`Keyring::create_key`]. A key whose versions are all retired is an error: SR-2012.
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
         match self.fetch(name, None) {
             Err(error) if error.code() == &code::UNKNOWN_KEY_ID => {
@@ -222,6 +223,7 @@ impl Keys for KeyringKeys {
     }
 
     /// Makes a new version of the key in the keyring, and returns it. Older versions are retired.
+    /// Fails as [`Keyring::rotate_key`].
     fn rotate(&mut self, name: &str) -> Result<Material, Error> {
         let made = self.keyring()?.rotate_key(name)?;
         self.fetch(name, Some(made.version))

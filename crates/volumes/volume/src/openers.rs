@@ -30,8 +30,9 @@ pub enum Which {
 /// Adds a slot for the passphrase `new`; `secret` opens the volume already. Returns the slot.
 ///
 /// # Errors
-/// SR-2002 when `secret` opens no slot; SR-8328 while the volume is re-encrypted; SR-8307, SR-8340
-/// (V17); SR-8324.
+/// SR-2002 when `secret` opens no slot; SR-8328 while the volume is re-encrypted; SR-8340 for a
+/// cipher that is not known to be safe, SR-8307 when trying a slot would cost too much (V17);
+/// SR-8324 when libcryptsetup fails.
 pub fn add_passphrase(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -108,7 +109,7 @@ pub fn add_key(
 /// breaks, nothing might.
 ///
 /// # Errors
-/// SR-8324.
+/// SR-8324 when libcryptsetup fails.
 pub fn lacks_recovery_key(volume: &mut Volume) -> Result<bool, Error> {
     let metadata = volume.metadata()?;
     let slots = metadata.bound_slots();
@@ -116,7 +117,8 @@ pub fn lacks_recovery_key(volume: &mut Volume) -> Result<bool, Error> {
     Ok(!openers.any(|opener| opener == OpenedBy::Recovery))
 }
 
-/// Adds `slot` to the token of recovery keys, and makes that token when there is none. SR-8324.
+/// Adds `slot` to the token of recovery keys, and makes that token when there is none. SR-8324 when
+/// libcryptsetup fails.
 pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error> {
     let (number, mut slots) = match volume.metadata()?.recovery_token() {
         Some((number, slots)) => (Some(number), slots),
@@ -133,7 +135,8 @@ pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error>
 ///
 /// # Errors
 /// SR-8330 when there is no such slot; SR-8325 when no slot that opens the volume would be left, or
-/// no recovery key without `force` (V8); SR-8328 while the volume is re-encrypted; SR-8324.
+/// no recovery key without `force` (V8); SR-8328 while the volume is re-encrypted; SR-8324 when
+/// libcryptsetup fails.
 pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>, Error> {
     let metadata = volume.metadata()?;
     check_not_reencrypting(&metadata)?;
@@ -182,7 +185,7 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
 }
 
 /// V9: removes Strongroom tokens, also those of TPMs, and tokens of recovery keys that name no
-/// slot. SR-8324.
+/// slot. SR-8324 when libcryptsetup fails.
 pub(crate) fn remove_empty_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     for (number, token) in &metadata.tokens {

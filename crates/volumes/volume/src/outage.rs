@@ -116,8 +116,9 @@ impl Keeping<'_> {
     /// none.
     ///
     /// # Errors
-    /// SR-8355 when its time is over or its file is damaged; SR-8350 to SR-8352 of the TPM; SR-2002
-    /// when it does not open the volume.
+    /// SR-8355 when its time is over or its file is damaged; SR-8350 for a TPM in another state,
+    /// SR-8351 for another TPM, SR-8352 for one that does not answer; SR-2002 when it does not open
+    /// the volume.
     fn kept(
         &self,
         volume: &mut Volume,

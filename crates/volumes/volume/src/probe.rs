@@ -142,8 +142,8 @@ struct Found {
 }
 
 impl Found {
-    /// Returns the error for a search without a single match: SR-1006, SR-8320 or SR-8335, as
-    /// [`find`].
+    /// Returns the error for a search without a single match: SR-1006 when nothing matches, SR-8320
+    /// when what matches is part of another device, SR-8335 when several devices match.
     fn why_not(&self, device: &str, wait: Duration) -> Error {
         if self.free.is_empty() {
             return match self.held.first() {
@@ -324,7 +324,8 @@ pub(crate) mod tests {
             Self { room, places }
         }
 
-        /// A device with this label and UUID in a LUKS2 header.
+        /// Makes a device with this label and UUID in a LUKS2 header, as a file and in the made-up
+        /// sysfs.
         pub(crate) fn device(&self, name: &str, label: &str, uuid: &str) {
             let mut head = vec![0; 4096];
             head[..8].copy_from_slice(b"LUKS\xba\xbe\x00\x02");
@@ -334,14 +335,14 @@ pub(crate) mod tests {
             std::fs::write(self.places.dev.join(name), head).unwrap();
         }
 
-        /// Makes a file of a device in the made-up sysfs.
+        /// Writes a line into a file of a device in the made-up sysfs.
         pub(crate) fn show(&self, device: &str, what: &str, text: &str) {
             let path = self.places.block.join(device).join(what);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, format!("{text}\n")).unwrap();
         }
 
-        /// `above` is made of `below`.
+        /// Shows in the made-up sysfs that `above` is made of `below`.
         pub(crate) fn stack(&self, above: &str, below: &str) {
             self.show(below, &format!("holders/{above}"), "");
             self.show(above, &format!("slaves/{below}"), "");

@@ -81,8 +81,9 @@ pub fn bound_slots_without(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
 ///
 /// # Errors
 /// SR-8328 when one is under way; SR-8329 for libcryptsetup's version; SR-2002 when a passphrase
-/// does not open its slot; SR-8307, SR-8340 (V17); SR-8324; SR-8320 when the volume is open and
-/// `active` does not say so.
+/// does not open its slot; SR-8340 for a cipher that is not known to be safe, SR-8307 when trying a
+/// slot would cost too much (V17); SR-8324 when libcryptsetup fails; SR-8320 when the volume is
+/// open and `active` does not say so.
 pub fn begin(
     volume: &mut Volume,
     stays: &[StayingOpener<'_>],
@@ -123,13 +124,14 @@ pub fn begin(
     )
 }
 
-/// Moves the data, from where the last run has stopped; at the end libcryptsetup destroys the slots
-/// of the old key, and tokens lose them. `progress` gets size and offset in bytes; `false` ends the
-/// work, which can be continued later. Returns whether the re-encryption is finished.
+/// Moves the data, from where the last run has stopped; at the end the slots of the old key are
+/// destroyed, and removed from the tokens. `progress` gets size and offset in bytes; `false` ends
+/// the work, which can be continued later. Returns whether the re-encryption is finished.
 ///
 /// # Errors
-/// SR-2002 when `secret` does not open the volume; SR-8307, SR-8340 (V17); SR-8329; SR-8324;
-/// SR-5001.
+/// SR-2002 when `secret` does not open the volume; SR-8340 for a cipher that is not known to be
+/// safe, SR-8307 when trying a slot would cost too much (V17); SR-8329 for libcryptsetup's version;
+/// SR-8324 when libcryptsetup fails; SR-5001.
 pub fn resume(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -270,7 +272,7 @@ fn add_new_slots_to_tokens(volume: &mut Volume, added: &[(u32, u32)]) -> Result<
 
 /// Has libcryptsetup begin, recover or continue a re-encryption, as `flags` say; no data move but
 /// those of a recovery. `old` and `new` are the slots for a beginning, and `None` otherwise.
-/// SR-2002 when `secret` does not open it; SR-8324.
+/// SR-2002 when `secret` does not open it; SR-8324 when libcryptsetup fails.
 fn start(
     volume: &mut Volume,
     active: Option<&str>,

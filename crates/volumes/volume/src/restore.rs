@@ -64,7 +64,7 @@ impl Backup {
     /// cryptsetup wrote, and checks it as [`Backup::check`]. `device` is the device that it is for.
     ///
     /// # Errors
-    /// SR-1006, SR-5001; as [`Backup::check`].
+    /// SR-1006 when there is no such file, SR-5001; as [`Backup::check`].
     pub fn load(path: &Path, device: &Path) -> Result<Self, Error> {
         use std::io::Read as _;
         let file = File::open(path).map_err(|error| missing(path, error))?;
@@ -171,7 +171,8 @@ impl Backup {
     /// Tries `secret` on the backup, in memory. Returns the slot that it opens.
     ///
     /// # Errors
-    /// SR-2002 when it opens none; SR-8340, SR-8307 (V17); SR-5001.
+    /// SR-2002 when it opens none; SR-8340 for a cipher that is not known to be safe, SR-8307 when
+    /// trying a slot would cost too much (V17); SR-5001.
     pub fn try_secret(&self, device: &Path, secret: &SecretBytes) -> Result<u32, Error> {
         let memory = in_memory(&self.bytes)?;
         Volume::detached(&memory.path, device)?.try_secret(None, secret)
@@ -181,7 +182,7 @@ impl Backup {
 /// Returns the Strongroom token in what can be read of the header on `path`. Only reads.
 ///
 /// # Errors
-/// SR-1006, SR-5001; SR-8360 when there is none.
+/// SR-1006 when there is no such file, SR-5001; SR-8360 when there is none.
 pub fn token_on(path: &Path) -> Result<StrongroomToken, Error> {
     let file = File::open(path).map_err(|error| missing(path, error))?;
     // Not read by libcryptsetup, which would write to a header with one damaged copy.
@@ -202,7 +203,7 @@ fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
 /// # Errors
 /// SR-8320 when the device or either volume is in use; SR-8326 when the device is too short;
 /// SR-8353 when it holds something that was not allowed; SR-2002 when `proof` opens nothing;
-/// SR-1006; SR-5001, also when it differs when it is read back.
+/// SR-1006 when there is no such file; SR-5001, also when it differs when it is read back.
 pub fn restore(
     path: &Path,
     backup: &Backup,

@@ -36,8 +36,9 @@ pub struct Rotated {
 ///
 /// # Errors
 /// SR-8323 without a token; SR-8328 while the volume is re-encrypted; SR-2002 when the token's
-/// version does not open the volume; SR-2003 when there is no newer version; SR-8307, SR-8340
-/// (V17); SR-8324; what the keyring or server reports.
+/// version does not open the volume; SR-2003 when there is no newer version; SR-8340 for a cipher
+/// that is not known to be safe, SR-8307 when trying a slot would cost too much (V17); SR-8324 when
+/// libcryptsetup fails; what the keyring or server reports.
 pub fn rotate_slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error> {
     let metadata = volume.metadata()?;
     check_not_reencrypting(&metadata)?;

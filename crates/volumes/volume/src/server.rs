@@ -54,7 +54,8 @@ impl Keys for ServerKeys {
         self.servers.clone()
     }
 
-    /// Fetches this version of the key, or the newest, from the key server.
+    /// Fetches this version of the key, or the newest, from the key server. Fails as the server or
+    /// the connection does; SR-2003 for a version of more than 32 bits.
     fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error> {
         let wanted = version.map_or(Version::Latest, |version| Version::Number(version.into()));
         let fetched = self
@@ -70,7 +71,8 @@ impl Keys for ServerKeys {
     }
 
     /// Makes the key at the key server, unless it exists, and fetches its newest version. A node
-    /// that may not make keys fetches one that it was granted.
+    /// that may not make keys fetches one that it was granted. Fails as the server or the
+    /// connection does.
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
         match self.client.create(name) {
             Ok(_) => self.fetch(name, None),
@@ -86,7 +88,8 @@ impl Keys for ServerKeys {
         }
     }
 
-    /// Makes a new version of the key at the key server, and fetches it.
+    /// Makes a new version of the key at the key server, and fetches it. Fails as the server or the
+    /// connection does.
     fn rotate(&mut self, name: &str) -> Result<Material, Error> {
         self.client
             .rotate(name)
@@ -95,7 +98,7 @@ impl Keys for ServerKeys {
     }
 
     /// Asks the key server for the key's destruction, which may take effect later or need a second
-    /// administrator.
+    /// administrator: the result says which. Fails as the server or the connection does.
     fn destroy(&mut self, name: &str) -> Result<Destruction, Error> {
         let ending = self
             .client

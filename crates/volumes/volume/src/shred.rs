@@ -169,9 +169,9 @@ fn check_confirmed(path: &Path, uuid: &str, confirmed: &str) -> Result<(), Error
 ///
 /// # Errors
 /// SR-8320 when the device is in use; SR-8322 when it is no LUKS2 volume; SR-8359 for another UUID;
-/// SR-8362 when other objects need the key; nothing was changed after any of these. SR-8324;
-/// SR-5001. A failure of the key server is none of this function: it is in `not_done` of the
-/// record, and the volume is destroyed nevertheless.
+/// SR-8362 when other objects need the key; nothing was changed after any of these. SR-8324 when
+/// libcryptsetup fails; SR-5001. A failure of the key server is none of this function: it is in
+/// `not_done` of the record, and the volume is destroyed nevertheless.
 pub fn shred(
     path: &Path,
     confirmed: &str,

@@ -69,8 +69,10 @@ pub fn opens(metadata: &Metadata) -> bool {
 /// and a token that names the slot. `secret` opens the volume already. Returns the slot.
 ///
 /// # Errors
-/// SR-2002 when `secret` opens no slot; SR-8350 to SR-8352 of the TPM; SR-8328 while the volume is
-/// re-encrypted; SR-8307, SR-8340 (V17); SR-8324.
+/// SR-2002 when `secret` opens no slot; SR-8350 for a TPM in another state, SR-8351 for another
+/// TPM, SR-8352 for one that does not answer; SR-8328 while the volume is re-encrypted; SR-8340 for
+/// a cipher that is not known to be safe, SR-8307 when trying a slot would cost too much (V17);
+/// SR-8324 when libcryptsetup fails.
 pub fn add(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -97,8 +99,8 @@ pub fn add(
 /// Returns the passphrase that the TPM's key makes, after it was tried on the slots of its token.
 ///
 /// # Errors
-/// SR-8330 without a token of a TPM; SR-8350 to SR-8352 of the TPM; SR-2002 when no unsealed key
-/// opens the volume.
+/// SR-8330 without a token of a TPM; SR-8350 for a TPM in another state, SR-8351 for another TPM,
+/// SR-8352 for one that does not answer; SR-2002 when no unsealed key opens the volume.
 pub fn opening(
     volume: &mut Volume,
     unseal: &dyn Fn(&[u8]) -> Result<SecretKey, Error>,
@@ -115,7 +117,8 @@ pub fn opening(
 /// slots of its token are returned with it.
 ///
 /// # Errors
-/// SR-8330 without a token of a TPM; SR-8350 to SR-8352 of the TPM.
+/// SR-8330 without a token of a TPM; SR-8350 for a TPM in another state, SR-8351 for another TPM,
+/// SR-8352 for one that does not answer.
 pub fn secret_of_metadata(
     path: &Path,
     metadata: &Metadata,

@@ -110,8 +110,8 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies the entries of a directory, then sets its own attributes, which copying has changed.
-    /// `depth` is 0 at the top. SR-8334 when it is too deep; SR-5001.
+    /// Copies the entries of the directory `from` into `to`, then gives `to` the attributes of
+    /// `from`. `depth` is 0 at the top. SR-8334 when it is too deep; SR-5001.
     fn directory(&mut self, from: &Path, to: &Path, depth: usize) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             return Err(Error::new(
@@ -233,7 +233,8 @@ fn names(directory: &Path, depth: usize) -> Result<Vec<std::ffi::OsString>, Erro
     Ok(names)
 }
 
-/// Copies the contents of a file to a new file at `temp`; holes stay holes. SR-5001.
+/// Copies the contents of a file to a new file at `temp`, readable by its owner only; holes stay
+/// holes. Does not sync. SR-5001.
 fn contents(source: &Path, temp: &Path) -> Result<(), Error> {
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
     let opened = std::fs::OpenOptions::new()
