@@ -119,7 +119,7 @@ impl<'a> OwnerIdentity<'a> {
             self.user.name,
             strongroom_format::text::printable(&self.path.display().to_string())
         ));
-        if let Err(error) = terminal::out_of_reach() {
+        if let Err(error) = terminal::forbid_terminal_input() {
             return refused("this terminal cannot be guarded", &error);
         }
         let (uid, gid) = (self.user.uid, self.user.gid);
