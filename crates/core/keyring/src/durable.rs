@@ -128,7 +128,8 @@ impl Pending {
     ///
     /// # Errors
     /// `AlreadyExists` when there is something of that name; any other is the system's. The
-    /// temporary file is then removed.
+    /// temporary file is then removed, unless only the last step failed, the fsync of the
+    /// directory: then it has its name.
     pub fn publish(self) -> io::Result<()> {
         publish(&self.temp.0, &self.target)?;
         self.temp.moved();

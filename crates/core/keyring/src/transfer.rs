@@ -39,7 +39,7 @@ pub struct ImportReport {
 impl Keyring {
     /// Exports every key and certificate to a new file with mode 0600, sealed for `opener`'s
     /// recipient. The file is read back and opened before it gets its name; then the keyring notes
-    /// the export and is written.
+    /// the export and is written. When that fails, the file remains.
     ///
     /// # Errors
     /// SR-2044 when `opener` is a key or a certificate of a keyring: whoever lost the keyring could
