@@ -39,18 +39,18 @@ impl GcmKey {
     /// Expands `key`, and wipes the stack.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`] when AWS-LC fails.
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
         let expanded = expand_for_long(key.expose());
         wipe_stack();
         expanded.map(Self)
     }
 
-    /// Derives a key from `ikm`, `salt` and `info` as [`crate::hkdf()`] does, and expands it. For
-    /// keys that are used for nothing else.
+    /// Derives a key from `ikm`, `salt` and `info` as [`crate::hkdf()`] does, expands it, and wipes
+    /// the stack. For keys that are used for nothing else.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`] when AWS-LC fails.
     pub fn derive(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<Self, CryptoError> {
         let expanded = derive_and_expand(expand_for_long, ikm, salt, info);
         wipe_stack();
@@ -74,12 +74,13 @@ impl GcmKey {
 
     /// Encrypts `in_out` in place and returns the tag over it and `aad`.
     ///
-    /// **The caller's duty:** never use one nonce twice under one key. Two messages under one
-    /// nonce reveal the difference of the plaintexts and the key that authenticates. Take nonces
-    /// from [`crate::nonce12`], and change the key before 2^32 messages (NIST SP 800-38D, 8.3).
+    /// **The caller's duty:** never use one nonce twice under one key. Two messages under one nonce
+    /// reveal the difference of the plaintexts and the key that authenticates. Take nonces from
+    /// [`crate::nonce12`], and change the key before 2^32 messages (NIST SP 800-38D, 8.3).
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`] for a message of 64 GiB or more; `in_out` is then unchanged.
+    /// [`CryptoError::TooLong`] for a message of more than 64 GiB - 32 bytes; `in_out` is then
+    /// unchanged. [`CryptoError::Library`] when AWS-LC fails.
     pub fn seal(
         &self,
         nonce: &[u8; 12],
@@ -276,7 +277,8 @@ fn open(
 }
 
 /// Expands an AES-256 key with the library that is faster for long messages on this processor. The
-/// caller wipes the stack. Errors: [`CryptoError::OutOfLockedMemory`].
+/// caller wipes the stack. Errors: [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]
+/// when AWS-LC fails.
 #[inline(never)]
 fn expand_for_long(key: &[u8]) -> Result<Expanded, CryptoError> {
     #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
@@ -307,7 +309,7 @@ fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKe
 }
 
 /// Derives a key with HKDF and expands it with `expander`. Not inlined, as [`expand`]. Errors:
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`]; those of `expander`.
 #[inline(never)]
 fn derive_and_expand(
     expander: fn(&[u8]) -> Result<Expanded, CryptoError>,

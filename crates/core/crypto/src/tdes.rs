@@ -59,14 +59,13 @@ impl TripleDes {
         Ok(Self { cipher: kept, mac })
     }
 
-    /// Encrypts `in_out` in place; the trailer holds the rest of the ciphertext and the tag over
-    /// `aad`, `in_out` and the rest. `aad` must encode its own length, or that of
-    /// `in_out`.
+    /// Encrypts `in_out` in place and returns the trailer: the rest of the ciphertext, and the tag
+    /// over `aad`, `in_out` and that rest. `aad` must encode its own length, or that of `in_out`.
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`] for a message of 8 MiB - 7 bytes or more;
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. The contents of
-    /// `in_out` are then undefined.
+    /// [`CryptoError::TooLong`] for a message of 8 MiB - 8 bytes or more;
+    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. The contents of `in_out` are
+    /// then undefined.
     pub fn seal(
         self,
         aad: &[u8],
