@@ -21,16 +21,20 @@ struct Counter<'a> {
 }
 
 impl Handler for Counter<'_> {
+    /// Accepts every backend, under the next number, and counts it.
     fn ring_opened(&mut self, _: &Peer) -> Option<u16> {
         self.last += 1;
         self.open.fetch_add(1, SeqCst);
         Some(self.last)
     }
 
+    /// Counts one open ring less.
     fn ring_closed(&mut self, _: u16) {
         self.open.fetch_sub(1, SeqCst);
     }
 
+    /// Counts the descriptor. Answers a test with the exclusive or of its arguments, an unknown
+    /// operation with `Fault::BadRequest`.
     fn execute(&mut self, _: u16, descriptor: &Descriptor, _: &Area) -> Answer {
         self.carried.fetch_add(1, SeqCst);
         match Op::from_number(descriptor.op) {
@@ -55,6 +59,7 @@ struct Raw {
 }
 
 impl Scene<'_> {
+    /// Connects as a hostile backend: the shared memory, without the code that uses it rightly.
     fn raw(&self) -> Raw {
         let socket = socket::connect(self.path).unwrap().unwrap();
         let (_, ring, bell) = loop {
@@ -70,10 +75,12 @@ impl Scene<'_> {
         }
     }
 
+    /// Connects as an honest backend, within 5 seconds.
     fn honest(&self) -> Host {
         Host::connect(self.path, Duration::from_secs(5), go_on).unwrap()
     }
 
+    /// Waits until so many rings are open. Panics after 5 seconds.
     fn open_becomes(&self, count: u32) {
         let start = Instant::now();
         while self.open.load(SeqCst) != count {
@@ -87,10 +94,12 @@ impl Scene<'_> {
     }
 }
 
+/// Lets every wait go on.
 fn go_on() -> Result<(), Interrupted> {
     Ok(())
 }
 
+/// Checks that the zone answers an honest backend rightly.
 fn works(host: &mut Host) {
     let test = Descriptor {
         a: 5,
@@ -100,6 +109,8 @@ fn works(host: &mut Host) {
     assert_eq!(host.call(test, go_on).unwrap().value, 3);
 }
 
+/// Runs `act` beside a zone in a new directory; then stops the zone, and checks that all rings are
+/// closed and the socket is gone.
 fn with_zone(name: &str, act: impl FnOnce(&Scene<'_>)) {
     let dir = std::env::temp_dir().join(format!("sr-rpc-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
