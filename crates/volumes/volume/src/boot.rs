@@ -107,7 +107,7 @@ pub enum OpenerKind {
 }
 
 impl OpenerKind {
-    /// Returns its name in the table.
+    /// Returns its name in the table: `keyserver`, `keyring`, `tpm` or `passphrase`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -295,7 +295,8 @@ fn wipe(
 }
 
 /// V7: writes the header onto the device, its beginning last, each part durable before the next.
-/// First overwrites what `new` asks for: the whole device, or its end.
+/// Before that it overwrites the places of both headers with zeros, and, unless the volume is
+/// authenticated, what `new` asks for: the whole device with random bytes, or its end with zeros.
 ///
 /// # Errors
 /// SR-8320 when the device is in use; SR-5001, also when `progress` has ended the wiping.
