@@ -38,8 +38,9 @@ struct Trees {
 }
 
 impl Trees {
-    /// Compares the names in two directories, then each entry; those of the directories themselves
-    /// are compared by the caller. SR-8334 at the first difference; SR-5001.
+    /// Compares the names in two directories, then each entry with all below it; not the attributes
+    /// of the two directories themselves. SR-8334 at the first difference, and when the tree is too
+    /// deep; SR-5001.
     fn directory(&mut self, from: &Path, to: &Path, depth: usize) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             return Err(differs(from, "too deep"));
