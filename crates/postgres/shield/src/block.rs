@@ -167,7 +167,7 @@ fn note_known_length(file: &SealedFile<'_>, offset: u64, count: usize) {
 /// completed, is written again. See [`crate::file_io::truncate`].
 ///
 /// # Errors
-/// As [`write_at`].
+/// The kernel's; EIO, and a line on standard error, for stored zeros where the file may have none.
 pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     if file.layout == FileLayout::Temporary {
         let [reach, ..] = file.cache;
@@ -279,7 +279,8 @@ fn read_unit(
 /// Encrypts and writes all of `from` at `offset`, with as many writes as necessary. Does not sync.
 ///
 /// # Errors
-/// As [`write_at`]; ENOSPC when the kernel takes nothing and does not say why.
+/// The kernel's; ENOSPC when it takes nothing and does not say why; EIO for stored zeros where the
+/// file may have none.
 pub(crate) fn write_all(
     real: &Real,
     fd: RawFd,

@@ -127,7 +127,8 @@ pub fn write_at(
 /// number of bytes written. Waits for other writers. Does not sync.
 ///
 /// # Errors
-/// As [`write_at`].
+/// The kernel's; EIO, and a line on standard error, when the last chunk does not open; EFBIG beyond
+/// the longest file.
 pub fn append(
     real: &Real,
     fd: RawFd,
@@ -158,7 +159,8 @@ pub fn logical_size(physical: u64) -> u64 {
 /// [`crate::file_io::truncate`].
 ///
 /// # Errors
-/// The kernel's; EIO as for [`write_at`], except for `size` 0, which also empties a damaged file.
+/// The kernel's; EIO, and a line on standard error, when a chunk that stays does not open, except
+/// for `size` 0, which also empties a damaged file.
 pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     let target = Target { real, fd, file };
     // For a descriptor that is not open for writing, the lock fails with another errno than
@@ -290,8 +292,8 @@ impl Target<'_> {
         }
     }
 
-    /// Opens each chunk and writes it sealed for the name of `target`; see [`rebind`]. The caller
-    /// holds the lock.
+    /// Opens each chunk and writes it sealed for the name of `target`, in place. Does nothing to an
+    /// empty file. The caller holds the lock.
     fn rebind(&self, target: &Target<'_>) -> Result<(), Fault> {
         let state = self.state()?;
         let Some(header) = state.header else {
@@ -566,8 +568,8 @@ impl Target<'_> {
         Ok(data)
     }
 
-    /// Seals a chunk in place, around its data. The nonce is random, and drawn here, so that each
-    /// sealing has another one.
+    /// Seals a chunk in place, around its data, under a random nonce that is drawn here, so that
+    /// each sealing has another one. Writes nothing to the file.
     fn seal(&self, header: &ContainerHeader, index: u64, unit: &mut [u8]) -> Result<(), Fault> {
         let (nonce, data, tag) = parts(unit)?;
         *nonce = nonce12().map_err(|_| Fault::Os(Errno(libc::EIO)))?;

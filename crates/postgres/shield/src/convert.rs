@@ -52,7 +52,7 @@ pub use report::{Options, Phase, Progress, Report};
 /// place. Draws its data key. Writes nothing.
 ///
 /// # Errors
-/// Those of [`Object::create`].
+/// SR-2012 when every version of the recipient's key is retired; SR-5001.
 pub fn new_instance(cipher: Cipher, recipient: &Recipient) -> Result<(Vec<u8>, Instance), Error> {
     let object = Object::create(&NewObject::instance(cipher), recipient)?;
     let instance = Instance::of_keys(Keys::open(&object, object.epoch())?);
@@ -86,7 +86,8 @@ pub fn has_data_checksums(content: &[u8]) -> Result<bool, Error> {
     Ok(parse_control(content)?.has_data_checksums())
 }
 
-/// Parses a control file in clear. SR-7011 when it is not one of a supported version.
+/// Parses a control file in clear. SR-7011 when it is not one of a supported version, or is
+/// damaged.
 fn parse_control(content: &[u8]) -> Result<control::Control, Error> {
     let unreadable = || {
         let detail = "global/pg_control: checksum or version";
@@ -165,7 +166,9 @@ pub fn encrypt(
 /// removed at the end, after every file was read back.
 ///
 /// # Errors
-/// SR-7004 when it is not sealed; those of [`Object::open`]; otherwise as [`encrypt`].
+/// SR-7004 when it is not sealed; SR-2002 and others when `opener` does not open the header;
+/// SR-7003 when another conversion is unfinished; SR-7008 when a server runs; SR-7009 to SR-7011;
+/// SR-7014; SR-7002; SR-7013; SR-7001 when a file is damaged or reads back differently; SR-5001.
 pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Result<Report, Error> {
     let lock = ConversionLock::new(directory)?;
     let state = log::state_of_action(&lock, Action::Decrypt)?;
@@ -224,7 +227,10 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
 /// the new header: `opener` or any of `new_openers`.
 ///
 /// # Errors
-/// As [`decrypt`]; those of [`Object::rekey_begun`].
+/// SR-7004 when it is not sealed; SR-2002 and others when no key opens the header; SR-7003 when
+/// another conversion is unfinished; SR-7008 when a server runs; SR-7009 to SR-7011; SR-7014;
+/// SR-7002; SR-7013; SR-7001 when a file is damaged or reads back differently; SR-2019 when slots
+/// would be lost; SR-2012 for a retired key; SR-3009; SR-5001.
 pub fn rotate(
     directory: &Path,
     opener: &Opener,
@@ -294,8 +300,9 @@ pub fn rotate(
 /// it has its keys.
 ///
 /// # Errors
-/// SR-7003 while a conversion is unfinished; SR-7004; those of [`Object::open`] and
-/// [`Object::rewrapped`]; SR-5001.
+/// SR-7003 while a conversion is unfinished; SR-7004 when it is not sealed; SR-2002 and others when
+/// `opener` does not open the header; SR-2019 without recipients; SR-2012 for a retired key;
+/// SR-3009 when the slots do not fit; SR-5001.
 pub fn rewrap(directory: &Path, opener: &Opener, recipients: &[&Recipient]) -> Result<(), Error> {
     let lock = ConversionLock::while_server_may_run(directory)?;
     if let Some(state) = Log::read(lock.directory())? {
@@ -322,8 +329,9 @@ fn open_header(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
     Err(failure.unwrap_or_else(|| Error::new(&code::NO_KEY, "")))
 }
 
-/// As [`open_header`], of an instance that must have a header (SR-7004). Only when a conversion is
-/// being resumed are other keys than the first tried: it may have given the header other slots.
+/// Reads the header and opens it with the first key, or, when a conversion is resumed, with the
+/// first of `openers` that fits: the conversion may have given the header other slots. SR-7004 when
+/// there is no header, SR-2002 when no key fits.
 fn open_existing_header(
     lock: &ConversionLock,
     resuming: bool,

@@ -152,7 +152,7 @@ pub fn insert(fd: RawFd, new: &NewEntry) -> bool {
 }
 
 impl Entry {
-    /// Stores the tweak in two words.
+    /// Stores the tweak in the two words of the entry.
     fn set_tweak(&self, tweak: u128) {
         let [low, high] = &self.tweak;
         low.store(

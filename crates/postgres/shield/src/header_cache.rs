@@ -31,8 +31,8 @@ pub(crate) fn load(cache: &FileCache) -> Option<[u8; 16]> {
     (unchanged && bytes != 0).then(|| bytes.to_le_bytes())
 }
 
-/// Caches `bytes`; all zero means none. If another thread stores at the same time, its value may
-/// stay instead.
+/// Caches `bytes`; all zero means none. If another thread stores at the same time, this does
+/// nothing, and that thread's value stays.
 pub(crate) fn store(cache: &FileCache, bytes: &[u8; 16]) {
     let [low, high, changes, _] = cache;
     let before = changes.load(Ordering::Relaxed);

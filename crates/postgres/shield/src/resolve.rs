@@ -72,7 +72,8 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// Returns the file as [`crate::file_io`] takes it, with `cache` as its state.
+    /// Returns the file for reading and writing by [`crate::file_io`], with `cache` as its state.
+    /// Opens nothing.
     ///
     /// # Errors
     /// EBADF when the instance is not open.
@@ -108,12 +109,13 @@ pub fn resolve(base: &[u8], path: &[u8]) -> Result<Resolved, Errno> {
     }
 }
 
-/// Resolves `name` in `base`, a path in which the kernel has followed all links. Only directories
-/// that are known to belong to an open instance count: the data directory of another instance has
-/// links to tablespaces too, and those must not be taken for one of ours.
+/// Resolves `name` in `base`, a path in which the kernel has followed all links: to which open
+/// instance it belongs, and how its file is treated; [`Resolved::Outside`] for any other. Only
+/// directories that are known to belong to an open instance count: the data directory of another
+/// instance has links to tablespaces too, and those must not be taken for one of ours.
 ///
 /// # Errors
-/// As [`resolve`].
+/// ENAMETOOLONG, or ENOENT when `base` is needed and is not absolute.
 pub fn resolve_followed(base: &[u8], name: &[u8]) -> Result<Resolved, Errno> {
     let mut buffer = [0_u8; PATH_BUFFER];
     resolve_below_prefixes(normalise_path(base, name, &mut buffer)?)

@@ -107,7 +107,9 @@ type HeaderBytes = [u8; HEADER_LEN];
 /// recovery would stop there without an error.
 ///
 /// # Errors
-/// See [`Refusal`].
+/// `NotTheSegment` for any other file or one cut short, `AnotherInstance` for one in clear of
+/// another instance or version, `PlainSegments` for one in clear where that is refused, `Linked`
+/// for one in clear with several names, `Kernel` for the kernel's.
 pub fn check_restored(
     real: &Real,
     path: &CStr,

@@ -131,7 +131,7 @@ fn map<T>() -> Option<NonNull<T>> {
     NonNull::new(base.cast())
 }
 
-/// Unmaps what [`map`] has mapped.
+/// Unmaps what [`map`] has mapped. An error is ignored.
 fn unmap<T>(mapped: NonNull<T>) {
     // SAFETY: made by `map` with this size, and no longer lent.
     let _refused = unsafe { libc::munmap(mapped.as_ptr().cast(), size_of::<T>()) };

@@ -57,7 +57,7 @@ pub(crate) fn write_at(
 /// Sets the size; what is added is sealed zeros. Waits for the writers' lock.
 ///
 /// # Errors
-/// As [`write_at`].
+/// The kernel's; EFBIG for more than PostgreSQL's longest such file.
 pub(crate) fn truncate(
     real: &Real,
     fd: RawFd,
@@ -71,8 +71,8 @@ pub(crate) fn truncate(
     fill(real, fd, file, size)
 }
 
-/// Writes sealed zeros from the file's end to `end`. The caller holds the lock. EFBIG when `end` is
-/// beyond any file of PostgreSQL's here.
+/// Writes sealed zeros from the file's end to `end`; does nothing if the file is as long. Does not
+/// sync. EFBIG when `end` is beyond any file of PostgreSQL's here. The caller holds the lock.
 fn fill(real: &Real, fd: RawFd, file: &SealedFile<'_>, end: u64) -> Result<(), Errno> {
     let size = real.file_size(fd)?;
     if end <= size {

@@ -92,7 +92,7 @@ pub fn write_at(
 /// of spilling.
 ///
 /// # Errors
-/// As [`write_at`].
+/// The kernel's; EIO, and a line on standard error, when the header is damaged.
 pub fn append(
     real: &Real,
     fd: RawFd,

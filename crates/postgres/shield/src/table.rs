@@ -38,7 +38,7 @@ pub enum Treatment {
 }
 
 impl Treatment {
-    /// Whether the stored bytes cannot be read without a key.
+    /// Whether files of this treatment cannot be read without a key.
     #[must_use]
     pub const fn is_sealed(self) -> bool {
         matches!(
@@ -77,8 +77,8 @@ impl Treatment {
     }
 }
 
-/// Whether a path of this class names a file that is sealed. Anything may have a name that no rule
-/// knows.
+/// Whether a path of this class names a file that is sealed. False for the class of unknown names,
+/// which anything, also a directory, may have.
 #[must_use]
 pub fn is_sealed_file(class: Class) -> bool {
     treatment(class).is_sealed() && class != Class::Unknown

@@ -109,7 +109,8 @@ fn write_from(
 /// number of bytes.
 ///
 /// # Errors
-/// As [`read_at`].
+/// The kernel's; EBADF when the file was opened for writing only; EIO when the first bytes are
+/// damaged.
 pub fn read(real: &Real, fd: RawFd, open: &OpenFile, into: &mut [u8]) -> Result<usize, Errno> {
     let offset = real.lseek(fd, 0, libc::SEEK_CUR)?;
     let count = read_at(real, fd, open, into, offset)?;
@@ -121,7 +122,7 @@ pub fn read(real: &Real, fd: RawFd, open: &OpenFile, into: &mut [u8]) -> Result<
 /// `O_APPEND`, and advances it. Returns the number of bytes.
 ///
 /// # Errors
-/// As [`write_at`].
+/// The kernel's; EIO when what is stored there is damaged.
 pub fn write(real: &Real, fd: RawFd, open: &OpenFile, from: &[u8]) -> Result<usize, Errno> {
     // With O_APPEND the position before the write does not matter, unless there is nothing to
     // write.
@@ -169,8 +170,8 @@ pub fn seek(
 }
 
 /// Whether stored bytes of one file mean the same contents in the other: both are block files with
-/// the same address and keys. Streams and containers have headers, so their bytes cannot be copied
-/// in parts.
+/// the same address and keys. False for streams and containers, which have headers, so that their
+/// bytes cannot be copied in parts.
 #[must_use]
 pub fn same_bytes(from: &OpenFile, to: &OpenFile) -> bool {
     let (from, to) = (&from.file, &to.file);

@@ -30,7 +30,9 @@ pub unsafe extern "C" fn sqlite3_strongroomsqlite_init(
     unsafe { entry_point(connection, error, routines) }
 }
 
-/// The entry point for a renamed file: as [`sqlite3_strongroomsqlite_init`].
+/// The entry point for a renamed file. Turns reports on standard error on, unless
+/// `STRONGROOM_LOG=off`, reads the program's default key from the environment, and installs the VFS
+/// and the SQL functions, exactly as [`sqlite3_strongroomsqlite_init`] does.
 ///
 /// # Safety
 /// As [`sqlite3_strongroomsqlite_init`].

@@ -54,7 +54,7 @@ impl Default for OpenOptions {
 
 impl OpenOptions {
     /// Fetches the key that these options name, for the database at `path`. `None` when no key is
-    /// given. Errors are those of the key's source.
+    /// given. Errors are those of the key's source (SR-2003 to SR-2012).
     pub(crate) fn opener(&self, path: &Path, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
         self.key
             .as_ref()
@@ -65,7 +65,7 @@ impl OpenOptions {
 
 /// Fetches the key that `source` gives, with the keyring of `options` or of the environment. `path`
 /// is shown where a passphrase is asked for. `creating` says that the database is new. Errors are
-/// those of the source.
+/// those of the source (SR-2003 to SR-2012).
 pub(crate) fn opener_of(
     source: &KeySource,
     options: &OpenOptions,
@@ -153,8 +153,9 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     open_with(path, options, opener)
 }
 
-/// As [`open`], with a key that was fetched already; `None` for a plain database. Does not check
-/// whether the file exists.
+/// Opens the database at `path`, sealed or plain, with a key that was fetched already; `None` for a
+/// plain database. With `options.create` creates it if it does not exist. Reads its schema, so that
+/// errors show at once. The VFS forgets the key afterwards.
 pub(crate) fn open_with(
     path: &Path,
     options: &OpenOptions,

@@ -130,7 +130,9 @@ pub fn encrypt(
 /// left. `progress` gets pages done and pages in all.
 ///
 /// # Errors
-/// As [`encrypt`] for the names and the key; SR-3001 when the source is not sealed.
+/// SR-1002 when the target exists, SR-1003 when it is the source, SR-1006 when there is no source;
+/// SR-3001 when the source is not sealed; SR-2001 without a key, SR-2002 for a wrong one; SR-4001
+/// for a damaged page; SR-1005 after [`cancel`].
 pub fn decrypt(
     sealed: &Path,
     plain: &Path,
@@ -211,8 +213,9 @@ pub struct Copied {
 }
 
 /// Gives the database a new data key and seals every page again (`slots_only`: only rewraps its
-/// data key). Without `new_key` the key slot stays as it is. Continues a rekey that was
-/// interrupted, also when only the new key still opens the database.
+/// data key for `new_key`, and reports no pages). Without `new_key` the key slot stays as it is.
+/// Continues a rekey that was interrupted, also when only the new key still opens the database.
+/// Waits up to 5 seconds for locks. `progress` gets pages done and pages in all.
 ///
 /// # Errors
 /// SR-3001 when the database is not sealed; SR-2001 without a key in `options`; SR-2019 for
@@ -362,7 +365,8 @@ fn under_way(path: &Path) -> Result<bool, Error> {
     Ok(parsed.is_ok_and(|header| header.previous_epoch != 0))
 }
 
-/// Returns the value of a PRAGMA that is a number. Errors as for [`explain`].
+/// Returns the value of a PRAGMA that is a number. The error is our own if the VFS reported one,
+/// else made of SQLite's.
 fn number(connection: &Connection, pragma: &str) -> Result<i64, Error> {
     connection
         .pragma_query_value(None, pragma, |row| row.get(0))

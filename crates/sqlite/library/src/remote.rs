@@ -9,7 +9,8 @@ use strongroom_sqlite_vfs as vfs;
 
 use crate::open::{OpenOptions, explain, register, uri, with_key};
 
-/// Opens the sealed database at `remote.url`. Of `options`, only `key` and `keyring` are used.
+/// Opens the sealed database at `remote.url`, and reads its schema. Of `options`, only `key` and
+/// `keyring` are used.
 ///
 /// The connection is read-only and sees one version of the file, which is the server's at the time
 /// of the open. A read that needs more of it after the server has another version fails with

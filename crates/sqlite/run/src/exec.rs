@@ -137,7 +137,9 @@ unsafe extern "C" fn execve(path: *const c_char, arguments: List, environment: L
     unsafe { exec(real().execve, may_start, path, arguments, environment) }
 }
 
-/// Replaces the C library's `execv`: as [`execve`], with this process's environment.
+/// Replaces the C library's `execv`: checks the program, adds the variables that load this library
+/// to this process's environment, and executes it. Returns only after a failure: -1, with `errno`
+/// set.
 ///
 /// # Safety
 /// As `execv`.
@@ -148,7 +150,9 @@ unsafe extern "C" fn execv(path: *const c_char, arguments: List) -> c_int {
     unsafe { execve(path, arguments, own_environment()) }
 }
 
-/// Replaces the C library's `execvpe`: as [`execve`], for a program that is looked for in `PATH`.
+/// Replaces the C library's `execvpe`: looks for the program in `PATH`, checks it, adds the
+/// variables that load this library, and executes it. Returns only after a failure: -1, with
+/// `errno` set.
 ///
 /// # Safety
 /// As `execvpe`.
@@ -167,7 +171,9 @@ unsafe extern "C" fn execvpe(name: *const c_char, arguments: List, environment: 
     }
 }
 
-/// Replaces the C library's `execvp`: as [`execvpe`], with this process's environment.
+/// Replaces the C library's `execvp`: looks for the program in `PATH`, checks it, adds the
+/// variables that load this library to this process's environment, and executes it. Returns only
+/// after a failure: -1, with `errno` set.
 ///
 /// # Safety
 /// As `execvp`.
@@ -178,7 +184,8 @@ unsafe extern "C" fn execvp(name: *const c_char, arguments: List) -> c_int {
     unsafe { execvpe(name, arguments, own_environment()) }
 }
 
-/// Replaces the C library's `fexecve`: as [`execve`], for the program in an open file.
+/// Replaces the C library's `fexecve`: checks the program in the open file, adds the variables that
+/// load this library, and executes it. Returns only after a failure: -1, with `errno` set.
 ///
 /// # Safety
 /// As `fexecve`.
@@ -196,7 +203,9 @@ unsafe extern "C" fn fexecve(file: c_int, arguments: List, environment: List) ->
     unsafe { start(path.as_ptr(), may_start, environment, call) }.unwrap_or_else(failed)
 }
 
-/// Replaces the C library's `execveat`: as [`execve`], for a path that is relative to `directory`.
+/// Replaces the C library's `execveat`: checks the program at a path that is relative to
+/// `directory`, adds the variables that load this library, and executes it. Returns only after a
+/// failure: -1, with `errno` set.
 ///
 /// # Safety
 /// As `execveat`.

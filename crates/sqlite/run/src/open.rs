@@ -86,7 +86,8 @@ unsafe extern "C" fn open(
     }
 }
 
-/// As [`open`], for `sqlite3_open16`.
+/// Opens a connection with the caller's SQLite, for `sqlite3_open16`, and returns SQLite's result.
+/// `SQLITE_ERROR`, with a null connection, when the extension cannot be loaded into it.
 unsafe extern "C" fn open16(
     name: *const c_void,
     out: *mut *mut c_void,
@@ -99,7 +100,8 @@ unsafe extern "C" fn open16(
     }
 }
 
-/// As [`open`], for `sqlite3_open_v2`.
+/// Opens a connection with the caller's SQLite, for `sqlite3_open_v2`, and returns SQLite's result.
+/// `SQLITE_ERROR`, with a null connection, when the extension cannot be loaded into it.
 unsafe extern "C" fn open_v2(
     name: *const c_char,
     out: *mut *mut c_void,

@@ -54,8 +54,9 @@ pub(crate) fn may_start(path: &CStr) -> bool {
     !own.never_plain
 }
 
-/// As [`may_start`], for a program that is looked for in `PATH` when its name has no slash. True if
-/// it is not found.
+/// Whether a program that is looked for in `PATH` when its name has no slash may be started.
+/// Reports one whose databases would be plain: as SR-2285, and then false, where plain databases
+/// are forbidden, else as SR-2287, and true. True for every other program, and if none is found.
 pub(crate) fn may_start_named(name: &CStr) -> bool {
     if name.to_bytes().contains(&b'/') {
         return may_start(name);

@@ -113,7 +113,7 @@ api! {
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// Sets the table, once. A second call is ignored (A1).
+/// Sets the table of SQLite's functions for the whole process, once. A second call is ignored (A1).
 pub(crate) fn set_api(api: Api) {
     API.get_or_init(|| api);
 }

@@ -113,7 +113,7 @@ pub(crate) fn original_open(vfs: *mut sqlite3_vfs) -> Option<Open> {
 }
 
 /// Takes the place of `xOpen` of the VFS below: refuses a main database with a key, or, where they
-/// must be sealed, any plain database or temporary file, and passes on all else. See [`refusal`].
+/// must be sealed, any plain database or temporary file, and passes on all else.
 unsafe extern "C" fn open(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,

@@ -224,7 +224,8 @@ pub(crate) fn execute(connection: *mut sqlite3, sql: &str) -> Result<(), String>
     execute_rc(connection, sql).map_err(|(_, message)| message)
 }
 
-/// As [`execute`]. The error is SQLite's result code and its message.
+/// Executes SQL, and drops the rows that it returns. First forgets the last reported error of this
+/// thread. The error is SQLite's result code and its message.
 fn execute_rc(connection: *mut sqlite3, sql: &str) -> Result<(), (c_int, String)> {
     let (Some(api), Ok(sql)) = (api(), CString::new(sql)) else {
         return Err((SQLITE_ERROR, "not initialised".to_owned()));

@@ -131,8 +131,9 @@ fn find_running_statement<T>(
     }
 }
 
-/// As [`find_running_statement`], but calls `wanted` with the SQL text of each running statement.
-/// Statements without a text are left out.
+/// Calls `wanted` with the SQL text of each statement that is running on `connection`, and returns
+/// the first value that it gives. `None` if it gives none. Statements without a text are left out.
+/// To be called while the connection's mutex is held.
 pub(crate) fn find_running_sql<T>(
     connection: *mut sqlite3,
     wanted: impl Fn(&str) -> Option<T>,
@@ -162,17 +163,18 @@ pub(crate) fn runs_statement(file: *mut sqlite3_file, may_write: bool) -> Option
     Some(found.is_some())
 }
 
-/// Whether a `VACUUM INTO` is running on the connection that `file` belongs to.
+/// Whether a `VACUUM INTO` is running on the connection that `file` belongs to. False when SQLite
+/// has not said which connection that is.
 #[must_use]
 pub(crate) fn runs_vacuum_into(file: *mut sqlite3_file) -> bool {
     connection_of(file)
         .is_some_and(|connection| find_running_sql(connection, vacuum_into).is_some())
 }
 
-/// As [`find_running_sql`], over the connections that this thread is executing statements on (N2).
-/// Returns the first value with its connection. Connections that another thread uses are skipped.
-/// So are those without a mutex, unless the process has only one thread. The list stays locked
-/// meanwhile.
+/// Calls `wanted` with the SQL text of each statement that this thread is executing, on whatever
+/// connection (N2), and returns the first value that it gives, with that connection. `None` if it
+/// gives none. Never waits for a connection: those that another thread uses are skipped, and so are
+/// those without a mutex, unless the process has only one thread. The list stays locked meanwhile.
 pub(crate) fn find_sql_on_this_thread<T>(
     wanted: impl Fn(&str) -> Option<T>,
 ) -> Option<(*mut sqlite3, T)> {
@@ -230,8 +232,8 @@ fn has_connection_without_mutex() -> bool {
         .any(|entry| unsafe { (api.db_mutex)(entry.connection as *mut sqlite3) }.is_null())
 }
 
-/// Whether this process has only one thread, so that no other thread uses a connection. False when
-/// it is unknown.
+/// Whether this process has only one thread, so that no other thread uses a connection. Asks the
+/// system (/proc); false when it does not say.
 fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.take(2).count() == 1)
 }

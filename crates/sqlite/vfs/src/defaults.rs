@@ -133,7 +133,7 @@ impl Defaults {
     ///
     /// # Errors
     /// SR-2007 when the inherited descriptor with the key is no longer that of the command; SR-2001
-    /// when no source is named; otherwise those of the key's source.
+    /// when no source is named; otherwise those of the key's source (SR-2003 to SR-2012).
     pub(crate) fn opener(&self, creating: bool) -> Result<Arc<Opener>, Error> {
         let place = &self.openers[usize::from(creating)];
         // A panic while this was locked leaves it consistent: it is set at once.

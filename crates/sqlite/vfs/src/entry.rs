@@ -184,8 +184,9 @@ fn enable_later_connections() -> Result<(), Error> {
     }
 }
 
-/// As [`entry_point`], for connections that are opened later, where SQLite does not accept
-/// `SQLITE_OK_LOAD_PERMANENTLY`.
+/// The entry point for connections that are opened after the extension was loaded: registers the
+/// SQL functions with `connection`. Returns `SQLITE_OK`, which SQLite requires here, or the error's
+/// code, whose text goes into `error`.
 unsafe extern "C" fn auto_entry(
     connection: *mut sqlite3,
     error: *mut *mut c_char,

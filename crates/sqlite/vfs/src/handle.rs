@@ -87,8 +87,8 @@ pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
     are_ours(methods)
 }
 
-/// Whether `file`, which SQLite has given, is not open. That is so for a database in memory, and
-/// for a temporary one that still fits into memory.
+/// Whether `file`, which SQLite has given, is not open, as for a database in memory, and for a
+/// temporary one that still fits into memory. False for null.
 #[must_use]
 pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
     // SAFETY: SQLite only hands out files that it has allocated; `pMethods` is their first field,

@@ -13,8 +13,8 @@ pub(crate) trait IoMethods: Send {
     /// Returns the file below.
     fn lower(&self) -> LowerFile;
 
-    /// Reads `out.len()` bytes at `at`, as SQLite sees the file; see [`LowerFile::read`] for short
-    /// reads.
+    /// Reads `out.len()` bytes at `at`, as SQLite sees the file. Past its end, `out` is zero and
+    /// the result `SQLITE_IOERR_SHORT_READ`.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.lower().read(out, at)
     }
@@ -24,7 +24,7 @@ pub(crate) trait IoMethods: Send {
         self.lower().write(data, at)
     }
 
-    /// Truncates to a size as SQLite sees it, in bytes.
+    /// Truncates the file to `size` bytes, as SQLite sees it. Does not sync.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.lower().truncate(size)
     }
@@ -61,8 +61,8 @@ pub(crate) trait IoMethods: Send {
         self.lower().device_characteristics()
     }
 
-    /// Called before a lock in shared memory is taken or released: the number of the first lock,
-    /// and `SQLITE_SHM_*`.
+    /// Tells the file that a lock in shared memory is about to be taken or released: the number of
+    /// the first lock, and the flags `SQLITE_SHM_*`. Takes no lock itself.
     fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {}
 
     /// Writes what is still buffered. Called once, before the file is closed. An error is returned

@@ -89,7 +89,8 @@ impl KeyOptions {
     }
 
     /// Fetches the key that the parameters name. `None` when they name none. `prompt` names the
-    /// database in messages; `creating` says that it is new. Errors are those of the key's source.
+    /// database in messages; `creating` says that it is new. Errors are those of the key's source
+    /// (SR-2003 to SR-2012).
     pub(crate) fn own_opener(&self, prompt: &str, creating: bool) -> Result<Option<Opener>, Error> {
         let Some(source) = &self.source else {
             return Ok(None);

@@ -73,9 +73,9 @@ impl LowerFile {
         check(unsafe { call(self.file, out.as_mut_ptr().cast::<c_void>(), amount, offset) })
     }
 
-    /// As [`Self::read`], but returns whether all bytes were there instead of failing on a short
-    /// read. `SQLITE_IOERR_READ` if a second try is also short although the file is long enough
-    /// (L2).
+    /// Reads `out.len()` bytes at `at`, and returns whether all of them were there; false, with
+    /// zeros for the missing ones, if the file is shorter. `SQLITE_IOERR_READ` if a second try is
+    /// also short although the file is long enough (L2).
     pub(crate) fn read_whole(self, out: &mut [u8], at: u64) -> SqliteResult<bool> {
         let end = at.saturating_add(out.len() as u64);
         for _ in 0..2 {

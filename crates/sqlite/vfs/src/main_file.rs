@@ -263,7 +263,7 @@ impl MainFile {
         &self.path
     }
 
-    /// Page size in bytes.
+    /// Returns the page size in bytes.
     pub(crate) fn page_size(&self) -> u32 {
         self.page_size
     }

@@ -97,7 +97,7 @@ pub(crate) unsafe fn answer_pragma(file: *mut sqlite3_file, argument: *mut c_voi
 }
 
 /// Makes an opener of the value of a PRAGMA: a passphrase, or a raw key if it has that form.
-/// SR-2011 if it is malformed; `creating` as for [`SourceContext`].
+/// `creating` says that it is for a new database. SR-2011 if the value is malformed.
 fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
     let mut copy = value.to_vec();
     let given =

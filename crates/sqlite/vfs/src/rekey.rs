@@ -87,10 +87,12 @@ pub fn rekey(
     })
 }
 
-/// Gives the same data key to `recipient` alone: rewrites the key slots of the header, and no page.
+/// Gives the same data key to `recipient` alone: rewrites the key slots in the header, durably, and
+/// no page. Other slots are gone.
 ///
 /// # Errors
-/// As [`rekey`].
+/// SR-6010 when the database is locked, SR-1005 within a transaction, SR-3001 when it is not
+/// sealed, SR-2012 for a retired key, and those of reading and writing.
 pub fn rewrap(connection: *mut sqlite3, schema: &str, recipient: &Recipient) -> Result<(), Error> {
     in_write_transaction(connection, schema, |main, _| {
         let opened = reload_opened_header(main)?;

@@ -47,14 +47,16 @@ pub fn take_last() -> Option<(&'static Code, String)> {
     LAST.with(|last| last.borrow_mut().take())
 }
 
-/// As [`take_last`], but `None` unless SQLite's result code for that error is `rc`, compared in the
-/// lowest 8 bits. The error is forgotten in either case.
+/// Returns and forgets the last error that was reported on this thread. `None`, although it is
+/// forgotten too, unless SQLite's result code for that error is `rc`, compared in the lowest 8
+/// bits.
 #[must_use]
 pub fn take_last_for(rc: c_int) -> Option<(&'static Code, String)> {
     take_last().filter(|(code, _)| sqlite_code_of(code).0 & 0xff == rc & 0xff)
 }
 
-/// As [`take_last_for`], for the result codes that an application sees: `SQLITE_ERROR` fits every
+/// Returns and forgets the last error that was reported on this thread. `None`, although it is
+/// forgotten too, unless an application sees it as the result code `rc`: `SQLITE_ERROR` fits every
 /// error, because pragmas and functions fail with it, and `SQLITE_INTERRUPT` fits refusals, because
 /// a statement that was stopped for its key clause fails with it.
 pub(crate) fn take_last_shown_as(rc: c_int) -> Option<(&'static Code, String)> {
@@ -140,7 +142,8 @@ pub(crate) fn report(code: &'static Code, detail: impl Into<String>) -> SqliteCo
     rc
 }
 
-/// As [`report`], for an error of the keyring crate.
+/// Reports an error of the keyring crate: in SQLite's log, on standard error if that is on, and as
+/// the last error of this thread. Returns the result code for SQLite.
 pub(crate) fn report_error(error: &Error) -> SqliteCode {
     report(error.code(), error.detail())
 }

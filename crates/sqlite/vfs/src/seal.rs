@@ -81,7 +81,7 @@ impl PageCipher {
         })
     }
 
-    /// Key epoch of this cipher.
+    /// Returns the key epoch of this cipher.
     pub(crate) fn epoch(&self) -> u32 {
         self.place.epoch
     }
@@ -147,7 +147,8 @@ impl PageCipher {
     }
 
     /// Seals page `number` in place: the last 32 bytes become nonce, tag and epoch. The caller
-    /// never gives the same nonce twice under this key (S1).
+    /// never gives the same nonce twice under this key (S1). SR-9001 if the page is shorter than 32
+    /// bytes, SR-5001 if the cryptography fails.
     pub(crate) fn seal(&self, number: u64, nonce: &[u8; 12], page: &mut [u8]) -> Result<(), Error> {
         let at = page
             .len()
@@ -216,7 +217,8 @@ impl UnitKey {
         self.seal_with(&nonce, role, position, plain, out)
     }
 
-    /// As [`Self::seal`], under a nonce that the caller never repeats for this key.
+    /// Seals `plain`, the parts joined, as unit `position` of `role`, under a nonce that the caller
+    /// never repeats for this key, and appends nonce, ciphertext and tag to `out`.
     pub(crate) fn seal_with(
         &self,
         nonce: &[u8; 12],
@@ -290,7 +292,7 @@ impl UnitKey {
 }
 
 /// Derives the key of the units of a log or journal from the data key of the prologue's epoch, the
-/// file's salt and its whole prologue. Fails if the object does not have that epoch.
+/// file's salt and its whole prologue. SR-4008 if the object does not have that epoch.
 pub(crate) fn unit_key(
     object: &Object,
     prologue: &Prologue,
@@ -300,7 +302,8 @@ pub(crate) fn unit_key(
     unit_key_from(&object.subkey(prologue.epoch, purpose)?, prologue, role)
 }
 
-/// As [`unit_key`], from the sub-key of the prologue's epoch.
+/// Derives the key of the units of a log or journal from the sub-key of the prologue's epoch, the
+/// file's salt and its whole prologue.
 pub(crate) fn unit_key_from(
     subkey: &SecretKey,
     prologue: &Prologue,

@@ -365,9 +365,10 @@ impl SealedDatabase {
     }
 
     /// Counts `step` more pages as sealed under the data key (B1 in [`crate::seals`]): writes a
-    /// copy of the anchor in force, with the count raised, as the next anchor, and returns it. To
-    /// be called before a page is written, under the lock that keeps other writers of anchors away.
-    /// `durable`: the file is synced before and after, so that no power cut destroys both anchors.
+    /// copy of the anchor in force, with the count raised, as the next anchor, and returns it.
+    /// Warns of many seals. To be called before a page is written, under the lock that keeps other
+    /// writers of anchors away. `durable`: the file is synced before and after, so that no power
+    /// cut destroys both anchors.
     ///
     /// `None`, and nothing is counted, when neither anchor is valid, as after damage. The page is
     /// written all the same, because no decision depends on the count; what needs an anchor reports

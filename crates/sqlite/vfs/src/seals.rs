@@ -57,8 +57,9 @@ pub(crate) fn warning_for(seals: u64) -> Option<&'static Code> {
     }
 }
 
-/// Warns, as [`warn_if_many`] does, if an anchor in `header` (4096 bytes) has a high estimate.
-/// Called as a database is opened. Damaged anchors are ignored.
+/// Reports SR-6012 or SR-6013 as a warning, once for each database, data key and code, if an anchor
+/// in `header` (4096 bytes) has a high estimate. Called as a database is opened. Damaged anchors
+/// are ignored.
 pub(crate) fn warn_from_header(path: &str, object: &Object, header: &[u8]) {
     // No MAC is computed for small estimates.
     let high = |sector| {

@@ -52,8 +52,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SharedState {
-    /// Notes that a found journal is about to be played back, because the transaction of another
-    /// process was interrupted.
+    /// Notes in memory that a found journal is about to be played back, because the transaction of
+    /// another process was interrupted.
     pub(crate) fn mark_played_back(&self) {
         self.played_back.store(true, Ordering::Relaxed);
     }

@@ -22,7 +22,7 @@ pub(crate) fn check(rc: c_int) -> SqliteResult<()> {
     }
 }
 
-/// Turns a `Result` into a C result.
+/// Turns a `Result` into a C result: `SQLITE_OK`, or the error's code.
 pub(crate) fn result_code(result: SqliteResult<()>) -> c_int {
     match result {
         Ok(()) => SQLITE_OK,

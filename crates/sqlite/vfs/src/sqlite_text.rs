@@ -59,7 +59,8 @@ pub(crate) fn sqlite_string(text: &str) -> *mut c_char {
     api().map_or(std::ptr::null_mut(), |api| string_of(api, text))
 }
 
-/// As [`sqlite_string`], in the allocator of the library that `api` is.
+/// Copies `text` into memory of the allocator of the SQLite library that `api` is, with a zero byte
+/// at its end; null when there is no memory.
 pub(crate) fn string_of(api: &Api, text: &str) -> *mut c_char {
     let bytes = text.as_bytes();
     // SAFETY: plain allocation.

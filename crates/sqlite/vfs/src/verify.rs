@@ -63,8 +63,10 @@ pub(crate) enum HeaderKey<'a> {
     Known(&'a Object),
 }
 
-/// As [`verify`], with a header that is opened in either way. May also report the warnings SR-6012
-/// and SR-6013.
+/// Verifies the pages, log, journal and anchors of the database at `path`, whose header is opened
+/// in either `way`, and returns what it found. Takes SQLite's shared lock, and changes nothing. May
+/// report the warnings SR-6012 and SR-6013. Errors: those of opening the header, SR-6010 while a
+/// writer keeps the lock, SR-5001.
 pub(crate) fn verify_with(
     path: &Path,
     way: HeaderKey<'_>,
@@ -120,7 +122,7 @@ fn new_report(opened: &OpenedHeader) -> VerifyReport {
 /// authenticated. Takes SQLite's shared lock, and changes nothing.
 ///
 /// # Errors
-/// As [`verify`].
+/// Those of opening the header, SR-6010 while another process writes, SR-5001.
 pub fn freshness_of(path: &Path, opener: &Opener) -> Result<Freshness, Error> {
     let file = ReadOnlyFile::open(path)?;
     file.lock()?;

@@ -52,7 +52,7 @@ struct Generation {
 }
 
 impl Generation {
-    /// The two salts in the log's header, which every frame of the generation repeats.
+    /// Returns the two salts in the log's header, which every frame of the generation repeats.
     fn salts(&self) -> Salts {
         let mut salts = [0; 8];
         salts.copy_from_slice(&self.header[16..24]);
@@ -123,7 +123,7 @@ impl WalFile {
         }
     }
 
-    /// The path of the log, for messages.
+    /// Returns the path of the log, for messages.
     fn path(&self) -> String {
         format!("{}-wal", self.sealed.path())
     }
@@ -335,8 +335,8 @@ impl WalFile {
         self.patch_open_frame(index, within, data)
     }
 
-    /// As [`Self::patch_frame`], for a frame that [`Self::open_frame`] has just put into
-    /// `self.frame`. SR-9001 if the bytes reach beyond the frame.
+    /// Replaces `data.len()` bytes at `within` of frame `index`, whose plaintext is in
+    /// `self.frame`, and writes the frame again. SR-9001 if the bytes reach beyond the frame.
     fn patch_open_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         let mut plain = self.frame[12..self.frame.len() - 16].to_vec();
         let Some(target) = plain.get_mut(within..within + data.len()) else {
@@ -533,9 +533,10 @@ impl IoMethods for WalFile {
         self.lower
     }
 
-    /// Reads from the log as SQLite wrote it, after writing a frame header that was held back. `at`
-    /// is the offset in the plain log. For damage see [`Self::read_header`] and
-    /// [`Self::read_frame`].
+    /// Reads from the log as SQLite wrote it; `at` is the offset in the plain log. First writes a
+    /// frame header that was held back. A log without a valid generation reads as empty. SR-4003
+    /// for a damaged page or a damaged frame of this connection; other damaged frames read as
+    /// zeros, with which SQLite's recovery ends the log.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.flush_pending()?;
         match self.geometry.frame_at(at) {

@@ -181,7 +181,8 @@ pub(super) fn overlap(begins: u64, holds: usize, offset: u64, len: usize) -> Res
     Ok((chunk, within(offset)?))
 }
 
-/// Converts a range of a chunk's data to one of its sealed bytes.
+/// Converts a range of a chunk's data to the range of the same bytes in its sealed form.
+/// `Fault::Damaged` if that does not fit.
 pub(super) fn sealed_range(data: Range<usize>) -> Result<Range<usize>, Fault> {
     let shift = |at: usize| at.checked_add(NONCE).ok_or(Fault::Damaged);
     Ok(shift(data.start)?..shift(data.end)?)

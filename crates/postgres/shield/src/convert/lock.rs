@@ -38,10 +38,12 @@ impl ConversionLock {
         Ok(lock)
     }
 
-    /// As [`ConversionLock::new`], but a server may be running.
+    /// Locks a directory against conversions, until the value is dropped. A server may be running.
+    /// Does not wait.
     ///
     /// # Errors
-    /// As [`ConversionLock::new`], without SR-7008.
+    /// SR-7011 when it is no data directory of a supported version; SR-7003 when another process is
+    /// converting it; SR-5001.
     pub(super) fn while_server_may_run(directory: &Path) -> Result<Self, Error> {
         let major = read_major(directory)?;
         let io = |error| Error::io(directory.display().to_string(), error);

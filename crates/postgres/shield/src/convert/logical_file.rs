@@ -101,7 +101,7 @@ impl<'a> LogicalFile<'a> {
         Ok(())
     }
 
-    /// Returns the file as [`file_io`] takes it; `None` on the plain side.
+    /// Returns the sealed file for [`file_io`]; `None` on the plain side.
     fn state(&self) -> Option<SealedFile<'_>> {
         self.sealed.as_ref().map(|(instance, seal)| SealedFile {
             instance,

@@ -36,8 +36,8 @@ impl PageCounts {
         self.odd = self.odd.saturating_add(other.odd);
     }
 
-    /// Whether most pages do not look like pages. A few may be damaged; under a wrong key nearly
-    /// all look so.
+    /// Whether more of the counted pages do not look like pages than do. A few may be damaged;
+    /// under a wrong key nearly all look so.
     pub(super) const fn is_noise(&self) -> bool {
         self.odd > self.sound
     }

@@ -154,8 +154,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Walks a directory and everything below it, unless it was walked before. SR-7002 for a
-    /// tablespace without its version directory, and as [`Walk::entry`].
+    /// Plans everything in a directory and below it, unless it was walked before. SR-7002 for a
+    /// file that cannot be sealed, or a tablespace without its version directory; SR-5001.
     fn directory(&mut self, relative: &[u8]) -> Result<(), Error> {
         let path = self.path(relative);
         let io = |error| Error::io(path.display().to_string(), error);
@@ -220,9 +220,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Plans a symbolic link: follows it where PostgreSQL does. SR-7002 when a file that would be
-    /// sealed, or a directory of the instance, is behind a link that leads nowhere or to another
-    /// kind of file.
+    /// Plans a symbolic link: follows it where PostgreSQL does, and lists others as not followed.
+    /// SR-7002 when a file that would be sealed is a link, or a directory of the instance is a link
+    /// that leads nowhere or to another kind of file.
     fn link(&mut self, relative: &[u8], path: PathBuf, class: Class) -> Result<(), Error> {
         let target = fs::metadata(&path);
         match (treatment(class), target) {
@@ -250,7 +250,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Plans a regular file. SR-7002 when it cannot be sealed or converted.
+    /// Plans a regular file: it is removed, stays in clear, or is converted; an empty one stays.
+    /// SR-7002 when it cannot be sealed, its length is not what such files have, or its name is too
+    /// long.
     fn file(
         &mut self,
         relative: Vec<u8>,

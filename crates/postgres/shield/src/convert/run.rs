@@ -77,11 +77,13 @@ impl Conversion<'_> {
         Ok(run.report())
     }
 
-    /// As [`Conversion::convert_control_first`], but converts `global/pg_control` last, after the
-    /// rest was read back.
+    /// Converts everything, `global/pg_control` last: removes temporary files, converts each file
+    /// in place, syncs the directories, reads all files back, and only then converts the control
+    /// file and reads it back.
     ///
     /// # Errors
-    /// As [`Conversion::convert_control_first`].
+    /// SR-5001; SR-7001 when a file is damaged or reads back differently; SR-7029 for damaged
+    /// transaction status files; SR-7011 when the control file is empty.
     pub(super) fn convert_control_last(&self, plan: Plan, log: &Log<'_>) -> Result<Report, Error> {
         let run = self.begin(&plan, log)?;
         run.convert_items()?;

@@ -78,8 +78,10 @@ impl IoMethods for JournalFile {
         self.lower
     }
 
-    /// Reads from the plain journal; see [`JournalCore::read`]. With freshness, also notes which
-    /// record SQLite reads, and sets the page's tail in `out` to zero.
+    /// Reads from the plain journal at `at`, after writing what is buffered.
+    /// `SQLITE_IOERR_SHORT_READ` past the end, and SR-4004 where a journal that counts is damaged
+    /// or cut short. With freshness, also notes which record SQLite reads, and sets the page's tail
+    /// in `out` to zero.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         core.read(out, at)?;
@@ -87,13 +89,14 @@ impl IoMethods for JournalFile {
         Ok(())
     }
 
-    /// Takes a write to the plain journal. Most bytes are only buffered; see
-    /// [`JournalCore::write`].
+    /// Takes a write to the plain journal at `at`. Most bytes are only buffered; a record count and
+    /// the end of a transaction are written at once.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         lock(&self.core).write(data, at)
     }
 
-    /// Truncates the plain journal; see [`JournalCore::truncate`].
+    /// Truncates the plain journal to `size` bytes. 0 ends the transaction and discards what is
+    /// buffered. Does not sync.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         lock(&self.core).truncate(size)
     }

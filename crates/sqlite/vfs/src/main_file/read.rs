@@ -53,7 +53,8 @@ impl MainFile {
     }
 
     /// Opens a page in place, under the current key or that of another epoch. If a page of a remote
-    /// file is forged, it is fetched once more. Errors as for [`Self::read_page`].
+    /// file is forged, it is fetched once more. SR-4001 if it is not authentic, SR-4008 if its
+    /// epoch is unknown.
     fn open_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         let opened = self.require_header()?;
         match opened.current.open(number, page) {
@@ -67,9 +68,9 @@ impl MainFile {
         self.open_other_epoch(number, page)
     }
 
-    /// D4: `page` was read and is not, or may not be, authentic. Fetches it again if the file is
-    /// remote and no known key opens it. Returns false when nothing was done, and `page` is as it
-    /// was read.
+    /// D4: fetches a page that was read, and that is not or may not be authentic, again into
+    /// `page`, if the file is remote and no known key opens the page. Returns false when nothing
+    /// was done, and `page` is as it was read.
     fn fetch_again(&self, number: u64, page: &mut [u8], why: &PageError) -> SqliteResult<bool> {
         if !is_remote(self.lower) {
             return Ok(false);
