@@ -103,8 +103,8 @@ impl Call {
         unsafe { (*(*self.0).flinfo).fn_oid }
     }
 
-    /// As [`Self::cached`], for a number of at most 16 bits, together with how useful batches were
-    /// at this call site.
+    /// What is cached for this call site: a number of at most 16 bits, which `find` returns at the
+    /// first call, and how useful batches were here. Caches it unless it is 0.
     pub(crate) fn site(&self, find: impl FnOnce(&Self) -> usize) -> Site {
         Site(self.cached(find))
     }

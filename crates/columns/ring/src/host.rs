@@ -261,11 +261,12 @@ impl Host {
     }
 
     /// Posts the end of the statement: its values become void in the zone; those of the next
-    /// statement have other identifiers.
+    /// statement have other identifiers. Waits only if the ring is full.
     ///
     /// # Errors
     ///
-    /// As [`Self::post`]. The zone does not know of the end then, and the call may be repeated.
+    /// [`Broken::Interrupted`], [`Broken::Lost`]: the zone does not know of the end then, and the
+    /// call may be repeated.
     pub fn end_statement(
         &mut self,
         check: impl FnMut() -> Result<(), Interrupted>,
@@ -357,12 +358,13 @@ impl Host {
         }
     }
 
-    /// Submits a called operation without waiting; returns its number, for [`Self::answer`]. Until
-    /// then the caller must not touch the parts of the data area that the operation uses.
+    /// Submits a called operation without waiting for it; returns its number, for [`Self::answer`].
+    /// Until then the caller must not touch the parts of the data area that the operation uses.
+    /// Waits only if the ring is full.
     ///
     /// # Errors
     ///
-    /// As [`Self::post`].
+    /// [`Broken::Interrupted`], [`Broken::Lost`]: then it is not in the ring.
     pub fn submit(
         &mut self,
         descriptor: Descriptor,
@@ -455,7 +457,8 @@ impl Host {
     }
 
     /// Sleeps once, for 100 ms at most, unless `target` is reached or the ring closed before.
-    /// Returns whether `target` is reached. Fails as [`Self::is_done`].
+    /// Returns whether `target` is reached. `Broken::Lost` for a count that no zone can have
+    /// written.
     fn sleep(&mut self, target: u32) -> Result<bool, Broken> {
         let header = &self.ring.header;
         header.waiting.0.store(1, SeqCst);

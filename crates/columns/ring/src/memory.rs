@@ -79,7 +79,8 @@ impl<T: AtomicOnly> Mapping<T> {
         Self::LEN as u64
     }
 
-    /// Maps the file, to be read and written by both processes. Fails as the kernel does.
+    /// Maps the file, to be read and written by both processes. Fails if the kernel has no memory
+    /// for it.
     fn map(file: impl AsFd) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096, "a mapping begins at a page") };
         // SAFETY: a new mapping at an address of the kernel's choice; no memory of ours is touched.

@@ -122,7 +122,8 @@ impl Accumulator {
     /// later; `other` is not changed.
     ///
     /// # Errors
-    /// As [`Self::add`]; [`Fault::NotAnAccumulator`] if the other is of another aggregate or kind.
+    /// The overflow that PostgreSQL's combine function has; [`Fault::StringTooLong`] above 64 MiB
+    /// of text; [`Fault::NotAnAccumulator`] if the other is of another aggregate or kind.
     pub fn combine(&mut self, other: &Self) -> Result<(), Fault> {
         if self.aggregate_and_kind() != other.aggregate_and_kind() {
             return Err(Fault::NotAnAccumulator);

@@ -145,7 +145,8 @@ impl Condition {
     /// Calls the function, and returns its truth.
     ///
     /// # Errors
-    /// As [`Computation::run`].
+    /// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not
+    /// the function's.
     pub fn run(self, args: &[Operand<'_>]) -> Result<bool, Fault> {
         (self.0)(Args(args))
     }
@@ -154,7 +155,8 @@ impl Condition {
 /// Computes `function`, whose result is a value, into `out`.
 ///
 /// # Errors
-/// As [`Computation::run`]; [`Fault::BadRequest`] if its result is a truth.
+/// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not the
+/// function's; [`Fault::BadRequest`] if its result is a truth.
 pub fn compute(
     function: &Function,
     args: &[Operand<'_>],
@@ -169,7 +171,8 @@ pub fn compute(
 /// Computes `function`, whose result is a truth, and returns it.
 ///
 /// # Errors
-/// As [`Condition::run`]; [`Fault::BadRequest`] if its result is a value.
+/// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not the
+/// function's; [`Fault::BadRequest`] if its result is a value.
 pub fn test(function: &Function, args: &[Operand<'_>]) -> Result<bool, Fault> {
     Condition::of(function).ok_or(Fault::BadRequest)?.run(args)
 }

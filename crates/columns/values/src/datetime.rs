@@ -119,7 +119,8 @@ impl Civil {
         (timestamp >= TIMESTAMP_MIN).then(|| Self::of_any(timestamp))
     }
 
-    /// As [`Self::of`], without the check: a local time can be one day earlier.
+    /// The calendar date and time of day of a timestamp without zone, in range or not: a local time
+    /// can be one day before the first timestamp.
     fn of_any(timestamp: i64) -> Self {
         let (date, time) = (timestamp.div_euclid(DAY), timestamp.rem_euclid(DAY));
         // Days of any 64 bits of microseconds fit 32 bits.
@@ -234,8 +235,8 @@ pub(crate) fn timestamp_plus(timestamp: i64, interval: Interval) -> Result<i64, 
     sum().ok_or(Fault::TimestampOutOfRange)
 }
 
-/// As [`timestamp_plus`], with months and days counted by the clocks of `zone`
-/// (`timestamptz_pl_interval`). `Fault::TimestampOutOfRange`.
+/// A timestamp and an interval added (`timestamptz_pl_interval`): months, then days, both by the
+/// clocks of `zone`, then time. An infinite timestamp stays. `Fault::TimestampOutOfRange`.
 pub(crate) fn timestamptz_plus(
     timestamp: i64,
     interval: Interval,

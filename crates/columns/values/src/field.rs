@@ -451,8 +451,9 @@ const fn first_year(field: Field, year: i32) -> i32 {
     }
 }
 
-/// `date_part` of a date: sets `out` to a double, that of the timestamp at which the date begins.
-/// Fails as [`of_timestamp`]; `Fault::DateOutOfRangeForTimestamp`.
+/// `date_part` of a date: sets `out` to a double, the field of the timestamp at which the date
+/// begins. `Fault::FieldUnsupported`, `Fault::FieldOfInfinity`,
+/// `Fault::DateOutOfRangeForTimestamp`; `Fault::KindMismatch` for a value that is no date.
 pub(crate) fn part_of_date(field: Field, date: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     let timestamp = crate::datetime::date_to_timestamp(date.int4()?)?;
     of_timestamp(field, timestamp, None, FieldFunction::Double, out)

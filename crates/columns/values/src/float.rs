@@ -160,7 +160,8 @@ pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
 const HEXADECIMAL_MAX: usize = 1000;
 
 /// Reads C's hexadecimal number, after its `0x`, to the end of the text. `None` if there is no
-/// digit: then the number is the 0 before the x. Fails as [`parse`].
+/// digit: then the number is the 0 before the x. `Unreadable::Unsupported` for more than 1000
+/// digits, `Unreadable::OutOfRange`, `Unreadable::Syntax` if something follows.
 fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
     let (whole, rest) = text.split_at(digits(text));

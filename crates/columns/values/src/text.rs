@@ -75,8 +75,9 @@ pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Resu
 /// Reads an interval whose literal names one field, as `interval '90' day` does, into `out`.
 ///
 /// # Errors
-/// As [`parse`]; [`Unreadable::Unsupported`] for a field that is not year, month, day, hour, minute
-/// or second.
+/// [`Unreadable`] where the server's input function refuses the text, or this code does not know
+/// the form; [`Unreadable::Unsupported`] for a field that is not year, month, day, hour, minute or
+/// second.
 pub fn parse_interval(text: &str, field: Field, out: &mut Out) -> Result<(), Unreadable> {
     span::interval_of(check_text(text.as_bytes())?, field)?.put(out);
     Ok(())

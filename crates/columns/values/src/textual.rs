@@ -85,7 +85,8 @@ pub(crate) fn substring(
     Ok(())
 }
 
-/// As [`substring`], of bytes (`bytea_substring`).
+/// Sets `out` to `len` bytes, or all, from byte `start`, counted from 1 (`bytea_substring`).
+/// `Fault::NegativeSubstring` for a negative length.
 pub(crate) fn bytes_substring(
     bytes: &[u8],
     start: i32,

@@ -70,7 +70,7 @@ impl Aggregates {
             .get(at % AGGREGATES_PER_CHUNK)
     }
 
-    /// As [`Self::get`], to be changed.
+    /// The aggregate at this index, to be changed. `None` past the last one.
     fn get_mut(&mut self, at: usize) -> Option<&mut RunningAggregate> {
         self.0
             .get_mut(at / AGGREGATES_PER_CHUNK)?
@@ -242,8 +242,8 @@ impl Arena {
     ///
     /// # Errors
     /// [`Fault::ForgedFid`] if the identifier is not a literal's of this arena;
-    /// [`Fault::ArenaFull`] above 2^20 literals, or too far after the last one; otherwise as
-    /// [`Self::put`].
+    /// [`Fault::BadRequest`] if the slot is filled; [`Fault::ArenaFull`] above 2^20 literals, or
+    /// too far after the last one; [`Fault::StringTooLong`], [`Fault::OutOfMemory`].
     pub(crate) fn put_literal(
         &mut self,
         fid: Fid,
@@ -266,8 +266,9 @@ impl Arena {
     /// The accumulator in this slot. `None` if the slot is empty.
     ///
     /// # Errors
-    /// [`Fault::NotAnAccumulator`] if the slot holds a value; the fault that it holds; otherwise as
-    /// [`Self::get`].
+    /// [`Fault::NotAnAccumulator`] if the slot holds a value; the fault that it holds;
+    /// [`Fault::StaleFid`] for an identifier of another statement, [`Fault::ForgedFid`] for one of
+    /// another arena.
     pub(crate) fn aggregate(&self, fid: Fid) -> Result<Option<&RunningAggregate>, Fault> {
         match self.aggregate_index(fid)? {
             Some(at) => self.aggregates.get(at).map(Some).ok_or(Fault::ForgedFid),
@@ -279,7 +280,9 @@ impl Arena {
     /// empty.
     ///
     /// # Errors
-    /// As [`Self::aggregate`].
+    /// [`Fault::NotAnAccumulator`] if the slot holds a value; the fault that it holds;
+    /// [`Fault::StaleFid`] for an identifier of another statement, [`Fault::ForgedFid`] for one of
+    /// another arena.
     pub(crate) fn aggregate_mut(
         &mut self,
         fid: Fid,
@@ -296,7 +299,9 @@ impl Arena {
     /// Stores a new accumulator in an empty slot, until the statement ends.
     ///
     /// # Errors
-    /// As [`Self::put`].
+    /// [`Fault::StaleFid`] for a slot of another statement; [`Fault::ForgedFid`] for one of another
+    /// arena; [`Fault::BadRequest`] for one that is filled; [`Fault::ArenaFull`],
+    /// [`Fault::OutOfMemory`].
     pub(crate) fn put_aggregate(&mut self, fid: Fid, total: RunningAggregate) -> Result<(), Fault> {
         let at = self.free_slot_index(fid)?;
         if self
@@ -352,8 +357,10 @@ impl Arena {
         fid.slot().checked_sub(self.base).ok_or(Fault::StaleFid)
     }
 
-    /// As [`Self::slot_index`], for a slot that is to be filled; does not check that it is empty.
-    /// `Fault::ArenaFull` above 2^26 slots, or more than 65536 slots after the last one.
+    /// The index of the slot that is to be filled under this identifier; whether it is empty is not
+    /// checked. `Fault::ForgedFid` for an identifier of another arena or another sort,
+    /// `Fault::StaleFid` for one of another statement, `Fault::ArenaFull` above 2^26 slots, or more
+    /// than 65536 slots after the last one.
     fn free_slot_index(&self, fid: Fid) -> Result<u64, Fault> {
         let at = self.slot_index(fid)?;
         let end = self.values.slots.len();
@@ -364,8 +371,8 @@ impl Arena {
     }
 
     /// The index in `aggregates` of the accumulator that a slot holds. `None` for an empty slot,
-    /// `Fault::NotAnAccumulator` for one with a value; the slot's fault if it holds one; otherwise
-    /// as [`Self::slot_index`].
+    /// `Fault::NotAnAccumulator` for one with a value; the slot's fault if it holds one;
+    /// `Fault::ForgedFid` or `Fault::StaleFid` for an identifier of another arena or statement.
     fn aggregate_index(&self, fid: Fid) -> Result<Option<usize>, Fault> {
         let slot = self.values.slots.get(self.slot_index(fid)?);
         match slot {

@@ -75,7 +75,9 @@ impl Session {
         self.allow_at(wanted, keys, now())
     }
 
-    /// As [`Self::allow`], at the time `now`, seconds since 1970.
+    /// Checks that the ticket is valid at `now`, seconds since 1970, and gives all rights in
+    /// `wanted` (bits) on all of these keys. `Fault::NotAllowed` otherwise, which the ledger counts
+    /// as a refusal.
     fn allow_at(&mut self, wanted: u32, keys: &[KeyId], now: u64) -> Result<(), Fault> {
         let given = self.ticket.rights & wanted == wanted;
         let named = keys.iter().all(|key| self.ticket.keys.contains(key));

@@ -156,7 +156,8 @@ impl Store {
     /// [`Store::ensure_resident`] has to read it first.
     ///
     /// # Errors
-    /// As [`Store::get`], but for those of reading.
+    /// [`Fault::StaleFid`] for what existed earlier, [`Fault::ForgedFid`] for what never did;
+    /// [`Fault::Recovering`].
     #[inline]
     pub fn peek(&self, fid: Fid) -> Result<Option<StoredValue<'_>>, Fault> {
         let Lookup::Resident(partition, extent, frame) = self.find(fid)? else {
@@ -185,11 +186,13 @@ impl Store {
         }))
     }
 
-    /// Reads the blocks of these FIDs into memory, where they stay until the next operation that
-    /// takes `&mut self`. Ignores FIDs that lead nowhere: [`Store::peek`] reports them.
+    /// Reads the blocks of these identifiers into memory, where they stay until the next operation
+    /// that takes `&mut self`; may evict others. Ignores identifiers that lead nowhere:
+    /// [`Store::peek`] reports them.
     ///
     /// # Errors
-    /// As [`Store::get`], for reading.
+    /// [`Fault::StoreDamaged`], [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block cannot be
+    /// read, or room cannot be made for it.
     pub fn ensure_resident(&mut self, fids: &[Fid]) -> Result<(), Fault> {
         let on_disk = |fid: &Fid| matches!(self.find(*fid), Ok(Lookup::OnDisk));
         if !fids.iter().any(on_disk) {
@@ -201,7 +204,9 @@ impl Store {
     /// Two values at once, for comparing, read from disk if needed.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// [`Fault::StaleFid`] for what existed earlier, [`Fault::ForgedFid`] for what never did;
+    /// [`Fault::Recovering`]; [`Fault::StoreDamaged`], [`Fault::StoreIo`], [`Fault::OutOfMemory`]
+    /// if a block cannot be read.
     pub fn get_pair(
         &mut self,
         a: Fid,
@@ -349,7 +354,9 @@ impl Store {
     }
 
     /// Stores a value in a free slot of its column, in memory, and returns its identifier. The
-    /// caller adds it to the redo record. Fails as [`Self::put`].
+    /// caller adds it to the redo record. `Fault::StringTooLong`, `Fault::PartitionUnknown`,
+    /// `Fault::KindMismatch` if the column has values of another kind,
+    /// `Fault::PartitionsExhausted`, `Fault::OutOfMemory`; those of a checkpoint.
     fn put_value(
         &mut self,
         number: u16,
@@ -430,8 +437,8 @@ impl Store {
         fault
     }
 
-    /// Returns the fault that a ring gets for a failure; notes it first, as [`Self::report`], if it
-    /// is an error.
+    /// Returns the fault that a ring gets for a failure. If the failure is an error, notes it first
+    /// for [`Self::take_last_error`].
     fn report_failure(&mut self, failure: Failure) -> Fault {
         match failure {
             Failure::Fault(fault) => fault,

@@ -62,8 +62,8 @@ fn compare_arguments(call: &Call) -> i32 {
     list_order.unwrap_or_else(|| zone::with(|connection| call_compare(connection, kind, a, b)))
 }
 
-/// Whether the two arguments are equal. Compares their tokens if both are kept; otherwise as
-/// [`compare_arguments`].
+/// Whether the two arguments are equal. Compares their tokens if both are kept; otherwise asks the
+/// zone, whose faults it raises as an ERROR.
 fn are_equal(call: &Call) -> bool {
     let known = answers::are_equal(call.bits(0), call.bits(1));
     known.unwrap_or_else(|| compare_arguments(call) == 0)
@@ -153,7 +153,8 @@ fn token(call: &Call) -> u64 {
     token
 }
 
-/// The low 32 bits of the value's equality token, which is a keyed hash. Fails as [`token`].
+/// The low 32 bits of the value's equality token, which is a keyed hash of the zone's. Raises an
+/// ERROR unless a query runs, and for the zone's faults.
 fn hash(call: &mut Call) -> Datum {
     #[expect(
         clippy::cast_possible_truncation,
@@ -164,7 +165,7 @@ fn hash(call: &mut Call) -> Datum {
 }
 
 /// The first half of the value's equality token, changed by the seed in the second argument;
-/// unchanged for 0. Fails as [`token`].
+/// unchanged for 0. Raises an ERROR unless a query runs, and for the zone's faults.
 fn hash_extended(call: &mut Call) -> Datum {
     // The seed has to change the hash, and seed 0 has to give the hash in its low half
     // (hashfunc.c).

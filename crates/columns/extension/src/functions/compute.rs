@@ -37,7 +37,8 @@ fn function(call: &Call) -> &'static Function {
     function_and_site(call).0
 }
 
-/// As [`function`], with what is cached for the call site.
+/// The function of the list that PostgreSQL calls, and what is cached for the call site. Raises an
+/// internal ERROR if there is no such function.
 fn function_and_site(call: &Call) -> (&'static Function, Site) {
     let site = call.site(|call| {
         let called = types::function(call.function());

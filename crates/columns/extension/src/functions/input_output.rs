@@ -47,7 +47,8 @@ pub(crate) fn kind_of_first(call: &Call) -> Kind {
     kind_and_site(call).0
 }
 
-/// As [`kind_of_first`], with what is cached for the call site.
+/// The kind of the called function's first argument, and what is cached for the call site. Raises
+/// an internal ERROR if the argument is not confidential.
 pub(crate) fn kind_and_site(call: &Call) -> (Kind, Site) {
     let site = call.site(|call| {
         let function = types::function(call.function());

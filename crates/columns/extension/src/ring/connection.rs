@@ -126,7 +126,7 @@ impl Connection {
     }
 
     /// Posts an operation, without waiting for it. A later call reports its fault. Waits only if
-    /// the ring is full; fails then as [`Self::call`].
+    /// the ring is full; `Lost` if the zone is gone, `Interrupted` at the end of a transaction.
     pub(crate) fn post(&mut self, descriptor: Descriptor) -> Result<(), Broken> {
         self.host.post(descriptor, check_while_waiting)?;
         self.unconfirmed = true;
@@ -153,7 +153,8 @@ impl Connection {
     }
 
     /// Joins the parallel group of the session with this arena and secret, and waits for the
-    /// answer. Fails as [`Self::call`].
+    /// answer. Returns the zone's fault, `NotAllowed` for a wrong secret, or `Lost` if the zone is
+    /// gone.
     pub(super) fn join_group(&mut self, arena: u16, secret: u64) -> Result<(), Broken> {
         self.call(Descriptor {
             a: u64::from(arena),
@@ -164,7 +165,7 @@ impl Connection {
     }
 
     /// Makes this session the leader of a parallel group, if it is none yet; returns its arena and
-    /// the group's secret. Fails as [`Self::call`].
+    /// the group's secret. Waits for the zone; returns its fault, or `Lost` if it is gone.
     pub(super) fn lead_group(&mut self) -> Result<(u16, u64), Broken> {
         if let Some(group) = self.group {
             return Ok(group);
@@ -175,8 +176,9 @@ impl Connection {
         Ok(group)
     }
 
-    /// Sends the session's time zone, and waits for the answer, unless the zone knows it. Fails as
-    /// [`Self::call`].
+    /// Sends the session's time zone, and waits for the answer, unless the zone knows it. Returns
+    /// the zone's fault, `TimeZoneUnknown` for one that it does not know, or `Lost` if the zone is
+    /// gone.
     pub(crate) fn send_time_zone(&mut self) -> Result<(), Broken> {
         // SAFETY: reads a pointer; PostgreSQL keeps one structure for each time zone, for ever.
         let now = unsafe { pg_sys::session_timezone };
@@ -195,7 +197,8 @@ impl Connection {
     }
 
     /// Sends the name of the record that the zone is to make, and waits for the answer, unless the
-    /// zone knows it. Fails as [`Self::call`].
+    /// zone knows it. Returns the zone's fault, `NotRecorded` if it records nothing under that
+    /// name, or `Lost` if the zone is gone.
     pub(super) fn send_record_name(&mut self) -> Result<(), Broken> {
         let name = settings::record_name();
         if name.is_empty() && self.record_name.is_empty() || name == self.record_name {
@@ -212,7 +215,8 @@ impl Connection {
 
     /// Has the zone open an envelope; returns the identifier of its value. A literal lives as long
     /// as the connection, other values until the statement is over. A short one that is no literal
-    /// is posted, so that a later call reports its fault; otherwise fails as [`Self::call`].
+    /// is posted, so that a later call reports its fault; otherwise waits, and returns the zone's
+    /// fault, or `Lost` if the zone is gone.
     pub(crate) fn open_envelope(
         &mut self,
         kind: Kind,
@@ -328,20 +332,22 @@ impl Connection {
         Ok(())
     }
 
-    /// Has the zone seal one value of this kind; returns its envelope. Fails as [`Self::call`].
+    /// Has the zone seal one value of this kind, and waits; returns its envelope. Returns the
+    /// zone's fault, or `Lost` if the zone is gone.
     pub(crate) fn seal(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
         let one = self.seal_all(u16::from(kind.number()), &[fid])?.pop();
         one.ok_or(Broken::Fault(Fault::BadRequest))
     }
 
-    /// Has the zone seal values of any kinds; returns their envelopes in this order, or none at all
-    /// if they do not fit into one answer. Fails as [`Self::call`].
+    /// Has the zone seal values of any kinds, and waits; returns their envelopes in this order, or
+    /// none at all if they do not fit into one answer. Returns the zone's fault, or `Lost` if the
+    /// zone is gone.
     pub(crate) fn seal_many(&mut self, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.seal_all(0, fids)
     }
 
-    /// Has the zone seal values, all of the kind in `flags` unless that is 0; returns as
-    /// [`Self::seal_many`].
+    /// Has the zone seal values, all of the kind in `flags` unless that is 0, and waits; returns
+    /// their envelopes in this order, or none at all if they do not fit into one answer.
     fn seal_all(&mut self, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.write_words(0, fids)?;
         let answer = self.call(Descriptor {
@@ -362,8 +368,8 @@ impl Connection {
         Ok(envelopes)
     }
 
-    /// Has the zone give a value in clear; returns its binary form. `NotAllowed` without the right;
-    /// otherwise fails as [`Self::call`].
+    /// Has the zone give a value in clear, and waits; returns its binary form. Returns the zone's
+    /// fault, `NotAllowed` without the right, or `Lost` if the zone is gone.
     pub(crate) fn declassify(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
         let answer = self.call(Descriptor {
             flags: u16::from(kind.number()),
@@ -373,8 +379,8 @@ impl Connection {
         self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
     }
 
-    /// Gives the zone a value in clear, in its binary form; returns its identifier. `NotAllowed`
-    /// without the right; otherwise fails as [`Self::call`].
+    /// Gives the zone a value in clear, in its binary form, and waits; returns its identifier.
+    /// Returns the zone's fault, `NotAllowed` without the right, or `Lost` if the zone is gone.
     pub(crate) fn classify(&mut self, kind: Kind, bytes: &[u8]) -> Result<u64, Broken> {
         let n = self.write(0, bytes)?;
         let r = self.new_identifier()?;
@@ -387,8 +393,8 @@ impl Connection {
         Ok(answer.value)
     }
 
-    /// Sends bytes as the argument of an operation, and returns the bytes of its answer.
-    /// `StringTooLong` for more than 1 MiB; otherwise fails as [`Self::call`].
+    /// Sends bytes as the argument of an operation, waits, and returns the bytes of its answer.
+    /// `StringTooLong` for more than 1 MiB; the zone's fault; `Lost` if the zone is gone.
     pub(crate) fn exchange(&mut self, op: Op, bytes: &[u8]) -> Result<Vec<u8>, Broken> {
         let n = self.write(0, bytes)?;
         let answer = self.call(Descriptor {

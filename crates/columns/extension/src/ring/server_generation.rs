@@ -95,7 +95,8 @@ extern "C-unwind" fn init_memory() {
 ///
 /// # Errors
 ///
-/// As any call of the zone.
+/// The zone's fault, as for a log on another timeline than before; `Lost` if it is gone;
+/// `Interrupted` at the end of a transaction.
 pub(super) fn send(host: &mut Host) -> Result<(), Broken> {
     let number = GENERATION.get();
     // SAFETY: shared memory of the server, written before there were other processes; a server in

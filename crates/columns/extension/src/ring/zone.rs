@@ -61,8 +61,8 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Connection) -> Result<R, Broken>) -
     done.unwrap_or_else(|broken| fault::raise_broken(broken))
 }
 
-/// As [`with`], over the connection of this number only: raises an ERROR if there is another one by
-/// now.
+/// Runs `work` over the connection of this number, and returns its result. Raises an ERROR if there
+/// is another connection by now, or `work` fails.
 pub(crate) fn with_connection<R>(
     number: u32,
     work: impl FnOnce(&mut Connection) -> Result<R, Broken>,

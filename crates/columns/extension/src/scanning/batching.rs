@@ -95,8 +95,9 @@ pub(crate) fn compare(kind: Kind, a: u64, b: u64) -> Option<(i32, usize)> {
     answers::keep_orders(&orders, &of, with, turned)
 }
 
-/// As [`compare`], for two columns of the page's rows, whose numbers and whose first values are
-/// given.
+/// The order (-1, 0, 1) of the values `first`, asked together with the orders of these two columns
+/// in the page's remaining rows, which are kept; and how many orders were asked. `None` if there is
+/// nothing to ask together, or the budget is too small.
 fn compare_pairs(
     kind: Kind,
     page: &CurrentPage,

@@ -33,7 +33,8 @@ fn aligned(a: Value<'_>, b: Value<'_>) -> Option<(i128, i128, u32)> {
     }
 }
 
-/// As [`aligned`], in 64 bits, which are enough for nearly all.
+/// The unscaled numbers of both at the greater of their scales, and that scale, in 64 bits, which
+/// are enough for nearly all. `None` if one is not stored as a word, or does not fit.
 #[inline]
 fn aligned64(a: Value<'_>, b: Value<'_>) -> Option<(i64, i64, u32)> {
     let ((a, a_scale), (b, b_scale)) = (small(a)?, small(b)?);
@@ -162,7 +163,8 @@ fn small_lead(unscaled: i64, scale: u32) -> Lead {
     (place.div_euclid(4), u32::try_from(digit).unwrap_or(0))
 }
 
-/// As [`small_lead`], for numbers of any size.
+/// The weight and the value of the first base-10000 digit that is not 0; both 0 for zero. For
+/// numbers of any size.
 fn lead(unscaled: &BigUint, scale: u32) -> Lead {
     let Some(place) = first_digit_place(unscaled, scale) else {
         return (0, 0);
@@ -373,7 +375,8 @@ pub(crate) fn round_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
     }
 }
 
-/// As [`round_at`], cut off instead of rounded (`trunc_var`).
+/// A finite number cut off after `wanted` digits after the point, which may be negative for places
+/// before it (`trunc_var`).
 fn trunc_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
     let shown = u32::try_from(wanted).unwrap_or(0);
     match u32::try_from(i64::from(scale) - wanted) {
@@ -546,7 +549,7 @@ pub(crate) fn compare(a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
     Ok(order(&Num::read(a)?, &Num::read(b)?))
 }
 
-/// As [`compare`], of numbers that were read.
+/// Orders numbers as PostgreSQL does: NaN is the greatest, and equal to itself.
 fn order(a: &Num, b: &Num) -> Ordering {
     match (a, b) {
         (Num::Nan, Num::Nan) => Ordering::Equal,

@@ -111,8 +111,8 @@ pub(crate) fn parse(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     number.put(out).map_err(|_| Unreadable::TooBig)
 }
 
-/// Reads a finite number and checks that only blanks follow (`set_var_from_str`). Fails as
-/// [`parse`].
+/// Reads a finite number and checks that only blanks follow (`set_var_from_str`).
+/// `Unreadable::Syntax`; `Unreadable::TooBig` for more digits than numerics have.
 fn parse_finite(text: &str) -> Result<Num, Unreadable> {
     let (negative, rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -333,8 +333,8 @@ pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     Ok(())
 }
 
-/// As [`send`], for a number that is stored as a word, without allocation. `None`, and nothing is
-/// appended, if 128 bits are too few.
+/// Appends the binary form of a number that is stored as a word, without allocation. `None`, and
+/// nothing is appended, if 128 bits are too few.
 fn send_small(unscaled: i64, scale: u32, buf: &mut Buf) -> Option<()> {
     // The last group ends where a group ends: at most three zeros more.
     let behind = i64::from(scale);

@@ -125,7 +125,7 @@ struct Sum {
 /// Reads an interval with a field as type modifier, as in `interval '90' day`: a last number
 /// without a unit is of it, and what is finer is cut off (`AdjustIntervalForTypmod`).
 /// `Unreadable::Unsupported` for a field that is not year, month, day, hour, minute or second;
-/// otherwise fails as [`interval`].
+/// others for what the server refuses.
 pub(super) fn interval_of(text: &str, field: Field) -> Result<Interval, Unreadable> {
     let (unit, finest) = match field {
         Field::Year => (Unit::Year, 0),

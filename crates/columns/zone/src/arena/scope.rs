@@ -134,7 +134,7 @@ impl Scopes {
     /// The number of the scope of values stored in this column, which is added if it is new.
     ///
     /// # Errors
-    /// As [`Self::intern`].
+    /// [`Fault::ArenaFull`] if there are 65536 different scopes already.
     #[inline]
     pub(crate) fn column(&mut self, of: Binding) -> Result<ScopeId, Fault> {
         if let Some((last, id)) = self.last_column
@@ -152,7 +152,8 @@ impl Scopes {
     /// [`Self::join`].
     ///
     /// # Errors
-    /// As [`Self::intern`] and [`Self::get`].
+    /// [`Fault::ForgedFid`] for a number that is no scope's, [`Fault::ArenaFull`] if there are
+    /// 65536 different scopes already.
     pub(crate) fn join_cached(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
         let at = usize::from(a.0 ^ b.0.rotate_left(2)) % JOINS_CACHED;
         if let Some(Some((one, other, id))) = self.last_joined.get(at)
@@ -168,7 +169,8 @@ impl Scopes {
     }
 
     /// The number of the scope that has the keys of both, is computed, and belongs to no column.
-    /// Added if it is new; remembered for each pair. Fails as [`Self::intern`] and [`Self::get`].
+    /// Added if it is new; remembered for each pair. `Fault::ForgedFid` for a number that is no
+    /// scope's, `Fault::ArenaFull` if there are 65536 different scopes already.
     fn join(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
         let pair = (a.min(b), a.max(b));
         if let Some(id) = self.joined.get(&pair) {

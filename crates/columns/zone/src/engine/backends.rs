@@ -233,7 +233,8 @@ impl Rings {
         ring.ok_or(Fault::ForgedFid)
     }
 
-    /// As [`Self::get`], to change it.
+    /// The ring with this number, to be changed; perhaps a closed one whose values its group still
+    /// needs. `Fault::ForgedFid` if there is none.
     #[inline]
     pub(super) fn get_mut(&mut self, number: u16) -> Result<&mut Ring, Fault> {
         let ring = self
@@ -248,7 +249,7 @@ impl Rings {
         self.rings.iter().filter_map(Option::as_deref)
     }
 
-    /// As [`Self::all`], to change them.
+    /// All rings, to be changed; those included that are kept for their group only.
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
         self.rings.iter_mut().filter_map(Option::as_deref_mut)
     }

@@ -104,7 +104,8 @@ impl Zone {
     }
 
     /// [`strongroom_columns_ring::Op::Token`]: returns the first 8 bytes of the equality token of
-    /// the value `a`. Faults and counts as [`Self::tokens`].
+    /// the value `a`. Counts in the session's budget and ledger. Faults if the value cannot be
+    /// loaded or has another kind, or the policy does not allow tokens.
     pub(super) fn token(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         self.scratch.words.clear();
         self.scratch.words.push(descriptor.a);
@@ -113,8 +114,9 @@ impl Zone {
     }
 
     /// [`strongroom_columns_ring::Op::TokenMany`]: writes the equality tokens, 16 bytes each, of
-    /// `n` identifiers in the data area into its answer half, and returns `n`. Faults and counts as
-    /// [`Self::tokens`].
+    /// `n` identifiers in the data area into its answer half, and returns `n`. Counts in the
+    /// session's budget and ledger. Faults, and writes none, if a value cannot be loaded or has
+    /// another kind, or the policy does not allow tokens.
     pub(super) fn token_many(
         &mut self,
         ring: u16,

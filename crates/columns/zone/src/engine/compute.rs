@@ -68,7 +68,9 @@ impl Zone {
     }
 
     /// [`strongroom_columns_ring::Op::Test`]: computes function `n`, which gives a truth, and
-    /// returns 0 or 1. Counts in the session's budget and ledger. Faults as [`Self::compute`].
+    /// returns 0 or 1. Counts in the session's budget and ledger. `Fault::BadRequest` for an
+    /// unknown function, one that gives a value, or a missing argument; faults of loading, of the
+    /// policy and of the function.
     pub(super) fn test(
         &mut self,
         ring: u16,

@@ -51,7 +51,8 @@ impl ValueSources {
         Some(number)
     }
 
-    /// Closes a ring and its chain. Returns the session that ended with it, as [`Rings::close`].
+    /// Closes a ring and its chain of redo records. Returns the session that ended with it; `None`
+    /// for a member of a parallel group, whose values are kept until its leader's statement ends.
     pub(super) fn close(&mut self, number: u16) -> Option<[u8; 16]> {
         if let Some(chain) = self.chains.remove(&number) {
             self.store.detach(chain);
@@ -113,8 +114,9 @@ impl ValueSources {
     }
 
     /// Copies a value of this ring, or of another one in its parallel group, to `out`; in the
-    /// second case adds its scope to this ring's. `Fault::ForgedFid` for a ring outside the group;
-    /// otherwise as [`crate::arena::Arena::get`].
+    /// second case adds its scope to this ring's. `Fault::ForgedFid` for a ring outside the group
+    /// or an empty slot, `Fault::StaleFid` for another statement, `Fault::KindMismatch` for an
+    /// accumulator; the fault that the slot holds.
     fn load_ephemeral(&mut self, ring: u16, fid: Fid, out: &mut Out) -> Result<Loaded, Fault> {
         let other = fid.partition();
         let loaded = |kind, scope| Loaded {
@@ -136,10 +138,13 @@ impl ValueSources {
         Ok(loaded(meta.kind, scope))
     }
 
-    /// As [`Self::load`], for a value that has to be of this kind.
+    /// Copies the value of the identifier `bits`, which has to be of this kind, to `out`; returns
+    /// its kind, its scope in the ring's arena and its column.
     ///
     /// # Errors
-    /// [`Fault::KindMismatch`], and as [`Self::load`].
+    /// [`Fault::KindMismatch`] for a value of another kind; as [`Self::load`]: among others
+    /// [`Fault::ForgedFid`], [`Fault::StaleFid`], [`Fault::NoColumnKey`], [`Fault::Recovering`],
+    /// and the fault that the slot holds instead of a value.
     pub(super) fn load_of(
         &mut self,
         ring: u16,

@@ -56,8 +56,9 @@ impl Zone {
         Ok(fid.bits())
     }
 
-    /// [`strongroom_columns_ring::Op::PostEnvelope`]: as [`Self::open_envelope`], without an
-    /// answer. `Fault::BadRequest` for a literal.
+    /// [`strongroom_columns_ring::Op::PostEnvelope`]: opens the envelope in the data area into the
+    /// slot `r`; there is no answer. `Fault::BadRequest` for a literal; `Fault::NoColumnKey` if the
+    /// key is not known, `Fault::BadEnvelope` if it does not open; faults of the arena.
     pub(super) fn post_envelope(
         &mut self,
         ring: u16,

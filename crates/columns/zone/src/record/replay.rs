@@ -319,7 +319,8 @@ impl Replaying {
     /// are user ids, are served, and only by [`Self::run`].
     ///
     /// # Errors
-    /// As [`crate::serve::Serving::bind`].
+    /// `AddrInUse` if a zone listens there, or something other than a socket is there; otherwise
+    /// the kernel's.
     pub fn bind(record: Record, users: Vec<u32>, path: &Path) -> io::Result<Self> {
         let incarnation = strongroom_crypto::random16().map_err(io::Error::other)?;
         Ok(Self {

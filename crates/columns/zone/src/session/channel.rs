@@ -178,7 +178,9 @@ impl Channel {
 
     /// Opens a session for a client's hello, which answers a pending attestation of at most two
     /// minutes ago; the attestation is used up even if this fails. Takes the column keys that the
-    /// hello has. Returns the new session's id and the sealed reply. Fails as [`Self::message`].
+    /// hello has. Returns the new session's id and the sealed reply. `Fault::BadMessage` if it does
+    /// not open, `Fault::NotAllowed` if not all keys of its ticket authenticate it,
+    /// `Fault::OutOfMemory`.
     fn open(&mut self, keys: &mut ColumnKeys, message: &[u8]) -> Result<Reply, Fault> {
         let (hello, sealed) = Hello::parse(message).ok_or(Fault::BadMessage)?;
         let waiting = self

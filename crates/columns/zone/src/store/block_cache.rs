@@ -79,7 +79,8 @@ impl BlockCache {
 
     /// Makes sure that a block is in memory: reads it from disk, or makes an empty one if it never
     /// existed. `Fault::PartitionUnknown` or `Fault::ForgedFid` if there is no such partition or
-    /// extent, `Fault::OutOfMemory`; otherwise as [`Self::read`].
+    /// extent, `Fault::OutOfMemory`; SR-8011 if it is damaged on disk, SR-8014 or SR-8023 if it
+    /// cannot be read.
     pub(super) fn bring_in(
         &mut self,
         partitions: &mut PartitionTable,
@@ -170,7 +171,7 @@ impl BlockCache {
 
     /// Writes blocks that were not used lately, and drops them from memory, until the limit is kept
     /// or nothing more can go. While the disk is full, drops those that need no writing. SR-8015 if
-    /// the limit is then still exceeded; otherwise as [`Self::write`].
+    /// the limit is then still exceeded; SR-8014 or SR-8023 if a block cannot be written.
     pub(super) fn evict(&mut self, partitions: &mut PartitionTable) -> Result<(), Error> {
         // Two rounds of the clock: the first clears the flags of touched blocks, the second evicts.
         let mut looks = 2 * self.clock.len();

@@ -186,7 +186,8 @@ impl Store {
 
     /// Adds a column's binding to the ring's next redo record, once for each record, unless it is
     /// known to be in the log and in a manifest: a host that leaves the only record with it out of
-    /// the log could bind the column to its own key. Fails as [`super::redo_log::RedoLog::append`].
+    /// the log could bind the column to its own key. `Fault::BadRequest` for a ring that is not
+    /// attached or a record that would become too long; `Fault::OutOfMemory`.
     pub(super) fn log_binding(
         &mut self,
         ring: u32,

@@ -103,7 +103,8 @@ impl Directory {
 }
 
 impl Files for Directory {
-    /// As the trait says. `UnexpectedEof` if the file ends before.
+    /// Fills `out` from the block file, beginning at offset `at`. `UnexpectedEof` if the file ends
+    /// before.
     fn read_block(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.blocks.read_exact_at(out, at)
     }

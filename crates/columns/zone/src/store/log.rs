@@ -129,10 +129,13 @@ impl LogFile {
         Self::with_storage(Box::new(storage), store)
     }
 
-    /// As [`LogFile::open`], with any storage.
+    /// Opens the log in any storage, replays it into `store`, ends the store's recovery, and cuts
+    /// off what a crash left incomplete.
     ///
     /// # Errors
-    /// As [`LogFile::open`].
+    /// As [`LogFile::open`]: SR-8012 if it begins after the store's checkpoint, or a record is
+    /// missing; SR-8016 if a frame that was durable is damaged; SR-8015, SR-8023; those of the
+    /// checkpoint.
     pub fn with_storage(
         mut storage: Box<dyn LogStorage>,
         store: &mut Store,

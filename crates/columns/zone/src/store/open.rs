@@ -82,10 +82,12 @@ fn damaged(what: &str) -> Error {
 }
 
 impl Store {
-    /// Opens a store with any implementation of its files and its anchor.
+    /// Opens a store with any implementation of its files and its anchor, and writes two manifests.
+    /// It is recovering then.
     ///
     /// # Errors
-    /// As [`open`].
+    /// SR-8010 if it is not the newest; SR-8024 if its manifest is damaged; SR-8027 if memory
+    /// cannot be locked and has to be; SR-8014, SR-8015, SR-8023.
     pub fn with_files(
         keys: Keys,
         mut files: Box<dyn Files>,

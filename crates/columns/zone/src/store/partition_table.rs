@@ -85,7 +85,7 @@ impl PartitionTable {
         self.by_number.get(usize::from(number))?.as_deref()
     }
 
-    /// As [`Self::get`], to be changed.
+    /// The partition of this number, to be changed. `None` if there is none, or it was dropped.
     pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut Partition> {
         self.by_number.get_mut(usize::from(number))?.as_deref_mut()
     }
@@ -101,7 +101,7 @@ impl PartitionTable {
         extent.blocks.get(address.index())
     }
 
-    /// As [`Self::block`], to be changed.
+    /// The block at this address, to be changed. `None` if its partition or extent does not exist.
     pub(super) fn block_mut(&mut self, address: BlockAddress) -> Option<&mut Block> {
         let partition = self.get_mut(address.partition)?;
         partition
@@ -132,7 +132,7 @@ impl PartitionTable {
         with_numbers.filter_map(|(partition, number)| Some((number, partition.as_deref()?)))
     }
 
-    /// As [`Self::iter`], to be changed, without the numbers.
+    /// The partitions in use, to be changed, in order of number.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
         self.by_number
             .iter_mut()

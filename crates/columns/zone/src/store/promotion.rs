@@ -111,8 +111,10 @@ impl Store {
     /// identifier for each item; if an item fails it is empty, and nothing was promoted.
     ///
     /// # Errors
-    /// As [`Store::put`] and [`Store::get`]; [`Fault::KindMismatch`] for a stored value of another
-    /// kind; those of [`Store::flush_log`], after which the values are there, for the next record.
+    /// As [`Store::put`] and [`Store::get`], among others [`Fault::Recovering`],
+    /// [`Fault::PartitionUnknown`] and [`Fault::StaleFid`]; [`Fault::KindMismatch`] for a stored
+    /// value of another kind; those of [`Store::flush_log`], after which the values are there, for
+    /// the next record.
     pub fn promote(
         &mut self,
         ring: u32,
@@ -176,7 +178,8 @@ impl Store {
         Ok(fid)
     }
 
-    /// As [`Store::get`], but evicts nothing: the blocks that a batch has read stay in memory.
+    /// The value of `fid`, read from disk if needed. Evicts nothing, so that the blocks that a
+    /// batch has read stay in memory. `Fault::StaleFid`, `Fault::ForgedFid`; faults of reading.
     fn get_without_evicting(&mut self, fid: Fid) -> Result<StoredValue<'_>, Fault> {
         if self.peek(fid)?.is_none() {
             self.bring_in(BlockAddress::of(fid))?;

@@ -38,7 +38,9 @@ impl Store {
     /// log.
     ///
     /// # Errors
-    /// As [`Store::get`]; [`Fault::BadRequest`] if the record is full or the ring unknown.
+    /// [`Fault::StaleFid`] or [`Fault::ForgedFid`] if there is no such value;
+    /// [`Fault::Recovering`]; [`Fault::BadRequest`] if the record is full or the ring unknown;
+    /// those of reading and evicting blocks.
     pub fn delete(&mut self, ring: Option<u32>, fid: Fid) -> Result<(), Fault> {
         self.check_writable()?;
         self.make_room()?;
@@ -104,8 +106,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Fault::BadRequest`] if the ring has not begun marking there, or another has since;
-    /// [`Fault::Recovering`]; [`Fault::PartitionUnknown`]; as [`Store::get`], for reading: the
-    /// sweep goes on with the next call.
+    /// [`Fault::Recovering`]; [`Fault::PartitionUnknown`]; [`Fault::StoreDamaged`],
+    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block cannot be read: the sweep goes on with
+    /// the next call.
     pub fn sweep(
         &mut self,
         ring: Option<u32>,
@@ -132,7 +135,8 @@ impl Store {
     /// there are no more.
     ///
     /// # Errors
-    /// [`Fault::Recovering`], [`Fault::PartitionUnknown`]; as [`Store::get`], for reading.
+    /// [`Fault::Recovering`], [`Fault::PartitionUnknown`]; [`Fault::StoreDamaged`],
+    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block cannot be read.
     pub fn free(
         &mut self,
         ring: Option<u32>,

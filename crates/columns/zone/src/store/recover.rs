@@ -158,7 +158,7 @@ impl Store {
     }
 
     /// Opens a record of the log and applies its entries, in a buffer that is wiped afterwards.
-    /// Fails as [`Self::replay_into`].
+    /// SR-8016 if it is damaged, SR-8012 if one before it is missing; those of applying.
     fn replay_record(&mut self, record: &[u8], position: u64) -> Result<(), Error> {
         let empty = Buffer::new(&self.cache.pools.memory);
         let mut body = std::mem::replace(&mut self.replay.record, empty);
