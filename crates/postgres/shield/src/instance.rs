@@ -62,8 +62,9 @@ impl Instance {
     /// are the paths by which the program knows the directory, beside the canonical one.
     ///
     /// # Errors
-    /// Those of [`Object::open`]; SR-7003 while a conversion is unfinished; SR-7011 for a version
-    /// of PostgreSQL whose files are not known; SR-5001.
+    /// SR-2002 and others when `opener` does not open the header, SR-3001 to SR-3007 when the
+    /// header is not valid; SR-7003 while a conversion is unfinished; SR-7011 for a version of
+    /// PostgreSQL whose files are not known; SR-5001.
     pub fn open(directory: &Path, spellings: &[Vec<u8>], opener: &Opener) -> Result<Self, Error> {
         let io = |error| Error::io(directory.display().to_string(), error);
         if directory.join(CONVERT_FILE).symlink_metadata().is_ok() {
@@ -85,8 +86,8 @@ impl Instance {
 
 impl Instance {
     /// Whether a conversion of the instance has begun since it was opened: its state file exists.
-    /// True also when that cannot be told. This is also seen where Strongroom's files are hidden
-    /// from the program.
+    /// True also when that cannot be determined. This is also seen where Strongroom's files are
+    /// hidden from the program.
     #[must_use]
     pub fn is_being_converted(&self, real: &Real) -> bool {
         let Some(directory) = self.prefixes.first() else {

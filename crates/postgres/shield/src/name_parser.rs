@@ -92,7 +92,7 @@ impl<'name> NameParser<'name> {
         self.skip(count.count())
     }
 
-    /// Skips `count` bytes. `None` when `count` is 0.
+    /// Skips `count` bytes. `None` when `count` is 0, or fewer are left.
     fn skip(&mut self, count: usize) -> Option<()> {
         self.0 = self.0.get(count..)?;
         (count > 0).then_some(())

@@ -285,7 +285,7 @@ impl Real {
     }
 
     /// Locks or unlocks `length` bytes from `start` for this open file description
-    /// (`F_OFD_SETLKW`); waits.
+    /// (`F_OFD_SETLKW`). Waits for conflicting locks, also after a signal.
     ///
     /// # Errors
     /// The kernel's.

@@ -107,7 +107,7 @@ macro_rules! rows {
             reason: $reason,
         }),*];
 
-        /// What is done with this class.
+        /// Returns the treatment of this class: how its files are stored.
         #[must_use]
         pub const fn treatment(class: Class) -> Treatment {
             match class {

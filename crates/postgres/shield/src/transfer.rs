@@ -136,8 +136,9 @@ pub fn write(real: &Real, fd: RawFd, open: &OpenFile, from: &[u8]) -> Result<usi
     Ok(count)
 }
 
-/// Does what lseek(2) does on a sealed file, by its logical size, and returns the new position. The
-/// whole file counts as data for `SEEK_DATA` and `SEEK_HOLE`, unless its layout has no header.
+/// Does what lseek(2) does on a sealed file, by its logical size: sets the file position, and
+/// returns it. The whole file counts as data for `SEEK_DATA` and `SEEK_HOLE`, unless its layout has
+/// no header.
 ///
 /// # Errors
 /// The kernel's; EOVERFLOW, ENXIO and EINVAL as lseek(2) gives them.

@@ -51,9 +51,10 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Fetches the first 64 KiB, which tell the version of the file, and opens the cache of that
-    /// version. SR-2246 when `options` expect another version; otherwise the errors of the client
-    /// and of the address. A cache that cannot be used is only a warning.
+    /// Requests the first 64 KiB from the server, whose response gives the version of the file, and
+    /// opens the cache of that version. SR-2246 when `options` expect another version; SR-2240 or
+    /// SR-2253 for the address; otherwise SR-2241 to SR-2247, and SR-3001 for an empty file. A
+    /// cache that cannot be used is only a warning.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         let client = Client::new(options)?;
         // The cache cannot be used before the version is known. The header is always fetched.

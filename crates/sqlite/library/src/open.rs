@@ -242,9 +242,9 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// Returns our own error behind one of SQLite's, if the VFS reported one on this thread that fits,
-/// which is then forgotten. Otherwise makes one of SQLite's: SR-6010 for busy or locked, SR-5001
-/// for I/O, SR-3001 for "not a database", SR-4011 for a malformed one, and SR-1005 for all others.
+/// Turns an error of SQLite's into one of ours: the one that the VFS reported last on this thread,
+/// if it fits, which is then forgotten. Otherwise SR-6010 for busy or locked, SR-5001 for I/O,
+/// SR-3001 for "not a database", SR-4011 for a malformed one, and SR-1005 for all others.
 #[must_use]
 pub fn explain(error: rusqlite::Error) -> Error {
     let error = match error {

@@ -50,7 +50,8 @@ fn find_in_path(word: &OsStr) -> Result<PathBuf, Error> {
     found.ok_or_else(missing)
 }
 
-/// Whether `path` is a regular file that somebody may execute. Symbolic links are followed.
+/// Whether `path` is a regular file that has any permission bit for execution. Symbolic links are
+/// followed.
 fn is_executable(path: &Path) -> bool {
     let about = std::fs::metadata(path);
     about.is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)

@@ -383,7 +383,8 @@ unsafe fn argument(words: List, index: usize) -> *const c_char {
 /// `takes_more`, else this process's own. -1, with `E2BIG`, for more than 1023 arguments.
 ///
 /// # Safety
-/// As [`argument`]; `takes_more` is true for a function that takes an argument behind the list.
+/// The function was called with as many arguments as the list has; `takes_more` is true for a
+/// function that takes an argument after the list.
 unsafe fn collect_arguments(
     words: List,
     takes_more: bool,

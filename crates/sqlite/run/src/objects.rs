@@ -35,7 +35,7 @@ fn about(address: *const c_void) -> Option<libc::Dl_info> {
     (found != 0 && !about.dli_fname.is_null()).then_some(about)
 }
 
-/// Returns the directory of this library's file.
+/// Returns the directory of this library's file. `None` if the loader does not know it.
 pub(crate) fn own_directory() -> Option<PathBuf> {
     let name = file_of(own_address())?;
     let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
@@ -71,8 +71,8 @@ impl Library {
         (!handle.is_null()).then(|| Self(handle))
     }
 
-    /// Returns the handle that stands for the libraries after this one in the order in which
-    /// symbols are looked up.
+    /// Returns the handle for all libraries after this one in the order in which symbols are looked
+    /// up.
     pub(crate) const fn next() -> Self {
         Self(libc::RTLD_NEXT)
     }

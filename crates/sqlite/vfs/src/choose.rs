@@ -224,9 +224,9 @@ fn choose_remote(request: &OpenRequest, pointer: Option<&Pointer>) -> SqliteResu
 
 /// Opens a sealed database (V1), whose header `in_place` was read from the file. A newer redo copy
 /// of the header replaces it. The structure is checked before a key is fetched, so that damage is
-/// told apart from a wrong key: SR-3002 for a newer version, SR-3003 if it is damaged, SR-3007 for
+/// not taken for a wrong key: SR-3002 for a newer version, SR-3003 if it is damaged, SR-3007 for
 /// another kind of object; for remote files also SR-2249 and SR-2254. Without a key the file stays
-/// locked.
+/// locked; SR-2002 for a wrong one.
 fn open_sealed(
     request: &OpenRequest,
     parameters: &KeyOptions,
@@ -346,8 +346,9 @@ fn begins_journal(bytes: &[u8]) -> bool {
 }
 
 /// Makes the reader or writer of a super-journal. A journal that recovery reads as one becomes a
-/// reader too if it is sealed, and passes through if it is plain. SR-4005 if the file cannot be
-/// opened or is not recognised. Reads at most 1 MiB of it.
+/// reader too if it is sealed, and passes through if it is plain, or if its first write was
+/// interrupted. SR-4005 if the file cannot be opened or is not recognised. Reads at most 1 MiB of
+/// it.
 fn choose_super_journal(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & SQLITE_OPEN_READONLY == 0 {

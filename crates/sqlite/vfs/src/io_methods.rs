@@ -14,59 +14,63 @@ pub(crate) trait IoMethods: Send {
     fn lower(&self) -> LowerFile;
 
     /// Reads `out.len()` bytes at `at`, as SQLite sees the file. Past its end, `out` is zero and
-    /// the result `SQLITE_IOERR_SHORT_READ`.
+    /// the result `SQLITE_IOERR_SHORT_READ`. By default reads from the file below.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.lower().read(out, at)
     }
 
-    /// Writes `data` at `at`, as SQLite sees the file. May only buffer it. Does not sync.
+    /// Writes `data` at `at`, as SQLite sees the file. May only buffer it. Does not sync. By
+    /// default writes to the file below.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.lower().write(data, at)
     }
 
-    /// Truncates the file to `size` bytes, as SQLite sees it. Does not sync.
+    /// Truncates the file to `size` bytes, as SQLite sees it. Does not sync. By default truncates
+    /// the file below.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.lower().truncate(size)
     }
 
-    /// Makes everything that was written durable; `flags` are SQLite's.
+    /// Makes everything that was written durable; `flags` are SQLite's. By default syncs the file
+    /// below.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.lower().sync(flags)
     }
 
-    /// Returns the size that SQLite sees, in bytes.
+    /// Returns the size that SQLite sees, in bytes. By default that of the file below.
     fn size(&mut self) -> SqliteResult<u64> {
         self.lower().size()
     }
 
     /// Takes a lock of SQLite's `level`. Does not wait: `SQLITE_BUSY` if another connection's lock
-    /// conflicts.
+    /// conflicts. By default passes the call to the file below.
     fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         self.lower().lock(level)
     }
 
-    /// Lowers the lock to SQLite's `level`; 0 releases it.
+    /// Lowers the lock to SQLite's `level`; 0 releases it. By default passes the call to the file
+    /// below.
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.lower().unlock(level)
     }
 
     /// Answers a file control that the C entry points do not answer themselves. `SQLITE_NOTFOUND`
-    /// if it is not known.
+    /// if it is not known. By default passes it to the file below.
     fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         self.lower().file_control(op, argument)
     }
 
-    /// Returns the flags `SQLITE_IOCAP_*`.
+    /// Returns the flags `SQLITE_IOCAP_*`. By default those of the file below.
     fn device_characteristics(&self) -> c_int {
         self.lower().device_characteristics()
     }
 
     /// Tells the file that a lock in shared memory is about to be taken or released: the number of
-    /// the first lock, and the flags `SQLITE_SHM_*`. Takes no lock itself.
+    /// the first lock, and the flags `SQLITE_SHM_*`. Takes no lock itself. By default does nothing.
     fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {}
 
     /// Writes what is still buffered. Called once, before the file is closed. An error is returned
-    /// by the close, which happens all the same.
+    /// by the close, which happens all the same. By default does nothing.
     fn before_close(&mut self) -> SqliteResult<()> {
         Ok(())
     }

@@ -236,7 +236,8 @@ impl MainFile {
         }
     }
 
-    /// Makes every later lock, read and write on the file fail with `code` (M5).
+    /// Makes every later lock, read and write on the file fail with `code` (M5), except reads of
+    /// the synthetic first 100 bytes.
     pub(crate) fn refuse(&mut self, code: &'static Code) {
         self.refused = Some(code);
     }

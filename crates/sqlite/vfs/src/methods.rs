@@ -237,7 +237,7 @@ unsafe extern "C" fn shm_map(
     }))
 }
 
-/// `xShmLock`: tells our file of the lock, then passes the call on to the file below. The locks
+/// `xShmLock`: notes the lock in our file, then passes the call on to the file below. The locks
 /// show when a reader begins, and when a writer or a checkpoint does.
 unsafe extern "C" fn shm_lock(
     file: *mut sqlite3_file,

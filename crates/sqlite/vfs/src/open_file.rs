@@ -72,62 +72,64 @@ impl OpenFile {
 }
 
 impl IoMethods for OpenFile {
-    /// Returns the file below, by the method of the file's kind.
+    /// Returns the file below, whatever the file's kind.
     fn lower(&self) -> LowerFile {
         dispatch!(self, file => file.lower())
     }
 
-    /// Calls `read` of the file's kind.
+    /// Reads at `at`, by the method of the file's kind. Past the end, `out` is zero and the result
+    /// `SQLITE_IOERR_SHORT_READ`.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         dispatch!(self, file => file.read(out, at))
     }
 
-    /// Calls `write` of the file's kind.
+    /// Writes or buffers `data` at `at`, by the method of the file's kind.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         dispatch!(self, file => file.write(data, at))
     }
 
-    /// Calls `truncate` of the file's kind.
+    /// Truncates the file to `size` bytes, by the method of the file's kind.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         dispatch!(self, file => file.truncate(size))
     }
 
-    /// Calls `sync` of the file's kind.
+    /// Writes what is buffered and syncs the file, by the method of the file's kind.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         dispatch!(self, file => file.sync(flags))
     }
 
-    /// Calls `size` of the file's kind: the size that SQLite sees, in bytes.
+    /// Returns the size that SQLite sees, in bytes, by the method of the file's kind.
     fn size(&mut self) -> SqliteResult<u64> {
         dispatch!(self, file => file.size())
     }
 
-    /// Calls `lock` of the file's kind.
+    /// Takes a lock of SQLite's `level`, by the method of the file's kind.
     fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         dispatch!(self, file => file.lock(level))
     }
 
-    /// Calls `unlock` of the file's kind.
+    /// Lowers the lock to SQLite's `level`, by the method of the file's kind.
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         dispatch!(self, file => file.unlock(level))
     }
 
-    /// Calls `file_control` of the file's kind.
+    /// Answers a file control, by the method of the file's kind.
     fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         dispatch!(self, file => file.file_control(op, argument))
     }
 
-    /// Calls `device_characteristics` of the file's kind.
+    /// Returns the flags `SQLITE_IOCAP_*`, by the method of the file's kind.
     fn device_characteristics(&self) -> c_int {
         dispatch!(self, file => file.device_characteristics())
     }
 
-    /// Tells the file's kind, before a lock in shared memory is taken or released.
+    /// Tells the file that a lock in shared memory is about to be taken or released.
     fn shm_lock_changes(&mut self, first: c_int, flags: c_int) {
         dispatch!(self, file => file.shm_lock_changes(first, flags));
     }
 
-    /// Calls `before_close` of the file's kind, which writes what is still buffered.
+    /// Writes what is still buffered, by the method of the file's kind. The file is not closed
+    /// here.
     fn before_close(&mut self) -> SqliteResult<()> {
         dispatch!(self, file => file.before_close())
     }

@@ -101,9 +101,9 @@ pub fn rewrap(connection: *mut sqlite3, schema: &str, recipient: &Recipient) -> 
 }
 
 /// Runs `work` on the sealed database of `schema` while the connection holds SQLite's write lock
-/// and has changed nothing, then rolls the transaction back. `work` gets the number of pages of the
-/// database. SR-6010 if the database is locked, SR-1005 within a transaction, SR-3001 if it is not
-/// sealed.
+/// and has changed nothing, then rolls SQLite's transaction back, also after an error. `work` gets
+/// the number of pages of the database, `None` if it is not known. SR-6010 if the database is
+/// locked, SR-1005 within a transaction, SR-3001 if it is not sealed.
 pub(crate) fn in_write_transaction<T>(
     connection: *mut sqlite3,
     schema: &str,
@@ -244,7 +244,7 @@ fn with_main<T>(
 }
 
 /// Returns the number of pages of `first..=last` that name an older epoch in the file itself. Reads
-/// the header again first.
+/// the header again first. SR-3001 when the database is not sealed.
 fn stale_pages(
     connection: *mut sqlite3,
     schema: &str,

@@ -252,7 +252,7 @@ unsafe extern "C" fn last_error(
 
 /// `strongroom_last_error(rc)`: returns the last error of the VFS on this thread if an application
 /// sees `rc` as its SQLite result code, else NULL; either way the error is forgotten. 1,
-/// `SQLITE_ERROR`, stands for every error, because pragmas and functions return it.
+/// `SQLITE_ERROR`, fits every error, because pragmas and functions return it.
 unsafe extern "C" fn take_error(
     context: *mut sqlite3_context,
     _count: c_int,

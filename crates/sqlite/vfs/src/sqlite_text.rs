@@ -25,7 +25,7 @@ pub(crate) unsafe fn text_of(text: *const u8) -> String {
 /// when the URI does not have it.
 ///
 /// # Safety
-/// `name` is a file name that SQLite's core gave to `xOpen`, with its parameters behind it.
+/// `name` is a file name that SQLite's core gave to `xOpen`, followed by its parameters.
 pub(crate) unsafe fn uri_parameter(name: *const c_char, key: &str) -> Option<String> {
     let key = CString::new(key).ok()?;
     // SAFETY: the caller's word; the key ends with a zero byte.

@@ -268,9 +268,10 @@ fn verify_pages(
     Ok(())
 }
 
-/// Opens `page`, as it was read from the file. If it does not open, reads it up to twice more, 5 ms
-/// apart, while another process may be writing it. `None`: its tag verifies; otherwise why it does
-/// not.
+/// Opens `page`, as it was read from the file, in place. If it does not open, reads it up to twice
+/// more, 5 ms apart, because another process may be writing it; if it has not changed, opens it
+/// with the newest header. `None`: its tag verifies; otherwise why it does not. Errors are those of
+/// reading.
 fn open_page(
     path: &Path,
     file: &ReadOnlyFile,

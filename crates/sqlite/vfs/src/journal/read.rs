@@ -127,9 +127,10 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Returns the size of the plain journal in bytes, as SQLite sees it, after checking a found
-    /// journal ([`Self::check_found`]). SQLite asks for it before it plays a found journal back,
-    /// and reads nothing of one that is shorter than a header.
+    /// Returns the size of the plain journal in bytes, as SQLite sees it. First checks a found
+    /// journal, once: SR-4004 if what counts in it is damaged, SR-4007 if it is of another state of
+    /// the database. Writes what is buffered. SQLite asks for the size before it plays a found
+    /// journal back, and reads nothing of one that is shorter than a header.
     pub(super) fn size(&mut self) -> SqliteResult<u64> {
         self.check_found()?;
         self.logical_size()

@@ -33,8 +33,8 @@ impl MainFile {
                 .is_some_and(|opened| opened.object.header().freshness)
     }
 
-    /// Returns the state that all connections of this process share. Reports SR-2001 if no key was
-    /// given yet.
+    /// Returns the state that all connections of this process to the file share. Reports SR-2001 if
+    /// no key was given yet.
     fn sealed_object(&self) -> SqliteResult<&Arc<SealedDatabase>> {
         self.sealed
             .as_ref()

@@ -12,9 +12,8 @@ use crate::seals;
 use crate::sqlite_code::SqliteResult;
 
 impl MainFile {
-    /// Counts the page that is about to be sealed under `nonce`, with those that it stands for
-    /// (B1): for one nonce in 65536, writes an anchor with a count that is 65536 higher. Otherwise
-    /// does nothing.
+    /// Counts the page that is about to be sealed under `nonce` (B1): for one nonce in 65536,
+    /// writes an anchor with a count that is 65536 higher. For any other nonce does nothing.
     pub(super) fn count_seal(&mut self, nonce: &[u8; 12]) -> SqliteResult<()> {
         if !seals::stands_for_many(nonce) {
             return Ok(());

@@ -102,7 +102,7 @@ pub(super) fn verify_wal(
 /// Adds the failures up to unit `good_up_to` to the bad units of the report, and names the rest as
 /// not checked. A failure before a good unit is damage. After the last good unit follow units of an
 /// earlier log or transaction, or of a write that a power cut interrupted, or damaged units: these
-/// cannot be told apart.
+/// cannot be distinguished.
 fn split_failures(failures: Vec<BadUnit>, good_up_to: u64, what: &str, report: &mut VerifyReport) {
     let (damaged, trailing): (Vec<BadUnit>, Vec<BadUnit>) = failures
         .into_iter()
