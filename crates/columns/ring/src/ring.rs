@@ -187,7 +187,7 @@ impl Ring {
 
     /// Copies the descriptor of this number out, each word once.
     #[expect(clippy::cast_possible_truncation, reason = "the word is taken apart")]
-    pub(crate) fn take(&self, number: u32) -> Descriptor {
+    pub(crate) fn read_descriptor(&self, number: u32) -> Descriptor {
         let [first, a, b, r] = &self.submissions[entry_index(number)].0;
         let head = first.load(Relaxed);
         Descriptor {
@@ -202,7 +202,7 @@ impl Ring {
 
     /// Writes the answer to this number into its entry. The backend sees it only after
     /// [`Self::publish_done`] with a later number.
-    pub(crate) fn answer(&self, number: u32, answer: &Answer) {
+    pub(crate) fn put_answer(&self, number: u32, answer: &Answer) {
         let [first, value] = &self.replies[entry_index(number)].0;
         first.store(
             u64::from(answer.status) | u64::from(answer.aux) << 32,
@@ -380,10 +380,10 @@ mod tests {
                 aux: !number,
                 value: u64::from(number) << 17,
             };
-            ring.answer(number, &answer);
+            ring.put_answer(number, &answer);
         }
         for number in numbers.chain(0..2048) {
-            assert_eq!(ring.take(number), at(number));
+            assert_eq!(ring.read_descriptor(number), at(number));
             let answer = ring.read_answer(number);
             assert_eq!((answer.status, answer.aux), (number, !number));
             assert_eq!(answer.value, u64::from(number) << 17);

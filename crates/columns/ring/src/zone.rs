@@ -416,11 +416,11 @@ impl ServedRing {
     fn execute_batch(&mut self, count: u32, handler: &mut impl Handler) {
         let mut unreported = 0;
         for _ in 0..count {
-            let descriptor = self.ring.take(self.done);
+            let descriptor = self.ring.read_descriptor(self.done);
             let answer = handler.execute(self.arena, &descriptor, self.ring.area());
             let posted = Op::from_number(descriptor.op).is_some_and(Op::is_posted);
             if !posted {
-                self.ring.answer(self.done, &answer);
+                self.ring.put_answer(self.done, &answer);
             }
             self.done = self.done.wrapping_add(1);
             unreported += 1;

@@ -525,7 +525,7 @@ fn textual_cast(code: u16) -> Option<Routine> {
                 let number = text::parse_int4(a.text(0)?);
                 put_int4(
                     Some(number.map_err(|why| {
-                        no_integer(why, Fault::InvalidInteger, Fault::Int4OutOfRange)
+                        text_fault(why, Fault::InvalidInteger, Fault::Int4OutOfRange)
                     })?),
                     out,
                 )
@@ -534,19 +534,19 @@ fn textual_cast(code: u16) -> Option<Routine> {
                 let number = text::parse_integer(a.text(0)?, i64::MIN);
                 put_int8(
                     Some(number.map_err(|why| {
-                        no_integer(why, Fault::InvalidBigint, Fault::Int8OutOfRange)
+                        text_fault(why, Fault::InvalidBigint, Fault::Int8OutOfRange)
                     })?),
                     out,
                 )
             },
             342 => |a, _, out| {
                 let parsed = forms::parse(a.text(0)?, out);
-                parsed.map_err(|why| no_integer(why, Fault::InvalidNumeric, Fault::NumericOverflow))
+                parsed.map_err(|why| text_fault(why, Fault::InvalidNumeric, Fault::NumericOverflow))
             },
             343 => |a, _, out| {
                 let parsed = float::parse(a.text(0)?);
                 let number = parsed
-                    .map_err(|why| no_integer(why, Fault::InvalidFloat8, Fault::FloatOverflow))?;
+                    .map_err(|why| text_fault(why, Fault::InvalidFloat8, Fault::FloatOverflow))?;
                 put_double(number, out)
             },
             _ => return None,
@@ -556,7 +556,7 @@ fn textual_cast(code: u16) -> Option<Routine> {
 
 /// The fault of a cast for a text that is not a number: `range` for one that is too big, otherwise
 /// `syntax`.
-const fn no_integer(why: Unreadable, syntax: Fault, range: Fault) -> Fault {
+const fn text_fault(why: Unreadable, syntax: Fault, range: Fault) -> Fault {
     match why {
         Unreadable::OutOfRange | Unreadable::TooBig => range,
         _ => syntax,

@@ -409,7 +409,7 @@ impl Handler for Zone {
         let answer = self.dispatch(arena, op, descriptor, area);
         if let Some(input) = input {
             self.recorder
-                .take(arena, (op, descriptor), input, &answer, area);
+                .append(arena, (op, descriptor), input, &answer, area);
         }
         if !op.is_posted() && self.recorder.has_failed(arena) {
             return Answer::fault(Fault::NotRecorded);

@@ -112,7 +112,7 @@ impl Recorder {
     /// the answer in `answer` and `area`, to the ring's record. Ends the record, without its last
     /// piece, if that fails; [`Self::has_failed`] then says so. Nothing for a ring that is not
     /// recorded.
-    pub(crate) fn take(
+    pub(crate) fn append(
         &mut self,
         ring: u16,
         (op, descriptor): (Op, &Descriptor),
@@ -161,8 +161,8 @@ fn system(error: std::io::Error) -> Error {
 
 impl Recording {
     /// Makes the file of a new record, readable by this user only, and writes its header, sealed
-    /// for the recipient. SR-8124 if the directory has 100 entries already; an error of the
-    /// operating system if the file exists.
+    /// for the recipient. SR-8124 if the directory has 100 entries already; SR-5001 if the file
+    /// exists or cannot be made; errors of cryptography.
     fn start(directory: &Path, recipient: &Recipient, name: &str) -> Result<Self, Error> {
         let count = std::fs::read_dir(directory).map_err(system)?.count();
         if count >= RECORDS_MAX {

@@ -85,7 +85,7 @@ impl Session {
         if given && named && valid {
             return Ok(());
         }
-        self.ledger.refuse();
+        self.ledger.count_refusal();
         Err(Fault::NotAllowed)
     }
 
@@ -117,7 +117,7 @@ impl Session {
     fn check_budget(&self, count: u64) -> Result<(), Fault> {
         let spent = self.ledger.truths().saturating_add(self.ledger.checks());
         if self.ticket.truths != u64::MAX && spent.saturating_add(count) > self.ticket.truths {
-            self.ledger.refuse();
+            self.ledger.count_refusal();
             return Err(Fault::BudgetSpent);
         }
         Ok(())
@@ -132,7 +132,7 @@ impl Session {
     pub fn spend_outputs(&mut self, count: u64, bytes: u64) -> Result<(), Fault> {
         let spent = self.ledger.outputs().saturating_add(count);
         if self.ticket.outputs != u64::MAX && spent > self.ticket.outputs {
-            self.ledger.refuse();
+            self.ledger.count_refusal();
             return Err(Fault::BudgetSpent);
         }
         self.ledger.count_outputs(count, bytes);

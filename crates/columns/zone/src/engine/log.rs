@@ -178,14 +178,14 @@ impl Zone {
                 let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
                 let limit = u64::from(STEP_VALUES_MAX);
                 let swept = self.sources.store.sweep(Some(chain), partition, limit)?;
-                self.flush(chain, descriptor, area, swept.found, !swept.done)
+                self.answer_with_record(chain, descriptor, area, swept.found, !swept.done)
             }
             _ => {
                 let limit = usize::try_from(STEP_VALUES_MAX).map_err(|_| Fault::BadRequest)?;
                 let partition = u16::try_from(descriptor.n).map_err(|_| Fault::PartitionUnknown)?;
                 let store = &mut self.sources.store;
                 let freed = store.free(Some(chain), partition, descriptor.a, limit)?;
-                self.flush(chain, descriptor, area, freed, freed != 0)
+                self.answer_with_record(chain, descriptor, area, freed, freed != 0)
             }
         }
     }
@@ -194,7 +194,7 @@ impl Zone {
     /// area. Returns an answer whose value is `count`; in `aux` are the record's length (0 for
     /// none) and, for `more`, bit 31: the operation has to be repeated. `Fault::StringTooLong` if
     /// it does not fit.
-    pub(super) fn flush(
+    pub(super) fn answer_with_record(
         &mut self,
         chain: u32,
         descriptor: &Descriptor,

@@ -202,7 +202,7 @@ impl Zone {
         let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
         let chain = self.sources.chain(ring)?;
         self.sources.store.drop_partition(Some(chain), number)?;
-        self.flush(chain, descriptor, area, 0, false)
+        self.answer_with_record(chain, descriptor, area, 0, false)
     }
 
     /// [`strongroom_columns_ring::Op::ReassignPartition`]: makes partition `a` belong to the
@@ -221,7 +221,7 @@ impl Zone {
         self.sources
             .store
             .reassign_partition(Some(chain), number, relation)?;
-        self.flush(chain, descriptor, area, 0, false)
+        self.answer_with_record(chain, descriptor, area, 0, false)
     }
 
     /// Reads the relation that the data area names at the descriptor's offset. `Fault::BadRequest`

@@ -40,7 +40,7 @@ impl Record {
     /// Reads the whole record at `path`, authenticates and decrypts it.
     ///
     /// # Errors
-    /// SR-8123 if it is cut, changed or too long; an error of the operating system; those of a
+    /// SR-8123 if it is cut, changed or too long; SR-5001 of the operating system; those of a
     /// header that does not open with this opener.
     pub fn open(path: &Path, opener: &Opener) -> Result<Self, Error> {
         let trouble =

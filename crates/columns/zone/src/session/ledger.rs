@@ -103,8 +103,8 @@ impl Ledger {
         self.raise(Count::OutputBytes, bytes);
     }
 
-    /// Adds one refusal. Refuses nothing itself.
-    pub(super) fn refuse(&self) {
+    /// Adds one refusal.
+    pub(super) fn count_refusal(&self) {
         self.raise(Count::Refusals, 1);
     }
 
