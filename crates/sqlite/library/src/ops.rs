@@ -280,8 +280,8 @@ pub fn rekey(
 /// pages in all.
 ///
 /// # Errors
-/// SR-3001 when the database is not sealed, SR-2001 without a key, SR-6010 while a writer keeps it
-/// locked, those of opening the header. Damage is in the report.
+/// SR-1006 when there is no file, SR-3001 when it is not a sealed database, SR-2001 without a key,
+/// SR-6010 while a writer keeps it locked, those of opening the header. Damage is in the report.
 pub fn verify(
     sealed: &Path,
     options: &OpenOptions,
@@ -358,7 +358,7 @@ fn sealed_at(path: &Path) -> Result<bool, Error> {
 }
 
 /// Whether a rekey of the database has begun and is not finished, by its newest header. False if
-/// the header does not parse.
+/// the header does not parse; SR-1006 or SR-5001 if the file cannot be read.
 fn under_way(path: &Path) -> Result<bool, Error> {
     let header = strongroom_keyring::redo::newest_header(path, &vfs::head(path, 4096)?);
     let parsed = strongroom_format::header::Header::parse(&header);

@@ -85,7 +85,7 @@ impl Control {
     /// Checks that the instance has blocks of 8 KiB and segments of 1 GiB.
     ///
     /// # Errors
-    /// SR-7010.
+    /// SR-7010 for other sizes.
     pub(super) fn check_geometry(&self) -> Result<(), Error> {
         let known = (
             strongroom_format::postgres::BLOCK,

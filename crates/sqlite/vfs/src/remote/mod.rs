@@ -54,6 +54,7 @@ thread_local! {
 pub fn asked_by_application<T>(open: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
+        /// Restores the former setting of this thread.
         fn drop(&mut self) {
             BY_APPLICATION.set(self.0);
         }
