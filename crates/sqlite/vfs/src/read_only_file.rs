@@ -195,7 +195,8 @@ impl Drop for ReadOnlyFile {
 /// bytes, or fewer when it is shorter.
 ///
 /// # Errors
-/// Those of [`ReadOnlyFile::open`]; SR-5001.
+/// SR-1006 when it does not exist; SR-6009 when the path is not UTF-8; SR-5001 when it cannot be
+/// read; SR-9001 when the sealing VFS is not registered.
 pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
     ReadOnlyFile::open(path)?.head(len)
 }
