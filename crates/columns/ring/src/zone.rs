@@ -328,7 +328,7 @@ impl Server {
     }
 
     /// Has the watching thread report, once, the end of the connection, and that of the backend's
-    /// process if it is known.
+    /// process if it is known. Fails if the kernel has no room for it.
     fn watch(&self, id: u64, socket: &OwnedFd, process: Option<&OwnedFd>) -> io::Result<()> {
         let data = epoll::EventData::new_u64(id);
         let end = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;

@@ -66,7 +66,7 @@ pub fn token_bytes(kind: Kind, value: Value<'_>, token: &mut Buf) -> Result<(), 
 }
 
 /// Appends the form of the same numeric with the least scale, so that 1.0 and 1.00 give the same
-/// bytes.
+/// bytes. `Fault::KindMismatch` for bytes that are no numeric.
 fn numeric_token(value: Value<'_>, token: &mut Buf) -> Result<(), Fault> {
     let mut least = Out::new();
     if let Some((unscaled, scale)) = small(value) {

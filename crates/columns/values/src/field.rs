@@ -37,6 +37,7 @@ pub(crate) enum FieldFunction {
 }
 
 /// Sets `out` to a field's value, as double precision or numeric, whichever the function returns.
+/// Fails only as numeric arithmetic can, by overflow.
 fn put(part: &FieldValue, function: FieldFunction, out: &mut Out) -> Result<(), Fault> {
     if function == FieldFunction::Double {
         #[expect(
@@ -66,7 +67,7 @@ fn put(part: &FieldValue, function: FieldFunction, out: &mut Out) -> Result<(), 
 }
 
 /// Sets `out` to a numeric: the Julian day and, as its fraction, `time` microseconds divided by
-/// those of a day.
+/// those of a day. Fails only as numeric arithmetic can, by overflow.
 fn put_julian(day: i32, time: i64, out: &mut Out) -> Result<(), Fault> {
     let mut operand = [Out::new(), Out::new(), Out::new()];
     let [over, whole, fraction] = &mut operand;
@@ -315,7 +316,8 @@ pub(crate) fn of_interval(
     put(&FieldValue::Whole(number), function, out)
 }
 
-/// Sets `out` to an interval's length in seconds, with years of 365.25 days and months of 30.
+/// Sets `out` to an interval's length in seconds, with years of 365.25 days and months of 30. Never
+/// fails.
 fn put_interval_epoch(
     interval: Interval,
     function: FieldFunction,

@@ -313,7 +313,7 @@ impl Zone {
 
     /// Ends a statement of a ring: adds its computed values to the session's ledger, and wipes the
     /// scratch buffers and the ring's values. Those of a parallel worker remain until its leader's
-    /// statement ends.
+    /// statement ends. `Fault::ForgedFid` for an unknown ring.
     fn end_statement(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
         self.count_computed(ring);
         let statement = u8::try_from(descriptor.n % 256).map_err(|_| Fault::BadRequest)?;
@@ -324,7 +324,7 @@ impl Zone {
     }
 
     /// [`Op::ThirdArgument`]: keeps the third argument for the ring's next operation, because a
-    /// descriptor has room for two.
+    /// descriptor has room for two. `Fault::ForgedFid` for an unknown ring.
     fn set_third_argument(&mut self, ring: u16, argument: u64) -> Result<(), Fault> {
         self.sources.rings.get_mut(ring)?.third_argument = Some(argument);
         Ok(())
@@ -487,7 +487,7 @@ fn copy_bytes(
         .ok_or(Fault::BadRequest)
 }
 
-/// The descriptor's `n` as a length in bytes.
+/// The descriptor's `n` as a length in bytes. `Fault::BadRequest` if it does not fit in a `usize`.
 fn len_of(descriptor: &Descriptor) -> Result<usize, Fault> {
     usize::try_from(descriptor.n).map_err(|_| Fault::BadRequest)
 }

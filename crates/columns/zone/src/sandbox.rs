@@ -81,7 +81,7 @@ fn may_lock_all() -> bool {
 
 /// Restricts this thread, and those that it starts later, to files below the given directories, and
 /// forbids to run any (Landlock). A directory that cannot be opened is left out. False if the
-/// kernel enforces nothing.
+/// kernel enforces nothing. Fails if the kernel refuses the rules.
 fn restrict_files(sandbox: &Sandbox) -> Result<bool, landlock::RulesetError> {
     let abi = ABI::V3;
     let all = AccessFs::from_all(abi);

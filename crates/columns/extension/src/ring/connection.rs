@@ -141,7 +141,7 @@ impl Connection {
     }
 
     /// Posts the end of the statement to the zone, without waiting, if it has identifiers.
-    /// `Interrupted` if the ring is full: to be called again then.
+    /// `Interrupted` if the ring is full: to be called again then. `Lost` if the zone is gone.
     pub(super) fn end_statement(&mut self) -> Result<(), Broken> {
         self.seen_alive = false;
         if self.has_ephemerals {
@@ -243,7 +243,8 @@ impl Connection {
 
     /// Has the zone open an envelope without waiting for it, because rows that are copied in have
     /// one in each column; returns the identifier of its value. Waits only if the data area is
-    /// full.
+    /// full. Returns the fault of an operation posted before, `StringTooLong`, or `Lost` if the
+    /// zone is gone.
     fn post_envelope(&mut self, kind: Kind, envelope: &[u8]) -> Result<u64, Broken> {
         let size = envelope.len().next_multiple_of(8);
         if self.envelope_bytes.saturating_add(size) > ANSWER_HALF - PREFETCH_SIZE {
@@ -311,7 +312,8 @@ impl Connection {
         self.copy(at, len).map(Some)
     }
 
-    /// Waits until no prefetched operation uses its part of the data area.
+    /// Waits until no prefetched operation uses its part of the data area. `Lost` if the zone is
+    /// gone.
     pub(crate) fn finish_prefetches(&mut self) -> Result<(), Broken> {
         if let Some(operation) = self.last_prefetch {
             self.host.answer(operation, check_while_waiting)?;
@@ -321,7 +323,7 @@ impl Connection {
     }
 
     /// Waits until no posted or prefetched operation uses the data area up to `end`, which is about
-    /// to be written. May report the fault of a posted operation.
+    /// to be written. May report the fault of a posted operation. `Lost` if the zone is gone.
     fn wait_until_writable(&mut self, end: usize) -> Result<(), Broken> {
         if end > PREFETCH_OFFSET {
             self.finish_prefetches()?;
@@ -347,7 +349,8 @@ impl Connection {
     }
 
     /// Has the zone seal values, all of the kind in `flags` unless that is 0, and waits; returns
-    /// their envelopes in this order, or none at all if they do not fit into one answer.
+    /// their envelopes in this order, or none at all if they do not fit into one answer. Returns
+    /// the zone's fault, or `Lost` if it is gone.
     fn seal_all(&mut self, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.write_words(0, fids)?;
         let answer = self.call(Descriptor {

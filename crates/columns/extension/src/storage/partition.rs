@@ -123,7 +123,7 @@ pub(crate) fn find_or_make(storage: StorageId, table: &Table) -> u16 {
 }
 
 /// Has the zone find the partition of a storage, or make it with the table's columns. Returns its
-/// number.
+/// number. Returns the zone's fault, or `Lost` if it is gone.
 fn make(connection: &mut Connection, storage: StorageId, table: &Table) -> Result<u64, Broken> {
     let mut bytes = storage.record(table.relation).to_vec();
     for column in &*table.columns {
@@ -143,7 +143,7 @@ fn make(connection: &mut Connection, storage: StorageId, table: &Table) -> Resul
 }
 
 /// Asks the zone for the partition of a storage: its number in `value`, how many values it has in
-/// `aux`. `None` if there is none.
+/// `aux`. `None` if there is none. Returns the zone's other faults, or `Lost` if it is gone.
 pub(crate) fn find(
     connection: &mut Connection,
     storage: StorageId,

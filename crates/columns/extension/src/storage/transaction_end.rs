@@ -151,7 +151,8 @@ fn tell_zone(work: impl FnOnce(&mut Connection) -> Result<Vec<u8>, Broken>) {
     }
 }
 
-/// Reads the redo record that came with an answer, whose length is in `aux`.
+/// Reads the redo record that came with an answer, whose length is in `aux`. `BadRequest` if it
+/// does not lie in the data area.
 fn read_record(connection: &mut Connection, answer: Answer) -> Result<Vec<u8>, Broken> {
     connection.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
 }
@@ -174,7 +175,7 @@ fn drop_partition(storage: StorageId) {
 }
 
 /// Has the zone give the partition of one storage to another; returns the redo record, which is
-/// empty if there is no partition.
+/// empty if there is no partition. Returns the zone's fault, or `Lost` if it is gone.
 fn move_partition(
     connection: &mut Connection,
     from: StorageId,

@@ -441,6 +441,7 @@ pub(crate) fn trunc(a: Value<'_>, wanted: i32, out: &mut Out) -> Result<(), Faul
 }
 
 /// Rounds, or else cuts off, to `wanted` digits after the point, into `out`.
+/// `Fault::NumericOverflow`, `Fault::KindMismatch`.
 fn reduce(a: Value<'_>, wanted: i64, rounds: bool, out: &mut Out) -> Result<(), Fault> {
     let small = i32::try_from(wanted)
         .ok()

@@ -200,6 +200,7 @@ fn clock<'a>(text: &'a str, civil: &mut Civil) -> Result<Option<&'a str>, Unread
 
 /// The microseconds of the digits after a point, rounded through a double as in
 /// `ParseFractionalSecond`; a million if that rounds up to a second. 0 for no digits.
+/// `Unreadable::Syntax` for what is no number.
 pub(super) fn micros(fraction: &str) -> Result<i32, Unreadable> {
     if fraction.is_empty() {
         return Ok(0);

@@ -157,7 +157,8 @@ pub(super) fn interval(text: &str) -> Result<Interval, Unreadable> {
     read(text, Unit::Second)
 }
 
-/// Reads an interval. `last` is the unit of a last number without one.
+/// Reads an interval. `last` is the unit of a last number without one. `Unreadable` for what the
+/// server refuses, a form that this code does not know, or 256 bytes and more.
 fn read(text: &str, last: Unit) -> Result<Interval, Unreadable> {
     if text.len() >= TEXT_MAX {
         return Err(Unreadable::Unsupported);

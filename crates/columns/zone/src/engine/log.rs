@@ -36,7 +36,7 @@ impl Zone {
 
     /// [`Op::Position`]: answers with the position from which the host's log has to be replayed,
     /// and the state and timeline in `aux`. If there is a log to be read and no ring reads it, this
-    /// ring becomes its reader: from now on records of other rings are refused.
+    /// ring becomes its reader: from now on records of other rings are refused. Never fails.
     pub(super) fn position(&mut self, ring: u16) -> Result<Answer, Fault> {
         let store = &self.sources.store;
         let state = u32::from(store.is_recovering()) | u32::from(store.is_following()) << 1;

@@ -161,11 +161,14 @@ impl ValueSources {
     }
 
     /// How a value of this scope of the ring came to be: stored, from an envelope, or computed.
+    /// `Fault::ForgedFid` if there is no such ring or scope.
     pub(super) fn origin(&self, ring: u16, scope: ScopeId) -> Result<Origin, Fault> {
         Ok(self.rings.get(ring)?.arena.scopes.get(scope)?.origin())
     }
 
     /// The scope, in the ring's arena, of a value that is computed from values of both scopes.
+    /// `Fault::ForgedFid` if there is no such ring or scope, `Fault::ArenaFull` if there are too
+    /// many scopes.
     pub(super) fn joined_scope(
         &mut self,
         ring: u16,
@@ -176,7 +179,7 @@ impl ValueSources {
     }
 
     /// Adds a loaded value to what the policy decides by: its column and origin to `common`, its
-    /// keys to `scope`.
+    /// keys to `scope`. `Fault::ArenaFull` if there are too many scopes.
     pub(super) fn add_operand(
         &mut self,
         ring: u16,

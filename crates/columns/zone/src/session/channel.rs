@@ -317,7 +317,8 @@ impl Channel {
 
 impl LiveSession {
     /// Seals an answer to the client under the next number of the session, and returns the whole
-    /// message.
+    /// message. `Fault::OutOfMemory` if it cannot be sealed, `Fault::BadMessage` if the numbers are
+    /// used up.
     fn answer(&mut self, body: &[u8]) -> Result<Vec<u8>, Fault> {
         let head = Sealed {
             session: *self.session.id(),

@@ -69,7 +69,8 @@ impl Store {
         Ok(position)
     }
 
-    /// Writes every block that was changed since it was last written. Does not sync.
+    /// Writes every block that was changed since it was last written. Does not sync. SR-8014,
+    /// SR-8015 or SR-8023 for the first that cannot be written.
     fn write_dirty(&mut self) -> Result<(), Error> {
         for at in self.partitions.blocks_where(|_, block| block.dirty) {
             self.cache.write(&mut self.partitions, at)?;
@@ -141,6 +142,7 @@ impl Store {
 
     /// Appends the manifest's body to `out`: partitions in the order of their numbers, dropped ones
     /// included, then chains, values in quarantine and keys in clear. The caller seals it.
+    /// `NoMemory` if no memory is left.
     fn write_body(&self, position: u64, timeline: u32, out: &mut Buffer) -> Result<(), NoMemory> {
         let chains = self.chain_ends();
         let partitions = &self.partitions;
@@ -179,6 +181,7 @@ impl Store {
 }
 
 /// Appends a partition's entry, its columns' keys and its extents with their blocks to `out`.
+/// `NoMemory` if no memory is left.
 fn write_partition(number: u16, partition: &Partition, out: &mut Buffer) -> Result<(), NoMemory> {
     let entry = PartitionEntry {
         partition: number,

@@ -153,6 +153,7 @@ impl Store {
     }
 
     /// Appends all kept keys with their ids, in clear, to `out`, which is sealed afterwards.
+    /// `NoMemory` if no memory is left.
     pub(super) fn write_keys(&self, out: &mut Buffer) -> Result<(), NoMemory> {
         for (id, key) in &self.column_keys {
             out.extend(id)?;

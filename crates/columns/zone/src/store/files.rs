@@ -109,22 +109,24 @@ impl Files for Directory {
         self.blocks.read_exact_at(out, at)
     }
 
-    /// Writes at this offset, without a sync.
+    /// Writes at this offset, without a sync. Fails as the system does.
     fn write_block(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.blocks.write_all_at(bytes, at)
     }
 
-    /// Syncs the block file's contents (`fdatasync`).
+    /// Syncs the block file's contents (`fdatasync`). Fails as the system does; it must not be
+    /// tried again then.
     fn sync_blocks(&mut self) -> io::Result<()> {
         self.blocks.sync_data()
     }
 
-    /// Sets the block file's length, without a sync; a longer one would be filled with zeros.
+    /// Sets the block file's length, without a sync; a longer one would be filled with zeros. Fails
+    /// as the system does.
     fn cut_blocks(&mut self, len: u64) -> io::Result<()> {
         self.blocks.set_len(len)
     }
 
-    /// Reads the whole manifest; `None` if the file does not exist.
+    /// Reads the whole manifest; `None` if the file does not exist. Fails as the system does.
     fn read_manifest(&mut self) -> io::Result<Option<Vec<u8>>> {
         match std::fs::read(&self.manifest) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -134,7 +136,7 @@ impl Files for Directory {
     }
 
     /// Replaces the manifest's file by a new one, readable by this user only, and syncs file and
-    /// directory.
+    /// directory. Fails as the system does; either file is there then.
     fn replace_manifest(&mut self, bytes: &[u8]) -> io::Result<()> {
         durable::replace(&self.manifest, bytes, 0o600)
     }

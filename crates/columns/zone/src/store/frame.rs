@@ -32,7 +32,7 @@ impl Slot {
 }
 
 impl Frame {
-    /// A block of free slots of generation 0, all zeros.
+    /// A block of free slots of generation 0, all zeros. `NoMemory` if no memory is left.
     pub(super) fn new(pools: &MemoryPools) -> Result<Self, NoMemory> {
         pools.frames.take().map(Self).ok_or(NoMemory)
     }
@@ -70,7 +70,7 @@ impl Frame {
     }
 
     /// Stores a value in slot `at`, which has to be free: bytes up to 7 in the slot, longer ones in
-    /// `slabs`.
+    /// `slabs`. `NoMemory`, and the slot stays free, if no memory is left.
     pub(super) fn put(
         &mut self,
         at: usize,

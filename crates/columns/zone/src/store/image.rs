@@ -32,6 +32,7 @@ impl From<NoMemory> for ImageError {
 }
 
 /// Appends the image of a block to `out`, in clear. `kind` is that of the block's extent.
+/// `NoMemory` if no memory is left.
 pub(super) fn write(
     frame: &Frame,
     kind: Kind,
@@ -92,6 +93,7 @@ fn is_one(frame: &Frame, of: impl Fn(Slot) -> u8) -> bool {
 }
 
 /// Appends the byte that `of` selects of every slot, or of the first one only if `one` is set.
+/// `NoMemory` if no memory is left.
 fn append(
     frame: &Frame,
     one: bool,
@@ -203,7 +205,7 @@ fn take<'a>(from: &mut &'a [u8], len: usize) -> Result<&'a [u8], ImageError> {
 }
 
 /// Removes the bytes of the slots from `from`: a single one for all if `one` is set, otherwise one
-/// for each.
+/// for each. `ImageError::Malformed` if there are fewer.
 fn each<'a>(from: &mut &'a [u8], one: bool) -> Result<&'a [u8], ImageError> {
     take(from, if one { 1 } else { SLOTS })
 }

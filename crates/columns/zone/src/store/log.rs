@@ -53,7 +53,7 @@ struct OnDisk {
 
 impl OnDisk {
     /// Opens the log's file. If there is none, creates an empty one, readable by this user only,
-    /// and syncs the directory.
+    /// and syncs the directory. Fails as the system does.
     fn open(path: &Path) -> io::Result<Self> {
         let made = !path.exists();
         let mut options = OpenOptions::new();
@@ -75,27 +75,29 @@ impl OnDisk {
 }
 
 impl LogStorage for OnDisk {
-    /// Reads the whole file from its path.
+    /// Reads the whole file from its path. Fails as the system does.
     fn read(&mut self) -> io::Result<Vec<u8>> {
         std::fs::read(&self.path)
     }
 
-    /// Writes at this offset, without a sync.
+    /// Writes at this offset, without a sync. Fails as the system does.
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, at)
     }
 
-    /// Sets the file's length, without a sync.
+    /// Sets the file's length, without a sync. Fails as the system does.
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
     }
 
-    /// Syncs the file's contents (`fdatasync`).
+    /// Syncs the file's contents (`fdatasync`). Fails as the system does; it must not be tried
+    /// again then.
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Replaces the file by a new one, durably, and opens that.
+    /// Replaces the file by a new one, durably, and opens that. Fails as the system does; either
+    /// file is there then.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         durable::replace(&self.path, bytes, 0o600)?;
         self.file = OpenOptions::new().read(true).write(true).open(&self.path)?;

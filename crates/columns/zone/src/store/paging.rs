@@ -64,6 +64,8 @@ impl Store {
 
     /// Reads those blocks of these identifiers into memory that are on disk only; evicts others
     /// first if the limit is exceeded. Ignores identifiers that lead nowhere.
+    /// `Fault::StoreDamaged`, `Fault::StoreIo` or `Fault::OutOfMemory` if one cannot be read, or
+    /// room cannot be made.
     pub(super) fn fetch(&mut self, fids: &[Fid]) -> Result<(), Fault> {
         self.make_room()?;
         for fid in fids {

@@ -269,7 +269,7 @@ impl Partition {
 
 impl Open {
     /// The state of an extent that is being filled, with its blocks in random order. `reusable` are
-    /// slots that became free.
+    /// slots that became free. `Refusal::Random` if the random generator fails.
     fn new(extent: u32, kind: Kind, reusable: Vec<u64>) -> Result<Self, Refusal> {
         let blocks = shuffled(BLOCKS)?;
         let blocks = blocks
@@ -286,7 +286,8 @@ impl Open {
     }
 
     /// The slot for the next value: one that became free, or the next in random order. `None` if
-    /// the extent is full. The same slot until it is taken.
+    /// the extent is full. The same slot until it is taken. `Refusal::Random` if the random
+    /// generator fails.
     fn next(&mut self) -> Result<Option<Chosen>, Refusal> {
         if let Some(slot) = self.reusable.last() {
             let fid = Fid::from_bits(*slot);
@@ -311,6 +312,7 @@ impl Open {
 }
 
 /// The numbers below `count`, which is at most 65536, in random order (Fisher and Yates).
+/// `Refusal::Random` if the random generator fails.
 fn shuffled(count: usize) -> Result<Vec<u16>, Refusal> {
     let mut drawn = vec![0; 4 * count];
     fill_random(&mut drawn).map_err(Refusal::Random)?;

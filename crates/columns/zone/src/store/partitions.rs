@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// Makes an empty partition as `change` says, under a new random key. Adds nothing to a redo
-    /// record.
+    /// record. `Fault::OutOfMemory` if the key cannot be made.
     pub(super) fn make_partition(&mut self, change: PartitionChange) -> Result<(), Fault> {
         let key = PartitionKey::new(&self.keys);
         let key = key.map_err(|error| self.report(crypto_error(error)))?;

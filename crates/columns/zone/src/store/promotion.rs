@@ -150,7 +150,8 @@ impl Store {
 
     /// Stores one value, adds it to the ring's next record, and appends its identifier to `made`. A
     /// stored value that is in its column already keeps its identifier, and is only marked as
-    /// reachable; one of another place is copied.
+    /// reachable; one of another place is copied. `Fault::KindMismatch` for a stored value of
+    /// another kind; faults of reading and of storing.
     fn promote_one(
         &mut self,
         ring: u32,
@@ -188,7 +189,7 @@ impl Store {
     }
 
     /// Stores a copy of the stored value `fid` in the item's column, and adds it to the ring's next
-    /// record.
+    /// record. Faults of reading and of storing.
     fn put_copy(
         &mut self,
         ring: u32,
@@ -209,7 +210,8 @@ impl Store {
     }
 
     /// Adds a new value to the ring's next redo record, with the opening of its partition and the
-    /// binding of its column where they are not yet known to be in the log.
+    /// binding of its column where they are not yet known to be in the log. `Fault::BadRequest` if
+    /// the record is full or the ring unknown; `Fault::PartitionUnknown`, `Fault::OutOfMemory`.
     pub(super) fn log_put(
         &mut self,
         ring: u32,

@@ -211,7 +211,8 @@ impl Store {
     }
 
     /// Puts the unmarked values of a block into quarantine, with entries in the ring's next record,
-    /// and takes marked ones out. Returns how many it has put there.
+    /// and takes marked ones out. Returns how many it has put there. `Fault::BadRequest` if the
+    /// record is full; faults of reading and evicting blocks.
     fn sweep_block(
         &mut self,
         ring: Option<u32>,
@@ -281,7 +282,8 @@ impl Store {
     }
 
     /// Frees the slot of a value, whose bytes are wiped; reads its block if needed. False if the
-    /// slot has no generation left, so that it cannot be used again.
+    /// slot has no generation left, so that it cannot be used again. Faults of reading it;
+    /// `Fault::PartitionUnknown` or `Fault::ForgedFid` if it leads nowhere.
     pub(super) fn free_slot(&mut self, fid: Fid) -> Result<bool, Fault> {
         let at = BlockAddress::of(fid);
         self.bring_in(at)?;

@@ -208,7 +208,8 @@ impl Store {
     }
 
     /// Applies an entry of a record found at `position`. One that was applied before, or is older
-    /// than what the store has, changes nothing.
+    /// than what the store has, changes nothing. SR-8012 or SR-8016 for an entry that does not fit
+    /// what the store has; errors of reading blocks.
     fn apply(&mut self, entry: &Entry<'_>, position: u64) -> Result<(), Error> {
         match entry {
             Entry::Word {
@@ -343,7 +344,8 @@ impl Store {
     }
 
     /// Stores a value in the slot of its identifier, unless the slot has this generation or a later
-    /// one, or the block is gone. An older value there is freed.
+    /// one, or the block is gone. An older value there is freed. SR-8014 without memory; errors of
+    /// reading the block.
     fn put_at(&mut self, fid: Fid, value: Value<'_>) -> Result<(), Error> {
         let (at, slot_at) = (BlockAddress::of(fid), usize::from(fid.index()));
         if self.partitions.block(at).is_some_and(|block| block.gone) {
@@ -380,7 +382,7 @@ impl Store {
         Ok(())
     }
 
-    /// Frees a value, if it is there. Nothing otherwise.
+    /// Frees a value, if it is there. Nothing otherwise. Errors of reading its block.
     fn apply_freed(&mut self, fid: Fid) -> Result<(), Error> {
         if self.is_live(fid)? {
             self.free_slot(fid)
@@ -389,7 +391,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the store has a value of just this identifier. Brings its block into memory.
+    /// Whether the store has a value of just this identifier. Brings its block into memory. Errors
+    /// of reading it.
     pub(super) fn is_live(&mut self, fid: Fid) -> Result<bool, Error> {
         let at = BlockAddress::of(fid);
         let known = self.partitions.block(at);

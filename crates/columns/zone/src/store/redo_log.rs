@@ -84,7 +84,8 @@ pub(super) struct Savepoint {
 const ISSUED_MAX: usize = 4096;
 
 impl RedoLog {
-    /// The log of a new incarnation, whose number is drawn at random, without rings.
+    /// The log of a new incarnation, whose number is drawn at random, without rings. Fails without
+    /// random numbers, or locked memory for the key.
     pub(super) fn new(keys: &Keys) -> Result<Self, CryptoError> {
         let incarnation = random16()?;
         Ok(Self {

@@ -48,7 +48,7 @@ impl Keys {
     }
 
     /// Derives the key that seals the redo records of `incarnation` with the key number `number`
-    /// ([`RedoHead::key_number`]).
+    /// ([`RedoHead::key_number`]). Fails without locked memory for it.
     pub(super) fn redo_key(
         &self,
         incarnation: [u8; 16],
@@ -57,7 +57,8 @@ impl Keys {
         GcmKey::new(&hkdf(&self.redo, &incarnation, &number.to_le_bytes())?)
     }
 
-    /// A new generator of nonces for an incarnation's records.
+    /// A new generator of nonces for an incarnation's records. Fails without locked memory for its
+    /// key.
     pub(super) fn redo_nonces(&self, incarnation: [u8; 16]) -> Result<Nonces, CryptoError> {
         Nonces::under(&self.redo, &incarnation, REDO_NONCE_LABEL)
     }
@@ -73,7 +74,7 @@ impl Keys {
     }
 
     /// Encrypts a manifest's body in place, under a fresh nonce; returns the head, which has
-    /// counter, nonce and tag.
+    /// counter, nonce and tag. Fails without random numbers.
     pub(super) fn seal_manifest(
         &self,
         counter: u64,
@@ -109,18 +110,20 @@ impl Keys {
 pub(super) struct Nonces(MacKey);
 
 impl Nonces {
-    /// A generator whose key is derived from `key` (HKDF-SHA256, `label` as info).
+    /// A generator whose key is derived from `key` (HKDF-SHA256, `label` as info). Fails without
+    /// locked memory for it.
     fn under(key: &SecretKey, salt: &[u8], label: &str) -> Result<Self, CryptoError> {
         MacKey::new(&hkdf(key, salt, label.as_bytes())?).map(Self)
     }
 
-    /// A fresh nonce for this content, from new random bytes and the content.
+    /// A fresh nonce for this content, from new random bytes and the content. Fails without random
+    /// numbers.
     pub(super) fn draw(&self, body: &[u8]) -> Result<[u8; 12], CryptoError> {
         self.draw_with(&random16()?, body)
     }
 
     /// The nonce for these random bytes and this content: another content gives another nonce, even
-    /// with the same random bytes.
+    /// with the same random bytes. Never fails in practice.
     fn draw_with(&self, random: &[u8; 16], body: &[u8]) -> Result<[u8; 12], CryptoError> {
         let mac = self.0.mac(&[random, body]);
         mac.first_chunk().copied().ok_or(CryptoError::Length)
@@ -138,12 +141,13 @@ pub(super) struct PartitionKey {
 }
 
 impl PartitionKey {
-    /// A key for a new partition, under a random salt.
+    /// A key for a new partition, under a random salt. Fails without random numbers, or locked
+    /// memory for it.
     pub(super) fn new(keys: &Keys) -> Result<Self, CryptoError> {
         Self::derive(keys, random32()?)
     }
 
-    /// The key of the partition with this salt.
+    /// The key of the partition with this salt. Fails without locked memory for it.
     pub(super) fn derive(keys: &Keys, salt: [u8; 32]) -> Result<Self, CryptoError> {
         Ok(Self {
             salt,
@@ -161,7 +165,7 @@ impl PartitionKey {
 
     /// Encrypts `nonce | image` in place: fills in a fresh nonce, and returns the tag. Binds it to
     /// `first`, the bits of the identifier of the block's first slot in generation 0, and to
-    /// `version`.
+    /// `version`. Fails without random numbers, or if there is no room for the nonce.
     pub(super) fn seal(
         &self,
         first: u64,

@@ -142,7 +142,8 @@ impl Slabs {
         }
     }
 
-    /// Stores a copy of a value in a region of its own. Returns its number.
+    /// Stores a copy of a value in a region of its own. Returns its number. `NoMemory` if no memory
+    /// is left.
     fn put_large(&mut self, bytes: &[u8], memory: &Arc<Memory>) -> Result<u32, NoMemory> {
         let mut region = Region::new(bytes.len(), memory).ok_or(NoMemory)?;
         let to = region
@@ -178,7 +179,7 @@ fn room(reference: Reference) -> u64 {
 
 impl Class {
     /// Stores a copy of a value in a slab with items of `size` bytes. Returns its number in the
-    /// class.
+    /// class. `NoMemory` if no memory is left.
     fn put(&mut self, bytes: &[u8], size: usize, pool: &Pool<Span>) -> Result<u32, NoMemory> {
         let at = self.slab_with_space(size, pool)?;
         let slab = self
@@ -196,6 +197,7 @@ impl Class {
     }
 
     /// The index of a slab with a free item; takes a new one from the pool if there is none.
+    /// `NoMemory` if no memory is left.
     fn slab_with_space(&mut self, size: usize, pool: &Pool<Span>) -> Result<usize, NoMemory> {
         if let Some(at) = self.open.last() {
             return Ok(*at);
