@@ -48,7 +48,8 @@ fn aggregate_and_kind(call: &Call) -> (u16, u16) {
 }
 
 /// The transition function: has the zone add a value to the accumulator, without waiting, and
-/// returns the accumulator's identifier, a new one for the first value. A NULL is ignored.
+/// returns the accumulator's identifier, a new one for the first value. A NULL is ignored. Raises
+/// an ERROR if the zone is gone; a fault of adding is raised later.
 fn step(call: &mut Call) -> Datum {
     let (aggregate, kind) = aggregate_and_kind(call);
     let state = call.arg(0);
@@ -76,7 +77,7 @@ fn step(call: &mut Call) -> Datum {
 }
 
 /// The final function: has the zone compute the result, and returns its identifier, or NULL if
-/// there is no result.
+/// there is no result. Raises the zone's faults as an ERROR.
 fn finish(call: &mut Call) -> Datum {
     let a = call.bits(0);
     let (answer, r) = zone::with(|connection| {

@@ -121,7 +121,8 @@ fn text_datum(bytes: &[u8]) -> Datum {
     }
 }
 
-/// The bytes of a text, converted to UTF-8 from the database's encoding.
+/// The bytes of a text, converted to UTF-8 from the database's encoding. Raises an ERROR above 2
+/// GiB.
 fn utf8_bytes(value: Datum) -> Vec<u8> {
     // SAFETY: the argument is a text; the C string is a copy of it in the current memory context,
     // and so is its conversion.

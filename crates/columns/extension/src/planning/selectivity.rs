@@ -153,7 +153,8 @@ fn satisfying_orders(operator: pg_sys::Oid, on_left: bool) -> Option<fn(i32) -> 
 }
 
 /// The fraction of rows that satisfy a comparison, from a sample that the zone compares. `None` if
-/// estimates are off, the zone cannot be reached or refuses, or there are no values.
+/// estimates are off, the zone cannot be reached or refuses, or there are no values. Raises an
+/// ERROR if the zone is lost meanwhile.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn estimate(comparison: &Comparison) -> Option<f64> {
     if !settings::are_estimates_on() || !zone::is_reachable() {

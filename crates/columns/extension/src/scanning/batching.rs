@@ -250,7 +250,8 @@ pub(crate) fn compare_by_rank(kind: Kind, a: u64, b: u64) -> Option<i32> {
 }
 
 /// The dense ranks of values of a kind, which the zone computes in one call. `None` if the zone
-/// refuses to rank them all, so that pairs have to be compared.
+/// refuses to rank them all, so that pairs have to be compared. Raises its other faults as an
+/// ERROR.
 fn rank(kind: u8, all: &[u64]) -> Option<Vec<u64>> {
     let descriptor = Descriptor {
         flags: u16::from(kind),

@@ -174,7 +174,7 @@ impl ScanQuestions {
     }
 
     /// Waits for the answers to what was sent, and keeps them. A question that failed is not
-    /// repeated.
+    /// repeated. Raises an ERROR if the zone is lost.
     fn take_answers(&mut self) {
         for sent in &self.sent {
             let len = sent.question.answer_bytes(sent.fids.len());
@@ -191,7 +191,7 @@ impl ScanQuestions {
 
     /// Reads the block after this one, and sends the questions about its rows, without waiting for
     /// the answers. Nothing unless the scan is one of the whole table, not parallel, and has a next
-    /// block.
+    /// block. Raises an ERROR if the zone is lost.
     fn ask_next_block(&mut self, block: u32) {
         // SAFETY: the scan lives.
         let scan = unsafe { &*self.scan };

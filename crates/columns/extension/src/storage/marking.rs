@@ -91,7 +91,7 @@ impl Marker {
     }
 
     /// Counts a page that was read: sleeps after each MiB, as the setting says, and handles
-    /// interrupts.
+    /// interrupts. A cancelled statement raises an ERROR here.
     fn count_page(&mut self) {
         self.pages += 1;
         if self.pages.is_multiple_of(PAUSE_PAGES) {

@@ -87,7 +87,8 @@ pub(crate) fn promote_rows(relation: pg_sys::Relation, slots: &[*mut TupleTableS
 }
 
 /// Has the zone store a batch of values, replaces their identifiers, and logs the redo record. A
-/// batch whose record is too long for one call is handled in halves.
+/// batch whose record is too long for one call is handled in halves. Raises the zone's faults as an
+/// ERROR.
 fn promote_batch(partition: u16, batch: &mut [Value]) {
     let done = zone::with(
         |connection| match call_promote(connection, partition, batch) {

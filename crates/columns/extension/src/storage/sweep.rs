@@ -133,7 +133,7 @@ fn sweep_exclusively(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> 
 
 /// The steps of a sweep: begin marking, wait for writers, mark what table and indexes hold,
 /// quarantine what was not marked, free what earlier sweeps quarantined. `None` if the table has no
-/// values, or writers took too long.
+/// values, or writers took too long. Raises the zone's faults as an ERROR.
 fn run_sweep(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
     let table = partition::table_of(relation);
     if table.columns.is_empty() {
@@ -184,7 +184,8 @@ fn run_sweep(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
 }
 
 /// Calls an operation of the zone until it has nothing more to do, and logs its redo records;
-/// returns the sum of its answers. Handles interrupts in between.
+/// returns the sum of its answers. Handles interrupts in between. Raises the zone's faults as an
+/// ERROR.
 fn call_until_done(descriptor: Descriptor) -> u64 {
     let mut sum = 0;
     loop {
@@ -205,7 +206,7 @@ fn call_until_done(descriptor: Descriptor) -> u64 {
 }
 
 /// Waits for the transactions that write to the table now. False if the time was over before all
-/// have ended.
+/// have ended. Handles interrupts while it waits.
 fn wait_for_writers(oid: Oid, wait: Wait) -> bool {
     // SAFETY: reads the number of this process's database.
     let database = unsafe { pg_sys::MyDatabaseId };

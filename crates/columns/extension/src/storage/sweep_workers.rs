@@ -187,7 +187,7 @@ fn tables() -> Vec<(pg_sys::Oid, u64)> {
 
 /// Sweeps a table if at least 1000, and a fifth, of its values are probably garbage. `expected` is
 /// the number of values of its rows. Nothing if the table is locked or gone, or the zone cannot be
-/// reached.
+/// reached. Raises failures as an ERROR.
 fn sweep_if_worthwhile(table: pg_sys::Oid, expected: u64) {
     let mode = pg_sys::ShareUpdateExclusiveLock.cast_signed();
     // SAFETY: takes the lock, or leaves the table out; the lock is released with the transaction.
