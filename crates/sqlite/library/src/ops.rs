@@ -214,7 +214,8 @@ pub struct Copied {
 
 /// Gives the database a new data key and seals every page again (`slots_only`: only rewraps its
 /// data key for `new_key`, and reports no pages). Without `new_key` the key slot stays as it is.
-/// Continues a rekey that was interrupted, also when only the new key still opens the database.
+/// Finishes a rekey that was interrupted first, also when only the new key still opens the database;
+/// if that rekey was for another key, the database gets another data key for `new_key` after it.
 /// Waits up to 5 seconds for locks. `progress` gets pages done and pages in all.
 ///
 /// # Errors
@@ -271,8 +272,7 @@ pub fn rekey(
             resumed: false,
         });
     }
-    let recipient = new.map(|new| new.recipient()).transpose()?;
-    vfs::rekey(raw, "main", recipient.as_ref(), progress)
+    vfs::rekey(raw, "main", new.as_ref(), progress)
 }
 
 /// Authenticates every page, log frame and journal slot of the database at `sealed`, and returns

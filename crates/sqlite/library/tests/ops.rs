@@ -211,6 +211,94 @@ fn rekey_with_wal_and_second_connection() {
     assert_eq!(sum(&connection).1, before.1 + 9);
 }
 
+/// Once, the interrupted rekey was finished for its own key, and success was reported although the
+/// named key did not open the database.
+#[test]
+fn a_rekey_after_an_interrupted_one_is_for_the_key_that_is_named() {
+    const THIRD: &str = "3333333333333333333333333333333333333333333333333333333333333333";
+    let _alone = alone();
+    for by_pragma in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sealed.db");
+        let reader = open(&path, &options(RAW)).unwrap();
+        reader
+            .execute_batch(
+                "PRAGMA journal_mode=wal; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
+                 WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n WHERE x<5000)
+                 INSERT INTO t SELECT x, hex(randomblob(100)) FROM n;",
+            )
+            .unwrap();
+        let before = sum(&reader);
+        // The log cannot be emptied while somebody reads: the rekey has begun and cannot finish.
+        reader
+            .execute_batch("BEGIN; SELECT count(*) FROM t;")
+            .unwrap();
+        let rekey = |old: &str, new: &str| {
+            ops::rekey(
+                &path,
+                &options(old),
+                Some(&given(new)),
+                false,
+                &mut |_, _| {},
+            )
+        };
+        assert_eq!(rekey(RAW, OTHER).unwrap_err().code().number, 6010);
+        reader.execute_batch("COMMIT").unwrap();
+        drop(reader);
+        if by_pragma {
+            let connection = open(&path, &options(OTHER)).unwrap();
+            let said: String = connection
+                .query_row(&format!("PRAGMA rekey = \"x'{THIRD}'\""), [], |row| {
+                    row.get(0)
+                })
+                .unwrap();
+            assert!(said.starts_with("ok: "), "{said}");
+        } else {
+            let done = rekey(OTHER, THIRD).unwrap();
+            assert_eq!((done.epoch, done.resumed), (3, true));
+        }
+        assert_eq!(sum(&open(&path, &options(THIRD)).unwrap()), before);
+        for old in [RAW, OTHER] {
+            let refused = open(&path, &options(old)).unwrap_err();
+            assert_eq!(refused.code().number, 2002);
+        }
+        let report = ops::verify(&path, &options(THIRD), &mut |_, _| {}).unwrap();
+        assert!(report.bad.is_empty() && !report.rekey_under_way);
+    }
+}
+
+/// The same key again only finishes what was interrupted.
+#[test]
+fn a_rekey_for_the_same_key_again_finishes_it() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sealed.db");
+    let reader = open(&path, &options(RAW)).unwrap();
+    reader
+        .execute_batch(
+            "PRAGMA journal_mode=wal; CREATE TABLE t(a, b TEXT); INSERT INTO t VALUES(1, 'x')",
+        )
+        .unwrap();
+    reader
+        .execute_batch("BEGIN; SELECT count(*) FROM t;")
+        .unwrap();
+    let rekey = || {
+        ops::rekey(
+            &path,
+            &options(RAW),
+            Some(&given(OTHER)),
+            false,
+            &mut |_, _| {},
+        )
+    };
+    assert_eq!(rekey().unwrap_err().code().number, 6010);
+    reader.execute_batch("COMMIT").unwrap();
+    drop(reader);
+    let done = rekey().unwrap();
+    assert_eq!((done.epoch, done.resumed), (2, true));
+    assert_eq!(sum(&open(&path, &options(OTHER)).unwrap()), (1, 1));
+}
+
 /// A header that fixed the layout of a new database once made SQLite ignore both pragmas without a
 /// word.
 #[test]

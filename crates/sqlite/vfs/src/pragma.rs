@@ -195,10 +195,9 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
 }
 
 /// `PRAGMA rekey`: gives the database a new data key, which the key `value` opens, and seals every
-/// page again. Returns a text with the number of pages and the key epoch. If an interrupted rekey
-/// is continued, the key of that one opens the database instead. SR-2011 for a malformed value,
-/// SR-6010 if other connections prevent it from finishing, SR-1005 within a transaction, SR-3001 if
-/// the database is not sealed.
+/// page again. Returns a text with the number of pages and the key epoch. An interrupted rekey for
+/// another key is finished first. SR-2011 for a malformed value, SR-6010 if other connections
+/// prevent it from finishing, SR-1005 within a transaction, SR-3001 if the database is not sealed.
 fn rekey_with(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let place = connection_list::connection_of(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
@@ -206,9 +205,7 @@ fn rekey_with(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
         return Err(report(&code::BUG, "PRAGMA rekey without connection"));
     };
     let opener = opener_from_value(value, true)?;
-    let report = opener
-        .recipient()
-        .and_then(|recipient| rekey(connection, &schema, Some(&recipient), &mut |_, _| {}))
+    let report = rekey(connection, &schema, Some(&opener), &mut |_, _| {})
         .map_err(|error| report_error(&error))?;
     Ok(format!(
         "ok: {} pages sealed again, key epoch {}",

@@ -16,9 +16,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_format::code;
+use strongroom_format::header::ObjectKind;
 use strongroom_format::layout::u32_at;
 use strongroom_format::sqlite::{lock_byte_page, page_offset, tail_layout};
-use strongroom_keyring::{Error, Object, Recipient, redo};
+use strongroom_keyring::{Error, Object, Opener, Recipient, redo};
 
 use crate::connection::{execute, file_of_schema};
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
@@ -51,17 +52,39 @@ pub struct RekeyReport {
     pub resumed: bool,
 }
 
-/// Gives the database of `schema` a new data key, for `recipient` or for the slot with which it was
-/// opened, and seals every page again. Continues a rekey that was begun and not finished; its new
-/// key then stays, and `recipient` is not used. `progress` gets the number of pages done and of all
-/// pages.
+/// Gives the database of `schema` a new data key, which `new` opens, or else the slot with which it
+/// was opened, and seals every page again. A rekey that was begun and not finished is finished
+/// first; if `new` does not open the database after that, because the interrupted rekey was for
+/// another key, everything is done once more for `new`. `progress` gets the number of pages done
+/// and of all pages.
 ///
 /// # Errors
 /// SR-6010 when other connections prevent it from finishing (call it again), SR-1005 within a
-/// transaction, SR-3001 when the database is not sealed, and those of reading and writing. The
-/// database is usable in every case: with the old key before the first change of the header, and
-/// with the new one after it.
+/// transaction, SR-3001 when the database is not sealed, SR-2012 for a retired key, and those of
+/// reading and writing. The database is usable in every case: with the old key before the first
+/// change of the header, and with the new one after it.
 pub fn rekey(
+    connection: *mut sqlite3,
+    schema: &str,
+    new: Option<&Opener>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RekeyReport, Error> {
+    let recipient = new.map(Opener::recipient).transpose()?;
+    let mut report = begin_or_resume(connection, schema, recipient.as_ref(), progress)?;
+    if let Some(new) = new
+        && report.resumed
+        && !opens(connection, schema, new)?
+    {
+        let again = begin_or_resume(connection, schema, recipient.as_ref(), progress)?;
+        report.pages += again.pages;
+        report.epoch = again.epoch;
+    }
+    Ok(report)
+}
+
+/// Does the work of [`rekey`] once: for `recipient`, or, if a rekey is under way already, for whom
+/// that one was begun.
+fn begin_or_resume(
     connection: *mut sqlite3,
     schema: &str,
     recipient: Option<&Recipient>,
@@ -85,6 +108,19 @@ pub fn rekey(
         epoch,
         resumed,
     })
+}
+
+/// Whether `opener` opens the header that is in force. For a passphrase this runs Argon2id. The
+/// errors are those of reading the header, and SR-5001 without memory for the key.
+fn opens(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result<bool, Error> {
+    let header = with_main(connection, schema, |main| {
+        Ok(reload_opened_header(main)?.object.header_bytes())
+    })?;
+    match Object::open(&header, ObjectKind::Sqlite, opener) {
+        Ok(_) => Ok(true),
+        Err(error) if error.code().class == code::WRONG_KEY.class => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Gives the same data key to `recipient` alone: rewrites the key slots in the header, durably, and
