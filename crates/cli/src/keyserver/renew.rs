@@ -95,11 +95,13 @@ impl RenewArgs {
     }
 }
 
-/// Runs a command with /bin/sh and waits for it. SR-8471 if it cannot be started or fails.
+/// Runs a command with /bin/sh and waits for it. What it prints goes to standard error, because it
+/// is no result of this program. SR-8471 if it cannot be started or fails.
 fn run(command: &str) -> Result<(), Failure> {
     let failed = |why: String| Failure::new(&code::NODE_RENEWAL_COMMAND, why);
     let status = Command::new("/bin/sh")
         .args(["-c", command])
+        .stdout(std::io::stderr())
         .status()
         .map_err(|error| failed(error.to_string()))?;
     match status.success() {

@@ -73,6 +73,8 @@ struct ReportedObject {
 struct Reported {
     sent: bool,
     objects: Vec<ReportedObject>,
+    /// The error of the first object that has one.
+    error: Option<ErrorJson>,
 }
 
 impl ReportArgs {
@@ -113,6 +115,7 @@ impl ReportArgs {
             context.output.json(&Reported {
                 sent,
                 objects: told,
+                error: first.as_ref().map(Failure::json),
             })?;
         } else {
             context.output.text(&outcomes_text(&told))?;

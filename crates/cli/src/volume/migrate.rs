@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 use strongroom_format::code;
 use strongroom_volume::migrate::{compare, is_read_only, migrate};
 
@@ -35,14 +36,23 @@ pub(super) struct MigrateArgs {
     pub(super) json: bool,
 }
 
+/// The result of a comparison that found no difference; a difference is an error.
+#[derive(Serialize)]
+struct Compared {
+    alike: bool,
+}
+
 impl MigrateArgs {
     /// Copies the file system and compares every byte, with progress, notes what was left out, and
-    /// prints how much it was. With `--compare` only compares.
+    /// prints how much it was, as text or JSON. With `--compare` only compares.
     /// Errors: SR-8320 if the source is mounted writable, without `--quiet-source`; SR-8334 if the
     /// two differ; SR-1003 if they are the same; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if self.compare {
             compare(&self.from, &self.to)?;
+            if self.json {
+                return context.output.json(&Compared { alike: true });
+            }
             return context.output.line("alike");
         }
         if !self.quiet_source && !is_read_only(&self.from)? {

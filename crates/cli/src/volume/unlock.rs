@@ -14,7 +14,7 @@ use super::material::ProviderOptions;
 use super::messages::StandardError;
 use super::tpm::open_tpm;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{ErrorJson, Failure};
 use crate::help::tail;
 
 /// Unlock the volumes of a table, in bounded time.
@@ -43,6 +43,8 @@ pub(super) struct UnlockArgs {
 #[derive(Serialize)]
 struct Summary {
     entries: Vec<Outcome>,
+    /// Which entries are still locked, and why.
+    error: Option<ErrorJson>,
 }
 
 impl UnlockArgs {
@@ -72,22 +74,21 @@ impl UnlockArgs {
             .filter(|outcome| !outcome.unlocked && !outcome.optional)
             .map(|outcome| format!("{}: {}", outcome.name, outcome.failures.join("; ")))
             .collect();
-        self.print(context, Summary { entries })?;
-        if locked.is_empty() {
-            return Ok(());
+        let failure = (!locked.is_empty())
+            .then(|| Failure::new(&code::VOLUME_LOCKED, locked.join(" | ")));
+        let error = failure.as_ref().map(Failure::json);
+        self.print(context, &Summary { entries, error })?;
+        match failure {
+            Some(failure) if self.json => Err(failure.reported_in_json()),
+            Some(failure) => Err(failure),
+            None => Ok(()),
         }
-        let failure = Failure::new(&code::VOLUME_LOCKED, locked.join(" | "));
-        Err(if self.json {
-            failure.reported_in_json()
-        } else {
-            failure
-        })
     }
 
     /// Prints the outcome of every entry, as text or JSON.
-    fn print(&self, context: &mut Context, summary: Summary) -> Result<(), Failure> {
+    fn print(&self, context: &mut Context, summary: &Summary) -> Result<(), Failure> {
         if self.json {
-            return context.output.json(&summary);
+            return context.output.json(summary);
         }
         for outcome in &summary.entries {
             let state = match outcome.by {

@@ -192,7 +192,12 @@ fn a_command_runs_while_the_former_certificate_still_counts() {
     failed.failed(5, "SR-8471");
     place.run(&former).succeeded();
     let before = place.read("seen");
-    renew(&place, &["--if-due", "--then", "cp etc/node.key seen"]).succeeded();
+    let then = ["--if-due", "--then", "cp etc/node.key seen; echo copied"];
+    let run = renew(&place, &[&then[..], &["--json"]].concat());
+    // What the command prints is no part of the result.
+    assert_eq!(run.json()["renewed"], true);
+    assert!(run.err.contains("copied"), "{}", run.err);
+    run.succeeded();
     assert_eq!(place.read("seen"), before, "no second key was made");
     assert_eq!(place.read("etc/node.key"), before);
     assert_eq!(names(&place), FILES);

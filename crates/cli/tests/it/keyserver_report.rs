@@ -83,6 +83,7 @@ fn objects_are_told_by_their_headers_and_the_catalogue() {
     let place = place();
     let json = place.run(&[&DRY[..], &["app.db"]].concat()).json();
     assert_eq!(json["sent"], false);
+    assert!(json["error"].is_null());
     let object = &json["objects"][0];
     assert_eq!(object["kind"], "sqlite");
     assert_eq!(object["cipher"], "aes-256-gcm");
@@ -130,6 +131,7 @@ fn what_cannot_be_reported_does_not_keep_the_rest_back() {
     let paths = ["plain.db", "app.db", "absent", "keyring"];
     let run = place.run(&[&DRY[..], &paths].concat());
     let json = run.json();
+    assert_eq!(json["error"]["code"], "SR-3001");
     let objects = json["objects"].as_array().unwrap();
     let codes: Vec<Option<&str>> = objects
         .iter()

@@ -432,7 +432,9 @@ fn without_device_mapper_it_says_so() {
         "--json",
     ];
     let run = place.run(&unlock);
-    let entry = run.json()["entries"][0].clone();
+    let json = run.json();
+    assert_eq!(json["error"]["code"], "SR-8336");
+    let entry = &json["entries"][0];
     assert_eq!(
         (
             &entry["unlocked"],
@@ -445,6 +447,30 @@ fn without_device_mapper_it_says_so() {
     place.run(&unlock).failed(3, "SR-8336");
     place.write("table", "[[volume]]\nname = \"x\"\n");
     place.run(&unlock).failed(2, "SR-8335");
+}
+
+/// A comparison has no numbers to tell, and is one JSON object all the same.
+#[test]
+fn a_comparison_of_trees_is_json_when_it_is_asked_for() {
+    let place = Place::new();
+    for tree in ["from", "to"] {
+        fs::create_dir(place.path(tree)).unwrap();
+        place.write(&format!("{tree}/file"), "text");
+        for name in ["file", ""] {
+            let entry = fs::File::open(place.path(tree).join(name)).unwrap();
+            entry.set_modified(std::time::UNIX_EPOCH).unwrap();
+        }
+    }
+    let compare = ["volume", "migrate", "from", "to", "--compare"];
+    assert_eq!(place.run(&compare).succeeded(), "alike\n");
+    let json = [&compare[..], &["--json"]].concat();
+    let run = place.run(&json);
+    assert_eq!(run.json(), serde_json::json!({"alike": true}));
+    run.succeeded();
+    place.write("to/file", "other");
+    let run = place.run(&json);
+    assert_eq!(run.json()["error"]["code"], "SR-8334");
+    run.failed(4, "SR-8334");
 }
 
 /// As the system starts, with a keyring that does not answer: its file is a pipe that nobody writes

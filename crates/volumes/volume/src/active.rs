@@ -315,6 +315,7 @@ pub fn check_kernel() -> Result<(), Error> {
     }
     let loaded = std::process::Command::new("modprobe")
         .args(["-q", "dm-crypt"])
+        .stdout(std::process::Stdio::null())
         .status();
     if loaded.is_ok_and(|status| status.success()) {
         return Ok(());
