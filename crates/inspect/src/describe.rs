@@ -8,7 +8,7 @@ use std::path::Path;
 
 use strongroom_format::duckdb::DUCKDB_HEADER_LEN;
 use strongroom_format::header::{
-    Anchor, HEADER_LEN, Header, HeaderError, SEALS_LIMIT, header_layout,
+    Anchor, HEADER_LEN, Header, HeaderError, ObjectKind, SEALS_LIMIT, header_layout,
 };
 use strongroom_format::hex::hex;
 use strongroom_format::postgres::container::{CONTAINER_HEADER, CONTAINER_MAGIC};
@@ -22,8 +22,8 @@ use strongroom_luks2::LuksError;
 use strongroom_sqlite::foreign::recognise as recognise_foreign;
 
 use crate::report::{
-    AnchorReport, Argon2Report, ForeignReport, HeaderReport, LogReport, Report, SlotReport,
-    SqliteReport,
+    AnchorReport, Argon2Report, FileKind, ForeignReport, HeaderReport, LogReport, Report,
+    SlotReport, SqliteReport,
 };
 use crate::scan::Scan;
 use crate::time::rfc3339;
@@ -57,7 +57,7 @@ pub fn describe(path: &Path, scan: &Scan) -> (Report, Option<Error>) {
     let mut report = Report {
         path: path.display().to_string(),
         size_bytes: scan.size,
-        kind: "unknown",
+        kind: FileKind::Unknown,
         sealed: false,
         header: None,
         log: None,
@@ -73,7 +73,7 @@ pub fn describe(path: &Path, scan: &Scan) -> (Report, Option<Error>) {
         png: None,
     };
     let (body, problem) = recognise(&mut report, path, &scan.head);
-    if matches!(report.kind, "unknown" | "sqlite") {
+    if matches!(report.kind, FileKind::Unknown | FileKind::Sqlite) {
         note_foreign(&mut report, scan);
     }
     report.body_offset_bytes = body as u64;
@@ -88,7 +88,7 @@ fn note_foreign(report: &mut Report, scan: &Scan) {
         return;
     };
     if found.certain {
-        report.kind = "sqlite-other-cipher";
+        report.kind = FileKind::SqliteOtherCipher;
         report.sqlite = None;
     }
     report.foreign = Some(ForeignReport {
@@ -103,13 +103,13 @@ fn note_foreign(report: &mut Report, scan: &Scan) {
 /// there is one. Reads `path` again for DuckDB and LUKS.
 fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Error>) {
     match format_of(head) {
-        FileFormat::Empty => report.kind = "empty",
+        FileFormat::Empty => report.kind = FileKind::Empty,
         FileFormat::Sealed => {
             report.sealed = true;
             return (HEADER_LEN, describe_sealed(report, path, head));
         }
         FileFormat::PlainSqlite => {
-            report.kind = "sqlite";
+            report.kind = FileKind::Sqlite;
             report.sqlite = describe_plain_sqlite(head);
             return (SQLITE_HEADER_LEN, None);
         }
@@ -122,18 +122,18 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Er
         }
         FileFormat::Other if head.starts_with(&CONTAINER_MAGIC) => {
             report.sealed = true;
-            report.kind = "sealed-container";
+            report.kind = FileKind::SealedContainer;
             return (CONTAINER_HEADER, None);
         }
         FileFormat::Other if head.starts_with(&STREAM_MAGIC) => {
             report.sealed = true;
-            report.kind = "sealed-stream";
+            report.kind = FileKind::SealedStream;
             return (STREAM_HEADER_LEN, None);
         }
         FileFormat::Other if strongroom_format::duckdb::is_duckdb(head) => {
             let (kind, duckdb, problem) = crate::duckdb::describe(path);
             report.kind = kind;
-            report.sealed = kind == "duckdb-encrypted";
+            report.sealed = kind == FileKind::DuckdbEncrypted;
             report.duckdb = duckdb;
             return (DUCKDB_HEADER_LEN, problem);
         }
@@ -141,15 +141,17 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Er
         FileFormat::Other if is_luks(path, head) => {
             let (kind, luks, problem) = crate::luks::describe(path);
             report.kind = kind;
-            report.sealed = matches!(kind, "luks1" | "luks2");
+            report.sealed = matches!(kind, FileKind::Luks1 | FileKind::Luks2);
             let data = luks.as_ref().and_then(|luks| luks.segments.first());
             let offset = data.and_then(|data| usize::try_from(data.offset_bytes).ok());
             report.luks = luks;
             // The scan can leave out no more than the head that it kept.
             return (offset.map_or(0, |offset| offset.min(head.len())), problem);
         }
-        FileFormat::Other if head.starts_with(&JOURNAL_MAGIC) => report.kind = "sqlite-journal",
-        FileFormat::Other if head.starts_with(&WAL_MAGIC) => report.kind = "sqlite-wal",
+        FileFormat::Other if head.starts_with(&JOURNAL_MAGIC) => {
+            report.kind = FileKind::SqliteJournal
+        }
+        FileFormat::Other if head.starts_with(&WAL_MAGIC) => report.kind = FileKind::SqliteWal,
         FileFormat::Other => {}
     }
     (0, None)
@@ -159,20 +161,20 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Er
 /// it is cut short, SR-3002 if a newer version wrote it, SR-3003 if it is damaged or its checksum
 /// does not match; otherwise `None`.
 fn describe_sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Error> {
-    report.kind = "sealed-damaged";
+    report.kind = FileKind::SealedDamaged;
     let shown = path.display();
     if head.len() < HEADER_LEN {
         return Some(Error::new(&code::HEADER_TRUNCATED, shown.to_string()));
     }
     match Header::parse(head) {
         Ok(header) => {
-            report.kind = match header.kind.name() {
-                "sqlite" => "sealed-sqlite",
-                "keyring" => "sealed-keyring",
-                "postgres" => "sealed-postgres",
-                "zone" => "sealed-zone",
-                "backup" => "sealed-backup",
-                _ => "sealed-unknown",
+            report.kind = match header.kind {
+                ObjectKind::Sqlite => FileKind::SealedSqlite,
+                ObjectKind::Keyring => FileKind::SealedKeyring,
+                ObjectKind::Postgres => FileKind::SealedPostgres,
+                ObjectKind::Zone => FileKind::SealedZone,
+                ObjectKind::Backup => FileKind::SealedBackup,
+                _ => FileKind::SealedUnknown,
             };
             let header = header_report(&header, head);
             let checksum_ok = header.checksum_ok;
@@ -183,7 +185,7 @@ fn describe_sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Erro
             })
         }
         Err(HeaderError::Newer(version)) => {
-            report.kind = "sealed-newer";
+            report.kind = FileKind::SealedNewer;
             let detail =
                 format!("{shown}: format version {version}, this program reads {FORMAT_VERSION}");
             Some(Error::new(&code::NEWER_FORMAT, detail))
@@ -269,16 +271,16 @@ fn slot_report(index: usize, kind: &SlotKind) -> SlotReport {
 /// Fills in kind and prologue of a sealed log, journal or super-journal. Returns SR-3003 if the
 /// prologue is damaged, otherwise `None`.
 fn describe_sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Error> {
-    report.kind = "sealed-log-damaged";
+    report.kind = FileKind::SealedLogDamaged;
     let record = head.get(..prologue_layout::SIZE).unwrap_or(head);
     let Some(prologue) = Prologue::parse(record) else {
         let detail = format!("{}: the prologue is damaged", path.display());
         return Some(Error::new(&code::HEADER_DAMAGED, detail));
     };
     report.kind = match prologue.kind {
-        AuxKind::Wal => "sealed-wal",
-        AuxKind::Journal => "sealed-journal",
-        AuxKind::SuperJournal => "sealed-super-journal",
+        AuxKind::Wal => FileKind::SealedWal,
+        AuxKind::Journal => FileKind::SealedJournal,
+        AuxKind::SuperJournal => FileKind::SealedSuperJournal,
     };
     report.log = Some(LogReport {
         unit_bytes: prologue.unit,

@@ -10,20 +10,20 @@ use strongroom_format::duckdb::HeaderState;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
-use crate::report::{DuckdbReport, DuckdbWalReport};
+use crate::report::{DuckdbReport, DuckdbWalReport, FileKind};
 
 /// Reads the file at `path` as a DuckDB database and returns kind, header and problem. A file that
 /// cannot be read as one has the kind `duckdb-damaged` and no header; for a format of an unknown
 /// version the problem is SR-2203, and there is a header.
-pub(crate) fn describe(path: &Path) -> (&'static str, Option<DuckdbReport>, Option<Error>) {
+pub(crate) fn describe(path: &Path) -> (FileKind, Option<DuckdbReport>, Option<Error>) {
     let found = match strongroom_duckdb::inspect(path) {
         Ok(found) => found,
-        Err(error) => return ("duckdb-damaged", None, Some(error)),
+        Err(error) => return (FileKind::DuckdbDamaged, None, Some(error)),
     };
     let kind = if found.header.is_encrypted() {
-        "duckdb-encrypted"
+        FileKind::DuckdbEncrypted
     } else {
-        "duckdb"
+        FileKind::Duckdb
     };
     let shown = path.display();
     let refusal = found.refusal.map(|(field, value)| {

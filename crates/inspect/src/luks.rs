@@ -14,24 +14,30 @@ use strongroom_luks2::{
     Which, online_version, read,
 };
 
-use crate::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
+use crate::report::{FileKind, LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
 
 /// Reads the LUKS header at `path` and returns kind, header and problem. LUKS1 and a file without
 /// such a header have no header and no problem; a file or header that cannot be read has the kind
 /// `luks2-damaged`.
-pub(crate) fn describe(path: &Path) -> (&'static str, Option<LuksReport>, Option<Error>) {
+pub(crate) fn describe(path: &Path) -> (FileKind, Option<LuksReport>, Option<Error>) {
     let found = match File::open(path) {
         Ok(file) => read(&file),
-        Err(error) => return ("luks2-damaged", None, Some(Error::on_path(path, error))),
+        Err(error) => {
+            return (
+                FileKind::Luks2Damaged,
+                None,
+                Some(Error::on_path(path, error)),
+            );
+        }
     };
     let failure = |error: LuksError| {
         Error::new(error.code(), error.detail()).with_prefix(&format!("{}: ", path.display()))
     };
     match found {
-        Ok(found) => ("luks2", Some(report(&found)), None),
-        Err(LuksError::Luks1) => ("luks1", None, None),
-        Err(LuksError::NotLuks) => ("unknown", None, None),
-        Err(error) => ("luks2-damaged", None, Some(failure(error))),
+        Ok(found) => (FileKind::Luks2, Some(report(&found)), None),
+        Err(LuksError::Luks1) => (FileKind::Luks1, None, None),
+        Err(LuksError::NotLuks) => (FileKind::Unknown, None, None),
+        Err(error) => (FileKind::Luks2Damaged, None, Some(failure(error))),
     }
 }
 

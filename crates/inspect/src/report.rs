@@ -8,12 +8,44 @@
 
 use serde::Serialize;
 
+/// What a file is. The names in JSON are those of the variants, in lower case with hyphens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileKind {
+    SealedSqlite,
+    SealedKeyring,
+    SealedPostgres,
+    SealedZone,
+    SealedBackup,
+    SealedUnknown,
+    SealedContainer,
+    SealedStream,
+    SealedDamaged,
+    SealedNewer,
+    SealedWal,
+    SealedJournal,
+    SealedSuperJournal,
+    SealedLogDamaged,
+    Luks2,
+    Luks2Damaged,
+    Luks1,
+    Duckdb,
+    DuckdbEncrypted,
+    DuckdbDamaged,
+    Sqlite,
+    SqliteOtherCipher,
+    SqliteWal,
+    SqliteJournal,
+    Empty,
+    Unknown,
+}
+
 /// Everything that is said of a file.
 #[derive(Serialize)]
 pub struct Report {
     pub path: String,
     pub size_bytes: u64,
-    pub kind: &'static str,
+    pub kind: FileKind,
     pub sealed: bool,
     pub header: Option<HeaderReport>,
     pub log: Option<LogReport>,

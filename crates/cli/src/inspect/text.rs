@@ -5,7 +5,8 @@
 use strongroom_format::header::ObjectKind;
 use strongroom_format::text::printable;
 use strongroom_inspect::report::{
-    DuckdbReport, ForeignReport, HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport,
+    DuckdbReport, FileKind, ForeignReport, HeaderReport, LuksReport, LuksTokenReport, Report,
+    SlotReport,
 };
 
 /// Returns the report as text for people, one `label: value` a line.
@@ -53,7 +54,7 @@ pub(super) fn render(report: &Report) -> String {
             &format!("{entropy:.4} bits per byte from byte {from} on"),
         );
     }
-    if report.kind == "unknown" && report.uniform == Some(true) {
+    if report.kind == FileKind::Unknown && report.uniform == Some(true) {
         let text = "no header that is known, and byte values as evenly spread as random ones: it was encrypted, or overwritten with noise;\n            \
                     without a header nobody can tell by what, and nothing in it can be read";
         lines.put("noise", text);
@@ -275,33 +276,35 @@ fn slot_text(slot: &SlotReport) -> String {
     }
 }
 
-/// Returns the kind in words; "not known" for one that is not in this list.
-fn kind_text(kind: &str) -> &str {
+/// Returns the kind in words.
+const fn kind_text(kind: FileKind) -> &'static str {
     match kind {
-        "sealed-sqlite" => "sealed SQLite database",
-        "sealed-keyring" => "keyring",
-        "sealed-postgres" => "header of a sealed PostgreSQL instance",
-        "sealed-backup" => "head of a sealed backup set",
-        "sealed-container" => "sealed file of a PostgreSQL instance",
-        "sealed-stream" => "sealed stream of a PostgreSQL instance",
-        "sealed-damaged" => "sealed object with a damaged header",
-        "sealed-newer" => "sealed object of a newer format",
-        "sealed-wal" => "sealed write-ahead log",
-        "sealed-journal" => "sealed rollback journal",
-        "sealed-super-journal" => "sealed super-journal",
-        "sealed-log-damaged" => "sealed log or journal with a damaged prologue",
-        "luks2" => "encrypted volume (LUKS2)",
-        "luks2-damaged" => "encrypted volume (LUKS2) whose header cannot be used",
-        "luks1" => "encrypted volume (LUKS1)",
-        "duckdb" => "plain DuckDB database",
-        "duckdb-encrypted" => "encrypted DuckDB database",
-        "duckdb-damaged" => "DuckDB database that cannot be read",
-        "sqlite" => "plain SQLite database",
-        "sqlite-other-cipher" => "SQLite database that another product has encrypted",
-        "sqlite-wal" => "plain SQLite write-ahead log",
-        "sqlite-journal" => "plain SQLite rollback journal",
-        "empty" => "empty file",
-        _ => "not known",
+        FileKind::SealedSqlite => "sealed SQLite database",
+        FileKind::SealedKeyring => "keyring",
+        FileKind::SealedPostgres => "header of a sealed PostgreSQL instance",
+        FileKind::SealedZone => "store of the zone of confidential columns",
+        FileKind::SealedBackup => "head of a sealed backup set",
+        FileKind::SealedUnknown => "sealed object of a kind that this program does not know",
+        FileKind::SealedContainer => "sealed file of a PostgreSQL instance",
+        FileKind::SealedStream => "sealed stream of a PostgreSQL instance",
+        FileKind::SealedDamaged => "sealed object with a damaged header",
+        FileKind::SealedNewer => "sealed object of a newer format",
+        FileKind::SealedWal => "sealed write-ahead log",
+        FileKind::SealedJournal => "sealed rollback journal",
+        FileKind::SealedSuperJournal => "sealed super-journal",
+        FileKind::SealedLogDamaged => "sealed log or journal with a damaged prologue",
+        FileKind::Luks2 => "encrypted volume (LUKS2)",
+        FileKind::Luks2Damaged => "encrypted volume (LUKS2) whose header cannot be used",
+        FileKind::Luks1 => "encrypted volume (LUKS1)",
+        FileKind::Duckdb => "plain DuckDB database",
+        FileKind::DuckdbEncrypted => "encrypted DuckDB database",
+        FileKind::DuckdbDamaged => "DuckDB database that cannot be read",
+        FileKind::Sqlite => "plain SQLite database",
+        FileKind::SqliteOtherCipher => "SQLite database that another product has encrypted",
+        FileKind::SqliteWal => "plain SQLite write-ahead log",
+        FileKind::SqliteJournal => "plain SQLite rollback journal",
+        FileKind::Empty => "empty file",
+        FileKind::Unknown => "not known",
     }
 }
 

@@ -74,8 +74,8 @@ impl UnlockArgs {
             .filter(|outcome| !outcome.unlocked && !outcome.optional)
             .map(|outcome| format!("{}: {}", outcome.name, outcome.failures.join("; ")))
             .collect();
-        let failure = (!locked.is_empty())
-            .then(|| Failure::new(&code::VOLUME_LOCKED, locked.join(" | ")));
+        let failure =
+            (!locked.is_empty()).then(|| Failure::new(&code::VOLUME_LOCKED, locked.join(" | ")));
         let error = failure.as_ref().map(Failure::json);
         self.print(context, &Summary { entries, error })?;
         match failure {

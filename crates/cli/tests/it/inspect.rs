@@ -131,6 +131,14 @@ fn an_instance_and_its_files_are_recognised() {
     let verified = place.run(&["verify", "strongroom.header"]);
     assert!(verified.err.contains("SR-3007"), "{}", verified.err);
 
+    // The header of the zone's store stands in a file of its own, too.
+    let object = Object::create(&NewObject::zone(), &opener.recipient().unwrap()).unwrap();
+    place.write("header", object.initial_bytes());
+    assert_eq!(inspected(&place, "header")["kind"], "sealed-zone");
+    let text = place.run(&["inspect", "header"]).succeeded();
+    let what = "what:       store of the zone of confidential columns\n";
+    assert!(text.contains(what), "{text}");
+
     let header = ContainerHeader {
         file_id: [7; 16],
         bound: true,
