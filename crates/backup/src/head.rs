@@ -8,7 +8,9 @@
 
 use serde::{Deserialize, Serialize};
 use strongroom_format::backup::{DESCRIPTION_MAX, RecordError, SetRecord, set_layout};
-use strongroom_format::header::{FIXED_LEN, HEADER_LEN, Header, ObjectKind, is_sealed};
+use strongroom_format::header::{
+    FIXED_LEN, HEADER_LEN, Header, HeaderError, ObjectKind, is_sealed,
+};
 use strongroom_format::layout::is_zero;
 use strongroom_format::{code, hex};
 use strongroom_keyring::{Object, Opener, inspect_checksum};
@@ -241,25 +243,33 @@ pub(crate) fn to_bytes(set_keys: &SetKeys, description: &Description) -> Result<
     Ok(out)
 }
 
+/// The error SR-3002 for a head of this version.
+fn newer(version: u16) -> Error {
+    Error::new(&code::NEWER_FORMAT, format!("format version {version}"))
+}
+
 impl UnopenedHead {
     /// Reads the structure of a head at the start of `bytes`, which may go on after it. Nothing is
     /// authenticated.
     ///
     /// # Errors
-    /// SR-7106 when record or description is malformed or cut short; SR-3002 when the record is
-    /// newer; SR-3003, SR-3006 when the object header is damaged or cut short.
+    /// SR-7106 when record or description is malformed or cut short; SR-3002 when the object header
+    /// or the record is newer; SR-3003 when bytes of the object header are set that a set does not
+    /// use, SR-3006 when it is cut short.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self> {
         let bad = |why: &str| Error::new(&code::SET_HEAD, why);
         let header_len = header_len(&bytes);
         let rest = bytes.get(header_len..);
         let rest = rest.ok_or_else(|| Error::new(&code::HEADER_TRUNCATED, "head of a set"))?;
+        // Before anything that a newer version may have changed.
+        if let (1.., Err(HeaderError::Newer(version))) = (header_len, Header::parse(&bytes)) {
+            return Err(newer(version));
+        }
         if header_len > 0 && !bytes.get(FIXED_LEN..HEADER_LEN).is_some_and(is_zero) {
             return Err(Error::new(&code::HEADER_DAMAGED, "anchors of a set"));
         }
         let record = SetRecord::parse(rest).map_err(|error| match error {
-            RecordError::Newer(version) => {
-                Error::new(&code::NEWER_FORMAT, format!("format version {version}"))
-            }
+            RecordError::Newer(version) => newer(version),
             _ => bad("its record"),
         })?;
         let length = usize::try_from(record.length).map_err(|_| bad("its record"))?;
@@ -304,14 +314,16 @@ impl UnopenedHead {
     /// Parses the object header, which is not authenticated; `None` in a plain set.
     ///
     /// # Errors
-    /// SR-3003 when it is damaged or of a newer version; SR-3007 when it is of another kind of
-    /// object.
+    /// SR-3002 when it is of a newer version; SR-3003 when it is damaged; SR-3007 when it is of
+    /// another kind of object.
     pub(crate) fn header(&self) -> Result<Option<Header>> {
         if !self.is_sealed() {
             return Ok(None);
         }
-        let damaged = |_| Error::new(&code::HEADER_DAMAGED, "head of a set");
-        let header = Header::parse(&self.bytes).map_err(damaged)?;
+        let header = Header::parse(&self.bytes).map_err(|error| match error {
+            HeaderError::Newer(version) => newer(version),
+            _ => Error::new(&code::HEADER_DAMAGED, "head of a set"),
+        })?;
         if !inspect_checksum(&self.bytes) {
             return Err(Error::new(&code::HEADER_DAMAGED, "checksum"));
         }

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, Header, HeaderError};
 use strongroom_format::slot::SlotKind;
@@ -185,12 +185,12 @@ impl Catalogue {
     }
 
     /// Adds the records whose sets the catalogue does not have yet, in one transaction; returns how
-    /// many those were. After an error of SQLite nothing is added, and the transaction is open
-    /// until the catalogue is closed.
+    /// many those were. After an error of SQLite nothing is added.
     fn add_new(&mut self, records: &[RunRecord]) -> Result<u64> {
-        self.connection
-            .execute_batch("BEGIN IMMEDIATE")
-            .map_err(sql)?;
+        let immediate = TransactionBehavior::Immediate;
+        // Rolled back when it is dropped before the commit. `&mut self` says that there is no other
+        // one.
+        let transaction = Transaction::new_unchecked(&self.connection, immediate).map_err(sql)?;
         let mut added = 0;
         for record in records {
             let Some(set) = &record.set else { continue };
@@ -208,7 +208,7 @@ impl Catalogue {
                 added += 1;
             }
         }
-        self.connection.execute_batch("COMMIT").map_err(sql)?;
+        transaction.commit().map_err(sql)?;
         Ok(added)
     }
 
@@ -378,5 +378,47 @@ fn open_error(path: &Path, error: std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, path.display().to_string()),
         _ => io_error(path, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strongroom_keyring::{Keyring, Provider};
+
+    fn record(set_id: &str) -> RunRecord {
+        RunRecord {
+            operation: "scan".to_owned(),
+            outcome: "done".to_owned(),
+            set: Some(SetFacts {
+                set_id: set_id.to_owned(),
+                ..SetFacts::default()
+            }),
+            ..RunRecord::default()
+        }
+    }
+
+    #[test]
+    fn a_scan_that_fails_adds_nothing_and_the_next_one_works() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        durable::replace(&at("root"), &[b'a'; 64], 0o600).unwrap();
+        let provider = format!("file:{}", at("root").display());
+        let provider = Provider::parse(&provider).unwrap();
+        let mut keyring = Keyring::init(&at("keyring"), &provider).unwrap();
+        keyring.create_key("app").unwrap();
+        Catalogue::create(&at("catalogue"), &at("keyring"), "app").unwrap();
+        let mut catalogue = Catalogue::open(&at("catalogue"), &at("keyring")).unwrap();
+        // ABORT undoes the statement and leaves the transaction open, as most errors do.
+        let trigger = "CREATE TRIGGER second BEFORE INSERT ON run WHEN NEW.set_id = 'two'
+                       BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        catalogue.connection.execute_batch(trigger).unwrap();
+        let records = [record("one"), record("two")];
+        catalogue.add_new(&records).unwrap_err();
+        assert_eq!(catalogue.runs(None, None).unwrap().len(), 0);
+        let removed = catalogue.connection.execute_batch("DROP TRIGGER second");
+        removed.unwrap();
+        assert_eq!(catalogue.add_new(&records).unwrap(), 2);
+        assert_eq!(catalogue.add_new(&records).unwrap(), 0);
     }
 }

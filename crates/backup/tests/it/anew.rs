@@ -7,7 +7,7 @@ use crate::common;
 use std::fs;
 use std::path::Path;
 
-use common::{Place, made, options, put, verified};
+use common::{Place, key, made, options, put, verified};
 use strongroom_backup::{CreateOptions, Created, DirectorySource, Error, Mode, create, list};
 use strongroom_format::code;
 
@@ -149,6 +149,39 @@ fn a_wrong_head_of_the_medium_costs_no_set() {
     for set in positions {
         verified(&place.medium(), Some(set), None).unwrap();
     }
+}
+
+/// A later version may have other rules for everything behind the version, which is in bytes 16 and
+/// 17 of the object header.
+#[test]
+fn a_sealed_set_of_a_newer_version_is_not_called_damaged_and_is_not_overwritten() {
+    let place = Place::new();
+    let tree = place.tree(10);
+    let opener = key();
+    made(&place.medium(), &tree, &options(Some(&opener))).unwrap();
+    let path = place.at("medium/sets/00000001");
+    let whole = fs::read(&path).unwrap();
+    for also in [16, 4000] {
+        let mut head = whole.clone();
+        (head[also], head[16]) = (9, 9);
+        put(&path, &head);
+        let listing = list(&place.medium()).unwrap();
+        let found = listing.unreadable.first().unwrap();
+        assert_eq!(found.error.code(), &code::NEWER_FORMAT, "byte {also}");
+        let begin_anew = CreateOptions {
+            mode: Mode::Format,
+            ..options(Some(&opener))
+        };
+        let refused = made(&place.medium(), &tree, &begin_anew).unwrap_err();
+        assert_eq!(refused.code(), &code::NEWER_FORMAT, "byte {also}");
+        assert_eq!(names(&place, "sets"), ["00000001"]);
+    }
+    let mut head = whole.clone();
+    head[100] = 1; // Bytes that are zero in this version.
+    put(&path, &head);
+    let listing = list(&place.medium()).unwrap();
+    let found = listing.unreadable.first().unwrap();
+    assert_eq!(found.error.code(), &code::HEADER_DAMAGED);
 }
 
 #[test]
