@@ -105,7 +105,7 @@ codes! {
     CERT_NO_KEY = 2031, Key, "the keyring does not hold the private key of this certificate", "bring it back from the PKCS #12 file that was exported: `strongroom cert restore FILE`";
     CERT_NEEDED = 2032, Key, "the object opens only with the private key of a certificate, and the keyring holds none that fits", "bring back the private key of one of the certificates that the message names: `strongroom cert restore FILE`";
     CERT_NOT_EXPORTED = 2033, Warning, "the private key of a certificate was never exported: if this keyring is lost, backups that are sealed for the certificate alone can never be read", "run `strongroom cert export NAME --out FILE`, and keep the file and its passphrase elsewhere, apart from each other";
-    EXPORT_UNPROVED = 2034, Io, "the export does not open when it is read back, and was not kept", "check the disk, and export again";
+    EXPORT_UNPROVED = 2034, Io, "the new export, of a keyring or of a certificate, does not open when it is read back, and was not kept", "check the disk, and export again";
     CERT_DATES = 2035, Warning, "the certificate is not valid today: it has expired, or its time has not begun", "what was sealed for it still opens; for new backups make or import a certificate: `strongroom cert create NAME`, `strongroom cert import FILE`";
     CERT_RETIRED = 2036, Key, "the certificate is retired, and seals nothing new", "use an active certificate; `strongroom cert list` shows them";
     CERT_SUBJECT = 2037, Usage, "the subject or the number of days of the certificate is not valid", "write the subject as CN=NAME,O=NAME,C=XX, and give 1 to 36500 days";
@@ -142,9 +142,9 @@ codes! {
     DUCKDB_IN_USE = 2209, Io, "another process has the DuckDB database open", "close it there, then try again";
     DUCKDB_WAL = 2210, Refused, "the DuckDB database has a write-ahead log", "open it in DuckDB with its key, run CHECKPOINT and close it; the log is then gone";
     DUCKDB_REKEYING = 2211, Refused, "a change of the DuckDB database's key was begun and not finished", "run `strongroom duckdb rekey FILE` again with the same two keys: it goes on where it stopped";
-    DUCKDB_REKEY_FILE = 2212, Data, "the file of an unfinished change of the DuckDB database's key is damaged, or belongs to another database", "put the right file back beside the database; if that file is lost, move this one away and run `strongroom duckdb rekey FILE` again";
+    DUCKDB_REKEY_FILE = 2212, Data, "the file of an unfinished change of the DuckDB database's key is damaged, or belongs to another database", "put the file that belongs to this database back beside it; if it is lost, move the damaged or wrong one away and run `strongroom duckdb rekey FILE` again";
     DUCKDB_SAME_KEY = 2213, Refused, "the DuckDB database has that key already", "give another key; nothing was changed";
-    DUCKDB_SHORT_KEY = 2214, Warning, "the new key is shorter than 32 bytes; DuckDB hashes a key only once, so that guessing a short one is cheap", "use 32 random bytes in Base64";
+    DUCKDB_SHORT_KEY = 2214, Warning, "the new key is accepted although it is shorter than 32 bytes: DuckDB hashes a key only once, so that guessing a short one is cheap", "give the database a key of 32 random bytes in Base64: `strongroom duckdb rekey FILE`";
     DUCKDB_BACKUP = 2215, Refused, "the copy of the header does not belong to this DuckDB database and key, or the database needs no copy", "see the detail; nothing was changed";
     DUCKDB_HEADERS = 2216, Data, "neither of the two database headers of the DuckDB database is authentic", "restore the file from a backup";
     REMOTE_URL = 2240, Usage, "the address of a remote database, or one of its options, is not valid", "write url=https://HOST/PATH, percent-encoded in a URI; docs/reference/sqlite.md lists the options";
@@ -380,7 +380,7 @@ codes! {
     VOLUME_ROTATING = 8328, Refused, "a re-encryption of the volume was begun and not finished", "finish it with `strongroom volume rotate DEVICE` and the options that it was begun with";
     VOLUME_LIBRARY_VERSION = 8329, Refused, "this version of libcryptsetup must not re-encrypt: before 2.4.3 it can be made to decrypt (CVE-2021-4122), and 2.7.0 to 2.7.4 can damage data", "install another version; nothing was changed";
     VOLUME_SLOT = 8330, Usage, "the volume has no such key slot, or no key slot of that kind", "`strongroom volume status DEVICE` lists its slots";
-    VOLUME_NO_REPAIR = 8331, Refused, "the header is not in the state that can be repaired", "nothing was changed; a re-encryption that stopped before its last step goes on with `strongroom volume rotate`";
+    VOLUME_NO_REPAIR = 8331, Refused, "the header is not in the only state that can be repaired: a re-encryption of which nothing but the last step is missing", "nothing was changed; a re-encryption that stopped earlier goes on with `strongroom volume rotate DEVICE`; without one there is nothing to repair";
     VOLUME_NO_RECOVERY = 8332, Warning, "the volume has no recovery key: if its key is lost, the data is lost", "`strongroom volume enroll DEVICE recovery` makes one";
     VOLUME_NOT_ESCROWED = 8333, Warning, "the backup of the header could not be sent to the key server", "keep a backup of your own, and run `strongroom volume backup DEVICE` when the key server answers";
     VOLUME_COPY = 8334, Data, "the copy differs from its source", "do not use the copy; stop everything that writes to the source and run the command again, which copies the differences";
