@@ -78,7 +78,8 @@ fn a_volume_lives_and_ends_with_the_servers_key() {
 fn a_key_that_opens_another_volume_is_not_destroyed_with_the_first() {
     let server = Server::new();
     server.join("db-7");
-    let mut uuids = Vec::new();
+    std::fs::create_dir(server.place.path("cache")).unwrap();
+    let (mut uuids, mut kept) = (Vec::new(), Vec::new());
     for name in ["one", "two"] {
         let create = [
             "create",
@@ -92,17 +93,35 @@ fn a_key_that_opens_another_volume_is_not_destroyed_with_the_first() {
         ];
         let made = server.volume("db-7", &create);
         uuids.push(made.json()["uuid"].as_str().unwrap().to_owned());
+        // In the place of a passphrase that is kept for starts without a server.
+        let id = made.json()["object_id"].as_str().unwrap().to_owned();
+        kept.push(server.place.write(&format!("cache/{id}"), "kept"));
         made.succeeded();
     }
+    let with_cache = |arguments: &[&str]| {
+        let mut command = server.place.command();
+        command.arg("volume").args(arguments);
+        command.args(["--node", "db-7/node.toml"]);
+        command.env("STRONGROOM_CACHE", server.place.path("cache"));
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said)
+    };
     let shred = ["shred", "one", "--confirm", &uuids[0]];
-    let said = server.volume("db-7", &shred).failed(6, "SR-8362");
+    let (code, said) = with_cache(&shred);
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("error[SR-8362]"), "{said}");
     assert!(said.contains("two on db-7"), "{said}");
+    // Nothing was changed, as the error says.
+    assert!(kept[0].exists() && kept[1].exists());
     for name in ["one", "two"] {
         let open = server.volume("db-7", &["open", name, "--test"]);
         open.succeeded();
     }
     let alone = [&shred[..], &["--keep-key"]].concat();
-    server.volume("db-7", &alone).succeeded();
+    let (code, said) = with_cache(&alone);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!kept[0].exists() && kept[1].exists());
     server
         .volume("db-7", &["open", "one", "--test"])
         .failed(4, "SR-8322");

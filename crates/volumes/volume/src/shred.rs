@@ -1,7 +1,7 @@
 //! Destroys a volume's keys, so that its data can never be decrypted.
 //!
-//! Order: header backup and key at the key server, then the slots, then header and key slot areas,
-//! overwritten with random bytes. Stopped in between, the token is still there and the same command
+//! Order: everything that can refuse, then the passphrase that is kept of the volume, header backup
+//! and key at the key server, the slots, header and key slot areas, overwritten with random bytes. Stopped in between, the token is still there and the same command
 //! continues. What cannot be destroyed from here is named.
 //!
 //! Invariant V20: the device is opened once, for sole use, and its UUID is compared with the one
@@ -28,7 +28,7 @@ use crate::escrow;
 use crate::header::first_segment;
 use crate::keys::{Destruction, Fate, Keys, secret_of_token};
 use crate::notices::Notices;
-use crate::outage::forget_volume;
+use crate::outage::forget;
 use crate::report::{Change, note_unreported, report_as};
 use strongroom_luks2::{Provider, Segment, StrongroomToken};
 
@@ -67,6 +67,42 @@ pub struct Record {
 }
 
 impl Record {
+    /// Does with the key and its header backup at the server what was asked for, and records what
+    /// was done and what remains. `proven` says whether `keys` opens the volume; `keeps_key` leaves
+    /// both. Refuses nothing: a failure is recorded in `not_done`.
+    fn settle_key(
+        &mut self,
+        token: &StrongroomToken,
+        keys: Option<&mut dyn Keys>,
+        proven: Result<(), Error>,
+        keeps_key: bool,
+    ) {
+        let key = &token.key_id;
+        match (proven, keys) {
+            (proven, keys) if keeps_key => {
+                self.is_proven = keys.is_some() && proven.is_ok();
+                self.remains.push(format!(
+                    "the key {key} was left as it is, as was a header backup at the key server"
+                ));
+            }
+            (Err(error), _) if error.code() == &code::SERVER_DESTROYED => {
+                // No key opens the header backup any more.
+                self.set_key_state(Fate::Destroyed);
+                self.remains.push(format!(
+                    "the key {key} was erased at the key server before; the header backup there was not touched"
+                ));
+            }
+            (Err(error), _) => self.not_done.push(format!(
+                "the key {key}, which a token on the disk names, and its header backup were not touched: that key was not seen to open this volume ({error})"
+            )),
+            (Ok(()), Some(keys)) => {
+                self.is_proven = true;
+                self.destroy_at_server(token, keys);
+            }
+            (Ok(()), None) => {}
+        }
+    }
+
     /// Removes the header backup at the key server and asks for the destruction of the key, and
     /// records what was done and what remains. A failure is recorded in `not_done`; a keyring keeps
     /// its key, which is recorded in `remains`.
@@ -117,9 +153,9 @@ pub struct Request<'a> {
     pub keeps_key: bool,
 }
 
-/// Removes the passphrase that is kept of the volume, destroys the volume as [`shred`], and reports
-/// that to the key server when the token's key has opened the volume. `keys` opens the source of
-/// the key that the token names. A report that fails is a note.
+/// Destroys the volume as [`shred`], and reports that to the key server when the token's key has
+/// opened the volume. `keys` opens the source of the key that the token names. A report that fails
+/// is a note.
 ///
 /// # Errors
 /// As [`shred`]; what `keys` reports, unless `keeps_key` is set.
@@ -135,7 +171,6 @@ pub fn shred_and_report<E: From<Error>>(
     let token = metadata.strongroom_token().ok().flatten();
     let segment = first_segment(&metadata).ok();
     let cipher = segment.and_then(Segment::cipher).unwrap_or_default();
-    forget_volume(&mut volume, notices);
     drop(volume);
     let keys = token.as_ref().map(|(_, token)| keys(token.provider));
     let mut keys = match request.keeps_key {
@@ -143,8 +178,8 @@ pub fn shred_and_report<E: From<Error>>(
         false => keys.transpose()?,
     };
     let record = match keys.as_mut() {
-        Some(keys) => shred(path, confirmed, Some(keys.as_mut()), request.keeps_key)?,
-        None => shred(path, confirmed, None, request.keeps_key)?,
+        Some(keys) => shred(request, Some(keys.as_mut()), notices)?,
+        None => shred(request, None, notices)?,
     };
     if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
         let reported = report_as(path, keys.as_mut(), (token, cipher), Change::Shredded);
@@ -162,10 +197,11 @@ fn check_confirmed(path: &Path, uuid: &str, confirmed: &str) -> Result<(), Error
     Err(Error::new(&code::VOLUME_CONFIRM, detail))
 }
 
-/// Destroys the volume on `path`, when its UUID is `confirmed`: key and header backup at the key
-/// server (not with `keeps_key`), all key slots, then header and key slot areas, which are
-/// overwritten with random bytes. `keys` is the source of its key, which is destroyed only when it
-/// opens the volume.
+/// Destroys the volume of the request, when its UUID is the one that was confirmed: the passphrase
+/// that is kept of it, key and header backup at the key server (not with `keeps_key`), all key
+/// slots, then header and key slot areas, which are overwritten with random bytes. `keys` is the
+/// source of its key, which is destroyed only when it opens the volume. A kept passphrase that
+/// cannot be removed is a warning.
 ///
 /// # Errors
 /// SR-8320 when the device is in use; SR-8322 when it is no LUKS2 volume; SR-8359 for another UUID;
@@ -173,11 +209,15 @@ fn check_confirmed(path: &Path, uuid: &str, confirmed: &str) -> Result<(), Error
 /// libcryptsetup fails; SR-5001. A failure of the key server is none of this function: it is in
 /// `not_done` of the record, and the volume is destroyed nevertheless.
 pub fn shred(
-    path: &Path,
-    confirmed: &str,
+    request: Request<'_>,
     mut keys: Option<&mut dyn Keys>,
-    keeps_key: bool,
+    notices: &dyn Notices,
 ) -> Result<Record, Error> {
+    let Request {
+        path,
+        confirmed,
+        keeps_key,
+    } = request;
     check_unused(path)?;
     let device = open_exclusively(path, true)?;
     let mut volume = Volume::on_open_file(&device, path)?;
@@ -208,33 +248,13 @@ pub fn shred(
         (Some(token), Some(keys)) => check_key_opens(&mut volume, token, &mut **keys),
         _ => Ok(()),
     };
-    if let (Some(token), true) = (&token, keeps_key) {
-        record.is_proven = keys.is_some() && proven.is_ok();
-        let left = format!(
-            "the key {} was left as it is, as was a header backup at the key server",
-            token.key_id
-        );
-        record.remains.push(left);
-    } else if let (Some(token), Err(error)) = (&token, &proven)
-        && error.code() == &code::SERVER_DESTROYED
-    {
-        // No key opens the header backup any more.
-        record.set_key_state(Fate::Destroyed);
-        let left = format!(
-            "the key {} was erased at the key server before; the header backup there was not touched",
-            token.key_id
-        );
-        record.remains.push(left);
-    } else if let (Some(token), Err(error)) = (&token, &proven) {
-        let left = format!(
-            "the key {}, which a token on the disk names, and its header backup were not touched: that key was not seen to open this volume ({error})",
-            token.key_id
-        );
-        record.not_done.push(left);
-    } else if let (Some(token), Some(keys)) = (&token, keys.as_mut()) {
-        record.is_proven = true;
+    if let (Some(token), Some(keys), Ok(()), false) = (&token, keys.as_mut(), &proven, keeps_key) {
         check_not_shared(token, &mut **keys)?;
-        record.destroy_at_server(token, &mut **keys);
+    }
+    // Nothing is refused from here on. What is kept opens the volume: it goes first.
+    if let Some(token) = &token {
+        forget(token, notices);
+        record.settle_key(token, keys, proven, keeps_key);
     }
     for slot in metadata.key_slots() {
         volume.remove_slot(slot)?;
@@ -292,7 +312,7 @@ mod tests {
 
     use crate::create::DATA_OFFSET;
     use crate::keys::Material;
-    use crate::testing::{KEY, made};
+    use crate::testing::{KEY, Told, made};
     use strongroom_luks2::Provider;
 
     /// A source of keys that, when it is asked to destroy one, swaps two files: as paths change
@@ -328,6 +348,14 @@ mod tests {
         }
     }
 
+    fn request<'a>(path: &'a Path, confirmed: &'a str) -> Request<'a> {
+        Request {
+            path,
+            confirmed,
+            keeps_key: false,
+        }
+    }
+
     #[test]
     fn what_was_confirmed_is_destroyed_though_its_path_leads_elsewhere_meanwhile() {
         let room = tempfile::tempdir().unwrap();
@@ -339,7 +367,8 @@ mod tests {
             to: at("moved"),
             other: at("other"),
         };
-        let record = shred(&at("v"), &uuid, Some(&mut keys), false).unwrap();
+        let (path, told) = (at("v"), Told::default());
+        let record = shred(request(&path, &uuid), Some(&mut keys), &told).unwrap();
         assert_eq!(
             (record.uuid, record.path),
             (uuid, at("v").display().to_string())
@@ -365,7 +394,8 @@ mod tests {
         made(&path, None);
         let before = std::fs::read(&path).unwrap();
         let confirmed = "00000000-0000-4000-8000-000000000000";
-        let error = shred(&path, confirmed, None, false).unwrap_err();
+        let told = Told::default();
+        let error = shred(request(&path, confirmed), None, &told).unwrap_err();
         assert_eq!(error.code(), &code::VOLUME_CONFIRM);
         assert!(std::fs::read(&path).unwrap() == before);
     }
