@@ -216,7 +216,7 @@ codes! {
     FOREIGN_VFS = 6005, Refused, "a sealed database was attached to a connection whose temporary files are not sealed", "open the connection itself through the sealing VFS: load the extension first, or add vfs=strongroom to the URI";
     KEY_ON_PLAIN = 6006, Refused, "PRAGMA key was used on a plain database", "seal it with `strongroom sqlite encrypt PLAIN SEALED` first";
     HOST_TOO_OLD = 6007, Usage, "this SQLite library is too old for the sealing VFS", "use SQLite 3.37 or later";
-    CTR_WARNING = 6008, Warning, "AES-256-CTR does not authenticate: changed pages go unnoticed", "use AES-256-GCM unless you have a reason not to";
+    CTR_WARNING = 6008, Warning, "AES-256-CTR does not authenticate: changed pages go unnoticed", "the database can be used; make new ones with AES-256-GCM unless you have a reason not to";
     URI = 6009, Usage, "a URI parameter, or another setting of a database, is not valid", "see the detail; docs/reference/sqlite.md lists the parameters";
     BUSY = 6010, Io, "another connection is using the database", "close it there, or try again";
     REKEY_NEEDED = 6011, Refused, "a rekey of this database was begun and not finished", "finish it with `strongroom sqlite rekey SEALED`";
@@ -250,13 +250,13 @@ codes! {
     PG_NOT_SHIELDED = 7021, Bug, "the new instance is not sealed, because the shield was not loaded", "please report it; nothing was kept";
     PG_PLAIN_FILE = 7022, Data, "a plain file lies where the files of a PostgreSQL instance are sealed", "move it out of the data directory; only certificates and configuration may lie in the data directory itself or in conf.d, and logs in log";
     PG_RESTORED = 7023, Data, "the file that `restore_command` brought back cannot become a segment of this instance's log", "check which server's archive it comes from; a sealed archive is read with the header of the instance that wrote it (`strongroom pg initdb --copy-key-from`), and plain segments are taken only with STRONGROOM_PG_PLAIN_ARCHIVE=accept in the server's environment";
-    PG_NOTHING_SEALED = 7024, Warning, "the shield is loaded, but the server's data directory is not sealed", "if the instance should be sealed, put strongroom.header back or name its directory in STRONGROOM_PG_ROOTS; otherwise take the library out of LD_PRELOAD";
+    PG_NOTHING_SEALED = 7024, Warning, "the shield is loaded, but the server's data directory is not sealed: the server runs, and what it writes is plain", "if it should be sealed, stop the server, and put strongroom.header back or name the directory of the sealed instance in STRONGROOM_PG_ROOTS; otherwise take the library out of LD_PRELOAD";
     PG_NOT_RUNNING = 7027, Io, "no server is running on the data directory", "`strongroom pg status` shows the instance; `strongroom pg start` starts a server";
     PG_NO_CLUSTER = 7028, Usage, "no cluster of postgresql-common has this data directory", "make one with `pg_createcluster -d DIR`, or set LD_PRELOAD in the service that starts the server";
     PG_STATUS_ZEROS = 7029, Data, "a transaction status file holds zeros that were not sealed: they were written without the shield, or the disk lost what was there", "restore the instance from a backup: with these zeros, committed transactions would be lost; a file of zeros that PostgreSQL's manual asks for is made under the shield (`strongroom pg run -D DIR -- dd ...`)";
     PG_NO_CHECKSUMS = 7030, Warning, "data checksums are off, so that a relation's page that was changed on the disk goes unnoticed", "while the server is stopped, turn them on: `strongroom pg run -D DIR -- pg_checksums --enable -D DIR`";
     PG_NO_CONFIGURATION = 7033, Usage, "the data directory has no postgresql.conf, and it is not clear where its server's configuration is", "name the file with --config-file, or make a cluster for the directory with `pg_createcluster -d DIR`";
-    PG_BOUND_NAME = 7040, Refused, "a small sealed file of a PostgreSQL instance cannot be renamed, because it is sealed for its name", "copy it under the shield and remove the old one (`strongroom pg run -D DIR -- sh -c 'cp OLD NEW && rm OLD'`); mv does both by itself";
+    PG_BOUND_NAME = 7040, Refused, "a small sealed file of a PostgreSQL instance cannot be renamed, because it is sealed for its name", "copy it under the shield and remove the old one (`strongroom pg run -D DIR -- sh -c 'cp OLD NEW && rm OLD'`); `mv` under the shield does both by itself";
 
     MEDIUM_ABSENT = 7101, Usage, "there is no backup medium at this place", "check the path, and that it is mounted; `strongroom backup create` makes a medium in an empty or absent directory";
     MEDIUM_DAMAGED = 7102, Data, "the head of the backup medium is damaged", "its sets can still be restored by naming their heads one by one; use a new medium for new sets";
@@ -265,9 +265,9 @@ codes! {
     MEDIUM_PLAIN = 7105, Refused, "a sealed set cannot be added to an unencrypted medium", "use another medium, or --no-encryption if anyone may read the data; --format begins this medium anew and removes its sets";
     SET_HEAD = 7106, Data, "the head of the backup set is damaged, or was changed", "restore another set, or this set from another copy of the medium";
     SET_ABSENT = 7107, Usage, "the medium holds no such set", "`strongroom backup header` lists the sets and their positions";
-    FAMILY_ABSENT = 7108, Data, "a family of the backup set is missing", "bring it back from the place that it was moved to, or restore another set";
+    FAMILY_ABSENT = 7108, Data, "a data file (family) of the backup set is missing", "bring it back from the place that it was moved to, or restore another set";
     SEGMENT = 7109, Data, "a segment of the backup set is damaged, forged, or comes from another place", "restore another set, or this set from another copy of the medium";
-    FAMILY_SHORT = 7110, Data, "a family of the backup set is cut short, or is not the family that the set's head names", "copy it again from its origin, or restore another set";
+    FAMILY_SHORT = 7110, Data, "a data file (family) of the backup set has the wrong length, or is not the one that the set's head names", "if this medium is a copy, copy the file again from the original; otherwise restore another set";
     STREAM = 7111, Data, "the contents of the backup set are malformed", "do not trust this set: it was made by a defective version, or by another program";
     FILE_DIGEST = 7112, Data, "a file of the backup set differs from the file that was backed up", "restore another set; please report it";
     TARGET_NOT_EMPTY = 7113, Refused, "the directory to restore into is not empty", "name an absent or empty directory; `strongroom backup restore --delta` restores over the directory that a set was made of";
@@ -291,7 +291,7 @@ codes! {
     STORE_DENIED = 7142, Io, "the object store denies access", "check the credentials in the environment, the clock, and the store's policy: it must allow get, put, delete and list below the prefix";
     STORE_FAILED = 7143, Io, "the object store failed, or does not support the request", "the detail has the store's answer; a store needs conditional puts, ranges and multipart uploads (docs/spec/backup.md)";
     SET_LATE = 7144, Io, "writing the set took longer than may pass on an object store", "use more stripes, threads or bandwidth; no set was added";
-    MIRRORS = 7145, Io, "not all mirrors have the set", "the message names the mirrors that have the set, whole; repair the others, and run the command again for them";
+    MIRRORS = 7145, Io, "not all mirrors have the set", "the message names the mirrors that have the set, whole; repair the others, and run the command again with --to and --mirror for them alone";
     OBJECT_CHANGED = 7146, Refused, "another writer changed or removed the object meanwhile", "run the command again; nothing was changed";
     UNSETTLED = 7147, Io, "it is not known whether the object was written: a set may have been added", "before you run the command again, look with `strongroom backup header`: a set that is listed is complete, unless it builds on one that is not";
     RESTORE_EXCHANGED = 7150, Refused, "a directory was replaced by another one while a set was restored into it", "restore below a directory that nobody else can write to; the set was not restored";
@@ -325,7 +325,7 @@ codes! {
     TICKET_SPENT = 8007, Refused, "the ticket's budget is spent", "have the data owner issue a new one; the ledger shows what the last one was used for";
     NO_COLUMN_KEY = 8008, Key, "the zone does not hold the key of this column", "release the key to the zone: connect once through `strongroom columns proxy`";
     ENVELOPE = 8009, Data, "the envelope does not open: it is damaged or forged, or was sealed for another column", "seal the value again with the column's key; do not move envelopes between columns";
-    STORE_OLD = 8010, Data, "the zone's store is not the newest: its counter and the freshness anchor differ", "bring back the newest store; if you restored an older one on purpose, open it once with --accept-restored";
+    STORE_OLD = 8010, Data, "the zone's store is not the newest: its counter differs from the one that is kept outside it (--anchor)", "bring back the newest store; if you restored an older one on purpose, start `strongroom columns zone` once with --accept-restored";
     STORE_BLOCK = 8011, Data, "a block of the zone's store is damaged, or comes from another time or place", "restore the zone's directory from a backup and let it replay the log";
     LOG_GAP = 8012, Data, "a redo record is missing from the log", "restore the log completely; without the record, values that tables refer to are lost";
     RECOVERING = 8013, Io, "the zone has not replayed the log to its end yet", "wait; `strongroom columns status` shows the progress";
@@ -341,7 +341,7 @@ codes! {
     STORE_IO = 8023, Io, "the operating system reported an error on the zone's store", "see its message; after a failed write to the disk the zone must be restarted";
     STORE_MANIFEST = 8024, Data, "the manifest of the zone's store is damaged or forged, or belongs to another store", "restore the zone's directory from a backup and let it replay the log";
     STORE_IN_USE = 8025, Refused, "another process has the zone's store open", "end the other zone first: a store serves one zone at a time";
-    ZONE_UNLOCKED = 8026, Warning, "memory of the zone could not be locked and may be swapped out", "raise the memlock limit (ulimit -l, LimitMEMLOCK=): the zone's memory limit and 64 MiB suffice for values and keys, all memory of the process needs `unlimited`; or encrypt the swap space";
+    ZONE_UNLOCKED = 8026, Warning, "memory of the zone could not be locked and may be swapped out", "the zone runs all the same; raise the memlock limit (ulimit -l, LimitMEMLOCK=) to the zone's memory limit and 64 MiB for values and keys, or to `unlimited` for all memory of the process; or encrypt the swap space";
     ZONE_LOCK = 8027, Refused, "the memory for values could not be locked, and the zone was started with --insist-on-locks", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB";
     EXTENTS_FULL = 8028, Refused, "the partition's identifiers are used up", "rewrite the table with VACUUM FULL, which gives it a new partition";
     STORE_HISTORY = 8030, Data, "the zone's store and the server's log belong to different histories", "give the zone a store from before the histories diverged, or a copy of the store of the zone whose server this one now follows: docs/guides/columns.md";
@@ -391,8 +391,8 @@ codes! {
     VOLUME_WARNED = 8339, Warning, "something remains although the keys of the volume are destroyed", "destroy every backup of its header; a key that is scheduled for destruction is gone only when `strongroom keyserver keys` shows it as destroyed";
     VOLUME_CIPHER = 8340, Refused, "the header names a cipher that does not encrypt, or one that Strongroom does not open", "if nobody changed it on purpose, somebody wrote to the disk: restore the header from its backup, and do not trust the contents of the disk";
     VOLUME_OLD_DATA = 8341, Warning, "the device's former contents can be read below the volume until they are overwritten", "make the volume again with --overwrite --wipe, which overwrites the whole device first; on flash memory only the device's own secure erase reaches every block";
-    VOLUME_TPM_STATE = 8350, Key, "the machine is not in the state that the TPM sealed the volume's key for", "boot the system that it was sealed under, or open the volume with its key or --recovery; then run `strongroom volume unenroll DEVICE tpm` and `strongroom volume enroll DEVICE tpm`";
-    VOLUME_TPM_OTHER = 8351, Key, "this TPM sealed no key of the volume: it is another TPM, it was cleared, or the token is damaged", "open the volume with its key or --recovery; then run `strongroom volume unenroll DEVICE tpm` and `strongroom volume enroll DEVICE tpm`";
+    VOLUME_TPM_STATE = 8350, Key, "the machine is not in the state that the TPM sealed the volume's key for", "boot the system that it was sealed under, or open the volume with its key (`strongroom volume open DEVICE`) or --recovery; then run `strongroom volume unenroll DEVICE tpm` and `strongroom volume enroll DEVICE tpm`";
+    VOLUME_TPM_OTHER = 8351, Key, "the volume's key was not sealed by this TPM, which is another one or was cleared, or the token is damaged", "open the volume with its key (`strongroom volume open DEVICE`) or --recovery; then run `strongroom volume unenroll DEVICE tpm` and `strongroom volume enroll DEVICE tpm`";
     VOLUME_TPM_AWAY = 8352, Key, "the TPM does not answer, or refuses", "check that it is there (/dev/tpmrm0, or --tcti) and switched on, and that this user may use it; the volume also opens with its key or --recovery";
     VOLUME_RESTORE = 8353, Refused, "the device holds something that restoring the header would destroy", "check that it is the right device and the right backup; --confirm UUID gives up the volume that the message names, --overwrite anything else; nothing was changed";
     VOLUME_BACKUP = 8354, Data, "the backup of a volume's header cannot be used: it is damaged, cut short, or was made during a re-encryption", "use another backup, or the one that the key server keeps; nothing was changed";
