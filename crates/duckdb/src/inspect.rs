@@ -89,7 +89,9 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     })
 }
 
-/// Counts the units whose unused bytes, in the range `unused`, are not all zero.
+/// Counts the units (the two headers, or blocks) of which the bytes `unused`, counted from the
+/// unit's start, are not all zero. Reads the file only; the errors are those of reading, also for a
+/// file that ends within a unit.
 fn count_nonzero(file: &File, units: Units, unused: std::ops::Range<usize>) -> io::Result<u64> {
     let mut bytes = vec![0; unused.len()];
     let mut found = 0;

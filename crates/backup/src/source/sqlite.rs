@@ -138,13 +138,16 @@ impl Source for SqliteSource {
     }
 }
 
-/// The name of a copy: hidden, with 32 random hexadecimal digits.
+/// Returns the name of a copy: a dot, so that it is hidden, 32 random hexadecimal digits,
+/// `.backup`.
 fn copy_name(random: &[u8; 16]) -> String {
     format!(".{}{COPY}", hex::hex(random))
 }
 
-/// Whether this is the name of a copy, of a copy that is being made (`strongroom_sqlite::ops` adds
-/// a dot, a tag and `.part`), or of a file that SQLite put beside one.
+/// Whether a file of this name is left over from a copy of the database: the copy (see
+/// `copy_name`), the unfinished one with a dot before its name and `.TAG.part` after it
+/// (`strongroom_sqlite::ops`), or a journal, write-ahead log, `-shm` or `-strongroom` file of
+/// either. Looks at the name only.
 fn is_copy_name(name: &str) -> bool {
     let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let Some(name) = name.strip_prefix('.') else {

@@ -9,8 +9,9 @@ use crate::failure::Failure;
 use crate::key_options::KeyOptions;
 use crate::keys;
 
-/// Returns the key source that an export is sealed for, without fetching the key. SR-2044 if no key
-/// is named, or a key of the keyring (`--key-id`), which would be lost together with it.
+/// Returns the key source that an export of the keyring is sealed for, without fetching the key.
+/// SR-2044 if no key is named; and for `--key-id`, because a key of the keyring would be lost
+/// together with the keyring.
 pub(super) fn export_key(options: KeyOptions) -> Result<KeySource, Failure> {
     match keys::source(options) {
         Some(KeySource::KeyId { id }) => {

@@ -199,7 +199,8 @@ impl RotateArgs {
 }
 
 /// Reads a passphrase from a file; one line end after it does not count. SR-2007 if it cannot be
-/// read, SR-2042 if it is empty, too long or not text.
+/// read; SR-2042 if it is empty, longer than 1024 bytes or not UTF-8; SR-2011 if the file is longer
+/// than 64 KiB.
 fn read_passphrase(file: &Path) -> Result<SecretBytes, Failure> {
     Ok(KeySource::File(file.to_owned()).passphrase(&SourceContext::default())?)
 }

@@ -210,7 +210,8 @@ impl Host {
         &self.incarnation
     }
 
-    /// The number of this backend's arena.
+    /// Returns the number of this backend's arena: of the memory in the zone that holds the values
+    /// of its statements. No other open ring has the same.
     #[must_use]
     pub const fn arena(&self) -> u16 {
         self.arena

@@ -68,8 +68,9 @@ impl<'a> Args<'a> {
         self.value(at)?.text()
     }
 
-    /// The confidential `bytea`, or the bytes of a `text`, at this index. `Fault::KindMismatch` if
-    /// it is none.
+    /// The bytes of the confidential `bytea` or `text` at this index. `Fault::KindMismatch` if
+    /// there is no argument, if it is not confidential, or if its value is kept as a number and not
+    /// as bytes.
     fn bytes(self, at: usize) -> Result<&'a [u8], Fault> {
         self.value(at)?.bytes()
     }

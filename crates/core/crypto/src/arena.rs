@@ -117,8 +117,10 @@ struct Pool {
 }
 
 impl Pool {
-    /// Takes units that follow one another from an arena, and maps a new arena when none has room.
-    /// After a fork, locks the arenas again first. Errors: [`CryptoError::OutOfLockedMemory`].
+    /// Takes `units` units of 64 bytes, all zeros, that follow one another in one arena, and
+    /// returns the address of the first. Maps a new arena when none has room. After a fork, locks
+    /// the arenas again first. Errors: [`CryptoError::OutOfLockedMemory`] when the kernel refuses
+    /// the mapping; that it refuses to lock it is no error.
     fn allocate(&mut self, units: usize) -> Result<NonNull<u8>, CryptoError> {
         self.relock_after_fork();
         for arena in &mut self.arenas {
@@ -131,8 +133,8 @@ impl Pool {
             .ok_or(CryptoError::OutOfLockedMemory)
     }
 
-    /// Gives back units, which are zeros, to their arena, and unmaps empty arenas but one. Panics
-    /// when they belong to none.
+    /// Gives `units` units of 64 bytes, which the caller has wiped to zeros, back to their arena.
+    /// Unmaps all empty arenas but one. Panics when the address is in no arena.
     fn release(&mut self, base: NonNull<u8>, units: usize) {
         let owner = self
             .arenas
@@ -209,7 +211,8 @@ impl Arena {
         })
     }
 
-    /// Takes the first free units that follow one another. `None` when there are not so many.
+    /// Takes the first free units of 64 bytes that follow one another, and returns the address of
+    /// the first. `None` when the arena does not have so many in a row.
     fn allocate(&mut self, units: usize) -> Option<NonNull<u8>> {
         if units > UNITS - self.units_used {
             return None;
@@ -228,8 +231,8 @@ impl Arena {
         None
     }
 
-    /// Marks units as used and returns the address of the first. `None` when they are not in the
-    /// arena.
+    /// Marks units from the index `start` on as used, and returns the address of the first. `None`
+    /// when they are not all in the arena.
     fn claim(&mut self, start: usize, units: usize) -> Option<NonNull<u8>> {
         self.used.get_mut(start..start + units)?.fill(true);
         self.units_used += units;
@@ -240,7 +243,8 @@ impl Arena {
         Some(unsafe { self.pages.base().add(start * UNIT_LEN) })
     }
 
-    /// Marks units as free. Panics when one of them was free already.
+    /// Marks units from the address `base` on as free; wipes nothing. Panics when one of them was
+    /// free already.
     fn release(&mut self, base: NonNull<u8>, units: usize) {
         let range = self
             .unit_of(base)
@@ -259,7 +263,7 @@ impl Arena {
         self.first_free = self.unit_of(base).unwrap_or(0).min(self.first_free);
     }
 
-    /// Returns the index of the unit at this address. `None` when it is in another arena.
+    /// Returns the index of the unit at this address. `None` when the address is not in this arena.
     fn unit_of(&self, base: NonNull<u8>) -> Option<usize> {
         let offset = base
             .addr()
@@ -285,7 +289,7 @@ impl ForkMark {
     }
 
     /// Whether the kernel has zeroed the page since the last call: then this process is a forked
-    /// child. Sets the mark again.
+    /// child. If so, sets the mark again, so that the next call says false.
     fn wiped_since_last_look(&mut self) -> bool {
         // SAFETY: the mapping is owned, readable and at least one byte long. Volatile because the
         // kernel changes it behind the compiler's back.

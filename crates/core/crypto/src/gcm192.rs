@@ -15,10 +15,10 @@ use crate::secret::SecretKey;
 /// Bytes of an AES-192 key.
 const KEY_LEN: usize = 24;
 
-/// Encrypts in place under the first 24 bytes of `key`, and returns the tag. The caller has the
-/// same duty as of `GcmKey::seal`. Errors: [`CryptoError::TooLong`] above 2 GiB;
-/// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]; the contents of `in_out` are then
-/// undefined.
+/// Encrypts in place under the first 24 bytes of `key`, and returns the tag over `in_out` and
+/// `aad`. The caller must never use a nonce twice with a key. Errors, after each of which the
+/// contents of `in_out` are undefined: [`CryptoError::TooLong`] above 2 GiB;
+/// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
 pub(crate) fn seal(
     key: &SecretKey,
     nonce: &[u8; 12],
@@ -35,8 +35,9 @@ pub(crate) fn seal(
     sealed
 }
 
-/// Verifies the tag and decrypts in place. After a failure, whose cause the error does not tell,
-/// `in_out` may contain plaintext: the caller wipes it.
+/// Verifies the tag over `in_out` and `aad`, and decrypts in place under the first 24 bytes of
+/// `key`. Errors: [`OpenError`] for a wrong tag and for every other failure; `in_out` may then
+/// contain plaintext, and the caller wipes it.
 pub(crate) fn open(
     key: &SecretKey,
     nonce: &[u8; 12],

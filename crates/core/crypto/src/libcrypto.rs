@@ -118,8 +118,9 @@ impl Context {
         Ok(context)
     }
 
-    /// Makes a second context with the same key and direction, in locked memory. Errors:
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// Copies the context with all its state (key, direction, and nonce and progress of a message
+    /// that has begun) into locked memory. Errors: [`CryptoError::OutOfLockedMemory`], whatever the
+    /// reason.
     pub(crate) fn try_clone(&self) -> Result<Self, CryptoError> {
         let _locked = InArena::enter();
         let copy = Self::empty()?;

@@ -156,11 +156,11 @@ impl SlruDirectory {
     }
 }
 
-/// The tweak of block `block` of a relation, counted from the relation's start over all its
-/// segments.
+/// The AES-XTS tweak of a block of a relation, by PostgreSQL's numbers: `database` is an OID, 0 in
+/// `global/`, and `relation` the relation's file number. `block` counts from the relation's start
+/// over all its segments. `backend` is `None` unless the relation is temporary.
 ///
-/// `database` is 0 in `global/`. `backend` is `None` unless the relation is temporary. `None` when
-/// the backend's number has more than 24 bits, which none has.
+/// Returns `None` for a backend's number of more than 24 bits, which no server gives.
 #[must_use]
 pub fn tweak_relation(
     database: u32,

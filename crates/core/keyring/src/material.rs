@@ -64,7 +64,7 @@ pub(crate) fn is_raw(bytes: &[u8]) -> bool {
     bytes.len() == 32 && std::str::from_utf8(bytes).is_err()
 }
 
-/// Makes the error SR-2011 with this detail.
+/// Makes the error SR-2011 with this detail, which must not hold the material.
 fn malformed(detail: &str) -> Error {
     Error::new(&code::KEY_MALFORMED, detail)
 }
@@ -96,7 +96,8 @@ fn key_in_hex(bytes: &[u8]) -> Result<Option<SecretKey>, Error> {
     }
 }
 
-/// Makes an opener of a raw key. Errors: SR-2011 unless there are 32 bytes; SR-5001.
+/// Makes an opener of a raw key. Errors: SR-2011 unless there are 32 bytes; SR-5001 when there is
+/// no memory for keys.
 fn raw_from(bytes: &[u8]) -> Result<Opener, Error> {
     key_from(bytes).map(Opener::raw)
 }

@@ -130,8 +130,8 @@ impl Client {
     /// number of its first version. The request is sent only once.
     ///
     /// # Errors
-    /// [`Kind::Exists`] if there is a key of that name; [`Kind::Uncertain`] if the connection
-    /// broke after the request was sent; [`Kind::Refused`] for an invalid name; [`Kind::Denied`]
+    /// [`Kind::Exists`] if there is a key of that name; [`Kind::Uncertain`] if the request was sent
+    /// and no response says whether the key was made; [`Kind::Refused`] for an invalid name; [`Kind::Denied`]
     /// without the right to make keys; [`Kind::Malformed`] if the response names another key; those
     /// of a request that no server decided ([`Client::material`]).
     pub fn create(&self, name: &str) -> Result<u64> {
@@ -146,8 +146,8 @@ impl Client {
     /// have sealed. The request is sent only once.
     ///
     /// # Errors
-    /// [`Kind::Uncertain`] if the connection broke after the request was sent, so that the version
-    /// may exist; otherwise [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others
+    /// [`Kind::Uncertain`] if the request was sent and no response says whether the version was
+    /// made; otherwise [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others
     /// as [`Client::material`].
     pub fn rotate(&self, name: &str) -> Result<u64> {
         let path = format!("/v1/keys/{}/rotate", checked_key_name(name)?);
@@ -206,7 +206,7 @@ impl Client {
     /// Repeating it has no further effect.
     ///
     /// # Errors
-    /// [`Kind::Exists`] if the state of the key does not allow it; otherwise [`Kind::Denied`],
+    /// [`Kind::Refused`] if the state of the key does not allow it; otherwise [`Kind::Denied`],
     /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn disable(&self, name: &str) -> Result<()> {
         self.act(name, "disable", b"{}")
@@ -216,7 +216,7 @@ impl Client {
     /// has no further effect.
     ///
     /// # Errors
-    /// [`Kind::Exists`] if the state of the key does not allow it; otherwise [`Kind::Denied`],
+    /// [`Kind::Refused`] if the state of the key does not allow it; otherwise [`Kind::Denied`],
     /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn enable(&self, name: &str) -> Result<()> {
         self.act(name, "enable", b"{}")
@@ -227,7 +227,7 @@ impl Client {
     /// second administrator. `after` is rounded down to whole seconds.
     ///
     /// # Errors
-    /// [`Kind::Malformed`] if the response is about another key; [`Kind::Exists`] if the request
+    /// [`Kind::Malformed`] if the response is about another key; [`Kind::Refused`] if the request
     /// conflicts with another administrator's; otherwise [`Kind::Denied`], [`Kind::NotFound`],
     /// [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn destroy(&self, name: &str, after: Option<Duration>) -> Result<Ending> {
@@ -256,7 +256,7 @@ impl Client {
     /// scheduled is disabled afterwards.
     ///
     /// # Errors
-    /// [`Kind::Exists`] if no destruction is scheduled or requested; otherwise [`Kind::Denied`],
+    /// [`Kind::Refused`] if no destruction is scheduled or requested; otherwise [`Kind::Denied`],
     /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn restore(&self, name: &str) -> Result<()> {
         self.act(name, "restore", b"{}")
@@ -347,10 +347,10 @@ impl Client {
     /// otherwise it is not sent again once it may have reached a server.
     ///
     /// # Errors
-    /// [`Kind::Refused`] for a path with characters that would have to be quoted, or with `/..`;
-    /// [`Kind::Uncertain`] if a request that is not repeatable may have taken effect;
-    /// [`Kind::Exists`] for any conflict; otherwise [`Kind::Denied`], [`Kind::NotFound`],
-    /// [`Kind::Unreachable`] and others as [`Client::material`].
+    /// [`Kind::Refused`] for a path with characters that would have to be quoted, or with `/..`, and
+    /// for what a state does not allow; [`Kind::Uncertain`] if a request that is not repeatable may
+    /// have taken effect; [`Kind::Exists`] for a name that is taken; otherwise [`Kind::Denied`],
+    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
     pub fn call(
         &self,
         method: &Method,

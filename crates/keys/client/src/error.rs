@@ -46,10 +46,10 @@ pub enum Kind {
     Malformed,
     /// Something of that name exists already.
     Exists,
-    /// The server does not accept the request.
+    /// The server does not accept the request, also because a state does not allow it.
     Refused,
-    /// The connection broke after a request for a change was sent: whether it took effect is not
-    /// known.
+    /// A request for a change was sent, and no response says whether it took effect: the connection
+    /// broke, or the server failed.
     Uncertain,
     /// The one-time token was not accepted.
     Token,

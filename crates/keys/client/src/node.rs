@@ -354,9 +354,10 @@ impl Files {
         Ok((tls, about))
     }
 
-    /// Reads the file with a renewed certificate and its key, `KEY.next`, and returns its path and
-    /// bytes. From the moment that it exists it replaces the other two files. `None` where it does
-    /// not exist. [`Kind::NodeFile`] if it cannot be read, or others may read it.
+    /// Reads `KEY.next`, the file with a renewed certificate and its private key, and returns its
+    /// path and bytes. From the moment that it exists it counts instead of the certificate's and
+    /// the key's file. `None` where it does not exist, or was moved to the names of these two
+    /// meanwhile. [`Kind::NodeFile`] if it cannot be read, or others may read it. Moves nothing.
     fn renewed(&self) -> Result<Option<(PathBuf, Zeroizing<Vec<u8>>)>> {
         let path = self.pair().next();
         match path.symlink_metadata() {

@@ -123,6 +123,8 @@ impl Servers<'_> {
                     Verdict::Success(response) => return Ok(Some(response)),
                     Verdict::Final(refusal) => return Err(error_of(address, refusal)),
                     Verdict::Retry(refusal, wait) => {
+                        let is_open = !refusal.is_without_effect();
+                        check_unchanged(request, address, is_open, &refusal.detail)?;
                         round.may_repeat = true;
                         round.wait = round.wait.max(wait.min(PAUSE_MAX));
                         round.failures.push(error_of(address, refusal));
@@ -152,15 +154,16 @@ impl Servers<'_> {
     }
 }
 
-/// Fails with [`Kind::Uncertain`] for a request that is not repeatable and that may have reached
-/// the server, although there is no usable response (N8). With `Ok` the next server may be asked.
+/// Fails with [`Kind::Uncertain`] for a request that is not repeatable and that may have taken
+/// effect, because it may have reached the server and no response says otherwise (N8). With `Ok`
+/// the next server may be asked.
 fn check_unchanged(
     request: &Request<'_>,
     address: &Address,
-    was_sent: bool,
+    may_have_effect: bool,
     detail: &str,
 ) -> Result<()> {
-    match was_sent && !request.is_repeatable {
+    match may_have_effect && !request.is_repeatable {
         true => Err(Error::new(
             Kind::Uncertain,
             format!("{}: {detail}", address.text()),

@@ -34,6 +34,16 @@ pub(crate) struct Refusal {
     pub(crate) detail: String,
 }
 
+impl Refusal {
+    /// Whether the request had no effect for certain: the server did not begin with it, or others
+    /// changed the same record first. Then also a request that is not repeatable may be sent again.
+    /// A store that failed, or a time that was over, leaves it open.
+    pub(crate) fn is_without_effect(&self) -> bool {
+        matches!(self.kind, Kind::Busy | Kind::Sealed)
+            || self.code.is_some_and(|code| code == &code::SERVER_BUSY)
+    }
+}
+
 /// The body of a response that reports an error.
 #[derive(Deserialize)]
 struct ErrorBody {
@@ -66,7 +76,8 @@ pub(crate) fn judge(response: Response) -> Verdict {
         401 | 403 => Verdict::Final(refusal(Kind::Denied)),
         404 if is(code::SERVER_NO_ADDRESS.number) => Verdict::Final(refusal(Kind::Refused)),
         404 => Verdict::Final(refusal(Kind::NotFound)),
-        409 => Verdict::Final(refusal(Kind::Exists)),
+        // The others of this status are about a state, a share, an archive or a time.
+        409 if is(code::SERVER_EXISTS.number) => Verdict::Final(refusal(Kind::Exists)),
         410 => Verdict::Final(refusal(Kind::Destroyed)),
         423 => Verdict::Final(refusal(Kind::Disabled)),
         408 => Verdict::Retry(refusal(Kind::Unreachable), wait),

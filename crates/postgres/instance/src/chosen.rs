@@ -122,8 +122,11 @@ impl ChosenKey {
         Self::of_options(given, prompt, true)
     }
 
-    /// Returns the key source that an option or the environment names. `None` when neither does.
-    /// `creating` says that the key is for something new.
+    /// Returns the key source that an option names, or else the one that the environment names;
+    /// `None` when neither does. For `--ask` the passphrase is asked for at the terminal here, with
+    /// `shown` (the instance's path) in the prompt, and twice if `creating`, for a new instance.
+    /// Nothing else is fetched. SR-1004 without a terminal; SR-2001 if cancelled; SR-2011 if the
+    /// two entries differ; SR-5001.
     fn named(given: GivenKey, shown: &str, creating: bool) -> Result<Option<Self>, Error> {
         let prompt = format!("Passphrase of {shown}");
         if let Some(chosen) = Self::of_options(given, prompt, creating)? {

@@ -126,10 +126,11 @@ impl Directory {
         is_own(&self.path)
     }
 
-    /// Refuses root and everybody but the directory's owner, as PostgreSQL does.
+    /// Refuses root and everybody but the data directory's owner, as PostgreSQL does, by the
+    /// effective user of the process.
     ///
     /// # Errors
-    /// SR-7015 for root; SR-5001 for another user.
+    /// SR-7015 for root; SR-5001 for another user, or when the directory's owner cannot be read.
     pub fn check_user(&self) -> Result<(), Error> {
         refuse_root()?;
         let about = std::fs::metadata(&self.path).map_err(|e| Error::on_path(&self.path, e))?;

@@ -18,13 +18,14 @@ const LIBRARY_VARIABLE: &str = "STRONGROOM_SHIELD_LIB";
 const LAYOUTS: &[(&str, &str)] = &[("/usr/lib/postgresql/", "/bin"), ("/usr/pgsql-", "/bin")];
 
 /// Returns the absolute directory of PostgreSQL's programs, of version `major` if that is known:
-/// `named`, or what `PG_BINDIR` names, or the installed one that fits. Runs `postgres --version` to
-/// find out.
+/// `named`, or what `PG_BINDIR` names, or the first that fits of `pg_config` and the directories of
+/// packages. Runs `postgres --version` in each to find out.
 ///
 /// A directory that was named is used or refused, never replaced by another one.
 ///
 /// # Errors
-/// SR-7016 when there is none, or the named one has no `postgres` of that version.
+/// SR-7016 when there is none, or the named one has no `postgres` of that version; SR-5001 without
+/// a working directory.
 pub fn find(named: Option<PathBuf>, major: Option<u32>) -> Result<PathBuf, Error> {
     let variable = std::env::var_os("PG_BINDIR").filter(|value| !value.is_empty());
     if let Some(named) = named.or_else(|| variable.map(PathBuf::from)) {
@@ -58,7 +59,7 @@ pub fn find(named: Option<PathBuf>, major: Option<u32>) -> Result<PathBuf, Error
 }
 
 /// Runs `pg_config --bindir`, and returns the directory that it prints. `None` when it cannot be
-/// run.
+/// run, fails, or prints no absolute path.
 fn pg_config() -> Option<PathBuf> {
     let mut command = Command::new("pg_config");
     let text = output(command.arg("--bindir"))?;
@@ -76,7 +77,8 @@ fn packaged() -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Runs the `postgres` in a directory, and returns its major version. `None` when there is none.
+/// Runs `postgres --version` with the program in `bindir`, and returns the major version that it
+/// prints. `None` when there is no such program, or it fails or prints something else.
 fn version(bindir: &Path) -> Option<u32> {
     let mut command = Command::new(bindir.join("postgres"));
     let text = output(command.arg("--version"))?;
@@ -86,7 +88,8 @@ fn version(bindir: &Path) -> Option<u32> {
     number.get(..digits.unwrap_or(number.len()))?.parse().ok()
 }
 
-/// Runs a command to its end without the shield, and returns what it printed. `None` when it fails.
+/// Runs a command to its end without the shield, and returns what it wrote to standard output.
+/// `None` when it cannot be run, fails, or writes what is not UTF-8.
 fn output(command: &mut Command) -> Option<String> {
     let command = command
         .env_remove("LD_PRELOAD")

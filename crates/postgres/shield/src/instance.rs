@@ -184,8 +184,8 @@ fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
 /// still to be filled.
 ///
 /// # Errors
-/// SR-7011 when it is not supported: another version may have files and calls that are not handled;
-/// SR-5001.
+/// SR-7011 when it is not a supported version, or not a number: another version may have files and
+/// calls that are not handled; SR-5001 when the file cannot be read.
 fn major(directory: &Path) -> Result<Option<u32>, Error> {
     let path = version_path(directory);
     let text = match version_text(directory) {

@@ -195,9 +195,11 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
 }
 
 /// `PRAGMA rekey`: gives the database a new data key, which the key `value` opens, and seals every
-/// page again. Returns a text with the number of pages and the key epoch. An interrupted rekey for
-/// another key is finished first. SR-2011 for a malformed value, SR-6010 if other connections
-/// prevent it from finishing, SR-1005 within a transaction, SR-3001 if the database is not sealed.
+/// page again. Returns a text with the number of pages and the key epoch. A rekey that was
+/// interrupted is finished first, for its own key; if `value` does not open the database then,
+/// everything is done again for `value`. SR-2011 for a malformed value; SR-6010 if other
+/// connections prevent it from finishing (the database stays usable: call it again); SR-1005 within
+/// a transaction; SR-3001 if the database is not sealed.
 fn rekey_with(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let place = connection_list::connection_of(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));

@@ -7,6 +7,7 @@
 //! Must not: write a header to a disk.
 
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 use strongroom_crypto::{GcmKey, nonce12};
 use strongroom_format::code;
@@ -16,7 +17,9 @@ use crate::create::MemoryFile;
 use crate::device::Volume;
 use crate::error::io;
 use crate::header::first_segment;
+use crate::host_keys::HostKeys;
 use crate::keys::{Keys, Material};
+use crate::notices::{Notices, summary};
 use crate::report::{Change, report_as};
 use crate::secret::escrow_key;
 use strongroom_luks2::StrongroomToken;
@@ -150,6 +153,35 @@ pub fn store_at_server(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), E
     let cipher = first_segment(&metadata)?.cipher().unwrap_or_default();
     report_as(volume.path(), keys, (&token, cipher), Change::Made)?;
     keys.escrow(&token.object_id, Some(&sealed))
+}
+
+/// Reports the volume on `path` to the key server, stores its sealed header there, and returns
+/// whether it was stored. Does nothing when `keys` is a keyring. A failure is a warning, SR-8333.
+pub fn renew_backup(path: &Path, keys: &mut dyn Keys, notices: &dyn Notices) -> bool {
+    if !keys.keeps_headers() {
+        return false;
+    }
+    let stored = Volume::open(path).and_then(|mut volume| store_at_server(&mut volume, keys));
+    if let Err(error) = &stored {
+        notices.warn(&code::VOLUME_NOT_ESCROWED, &error.to_string());
+    }
+    stored.is_ok()
+}
+
+/// As [`renew_backup`], after a change of key slots, at the source that the volume's token names.
+/// Does nothing for a volume without a token. That the source cannot be used is a note.
+pub fn renew_backup_after_change(path: &Path, keys: &HostKeys, notices: &dyn Notices) {
+    let token = Volume::open(path).and_then(|mut volume| volume.token());
+    let Ok(token) = token else { return };
+    match keys.open(Some(token.provider)) {
+        Ok(mut keys) => {
+            renew_backup(path, keys.as_mut(), notices);
+        }
+        Err(error) => {
+            let why = summary(&error);
+            notices.note(&format!("the header backup was not renewed: {why}"));
+        }
+    }
 }
 
 #[cfg(test)]

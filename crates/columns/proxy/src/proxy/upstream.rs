@@ -495,7 +495,8 @@ pub(super) fn bind_values(message: &mut Builder<'_>, values: &[(i16, Option<Vec<
     }
 }
 
-/// Takes a count and as many numbers of 16 bits. `None` if the message is too short.
+/// Takes a count (16 bits without sign) and as many signed numbers of 16 bits from a message, such
+/// as the format codes of Bind. `None` if the message is too short.
 pub(super) fn int16s(fields: &mut Fields<'_>) -> Option<Vec<i16>> {
     let count = fields.count()?;
     (0..count).map(|_| fields.int16()).collect()

@@ -48,7 +48,8 @@ impl Flow {
         }
     }
 
-    /// Returns the flow of a constant, a parameter or a cast: the site alone, directly.
+    /// Returns the flow of a constant, a parameter or a cast: this site alone, which flows into it
+    /// directly. Not confidential; `kind` is `None` where it is not known.
     pub(crate) fn site(site: usize, kind: Option<Kind>) -> Self {
         Self {
             kind,
@@ -66,7 +67,8 @@ impl Flow {
         self
     }
 
-    /// Adds all that flows into `other`; the result is confidential if one of both is.
+    /// Adds the sites that flow into `other`. The result is confidential if one of both is, and
+    /// takes the kind of `other` if it has none. The fields of a row stay as they are.
     pub(crate) fn join(&mut self, other: &Self) {
         self.confidential |= other.confidential;
         self.kind = self.kind.or(other.kind);
@@ -94,7 +96,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Returns columns of unknown number and names, into each of which this flows.
+    /// Returns columns of unknown number and names; `flow` is what is known of each of them.
     pub(crate) fn open(flow: Flow) -> Self {
         Self {
             open: Some(flow),
@@ -102,8 +104,8 @@ impl Columns {
         }
     }
 
-    /// Returns what is known of the column of this name; several of the name are taken together.
-    /// `None` if no known column has it.
+    /// Returns what is known of the column of this name; the flows of several of the name are
+    /// joined. `None` if no known column has it.
     pub(crate) fn find(&self, name: &str) -> Option<Flow> {
         let mut found: Option<Flow> = None;
         for (_, flow) in self.named.iter().filter(|(known, _)| known == name) {
@@ -115,14 +117,15 @@ impl Columns {
         found
     }
 
-    /// Returns what is known of the column of this name. If no known column has it, that of the
-    /// unknown ones; `None` if there are none.
+    /// Returns what is known of the column of this name: of the known columns, or else of the
+    /// columns whose names are not known. `None` if all columns are known and none has the name.
     pub(crate) fn find_or_open(&self, name: &str) -> Option<Flow> {
         self.find(name).or_else(|| self.open.clone())
     }
 
-    /// Returns what is known of the column at this place, from 0. Where the order is not certain it
-    /// is that of all columns together; beyond the last column it counts as confidential.
+    /// Returns what is known of the column at this place, from 0. Where the order is not certain,
+    /// returns the flow of the whole row; beyond the last column, what is known of unknown columns,
+    /// or else a flow that counts as confidential.
     pub(crate) fn at(&self, place: usize) -> Flow {
         if let Some(places) = &self.places {
             let known = places.get(place).cloned();
@@ -139,12 +142,14 @@ impl Columns {
             .unwrap_or_else(Flow::unknown)
     }
 
-    /// Returns how many columns there are at least, as far as places are known.
+    /// Returns the number of columns that are known; there may be more.
     pub(crate) fn len(&self) -> usize {
         self.places.as_ref().map_or(self.named.len(), Vec::len)
     }
 
-    /// Returns everything together: the flow of the whole row.
+    /// Returns the flow of the whole row: the flows of all columns, unknown ones included, joined,
+    /// so that it is confidential if one of them is. It has no kind and no fields, and no site
+    /// flows directly into it.
     pub(crate) fn whole(&self) -> Flow {
         let mut whole = self.open.clone().unwrap_or_default();
         for (_, flow) in &self.named {
@@ -158,8 +163,8 @@ impl Columns {
         .indirect()
     }
 
-    /// Appends the columns of a `*`. If it may have more columns than are known, the places of
-    /// those that follow are uncertain.
+    /// Appends the columns that a `*` stands for. If `other` may have more columns than are known,
+    /// the places of columns after its known ones are uncertain from then on.
     pub(crate) fn splice(&mut self, other: Self) {
         let before = self.named.len();
         let moved = other
@@ -177,7 +182,8 @@ impl Columns {
         }
     }
 
-    /// Returns the same columns under these names, from the first on. Further columns keep theirs.
+    /// Returns the same columns under these names, from the first on. Columns beyond the names keep
+    /// theirs; names beyond the known columns name unknown ones, and are dropped if there are none.
     pub(crate) fn renamed<'n>(mut self, names: impl Iterator<Item = &'n str>) -> Self {
         let names: Vec<&str> = names.collect();
         let flows: Vec<Flow> = (0..names.len()).map(|place| self.at(place)).collect();

@@ -482,7 +482,8 @@ const EXACT_POWERS: [f64; 23] = [
 ];
 
 /// Sets `out` to the numeric of a double with 15 significant digits, as `%.15g` gives them
-/// (`float8_numeric`). `Fault::NumericOverflow` if it has too many digits.
+/// (`float8_numeric`); NaN and the infinities become those of numeric. No double has too many
+/// digits; if one had, the error would be `Fault::NumericOverflow`.
 pub(crate) fn of_float8(value: f64, out: &mut Out) -> Result<(), Fault> {
     if value.is_nan() {
         return Num::Nan.put(out);

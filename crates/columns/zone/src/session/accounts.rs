@@ -108,8 +108,8 @@ impl Accounts {
         all
     }
 
-    /// Forgets tickets without sessions whose time was over before `now`, and adds their counts to
-    /// the sum of forgotten ones.
+    /// Removes the tickets that have no session and were valid until before `now` (seconds since
+    /// 1970), and adds their counts of comparisons and outputs to the sum of forgotten ones.
     fn forget_expired(&mut self, now: u64) {
         let gone = &self.forgotten;
         self.by_name.retain(|_, account| {

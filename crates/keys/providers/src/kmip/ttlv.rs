@@ -62,8 +62,8 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Returns the first item of this tag directly within a structure; `None` also for what is no
-    /// structure.
+    /// Returns the first item of this tag directly within a structure. `None` when there is none,
+    /// or this is no structure.
     pub(crate) fn find(&self, tag: u32) -> Option<&Self> {
         self.all(tag).next()
     }
@@ -78,8 +78,8 @@ impl<'a> Item<'a> {
         items.iter().filter(move |item| item.tag == tag)
     }
 
-    /// Returns the text of the first item of this tag within a structure; `None` when it is no
-    /// text.
+    /// Returns the text of the first item of this tag directly within a structure. `None` when
+    /// there is none, or it is no text.
     pub(crate) fn text(&self, tag: u32) -> Option<&'a str> {
         match self.find(tag)?.value {
             Value::Text(text) => Some(text),
@@ -87,8 +87,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Returns the bytes of the first item of this tag within a structure; `None` when it is not of
-    /// type bytes.
+    /// Returns the bytes of the first item of this tag directly within a structure. `None` when
+    /// there is none, or it is not of type bytes.
     pub(crate) fn bytes(&self, tag: u32) -> Option<&'a [u8]> {
         match self.find(tag)?.value {
             Value::Bytes(bytes) => Some(bytes),
@@ -96,8 +96,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Returns the value of the first item of this tag within a structure; `None` when it is no
-    /// enumeration.
+    /// Returns the value of the first item of this tag directly within a structure. `None` when
+    /// there is none, or it is no enumeration.
     pub(crate) fn choice(&self, tag: u32) -> Option<u32> {
         match self.find(tag)?.value {
             Value::Enumeration(value) => Some(value),
@@ -105,8 +105,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Returns the number of the first item of this tag within a structure; `None` when it is no
-    /// 32-bit integer.
+    /// Returns the number of the first item of this tag directly within a structure. `None` when
+    /// there is none, or it is no 32-bit integer.
     pub(crate) fn integer(&self, tag: u32) -> Option<i32> {
         match self.find(tag)?.value {
             Value::Integer(value) => Some(value),
@@ -115,10 +115,11 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Parses bytes that are exactly one item, with all items in it. Copies no values.
+/// Parses bytes that are exactly one item, with all items in it, of at most 16 structures in one
+/// another and 2048 items. Values are views of `bytes`, not copies.
 ///
 /// # Errors
-/// When they are anything else, or deeper than 16 structures or more than 2048 items.
+/// [`Malformed`], also for bytes left over.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Item<'_>, Malformed> {
     let mut decoder = Decoder { items: 0 };
     let (item, rest) = decoder.item(bytes, 0)?;
@@ -128,7 +129,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Item<'_>, Malformed> {
     }
 }
 
-/// Returns the length of a message in bytes, its first eight included, which say it.
+/// Returns the length in bytes of a whole message, whose first 8 bytes, which hold that length, are
+/// `head`. Not bounded: the caller compares it with its own limit.
 pub(crate) fn length(head: &[u8; HEAD_LEN]) -> usize {
     let [_, _, _, _, a, b, c, d] = *head;
     usize::try_from(u32::from_be_bytes([a, b, c, d]))
@@ -141,7 +143,8 @@ struct Decoder {
 
 impl Decoder {
     /// Parses the item that the bytes begin with, and returns it with the bytes that follow it.
-    /// Errors: when the form is wrong, padding is not zero, or a limit is passed.
+    /// `depth` is the number of structures around it. Errors: when bytes are missing, padding is
+    /// not zero, or there are more than 2048 items or 16 structures in one another.
     fn item<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -165,8 +168,8 @@ impl Decoder {
         Ok((Item { tag, value }, rest))
     }
 
-    /// Parses the value of an item of this type. Errors: when the length does not fit the type, the
-    /// type is unknown, or a text is not UTF-8.
+    /// Parses the value of an item of type `kind`, items of a structure included. Errors: when the
+    /// length does not fit the type, the type is unknown, or a text is not UTF-8.
     fn value<'a>(
         &mut self,
         kind: u8,
@@ -210,7 +213,8 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Makes an empty message in locked memory that can take `room` bytes. Errors: SR-5001.
+    /// Makes an encoder with `room` bytes of locked memory for its message. Errors: SR-5001 when
+    /// there is no memory for keys.
     pub(crate) fn new(room: usize) -> Result<Self, Error> {
         Ok(Self {
             held: SecretBytes::with_capacity(room)?,
@@ -218,7 +222,8 @@ impl Encoder {
         })
     }
 
-    /// Returns the message; `None` when it did not fit into the room.
+    /// Returns the message. `None` when it did not fit into the room of [`Encoder::new`]; the
+    /// methods that append do not fail.
     pub(crate) fn finish(mut self) -> Option<SecretBytes> {
         if self.length > self.held.len() {
             return None;

@@ -46,10 +46,10 @@ pub(super) fn refuse_from_page(request: &Request) -> Result<(), ErrorResponse> {
     }
 }
 
-/// Refuses every method but GET and HEAD.
+/// Refuses every method but GET and HEAD. Sends nothing.
 ///
 /// # Errors
-/// SR-8433 with the detail `METHOD`, which becomes the status 405.
+/// SR-8433 with the detail `METHOD`, which the response turns into the status 405.
 pub(super) fn refuse_changing(request: &Request) -> Result<(), ErrorResponse> {
     match is_reading(request.method()) {
         true => Ok(()),

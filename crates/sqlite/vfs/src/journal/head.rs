@@ -110,7 +110,8 @@ fn newest_mark(bytes: &[u8], key: &UnitKey) -> (Option<JournalMark>, bool) {
     (mark, lost)
 }
 
-/// Seals a mark, and returns both copies of it as its pair of sectors holds them. Writes nothing.
+/// Seals a mark under `key`, and returns the two sectors that hold its copies, filled up with
+/// zeros. Writes nothing. The errors are those of sealing: SR-5001 without random numbers.
 pub(crate) fn seal_mark(key: &UnitKey, mark: &JournalMark) -> Result<[u8; 2 * SECTOR], Error> {
     let mut unit = Vec::with_capacity(journal_mark_layout::SIZE);
     let (pair, plain) = (mark.pair() as u64, mark.to_bytes());
@@ -122,8 +123,9 @@ pub(crate) fn seal_mark(key: &UnitKey, mark: &JournalMark) -> Result<[u8; 2 * SE
     Ok(out)
 }
 
-/// Makes the head of a new journal: the prologue twice, and both copies of the first mark, if there
-/// is one already. Writes nothing.
+/// Returns the bytes of a new journal's head: the plain prologue twice and, if `mark` is given,
+/// both copies of this first mark, sealed under `key`. The rest is zeros. Writes nothing. The
+/// errors are those of sealing: SR-5001 without random numbers.
 pub(crate) fn new_head(
     key: &UnitKey,
     prologue: &Prologue,
