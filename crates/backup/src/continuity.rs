@@ -132,9 +132,10 @@ pub fn check_log(
     Ok(any.then_some(check))
 }
 
-/// Fetches each segment in `wanted`, compares its pages with its name and with the set's cluster,
-/// and adds the result to `check`. A segment that the key does not open counts as not checked, one
-/// that is damaged or gone as wrong. An error only when the store fails.
+/// Fetches each archived segment in `wanted`, compares the headers of its pages with its name
+/// (timeline and position in the log) and with the set's cluster, and adds the result to `check`. A
+/// sealed segment counts as not checked if the key does not open it or `opener` is `None`; one that
+/// is damaged, gone or another cluster's counts as wrong. An error only when the store fails.
 fn check_pages(
     store: &dyn Store,
     wanted: &[String],

@@ -26,20 +26,23 @@ impl Output {
         }
     }
 
-    /// Writes `text` and a line end. SR-5001 if standard output cannot be written.
+    /// Adds `text` and a line end to the buffer of standard output, which is written when it is
+    /// full or flushed. SR-5001 if standard output cannot be written.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
         writeln!(self.to, "{text}").map_err(|e| Failure::output(&e))
     }
 
-    /// Writes `text` unchanged, without a line end. SR-5001 if standard output cannot be written.
+    /// Adds `text` to the buffer of standard output, unchanged and without a line end. It is
+    /// written when the buffer is full or flushed. SR-5001 if standard output cannot be written, of
+    /// which nothing is printed if the reader has closed the pipe.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         self.to
             .write_all(text.as_bytes())
             .map_err(|e| Failure::output(&e))
     }
 
-    /// Writes `value` as one indented JSON document and a line end. SR-5001 if standard output
-    /// cannot be written, SR-9001 if `value` cannot be turned into JSON.
+    /// Adds `value` as one indented JSON document and a line end to the buffer of standard output.
+    /// SR-5001 if standard output cannot be written, SR-9001 if `value` cannot be turned into JSON.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|e| Failure::new(&code::BUG, e.to_string()))?;

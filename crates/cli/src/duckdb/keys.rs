@@ -59,7 +59,10 @@ pub(super) fn sealing(options: KeyOptions, context: &Context) -> Result<Vec<KeyT
     Ok(texts)
 }
 
-/// Opens the keyring that was named, or the default one, with its root key.
+/// Opens the keyring that was named, or the default one, with the root key from its provider, which
+/// may ask at the terminal, run a command or call a server. Takes no lock. SR-2004 if there is no
+/// keyring, SR-2005 if it is damaged, SR-2006 if the root key does not open it; the provider's
+/// errors.
 pub(super) fn keyring(context: &Context) -> Result<Keyring, Failure> {
     let path = context.keyring.clone();
     Ok(Keyring::open(&path.unwrap_or_else(Keyring::default_path))?)

@@ -229,8 +229,8 @@ impl Host {
         self.lost
     }
 
-    /// Asks the kernel whether the zone lives and this ring is open; false is remembered.
-    /// [`Self::is_lost`] makes no system call.
+    /// Asks the kernel whether the zone lives and this ring is open; false is remembered: the ring
+    /// counts as lost from then on. [`Self::is_lost`] makes no system call.
     pub fn is_alive(&mut self) -> bool {
         self.lost = self.lost || self.is_over();
         !self.lost
@@ -240,7 +240,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`Fault::ArenaFull`] if the slots are used up (2^38).
+    /// [`Broken::Fault`] with [`Fault::ArenaFull`] if the slots are used up (2^38).
     pub fn fresh(&mut self) -> Result<Fid, Broken> {
         let fid = Fid::ephemeral(self.arena, self.statement, self.slot);
         let fid = fid.ok_or(Broken::Fault(Fault::ArenaFull))?;
@@ -248,12 +248,13 @@ impl Host {
         Ok(fid)
     }
 
-    /// A new identifier for a literal, for operations with [`crate::op::flag::LITERAL`]. If the
-    /// zone answers with another identifier, this one stays unused. Sends nothing.
+    /// Returns a new identifier for a literal, for operations with [`crate::op::flag::LITERAL`],
+    /// and counts it as used. If the zone answers with another identifier, this one stays unused.
+    /// Sends nothing.
     ///
     /// # Errors
-    ///
-    /// [`Fault::ArenaFull`] if the connection has used all of them.
+    /// [`Broken::Fault`] with [`Fault::ArenaFull`] if the connection has used all its identifiers
+    /// for literals. The connection remains usable.
     pub fn fresh_literal(&mut self) -> Result<Fid, Broken> {
         let fid = Fid::literal(self.arena, self.literal);
         let fid = fid.ok_or(Broken::Fault(Fault::ArenaFull))?;
@@ -381,7 +382,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`Broken::Interrupted`], [`Broken::Lost`].
+    /// [`Broken::Interrupted`] if `check` ends the wait, [`Broken::Lost`] if the zone is gone.
     pub fn answer(
         &mut self,
         number: u32,

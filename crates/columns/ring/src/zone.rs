@@ -340,8 +340,8 @@ impl Server {
         Ok(())
     }
 
-    /// Closes a ring and tells the handler. Does nothing if it is closed already: its end may be
-    /// reported twice.
+    /// Closes a ring, wakes its backend and tells the handler. Does nothing if it is closed
+    /// already: its end may be reported twice.
     fn close(&mut self, id: u64, handler: &mut impl Handler) {
         if let Some(served) = self.rings.remove(&id) {
             close(&served);
@@ -365,7 +365,7 @@ impl Server {
     }
 }
 
-/// Tells the backend that no further descriptor will be executed, and wakes it.
+/// Tells the backend that the ring is closed: no further descriptor will be executed. Wakes it.
 fn close(served: &ServedRing) {
     served.ring.header.closed.0.store(1, SeqCst);
     doorbell::wake(&served.ring.header.done.0);

@@ -89,7 +89,7 @@ type Predicate = fn(Args<'_>) -> Result<bool, Fault>;
 pub struct Computation(Routine);
 
 impl Computation {
-    /// The computation of `function`, found by its code. `None` if its result is a truth, or the
+    /// The computation of `function`, found by its code. `None` if its result is a boolean, or the
     /// code is unknown.
     #[must_use]
     pub fn of(function: &Function) -> Option<Self> {
@@ -111,8 +111,8 @@ impl Computation {
     /// Calls the function; its result is in `out`.
     ///
     /// # Errors
-    /// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not
-    /// the function's.
+    /// The fault that stands for the error of PostgreSQL's function, such as an overflow;
+    /// [`Fault::KindMismatch`] for arguments that are not the function's.
     pub fn run(
         self,
         args: &[Operand<'_>],
@@ -128,8 +128,8 @@ impl Computation {
 pub struct Condition(Predicate);
 
 impl Condition {
-    /// The condition of `function`, found by its code. `None` if its result is a value, or the code
-    /// is unknown.
+    /// The condition of `function`, found by its code: LIKE, ILIKE, their negations, and
+    /// `starts_with`. `None` if its result is a value, or the code is unknown.
     #[must_use]
     pub fn of(function: &Function) -> Option<Self> {
         let predicate: Predicate = match function.code {
@@ -143,11 +143,8 @@ impl Condition {
         Some(Self(predicate))
     }
 
-    /// Calls the function, and returns its truth.
-    ///
-    /// # Errors
-    /// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not
-    /// the function's.
+    /// Calls the function and returns its boolean result. NULL is no [`Operand`], so that there is
+    /// always a result.
     pub fn run(self, args: &[Operand<'_>]) -> Result<bool, Fault> {
         (self.0)(Args(args))
     }
@@ -156,8 +153,9 @@ impl Condition {
 /// Computes `function`, whose result is a value, into `out`.
 ///
 /// # Errors
-/// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not the
-/// function's; [`Fault::BadRequest`] if its result is a truth.
+/// The fault that stands for the error of PostgreSQL's function, such as an overflow;
+/// [`Fault::KindMismatch`] for arguments that are not the function's; [`Fault::BadRequest`] if its
+/// result is a boolean.
 pub fn compute(
     function: &Function,
     args: &[Operand<'_>],
@@ -169,11 +167,13 @@ pub fn compute(
         .run(args, settings, out)
 }
 
-/// Computes `function`, whose result is a truth, and returns it.
+/// Computes `function`, whose result is a boolean (such as LIKE), and returns it. NULL is no
+/// [`Operand`], so that there is always a result.
 ///
 /// # Errors
-/// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not the
-/// function's; [`Fault::BadRequest`] if its result is a value.
+/// The fault that stands for the error of PostgreSQL's function; [`Fault::KindMismatch`] for
+/// arguments that are not the function's; [`Fault::BadRequest`] if its result is a value, or its
+/// code unknown.
 pub fn test(function: &Function, args: &[Operand<'_>]) -> Result<bool, Fault> {
     Condition::of(function).ok_or(Fault::BadRequest)?.run(args)
 }
@@ -198,25 +198,26 @@ fn put_int8(result: Option<i64>, out: &mut Out) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Sets `out` to the result. Never fails.
+/// Sets `out` to the result. Never fails: a `Result` as the others.
 fn put_double(result: f64, out: &mut Out) -> Result<(), Fault> {
     out.set_float8(result);
     Ok(())
 }
 
-/// Sets `out` to the result, microseconds since 2000-01-01. Never fails.
+/// Sets `out` to the result, microseconds since 2000-01-01. Never fails: a `Result` as the others.
 fn put_timestamp(result: i64, out: &mut Out) -> Result<(), Fault> {
     out.set_int8(result);
     Ok(())
 }
 
-/// Sets `out` to the result, a date in days since 2000-01-01 or a number of days. Never fails.
+/// Sets `out` to the result as 4 bytes: a date in days since 2000-01-01, or a number of days. Never
+/// fails: a `Result` as the others.
 fn put_date(result: i32, out: &mut Out) -> Result<(), Fault> {
     out.set_int4(result);
     Ok(())
 }
 
-/// Sets `out` to the result. Never fails.
+/// Sets `out` to the result. Never fails: a `Result` as the others.
 fn put_interval(result: Interval, out: &mut Out) -> Result<(), Fault> {
     result.put(out);
     Ok(())

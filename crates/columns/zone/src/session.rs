@@ -40,7 +40,7 @@ impl Session {
         self.ticket = ticket;
     }
 
-    /// The session's identifier, drawn at random.
+    /// The session's identifier, random bytes that were drawn when the session was opened.
     #[must_use]
     pub const fn id(&self) -> &[u8; 16] {
         &self.id
@@ -89,7 +89,8 @@ impl Session {
         Err(Fault::NotAllowed)
     }
 
-    /// Counts `count` truths in the ledger, before they are given.
+    /// Counts in the ledger `count` truths (results of comparisons that the server learns), before
+    /// they are given.
     ///
     /// # Errors
     /// [`Fault::BudgetSpent`] if the ticket does not have as many left; then none may be given, and

@@ -44,7 +44,7 @@ pub struct NewObject {
 
 impl NewObject {
     /// Returns the properties of a PostgreSQL instance whose blocks are sealed with `cipher`,
-    /// AES-128-XTS or AES-256-XTS.
+    /// AES-128-XTS or AES-256-XTS; the cipher is not checked here.
     #[must_use]
     pub const fn instance(cipher: Cipher) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl NewObject {
     }
 
     /// Returns the properties of a backup set whose families are sealed with `cipher`, AES-GCM of
-    /// any key length.
+    /// any key length; the cipher is not checked here.
     #[must_use]
     pub const fn backup(cipher: Cipher) -> Self {
         Self {

@@ -554,7 +554,9 @@ impl Target<'_> {
         header.chunk(index, &self.file.tweak)
     }
 
-    /// Opens a chunk in place and returns its data. `Fault::Damaged` when it is not authentic.
+    /// Decrypts and authenticates the chunk `index` in place and returns its data. `unit` has the
+    /// sealed chunk: nonce, data and tag. `Fault::Damaged` when it is too short or not authentic;
+    /// if it is not authentic, its data is zeros then.
     fn open<'unit>(
         &self,
         header: &ContainerHeader,

@@ -248,7 +248,9 @@ unsafe extern "C" fn eof(cursor: *mut sqlite3_vtab_cursor) -> c_int {
 }
 
 /// `xColumn`: gives the value of column `index` in the cursor's row: name, path, encrypted (0 or
-/// 1), cipher, `key_id`, `page_size` and `seals`, in this order.
+/// 1), cipher, `key_id`, `page_size` in bytes and `seals` (an estimate of the pages that were
+/// sealed under the data key), in this order. A plain database has NULL for cipher, `key_id` and
+/// `seals`; one that no key has opened has the cipher `locked`. Always returns `SQLITE_OK`.
 unsafe extern "C" fn column(
     cursor: *mut sqlite3_vtab_cursor,
     context: *mut sqlite3_context,

@@ -51,7 +51,8 @@ pub type OpenTpm = fn(Option<&str>, Option<Duration>) -> Result<Box<dyn Tpm>, Er
 /// Most tokens that are tried: a TPM is slow.
 const TRIED_MAX: usize = 8;
 
-/// Returns the tokens of TPMs that can be read, with their numbers, in the order of these.
+/// Returns the tokens of the volume that this version can read and that name a TPM, with their
+/// numbers, in the order of the numbers.
 #[must_use]
 pub fn tokens(metadata: &Metadata) -> Vec<(u32, TpmToken)> {
     let tokens = metadata.tokens.iter();
@@ -59,7 +60,8 @@ pub fn tokens(metadata: &Metadata) -> Vec<(u32, TpmToken)> {
     of_tpms.collect()
 }
 
-/// Returns whether the volume has a token of a TPM that can be read. Nothing is tried.
+/// Returns whether the volume has a token that this version can read and that names a TPM. The TPM
+/// is not asked, so that opening with it may still fail.
 #[must_use]
 pub fn opens(metadata: &Metadata) -> bool {
     !tokens(metadata).is_empty()

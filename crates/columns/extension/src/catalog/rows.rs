@@ -164,7 +164,8 @@ pub(crate) struct Index {
     pub(crate) exclusion: bool,
 }
 
-/// The `pg_index` row of an index. `None` if there is none.
+/// The `pg_index` row of an index. `None` if there is none. Reads uncommitted changes of this
+/// transaction too.
 pub(crate) fn index(index: Oid) -> Option<Index> {
     let mut found = None;
     for_each_row(

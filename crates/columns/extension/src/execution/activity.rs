@@ -50,8 +50,9 @@ pub(crate) fn remove_holder() {
 struct Level(&'static LocalKey<Cell<u32>>);
 
 impl Level {
-    /// Counts one more level of nesting, until the result is dropped, and announces in shared
-    /// memory that this backend may hold identifiers.
+    /// Counts one more level of nesting in `counter`, until the result is dropped, and announces in
+    /// shared memory that this backend may hold identifiers, so that no sweep frees their values.
+    /// The announcement is not taken back by the drop, but when the statement is over.
     fn enter(counter: &'static LocalKey<Cell<u32>>) -> Self {
         shared_memory::announce_busy();
         counter.set(counter.get() + 1);
@@ -72,7 +73,8 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Counts a utility command as running, until the result is dropped.
+    /// Counts a utility command as running, until the result is dropped. Announces in shared memory
+    /// that this backend may hold identifiers.
     pub(crate) fn enter() -> Self {
         Self {
             _level: Level::enter(&DEPTH),
@@ -86,7 +88,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Counts an executor run as running, until the result is dropped.
+    /// Counts an executor run as running, until the result is dropped. Announces in shared memory
+    /// that this backend may hold identifiers.
     pub(crate) fn enter() -> Self {
         Self {
             _levels: (Level::enter(&DEPTH), Level::enter(&RUNS)),

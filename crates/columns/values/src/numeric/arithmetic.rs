@@ -49,7 +49,8 @@ fn aligned64(a: Value<'_>, b: Value<'_>) -> Option<(i64, i64, u32)> {
     }
 }
 
-/// `a + b` (`numeric_add`), into `out`. `Fault::NumericOverflow`, `Fault::KindMismatch`.
+/// `a + b` (`numeric_add`), into `out`. `Fault::NumericOverflow` if the result is too long for a
+/// numeric, `Fault::KindMismatch` if an argument is none.
 pub(crate) fn add(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((x, y, scale)) = aligned64(a, b)
         && let Some(sum) = x.checked_add(y)
@@ -66,7 +67,8 @@ pub(crate) fn add(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault
     sum(&Num::read(a)?, &Num::read(b)?).put(out)
 }
 
-/// `a - b` (`numeric_sub`), into `out`. `Fault::NumericOverflow`, `Fault::KindMismatch`.
+/// `a - b` (`numeric_sub`), into `out`. `Fault::NumericOverflow` if the result is too long for a
+/// numeric, `Fault::KindMismatch` if an argument is none.
 pub(crate) fn sub(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((x, y, scale)) = aligned64(a, b)
         && let Some(difference) = x.checked_sub(y)
@@ -83,7 +85,8 @@ pub(crate) fn sub(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault
     sum(&Num::read(a)?, &negated(Num::read(b)?)).put(out)
 }
 
-/// `a * b` (`numeric_mul`), into `out`. `Fault::NumericOverflow`, `Fault::KindMismatch`.
+/// `a * b` (`numeric_mul`), into `out`. `Fault::NumericOverflow` if the result is too long for a
+/// numeric, `Fault::KindMismatch` if an argument is none.
 pub(crate) fn mul(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let (Some((x, x_scale)), Some((y, y_scale))) = (small(a), small(b)) {
         put_small(out, i128::from(x) * i128::from(y), x_scale + y_scale);
@@ -93,7 +96,8 @@ pub(crate) fn mul(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault
 }
 
 /// `a / b` (`numeric_div`), into `out`, with the scale that PostgreSQL chooses.
-/// `Fault::DivisionByZero`, `Fault::NumericOverflow`, `Fault::KindMismatch`.
+/// `Fault::DivisionByZero` if `b` is 0 and `a` not NaN, `Fault::NumericOverflow` if the result is
+/// too long for a numeric, `Fault::KindMismatch` if an argument is none.
 pub(crate) fn div(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((quotient, scale)) = div_small(a, b)? {
         put_small(out, quotient, scale);
@@ -103,7 +107,7 @@ pub(crate) fn div(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault
 }
 
 /// Divides numerics that are stored as words: unscaled quotient and scale. `None` if one is not a
-/// word, or a step does not fit. `Fault::DivisionByZero`.
+/// word, or a step does not fit. `Fault::DivisionByZero` if `b` is a word and 0.
 fn div_small(a: Value<'_>, b: Value<'_>) -> Result<Option<(i128, u32)>, Fault> {
     let (Some((a, a_scale)), Some((b, b_scale))) = (small(a), small(b)) else {
         return Ok(None);
@@ -287,7 +291,7 @@ fn divided(a: &BigInt, a_scale: u32, b: &BigInt, b_scale: u32, scale: u32) -> Bi
     BigInt::from_biguint(if negative { Sign::Minus } else { Sign::Plus }, magnitude)
 }
 
-/// `a / b`, rounded to the nearest whole number, and up in the middle. `b` must not be 0.
+/// `a / b`, rounded to the nearest whole number, and a half up. `b` must not be 0.
 fn half_away(a: &BigUint, b: &BigUint) -> BigUint {
     let (whole, rest) = (a / b, a % b);
     if rest * 2_u8 >= *b {
@@ -298,7 +302,8 @@ fn half_away(a: &BigUint, b: &BigUint) -> BigUint {
 }
 
 /// The remainder of `a / b`, with the sign of `a` (`numeric_mod`), into `out`.
-/// `Fault::DivisionByZero`, `Fault::KindMismatch`.
+/// `Fault::DivisionByZero` if `b` is 0 and `a` not NaN, `Fault::KindMismatch` if an argument is no
+/// numeric.
 pub(crate) fn modulo(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((x, y, scale)) = aligned(a, b) {
         let rest = x.checked_rem(y).ok_or(Fault::DivisionByZero)?;
@@ -325,7 +330,8 @@ pub(crate) fn modulo(a: Value<'_>, b: Value<'_>, out: &mut Out) -> Result<(), Fa
     result.put(out)
 }
 
-/// The number with the other sign (`numeric_uminus`), into `out`. `Fault::KindMismatch`.
+/// The number with the other sign (`numeric_uminus`), into `out`. `Fault::KindMismatch` if it is no
+/// numeric.
 pub(crate) fn negate(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(a) {
         put_small(out, -i128::from(unscaled), scale);
@@ -334,7 +340,7 @@ pub(crate) fn negate(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     negated(Num::read(a)?).put(out)
 }
 
-/// The absolute value (`numeric_abs`), into `out`. `Fault::KindMismatch`.
+/// The absolute value (`numeric_abs`), into `out`. `Fault::KindMismatch` if it is no numeric.
 pub(crate) fn abs(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(a) {
         put_small(out, i128::from(unscaled).abs(), scale);
@@ -348,7 +354,7 @@ pub(crate) fn abs(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     }
 }
 
-/// -1, 0 or 1; NaN for NaN (`numeric_sign`), into `out`. `Fault::KindMismatch`.
+/// -1, 0 or 1; NaN for NaN (`numeric_sign`), into `out`. `Fault::KindMismatch` if it is no numeric.
 pub(crate) fn sign(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     let number = Num::read(a)?;
     if number == Num::Nan {
@@ -426,22 +432,26 @@ fn reduce_small(value: Value<'_>, wanted: i32, round: bool) -> Option<(i128, u32
     ))
 }
 
-/// Rounds half away from zero to `wanted` digits after the point (`numeric_round`), into `out`. NaN
-/// and infinities stay. `Fault::NumericOverflow`, `Fault::KindMismatch`.
+/// Rounds half away from zero to `wanted` digits after the point, or, if negative, to that many
+/// before it (`numeric_round`), into `out`. NaN and infinities stay. `Fault::NumericOverflow` if
+/// the result is too long for a numeric, `Fault::KindMismatch` if an argument is none.
 pub(crate) fn round(a: Value<'_>, wanted: i32, out: &mut Out) -> Result<(), Fault> {
     let wanted = i64::from(wanted).clamp(-131_073, i64::from(SCALE_MAX));
     reduce(a, wanted, true, out)
 }
 
-/// Cuts off after `wanted` digits after the point (`numeric_trunc`), into `out`. NaN and infinities
-/// stay. `Fault::NumericOverflow`, `Fault::KindMismatch`.
+/// Cuts off after `wanted` digits after the point, or, if negative, that many before it become 0
+/// (`numeric_trunc`), into `out`. NaN and infinities stay. `Fault::NumericOverflow` if the result
+/// is too long for a numeric, `Fault::KindMismatch` if an argument is none.
 pub(crate) fn trunc(a: Value<'_>, wanted: i32, out: &mut Out) -> Result<(), Fault> {
     let wanted = i64::from(wanted).clamp(-131_072, i64::from(SCALE_MAX));
     reduce(a, wanted, false, out)
 }
 
-/// Rounds, or else cuts off, to `wanted` digits after the point, into `out`.
-/// `Fault::NumericOverflow`, `Fault::KindMismatch`.
+/// Sets `out` to `a`, rounded half away from zero (`rounds`) or else cut off, to `wanted` digits
+/// after the point; a negative `wanted` counts digits before it. NaN and infinities stay.
+/// `Fault::NumericOverflow` if the result is too long for a numeric, `Fault::KindMismatch` if `a`
+/// is none.
 fn reduce(a: Value<'_>, wanted: i64, rounds: bool, out: &mut Out) -> Result<(), Fault> {
     let small = i32::try_from(wanted)
         .ok()
@@ -458,7 +468,8 @@ fn reduce(a: Value<'_>, wanted: i64, rounds: bool, out: &mut Out) -> Result<(), 
 }
 
 /// The nearest integer not below (`numeric_ceil`, `sign` 1), or not above (`numeric_floor`, `sign`
-/// -1), into `out`. NaN and infinities stay. `Fault::NumericOverflow`, `Fault::KindMismatch`.
+/// -1), into `out`. NaN and infinities stay. `Fault::NumericOverflow` if the result is too long for
+/// a numeric, `Fault::KindMismatch` if an argument is none.
 pub(crate) fn toward(a: Value<'_>, sign: i32, out: &mut Out) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(a)
         && let Some(factor) = power(scale)
@@ -485,7 +496,8 @@ pub(crate) fn toward(a: Value<'_>, sign: i32, out: &mut Out) -> Result<(), Fault
 }
 
 /// The square root (`numeric_sqrt`), with the scale that PostgreSQL chooses, into `out`.
-/// `Fault::SqrtNegative`, `Fault::KindMismatch`.
+/// `Fault::SqrtNegative` for a negative number or -Infinity, `Fault::KindMismatch` if it is no
+/// numeric.
 pub(crate) fn sqrt(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     let number = Num::read(a)?;
     if number.signum() < 0 {
@@ -517,7 +529,7 @@ pub(crate) fn root(magnitude: &BigUint, scale: u32, wanted: u32) -> BigInt {
 
 /// The number rounded to the precision and scale of a type modifier (`numeric(numeric, typmod)`),
 /// into `out`; unchanged for none. `Fault::NumericFieldOverflow` if it has too many digits or is
-/// infinite; `Fault::KindMismatch`.
+/// infinite; `Fault::KindMismatch` if it is no numeric.
 pub(crate) fn coerce(a: Value<'_>, typmod: i32, out: &mut Out) -> Result<(), Fault> {
     let number = Num::read(a)?;
     let Some(packed) = typmod.checked_sub(4).filter(|packed| *packed >= 0) else {
@@ -539,7 +551,7 @@ pub(crate) fn coerce(a: Value<'_>, typmod: i32, out: &mut Out) -> Result<(), Fau
 }
 
 /// Orders numerics as PostgreSQL does (`cmp_numerics`): NaN is the greatest, and equal to itself.
-/// `Fault::KindMismatch`.
+/// `Fault::KindMismatch` if an argument is no numeric.
 pub(crate) fn compare(a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
     if let Some((x, y, _)) = aligned64(a, b) {
         return Ok(x.cmp(&y));

@@ -176,7 +176,7 @@ fn read(text: &str, last: Unit) -> Result<Interval, Unreadable> {
 }
 
 /// Splits the text of an interval into its fields (`ParseDateTime`). `Unreadable::Unsupported` for
-/// other signs, `Unreadable::Syntax` for more than 25 fields.
+/// signs that this code does not know, `Unreadable::Syntax` for more than 25 fields.
 fn tokens(text: &str) -> Result<Vec<Token<'_>>, Unreadable> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start_matches(|c| is_space(c) || c == '@');
@@ -288,8 +288,8 @@ const fn mask(unit: Unit, has_fraction: bool) -> u32 {
 }
 
 /// Adds a number of `unit`, or `years-months`, to `sum`. Returns its bits ([`mask`]) and the unit
-/// of a number in front of it. `Unreadable::FieldOutOfRange` if it does not fit, others for other
-/// forms.
+/// of a number in front of it. `Unreadable::FieldOutOfRange` if it does not fit, other kinds for
+/// other forms.
 fn number(field: &str, unit: Unit, sum: &mut Sum) -> Result<(u32, Unit), Unreadable> {
     let negative = field.starts_with('-');
     let digits = field.trim_start_matches(['+', '-']);
@@ -381,7 +381,7 @@ fn time(field: &str, sum: &mut Sum) -> Result<(), Unreadable> {
 
 impl Sum {
     /// Adds a number and its fraction (of the same sign, less than one) of a unit. `None` if the
-    /// sum does not fit, or for quarters.
+    /// sum does not fit, or the unit is a quarter, which the server does not read either.
     fn add(&mut self, whole: i64, fraction: f64, unit: Unit) -> Option<()> {
         match unit {
             Unit::Microsecond => self.add_time(whole, fraction, 1),
@@ -409,14 +409,15 @@ impl Sum {
         }
     }
 
-    /// Adds a number and its fraction of a unit with `scale` microseconds (`AdjustMicroseconds`).
-    /// `None` on overflow.
+    /// Adds a number and its fraction of a unit that lasts `scale` microseconds
+    /// (`AdjustMicroseconds`). `None` on overflow.
     fn add_time(&mut self, whole: i64, fraction: f64, scale: i64) -> Option<()> {
         self.micros = self.micros.checked_add(whole.checked_mul(scale)?)?;
         self.add_micros(fraction, scale)
     }
 
-    /// Adds a fraction of a unit with `scale` microseconds, rounded. `None` on overflow.
+    /// Adds `fraction` of a unit that lasts `scale` microseconds, rounded to a whole microsecond, a
+    /// half towards zero. `None` on overflow.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -437,7 +438,7 @@ impl Sum {
         Some(())
     }
 
-    /// Adds a number of units with `scale` days (`AdjustDays`). `None` on overflow.
+    /// Adds a number of units that last `scale` days (`AdjustDays`). `None` on overflow.
     fn add_days(&mut self, whole: i64, scale: i32) -> Option<()> {
         self.days = self
             .days
@@ -445,7 +446,7 @@ impl Sum {
         Some(())
     }
 
-    /// Adds a fraction of a unit with `scale` days: whole days, and the rest as microseconds
+    /// Adds a fraction of a unit that lasts `scale` days: whole days, and the rest as microseconds
     /// (`AdjustFractDays`). `None` on overflow.
     #[expect(clippy::cast_possible_truncation, reason = "a fraction of at most 30")]
     fn add_fraction_of_days(&mut self, fraction: f64, scale: i32) -> Option<()> {
@@ -455,7 +456,8 @@ impl Sum {
         self.add_micros(exact - f64::from(whole), DAY)
     }
 
-    /// Adds a number of units with `scale` years; the fraction becomes months. `None` on overflow.
+    /// Adds a number of units that last `scale` years; the fraction becomes whole months, rounded
+    /// half to even. `None` on overflow.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a fraction of at most 12000 months"
@@ -469,7 +471,7 @@ impl Sum {
         Some(())
     }
 
-    /// Each part negated. `None` on overflow.
+    /// Returns the sum with each part negated. `None` on overflow.
     fn negated(self) -> Option<Self> {
         Some(Self {
             years: self.years.checked_neg()?,
@@ -522,7 +524,8 @@ fn designated(text: &str) -> Option<Result<Sum, Unreadable>> {
 }
 
 /// Reads a number through a double (`ParseISO8601Number`), and adds it, of this unit, to `sum`.
-/// `Unreadable::Unsupported` for what is no number, `Unreadable::FieldOutOfRange`.
+/// `Unreadable::Unsupported` for what is no number, `Unreadable::FieldOutOfRange` if it does not
+/// fit.
 fn add_designated(number: &str, unit: Unit, sum: &mut Sum) -> Result<(), Unreadable> {
     let number: f64 = number.parse().map_err(|_| Unreadable::Unsupported)?;
     if !(-1.0e15..=1.0e15).contains(&number) {

@@ -152,8 +152,9 @@ impl Channel {
         self.pending.retain(|_, waiting| waiting.ring != ring);
     }
 
-    /// Ends a session, if it is open. The column keys remain. Counts of a ticket with limits remain
-    /// as long as the ticket is valid.
+    /// Ends a session, if it is open. The zone keeps the column keys that it brought. What was used
+    /// of a limited ticket (the owner's permission that the session was opened with) stays counted
+    /// while the ticket is valid, so that a new session gets no fresh allowance.
     pub fn end(&mut self, id: &[u8; 16]) {
         if let Some(live) = self.sessions.remove(id) {
             self.accounts.end_session(live.session.ticket());

@@ -50,8 +50,8 @@ pub fn overview(fleet: &Fleet, query: &Query) -> Markup {
     }
 }
 
-/// Renders the objects that their nodes destroyed, at most [`SHREDDED_MAX`], with the states of
-/// their keys.
+/// Renders the objects that their nodes destroyed, the latest first and at most [`SHREDDED_MAX`],
+/// with the states of their keys; of further ones only the number.
 fn shredded(fleet: &Fleet) -> Markup {
     let more = fleet.shredded.len().saturating_sub(SHREDDED_MAX);
     html! {
