@@ -409,7 +409,7 @@ codes! {
     KEYSERVER_UNREACHABLE = 8402, Key, "no key server answered within the configured time", "see the reason for each server; another key slot of the object may still open it";
     KEYSERVER_NOT_TRUSTED = 8403, Key, "the certificate of the server that answered is not one that the configured authority issued for this address", "see the message: the address must have a name that the server's certificate has; otherwise check this host's clock, and that `authority` is the file that the key server gave; somebody may intercept the connection";
     KEYSERVER_ANSWER = 8404, Data, "the response is not one of a key server, or not to this request", "check the address of the server, and its version";
-    KEYSERVER_UNCERTAIN = 8405, Io, "the connection broke after a change was sent: it is not known whether the change was made", "look at the state of the key server before you ask for the change again";
+    KEYSERVER_UNCERTAIN = 8405, Io, "a change was sent, and no answer says whether it was made", "look at the state of the key server before you ask for the change again";
     KEYSERVER_REFUSED = 8406, Key, "the key server refused the request", "see its message; the codes of the key server are in this table";
     KEYSERVER_NOT_ACCEPTED = 8407, Key, "the key server does not accept this node's certificate", "the certificate may have expired, or belong to another key server: join again with `strongroom keyserver join`";
     KEYSERVER_ADDRESS = 8408, Usage, "this is not the address of a key server", "write `https://`, a name or IP address that is in the server's certificate, and the port if it is not 443: https://keys.example.org:8443";

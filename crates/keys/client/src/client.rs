@@ -131,9 +131,9 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Exists`] if there is a key of that name; [`Kind::Uncertain`] if the request was sent
-    /// and no response says whether the key was made; [`Kind::Refused`] for an invalid name; [`Kind::Denied`]
-    /// without the right to make keys; [`Kind::Malformed`] if the response names another key; those
-    /// of a request that no server decided ([`Client::material`]).
+    /// and no response says whether the key was made; [`Kind::Refused`] for an invalid name;
+    /// [`Kind::Denied`] without the right to make keys; [`Kind::Malformed`] if the response names
+    /// another key; those of a request that no server decided ([`Client::material`]).
     pub fn create(&self, name: &str) -> Result<u64> {
         let body = json(&NewKey {
             name: checked_key_name(name)?,

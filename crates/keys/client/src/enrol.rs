@@ -53,8 +53,10 @@ pub struct Enrolled {
 /// # Errors
 /// [`Kind::Address`]; [`Kind::NodeFile`] if the authority cannot be used; [`Kind::Refused`] for an
 /// invalid name of the node; [`Kind::Token`] if the token is malformed or the server does not
-/// accept it; [`Kind::Uncertain`] when the response was lost; [`Kind::Malformed`] for a certificate
-/// of another node or another key; those of a request that no server decided; those of `store_key`.
+/// accept it; [`Kind::Uncertain`] when no response says whether the token was used;
+/// [`Kind::Malformed`] for a response that is malformed, or a certificate of another node or
+/// another key, after which the token was used; those of a request that no server decided; those of
+/// `store_key`.
 pub fn enrol<E: From<Error>>(
     enrolment: &Enrolment<'_>,
     store_key: impl FnOnce(&SecretBytes) -> std::result::Result<(), E>,

@@ -75,12 +75,13 @@ impl Join {
     /// before the token is sent, then the certificate and the authority, and the configuration
     /// last. If there was a configuration before, overwrites and removes its private key and its
     /// other files, unless another configuration names them. If the enrolment fails, removes the
-    /// new private key again, unless it is not known whether the token was used.
+    /// new private key again, unless there may be a certificate for it.
     ///
     /// # Errors
     /// Those of [`enrol()`], with the server's code, such as SR-8431 for the token; SR-8405 when
-    /// it is not known whether the token was used; SR-8400 for a configuration that would not be
-    /// valid; SR-1002 and SR-5001 of the files.
+    /// it is not known whether the token was used, and SR-8404 for a malformed response, after
+    /// which the private key stays; SR-8400 for a configuration that would not be valid; SR-1002
+    /// and SR-5001 of the files.
     pub fn enrol(&self, token: &SecretBytes) -> Result<Joined, Error> {
         let files = NewFiles::beside(&self.config)?;
         let enrolment = Enrolment {
@@ -99,9 +100,12 @@ impl Join {
             Ok(())
         });
         let enrolled = enrolled.inspect_err(|error| {
-            let is_uncertain = error.code() == &code::KEYSERVER_UNCERTAIN;
-            if kept && !is_uncertain {
-                // No certificate was made for this key. That it stays would do no harm.
+            // Without a response, and after one that makes no sense, the server may have used the
+            // token and have made a certificate.
+            let may_be_certified =
+                [&code::KEYSERVER_UNCERTAIN, &code::KEYSERVER_ANSWER].contains(&error.code());
+            if kept && !may_be_certified {
+                // That it stays would do no harm.
                 drop(std::fs::remove_file(&files.key));
             }
         })?;

@@ -337,7 +337,7 @@ fn what_a_trusted_server_decides_is_final() {
         (401, Kind::Denied),
         (403, Kind::Denied),
         (404, Kind::NotFound),
-        (409, Kind::Exists),
+        (409, Kind::Refused),
         (410, Kind::Destroyed),
         (423, Kind::Disabled),
     ] {
@@ -350,6 +350,23 @@ fn what_a_trusted_server_decides_is_final() {
         assert_eq!(server.connections(), 1);
         let error = client.material("vol", Version::Latest).err().unwrap();
         assert!(!error.to_string().contains('\u{1b}'), "{error}");
+    }
+    // Conflicts have one status, and only one of them is about a name that is taken.
+    for (code, kind) in [
+        ("SR-8424", Kind::Exists),
+        ("SR-8439", Kind::Refused),
+        ("SR-8441", Kind::Refused),
+        ("SR-8456", Kind::Refused),
+        ("SR-8458", Kind::Refused),
+    ] {
+        let server = place.server(move |_, tls| {
+            let words = format!(r#"{{"error":{{"code":"{code}","what":"no","todo":"go"}}}}"#);
+            answer(tls, 409, &words);
+        });
+        let client = place.client(&[&server, &other], AMPLE);
+        let error = client.create("vol").unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(format!("SR-{}", error.code().number), code);
     }
     assert_eq!(other.connections(), 0);
     // The same status from something that is no key server decides nothing.
@@ -402,6 +419,31 @@ fn a_change_that_may_have_been_made_is_not_asked_for_again() {
             .unwrap(),
         1
     );
+    // A server that fails may have made the change; one that is sealed or busy, or whose record
+    // others changed first, has not.
+    for (status, code, asked_again) in [
+        (500, "SR-9001", false),
+        (503, "SR-8435", false),
+        (408, "SR-8438", false),
+        (503, "SR-8428", true),
+        (429, "SR-8427", true),
+        (503, "SR-8442", true),
+    ] {
+        let failing = place.server(move |_, tls| {
+            let words = format!(r#"{{"error":{{"code":"{code}","what":"no","todo":"go"}}}}"#);
+            answer(tls, status, &words);
+        });
+        let other = place.server(|_, tls| answer(tls, 201, r#"{"name":"vol","version":1}"#));
+        match place.client(&[&failing, &other], AMPLE).create("vol") {
+            Ok(version) => assert!(asked_again && version == 1, "{code}"),
+            Err(error) => {
+                assert!(!asked_again, "{code}: {error}");
+                assert_eq!(error.kind(), Kind::Uncertain, "{error}");
+                assert!(error.detail().contains(code), "{error}");
+            }
+        }
+        assert_eq!(other.connections(), usize::from(asked_again), "{code}");
+    }
     // What may be asked twice is.
     let client = place.client(&[&server, &other], AMPLE);
     client.put_escrow(&[7; 16], b"sealed").unwrap();

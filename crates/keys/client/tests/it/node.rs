@@ -12,7 +12,7 @@ use std::path::Path;
 
 use common::{Authority, COUNTED, Server, answer, material, node, node_with, put};
 use strongroom_crypto::SecretBytes;
-use strongroom_keys_client::{Enrolment, Error, Kind, Node, Version, enrol};
+use strongroom_keys_client::{Enrolment, Error, Join, Kind, Node, Version, enrol};
 
 fn kind(path: &Path) -> Kind {
     match Node::load(path) {
@@ -256,4 +256,40 @@ fn enrolments_that_cannot_be_right_fail() {
         seen,
         "the token was sent although the key was not kept"
     );
+}
+
+/// The private key of a join stays where the server may have made a certificate for it.
+#[test]
+fn a_join_keeps_the_key_of_a_certificate_that_may_exist() {
+    let authority = authority();
+    let token = |text: &str| SecretBytes::take(&mut text.as_bytes().to_vec()).unwrap();
+    let server = enrolling(authority, "db-7");
+    let failing = Server::start(authority, &authority.server("127.0.0.1"), |_, tls| {
+        let words = r#"{"error":{"code":"SR-8435","what":"the store","todo":"look"}}"#;
+        answer(tls, 503, words);
+    });
+    let silent = Server::start(authority, &authority.server("127.0.0.1"), |_, tls| {
+        answer(tls, 200, "{}");
+    });
+    for (server, node, text, code, stays) in [
+        // The token was used, and the certificate is another node's.
+        (&server, "db-8", "good-token", 8404, true),
+        (&silent, "db-7", "good-token", 8404, true),
+        (&failing, "db-7", "good-token", 8405, true),
+        (&server, "db-7", "wrong-token", 8431, false),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let anchor = directory.path().join("anchor.pem");
+        put(&anchor, &authority.pem, 0o644);
+        let config = directory.path().join("node.toml");
+        let join = Join::prepare(&config, vec![server.url()], &anchor, node.to_owned(), false);
+        let error = join.unwrap().enrol(&token(text)).err().unwrap();
+        assert_eq!(error.code().number, code, "{error}");
+        assert_eq!(
+            directory.path().join("node.key").exists(),
+            stays,
+            "{node}: {error}"
+        );
+        assert!(!config.exists());
+    }
 }
