@@ -38,8 +38,8 @@ impl ServiceArgs {
     /// `--install` writes both files instead, and notes the commands to run next. Warns with
     /// SR-7020 if the instance's configuration names no key.
     /// Errors: SR-7004 if the instance is not sealed, SR-7028 if no Debian cluster has this
-    /// directory, SR-7017 without the library, SR-1002 if another `LD_PRELOAD` is set already;
-    /// SR-5001.
+    /// directory, SR-7017 without the library, SR-1002 if another `LD_PRELOAD` is set already, or
+    /// the drop-in has another text; SR-5001.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.sealed()?;
         let files = ServiceFiles::of(&directory, &self.unit_dir)?;

@@ -130,6 +130,36 @@ fn another_preload_is_kept_and_nothing_is_installed() {
 }
 
 #[test]
+fn a_drop_in_that_an_administrator_wrote_is_kept() {
+    let (place, cluster) = clustered(None);
+    fs::create_dir_all(place.path("units/postgresql@15-main.service.d")).unwrap();
+    let name = "units/postgresql@15-main.service.d/strongroom.conf";
+    let written = "[Service]\nLimitCORE=infinity\nNice=5\n";
+    place.write(name, written);
+    let told = service(&place, &["--install"]).failed(6, "SR-1002");
+    assert!(told.contains("strongroom.conf: has another text"), "{told}");
+    assert_eq!(fs::read_to_string(place.path(name)).unwrap(), written);
+    assert!(!cluster.join("environment").exists());
+
+    // Joined by hand, as told: nothing is changed.
+    let joined = "[Service]\nNice=5\nLimitMEMLOCK=64M\nLimitCORE=1\n";
+    place.write(name, joined);
+    service(&place, &["--install"]).succeeded();
+    assert_eq!(fs::read_to_string(place.path(name)).unwrap(), joined);
+    assert!(cluster.join("environment").exists());
+}
+
+/// A file of more than 1 MiB cannot be an environment; what was written to its end would be lost.
+#[test]
+fn an_environment_that_is_too_long_is_kept_whole() {
+    let long = format!("{}TZ = 'UTC'\n", "# a comment\n".repeat(100_000));
+    let (place, cluster) = clustered(Some(&long));
+    service(&place, &["--install"]).failed(5, "SR-5001");
+    let environment = cluster.join("environment");
+    assert_eq!(fs::read_to_string(environment).unwrap(), long);
+}
+
+#[test]
 fn an_instance_without_a_cluster_is_told_so() {
     let place = Place::with_instance();
     let told = service(&place, &["--install"]).failed(2, "SR-7028");

@@ -74,14 +74,19 @@ impl ServiceFiles {
         })
     }
 
-    /// Adds the line to the environment file, unless it is there, and writes the drop-in, in place
-    /// of one with another text.
+    /// Adds the line to the environment file, and writes the drop-in. Does neither where it is
+    /// there already.
     ///
     /// # Errors
-    /// SR-1002 when the environment file sets another `LD_PRELOAD`; SR-5001.
+    /// SR-1002 when the environment file sets another `LD_PRELOAD`, or a drop-in of that name sets
+    /// other limits; nothing is written then. SR-5001.
     pub fn install(&self) -> Result<(), Error> {
+        let has_limits = has_limits(&self.drop_in)?;
         add_line(&self.environment, &self.environment_line)?;
-        write_drop_in(&self.drop_in)
+        match has_limits {
+            true => Ok(()),
+            false => write_drop_in(&self.drop_in),
+        }
     }
 }
 
@@ -147,23 +152,37 @@ fn add_line(path: &Path, line: &str) -> Result<(), Error> {
     directory.replace(name, &text, known.as_ref()).map_err(io)
 }
 
-/// Writes the drop-in, in place of one with another text, and makes its directory; does nothing
-/// when it has this text already. SR-5001.
+/// Returns whether the drop-in is there and sets the limits, whatever else an administrator has put
+/// into it. SR-1002 when it is there and does not set them all, because then it is none of ours to
+/// replace; SR-5001.
+fn has_limits(path: &Path) -> Result<bool, Error> {
+    let io = |e: std::io::Error| Error::on_path(path, e);
+    if !path.try_exists().map_err(io)? {
+        return Ok(false);
+    }
+    let (directory, name) = open_parent(path)?;
+    let Some(known) = directory.read(name).map_err(io)? else {
+        return Ok(false);
+    };
+    let limits = resource_limits();
+    let mut wanted = limits.lines().filter(|line| !line.starts_with('#'));
+    if wanted.all(|wanted| known.text.lines().any(|line| line.trim() == wanted)) {
+        return Ok(true);
+    }
+    let detail = format!(
+        "{}: has another text; add the limits to it that this command prints without --install, or give it another name",
+        path.display()
+    );
+    Err(Error::new(&code::EXISTS, detail))
+}
+
+/// Writes the drop-in, which is not there, and makes its directory. SR-5001.
 fn write_drop_in(path: &Path) -> Result<(), Error> {
     let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
     std::fs::create_dir_all(directory).map_err(|e| Error::on_path(directory, e))?;
-    let io = |e: std::io::Error| Error::on_path(path, e);
     let (directory, name) = open_parent(path)?;
-    let known = directory.read(name).map_err(io)?;
-    if known
-        .as_ref()
-        .is_some_and(|known| known.text == resource_limits())
-    {
-        return Ok(());
-    }
-    directory
-        .replace(name, &resource_limits(), known.as_ref())
-        .map_err(io)
+    let written = directory.replace(name, &resource_limits(), None);
+    written.map_err(|e| Error::on_path(path, e))
 }
 
 /// Returns the directory of a file, held open, and the file's name. The cluster's directory belongs

@@ -120,12 +120,15 @@ pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
     Ok(found)
 }
 
-/// Reads the text and the metadata of a regular file, at most 1 MiB. Does not wait for a pipe of
-/// that name.
+/// Reads the text and the metadata of a regular file. Does not wait for a pipe of that name. Errors:
+/// the system's; `FileTooLarge` for more than 1 MiB, of which the end could name a second source.
 fn read(path: &Path) -> std::io::Result<(String, About)> {
     let (file, about) = open_regular(path, Link::Followed)?;
     let mut text = String::new();
-    file.take(CONFIGURATION_MAX).read_to_string(&mut text)?;
+    let limit = CONFIGURATION_MAX.saturating_add(1);
+    if file.take(limit).read_to_string(&mut text)? as u64 > CONFIGURATION_MAX {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
     Ok((text, About::from(&about)))
 }
 
@@ -179,6 +182,18 @@ mod tests {
         for bad in ["key_fil = /k", "key_file", "key_file = /k\nkey_env = K"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_configuration_is_read_whole_or_not_at_all() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(CONFIG_FILE);
+        let mut text = String::from("key_file = /k\n");
+        text.push_str(&"#".repeat(1 << 20));
+        text.push_str("\nkey_env = K\n");
+        strongroom_keyring::durable::replace(&path, text.as_bytes(), 0o600).unwrap();
+        let refused = from_configuration(place.path()).err().unwrap();
+        assert_eq!(refused.code(), &code::IO);
     }
 
     #[test]

@@ -153,14 +153,20 @@ impl Table {
                 Error::io(path.display().to_string(), error)
             }
         })?;
-        let mut text = String::new();
-        file.take(TABLE_MAX)
-            .read_to_string(&mut text)
+        let mut bytes = Vec::new();
+        file.take(TABLE_MAX.saturating_add(1))
+            .read_to_end(&mut bytes)
             .map_err(|error| Error::io(path.display().to_string(), error))?;
-        Self::read(&text).map_err(|error| {
-            let detail = format!("{}: {}", path.display(), error.detail());
-            Error::new(error.code(), detail)
-        })
+        let bad = |what: &str| {
+            let detail = format!("{}: {what}", path.display());
+            Error::new(&code::VOLUME_TABLE, detail)
+        };
+        // Volumes must not go missing because the rest of the table was not read.
+        if bytes.len() as u64 > TABLE_MAX {
+            return Err(bad("longer than 1 MiB"));
+        }
+        let text = std::str::from_utf8(&bytes).map_err(|_| bad("not UTF-8"))?;
+        Self::read(text).map_err(|error| bad(error.detail()))
     }
 
     /// Removes all volumes and swap areas but the one of this name.
@@ -315,6 +321,29 @@ device = "/dev/disk/by-partuuid/1"
             let error = Table::read(&GOOD.replacen(from, to, 1)).unwrap_err();
             assert_eq!(error.code(), &code::VOLUME_TABLE, "{to}");
         }
+    }
+
+    #[test]
+    fn a_table_is_read_whole_or_not_at_all() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("table");
+        let put = |text: &[u8]| {
+            strongroom_keyring::durable::replace(&path, text, 0o600).unwrap();
+            Table::load(&path)
+        };
+        let mut text = GOOD.as_bytes().to_vec();
+        text.resize(usize::try_from(TABLE_MAX).unwrap(), b'\n');
+        assert_eq!(put(&text).unwrap().names().len(), 2);
+        // What is cut off would be a comment or another volume: both are refused.
+        let another = GOOD.replace("\"data\"", "\"more\"");
+        for more in ["#", another.as_str()] {
+            let longer = [text.as_slice(), more.as_bytes()].concat();
+            let error = put(&longer).unwrap_err();
+            assert_eq!(error.code(), &code::VOLUME_TABLE);
+            assert!(error.detail().contains("longer than 1 MiB"), "{error}");
+        }
+        let error = put(b"# \xff").unwrap_err();
+        assert_eq!(error.code(), &code::VOLUME_TABLE);
     }
 
     #[test]

@@ -44,12 +44,11 @@ impl HeldDirectory {
         }
     }
 
-    /// Reads a file of the directory, at most its first MiB. `None` when there is none of that
-    /// name.
+    /// Reads a file of the directory whole. `None` when there is none of that name.
     ///
     /// # Errors
     /// The system's; an error too when it is a link, has another name elsewhere, is no regular
-    /// file, or is not UTF-8.
+    /// file, is longer than 1 MiB (`FileTooLarge`), or is not UTF-8.
     pub fn read(&self, name: &str) -> io::Result<Option<ExistingFile>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&self.0, name, flags, Mode::empty()) {
@@ -61,8 +60,15 @@ impl HeldDirectory {
         if !about.is_file() || about.nlink() != 1 {
             return Err(io::Error::other("not a file of its own"));
         }
-        let mut text = String::new();
-        file.take(READ_MAX).read_to_string(&mut text)?;
+        let mut bytes = Vec::new();
+        file.take(READ_MAX.saturating_add(1))
+            .read_to_end(&mut bytes)?;
+        // A part of it must not be taken for the whole: callers write it back.
+        if bytes.len() as u64 > READ_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(Some(ExistingFile {
             text,
             user: about.uid(),
@@ -158,5 +164,12 @@ mod tests {
         let former = held.read("file").unwrap().unwrap();
         assert_eq!((former.text.as_str(), former.mode), ("new", 0o644));
         assert_eq!(fs::read_dir(at("real/in")).unwrap().count(), 1);
+        // What is read is the whole file.
+        let long = "x".repeat(usize::try_from(READ_MAX).unwrap());
+        held.replace("file", &long, None).unwrap();
+        assert_eq!(held.read("file").unwrap().unwrap().text, long);
+        held.replace("file", &format!("{long}y"), None).unwrap();
+        let refused = held.read("file").err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
     }
 }
