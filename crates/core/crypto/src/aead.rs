@@ -61,7 +61,7 @@ impl GcmKey {
     /// hundred bytes: always with the library whose set-up is quick.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
     pub fn derive_for_short(
         ikm: &SecretKey,
         salt: &[u8],
@@ -174,7 +174,7 @@ impl AnyGcmKey {
     /// Expands the first 16, 24 or 32 bytes of `key`, as `length` says. The rest is not used.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
     pub fn new(length: AesLength, key: &SecretKey) -> Result<Self, CryptoError> {
         let supplier = match length {
             AesLength::Aes256 => expand(&AES_256_GCM, key.expose()).map(Supplier::Ring),

@@ -21,7 +21,7 @@ impl KeyAgreement {
     /// Makes a random key pair: the private key, and the public key of 32 bytes.
     ///
     /// # Errors
-    /// [`CryptoError::Random`].
+    /// [`CryptoError::Random`] if the kernel gives no random bytes.
     pub fn generate() -> Result<(Self, [u8; 32]), CryptoError> {
         let pair = generate();
         wipe_stack();

@@ -91,7 +91,7 @@ impl Certificate {
     /// Returns the certificate in PEM (RFC 7468).
     ///
     /// # Errors
-    /// [`CertificateError::Crypto`].
+    /// [`CertificateError::Crypto`] if libcrypto fails, or there is no memory for keys.
     pub fn to_pem(&self) -> Result<Vec<u8>, CertificateError> {
         Ok(self.x509.to_pem().map_err(|_| CryptoError::Library)?)
     }
@@ -107,7 +107,7 @@ impl Certificate {
     /// display only.
     ///
     /// # Errors
-    /// [`CertificateError::Crypto`].
+    /// [`CertificateError::Crypto`] if libcrypto fails, or there is no memory for keys.
     pub fn thumbprint(&self) -> Result<[u8; 20], CertificateError> {
         let digest = self.x509.digest(MessageDigest::sha1());
         let digest = digest.map_err(|_| CryptoError::Library)?;

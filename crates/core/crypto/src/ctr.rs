@@ -24,7 +24,7 @@ impl CtrKey {
     /// Expands `key`, and wipes the stack.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
         let expanded = expand(key);
         wipe_stack();

@@ -54,7 +54,7 @@ impl SigningKey {
     /// Signs a message.
     ///
     /// # Errors
-    /// [`CryptoError::Library`].
+    /// [`CryptoError::Library`] if libcrypto fails.
     pub fn sign(&self, message: &[u8]) -> Result<[u8; 64], CryptoError> {
         let mut signature = [0; 64];
         let written = with_private(|| {

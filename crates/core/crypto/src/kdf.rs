@@ -26,7 +26,7 @@ const SALT_LEN_MIN: usize = 8;
 /// other.
 ///
 /// # Errors
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
 pub fn hkdf(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<SecretKey, CryptoError> {
     SecretKey::filled_by(|out| hkdf_into(ikm.expose(), salt, info, out))
 }

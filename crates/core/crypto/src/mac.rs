@@ -23,7 +23,7 @@ impl MacKey {
     /// Computes the two keyed hash states of `key`, in locked memory.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
         Self::from_bytes(key.expose())
     }
@@ -32,13 +32,13 @@ impl MacKey {
     /// locked memory.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
     pub fn of_password(password: &SecretBytes) -> Result<Self, CryptoError> {
         Self::from_bytes(password.as_slice())
     }
 
     /// Computes the two keyed hash states of a key of any length, in locked memory, and wipes the
-    /// stack. Errors: [`CryptoError::OutOfLockedMemory`].
+    /// stack. Errors: [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
     pub(crate) fn from_bytes(key: &[u8]) -> Result<Self, CryptoError> {
         let states = absorb(key);
         wipe_stack();
@@ -74,7 +74,7 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
 /// down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for Strongroom's own keys.
 ///
 /// # Errors
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
 pub fn sha256_key(salt: &[u8], secret: &SecretBytes) -> Result<SecretKey, CryptoError> {
     let key = SecretKey::filled_by(|cell| {
         hash_into(cell, salt, secret.as_slice());

@@ -87,7 +87,7 @@ enum Nonces {
 
 impl Nonces {
     /// Returns the next nonce, from the buffer where there can be one. Maps the buffer at the first
-    /// call. Errors: [`CryptoError::Random`].
+    /// call. Errors: [`CryptoError::Random`] if the kernel gives no random bytes.
     fn draw(&mut self) -> Result<[u8; NONCE_LEN], CryptoError> {
         if matches!(self, Self::Unmapped) {
             *self = Buffer::new().map_or(Self::Refused, Self::Buffered);

@@ -35,7 +35,7 @@ pub fn fill_random(out: &mut [u8]) -> Result<(), CryptoError> {
 /// Returns 16 random bytes from the kernel, for object identifiers and salts.
 ///
 /// # Errors
-/// [`CryptoError::Random`].
+/// [`CryptoError::Random`] if the kernel gives no random bytes.
 pub fn random16() -> Result<[u8; 16], CryptoError> {
     let mut bytes = [0; 16];
     fill_random(&mut bytes)?;
@@ -46,7 +46,7 @@ pub fn random16() -> Result<[u8; 16], CryptoError> {
 /// [`crate::SecretKey::generate`], which never puts it on the stack.
 ///
 /// # Errors
-/// [`CryptoError::Random`].
+/// [`CryptoError::Random`] if the kernel gives no random bytes.
 pub fn random32() -> Result<[u8; 32], CryptoError> {
     let mut bytes = [0; 32];
     fill_random(&mut bytes)?;

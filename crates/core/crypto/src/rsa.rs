@@ -75,7 +75,7 @@ impl PrivateKey {
     /// Returns the key as PKCS #8, in DER, in locked memory.
     ///
     /// # Errors
-    /// [`CertificateError::Crypto`].
+    /// [`CertificateError::Crypto`] if libcrypto fails, or there is no memory for keys.
     pub fn to_pkcs8(&self) -> Result<SecretBytes, CertificateError> {
         let encoded = with_private(|| self.key.private_key_to_pkcs8())?;
         let mut bytes = encoded.map_err(|_| CryptoError::Library)?;
@@ -260,7 +260,7 @@ unsafe extern "C" fn always_ready() -> c_int {
 }
 
 /// Sets libcrypto up for work with private keys, at the first call: its randomness comes from the
-/// kernel. Errors: [`CryptoError::Library`].
+/// kernel. Errors: [`CryptoError::Library`] if libcrypto fails.
 pub(crate) fn set_up() -> Result<(), CryptoError> {
     static DONE: OnceLock<bool> = OnceLock::new();
     ciphers()?;

@@ -34,7 +34,7 @@ impl SecretKey {
     /// Copies `bytes` into locked memory and wipes the source, also when it fails.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
     pub fn take(bytes: &mut [u8; 32]) -> Result<Self, CryptoError> {
         let taken = Self::filled_by(|cell| {
             cell.copy_from_slice(bytes);
@@ -47,7 +47,7 @@ impl SecretKey {
     /// Makes a second copy, also in locked memory. Explicit, so that it is seen in review.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
     pub fn try_clone(&self) -> Result<Self, CryptoError> {
         Self::filled_by(|cell| {
             cell.copy_from_slice(self.expose());

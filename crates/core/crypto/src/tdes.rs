@@ -49,7 +49,7 @@ impl TripleDes {
     /// the same initialisation vector.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`] if no memory for keys can be mapped.
     pub fn derive(key: &SecretKey, salt: &[u8], info: &[u8]) -> Result<Self, CryptoError> {
         let material = hkdf_bytes(key, salt, info, KEYS + BLOCK + MAC)?;
         let (cipher, mac) = material.as_slice().split_at(KEYS + BLOCK);
