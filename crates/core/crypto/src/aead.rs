@@ -192,8 +192,9 @@ impl AnyGcmKey {
     /// the same duty of the caller never to use a nonce twice.
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`]; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. The
-    /// contents of `in_out` are then undefined.
+    /// [`CryptoError::TooLong`] above 2 GiB for AES-192, above 64 GiB - 32 bytes for the others;
+    /// for AES-192 also [`CryptoError::OutOfLockedMemory`], and [`CryptoError::Library`] if
+    /// libcrypto fails. The contents of `in_out` are then undefined.
     pub fn seal(
         &self,
         nonce: &[u8; 12],
@@ -255,7 +256,8 @@ fn seal(
     tag.as_ref().try_into().map_err(|_| CryptoError::TooLong)
 }
 
-/// Verifies and decrypts in place with ring. After a failure `in_out` is all zeros.
+/// Verifies and decrypts in place with ring. Errors: [`OpenError`] if anything differs from what
+/// was sealed; `in_out` is then all zeros.
 fn open(
     key: &LessSafeKey,
     nonce: &[u8; 12],

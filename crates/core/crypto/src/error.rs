@@ -28,6 +28,7 @@ pub enum CryptoError {
 }
 
 impl fmt::Display for CryptoError {
+    /// Writes what failed and what an operator can do about it. Holds no secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Random => {
@@ -75,6 +76,7 @@ pub enum CertificateError {
 }
 
 impl fmt::Display for CertificateError {
+    /// Writes what is wrong with the file, the passphrase or the subject. Holds nothing of them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "not a certificate, a private key or a PKCS #12 file that can be read",
@@ -114,6 +116,7 @@ pub enum SigningKeyError {
 }
 
 impl fmt::Display for SigningKeyError {
+    /// Writes what is wrong with the key's file, without its path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "not a key in PEM that can be read",

@@ -22,10 +22,11 @@ pub struct GcmIv16Key {
 }
 
 impl GcmIv16Key {
-    /// Expands `key`.
+    /// Expands `key` for both directions, and wipes the stack.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
+    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`] if libcrypto fails or cannot be
+    /// set up.
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
         let expand = |direction| Context::gcm_256_iv16(key.expose(), direction);
         let expanded = expand(Direction::Encrypt).and_then(|encrypt| {
@@ -41,8 +42,7 @@ impl GcmIv16Key {
     ///
     /// # Errors
     /// [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::OutOfLockedMemory`];
-    /// [`CryptoError::Library`]. The contents of `in_out` are then
-    /// undefined.
+    /// [`CryptoError::Library`] if libcrypto fails. The contents of `in_out` are then undefined.
     pub fn seal(&self, nonce: &[u8; 16], in_out: &mut [u8]) -> Result<[u8; 16], CryptoError> {
         let sealed = self.encrypt.try_clone().and_then(|mut context| {
             context.begin(nonce)?;

@@ -38,7 +38,7 @@ pub fn hkdf(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<SecretKey, Cryp
 /// length only.
 ///
 /// # Errors
-/// [`CryptoError::TooLong`], [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::TooLong`] for more than 8160 bytes; [`CryptoError::OutOfLockedMemory`].
 pub fn hkdf_bytes(
     ikm: &SecretKey,
     salt: &[u8],
@@ -111,7 +111,7 @@ impl Argon2Params {
     /// 64 passes over 4 GiB, which is what one slot may ask for alone.
     pub const WORK_MAX: u64 = Self::T_MAX as u64 * Self::M_KIB_MAX as u64;
 
-    /// Returns the work of a derivation: memory in KiB times passes.
+    /// Returns the work of a derivation: memory in KiB times the number of passes.
     #[must_use]
     pub fn work(&self) -> u64 {
         u64::from(self.t) * u64::from(self.m_kib)

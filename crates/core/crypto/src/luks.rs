@@ -50,7 +50,7 @@ impl LuksHash {
         }
     }
 
-    /// Returns false: every digest has bytes. Clippy wants it beside `len`.
+    /// Returns false: a digest always has bytes. Clippy wants it beside `len`.
     #[must_use]
     pub fn is_empty(self) -> bool {
         false
@@ -159,10 +159,12 @@ pub struct AfMerge {
 }
 
 impl AfMerge {
-    /// Begins to merge `stripes` stripes of `len` bytes.
+    /// Begins to merge `stripes` stripes of `len` bytes into a key of `len` bytes: LUKS stores a
+    /// key split into stripes, all of which are needed.
     ///
     /// # Errors
-    /// [`CryptoError::Length`] when one of them is zero; [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::Length`] when one of them is zero; [`CryptoError::TooLong`] for stripes above
+    /// 64 KiB; [`CryptoError::OutOfLockedMemory`].
     pub fn new(hash: LuksHash, len: usize, stripes: u32) -> Result<Self, CryptoError> {
         if len == 0 || stripes == 0 {
             return Err(CryptoError::Length);
@@ -200,7 +202,7 @@ impl AfMerge {
         Ok(())
     }
 
-    /// Returns the key, in locked memory.
+    /// Returns the merged key, in locked memory, and wipes the stack.
     ///
     /// # Errors
     /// [`CryptoError::Length`] when stripes are missing.

@@ -133,7 +133,8 @@ fn curve() -> Result<(EcGroup, BigNumContext), CryptoError> {
     Ok((group, BigNumContext::new().map_err(library)?))
 }
 
-/// Parses a point. Errors: [`CryptoError::Key`] when it is not on the curve, or libcrypto fails.
+/// Parses a point: x, then y. Errors: [`CryptoError::Key`] when it is not on the curve, or
+/// libcrypto fails.
 fn parse_point(
     group: &EcGroup,
     bytes: &P521Point,

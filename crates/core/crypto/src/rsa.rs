@@ -185,8 +185,9 @@ pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], Cer
     Ok(sha256(&[&key.public_key_to_der().map_err(library)?]))
 }
 
-/// Runs `work` so that everything that libcrypto allocates meanwhile is in locked memory; then
-/// drops libcrypto's errors and wipes the stack. Errors: only when libcrypto cannot be set up.
+/// Runs `work` and returns its result. Whatever libcrypto allocates in this thread meanwhile is in
+/// locked memory; afterwards its queue of errors is emptied and the stack wiped. Errors:
+/// [`CryptoError::Library`] when libcrypto cannot be set up; `work` is then not run.
 #[inline(never)]
 pub(crate) fn with_private<T>(work: impl FnOnce() -> T) -> Result<T, CryptoError> {
     set_up()?;
@@ -223,7 +224,8 @@ struct RandMethod {
 
 // In openssl/rand.h, but not in openssl-sys.
 unsafe extern "C" {
-    /// Makes libcrypto take its random bytes from this method. Returns 1 on success.
+    /// Makes libcrypto take its random bytes from this method, in the whole process. Returns 1 on
+    /// success.
     fn RAND_set_rand_method(method: *const RandMethod) -> c_int;
 }
 
@@ -260,7 +262,8 @@ unsafe extern "C" fn always_ready() -> c_int {
 }
 
 /// Sets libcrypto up for work with private keys, at the first call: its randomness comes from the
-/// kernel. Errors: [`CryptoError::Library`] if libcrypto fails.
+/// kernel. Errors: [`CryptoError::Library`] when something else in the process has used it before,
+/// or it lacks a cipher.
 pub(crate) fn set_up() -> Result<(), CryptoError> {
     static DONE: OnceLock<bool> = OnceLock::new();
     ciphers()?;
