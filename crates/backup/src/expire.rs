@@ -29,13 +29,17 @@ pub struct Expired {
     pub log: Vec<String>,
 }
 
-/// Removes expired sets (one without a date has expired), except for the newest `keep` and for
-/// those that a remaining set builds on, and then, if a set of a cluster was removed, the log that
-/// no remaining set can use. With `pretend` nothing is removed, and the result lists what would be.
+/// Removes the sets of a medium whose date of expiry has passed or was never given, except for the
+/// medium's newest `keep` sets and for those that a remaining set builds on. If a set of a cluster
+/// was removed, removes also the archived log that no remaining set can use; if no writer is at
+/// work, what killed writers left. The result lists sets and log that were removed; with `pretend`
+/// nothing is removed, and it lists what would be.
 ///
 /// # Errors
-/// SR-7101 when there is no medium; SR-7102 when the medium's own head is damaged or missing;
-/// SR-7106 and others when the head of a set cannot be read; SR-5001 and others of the store.
+/// Before anything is removed: SR-7101 when there is no medium; SR-7102 when the medium's own head
+/// is damaged or missing; SR-3002 when a newer version wrote it; SR-7106 and others when the head
+/// of a set cannot be read. SR-5001, and the codes of object stores, when reading or removing
+/// fails; some sets may be gone then.
 pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> {
     let listing = list(store)?;
     if let Some(bad) = listing.unreadable.into_iter().next() {

@@ -160,7 +160,7 @@ pub trait Store: Send + Sync {
     /// The system's.
     fn prepare(&self) -> io::Result<()>;
 
-    /// The place, a path or URL, for messages.
+    /// Returns the place for messages: a path, or a URL, which never has a user or password in it.
     fn shown(&self) -> String;
 }
 

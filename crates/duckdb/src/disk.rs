@@ -41,7 +41,8 @@ impl Disk for File {
     }
 }
 
-/// A database, and the file that a rekey keeps beside it.
+/// A database, and the file that a rekey keeps beside it: the rekey's plan and the old bytes of the
+/// blocks that are being rewritten, with which an interrupted rekey is finished.
 pub(crate) trait RekeyStorage: Sync {
     /// Returns the database.
     fn database(&self) -> &dyn Disk;
@@ -49,6 +50,7 @@ pub(crate) trait RekeyStorage: Sync {
     fn create_undo(&self) -> io::Result<Box<dyn Disk>>;
     /// Opens the rekey's file for reading and writing. `None` when there is none.
     fn open_undo(&self) -> io::Result<Option<Box<dyn Disk>>>;
-    /// Removes the rekey's file, durably. An error when there is none.
+    /// Removes the rekey's file (its plan, and old bytes of blocks), durably, when the rekey is
+    /// finished. An error when there is none.
     fn remove_undo(&self) -> io::Result<()>;
 }

@@ -129,7 +129,8 @@ impl RekeyStorage for DatabaseFile {
         }
     }
 
-    /// Removes the rekey's file, durably. An error when there is none.
+    /// Removes the rekey's file (its plan, and old bytes of blocks), durably, when the rekey is
+    /// finished. An error when there is none.
     fn remove_undo(&self) -> io::Result<()> {
         let path = self.undo_path();
         std::fs::remove_file(&path)?;

@@ -60,8 +60,9 @@ pub fn scrub(path: &Path, keys: &[KeyText]) -> Result<ScrubReport, Error> {
     Ok(report)
 }
 
-/// Zeroes the unused bytes of these units where they are not zero yet, and counts in the report.
-/// Does not sync.
+/// Zeroes in each of `units`, headers or blocks, the bytes that DuckDB leaves unused in every unit,
+/// where they are not zero yet. Counts in the report each unit, and each that was written. Does not
+/// sync. Errors of reading and writing; the units before are done then.
 fn zero(
     disk: &dyn Disk,
     units: Units,

@@ -53,7 +53,8 @@ impl Sealer {
         self.derived.ct_eq(&other.derived)
     }
 
-    /// Returns whether the header's canary was sealed under this key.
+    /// Whether the header's canary, its known value, opens under this key; false for another key
+    /// and for a damaged canary. An error (SR-9001) only when the cryptographic library fails.
     pub(crate) fn opens_canary(&self, header: &MainHeader) -> Result<bool, Error> {
         let mut canary = header.canary();
         match self.format.version {

@@ -127,7 +127,8 @@ impl Source for SqliteSource {
         stream.end_file().map(drop)
     }
 
-    /// Keeps the counter, which gets the size of the copy once that is made.
+    /// Keeps the counter. [`Source::write`] puts the size of the database's copy, in bytes, into it
+    /// before it writes the copy to the medium.
     fn note_total(&mut self, total: Arc<AtomicU64>) {
         self.total = Some(total);
     }

@@ -202,9 +202,11 @@ pub(crate) fn of_date(field: Field, date: i32, out: &mut Out) -> Result<(), Faul
     put(&FieldValue::Whole(number), FieldFunction::Numeric, out)
 }
 
-/// `extract` or `date_part` of a timestamp, by the clocks of `zone` or without a zone: sets `out`
-/// to a numeric or a double. `Fault::FieldUnsupported`, `Fault::FieldOfInfinity`,
-/// `Fault::TimestampOutOfRange`.
+/// `extract` or `date_part` of a timestamp, in microseconds since 2000-01-01, as the time zone
+/// `zone` shows it, or `None` for a timestamp without one: sets `out` to a numeric or a double.
+/// `Fault::FieldUnsupported` for a field that timestamps do not have, `Fault::FieldOfInfinity` when
+/// the timestamp is infinite and the field is not infinite then (a month, for example),
+/// `Fault::TimestampOutOfRange` for a timestamp outside PostgreSQL's range.
 pub(crate) fn of_timestamp(
     field: Field,
     timestamp: i64,

@@ -48,11 +48,13 @@ use run::Conversion;
 pub use plan::FileAction;
 pub use report::{Options, Phase, Progress, Report};
 
-/// Makes the header and keys of a new instance whose files are sealed as they are written, not in
-/// place. Draws its data key. Writes nothing.
+/// Draws a data key for a new instance, such as one that a backup is restored to, whose files are
+/// sealed as they are written. Returns its header, 4096 bytes with a slot for `recipient`, and its
+/// keys. Writes nothing.
 ///
 /// # Errors
-/// SR-2012 when every version of the recipient's key is retired; SR-5001.
+/// SR-2012 when every version of the recipient's key is retired; SR-5001 when there is no memory,
+/// or the system has no random bytes.
 pub fn new_instance(cipher: Cipher, recipient: &Recipient) -> Result<(Vec<u8>, Instance), Error> {
     let object = Object::create(&NewObject::instance(cipher), recipient)?;
     let instance = Instance::of_keys(Keys::open(&object, object.epoch())?);

@@ -86,8 +86,9 @@ pub fn stage<T>(work: impl FnOnce(&mut [u8; LEN]) -> T) -> Result<T, OutOfMemory
     lend(&STAGE, |Stage(buffer)| work(buffer))
 }
 
-/// Calls `work` with the buffers of a slot, or with new ones when the slot is empty. Afterwards
-/// they are in the slot again; those that an inner use left there are unmapped.
+/// Calls `work` with the buffers of a slot, or with new ones when the slot is empty, as it is
+/// inside another `work`. Afterwards puts them into the slot, and unmaps buffers that a call inside
+/// `work` has put there. `OutOfMemory` when no new ones can be mapped; `work` is not called then.
 fn lend<B, T>(
     slot: &'static LocalKey<Slot<B>>,
     work: impl FnOnce(&mut B) -> T,

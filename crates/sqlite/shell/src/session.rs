@@ -73,8 +73,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs one statement and writes its rows, also those that came before an error. SR-1005 and
-    /// others if SQLite or the VFS refuses it; the errors of the output.
+    /// Runs one statement to its end and writes its rows, also those that came before an error.
+    /// Fails with the VFS's error if it caused SQLite's, else SR-1005, SR-6010 (busy) or SR-5001 as
+    /// SQLite reports it; the error of the output takes precedence.
     fn run_statement(&mut self, statement: &mut Statement<'_>) -> Result<(), Error> {
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.raw_query();

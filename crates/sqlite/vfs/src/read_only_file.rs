@@ -178,7 +178,8 @@ impl ReadOnlyFile {
 }
 
 impl Drop for ReadOnlyFile {
-    /// Releases the lock and closes the file if it was opened here. An error is only reported.
+    /// Releases the lock and closes the file, both only if it was opened here; a borrowed file is
+    /// left as it is. An error is reported (SR-5001), and has no other effect.
     fn drop(&mut self) {
         if !self.own {
             return;

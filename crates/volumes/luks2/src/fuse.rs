@@ -302,12 +302,14 @@ impl Filesystem for OneFile {
         }
     }
 
-    /// Makes all writes of the file durable before it answers, with success or the error (L12).
+    /// Makes all writes of the file durable, and only then answers, with success or the error of
+    /// the sync. Answers with success at once for the directory.
     fn flush(&self, _: &Request, inode: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         self.answer_synced(inode, reply);
     }
 
-    /// Makes all writes of the file durable before it answers, with success or the error (L12).
+    /// Makes all writes of the file durable, and only then answers, with success or the error of
+    /// the sync. Answers with success at once for the directory.
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         self.answer_synced(inode, reply);
     }

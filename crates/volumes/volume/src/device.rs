@@ -415,13 +415,15 @@ impl Volume {
         set.map_err(|error| self.failed("its key derivation", &error))
     }
 
-    /// Returns the error for a call to libcryptsetup that failed on this volume; `what` says in
-    /// which part.
+    /// Makes the error SR-8324 for a call to libcryptsetup that failed on this volume, with the
+    /// volume's path and `what`, the part that the call was for.
     pub(crate) fn failed(&self, what: &str, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         failed(format!("{}: {what}", self.shown.display()), error)
     }
 
-    /// As [`Volume::failed`], but SR-2002 when the passphrase was the reason.
+    /// Makes the error for a passphrase that libcryptsetup did not accept: SR-2002 (wrong key) when
+    /// no key slot opens with it, or there is none to try; else SR-8324, because libcryptsetup
+    /// failed. The detail begins with the volume's path.
     pub(crate) fn passphrase_error(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         let what = self.shown.display().to_string();
         match errno(error) {

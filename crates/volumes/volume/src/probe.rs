@@ -142,8 +142,9 @@ struct Found {
 }
 
 impl Found {
-    /// Returns the error for a search without a single match: SR-1006 when nothing matches, SR-8320
-    /// when what matches is part of another device, SR-8335 when several devices match.
+    /// Returns the error for a search that did not end with exactly one free device: SR-1006 when
+    /// nothing matched within `wait`; SR-8335 when several free devices match; SR-8320 when every
+    /// match is part of another device. `device` is what was searched for, for the message.
     fn why_not(&self, device: &str, wait: Duration) -> Error {
         if self.free.is_empty() {
             return match self.held.first() {

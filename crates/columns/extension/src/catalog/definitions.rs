@@ -355,7 +355,8 @@ fn check_relation(oid: Oid) {
     }
 }
 
-/// Raises an ERROR for a foreign table with a confidential column.
+/// Raises an ERROR if the foreign table `oid` has a confidential column, because another server
+/// would keep its rows.
 fn check_foreign_table(oid: Oid) {
     if rows::columns(oid)
         .iter()

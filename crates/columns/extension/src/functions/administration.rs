@@ -34,7 +34,8 @@ fn status(_call: &mut Call) -> Datum {
     Datum::from(unsafe { pg_sys::cstring_to_text(json.as_ptr()) })
 }
 
-/// Returns the zone's attestation for the nonce that the client gives as a `bytea`.
+/// Returns the zone's attestation for the nonce that the client gives, both as `bytea`. Raises an
+/// ERROR if the zone does not answer or refuses.
 fn attest(call: &mut Call) -> Datum {
     exchange(call, Op::Attest)
 }

@@ -73,9 +73,10 @@ impl Downstream {
         self.flush().and(ended)
     }
 
-    /// Relays the server's messages until its connection ends, or one is refused: then a FATAL
-    /// error for the client is appended. Fails with the errors of the connections, and with
-    /// `InvalidData` for a message of an impossible length.
+    /// Relays the server's messages. Returns Ok when the server's connection ends, and when the
+    /// proxy refuses a message: a FATAL error for the client is then in the output, not yet sent.
+    /// Fails with the errors of the connections, and with `InvalidData` for a message of an
+    /// impossible length.
     fn relay(&mut self) -> io::Result<()> {
         loop {
             if self.server.buffer().is_empty() || self.out.len() >= BATCH {

@@ -115,6 +115,8 @@ impl Refusal {
 }
 
 impl fmt::Display for Refusal {
+    /// Writes the message alone, without SQLSTATE, hint and position. It may quote a constant of
+    /// the statement, so it is for the client only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }

@@ -40,8 +40,9 @@ impl Fid {
         sound.then_some(Self(EPHEMERAL | place | slot))
     }
 
-    /// The identifier of a literal, which lives as long as the connection. `None` when the arena is
-    /// 0 or a part is out of range.
+    /// The identifier of a literal: slot `slot`, below 2^39, of the connection's arena, which holds
+    /// it until the connection ends. `None` when `arena` is 0 or not below 2^15, or the slot is out
+    /// of range.
     #[must_use]
     pub fn literal(arena: u16, slot: u64) -> Option<Self> {
         let fid = Self::ephemeral(arena, 0, slot)?;

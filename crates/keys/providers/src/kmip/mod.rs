@@ -215,9 +215,15 @@ impl Kmip {
         ))
     }
 
-    /// Connects to the server, and opens the blob by the method, with the key and in the version of
-    /// the protocol that it names. Errors: SR-2105 when it does not open; SR-2101, SR-2102,
-    /// SR-2120, SR-2122 or SR-2123 for the server; SR-2103, SR-2104 or SR-2121 for the key.
+    /// Connects to the server and opens the blob, with the key, the method and the version of the
+    /// protocol that the blob names. `context` must be the one of the sealing, except with AES-CBC,
+    /// which does not use it. Name resolution may pass the deadline.
+    ///
+    /// Errors: SR-2101 when the server cannot be reached or the deadline passes, SR-2102 when it
+    /// rejects the client, SR-2103 when it has no such key, SR-2104 or SR-2121 when the key is not
+    /// active or is destroyed, SR-2105 when the blob does not open or a response is malformed,
+    /// SR-2120 or SR-2124 when TLS fails, SR-2122 when the server fails, SR-2123 for the files of
+    /// TLS, SR-5001 when there is no memory.
     fn open_before(
         &self,
         blob: &Blob,

@@ -86,7 +86,7 @@ pub(crate) fn copy(bytes: &[u8]) -> Result<SecretBytes, Error> {
 /// empty. The variable stays set.
 ///
 /// # Errors
-/// SR-2123 for a value over 32 KiB, SR-5001.
+/// SR-2123 for a value over 32 KiB; SR-5001 when there is no memory for keys.
 pub(crate) fn read_variable(name: &str) -> Result<Option<SecretBytes>, Error> {
     let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
         return Ok(None);

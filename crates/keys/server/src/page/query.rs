@@ -328,8 +328,8 @@ fn overdue_count(object: &Object) -> usize {
     findings.filter(|f| f.severity == Severity::Overdue).count()
 }
 
-/// Returns when the version of the key was created. An unknown time is the greatest number, so that
-/// it comes last.
+/// Returns when the key version that the object is sealed under was created, in seconds since 1970.
+/// `u64::MAX` when that is not known, so that the object comes last.
 fn key_time(object: &Object) -> u64 {
     object.key_created.unwrap_or(u64::MAX)
 }
