@@ -84,7 +84,7 @@ impl WideGcm {
     }
 
     /// Encrypts in place, returns the tag, and wipes the stack. The caller has checked the length.
-    /// Errors: [`CryptoError::Library`] if libcrypto fails.
+    /// Errors: [`CryptoError::Library`] if AWS-LC fails.
     pub(crate) fn seal(
         &self,
         nonce: &[u8; 12],
@@ -97,7 +97,7 @@ impl WideGcm {
     }
 
     /// Encrypts in place and returns the tag, without the wipe. Not inlined, so that the wipe
-    /// reaches its frames. Errors: [`CryptoError::Library`] if libcrypto fails.
+    /// reaches its frames. Errors: [`CryptoError::Library`] if AWS-LC fails.
     #[inline(never)]
     fn seal_only(
         &self,
