@@ -51,8 +51,8 @@ impl DatabaseFile {
     pub(crate) fn open(named: &Path, access: Access) -> Result<Self, Error> {
         let path = named
             .canonicalize()
-            .map_err(|error| open_error(named, error))?;
-        let about = std::fs::metadata(&path).map_err(|error| open_error(named, error))?;
+            .map_err(|error| Error::opening(named, error))?;
+        let about = std::fs::metadata(&path).map_err(|error| Error::opening(named, error))?;
         if !about.is_file() {
             let error = io::Error::other("not a regular file");
             return Err(Error::io(named.display().to_string(), error));
@@ -61,7 +61,7 @@ impl DatabaseFile {
         options.read(true).write(access == Access::Write);
         let file = options
             .open(&path)
-            .map_err(|error| open_error(named, error))?;
+            .map_err(|error| Error::opening(named, error))?;
         lock(&file, access, named)?;
         Ok(Self {
             named: named.to_owned(),
@@ -162,16 +162,6 @@ pub(crate) fn wal_beside(path: &Path) -> Option<PathBuf> {
     let names = WAL_SUFFIXES.iter().map(|suffix| with_suffix(path, suffix));
     let mut there = names.filter(|name| std::fs::metadata(name).is_ok_and(|about| about.len() > 0));
     there.next()
-}
-
-/// Returns the error for a database that cannot be opened: SR-1006 when there is no such file, else
-/// SR-5001.
-fn open_error(path: &Path, error: io::Error) -> Error {
-    let shown = path.display().to_string();
-    if error.kind() == io::ErrorKind::NotFound {
-        return Error::new(&code::NOT_FOUND, shown);
-    }
-    Error::io(shown, error)
 }
 
 /// Locks the whole file as DuckDB does, without waiting: to read when it is opened for reading,

@@ -4,6 +4,8 @@
 //! Must not: restore a header that does not open the database's own headers, or replace a header
 //! that is intact.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use strongroom_format::code;
@@ -43,10 +45,10 @@ pub fn backup_header(path: &Path, copy: &Path) -> Result<(), Error> {
 /// SR-2215 when the copy is not a whole header or does not belong to the file, or the file's own
 /// header is whole; SR-2204 when no key opens the copy; SR-2211 when the file's header says that a
 /// rekey is unfinished; SR-2201, SR-2203 for the copy's format; SR-2209 when the database is in
-/// use; SR-2212; SR-1006 when there is no such file; SR-5001, also when there is no copy.
+/// use; SR-2212; SR-1006 when there is no such file or copy; SR-5001.
 pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), Error> {
     let shown_copy = copy.display().to_string();
-    let bytes = std::fs::read(copy).map_err(io_error(&shown_copy))?;
+    let bytes = read_copy(copy)?;
     let refused = |why: &str| Error::new(&code::DUCKDB_BACKUP, format!("{shown_copy}: {why}"));
     let header = MainHeader::parse(&bytes)
         .filter(|header| bytes.len() == DUCKDB_HEADER_LEN && header.state() == HeaderState::Whole);
@@ -83,6 +85,17 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
     written.map_err(io_error(&shown))
 }
 
+/// Reads a copied main header, and one byte more where the file is longer. SR-1006 when there is no
+/// such file; SR-5001.
+fn read_copy(copy: &Path) -> Result<Vec<u8>, Error> {
+    let limit = DUCKDB_HEADER_LEN as u64 + 1;
+    let file = File::open(copy).map_err(|error| Error::opening(copy, error))?;
+    let mut bytes = Vec::new();
+    let read = file.take(limit).read_to_end(&mut bytes);
+    read.map_err(|error| Error::on_path(copy, error))?;
+    Ok(bytes)
+}
+
 /// Returns whether the header has only known values and one of `keys` opens its canary.
 fn is_fine(header: Option<&MainHeader>, keys: &[KeyText]) -> Result<bool, Error> {
     let Some((header, format)) =
@@ -91,4 +104,20 @@ fn is_fine(header: Option<&MainHeader>, keys: &[KeyText]) -> Result<bool, Error>
         return Ok(false);
     };
     Ok(find_opener(header, format, keys)?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_read_no_further_than_a_header_goes() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let refused = |copy: &Path| restore_header(&at("app.db"), copy, &[]).unwrap_err();
+        assert_eq!(refused(&at("absent")).code(), &code::NOT_FOUND);
+        let long = File::create(at("long")).unwrap();
+        long.set_len(1 << 40).unwrap();
+        assert_eq!(refused(&at("long")).code(), &code::DUCKDB_BACKUP);
+    }
 }

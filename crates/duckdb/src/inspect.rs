@@ -57,11 +57,11 @@ pub struct WalInspection {
 /// authenticated, locked or changed.
 ///
 /// # Errors
-/// SR-2200 when it is no DuckDB database; SR-2208 when it is too short; SR-5001, also when there is
-/// none.
+/// SR-1006 when there is no such file; SR-2200 when it is no DuckDB database; SR-2208 when it is too
+/// short; SR-5001.
 pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let shown = path.display().to_string();
-    let file = File::open(path).map_err(io_error(&shown))?;
+    let file = File::open(path).map_err(|error| Error::opening(path, error))?;
     let header = main_header(&file, &shown)?;
     let gate = header.supported_format();
     let (mut units, mut unused_set) = (0, 0);
@@ -129,4 +129,19 @@ fn wal(path: &Path, header: &MainHeader) -> io::Result<Option<WalInspection>> {
         iteration: head.and_then(|head| head.iteration),
         path,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strongroom_format::code;
+
+    #[test]
+    fn a_file_that_is_missing_is_not_found() {
+        let place = tempfile::tempdir().unwrap();
+        let missing = inspect(&place.path().join("absent")).err().unwrap();
+        assert_eq!(missing.code(), &code::NOT_FOUND);
+        let other = inspect(place.path()).err().unwrap();
+        assert_eq!(other.code(), &code::IO);
+    }
 }
