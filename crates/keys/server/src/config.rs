@@ -5,6 +5,8 @@
 //!
 //! Must not: read a key.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,11 @@ use crate::rules::{Quotas, Rules};
 
 /// The version of the file format.
 const FORMAT: u32 = 1;
+
+/// The permissions by which the group or every user may write a file.
+pub(crate) const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// What is said of a file that decides whom the server trusts and has such permissions.
+pub(crate) const OTHERS_MAY_WRITE: &str = "others may write to it; give it mode 0644";
 
 /// The configuration. Paths are as they are in the file, relative to its directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -254,19 +261,19 @@ impl Config {
     ///
     /// # Errors
     /// SR-1006 when there is none; SR-5001 when it cannot be read; SR-8434 when it is not valid,
-    /// has an unknown member, or every user may write to it.
+    /// has an unknown member, or its group or every user may write to it.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, shown.to_string()),
-            _ => Error::io(shown.to_string(), error),
-        })?;
-        // Anybody who may write the file could name another authority.
-        if std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o002 != 0) {
-            let detail = format!("{shown}: every user may write to it");
-            return Err(Error::new(&code::SERVER_CONFIG, detail));
-        }
+        let mut file = File::open(path).map_err(|error| Error::opening(path, error))?;
+        let about = file.metadata().map_err(|e| Error::on_path(path, e))?;
         let invalid = |what: String| Error::new(&code::SERVER_CONFIG, format!("{shown}: {what}"));
+        // Anybody who may write the file could name another authority.
+        if about.mode() & WRITABLE_BY_OTHERS != 0 {
+            return Err(invalid(OTHERS_MAY_WRITE.to_owned()));
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)
+            .map_err(|error| Error::on_path(path, error))?;
         let mut config: Self =
             toml::from_str(&text).map_err(|error| invalid(error.message().to_owned()))?;
         if config.format != FORMAT {
@@ -364,7 +371,8 @@ impl Config {
         self.directory.join(path)
     }
 
-    /// Writes the text of the configuration file.
+    /// Returns the text of the configuration file, as TOML with a comment at its beginning. Writes
+    /// no file.
     ///
     /// # Errors
     /// SR-9001 if a value cannot be written as TOML.

@@ -180,13 +180,14 @@ fn associated_data(label: &[u8], parts: &[&[u8]]) -> Vec<u8> {
 /// without random numbers or memory.
 fn seal_bytes(under: &SecretKey, aad: &[u8], value: &[u8]) -> Result<Vec<u8>, Error> {
     let nonce = nonce12()?;
-    // One allocation: the plaintext is encrypted in place, and no copy of it remains.
-    let mut out = Vec::with_capacity(value.len().saturating_add(OVERHEAD));
+    // One allocation: the plaintext is encrypted in place, and no copy of it remains. It is wiped
+    // if it cannot be encrypted.
+    let mut out = Zeroizing::new(Vec::with_capacity(value.len().saturating_add(OVERHEAD)));
     out.extend_from_slice(&nonce);
     out.extend_from_slice(value);
     let tag = GcmKey::new(under)?.seal(&nonce, aad, out.get_mut(12..).unwrap_or_default())?;
     out.extend_from_slice(&tag);
-    Ok(out)
+    Ok(std::mem::take(&mut *out))
 }
 
 /// Opens nonce, ciphertext and tag into memory that is wiped. `None` when they are not authentic or

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 
 use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
-use strongroom_keyring::pair::{Pair, must_be_ours};
-use strongroom_keyring::{Error, Keyring, durable};
+use strongroom_keyring::pair::{Lock, Pair, must_be_ours};
+use strongroom_keyring::{Error, Keyring};
 
 use crate::authority::IssuedCertificate;
 use crate::config::Config;
+use crate::init::write_new;
 use crate::keys::{Keys, ROOT_KEY_NAME};
 use crate::service::Service;
 use crate::shares::CollectedShares;
@@ -65,8 +66,9 @@ impl Offline {
     ///
     /// # Errors
     /// SR-1002 when it has a certificate or a key; SR-8412 for a name that clients could not use;
-    /// SR-8440 when the file of the authority is that of another server, after the row was written;
-    /// SR-5001; what the store reports.
+    /// SR-8440 when the file of the authority is that of another server; SR-5001; what the store
+    /// reports. The row is written only when nothing stands in the way of the files; if one of them
+    /// then cannot be written, or somebody else makes it meanwhile (SR-1002), the row stays.
     pub fn issue(&self) -> Result<(Vec<PathBuf>, u64), Error> {
         crate::names::check(&self.config.names)?;
         let tls = &self.config.tls;
@@ -77,15 +79,18 @@ impl Offline {
                 return Err(Error::new(&code::EXISTS, file.display().to_string()));
             }
         }
-        let issued = self.issue_certificate()?;
         let expected = self.service.authority();
-        match std::fs::read(&authority) {
-            Ok(present) if present == expected.as_bytes() => {}
+        let is_missing = match std::fs::read(&authority) {
+            Ok(present) if present == expected.as_bytes() => false,
             Ok(_) => {
-                let detail = format!("{}: it belongs to another server", authority.display());
-                return Err(Error::new(&code::SERVER_TLS, detail));
+                return Err(unusable(&authority, &"it belongs to another server"));
             }
-            Err(_) => write_new(&authority, expected.as_bytes(), 0o644)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            Err(error) => return Err(Error::on_path(&authority, error)),
+        };
+        let issued = self.issue_certificate()?;
+        if is_missing {
+            write_new(&authority, expected.as_bytes(), 0o644)?;
         }
         write_new(&key, issued.key.as_bytes(), 0o600)?;
         write_new(&certificate, issued.certificate.as_bytes(), 0o644)?;
@@ -97,15 +102,18 @@ impl Offline {
     /// epoch.
     ///
     /// # Errors
-    /// SR-8440 for the files; what the store reports.
+    /// SR-8440 for the files, without a row when another process has their lock; what the store
+    /// reports.
     pub fn renew(&self) -> Result<u64, Error> {
+        let files = LockedFiles::of(&self.config)?;
         let issued = self.issue_certificate()?;
-        replace_certificate(&self.config, &issued)?;
+        files.replace(&issued)?;
         Ok(issued.expires)
     }
 
-    /// Issues a certificate for the configured names, with a row of the audit log. Writes no file.
-    /// SR-8440 for a name; what the store reports.
+    /// Issues a certificate with a new key for the configured names, and adds a row to the audit
+    /// log, which is in the store. Writes no file. SR-8440 for a name that cannot be in a
+    /// certificate; what the store reports.
     fn issue_certificate(&self) -> Result<IssuedCertificate, Error> {
         let days = self.config.policy.server_certificate_days;
         self.service
@@ -130,14 +138,44 @@ pub(crate) fn replace_certificate(
     config: &Config,
     issued: &IssuedCertificate,
 ) -> Result<(), Error> {
-    let key = config.path(&config.tls.key);
-    let pair = certificate_files(config);
-    let replaced = pair.lock().and_then(|lock| {
-        pair.put(&lock, issued.certificate.as_bytes(), issued.key.as_bytes())?;
-        pair.place(&lock)?;
-        pair.settle(&lock)
-    });
-    replaced.map_err(|error| Error::new(&code::SERVER_TLS, format!("{}: {error}", key.display())))
+    LockedFiles::of(config)?.replace(issued)
+}
+
+/// The files of a server's certificate and key, which no other process replaces meanwhile.
+struct LockedFiles {
+    pair: Pair,
+    lock: Lock,
+    /// The path of the key, for errors.
+    key: PathBuf,
+}
+
+impl LockedFiles {
+    /// Locks the files of a configuration, without waiting. SR-8440 when another process has the
+    /// lock, they belong to another user, or there is no key.
+    fn of(config: &Config) -> Result<Self, Error> {
+        let key = config.path(&config.tls.key);
+        let pair = certificate_files(config);
+        match pair.lock() {
+            Ok(lock) => Ok(Self { pair, lock, key }),
+            Err(error) => Err(unusable(&key, &error)),
+        }
+    }
+
+    /// Replaces certificate and key atomically, and overwrites the former key. SR-8440 when they
+    /// cannot be written.
+    fn replace(&self, issued: &IssuedCertificate) -> Result<(), Error> {
+        let Self { pair, lock, key } = self;
+        let written = pair
+            .put(lock, issued.certificate.as_bytes(), issued.key.as_bytes())
+            .and_then(|()| pair.place(lock))
+            .and_then(|()| pair.settle(lock));
+        written.map_err(|error| unusable(key, &error))
+    }
+}
+
+/// Makes the error for a file that cannot be used (SR-8440).
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
+    Error::new(&code::SERVER_TLS, format!("{}: {error}", path.display()))
 }
 
 /// Returns the pair of files of a server's certificate and key. Reads nothing.
@@ -177,8 +215,7 @@ fn check_file_owner(config: &Config) -> Result<(), Error> {
         true => key,
         false => config.directory.clone(),
     };
-    must_be_ours(&file)
-        .map_err(|error| Error::new(&code::SERVER_TLS, format!("{}: {error}", file.display())))
+    must_be_ours(&file).map_err(|error| unusable(&file, &error))
 }
 
 /// Gets the root key of a configuration from its keyring or from these shares, and returns how it
@@ -206,10 +243,4 @@ fn root_key(config: &Config, shares: &[SecretBytes]) -> Result<(SecretKey, &'sta
     }
     let detail = format!("{} of the {threshold} that are needed", collected.count());
     Err(Error::new(&code::KEYSERVER_SHARES, detail))
-}
-
-/// Writes a new file with this mode, durably; never overwrites. SR-5001.
-fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
-    durable::create_new(path, bytes, mode)
-        .map_err(|error| Error::io(path.display().to_string(), error))
 }

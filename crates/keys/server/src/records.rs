@@ -387,8 +387,13 @@ pub fn list<T: DeserializeOwned>(
 
 /// Opens and parses a record. SR-8435 if it is not authentic for this path, or malformed.
 fn open_record<T: DeserializeOwned>(keys: &Keys, path: &str, value: &[u8]) -> Result<T, Error> {
+    parse(path, &keys.open(path, value)?)
+}
+
+/// Parses the content of the record at a path, which was opened. SR-8435 if it is malformed.
+pub(crate) fn parse<T: DeserializeOwned>(path: &str, opened: &[u8]) -> Result<T, Error> {
     let malformed = |_| Error::new(&code::SERVER_STORE, format!("{path} is malformed"));
-    serde_json::from_slice(&keys.open(path, value)?).map_err(malformed)
+    serde_json::from_slice(opened).map_err(malformed)
 }
 
 /// Seals a record for its path, and returns the change that writes it. Writes nothing.

@@ -35,7 +35,8 @@ pub enum WaitsFor {
     Shares,
     /// The provider of the root key, to which the server repeats its request.
     Provider,
-    /// The store: the root key was available, but the store did not respond or was full.
+    /// The store: the root key was available, but the store did not respond, was full, missing or
+    /// damaged.
     Store,
     /// A restart: an administrator sealed it, and its root key comes from a provider.
     Start,
@@ -268,7 +269,7 @@ impl Server {
                 .map(|()| service)
         });
         let service = opened.inspect_err(|error| {
-            self.set_store_failed(error.code() == &code::SERVER_STORE);
+            self.set_store_failed(is_about_store(error));
         })?;
         *self.seal.write().unwrap_or_else(PoisonError::into_inner) =
             SealState::Open(Arc::new(service));
@@ -298,4 +299,17 @@ impl Server {
         }
         log(Level::Warning, "sealed", &[]);
     }
+}
+
+/// Whether an error of opening the server with a root key is about the store: any that is not about
+/// the root key, the configuration or this process. A store has many codes, since a SQLite file may
+/// be missing or damaged.
+fn is_about_store(error: &Error) -> bool {
+    let others = [
+        &code::SERVER_ROOT,
+        &code::SERVER_CONFIG,
+        &code::IO,
+        &code::BUG,
+    ];
+    !others.contains(&error.code())
 }

@@ -20,14 +20,14 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::config::Config;
+use crate::config::{Config, OTHERS_MAY_WRITE, WRITABLE_BY_OTHERS};
 use crate::offline;
 
 /// Builds the TLS configuration with the files that `config` names.
 ///
 /// # Errors
-/// SR-8440 for a file that cannot be used, a private key that others may use, or one that does not
-/// belong to the certificate; SR-5001.
+/// SR-8440 for a file that cannot be used, an authority that others may write, a private key that
+/// others may use, or one that does not belong to the certificate; SR-5001.
 pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
     build_config(config, None)
 }
@@ -155,7 +155,7 @@ fn build_config(
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     let authority = config.path(&config.tls.authority);
-    for one in read_certificates(&authority)? {
+    for one in read_authority(&authority)? {
         roots
             .add(one)
             .map_err(|error| unusable(&authority, &error))?;
@@ -182,6 +182,16 @@ fn build_config(
     tls.send_tls13_tickets = 0;
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(tls))
+}
+
+/// Reads the certificates of the authority's file, at least one. SR-8440 if it cannot be read, has
+/// none, or others may write to it: they could put another authority there.
+fn read_authority(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let about = std::fs::metadata(path).map_err(|error| unusable(path, &error))?;
+    match about.mode() & WRITABLE_BY_OTHERS {
+        0 => read_certificates(path),
+        _ => Err(unusable(path, &OTHERS_MAY_WRITE)),
+    }
 }
 
 /// Reads the certificates of a PEM file, at least one. SR-8440 if it cannot be read or has none.

@@ -50,23 +50,24 @@ impl Service {
     /// and the last row of the audit log, and starts the thread of the ledger.
     ///
     /// # Errors
-    /// SR-8437 for another root key, or when the store does not answer; SR-8435 for a store that
-    /// was never initialized; SR-8436 when the last row does not open; SR-5001.
+    /// SR-8437 when the authority does not open, as with another root key; SR-8435 for a store that
+    /// does not answer or was never initialized; SR-8436 when the last row does not open; SR-5001;
+    /// what the store reports of damage.
     pub fn open(store: Arc<dyn Store>, keys: Keys, rules: Rules) -> Result<Self, Error> {
         let keys = Arc::new(keys);
-        let authority: Guarded<Authority> =
-            records::read(&*store, &keys, AUTHORITY).map_err(|error| {
-                match error.code() == &code::SERVER_STORE {
-                    true => Error::new(&code::SERVER_ROOT, error.detail()),
-                    false => error,
-                }
-            })?;
-        let Some(authority) = authority.record else {
+        let Some(stored) = store.read(AUTHORITY)? else {
             return Err(Error::new(
                 &code::SERVER_STORE,
                 "it was not made by `keyserver init`",
             ));
         };
+        let opened = keys.open(AUTHORITY, &stored.value).map_err(|error| {
+            match error.code() == &code::SERVER_STORE {
+                true => Error::new(&code::SERVER_ROOT, error.detail()),
+                false => error,
+            }
+        })?;
+        let authority: Authority = records::parse(AUTHORITY, &opened)?;
         let ledger = Ledger::start(Arc::clone(&store), Arc::clone(&keys))?;
         Ok(Self {
             store,

@@ -101,6 +101,27 @@ struct Status {
     db_size_quota: String,
 }
 
+impl Status {
+    /// Returns size and quota. SR-8435 for a size that is not a number: counted as 0, it would keep
+    /// the alarm of a full store from being raised.
+    fn space(&self) -> Result<StoreSpace, Error> {
+        Ok(StoreSpace {
+            used_bytes: parse_bytes(&self.db_size)?.unwrap_or(0),
+            limit_bytes: parse_bytes(&self.db_size_quota)?.filter(|quota| *quota > 0),
+            free_bytes: None,
+        })
+    }
+}
+
+/// Parses a number of bytes; `None` for an empty text, because etcd leaves out what is 0 or not
+/// known. SR-8435 for any other text.
+fn parse_bytes(text: &str) -> Result<Option<u64>, Error> {
+    match text {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| damaged("a size")),
+    }
+}
+
 /// The request `POST /v3/kv/range`.
 #[derive(Serialize)]
 struct RangeRequest<'a> {
@@ -497,15 +518,10 @@ impl Store for EtcdStore {
 
     /// Returns the size and the quota of the first member that responds; each member compares its
     /// own size with the quota. The quota is `None` if etcd does not report it. SR-8435 when etcd
-    /// does not answer or refuses.
+    /// does not answer or refuses, or its response has a size that is not a number.
     fn space(&self) -> Result<StoreSpace, Error> {
         let (response, _) = self.request("/v3/maintenance/status", b"{}")?;
-        let status: Status = parse(&response)?;
-        Ok(StoreSpace {
-            used_bytes: status.db_size.parse().unwrap_or(0),
-            limit_bytes: status.db_size_quota.parse().ok().filter(|quota| *quota > 0),
-            free_bytes: None,
-        })
+        parse::<Status>(&response)?.space()
     }
 
     /// Compacts the history of etcd. etcd frees and overwrites its space only when the members are
@@ -525,6 +541,33 @@ impl Store for EtcdStore {
             // Another server compacted it first.
             Err(error) if error.detail().contains(COMPACTED) => Ok(()),
             other => other.map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(response: &str) -> Option<(u64, Option<u64>)> {
+        let status: Status = parse(response.as_bytes()).ok()?;
+        let space = status.space().ok()?;
+        Some((space.used_bytes, space.limit_bytes))
+    }
+
+    #[test]
+    fn a_size_that_is_no_number_is_an_error_and_not_an_empty_store() {
+        let both = r#"{"dbSize":"20480","dbSizeQuota":"2147483648"}"#;
+        assert_eq!(space(both), Some((20480, Some(2_147_483_648))));
+        // What is 0, or not known to this version of etcd, is left out.
+        assert_eq!(space("{}"), Some((0, None)));
+        assert_eq!(space(r#"{"dbSize":"1","dbSizeQuota":"0"}"#), Some((1, None)));
+        for wrong in [
+            r#"{"dbSize":"20 kB"}"#,
+            r#"{"dbSize":"-1"}"#,
+            r#"{"dbSize":"1","dbSizeQuota":"much"}"#,
+        ] {
+            assert_eq!(space(wrong), None, "{wrong}");
         }
     }
 }

@@ -209,3 +209,39 @@ fn a_token_that_says_nothing_of_rights_takes_none() {
     drop(enrol(&[("may_create", false)]));
     assert_eq!(rights(), (false, false));
 }
+
+/// A command that is refused has issued no certificate, which the audit log would name.
+#[test]
+fn a_certificate_of_a_server_that_is_refused_leaves_no_row() {
+    use strongroom_keyring::pair::Pair;
+    use strongroom_keys_server::offline::Offline;
+
+    let (installation, other) = (Installation::with_provider(), Installation::with_provider());
+    let path = |name: &str| installation.path(name);
+    let rows = || common::service::opened(&installation).0.last_row().unwrap();
+    let number = |error: strongroom_keyring::Error| error.code().number;
+    let offline = Offline::open(&path("server.toml"), &[]).unwrap();
+    let before = rows();
+    {
+        let files = Pair::new(&path("server.pem"), &path("server.key"));
+        let _lock = files.lock().unwrap();
+        assert_eq!(number(offline.renew().unwrap_err()), 8440);
+    }
+    assert_eq!(rows(), before);
+    for name in ["server.pem", "server.key"] {
+        std::fs::remove_file(path(name)).unwrap();
+    }
+    let own = std::fs::read(path("authority.pem")).unwrap();
+    std::fs::copy(other.path("authority.pem"), path("authority.pem")).unwrap();
+    assert_eq!(number(offline.issue().unwrap_err()), 8440);
+    assert_eq!(rows(), before);
+    assert!(!path("server.key").exists());
+
+    // Something has the name that could not be read: that is no failure of the disk.
+    std::fs::remove_file(path("authority.pem")).unwrap();
+    std::os::unix::fs::symlink("nowhere", path("authority.pem")).unwrap();
+    assert_eq!(number(offline.issue().unwrap_err()), 1002);
+    std::fs::remove_file(path("authority.pem")).unwrap();
+    offline.issue().unwrap();
+    assert_eq!(std::fs::read(path("authority.pem")).unwrap(), own);
+}

@@ -4,7 +4,9 @@ use crate::common;
 
 use common::{Installation, Running};
 use serde_json::json;
+use strongroom_keys_server::config::Config;
 use strongroom_keys_server::init::{NewServer, RootSource, init};
+use strongroom_keys_server::tls;
 
 /// Nothing is served to a client that would be served by an open server.
 fn served_nothing(client: &mut common::Client) {
@@ -178,4 +180,36 @@ fn a_server_that_could_not_start_is_not_made() {
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     init(&new("keys.db", Some("127.0.0.1:8444"))).unwrap();
+}
+
+/// Whoever writes the configuration or the authority's file decides whom the server trusts.
+#[test]
+fn files_that_decide_about_trust_are_refused_where_others_may_write_them() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let installation = Installation::with_provider();
+    let read = || {
+        let config = Config::read(&installation.path("server.toml"))?;
+        tls::server_config(&config).map(drop)
+    };
+    for (name, number) in [("server.toml", 8434), ("authority.pem", 8440)] {
+        let path = installation.path(name);
+        for (mode, good) in [
+            (0o640, true),
+            (0o664, false),
+            (0o620, false),
+            (0o646, false),
+            (0o644, true),
+        ] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            match read() {
+                Ok(()) => assert!(good, "{name} {mode:o}"),
+                Err(error) => {
+                    assert!(!good, "{name} {mode:o}: {error}");
+                    assert_eq!(error.code().number, number, "{error}");
+                    assert!(error.detail().contains(name), "{error}");
+                }
+            }
+        }
+    }
 }

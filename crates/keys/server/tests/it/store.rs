@@ -16,6 +16,7 @@ use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_keyring::{KeySource, Keyring, secret_hex};
 use strongroom_keys_server::config::Config;
 use strongroom_keys_server::keys::{Keys, ROOT_KEY_NAME};
+use strongroom_keys_server::server::WaitsFor;
 use strongroom_keys_server::store::SqliteStore;
 use strongroom_sqlite::OpenOptions;
 
@@ -32,6 +33,49 @@ fn another_key_opens_no_store() {
     drop(open(&key, true).unwrap());
     assert_eq!(open(&other, false).err().unwrap().code().number, 2002);
     assert!(open(&key, false).is_ok());
+}
+
+/// What a server says of its store: the number of the error of opening it, and what it waits for.
+fn opened(installation: &Installation) -> (u16, Option<WaitsFor>) {
+    let running = Running::sealed(installation);
+    let error = running.server.unseal_by_provider().unwrap_err();
+    (error.code().number, running.server.status().waits_for)
+}
+
+#[test]
+fn a_store_that_fails_is_not_taken_for_another_root_key() {
+    let installation = Installation::with_provider();
+    let (_, connection) = inside(&installation);
+    // The authority's record is there, and is another one.
+    let authority = |value: &str| {
+        let sql = format!("UPDATE record SET value = {value} WHERE path = 'authority'");
+        assert_eq!(connection.execute(&sql, []).unwrap(), 1);
+    };
+    let kept: Vec<u8> = connection
+        .query_row(
+            "SELECT value FROM record WHERE path = 'authority'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    authority("zeroblob(600)");
+    assert_eq!(opened(&installation), (8437, Some(WaitsFor::Provider)));
+    authority(&format!("x'{}'", strongroom_format::hex::hex(&kept)));
+    // It cannot be read.
+    let rename = "ALTER TABLE record RENAME COLUMN value TO other";
+    connection.execute_batch(rename).unwrap();
+    assert_eq!(opened(&installation), (8435, Some(WaitsFor::Store)));
+    let back = "ALTER TABLE record RENAME COLUMN other TO value";
+    connection.execute_batch(back).unwrap();
+    drop(connection);
+    // The file is not there.
+    let (store, away) = (installation.path("keys.db"), installation.path("away"));
+    std::fs::hard_link(&store, &away).unwrap();
+    std::fs::remove_file(&store).unwrap();
+    assert_eq!(opened(&installation), (1006, Some(WaitsFor::Store)));
+    std::fs::hard_link(&away, &store).unwrap();
+    std::fs::remove_file(&away).unwrap();
+    drop(Running::open(&installation));
 }
 
 /// The server's own keys and a connection to its store, as somebody has them who has the root key.
