@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyring::{KeySource, Keyring, SourceContext};
+use strongroom_keyring::{Error, KeySource, Keyring, SourceContext};
 
 use crate::failure::Failure;
 use crate::key_options::KeyOptions;
@@ -54,21 +54,18 @@ pub(crate) fn passphrase(
     source: &KeySource,
     about: &SourceContext,
     instead: &str,
-) -> Result<SecretBytes, Failure> {
+) -> Result<SecretBytes, Error> {
     source
         .passphrase(about)
         .map_err(|error| without_terminal(error, instead))
 }
 
-/// Turns the error into a failure. For SR-1004 (no terminal), "give `instead`" is put before the
-/// detail.
-pub(crate) fn without_terminal(error: strongroom_keyring::Error, instead: &str) -> Failure {
-    let is_terminal = error.code() == &code::NO_TERMINAL;
-    let failure = Failure::from(error);
-    match is_terminal {
-        true => failure.with_prefix(&format!("give {instead}: ")),
-        false => failure,
+/// Returns the error, for SR-1004 (no terminal) with "give `instead`" before the detail.
+pub(crate) fn without_terminal(error: Error, instead: &str) -> Error {
+    if error.code() == &code::NO_TERMINAL {
+        return error.with_prefix(&format!("give {instead}: "));
     }
+    error
 }
 
 /// Returns `named`, or the default path of the keyring, as an absolute path. SR-5001 if there is no

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_inspect::time::rfc3339;
-use strongroom_keyring::{KeySource, SourceContext, durable, paths};
+use strongroom_keyring::{Error, KeySource, SourceContext, durable, paths};
 use strongroom_keys_client::Node;
 use strongroom_keys_server::config::{Config, with_names};
 use strongroom_keys_server::offline::Offline;
@@ -62,7 +62,7 @@ impl RootOptions {
                 let instead = format!("--share-file FILE {needed} times");
                 keys::passphrase(&source, &about, &instead)
             })
-            .collect::<Result<Vec<SecretBytes>, Failure>>()?;
+            .collect::<Result<Vec<SecretBytes>, Error>>()?;
         Ok(Offline::open(&self.config, &shares)?)
     }
 }

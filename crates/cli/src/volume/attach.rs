@@ -9,13 +9,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_luks2::{
-    Found, LuksError, Request, Slots, Started, Token, Warning, check_mountpoint,
-    detach_from_terminal, mount, start_again,
+    Found, LuksError, Request, Slots, Started, Warning, check_mountpoint, detach_from_terminal,
+    mount, start_again,
 };
-use strongroom_volume::keys::secret_of_token;
 
 use super::material::ProviderOptions;
 use super::secret::SecretOptions;
@@ -100,9 +98,13 @@ impl AttachArgs {
             read_only: self.read_only,
             allow_other: self.allow_other,
         };
-        let secret = |found: &Found| match self.secret.typed(&path)? {
+        let opener = self.secret.opener(context, &self.provider);
+        let secret = |found: &Found| match opener.typed(&path)? {
             Some(secret) => Ok((secret, Slots::default())),
-            None => self.of_token(context, found),
+            None => {
+                let metadata = &found.header.metadata;
+                Ok::<_, Failure>(opener.secret_of_metadata(&self.path, metadata)?)
+            }
         };
         let mut mounted = mount(&request, secret, &mut |warning| match warning {
             Warning::OneCopy(text) => {
@@ -119,35 +121,6 @@ impl AttachArgs {
             detached.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
         }
         Ok(mounted.serve()?)
-    }
-
-    /// Returns the passphrase and the key slots that it is for: of the key that Strongroom's token
-    /// names, or of the TPM if that is asked for or only the TPM has a token. SR-2001 if the volume
-    /// has no such token; the errors of the key's source or the TPM.
-    fn of_token(&self, context: &Context, found: &Found) -> Result<(SecretBytes, Slots), Failure> {
-        let mut tokens = found.header.metadata.tokens.values();
-        let ours = tokens.find_map(Token::strongroom);
-        let has_tpm = || {
-            let mut tokens = found.header.metadata.tokens.values();
-            tokens.any(|token| token.tpm().is_some())
-        };
-        if self.secret.tpm || (ours.is_none() && has_tpm()) {
-            let (secret, slots) = self
-                .secret
-                .place
-                .secret_of(&self.path, &found.header.metadata)?;
-            return Ok((secret, Slots { only: Some(slots) }));
-        }
-        let Some(token) = ours else {
-            let detail = "the volume has no token of Strongroom: give --passphrase or --recovery";
-            return Err(Failure::new(&code::NO_KEY, detail));
-        };
-        let mut keys = self.provider.keys(context, Some(token.provider))?;
-        let secret = secret_of_token(keys.as_mut(), token)?;
-        let slots = Slots {
-            only: Some(token.slots.clone()),
-        };
-        Ok((secret, slots))
     }
 }
 

@@ -3,16 +3,14 @@
 //!
 //! Must not: leave an unsealed copy anywhere but in the file that was asked for.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_format::code;
-use strongroom_volume::keys::Keys;
 use strongroom_volume::{Volume, escrow};
 
 use super::material::ProviderOptions;
 use crate::context::Context;
-use crate::failure::{Failure, note, warn};
+use crate::failure::Failure;
 use crate::help::tail;
 
 /// Back up a volume's header and key slots. Whoever has it and a key that opened the volume then
@@ -42,45 +40,11 @@ impl BackupArgs {
             return Ok(volume.back_up_header(out)?);
         }
         let token = volume.token()?;
-        let mut keys = self.provider.keys(context, Some(token.provider))?;
+        let mut keys = self.provider.host_keys(context).open(Some(token.provider))?;
         if !keys.keeps_headers() {
             let detail = "a keyring keeps no header backups: name a file with --out";
             return Err(Failure::usage(detail));
         }
         Ok(escrow::store_at_server(&mut volume, keys.as_mut())?)
-    }
-}
-
-/// Reports the volume to the key server, stores a sealed header backup there, and returns whether
-/// it was stored. If the key is in a keyring, does nothing and returns false; a failure is a
-/// warning (SR-8333) and returns false.
-pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
-    if !keys.keeps_headers() {
-        return false;
-    }
-    let left = Volume::open(path).and_then(|mut volume| escrow::store_at_server(&mut volume, keys));
-    match left {
-        Ok(()) => true,
-        Err(error) => {
-            warn(&code::VOLUME_NOT_ESCROWED, &error.to_string());
-            false
-        }
-    }
-}
-
-/// Stores a new header backup at the key server after a change of key slots. Does nothing for a
-/// volume without a token or with its key in a keyring. Failures are messages on standard error
-/// only.
-pub(super) fn update_backup_at_server(context: &Context, provider: &ProviderOptions, path: &Path) {
-    let token = Volume::open(path).and_then(|mut volume| volume.token());
-    let Ok(token) = token else { return };
-    match provider.keys(context, Some(token.provider)) {
-        Ok(mut keys) => {
-            store_backup_at_server(path, keys.as_mut());
-        }
-        Err(failure) => note(&format!(
-            "the header backup was not renewed: {}",
-            failure.summary()
-        )),
     }
 }

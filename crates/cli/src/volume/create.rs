@@ -1,27 +1,19 @@
 //! `strongroom volume create DEVICE_OR_FILE`.
 //!
-//! Invariants: V6, V7 of docs/internals/volumes.md. The recovery key is shown before the device
-//! changes.
-//! Must not: show any other key.
+//! Must not: show any key but a recovery key.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
-use strongroom_format::code;
-use strongroom_format::hex::hex;
-use strongroom_luks2::key_name_is_valid;
-use strongroom_volume::contents::has_old_data;
-use strongroom_volume::create::{NewVolume, Openers, check, create, new_token};
-use strongroom_volume::report::{Change, note_unreported, report};
-use strongroom_volume::secret::slot_secret;
+use strongroom_volume::create::NewVolume;
+use strongroom_volume::make::make;
+use strongroom_volume::recovery_place::RecoveryPlace;
 
-use super::backup::store_backup_at_server;
 use super::material::ProviderOptions;
 use super::messages::StandardError;
-use super::recovery::{RecoveryOptions, Shown};
+use super::recovery::RecoveryOptions;
 use crate::context::Context;
-use crate::failure::{Failure, warn};
+use crate::failure::Failure;
 use crate::help::tail;
 
 /// Make an encrypted volume (LUKS2) on a device or in a file.
@@ -77,20 +69,6 @@ enum Integrity {
     HmacSha256,
 }
 
-#[derive(Serialize)]
-struct Created {
-    path: String,
-    uuid: String,
-    object_id: String,
-    key_id: String,
-    key_version: u32,
-    provider: &'static str,
-    recovery_key: bool,
-    header_escrowed: bool,
-    /// Whether the device held something that was not overwritten.
-    old_data_left: bool,
-}
-
 impl CreateArgs {
     /// Makes the volume: shows or writes a new recovery key, formats the device or file, stores a
     /// header backup at the key server and reports the volume to it, and prints what was made.
@@ -100,73 +78,30 @@ impl CreateArgs {
     /// not empty, SR-8357 without a terminal for the recovery key; the errors of the key's source
     /// and of libcryptsetup.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        if !key_name_is_valid(&self.key_id) {
-            return Err(Failure::new(&code::KEY_NAME, self.key_id.as_str()));
-        }
         if !self.key_size.is_multiple_of(8) || !(128..=1024).contains(&self.key_size) {
             return Err(Failure::usage(
                 "--key-size: a multiple of 8 from 128 to 1024",
             ));
         }
-        let new = self.new_volume();
-        // Everything that can be refused is refused before a key is made.
-        check(&new)?;
-        // The format of an authenticated volume overwrites every sector.
-        let keeps = self.size.is_none() && !self.wipe && self.integrity.is_none();
-        let old_data_left = keeps && has_old_data(&self.path)?;
-        let shown = (!self.no_recovery)
-            .then(|| self.recovery.place())
-            .transpose()?;
-        let mut keys = self.provider.keys(context, None)?;
-        let material = keys.fetch_or_create(&self.key_id)?;
-        let token = new_token(keys.as_ref(), &self.key_id, material.version)?;
-        let secret = slot_secret(&material.key, &token.object_id)?;
-        let recovery = shown.as_ref().map(|shown| shown.new_key(&self.path));
-        let recovery = recovery.transpose()?;
-        let openers = Openers {
-            token: &token,
-            secret: &secret,
-            recovery: recovery.as_ref(),
+        let keys = self.provider.host_keys(context);
+        let recovery: Option<&dyn RecoveryPlace> = match self.no_recovery {
+            true => None,
+            false => Some(&self.recovery),
         };
         let mut progress = crate::progress::Progress::new("overwritten");
-        let uuid = create(&new, &openers, &mut |size, offset| {
+        let overwritten = move |size, offset| {
             progress.update(offset, size);
             true
-        });
-        drop(progress);
-        let uuid = uuid.inspect_err(|_| self.take_back(shown.as_ref()))?;
-        if recovery.is_none() {
-            warn(&code::VOLUME_NO_RECOVERY, &self.path.display().to_string());
-        }
-        if old_data_left {
-            warn(&code::VOLUME_OLD_DATA, &self.path.display().to_string());
-        }
-        let created = Created {
-            path: self.path.display().to_string(),
-            uuid,
-            object_id: hex(&token.object_id),
-            key_id: token.key_id.clone(),
-            key_version: token.key_version,
-            provider: keys.provider().name(),
-            recovery_key: !self.no_recovery,
-            header_escrowed: store_backup_at_server(&self.path, keys.as_mut()),
-            old_data_left,
         };
-        note_unreported(
-            report(&self.path, keys.as_mut(), Change::Made),
-            &StandardError,
-        );
-        self.print(context, &created)
-    }
-
-    /// Removes the file with the recovery key after a failure, but only if the volume's own file
-    /// was not made, so that the key opens nothing. A device may be partly written and have a
-    /// header that the key opens.
-    fn take_back(&self, shown: Option<&Shown>) {
-        let nothing_made = self.size.is_some() && self.path.symlink_metadata().is_err();
-        if let Some(shown) = shown.filter(|_| nothing_made) {
-            shown.take_back();
+        let new = self.new_volume();
+        let made = make(&new, &self.key_id, &keys, recovery, overwritten, &StandardError)?;
+        if self.json {
+            return context.output.json(&made);
         }
+        context.output.line(&format!(
+            "volume {} opened by key {} version {} of the {}",
+            made.uuid, made.key_id, made.key_version, made.provider
+        ))
     }
 
     /// Returns what the options say about the volume to make. Nothing is checked.
@@ -183,22 +118,11 @@ impl CreateArgs {
             wipe: self.wipe,
         }
     }
-
-    /// Prints what was made, as text or JSON.
-    fn print(&self, context: &mut Context, created: &Created) -> Result<(), Failure> {
-        if self.json {
-            return context.output.json(created);
-        }
-        context.output.line(&format!(
-            "volume {} opened by key {} version {} of the {}",
-            created.uuid, created.key_id, created.key_version, created.provider
-        ))
-    }
 }
 
 /// Parses a number of bytes with an optional unit: K, M, G or T, powers of 1024. The error is the
 /// text that clap shows.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match text.get(digits.len()..).unwrap_or_default() {
         "" | "B" => 1,

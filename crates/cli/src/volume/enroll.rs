@@ -9,10 +9,13 @@ use serde::Serialize;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_luks2::Provider;
+use strongroom_volume::escrow::renew_backup_after_change;
+use strongroom_volume::host_keys::HostKeys;
+use strongroom_volume::recovery_place::{RecoveryPlace as _, add_shown_recovery};
 use strongroom_volume::{Volume, openers};
 
-use super::backup::update_backup_at_server;
-use super::material::{ProviderChoice, ProviderOptions};
+use super::material::ProviderOptions;
+use super::messages::StandardError;
 use super::recovery::RecoveryOptions;
 use super::secret::{SecretOptions, new_passphrase};
 use crate::context::Context;
@@ -83,23 +86,23 @@ impl EnrollArgs {
             return Err(Failure::usage("--pcrs is for tpm"));
         }
         let mut volume = Volume::open_to_change(&self.path)?;
-        let wants_recovery = self.what == EnrolledOpener::Recovery;
-        let place = wants_recovery.then(|| self.recovery.place()).transpose()?;
-        let secret = self.secret.secret(context, &mut volume, &self.provider)?;
-        let by = self.secret.by(&mut volume)?;
+        if self.what == EnrolledOpener::Recovery {
+            self.recovery.check()?;
+        }
+        let opener = self.secret.opener(context, &self.provider);
+        let (by, secret) = opener.secret(&mut volume)?;
         volume.try_by(by, &secret)?;
-        let slot = match (place, self.what) {
-            (Some(place), _) => {
-                let key = place.new_key(&self.path)?;
-                openers::add_recovery(&mut volume, &secret, &key)?
+        let slot = match self.what {
+            EnrolledOpener::Recovery => {
+                add_shown_recovery(&mut volume, &secret, &self.recovery)?.0
             }
-            (None, EnrolledOpener::Keyserver) => {
+            EnrolledOpener::Keyserver => {
                 self.add_key(context, &mut volume, &secret, Provider::KeyServer)?
             }
-            (None, EnrolledOpener::Keyring) => {
+            EnrolledOpener::Keyring => {
                 self.add_key(context, &mut volume, &secret, Provider::Keyring)?
             }
-            (None, EnrolledOpener::Tpm) => {
+            EnrolledOpener::Tpm => {
                 let registers = self.pcrs.as_deref();
                 let slot = self.secret.place.enroll(&mut volume, &secret, registers)?;
                 if openers::lacks_recovery_key(&mut volume)? {
@@ -108,13 +111,13 @@ impl EnrollArgs {
                 }
                 slot
             }
-            (None, EnrolledOpener::Passphrase | EnrolledOpener::Recovery) => {
+            EnrolledOpener::Passphrase => {
                 let new = new_passphrase(self.new_passphrase_file.as_ref())?;
                 openers::add_passphrase(&mut volume, &secret, &new)?
             }
         };
         drop(volume);
-        update_backup_at_server(context, &self.provider, &self.path);
+        renew_backup_after_change(&self.path, &opener.keys, &StandardError);
         let path = self.path.display().to_string();
         if self.json {
             return context.output.json(&Enrolled { path, slot });
@@ -133,11 +136,11 @@ impl EnrollArgs {
         secret: &SecretBytes,
         provider: Provider,
     ) -> Result<u32, Failure> {
-        let options = ProviderOptions {
-            provider: Some(ProviderChoice::from(provider)),
-            node: self.provider.node.clone(),
-        };
-        let mut keys = options.keys(context, None)?;
+        let mut keys = HostKeys {
+            provider: Some(provider),
+            ..self.provider.host_keys(context)
+        }
+        .open(None)?;
         let named = || {
             let token = volume.metadata().ok()?.strongroom_token().ok()??;
             Some(token.1.key_id)

@@ -62,8 +62,8 @@ impl OpenArgs {
             active::check_name(name)?;
         }
         let mut volume = Volume::open(&self.path)?;
-        let secret = self.secret.secret(context, &mut volume, &self.provider)?;
-        let by = self.secret.by(&mut volume)?;
+        let opener = self.secret.opener(context, &self.provider);
+        let (by, secret) = opener.secret(&mut volume)?;
         let slot = match &name {
             None => volume.try_by(by, &secret)?,
             Some(name) => active::open(&mut volume, name, (by, &secret), self.read_only)?,
@@ -84,7 +84,7 @@ impl OpenArgs {
 
 /// Returns a name for the mapping: the file's name without its extension and without characters
 /// other than ASCII letters, digits and `._-`, at most 47 characters. It may be empty.
-pub(super) fn name_of(path: &Path) -> String {
+fn name_of(path: &Path) -> String {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let fine = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
     name.chars().filter(fine).take(47).collect()

@@ -13,10 +13,9 @@ use qrcode::render::unicode::Dense1x2;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::paths;
-use strongroom_volume::secret::new_recovery_key;
+use strongroom_volume::Error;
+use strongroom_volume::recovery_place::RecoveryPlace;
 use zeroize::Zeroizing;
-
-use crate::failure::Failure;
 
 const TERMINAL: &str = "/dev/tty";
 
@@ -25,52 +24,36 @@ const TERMINAL: &str = "/dev/tty";
 pub(super) struct RecoveryOptions {
     /// Write the recovery key into this new file (mode 0600) instead of showing it on the terminal
     #[arg(long, value_name = "FILE")]
-    pub(super) recovery_out: Option<PathBuf>,
+    recovery_out: Option<PathBuf>,
 }
 
-/// A place for a recovery key, which was checked before there is a key.
-pub(super) enum Shown {
-    Terminal,
-    File(PathBuf),
-}
-
-impl RecoveryOptions {
-    /// Returns where a recovery key will be shown: in the file that was named, otherwise on the
-    /// terminal. SR-1002 if the file exists, SR-1006 without its directory, SR-8357 without a
-    /// terminal. Nothing is written.
-    pub(super) fn place(&self) -> Result<Shown, Failure> {
+impl RecoveryPlace for RecoveryOptions {
+    /// Checks that the file that was named can be made, or that there is a terminal. SR-1002 if the
+    /// file exists, SR-1006 without its directory, SR-8357 without a terminal. Nothing is written.
+    fn check(&self) -> Result<(), Error> {
         if let Some(path) = &self.recovery_out {
-            paths::check_new(path)?;
-            return Ok(Shown::File(path.clone()));
+            return paths::check_new(path);
         }
         let terminal = OpenOptions::new().read(true).write(true).open(TERMINAL);
         terminal
-            .map(|_| Shown::Terminal)
-            .map_err(|error| Failure::new(&code::VOLUME_UNSEEN, format!("{TERMINAL}: {error}")))
+            .map(drop)
+            .map_err(|error| Error::new(&code::VOLUME_UNSEEN, format!("{TERMINAL}: {error}")))
     }
-}
 
-impl Shown {
-    /// Makes a recovery key, writes it to the file or the terminal, and returns it. Call it before
-    /// the volume has the key, so that no volume has a recovery key that nobody saw. `of` is the
-    /// volume's path. SR-1002 if the file exists; SR-5001.
-    pub(super) fn new_key(&self, of: &Path) -> Result<SecretBytes, Failure> {
-        let key = new_recovery_key()?;
-        match self {
-            Self::File(path) => {
-                // Without an end of line: `cryptsetup --key-file` would take it for a part of the
-                // key.
-                paths::create_private(path, key.as_slice())?;
-            }
-            Self::Terminal => on_terminal(&key, of)?,
+    /// Writes the key to the file, mode 0600, or to the terminal. `of` is the volume's path.
+    /// SR-1002 if the file exists; SR-5001.
+    fn show(&self, key: &SecretBytes, of: &Path) -> Result<(), Error> {
+        match &self.recovery_out {
+            // Without an end of line: `cryptsetup --key-file` would take it for a part of the key.
+            Some(path) => paths::create_private(path, key.as_slice()),
+            None => on_terminal(key, of),
         }
-        Ok(key)
     }
 
-    /// Removes the file with a key that no volume has, so that its name is free again; errors are
-    /// ignored. Does nothing if the key was shown on the terminal.
-    pub(super) fn take_back(&self) {
-        if let Self::File(path) = self {
+    /// Removes the file, so that its name is free again; errors are ignored. Does nothing if the
+    /// key was shown on the terminal.
+    fn take_back(&self) {
+        if let Some(path) = &self.recovery_out {
             // The failure that led here is the one to report.
             drop(std::fs::remove_file(path));
         }
@@ -79,8 +62,8 @@ impl Shown {
 
 /// Writes the recovery key to the terminal, as text and as a QR code. `of` is the volume's path.
 /// SR-5001 if the terminal cannot be written.
-fn on_terminal(key: &SecretBytes, of: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::io(Path::new(TERMINAL), &error);
+fn on_terminal(key: &SecretBytes, of: &Path) -> Result<(), Error> {
+    let failed = |error| Error::on_path(Path::new(TERMINAL), error);
     let mut terminal = OpenOptions::new()
         .write(true)
         .open(TERMINAL)
@@ -92,7 +75,7 @@ fn on_terminal(key: &SecretBytes, of: &Path) -> Result<(), Failure> {
     terminal.write_all(head.as_bytes()).map_err(failed)?;
     terminal.write_all(key.as_slice()).map_err(failed)?;
     let code =
-        QrCode::new(key.as_slice()).map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
+        QrCode::new(key.as_slice()).map_err(|error| Error::new(&code::BUG, error.to_string()))?;
     let picture = code.render::<Dense1x2>().quiet_zone(true).build();
     let picture = Zeroizing::new(format!("\n\n{picture}\n\n"));
     terminal.write_all(picture.as_bytes()).map_err(failed)

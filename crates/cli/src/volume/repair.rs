@@ -5,10 +5,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use strongroom_volume::escrow::renew_backup_after_change;
 use strongroom_volume::{Volume, repair};
 
-use super::backup::update_backup_at_server;
 use super::material::ProviderOptions;
+use super::messages::StandardError;
 use super::secret::SecretOptions;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -40,13 +41,14 @@ impl RepairArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open_to_change(&self.path)?;
         repair::slots_of_new_key(&volume.metadata()?)?;
-        let secret = self.secret.secret(context, &mut volume, &self.provider)?;
+        let opener = self.secret.opener(context, &self.provider);
+        let (_, secret) = opener.secret(&mut volume)?;
         if let Some(backup) = &self.backup {
             volume.back_up_header(backup)?;
         }
         let slot = repair::repair(&mut volume, &secret)?;
         drop(volume);
-        update_backup_at_server(context, &self.provider, &self.path);
+        renew_backup_after_change(&self.path, &opener.keys, &StandardError);
         context
             .output
             .line(&format!("mended; key slot {slot} opens it"))

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
-use strongroom_volume::keys::secret_of_token;
+use strongroom_luks2::Provider;
 use strongroom_volume::restore::{Allowed, Backup, restore, token_on};
 
-use super::material::{ProviderChoice, ProviderOptions};
+use super::material::ProviderOptions;
+use super::messages::StandardError;
 use super::secret::SecretOptions;
 use crate::context::Context;
 use crate::failure::{Failure, note, warn};
@@ -75,14 +75,19 @@ impl RestoreArgs {
     /// device is in use, SR-8353 if something else on it would be lost; SR-8360 if it is not known
     /// which volume it was; the errors of the secret and the key server.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let opener = self.secret.opener(context, &self.provider);
         let (backup, proof) = match &self.from {
             Some(file) => {
                 let backup = Backup::load(file, &self.path)?;
-                let proof = self.proof_secret(context, &backup)?;
+                let proof = opener.proof_of(&backup, &self.path, &StandardError)?;
                 (backup, proof)
             }
             None => {
-                let (backup, secret) = self.of_server(context)?;
+                let (object_id, key_id) = self.which()?;
+                // Not the source that a token names: a keyring keeps no backups.
+                let mut keys = opener.keys.open(Some(Provider::KeyServer))?;
+                let (backup, secret) =
+                    Backup::at_server(keys.as_mut(), &object_id, &key_id, &self.path)?;
                 (backup, Some(secret))
             }
         };
@@ -114,51 +119,6 @@ impl RestoreArgs {
         ))
     }
 
-    /// Returns the secret that the backup is opened with before it is written: that of the options,
-    /// otherwise that of the key that its token names. `None` if there is no token, or, with a
-    /// note, if that key cannot be fetched. Errors: those of a secret that the options name.
-    fn proof_secret(
-        &self,
-        context: &Context,
-        backup: &Backup,
-    ) -> Result<Option<SecretBytes>, Failure> {
-        if self.secret.tpm {
-            let place = &self.secret.place;
-            return Ok(Some(place.secret_of(&self.path, backup.metadata())?.0));
-        }
-        let typed = self.secret.typed(&self.path)?;
-        let Some(token) = backup.token().filter(|_| typed.is_none()) else {
-            return Ok(typed);
-        };
-        let mut keys = match self.provider.keys(context, Some(token.provider)) {
-            Ok(keys) => keys,
-            Err(failure) => return Ok(not_tried(&failure)),
-        };
-        match secret_of_token(keys.as_mut(), token) {
-            Ok(secret) => Ok(Some(secret)),
-            Err(error) => Ok(not_tried(&error.into())),
-        }
-    }
-
-    /// Fetches the header backup from the key server and opens it. Returns it with the passphrase
-    /// of the slots of its key. SR-8360 if it is not known which volume it was; SR-2002 if the key
-    /// does not open it; the errors of the key server.
-    fn of_server(&self, context: &Context) -> Result<(Backup, SecretBytes), Failure> {
-        let (object_id, key_id) = self.which()?;
-        let who = self.provider.provider.unwrap_or(ProviderChoice::Keyserver);
-        let options = ProviderOptions {
-            provider: Some(who),
-            node: self.provider.node.clone(),
-        };
-        let mut keys = options.keys(context, None)?;
-        Ok(Backup::at_server(
-            keys.as_mut(),
-            &object_id,
-            &key_id,
-            &self.path,
-        )?)
-    }
-
     /// Returns the volume's object id and the name of its key: from the options, otherwise from
     /// what can be read of its header. SR-1001 if the id is not 32 hexadecimal digits, SR-8360 if
     /// the device has no token, SR-1006 if there is no device.
@@ -171,13 +131,4 @@ impl RestoreArgs {
         let token = token_on(&self.path)?;
         Ok((token.object_id, token.key_id))
     }
-}
-
-/// Notes that the backup was not opened, with the reason. Always returns `None`.
-fn not_tried(failure: &Failure) -> Option<SecretBytes> {
-    note(&format!(
-        "the backup was not opened with its key: {}",
-        failure.summary()
-    ));
-    None
 }

@@ -53,7 +53,8 @@ impl ShredArgs {
             confirmed: &self.confirm,
             keeps_key: self.keep_key,
         };
-        let keys = |provider| self.provider.keys(context, Some(provider));
+        let keys = self.provider.host_keys(context);
+        let keys = |provider| keys.open(Some(provider));
         let record = shred_and_report(request, keys, &StandardError)?;
         let failure = incomplete_failure(&record);
         if self.json {

@@ -6,7 +6,6 @@
 //!
 //! Must not: wait without an end.
 
-use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,8 +13,8 @@ use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
 use strongroom_keys_providers::tpm::sealer;
 use strongroom_keys_tpm::{Registers, Sealer};
-use strongroom_luks2::Metadata;
-use strongroom_volume::tpm::{Tpm, add, opening, secret_of_metadata};
+use strongroom_volume::tpm::{Tpm, add};
+use strongroom_volume::tpm_place::TpmPlace;
 use strongroom_volume::{Error, Volume};
 
 use crate::failure::Failure;
@@ -26,28 +25,17 @@ pub(super) struct TpmAddress {
     /// Where the TPM is: a path, device:PATH, or a simulator's ADDRESS:PORT or
     /// swtpm:host=ADDRESS,port=PORT [default: /dev/tpmrm0]
     #[arg(long, value_name = "PLACE", help_heading = "Opened by")]
-    pub(super) tcti: Option<String>,
+    tcti: Option<String>,
 }
 
 impl TpmAddress {
-    /// Has the TPM unseal its key of the volume and returns the passphrase that is made of it,
-    /// after it was tried on the volume's slots. SR-8330 if the TPM has no token there, SR-2019 for
-    /// the address, SR-2002 if no slot opens; the errors of the TPM (SR-8350 to SR-8352).
-    pub(super) fn secret(&self, volume: &mut Volume) -> Result<SecretBytes, Failure> {
-        let sealer = self.open()?;
-        Ok(opening(volume, &|sealed| Ok(sealer.unseal(None, sealed)?))?)
-    }
-
-    /// As [`TpmAddress::secret`], for metadata that were not read by libcryptsetup: returns the
-    /// passphrase with the slots that it is for, and does not try it.
-    pub(super) fn secret_of(
-        &self,
-        path: &Path,
-        metadata: &Metadata,
-    ) -> Result<(SecretBytes, Vec<u32>), Failure> {
-        let sealer = self.open()?;
-        let unseal = |sealed: &[u8]| Ok(sealer.unseal(None, sealed)?);
-        Ok(secret_of_metadata(path, metadata, &unseal)?)
+    /// Returns the TPM at the address of the options, or of this machine, without opening it. Each
+    /// of its tasks may take as long as a provider may.
+    pub(super) fn place(&self) -> TpmPlace {
+        TpmPlace {
+            tcti: self.tcti.clone(),
+            open: open_tpm,
+        }
     }
 
     /// Adds a key slot whose key the TPM seals to the present values of these registers (`None`:
@@ -59,19 +47,13 @@ impl TpmAddress {
         secret: &SecretBytes,
         registers: Option<&str>,
     ) -> Result<u32, Failure> {
-        let sealer = self.open()?;
+        let sealer = sealer(self.tcti.as_deref(), None)?;
         let registers = registers.map(Registers::parse).transpose();
         let registers = registers.map_err(|why| Error::new(&code::KEY_OPTION, why))?;
         let registers = registers.unwrap_or_default();
         Ok(add(volume, secret, &mut |key| {
             Ok(sealer.seal(registers, None, key)?)
         })?)
-    }
-
-    /// Returns the TPM at the address of the options, or of this machine, without a request to it.
-    /// Each task may take as long as a provider may. SR-2019 if the address is not valid.
-    fn open(&self) -> Result<Sealer, Error> {
-        sealer(self.tcti.as_deref(), None)
     }
 }
 

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_luks2::OpenedBy;
 use strongroom_volume::Volume;
+use strongroom_volume::escrow::renew_backup_after_change;
 use strongroom_volume::openers::{Which, remove};
 use strongroom_volume::outage::forget_volume;
 
-use super::backup::update_backup_at_server;
 use super::material::ProviderOptions;
 use super::messages::StandardError;
 use crate::context::Context;
@@ -45,7 +45,8 @@ impl UnenrollArgs {
         forget_volume(&mut volume, &StandardError);
         let removed = remove(&mut volume, self.which, self.force)?;
         drop(volume);
-        update_backup_at_server(context, &self.provider, &self.path);
+        let keys = self.provider.host_keys(context);
+        renew_backup_after_change(&self.path, &keys, &StandardError);
         for slot in removed {
             context.output.line(&format!("key slot {slot} removed"))?;
         }
