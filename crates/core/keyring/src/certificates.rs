@@ -58,8 +58,9 @@ impl Keyring {
     ///
     /// # Errors
     /// SR-2013 the name is not valid; SR-2025 it is taken; SR-2027 a size that is not offered;
-    /// SR-2037 subject or days; SR-2024 the keyring is full; as for every change SR-2016, SR-2017,
-    /// SR-2039, SR-5001.
+    /// SR-2037 subject or days; SR-2024 the keyring is full; as for every change SR-2016 when
+    /// another process keeps the keyring's lock for 10 seconds, SR-2017 when it has another root
+    /// key meanwhile, SR-2039 when this is an older copy of it, SR-5001.
     pub fn create_certificate(
         &mut self,
         name: &str,
@@ -86,7 +87,8 @@ impl Keyring {
     /// # Errors
     /// SR-2013 no name, or one that is not valid; SR-2025 the name belongs to another public key,
     /// the public key to another name, or nothing is new; SR-2024 the keyring is full; as for every
-    /// change SR-2016, SR-2017, SR-2039, SR-5001.
+    /// change SR-2016 when another process keeps the keyring's lock for 10 seconds, SR-2017 when it
+    /// has another root key meanwhile, SR-2039 when this is an older copy of it, SR-5001.
     pub fn import_certificate(
         &mut self,
         name: Option<&str>,
@@ -102,7 +104,9 @@ impl Keyring {
     /// # Errors
     /// SR-2029 when there is no private key; for a certificate that is new to the keyring SR-2013
     /// no name, or one that is not valid, SR-2025 the name is taken, SR-2024 the keyring is full;
-    /// as for every change SR-2016, SR-2017, SR-2039, SR-5001.
+    /// as for every change SR-2016 when another process keeps the keyring's lock for 10 seconds,
+    /// SR-2017 when it has another root key meanwhile, SR-2039 when this is an older copy of it,
+    /// SR-5001.
     pub fn restore_certificate(
         &mut self,
         name: Option<&str>,
@@ -120,8 +124,9 @@ impl Keyring {
     /// the keyring unless it was retired already.
     ///
     /// # Errors
-    /// SR-2026 when there is no such certificate; as for every change SR-2016, SR-2017, SR-2039,
-    /// SR-5001.
+    /// SR-2026 when there is no such certificate; as for every change SR-2016 when another process
+    /// keeps the keyring's lock for 10 seconds, SR-2017 when it has another root key meanwhile,
+    /// SR-2039 when this is an older copy of it, SR-5001.
     pub fn retire_certificate(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |_, body| {
             let record = body.certificates.iter_mut().find(|held| held.name == name);
@@ -138,7 +143,9 @@ impl Keyring {
     /// # Errors
     /// SR-2026 no such certificate; SR-2031 when the private key is not in the keyring; SR-2030 for
     /// a passphrase that cannot be used; SR-1002 when there is something at `path`; SR-2034 when it
-    /// does not prove to open; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
+    /// does not prove to open; as for every change SR-2016 when another process keeps the keyring's
+    /// lock for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039 when this is an
+    /// older copy of it, SR-5001.
     pub fn export_certificate(
         &mut self,
         name: &str,
@@ -267,7 +274,8 @@ impl Keyring {
     /// Adds a certificate, or updates the one of the same public key, and writes the keyring.
     /// `restoring`: as [`Self::restore_certificate`], else as [`Self::import_certificate`]. Errors:
     /// SR-2013 for the name of a new one; SR-2025 when name or key is taken, or nothing is new;
-    /// SR-2024 when the keyring is full; SR-2016, SR-2017, SR-2039, SR-5001.
+    /// SR-2024 when the keyring is full; as for every change SR-2016, SR-2017, SR-2039, SR-5001
+    /// ([`Keyring::change`]).
     fn add_or_update(
         &mut self,
         name: Option<&str>,

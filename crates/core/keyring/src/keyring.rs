@@ -214,7 +214,9 @@ impl Keyring {
     ///
     /// # Errors
     /// SR-2003 when there is no such key; SR-1001 when no version number is left; SR-2024 when the
-    /// keyring is full; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
+    /// keyring is full; as for every change SR-2016 when another process keeps the keyring's lock
+    /// for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039 when this is an
+    /// older copy of it, SR-5001.
     pub fn rotate_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
         self.change(Effect::NewKeys, |object, body| {
             let newest = newest_version(body, name)?;
@@ -233,7 +235,9 @@ impl Keyring {
     /// Nothing changes when all are retired already.
     ///
     /// # Errors
-    /// SR-2003 when there is no such key; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
+    /// SR-2003 when there is no such key; as for every change SR-2016 when another process keeps
+    /// the keyring's lock for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039
+    /// when this is an older copy of it, SR-5001.
     pub fn retire_key(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |object, body| {
             newest_version(body, name)?;
@@ -309,7 +313,9 @@ impl Keyring {
     /// Returns whether that is another root key than before.
     ///
     /// # Errors
-    /// What the provider reports; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
+    /// What the provider reports; as for every change SR-2016 when another process keeps the
+    /// keyring's lock for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039 when
+    /// this is an older copy of it, SR-5001.
     pub fn rotate_root(&mut self, new_provider: Option<Provider>) -> Result<bool, Error> {
         let provider = match new_provider {
             Some(provider) => provider,
@@ -385,7 +391,8 @@ impl Keyring {
     /// known.
     ///
     /// # Errors
-    /// As for every change SR-2016, SR-2017, SR-5001.
+    /// As for every change SR-2016 when another process keeps the keyring's lock for 10 seconds,
+    /// SR-2017 when it has another root key meanwhile, SR-5001.
     pub fn accept_older(&mut self) -> Result<bool, Error> {
         let lock = Lock::take(&self.path)?;
         self.read_newest()?;

@@ -44,7 +44,9 @@ impl Keyring {
     /// # Errors
     /// SR-2044 when `opener` is a key or a certificate of a keyring: whoever lost the keyring could
     /// not open the export; SR-1002 when there is something at `path`; SR-2034 when it does not
-    /// open when it is read back; as for every change SR-2016, SR-2017, SR-2039, SR-5001.
+    /// open when it is read back; as for every change SR-2016 when another process keeps the
+    /// keyring's lock for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039 when
+    /// this is an older copy of it, SR-5001.
     pub fn export(&mut self, path: &Path, opener: &Opener) -> Result<(), Error> {
         if matches!(opener.kind_name(), "keyring" | "certificate") {
             let detail = "the key that was given is in a keyring";
@@ -78,7 +80,9 @@ impl Keyring {
     /// SR-1006 no such file; SR-3001, SR-3002, SR-3007 it is something else; SR-2002 `opener` does
     /// not open it; SR-2005 it is damaged; SR-2021 a key of the same name and version differs;
     /// SR-2025 a certificate of the same name is another public key's; SR-2024 the keyring is full;
-    /// as for every change SR-2016, SR-2017, SR-2039, SR-5001. The keyring is then as it was.
+    /// as for every change SR-2016 when another process keeps the keyring's lock for 10 seconds,
+    /// SR-2017 when it has another root key meanwhile, SR-2039 when this is an older copy of it,
+    /// SR-5001. The keyring is then as it was.
     pub fn import(&mut self, path: &Path, opener: &Opener) -> Result<ImportReport, Error> {
         let unproven = store::read(path).map_err(|error| match error.code().number {
             number if number == code::KEYRING_MISSING.number => {
