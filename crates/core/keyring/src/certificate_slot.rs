@@ -18,7 +18,7 @@ pub(crate) type CertificateId = [u8; CERTIFICATE_ID_LEN];
 /// A certificate, which encrypts the secret of a slot.
 pub(crate) trait EncryptSecret: Send + Sync {
     /// Encrypts `secret` for the certificate, bound to `label`. Returns the certificate's id and
-    /// the ciphertext.
+    /// the ciphertext. Errors: SR-5001 without memory for keys; SR-9001 when libcrypto fails.
     fn encrypt(&self, secret: &SecretKey, label: &[u8]) -> Result<(CertificateId, Vec<u8>), Error>;
 }
 
@@ -34,7 +34,8 @@ pub(crate) trait DecryptSecret: Send + Sync {
 
 impl EncryptSecret for Certificate {
     /// Encrypts `secret` for the certificate with RSAES-OAEP, bound to `label`. Returns the
-    /// certificate's id and the ciphertext. Errors: SR-5001, SR-9001.
+    /// certificate's id and the ciphertext. Errors: SR-5001 without memory for keys; SR-9001 when
+    /// libcrypto fails.
     fn encrypt(&self, secret: &SecretKey, label: &[u8]) -> Result<(CertificateId, Vec<u8>), Error> {
         Ok((self.id(), self.wrap(secret, label)?))
     }

@@ -225,9 +225,10 @@ impl Keyring {
     /// with the keys that the slots name.
     ///
     /// # Errors
-    /// SR-3001 to SR-3007 for the header and its kind, as [`Object::open`]. When nothing opens it:
-    /// SR-2032 with the ids of the certificates that would have; without such, SR-2003 or SR-2002.
-    /// SR-2005 when a key of the keyring does not unwrap; SR-5001.
+    /// SR-3001 to SR-3007 for a header that is not sealed, damaged, or of another kind, as
+    /// [`Object::open`]. When nothing opens it: SR-2032 with the ids of the certificates that would
+    /// have; without such, SR-2003 when it names a key that is not here, else SR-2002. SR-2005 when
+    /// a key of the keyring does not unwrap; SR-5001.
     pub fn open_object(&self, header: &[u8], kind: ObjectKind) -> Result<Object, Error> {
         let slots = parse(header)?.slots;
         let mut refused = None;

@@ -56,7 +56,8 @@ fn timeout() -> Result<Duration, Error> {
 
 /// Runs the command and returns what it prints. When it takes longer than `timeout`, or its output
 /// cannot be read or is too long, kills it with everything that it started. Errors: SR-2009 when it
-/// cannot be run, or ends with another status than 0 or by a signal; SR-2010; SR-2011; SR-5001.
+/// cannot be run, or ends with another status than 0 or by a signal; SR-2010 when it takes longer
+/// than `timeout`; SR-2011 when it prints more than 64 KiB; SR-5001.
 fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::KEY_COMMAND, "running it", error);
     let mut command = Command::new("/bin/sh");
@@ -153,7 +154,7 @@ fn collect(child: &mut Child, timeout: Duration) -> Result<(SecretBytes, ExitSta
 }
 
 /// Waits until there is output to read, or its end, and returns true. Returns false when `left` is
-/// over or a signal interrupted the wait.
+/// over or a signal interrupted the wait. Errors: the system's.
 fn wait_readable(stdout: &ChildStdout, left: Duration) -> std::io::Result<bool> {
     let wait = Timespec::try_from(left).map_err(std::io::Error::other)?;
     let mut polled = [PollFd::new(stdout, PollFlags::IN)];

@@ -31,7 +31,8 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// user and group `owner` before it gets its name: afterwards the name could lead to another file.
 ///
 /// # Errors
-/// The system's error; `path` is then as it was, except after a failed fsync of the directory.
+/// The system's error; `path` is then as it was, except after a failed fsync of the directory, when
+/// the new file is in place but may not survive a power cut.
 pub fn replace_owned(
     path: &Path,
     bytes: &[u8],

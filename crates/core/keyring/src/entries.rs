@@ -57,7 +57,7 @@ pub(crate) fn unwrap_entry(object: &Object, entry: &Entry) -> Result<SecretKey, 
 }
 
 /// Wraps `key` into `entry` under a fresh nonce, bound to the entry's present name, version, state
-/// and purpose. Errors: SR-5001.
+/// and purpose. Errors: SR-5001 without randomness or memory for keys.
 pub(crate) fn wrap_entry(object: &Object, entry: &mut Entry, key: &SecretKey) -> Result<(), Error> {
     let wrapping = entry_key(object, &entry.name)?;
     entry.wrapped = wrap(&wrapping, System.nonce()?, &entry_aad(object, entry), key)?;
@@ -82,7 +82,7 @@ pub(crate) fn check_room(body: &Body) -> Result<(), Error> {
 }
 
 /// Derives the key that wraps the entries of this name. Each name has its own, because a name does
-/// not fit into the associated data. Errors: SR-5001.
+/// not fit into the associated data. Errors: SR-5001 without memory for keys.
 fn entry_key(object: &Object, name: &str) -> Result<SecretKey, Error> {
     object.derive(
         object.epoch(),

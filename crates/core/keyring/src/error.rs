@@ -28,8 +28,9 @@ impl Error {
         }
     }
 
-    /// Makes an error with the system's error in it: its code is that of the [`Fault`] inside
-    /// `error`, else SR-5001. `context` says what was being done, such as `reading FILE`.
+    /// Makes an error with the system's error in it. Its code is SR-5001, unless `error` was made
+    /// by [`Fault::io`], which carries a code of its own. `context` says what was being done, such
+    /// as `reading FILE`.
     #[must_use]
     pub fn io(context: impl Into<String>, error: io::Error) -> Self {
         let fault = error.get_ref().and_then(|inner| inner.downcast_ref());
@@ -37,15 +38,15 @@ impl Error {
         Self::caused(code, context, error)
     }
 
-    /// Makes an error with the system's error on `path`: its code is SR-5001, or that of a
-    /// [`Fault`] inside `error`.
+    /// Makes an error with the system's error on `path`: its code is SR-5001, or the one that
+    /// `error` carries ([`Fault::io`]).
     #[must_use]
     pub fn on_path(path: &Path, error: io::Error) -> Self {
         Self::io(path.display().to_string(), error)
     }
 
     /// Makes an error with the system's error on `path`: SR-1006 when nothing is there, else
-    /// SR-5001 or the code of a [`Fault`] inside `error`.
+    /// SR-5001 or the code that `error` carries ([`Fault::io`]).
     #[must_use]
     pub fn opening(path: &Path, error: io::Error) -> Self {
         match error.kind() {
@@ -122,7 +123,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Makes an `io::Error` of this kind with a fault inside. `text` must not hold a secret.
+    /// Makes an `io::Error` of this kind that carries `code` through functions that return system
+    /// errors; [`Error::io`] takes it out again. `text` must not hold a secret.
     #[must_use]
     pub fn io(kind: io::ErrorKind, code: &'static Code, text: impl Into<String>) -> io::Error {
         let text = text.into();
@@ -131,6 +133,7 @@ impl Fault {
 }
 
 impl fmt::Display for Fault {
+    /// Writes the text that was given, without the code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }

@@ -20,7 +20,7 @@ impl Object {
     /// for an object that was not written to a file yet.
     ///
     /// # Errors
-    /// SR-9001 when it is not a database; SR-5001.
+    /// SR-9001 when it is not a database; SR-5001 without randomness or memory for keys.
     pub fn keeping_freshness(self) -> Result<Self, Error> {
         if self.header.kind != ObjectKind::Sqlite {
             return Err(Error::new(&code::BUG, "freshness is a database's"));
@@ -58,7 +58,8 @@ impl Object {
     /// Opens the freshness state of a valid anchor.
     ///
     /// # Errors
-    /// SR-3010 when it does not open; SR-4008 when the anchor is of an unknown epoch; SR-5001.
+    /// SR-3010 when it does not open; SR-4008 when the header has no data key of the anchor's
+    /// epoch; SR-5001 without memory for keys.
     pub fn fresh_state(&self, anchor: &Anchor) -> Result<FreshState, Error> {
         let failed = || Error::new(&code::ANCHOR, "what it keeps of freshness");
         let field = &anchor.freshness;

@@ -128,10 +128,10 @@ impl Keyring {
     /// machine, it is opened all the same, and noted for [`crate::take_older_keyring_warning`].
     ///
     /// # Errors
-    /// SR-2004 there is none; SR-3001, SR-3002, SR-3007 it is something else; SR-2005 damaged;
-    /// SR-2020 a provider that is not known, or one that runs a command or calls a server, named in
-    /// a file that others may write to; what the provider reports; SR-2006 the root key does not
-    /// open it; SR-5001.
+    /// SR-2004 when there is none; SR-3001 not sealed, SR-3002 newer format, SR-3007 another kind
+    /// of object; SR-2005 when it is damaged; SR-2020 for a provider that is not known, or one that
+    /// runs a command or calls a server, named in a file that others may write to; what the
+    /// provider reports; SR-2006 when the root key does not open it; SR-5001.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let path = resolved(path)?;
         let known = newest::known(&store::lock_path(&path));
@@ -170,8 +170,8 @@ impl Keyring {
     /// provider.
     ///
     /// # Errors
-    /// SR-2004 there is no keyring; SR-3001, SR-3002, SR-3007 it is something else; SR-2005
-    /// damaged; SR-5001.
+    /// SR-2004 when there is no keyring; SR-3001 not sealed, SR-3002 newer format, SR-3007 another
+    /// kind of object; SR-2005 when it is damaged; SR-5001.
     pub fn status(path: &Path) -> Result<Status, Error> {
         let unproven = store::read(&resolved(path)?)?;
         Ok(Status {
@@ -366,7 +366,7 @@ impl Keyring {
     /// result. Writes nothing when `edit` fails or changes nothing; [`Effect::Exported`] is always
     /// written. Errors: those of `edit`; SR-2016 when another process keeps the lock for 10
     /// seconds; SR-2017 when the keyring has another root key meanwhile; SR-2039 when it is an
-    /// older copy; SR-2005; SR-5001.
+    /// older copy; SR-2005 when it is damaged; SR-5001.
     pub(crate) fn change<T>(
         &mut self,
         effect: Effect,
@@ -430,8 +430,8 @@ impl Keyring {
     }
 
     /// Reads the file again before a change, under the lock. Errors: SR-2039 when it is an older
-    /// copy than the newest known one; SR-2017 when it has another root key meanwhile; SR-2005,
-    /// SR-2004, SR-5001.
+    /// copy than the newest known one; SR-2017 when it has another root key meanwhile; SR-2005 when
+    /// it is damaged; SR-2004 when it is gone; SR-5001.
     fn read_again(&mut self, lock: &Lock) -> Result<(), Error> {
         self.read_newest()?;
         self.older = generation(&self.object, &self.body).is_older_than(lock.newest());
@@ -449,7 +449,7 @@ impl Keyring {
     }
 
     /// Replaces the file durably, then notes its generation in the lock file as the newest known
-    /// one. Errors: SR-5001.
+    /// one. Errors: SR-5001 when one of the two cannot be written.
     fn write(&self, lock: &Lock, object: &Object, body: &Body) -> Result<(), Error> {
         let failed = |error| Error::io(format!("writing {}", self.path.display()), error);
         let bytes = store::file_bytes(object, body)?;

@@ -79,7 +79,8 @@ pub(crate) fn without_newline(bytes: &[u8]) -> &[u8] {
 
 /// Parses a key in one of the three hexadecimal forms: digits alone, after `encryptionkey=`, or as
 /// `x'...'`. `None` when the bytes have none of them. Errors: SR-2011 for anything but 64 digits
-/// after `encryptionkey=`, and for digits of another number in `x'...'`; SR-5001.
+/// after `encryptionkey=`, and for digits of another number in `x'...'`; SR-5001 when there is no
+/// memory for keys.
 fn key_in_hex(bytes: &[u8]) -> Result<Option<SecretKey>, Error> {
     let all_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
     let quoted = bytes

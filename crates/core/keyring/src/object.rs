@@ -359,7 +359,8 @@ impl Object {
     }
 
     /// Puts an object together from parts that are known to be right. A database gets its first
-    /// anchor. Wipes the stack, where derived keys may be left. Errors: SR-5001.
+    /// anchor. Wipes the stack, where derived keys may be left. Errors: SR-5001 without randomness
+    /// or memory for keys.
     fn assembled(
         header: Header,
         fixed: Vec<u8>,
@@ -388,7 +389,7 @@ impl Object {
     }
 
     /// Derives the sub-key with this label from the data key of `epoch`. Errors: SR-4008 when the
-    /// header has no data key of this epoch; SR-5001.
+    /// header has no data key of this epoch; SR-5001 without memory for keys.
     pub(crate) fn labelled(&self, epoch: u32, label: Label) -> Result<SecretKey, Error> {
         under(self.data_key_of(epoch)?, self.header.object_id, label)
     }
@@ -452,7 +453,8 @@ pub(crate) fn parse(header: &[u8]) -> Result<Header, Error> {
     }
 }
 
-/// Seals the canary under a new data key, with a fresh nonce. Errors: SR-5001.
+/// Seals the canary under a new data key, with a fresh nonce. Errors: SR-5001 without randomness or
+/// memory for keys.
 pub(crate) fn sealed_canary(
     fresh: &mut dyn Fresh,
     data_key: &SecretKey,
@@ -483,7 +485,8 @@ fn truncated(header: &[u8]) -> Error {
     Error::new(code, format!("{} of {HEADER_LEN} bytes", header.len()))
 }
 
-/// Whether the canary opens under this data key, and has the known value. Errors: SR-5001.
+/// Whether the canary opens under this data key, and has the known value. Errors: SR-5001 without
+/// memory for keys.
 fn canary_opens(header: &Header, data_key: &SecretKey) -> Result<bool, Error> {
     let Canary {
         nonce,
@@ -514,7 +517,8 @@ fn opened_previous(header: &Header, data_key: &SecretKey) -> Result<Option<Secre
     }
 }
 
-/// Computes the MAC over the part of a header that it covers. Errors: SR-5001.
+/// Computes the MAC over the part of a header that it covers. Errors: SR-5001 without memory for
+/// keys.
 fn header_mac(data_key: &SecretKey, header: &Header, fixed: &[u8]) -> Result<[u8; 32], Error> {
     let key = MacKey::new(&under(data_key, header.object_id, Label::HeaderMac)?)?;
     Ok(key.mac(&[mac_covered(fixed)]))

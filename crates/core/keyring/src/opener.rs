@@ -80,8 +80,8 @@ impl Opener {
         Self(Key::Symmetric(Arc::new(SymmetricKey::new(material))))
     }
 
-    /// Returns the recipient whose slots this opener opens. Both share one secret; what Argon2id
-    /// derived for one of them is remembered for the other.
+    /// Returns the recipient whose slots this opener opens. Both share one secret, and the keys
+    /// that Argon2id has derived from it for slots, which takes long.
     ///
     /// # Errors
     /// SR-2019 for private keys: a slot is sealed for a certificate, which must be named.

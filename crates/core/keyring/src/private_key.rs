@@ -41,7 +41,7 @@ pub(crate) fn read_key(object: &Object, record: &CertificateRecord) -> Result<Pr
 
 /// Derives the key that seals the private key of this certificate, and returns it with the
 /// associated data for a private key of `len` bytes (docs/spec/keyring.md, "Certificates"). Errors:
-/// SR-5001.
+/// SR-5001 without memory for keys.
 fn sealing_key(
     object: &Object,
     id: &[u8; CERTIFICATE_ID_LEN],
@@ -54,7 +54,7 @@ fn sealing_key(
 }
 
 /// Seals a private key, given as PKCS #8, for the certificate of this id, under a fresh nonce.
-/// Errors: SR-5001.
+/// Errors: SR-5001 without randomness or memory for keys.
 pub(crate) fn seal_key(
     object: &Object,
     id: &[u8; CERTIFICATE_ID_LEN],
@@ -143,7 +143,7 @@ pub(crate) fn merge_certificates(
 }
 
 /// Checks that certificates' names are valid, and that no name and no public key occurs twice.
-/// Errors: SR-2005.
+/// Errors: SR-2005 when one of these does not hold.
 pub(crate) fn check_records(records: &[CertificateRecord]) -> Result<(), Error> {
     let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
     let fine = records.iter().all(|record| {

@@ -44,7 +44,7 @@ pub fn redo_path(path: &Path) -> PathBuf {
 /// that keeps other writers of the header away.
 ///
 /// # Errors
-/// SR-5001. The object can then still be opened, with its old or its new header.
+/// SR-5001 when a step fails. The object can then still be opened, with its old or its new header.
 pub fn rewrite_header(path: &Path, file: &File, object: &Object) -> Result<(), Error> {
     rewrite_header_through(path, object, &mut |fixed| {
         let failed =

@@ -129,7 +129,7 @@ impl Object {
 
     /// As [`Object::rewrapped`], with the random values of `fresh`: the same data key, with slots
     /// for exactly these recipients. Errors: SR-2019 without recipients; SR-2012 for a retired key;
-    /// SR-3009; SR-5001.
+    /// SR-3009 when the slots do not fit; SR-5001.
     pub(crate) fn rewrapped_with(
         &self,
         fresh: &mut dyn Fresh,
@@ -147,8 +147,9 @@ impl Object {
     }
 
     /// As [`Object::rekey_begun`], with the random values of `fresh`: a new data key at the next
-    /// epoch, with the present one wrapped under it. Errors: SR-6011, SR-2019, SR-2017, SR-2012,
-    /// SR-3009, SR-5001.
+    /// epoch, with the present one wrapped under it. Errors: SR-6011 when a rekey is under way;
+    /// without recipients SR-2019 when other slots would be lost and SR-2017 when the slot in use
+    /// is gone; SR-2012 for a retired key; SR-3009 when the slots do not fit; SR-5001.
     pub(crate) fn rekey_begun_with(
         &self,
         fresh: &mut dyn Fresh,
@@ -208,7 +209,8 @@ impl Object {
         Ok(header)
     }
 
-    /// Copies the previous epoch's data key; `None` when no rekey is under way. Errors: SR-5001.
+    /// Copies the previous epoch's data key; `None` when no rekey is under way. Errors: SR-5001
+    /// without memory for keys.
     fn cloned_previous(&self) -> Result<Option<SecretKey>, Error> {
         Ok(self
             .previous

@@ -133,7 +133,8 @@ pub(crate) fn file_bytes(object: &Object, body: &Body) -> Result<Vec<u8>, Error>
     Ok(out)
 }
 
-/// Creates the directories above `path` that are missing, with mode 0700. Errors: SR-5001.
+/// Creates the directories above `path` that are missing, with mode 0700. Errors: SR-5001 when the
+/// system refuses.
 pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => DirBuilder::new()
@@ -224,7 +225,8 @@ fn as_damage(error: Error) -> Error {
     }
 }
 
-/// Checks that key names are valid, and that no version of a key occurs twice. Errors: SR-2005.
+/// Checks that key names are valid, and that no version of a key occurs twice. Errors: SR-2005 when
+/// one of these does not hold.
 fn check_entries(body: &Body) -> Result<(), Error> {
     let mut seen = std::collections::BTreeSet::new();
     let fine = body.entries.iter().all(|entry| {
@@ -237,7 +239,7 @@ fn check_entries(body: &Body) -> Result<(), Error> {
     }
 }
 
-/// Derives the MAC key of the body. Errors: SR-5001.
+/// Derives the MAC key of the body. Errors: SR-5001 without memory for keys.
 fn body_key(object: &Object) -> Result<MacKey, Error> {
     Ok(MacKey::new(
         &object.subkey(object.epoch(), Purpose::KeyringBody)?,

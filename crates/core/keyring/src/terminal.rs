@@ -106,7 +106,7 @@ fn read_line(terminal: &File, prompt: &str) -> Result<SecretBytes, Error> {
     }
 }
 
-/// Writes text to the terminal. Errors: SR-5001.
+/// Writes text to the terminal. Errors: SR-5001 when that fails.
 fn print(mut terminal: &File, text: &str) -> Result<(), Error> {
     let written = terminal.write_all(text.as_bytes());
     written.map_err(|error| Error::io("writing to the terminal", error))

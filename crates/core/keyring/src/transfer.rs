@@ -124,7 +124,7 @@ impl Keyring {
 
 /// Returns the bytes of an export: every key and certificate sealed under a new data key for
 /// `opener`'s recipient, marked as exported at this time. Errors: SR-2019 for private keys as
-/// `opener`; SR-5001.
+/// `opener`; SR-2005 when a key does not unwrap; SR-5001.
 fn export_bytes(
     object: &Object,
     body: &Body,
@@ -188,7 +188,8 @@ fn check_equal(
     Err(Error::new(&code::IMPORT_DIFFERS, detail))
 }
 
-/// Retires every active version that is not the newest of its key (K13). Errors: SR-2005, SR-5001.
+/// Retires every active version that is not the newest of its key, as at a rotation. Errors:
+/// SR-2005 when a key does not unwrap; SR-5001.
 fn retire_superseded(object: &Object, body: &mut Body) -> Result<(), Error> {
     let mut newest = std::collections::BTreeMap::new();
     for entry in &body.entries {

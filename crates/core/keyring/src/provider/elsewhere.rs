@@ -83,7 +83,9 @@ impl RootProvider for Elsewhere {
     }
 
     /// Runs the `strongroom` command, and makes the root key of what it prints. Errors: SR-2100
-    /// with `creating`; else SR-2009, SR-2010, SR-2011, SR-2043, SR-5001, as for every key command.
+    /// with `creating`, because only that command can make the root key; SR-2009 when the command
+    /// cannot be run or fails; SR-2010 when it takes too long; SR-2011 when it prints no key;
+    /// SR-2043 for an invalid time limit in the environment; SR-5001.
     fn fetch(&self, creating: bool) -> Result<Opener, Error> {
         if creating {
             return Err(Error::new(&code::PROVIDER_ELSEWHERE, self.name));

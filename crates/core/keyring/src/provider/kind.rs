@@ -17,7 +17,8 @@ pub trait RootProvider: Send + Sync {
     /// with it, and a passphrase is asked for twice.
     ///
     /// # Errors
-    /// The codes of [`crate::KeySource`]; SR-2100 to SR-2106 and SR-2120 to SR-2124 by kind.
+    /// The codes of [`crate::KeySource`] for a variable, file, command or terminal; SR-2100 to
+    /// SR-2106 and SR-2120 to SR-2124 for devices, key servers and clouds.
     fn fetch(&self, creating: bool) -> Result<Opener, Error>;
     /// Makes or fetches the root key that a keyring is about to be sealed with. A provider that
     /// wraps a root key makes a new one at each call, also when its argument already has a wrapped

@@ -201,7 +201,8 @@ impl std::ops::Deref for Provider {
 impl std::str::FromStr for Provider {
     type Err = Error;
 
-    /// Makes the provider of a text, as [`Provider::parse`]. Errors: SR-2020, SR-2100.
+    /// Makes the provider of a text, as [`Provider::parse`]. Errors: SR-2020 for an unknown kind or
+    /// an invalid argument; SR-2100 for a kind that this program does not have.
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::parse(text)
     }
