@@ -381,7 +381,7 @@ impl ChainRestore {
 
     /// Makes a directory for each tablespace of the last set, and returns `pg_combinebackup`'s
     /// mappings to them. The directories are noted, so that exactly these are removed after a
-    /// failure. SR-7113 when one is there already; SR-5001.
+    /// failure. SR-7113 when one is there already; SR-5001 when the system reports an error.
     fn mappings(&mut self, last: &Path, facts: &PostgresFacts) -> Result<Vec<OsString>> {
         if facts.tablespaces.is_empty() {
             return Ok(Vec::new());

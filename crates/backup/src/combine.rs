@@ -28,7 +28,7 @@ const SAID_MAX: u64 = 64 * 1024;
 ///
 /// # Errors
 /// SR-7162 when it cannot be run, or does not end with 0; the error has the beginning of its
-/// messages. SR-5001.
+/// messages. SR-5001 when the system reports an error.
 pub(crate) fn run(
     mut command: Command,
     program: &Path,

@@ -64,7 +64,8 @@ type Timelines = BTreeMap<u64, BTreeSet<u64>>;
 /// report.
 ///
 /// # Errors
-/// SR-7106 when the set's range of the log is not valid; SR-5001 and others when the store fails.
+/// SR-7106 when the set's range of the log is not valid; SR-5001, or SR-7141 to SR-7143 for an
+/// object store, when the store fails.
 pub fn check_log(
     store: &dyn Store,
     description: &Description,

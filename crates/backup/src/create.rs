@@ -25,8 +25,8 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is written; SR-7131; those of the source;
-/// SR-5001. The medium is then unchanged, except for orphans. After SR-7147 it is not known whether
-/// a set was added.
+/// SR-5001 when the system reports an error. The medium is then unchanged, except for orphans.
+/// After SR-7147 it is not known whether a set was added.
 pub fn create(
     store: &dyn Store,
     source: &mut dyn Source,

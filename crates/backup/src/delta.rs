@@ -59,7 +59,7 @@ impl OldDirectory {
     /// it is empty.
     ///
     /// # Errors
-    /// SR-7176 when it may not be restored over; SR-5001.
+    /// SR-7176 when it may not be restored over; SR-5001 when the system reports an error.
     pub(crate) fn begin(
         to: &Path,
         delta: &Delta,
@@ -127,8 +127,8 @@ impl OldDirectory {
     /// # Errors
     /// SR-7176 when a server was started on the old directory meanwhile, something was mounted in
     /// it, or a file that was taken over from it has changed; SR-7150 when the directory itself was
-    /// exchanged; SR-5001. The old directory then keeps its name, unless only making the exchange
-    /// durable failed.
+    /// exchanged; SR-5001 when the system reports an error. The old directory then keeps its name,
+    /// unless only making the exchange durable failed.
     pub(crate) fn exchange(self, new: &Path, files: &Files) -> Result<Option<PathBuf>> {
         check_no_server(&self.to)?;
         let device = self.held.metadata().map(|about| about.dev());

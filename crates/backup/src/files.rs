@@ -88,7 +88,7 @@ impl Files {
     /// restores, to be filled. `keep_back`: a cluster, whose control file comes last.
     ///
     /// # Errors
-    /// SR-5001; SR-7150 when it belongs to another user.
+    /// SR-5001 when the system reports an error; SR-7150 when it belongs to another user.
     pub(crate) fn new(root: &Path, spaces: &Path, keep_back: bool, kept: Kept) -> Result<Self> {
         Ok(Self {
             root: HeldDirectory::open(CWD, root.as_os_str(), root.to_path_buf())?,
@@ -307,7 +307,8 @@ impl Files {
     ///
     /// # Errors
     /// SR-7150 when the directory of a tablespace was exchanged: there is no control file then.
-    /// SR-7176 when a file that was taken over has changed. SR-5001.
+    /// SR-7176 when a file that was taken over has changed. SR-5001 when the system reports an
+    /// error.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.set_times_of_kept()?;
         self.sync()?;

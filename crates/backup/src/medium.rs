@@ -54,7 +54,8 @@ pub struct Listing {
 /// Lists a medium, without a key. Sets of other media are left out.
 ///
 /// # Errors
-/// SR-7101 when there is neither a medium's head nor a set; SR-5001. A damaged head is no error.
+/// SR-7101 when there is neither a medium's head nor a set; SR-5001 when the system reports an
+/// error. A damaged head is no error.
 pub fn list(store: &dyn Store) -> Result<Listing> {
     let head = MediumHead::read(store);
     let head = match head {
@@ -113,7 +114,7 @@ pub(crate) fn is_foreign(head: Option<&MediumHead>, description: &Description) -
 /// The first position that no head has or had.
 ///
 /// # Errors
-/// SR-7103 when there is none; SR-5001.
+/// SR-7103 when there is none; SR-5001 when the system reports an error.
 pub(crate) fn next_position(store: &dyn Store) -> Result<u32> {
     following_position(store, removal::last_position(store)?)
 }

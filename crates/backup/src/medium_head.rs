@@ -77,8 +77,8 @@ impl MediumHead {
     /// Reads the medium's head; `None` when there is none. It is not authenticated.
     ///
     /// # Errors
-    /// SR-7102 when it is damaged, too long or no regular file; SR-3002 when it is newer; SR-5001
-    /// and others of the store.
+    /// SR-7102 when it is damaged, too long or no regular file; SR-3002 when it is newer; SR-5001,
+    /// or SR-7141 to SR-7143 for an object store, when the store fails.
     pub(crate) fn read(store: &dyn Store) -> Result<Option<Self>> {
         Ok(Self::read_version(store)?.map(|(head, _)| head))
     }
@@ -87,8 +87,8 @@ impl MediumHead {
     /// object that replacing it requires; `None` when there is no head.
     ///
     /// # Errors
-    /// SR-7102 when it is damaged, too long or no regular file; SR-3002 when it is newer; SR-5001
-    /// and others of the store.
+    /// SR-7102 when it is damaged, too long or no regular file; SR-3002 when it is newer; SR-5001,
+    /// or SR-7141 to SR-7143 for an object store, when the store fails.
     pub(crate) fn read_version(store: &dyn Store) -> Result<Option<(Self, Version)>> {
         let shown = || format!("{}/{MEDIUM_FILE}", store.shown());
         let read = store.read_version(MEDIUM_FILE, HEAD_MAX);

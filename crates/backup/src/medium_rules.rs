@@ -38,7 +38,8 @@ pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Vers
 ///
 /// # Errors
 /// SR-7104, SR-7105 when the protection differs; SR-7117 when the number of stripes does; SR-7123
-/// when a set to be replaced has not expired; SR-5001 and others of the store.
+/// when a set to be replaced has not expired; SR-5001, or SR-7141 to SR-7143 for an object store,
+/// when the store fails.
 pub(crate) fn check_allowed(
     store: &dyn Store,
     present: Option<&MediumHead>,

@@ -116,7 +116,7 @@ fn newest(store: &dyn Store) -> Result<u32> {
 ///
 /// # Errors
 /// SR-7108 to SR-7112 for the first thing that is wrong; SR-7172 when libcrypto has no Triple DES;
-/// SR-5001 and others of the store.
+/// SR-5001, or SR-7141 to SR-7143 for an object store, when the store fails.
 pub fn verify(
     set: &SetReader<'_>,
     threads: usize,
@@ -187,7 +187,7 @@ impl SetReader<'_> {
     /// # Errors
     /// SR-7177 when it is not signed; SR-7178 when the signature does not hold, is by another key,
     /// or the set was made on another medium; SR-7102 when the medium's head is damaged; SR-3002,
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
         let by = signature::check_signature(self.store, &self.head, keys)?;
         self.signer = Some(by);
@@ -204,8 +204,8 @@ impl SetReader<'_> {
     /// are not read.
     ///
     /// # Errors
-    /// SR-7108 when one is missing; SR-7110 when one has another length; SR-5001 and others of the
-    /// store.
+    /// SR-7108 when one is missing; SR-7110 when one has another length; SR-5001, or SR-7141 to
+    /// SR-7143 for an object store, when the store fails.
     pub fn check_families(&self) -> Result<()> {
         for (family, end) in (0_u16..).zip(&self.head.description.families) {
             let (_, length) = self.open_family(family)?;
@@ -259,7 +259,8 @@ impl SetReader<'_> {
     /// nothing is compared here.
     ///
     /// # Errors
-    /// SR-7108, SR-7110; SR-7109 or SR-3002 for its header; SR-5001.
+    /// SR-7108, SR-7110; SR-7109 or SR-3002 for its header; SR-5001 when the system reports an
+    /// error.
     pub(crate) fn open_origin(
         &self,
         family: u16,

@@ -148,7 +148,8 @@ impl Bases {
 /// cannot be. Waits for the lock of changes.
 ///
 /// # Errors
-/// SR-5001 and others of the store; it is then not known whether the head exists.
+/// SR-5001, or SR-7141 to SR-7143 for an object store, when the store fails; it is then not known
+/// whether the head exists.
 pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Bases) -> Result<bool> {
     let changing = store.lock_changes("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;

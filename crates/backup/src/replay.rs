@@ -58,7 +58,7 @@ impl<'a> ArchivedLog<'a> {
     /// archived.
     ///
     /// # Errors
-    /// SR-5001 and others of the store.
+    /// SR-5001, or SR-7141 to SR-7143 for an object store, when the store fails.
     pub fn of_set(
         store: &'a dyn Store,
         description: &Description,

@@ -50,7 +50,8 @@ pub fn rewrap_set(
 /// changed. An error of one file goes to `each`, which decides whether the others follow.
 ///
 /// # Errors
-/// SR-5001; what `each` returns. The files before it have the new slots then.
+/// SR-5001 when the system reports an error; what `each` returns. The files before it have the new
+/// slots then.
 pub fn rewrap_archive(
     store: &dyn Store,
     old: &Opener,

@@ -47,7 +47,8 @@ enum Archived {
 /// # Errors
 /// SR-7120 when another content has the name; SR-7106, SR-7110 when the archived file is damaged;
 /// SR-7101 when there is no medium; SR-7104, SR-7105 when the medium's protection differs; SR-1001
-/// for a name that PostgreSQL does not use; SR-5001 and others of the store.
+/// for a name that PostgreSQL does not use; SR-5001, or SR-7141 to SR-7143 for an object store,
+/// when the store fails.
 pub fn wal_push(
     store: &dyn Store,
     name: &str,

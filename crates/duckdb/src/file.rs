@@ -47,7 +47,7 @@ pub(crate) struct DatabaseFile {
 impl DatabaseFile {
     /// Opens a regular file under DuckDB's lock, without waiting for it. The lock is held until the
     /// result is dropped. SR-1006 when there is no file; SR-2209 when another process has the lock;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(crate) fn open(named: &Path, access: Access) -> Result<Self, Error> {
         let path = named
             .canonicalize()
@@ -166,7 +166,7 @@ pub(crate) fn wal_beside(path: &Path) -> Option<PathBuf> {
 
 /// Locks the whole file as DuckDB does, without waiting: to read when it is opened for reading,
 /// else to write. SR-2209 when another process has a lock in the way, which the error names if the
-/// system tells it; SR-5001.
+/// system tells it; SR-5001 when the system reports an error.
 fn lock(file: &File, access: Access, named: &Path) -> Result<(), Error> {
     let mut wanted = nix::libc::flock {
         l_type: lock_type(match access {
@@ -202,7 +202,7 @@ fn lock_type(constant: i32) -> i16 {
 }
 
 /// Reads the main header of a database, whether or not its checksum is right. SR-2200 when the file
-/// is not of DuckDB; SR-2208 when it is too short; SR-5001.
+/// is not of DuckDB; SR-2208 when it is too short; SR-5001 when the system reports an error.
 pub(crate) fn main_header(disk: &dyn Disk, shown: &str) -> Result<MainHeader, Error> {
     let len = disk.len().map_err(io_error(shown))?;
     let mut head = vec![0; DUCKDB_HEADER_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
@@ -258,7 +258,7 @@ pub(crate) struct Geometry {
 impl Geometry {
     /// Reads the database headers, of which the newest that one of the keys opens counts, and
     /// computes the positions of blocks. SR-2216 when no key opens one; SR-2203 for an unknown
-    /// block size; SR-5001.
+    /// block size; SR-5001 when the system reports an error.
     pub(crate) fn read(disk: &dyn Disk, keys: &[&Sealer], shown: &str) -> Result<Self, Error> {
         let headers = [
             database_header(disk, keys, 0).map_err(io_error(shown))?,

@@ -24,7 +24,7 @@ use crate::units::io_error;
 /// SR-1002 when there is something at `copy`; SR-1006 when there is no database; SR-2209 when it is
 /// in use; SR-2200 for a file that is no DuckDB database, SR-2201 for a plain one, SR-2202 for a
 /// damaged main header, SR-2203 for an unknown format, SR-2208 for a file that is too short,
-/// SR-2211 during an unfinished rekey; SR-5001.
+/// SR-2211 during an unfinished rekey; SR-5001 when the system reports an error.
 pub fn backup_header(path: &Path, copy: &Path) -> Result<(), Error> {
     let file = DatabaseFile::open(path, Access::Read)?;
     let (header, _) = intact_header(file.database(), &file.shown())?;
@@ -45,7 +45,8 @@ pub fn backup_header(path: &Path, copy: &Path) -> Result<(), Error> {
 /// SR-2215 when the copy is not a whole header or does not belong to the file, or the file's own
 /// header is whole; SR-2204 when no key opens the copy; SR-2211 when the file's header says that a
 /// rekey is unfinished; SR-2201, SR-2203 for the copy's format; SR-2209 when the database is in
-/// use; SR-2212; SR-1006 when there is no such file or copy; SR-5001.
+/// use; SR-2212; SR-1006 when there is no such file or copy; SR-5001 when the system reports an
+/// error.
 pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), Error> {
     let shown_copy = copy.display().to_string();
     let bytes = read_copy(copy)?;
@@ -86,7 +87,7 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
 }
 
 /// Reads a copied main header, and one byte more where the file is longer. SR-1006 when there is no
-/// such file; SR-5001.
+/// such file; SR-5001 when the system reports an error.
 fn read_copy(copy: &Path) -> Result<Vec<u8>, Error> {
     let limit = DUCKDB_HEADER_LEN as u64 + 1;
     let file = File::open(copy).map_err(|error| Error::opening(copy, error))?;

@@ -57,8 +57,8 @@ pub struct WalInspection {
 /// authenticated, locked or changed.
 ///
 /// # Errors
-/// SR-1006 when there is no such file; SR-2200 when it is no DuckDB database; SR-2208 when it is too
-/// short; SR-5001.
+/// SR-1006 when there is no such file; SR-2200 when it is no DuckDB database; SR-2208 when it is
+/// too short; SR-5001 when the system reports an error.
 pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let shown = path.display().to_string();
     let file = File::open(path).map_err(|error| Error::opening(path, error))?;

@@ -33,7 +33,7 @@ impl KeyText {
     /// # Errors
     /// SR-2205 for a text that DuckDB does not take, or takes differently by version: empty or over
     /// 64 KiB, not ASCII, a backslash that does not begin `\xHH`, a zero byte (write it as `\x00`);
-    /// SR-5001.
+    /// SR-5001 when there is no memory for keys.
     pub fn new(text: &SecretBytes) -> Result<Self, Error> {
         if text.is_empty() || text.len() > TEXT_MAX {
             return Err(refused("it is empty or too long"));
@@ -47,7 +47,7 @@ impl KeyText {
     /// HKDF-SHA-256 derives from it.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when there is no memory for keys.
     pub fn text_of_keyring_key(key: &SecretKey) -> Result<SecretBytes, Error> {
         let derived = hkdf(key, &[], KEYRING_INFO)?;
         encode(derived.expose())
@@ -57,7 +57,7 @@ impl KeyText {
     /// [`KeyText::text_of_keyring_key`].
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when there is no memory for keys.
     pub fn of_keyring_key(key: &SecretKey) -> Result<Self, Error> {
         Self::new(&Self::text_of_keyring_key(key)?)
     }

@@ -72,8 +72,8 @@ pub struct RekeyReport {
 /// SR-1006 when there is no such file; SR-2209 when the database is in use; SR-2210 when it has a
 /// write-ahead log; SR-2204 when a key does not fit; SR-2213 when it has the new key already;
 /// SR-2206 to SR-2208 and SR-2216 for damage, before anything is changed; SR-2200 to SR-2203 for
-/// its header; SR-2212 for the file of the rekey; SR-5001. After an error in the middle, the same
-/// call finishes the rekey.
+/// its header; SR-2212 for the file of the rekey; SR-5001 when the system reports an error. After
+/// an error in the middle, the same call finishes the rekey.
 pub fn rekey(
     path: &Path,
     old: &[KeyText],
@@ -389,7 +389,8 @@ impl Work<'_> {
     }
 
     /// Inverts the checksum of the main header, durably, so that DuckDB does not open the file,
-    /// whatever key it gets. These 8 bytes are within one sector. SR-5001.
+    /// whatever key it gets. These 8 bytes are within one sector. SR-5001 when the system reports
+    /// an error.
     fn mark(&self, header: &MainHeader) -> Result<(), Error> {
         let marked = header.in_state(true);
         let checksum = strongroom_format::duckdb::duckdb_main_layout::CHECKSUM;
@@ -519,7 +520,8 @@ impl Work<'_> {
         Error::new(&code::DUCKDB_UNIT, detail)
     }
 
-    /// Writes the main header of the new key, durably, and removes the rekey's file. SR-5001.
+    /// Writes the main header of the new key, durably, and removes the rekey's file. SR-5001 when
+    /// the system reports an error.
     fn finish(&self, begun: &RekeyInProgress) -> Result<(), Error> {
         let disk = self.database();
         let written = disk

@@ -30,7 +30,7 @@ pub(crate) struct Undo {
 
 impl Undo {
     /// Creates the rekey's file with this plan, whose digest is computed here, durably, in place of
-    /// an older file. SR-5001.
+    /// an older file. SR-5001 when the system reports an error.
     pub(crate) fn create(site: &dyn RekeyStorage, plan: RekeyPlan) -> Result<Self, Error> {
         let plan = RekeyPlan {
             digest: digest_of(&plan),
@@ -47,7 +47,7 @@ impl Undo {
     }
 
     /// Opens the file of an unfinished rekey. `None` when there is no file. SR-2212 when its plan
-    /// is not whole; SR-5001.
+    /// is not whole; SR-5001 when the system reports an error.
     pub(crate) fn open(site: &dyn RekeyStorage) -> Result<Option<Self>, Error> {
         let failed = io_error("the rekey's file");
         let Some(disk) = site.open_undo().map_err(&failed)? else {
@@ -96,7 +96,7 @@ impl Undo {
 
     /// Restores, durably, the units that a crash left half written: those that open under none of
     /// the keys and whose copy opens. Returns their number. SR-2212 when the copy names a unit that
-    /// the database does not have; SR-5001.
+    /// the database does not have; SR-5001 when the system reports an error.
     pub(crate) fn restore(&self, database: &dyn Disk, keys: &[&Sealer]) -> Result<u64, Error> {
         let failed = io_error("putting units back");
         let Some(head) = self.head().map_err(&failed)? else {

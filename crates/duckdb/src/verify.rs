@@ -96,7 +96,8 @@ impl VerifyReport {
 /// SR-1006 when there is no such file; SR-2209 when the database is in use; SR-2200 for a file that
 /// is no DuckDB database, SR-2201 for a plain one, SR-2202 for a damaged main header, SR-2203 for
 /// an unknown format, SR-2208 for a file that is too short, SR-2211 during an unfinished rekey;
-/// SR-2204 when no key opens it; SR-2216 when no database header opens; SR-5001.
+/// SR-2204 when no key opens it; SR-2216 when no database header opens; SR-5001 when the system
+/// reports an error.
 pub fn verify(
     path: &Path,
     keys: &[KeyText],

@@ -64,7 +64,7 @@ impl HostFacts {
 /// # Errors
 /// SR-1006 when nothing is there; SR-1001 for an object that the fleet page does not show; SR-3001
 /// to SR-3003 for a header that cannot be used; SR-8323 for a volume without a token; the errors of
-/// a backup medium; SR-5001.
+/// a backup medium; SR-5001 when the system reports an error.
 pub fn describe_object(
     named: &Path,
     known: &HostFacts,
@@ -105,7 +105,8 @@ fn now() -> u64 {
 
 /// Describes a database or an instance at `path` by the object header in the file `at`. `names` are
 /// those that the catalogue may have for it. SR-3001, SR-3002 or SR-3003 for the header, SR-1001
-/// for another kind of object, SR-1006 or SR-1007 if there is no such file; SR-5001.
+/// for another kind of object, SR-1006 or SR-1007 if there is no such file; SR-5001 when the system
+/// reports an error.
 fn inspect_sealed(
     path: &Path,
     at: &Path,
@@ -191,7 +192,8 @@ fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Error> {
 }
 
 /// Describes a backup medium by its head, its newest set and, for the last verification, the
-/// catalogue. SR-7101 if it is no medium, SR-3003 if its head is damaged; SR-5001.
+/// catalogue. SR-7101 if it is no medium, SR-3003 if its head is damaged; SR-5001 when the system
+/// reports an error.
 fn medium(path: &Path, names: &[String], known: &HostFacts) -> Result<FoundObject, Error> {
     let store = strongroom_backup::LocalStore::new(path);
     let listing = strongroom_backup::list(&store)?;

@@ -34,7 +34,7 @@ pub struct Scan {
 /// read, and `size`. `path` is for the error.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when the system reports an error.
 pub fn scan(
     path: &Path,
     file: File,

@@ -64,7 +64,7 @@ impl RestoredCluster {
     ///
     /// # Errors
     /// SR-1001 when the path of the private directory is too long for a socket; those of the
-    /// restore; SR-5001.
+    /// restore; SR-5001 when the system reports an error.
     pub fn restore(
         chain: &Chain<'_>,
         options: &DrillOptions,

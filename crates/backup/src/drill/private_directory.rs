@@ -26,7 +26,7 @@ pub(super) struct PrivateDirectory {
 
 impl PrivateDirectory {
     /// Makes a directory with a random name and mode 0700 in `scratch`. SR-1001 when its path is
-    /// too long for a socket; SR-5001.
+    /// too long for a socket; SR-5001 when the system reports an error.
     pub(super) fn create(scratch: &Path) -> Result<Self> {
         let absolute = std::path::absolute(scratch).map_err(|error| io_error(scratch, error))?;
         let random: String = hex::hex(&random16()?).chars().take(12).collect();

@@ -94,7 +94,8 @@ impl Requests {
     /// limit of answers allows. Does not wait for requests.
     ///
     /// # Errors
-    /// Those of [`ArchivedLog::fetch`], such as SR-7130 for a lost segment; SR-5001.
+    /// Those of [`ArchivedLog::fetch`], such as SR-7130 for a lost segment; SR-5001 when the system
+    /// reports an error.
     pub(super) fn serve(&mut self, user: ServerUser, archive: &ArchivedLog<'_>) -> Result<()> {
         let asked = self.asked()?;
         // The command has taken these answers, or was killed.

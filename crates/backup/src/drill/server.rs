@@ -70,8 +70,8 @@ pub(super) struct Server {
 impl Server {
     /// Prepares a server for the restored files, and does not start it: removes the settings and
     /// signal files that the set brought, and writes its own, which the server's user may read.
-    /// With an archive, the server will recover from it. SR-5001; SR-1001 for a path that a setting
-    /// cannot hold.
+    /// With an archive, the server will recover from it. SR-5001 when the system reports an error;
+    /// SR-1001 for a path that a setting cannot hold.
     pub(super) fn new(
         directory: PrivateDirectory,
         options: &DrillOptions,

@@ -77,7 +77,8 @@ impl Catalogue {
     /// run has made one at `path` meanwhile, that one stays, and there is no error.
     ///
     /// # Errors
-    /// What the keyring reports; SR-1001 for a path without a name; SR-5001; errors of SQLite.
+    /// What the keyring reports; SR-1001 for a path without a name; SR-5001 when the system reports
+    /// an error; errors of SQLite.
     pub fn create(path: &Path, keyring: &Path, id: &str) -> Result<()> {
         let new = NewFile::beside(path)?;
         let connection = open_database(&new.0, keyring, id, true)?;
@@ -95,8 +96,8 @@ impl Catalogue {
     ///
     /// # Errors
     /// SR-1006 when there is no file; SR-7152 for another kind of database; SR-3001 to SR-3003 for
-    /// its header, SR-3002 also for a newer catalogue; what the keyring reports; SR-5001; errors of
-    /// SQLite.
+    /// its header, SR-3002 also for a newer catalogue; what the keyring reports; SR-5001 when the
+    /// system reports an error; errors of SQLite.
     pub fn open(path: &Path, keyring: &Path) -> Result<Self> {
         let id = key_of(path)?;
         let connection = open_database(path, keyring, &id, false)?;
@@ -318,7 +319,7 @@ struct NewFile(PathBuf);
 
 impl NewFile {
     /// Makes an empty file with a random name and mode 0600 beside `path`. SR-1001 when `path` has
-    /// no name; SR-5001.
+    /// no name; SR-5001 when the system reports an error.
     fn beside(path: &Path) -> Result<Self> {
         let random = strongroom_crypto::random16();
         let random = random.map_err(|error| Error::new(&code::IO, error.to_string()))?;

@@ -64,7 +64,7 @@ impl ChosenKey {
     ///
     /// # Errors
     /// SR-7007, SR-2019 and SR-6022 for a configuration that is not valid; SR-1004 without a
-    /// terminal to ask for a passphrase; SR-5001.
+    /// terminal to ask for a passphrase; SR-5001 when the system reports an error.
     pub fn find(given: GivenKey, directory: &Directory) -> Result<Option<Self>, Error> {
         if let Some(chosen) = Self::named(given, &directory.shown(), false)? {
             return Ok(Some(chosen));
@@ -126,7 +126,7 @@ impl ChosenKey {
     /// `None` when neither does. For `--ask` the passphrase is asked for at the terminal here, with
     /// `shown` (the instance's path) in the prompt, and twice if `creating`, for a new instance.
     /// Nothing else is fetched. SR-1004 without a terminal; SR-2001 if cancelled; SR-2011 if the
-    /// two entries differ; SR-5001.
+    /// two entries differ; SR-5001 when the system reports an error.
     fn named(given: GivenKey, shown: &str, creating: bool) -> Result<Option<Self>, Error> {
         let prompt = format!("Passphrase of {shown}");
         if let Some(chosen) = Self::of_options(given, prompt, creating)? {
@@ -209,7 +209,7 @@ impl ChosenKey {
     /// by themselves. A typed key is put into a descriptor that they inherit.
     ///
     /// # Errors
-    /// SR-1004 when a server could not open the keyring; SR-5001.
+    /// SR-1004 when a server could not open the keyring; SR-5001 when the system reports an error.
     pub(crate) fn for_server(&self) -> Result<KeyHandover, Error> {
         let mut handed = KeyHandover {
             variables: Vec::new(),
@@ -326,7 +326,7 @@ fn absolute_keyring_path(named: Option<PathBuf>) -> Result<PathBuf, Error> {
 /// the directory.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when the system reports an error.
 pub fn configure(directory: &Path, text: &str) -> Result<(), Error> {
     let path = directory.join(CONFIG_FILE);
     let io = |error: std::io::Error| Error::on_path(&path, error);

@@ -77,7 +77,8 @@ impl<'a> Contents<'a> {
 /// Checks that the header is this instance's: its keys make sense of the control file.
 ///
 /// # Errors
-/// SR-7001 when they do not; SR-1006 without a control file; SR-5001.
+/// SR-7001 when they do not; SR-1006 without a control file; SR-5001 when the system reports an
+/// error.
 pub fn check_control(directory: &Directory, instance: &Instance) -> Result<(), Error> {
     let relative = Path::new("global/pg_control");
     let path = directory.path.join(relative);
@@ -100,7 +101,8 @@ pub fn check_control(directory: &Directory, instance: &Instance) -> Result<(), E
 /// where it is sealed.
 ///
 /// # Errors
-/// SR-7011 when the control file makes no sense; SR-1006 without one; SR-5001.
+/// SR-7011 when the control file makes no sense; SR-1006 without one; SR-5001 when the system
+/// reports an error.
 pub fn has_data_checksums(
     directory: &Directory,
     instance: Option<&Instance>,

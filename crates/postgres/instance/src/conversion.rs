@@ -35,7 +35,8 @@ impl SealedInstance {
     /// Reads the control file and returns whether pages have checksums.
     ///
     /// # Errors
-    /// SR-7011 when the control file makes no sense; those of opening the instance; SR-5001.
+    /// SR-7011 when the control file makes no sense; those of opening the instance; SR-5001 when
+    /// the system reports an error.
     pub fn has_checksums(&self, directory: &Directory) -> Result<bool, Error> {
         let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
         let instance = Instance::open(&directory.path, &[], &self.opener).map_err(about)?;

@@ -138,7 +138,7 @@ impl Initdb<'_> {
 }
 
 /// Checks that nothing is at `path`, or an empty directory. SR-7012 when it has a header, SR-1002
-/// when it holds anything else; SR-5001.
+/// when it holds anything else; SR-5001 when the system reports an error.
 fn check_empty(path: &Path) -> Result<(), Error> {
     if path.join(HEADER_FILE).symlink_metadata().is_ok() {
         return Err(Error::new(
@@ -159,7 +159,7 @@ fn check_empty(path: &Path) -> Result<(), Error> {
 }
 
 /// Writes header and configuration into the directory, durably. SR-2019 when the configuration
-/// cannot name the key's source; SR-5001.
+/// cannot name the key's source; SR-5001 when the system reports an error.
 fn write_own(directory: &Directory, chosen: &ChosenKey, header: &[u8]) -> Result<(), Error> {
     let text = chosen.configuration()?;
     let path = directory.path.join(HEADER_FILE);
@@ -198,7 +198,7 @@ fn check_made(initdb: &Path, directory: &Directory, chosen: &ChosenKey) -> Resul
 }
 
 /// Lets the group read header and configuration when it may read the directory, as after initdb
-/// --allow-group-access: backups need the header too. SR-5001.
+/// --allow-group-access: backups need the header too. SR-5001 when the system reports an error.
 fn open_to_group(directory: &Directory) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt as _;
     let io = |e: std::io::Error| Error::on_path(&directory.path, e);

@@ -45,7 +45,8 @@ impl Directory {
     /// Returns the directory at `path`, whatever it holds.
     ///
     /// # Errors
-    /// SR-1006 when nothing is there, SR-7011 when it is no directory; SR-5001.
+    /// SR-1006 when nothing is there, SR-7011 when it is no directory; SR-5001 when the system
+    /// reports an error.
     pub fn at(path: &Path) -> Result<Self, Error> {
         let resolved = path.canonicalize().map_err(|e| Error::opening(path, e))?;
         if !resolved.is_dir() {

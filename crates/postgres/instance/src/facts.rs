@@ -33,7 +33,8 @@ impl Facts {
     /// Reads the header in a sealed directory, without a key and unauthenticated.
     ///
     /// # Errors
-    /// SR-3003 for a header that is damaged, SR-3006 for one that is cut short; SR-5001.
+    /// SR-3003 for a header that is damaged, SR-3006 for one that is cut short; SR-5001 when the
+    /// system reports an error.
     pub fn read(directory: &Directory) -> Result<Self, Error> {
         let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
         let bytes = instance::header(&directory.path).map_err(about)?;

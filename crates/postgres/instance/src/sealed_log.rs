@@ -80,7 +80,7 @@ impl SealedLog {
     /// `name`, which decides how it is sealed.
     ///
     /// # Errors
-    /// SR-1006 when there is none; SR-5001.
+    /// SR-1006 when there is none; SR-5001 when the system reports an error.
     pub fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, Error> {
         let (file, _) = open_to_read(path)?;
         let failed = |error: std::io::Error| Error::on_path(path, error);
@@ -108,7 +108,7 @@ impl SealedLog {
     /// files are not sealed. Writes no file.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn seal(&self, name: &str, content: &[u8]) -> Result<Vec<u8>, Error> {
         let Some(seal) = seal_of(&Path::new("pg_wal").join(name)) else {
             return Ok(content.to_vec());
@@ -146,7 +146,8 @@ impl SealedLog {
     /// is the one in the control file.
     ///
     /// # Errors
-    /// SR-7173 when it is not; SR-1006 when there is no such file, SR-5001.
+    /// SR-7173 when it is not; SR-1006 when there is no such file, SR-5001 when the system reports
+    /// an error.
     pub fn check_system(&self, name: &str, system: u64) -> Result<(), Error> {
         let relative = Path::new("global/pg_control");
         let path = self.directory.path.join(relative);

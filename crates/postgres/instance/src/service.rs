@@ -79,7 +79,7 @@ impl ServiceFiles {
     ///
     /// # Errors
     /// SR-1002 when the environment file sets another `LD_PRELOAD`, or a drop-in of that name sets
-    /// other limits; nothing is written then. SR-5001.
+    /// other limits; nothing is written then. SR-5001 when the system reports an error.
     pub fn install(&self) -> Result<(), Error> {
         let has_limits = has_limits(&self.drop_in)?;
         add_line(&self.environment, &self.environment_line)?;
@@ -124,7 +124,7 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Error> {
 
 /// Adds the line at the end of the file, and makes the file where it is missing. Does nothing when
 /// a line sets `LD_PRELOAD` to the library already. SR-1002 when it is set to something else, which
-/// the administrator has to join; SR-5001.
+/// the administrator has to join; SR-5001 when the system reports an error.
 fn add_line(path: &Path, line: &str) -> Result<(), Error> {
     let io = |e: std::io::Error| Error::on_path(path, e);
     let (directory, name) = open_parent(path)?;
@@ -154,7 +154,7 @@ fn add_line(path: &Path, line: &str) -> Result<(), Error> {
 
 /// Returns whether the drop-in is there and sets the limits, whatever else an administrator has put
 /// into it. SR-1002 when it is there and does not set them all, because then it is none of ours to
-/// replace; SR-5001.
+/// replace; SR-5001 when the system reports an error.
 fn has_limits(path: &Path) -> Result<bool, Error> {
     let io = |e: std::io::Error| Error::on_path(path, e);
     if !path.try_exists().map_err(io)? {
@@ -176,7 +176,8 @@ fn has_limits(path: &Path) -> Result<bool, Error> {
     Err(Error::new(&code::EXISTS, detail))
 }
 
-/// Writes the drop-in, which is not there, and makes its directory. SR-5001.
+/// Writes the drop-in, which is not there, and makes its directory. SR-5001 when the system reports
+/// an error.
 fn write_drop_in(path: &Path) -> Result<(), Error> {
     let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
     std::fs::create_dir_all(directory).map_err(|e| Error::on_path(directory, e))?;

@@ -95,7 +95,8 @@ impl Shielded {
     /// Runs it to its end, on the streams of this process.
     ///
     /// # Errors
-    /// SR-7018 when it fails; SR-1006 when there is no such program; SR-5001.
+    /// SR-7018 when it fails; SR-1006 when there is no such program; SR-5001 when the system
+    /// reports an error.
     pub fn run(mut self) -> Result<(), Error> {
         let status = self
             .command
@@ -108,7 +109,7 @@ impl Shielded {
     ///
     /// # Errors
     /// SR-7018 with what it complained about when it fails; SR-1006 when there is no such program;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn output(mut self) -> Result<String, Error> {
         let output = self
             .command

@@ -43,7 +43,7 @@ pub struct UnsealedFiles {
 ///
 /// # Errors
 /// SR-7002 for what is no regular file in the place of a sealed one, and for a link to a directory
-/// that is not there; SR-5001.
+/// that is not there; SR-5001 when the system reports an error.
 pub fn find(directory: &Path) -> Result<UnsealedFiles, Error> {
     let in_clear = |treatment| matches!(treatment, Treatment::Plain | Treatment::Hidden);
     let rows: Vec<&Row> = ROWS.iter().filter(|row| in_clear(row.treatment)).collect();
@@ -87,7 +87,8 @@ pub fn find(directory: &Path) -> Result<UnsealedFiles, Error> {
 ///
 /// # Errors
 /// SR-7002 for a link of PostgreSQL's to what is not there, as where a file system is not mounted,
-/// and for what is no regular file in the place of a sealed one; SR-5001.
+/// and for what is no regular file in the place of a sealed one; SR-5001 when the system reports an
+/// error.
 pub(crate) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Error> {
     let mut found = Vec::new();
     let mut left = vec![PathBuf::new()];

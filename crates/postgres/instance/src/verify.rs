@@ -82,8 +82,9 @@ pub struct BadFile {
 ///
 /// # Errors
 /// SR-7011 when `path` is no data directory; SR-7003 while it is converted, SR-7004 when it is not
-/// sealed; those of its key and header; SR-7001 when they do not open the control file; SR-5001.
-/// Other files that are bad are no error, but in [`Verification::failure`].
+/// sealed; those of its key and header; SR-7001 when they do not open the control file; SR-5001
+/// when the system reports an error. Other files that are bad are no error, but in
+/// [`Verification::failure`].
 pub fn verify(
     path: &Path,
     given: GivenKey,

@@ -105,7 +105,7 @@ fn parse_control(content: &[u8]) -> Result<control::Control, Error> {
 /// none.
 ///
 /// # Errors
-/// SR-7013 when its state is damaged; SR-5001.
+/// SR-7013 when its state is damaged; SR-5001 when the system reports an error.
 pub fn unfinished(directory: &Path) -> Result<Option<Action>, Error> {
     Ok(Log::read(directory)?.map(|state| state.action))
 }
@@ -116,8 +116,8 @@ pub fn unfinished(directory: &Path) -> Result<Option<Action>, Error> {
 /// # Errors
 /// SR-7003 when another conversion is unfinished; SR-7008 to SR-7012; SR-7014; SR-7002 for a file
 /// that cannot be sealed; SR-7013; SR-7001 when a file reads back differently; SR-2002 when
-/// `opener` does not open a header that an interrupted run has made; SR-5001. After an error from a
-/// file system the same call completes the conversion.
+/// `opener` does not open a header that an interrupted run has made; SR-5001 when the system
+/// reports an error. After an error from a file system the same call completes the conversion.
 pub fn encrypt(
     directory: &Path,
     cipher: Cipher,
@@ -170,7 +170,8 @@ pub fn encrypt(
 /// # Errors
 /// SR-7004 when it is not sealed; SR-2002 and others when `opener` does not open the header;
 /// SR-7003 when another conversion is unfinished; SR-7008 when a server runs; SR-7009 to SR-7011;
-/// SR-7014; SR-7002; SR-7013; SR-7001 when a file is damaged or reads back differently; SR-5001.
+/// SR-7014; SR-7002; SR-7013; SR-7001 when a file is damaged or reads back differently; SR-5001
+/// when the system reports an error.
 pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Result<Report, Error> {
     let lock = ConversionLock::new(directory)?;
     let state = log::state_of_action(&lock, Action::Decrypt)?;
@@ -232,7 +233,7 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
 /// SR-7004 when it is not sealed; SR-2002 and others when no key opens the header; SR-7003 when
 /// another conversion is unfinished; SR-7008 when a server runs; SR-7009 to SR-7011; SR-7014;
 /// SR-7002; SR-7013; SR-7001 when a file is damaged or reads back differently; SR-2019 when slots
-/// would be lost; SR-2012 for a retired key; SR-3009; SR-5001.
+/// would be lost; SR-2012 for a retired key; SR-3009; SR-5001 when the system reports an error.
 pub fn rotate(
     directory: &Path,
     opener: &Opener,
@@ -304,7 +305,7 @@ pub fn rotate(
 /// # Errors
 /// SR-7003 while a conversion is unfinished; SR-7004 when it is not sealed; SR-2002 and others when
 /// `opener` does not open the header; SR-2019 without recipients; SR-2012 for a retired key;
-/// SR-3009 when the slots do not fit; SR-5001.
+/// SR-3009 when the slots do not fit; SR-5001 when the system reports an error.
 pub fn rewrap(directory: &Path, opener: &Opener, recipients: &[&Recipient]) -> Result<(), Error> {
     let lock = ConversionLock::while_server_may_run(directory)?;
     if let Some(state) = Log::read(lock.directory())? {

@@ -100,7 +100,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Sou
 /// # Errors
 /// SR-7007 for a malformed or unknown line; SR-2019 for more than one source; SR-6022 for a command
 /// in a file that belongs to another user than this one or root, or that others may write to;
-/// SR-5001.
+/// SR-5001 when the system reports an error.
 pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
     let path = directory.join(CONFIG_FILE);
     let shown = || path.display().to_string();
@@ -120,8 +120,9 @@ pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
     Ok(found)
 }
 
-/// Reads the text and the metadata of a regular file. Does not wait for a pipe of that name. Errors:
-/// the system's; `FileTooLarge` for more than 1 MiB, of which the end could name a second source.
+/// Reads the text and the metadata of a regular file. Does not wait for a pipe of that name.
+/// Errors: the system's; `FileTooLarge` for more than 1 MiB, of which the end could name a second
+/// source.
 fn read(path: &Path) -> std::io::Result<(String, About)> {
     let (file, about) = open_regular(path, Link::Followed)?;
     let mut text = String::new();

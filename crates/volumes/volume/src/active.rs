@@ -84,7 +84,7 @@ pub fn check_name(name: &str) -> Result<(), Error> {
 /// that is not known to be safe, SR-8307 when trying a slot would cost too much (V17); SR-8323 when
 /// the token's slots are to be tried and it names none; SR-8327 without device-mapper; SR-8329 for
 /// a volume under re-encryption, when libcryptsetup must not continue it; SR-8320 when the device
-/// is in use; SR-8324 when libcryptsetup fails; SR-5001.
+/// is in use; SR-8324 when libcryptsetup fails; SR-5001 when the system reports an error.
 pub fn open(
     volume: &mut Volume,
     name: &str,
@@ -251,7 +251,7 @@ pub fn swap_name(device: &Path) -> String {
 /// # Errors
 /// SR-8321 when the device holds anything but a swap area; SR-8320 when it is in use; SR-8327
 /// without device-mapper; SR-8337 when the name is not valid or taken; SR-1006 when there is no
-/// such file, SR-5001.
+/// such file, SR-5001 when the system reports an error.
 pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
     check_name(name)?;
     let found = contents(device)?;

@@ -143,7 +143,8 @@ impl Table {
     /// Reads and checks the table at `path`.
     ///
     /// # Errors
-    /// SR-1006 when there is none; SR-8335 when it is not valid; SR-5001.
+    /// SR-1006 when there is none; SR-8335 when it is not valid; SR-5001 when the system reports an
+    /// error.
     pub fn load(path: &Path) -> Result<Self, Error> {
         use std::io::Read as _;
         let file = File::open(path).map_err(|error| {

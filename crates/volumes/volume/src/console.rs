@@ -30,7 +30,8 @@ const TYPED_MAX: usize = 1024;
 /// waits at most `wait`.
 ///
 /// # Errors
-/// SR-2001 when nobody typed in time, or nothing; SR-1004 where there is no terminal; SR-5001.
+/// SR-2001 when nobody typed in time, or nothing; SR-1004 where there is no terminal; SR-5001 when
+/// the system reports an error.
 pub fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
     if wait.is_zero() {
         return Err(too_late());
@@ -52,7 +53,7 @@ pub fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
 /// before `wait` is over.
 ///
 /// # Errors
-/// SR-2001 when nobody typed within `wait`; SR-5001.
+/// SR-2001 when nobody typed within `wait`; SR-5001 when the system reports an error.
 fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, Error> {
     let asked = Command::new(SYSTEMD_ASK)
         .arg(format!("--timeout={}", wait.as_secs().max(1)))
@@ -99,7 +100,7 @@ fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretByte
 /// Asks at the terminal with its echo switched off, and restores the echo whatever happens.
 ///
 /// # Errors
-/// SR-2001 when nobody typed within `wait`, or nothing; SR-5001.
+/// SR-2001 when nobody typed within `wait`, or nothing; SR-5001 when the system reports an error.
 fn at_terminal(terminal: &File, prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
     let failed = |error: std::io::Error| io(Path::new("the console"), error);
     let before = tcgetattr(terminal).map_err(|error| failed(error.into()))?;
@@ -122,7 +123,7 @@ fn at_terminal(terminal: &File, prompt: &str, wait: Duration) -> Result<SecretBy
 /// Reads up to the end of a line, or as much as a passphrase may have.
 ///
 /// # Errors
-/// SR-2001 when `wait` is over before; SR-5001.
+/// SR-2001 when `wait` is over before; SR-5001 when the system reports an error.
 fn read_line(terminal: &File, wait: Duration) -> Result<Typed, Error> {
     let began = Instant::now();
     let mut typed = Typed::new()?;

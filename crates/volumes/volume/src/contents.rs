@@ -97,8 +97,8 @@ impl Contents {
 /// one matches. Only reads.
 ///
 /// # Errors
-/// SR-1006 when there is no such file, SR-5001; SR-8322 when it is neither a block device nor a
-/// regular file.
+/// SR-1006 when there is no such file, SR-5001 when the system reports an error; SR-8322 when it is
+/// neither a block device nor a regular file.
 pub fn contents(path: &Path) -> Result<Contents, Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     let kind = about.file_type();
@@ -147,7 +147,7 @@ pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
 /// all zeros. A disk that was in use has such pieces.
 ///
 /// # Errors
-/// SR-1006 when there is no such file, SR-5001.
+/// SR-1006 when there is no such file, SR-5001 when the system reports an error.
 pub fn has_old_data(path: &Path) -> Result<bool, Error> {
     let mut file = File::open(path).map_err(|error| missing(path, error))?;
     let failed = |error| io(path, error);
@@ -166,7 +166,8 @@ pub fn has_old_data(path: &Path) -> Result<bool, Error> {
 /// device is on or that another process has locked; waits some seconds for such a lock.
 ///
 /// # Errors
-/// SR-8320 when it is in use; SR-1006 when there is no such file, SR-5001.
+/// SR-8320 when it is in use; SR-1006 when there is no such file, SR-5001 when the system reports
+/// an error.
 pub fn check_unused(path: &Path) -> Result<(), Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     if about.file_type().is_block_device() {
@@ -183,7 +184,8 @@ pub fn check_unused(path: &Path) -> Result<(), Error> {
 /// is opened without a lock. For reading, and with `writing` also for writing.
 ///
 /// # Errors
-/// SR-8320 when the device is in use; SR-1006 when there is no such file, SR-5001.
+/// SR-8320 when the device is in use; SR-1006 when there is no such file, SR-5001 when the system
+/// reports an error.
 pub fn open_exclusively(path: &Path, writing: bool) -> Result<File, Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     let mut options = OpenOptions::new();

@@ -78,7 +78,7 @@ pub struct Openers<'a> {
 /// Its slots are not known yet. Writes nothing.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when there is no memory, or the system has no random bytes.
 pub fn new_token(keys: &dyn Keys, key_id: &str, version: u32) -> Result<StrongroomToken, Error> {
     Ok(StrongroomToken {
         slots: Vec::new(),
@@ -97,7 +97,7 @@ pub fn new_token(keys: &dyn Keys, key_id: &str, version: u32) -> Result<Strongro
 /// SR-8337 for the label; SR-1002 when a new file is wanted and something is at its path; SR-1006
 /// when nothing is at the path of a device or file; SR-8320 when it is in use; SR-8321 when it is
 /// not empty and may not be overwritten; SR-8322 when it is neither a device nor a file; SR-8326
-/// for its size or the sector size; SR-5001.
+/// for its size or the sector size; SR-5001 when the system reports an error.
 pub fn check(new: &NewVolume<'_>) -> Result<(), Error> {
     if new.label.is_some_and(|label| !label_is_valid(label)) {
         return Err(Error::new(&code::VOLUME_NAME, "label"));
@@ -131,7 +131,7 @@ pub fn check(new: &NewVolume<'_>) -> Result<(), Error> {
 ///
 /// # Errors
 /// As [`check`]; SR-8324 when libcryptsetup fails; SR-8327 for `integrity` without device-mapper;
-/// SR-5001.
+/// SR-5001 when the system reports an error.
 pub fn create(
     new: &NewVolume<'_>,
     openers: &Openers<'_>,
@@ -157,7 +157,8 @@ pub fn create(
 /// it also writes every sector of `place`, which `progress` is told of.
 ///
 /// # Errors
-/// SR-8324 when libcryptsetup fails; SR-8327 for `integrity` without device-mapper; SR-5001.
+/// SR-8324 when libcryptsetup fails; SR-8327 for `integrity` without device-mapper; SR-5001 when
+/// the system reports an error.
 fn format(
     new: &NewVolume<'_>,
     openers: &Openers<'_>,
@@ -416,7 +417,8 @@ struct UnpublishedFile<'a> {
 
 impl<'a> UnpublishedFile<'a> {
     /// Makes a file of `size` zero bytes beside `target`, under a temporary name and readable by
-    /// its owner only. It is removed when the result is dropped before `publish`. SR-5001.
+    /// its owner only. It is removed when the result is dropped before `publish`. SR-5001 when the
+    /// system reports an error.
     fn create(target: &'a Path, size: u64) -> Result<Self, Error> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let random = u128::from_le_bytes(random16()?);
@@ -431,7 +433,8 @@ impl<'a> UnpublishedFile<'a> {
         Ok(fresh)
     }
 
-    /// Gives the file its name, durably. SR-1002 when something has that name by now; SR-5001.
+    /// Gives the file its name, durably. SR-1002 when something has that name by now; SR-5001 when
+    /// the system reports an error.
     fn publish(self) -> Result<(), Error> {
         durable::publish(&self.temp, self.target).map_err(|error| {
             if error.kind() == std::io::ErrorKind::AlreadyExists {

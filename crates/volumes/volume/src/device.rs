@@ -81,7 +81,8 @@ impl Volume {
     ///
     /// # Errors
     /// SR-1006 when nothing is at `path`; SR-8322 when it is no LUKS2 volume; SR-8320 when another
-    /// process has it locked for writing; SR-8324 when libcryptsetup fails; SR-5001.
+    /// process has it locked for writing; SR-8324 when libcryptsetup fails; SR-5001 when the system
+    /// reports an error.
     pub fn open(path: &Path) -> Result<Self, Error> {
         check_file_type(path)?;
         check_not_locked(path, Purpose::Read)?;

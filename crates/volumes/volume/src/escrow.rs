@@ -39,7 +39,8 @@ const HEADER_MAX: u64 = (32 << 20) - (HEAD_LEN + TAG_LEN) as u64;
 ///
 /// # Errors
 /// SR-8324 when they are longer than the key server takes, or lie apart from the data; SR-8320 when
-/// the volume's UUID changed meanwhile; SR-8322 when the copy is no LUKS2 header; SR-5001.
+/// the volume's UUID changed meanwhile; SR-8322 when the copy is no LUKS2 header; SR-5001 when the
+/// system reports an error.
 pub(crate) fn read_header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     let len = volume.data_offset();
     if len == 0 || len > HEADER_MAX {
@@ -116,7 +117,7 @@ pub fn key_version(sealed: &[u8]) -> Result<u32, Error> {
 /// # Errors
 /// SR-2002 when it was sealed under another key or version of the key, for another volume, or was
 /// changed; SR-3001 when it is no sealed header, or is cut short; SR-3002 when a newer version
-/// wrote it; SR-5001.
+/// wrote it; SR-5001 when the system reports an error.
 pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<Vec<u8>, Error> {
     let wrong = || Error::new(&code::WRONG_KEY, "a header backup");
     let version = key_version(sealed)?;

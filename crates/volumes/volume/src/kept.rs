@@ -107,7 +107,8 @@ pub fn keep(
 /// derived from `key`, which the TPM has sealed in `tpm`.
 ///
 /// # Errors
-/// SR-9001 when a length is out of bounds; SR-5001.
+/// SR-9001 when a length is out of bounds; SR-5001 when there is no memory, or the system has no
+/// random bytes.
 fn sealed(
     token: &StrongroomToken,
     secret: &SecretBytes,
@@ -145,7 +146,8 @@ impl KeptPassphrase {
     /// Reads the file of the token's volume. `None` when there is none.
     ///
     /// # Errors
-    /// SR-5001; SR-8355 when the file is damaged, or of another volume or version of the key.
+    /// SR-5001 when the system reports an error; SR-8355 when the file is damaged, or of another
+    /// volume or version of the key.
     pub fn find(token: &StrongroomToken) -> Result<Option<Self>, Error> {
         let path = path(&token.object_id);
         let file = match open_regular(&path, Link::Refused) {
@@ -238,7 +240,7 @@ impl KeptPassphrase {
 /// Removes the file of the volume durably. Returns whether there was one.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when the system reports an error.
 pub fn forget(object_id: &[u8; 16]) -> Result<bool, Error> {
     let path = path(object_id);
     match std::fs::remove_file(&path) {

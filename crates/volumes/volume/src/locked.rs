@@ -35,7 +35,8 @@ pub(crate) enum Purpose {
 /// libcryptsetup has lock files of its own, and a device that is attached is busy.
 ///
 /// # Errors
-/// SR-8320 after [`PATIENCE`], with the process that holds it; SR-5001.
+/// SR-8320 after [`PATIENCE`], with the process that holds it; SR-5001 when the system reports an
+/// error.
 pub(crate) fn check_not_locked(path: &Path, purpose: Purpose) -> Result<(), Error> {
     let file = match File::open(path) {
         Ok(file) => file,

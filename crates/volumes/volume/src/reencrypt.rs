@@ -131,7 +131,7 @@ pub fn begin(
 /// # Errors
 /// SR-2002 when `secret` does not open the volume; SR-8340 for a cipher that is not known to be
 /// safe, SR-8307 when trying a slot would cost too much (V17); SR-8329 for libcryptsetup's version;
-/// SR-8324 when libcryptsetup fails; SR-5001.
+/// SR-8324 when libcryptsetup fails; SR-5001 when the system reports an error.
 pub fn resume(
     volume: &mut Volume,
     secret: &SecretBytes,

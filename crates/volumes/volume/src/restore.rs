@@ -64,7 +64,8 @@ impl Backup {
     /// cryptsetup wrote, and checks it as [`Backup::check`]. `device` is the device that it is for.
     ///
     /// # Errors
-    /// SR-1006 when there is no such file, SR-5001; as [`Backup::check`].
+    /// SR-1006 when there is no such file, SR-5001 when the system reports an error; as
+    /// [`Backup::check`].
     pub fn load(path: &Path, device: &Path) -> Result<Self, Error> {
         use std::io::Read as _;
         let file = File::open(path).map_err(|error| missing(path, error))?;
@@ -104,7 +105,7 @@ impl Backup {
     ///
     /// # Errors
     /// SR-8354 when it is damaged, cut short, too long, or of a re-encryption under way; SR-8340
-    /// when it does not encrypt its data; SR-5001.
+    /// when it does not encrypt its data; SR-5001 when the system reports an error.
     pub fn check(bytes: Vec<u8>, what: &str, device: &Path) -> Result<Self, Error> {
         let bad = |why: String| Error::new(&code::VOLUME_BACKUP, format!("{what}: {why}"));
         let damaged = |error: LuksError| bad(error.to_string());
@@ -172,7 +173,7 @@ impl Backup {
     ///
     /// # Errors
     /// SR-2002 when it opens none; SR-8340 for a cipher that is not known to be safe, SR-8307 when
-    /// trying a slot would cost too much (V17); SR-5001.
+    /// trying a slot would cost too much (V17); SR-5001 when the system reports an error.
     pub fn try_secret(&self, device: &Path, secret: &SecretBytes) -> Result<u32, Error> {
         let memory = in_memory(&self.bytes)?;
         Volume::detached(&memory.path, device)?.try_secret(None, secret)
@@ -182,7 +183,8 @@ impl Backup {
 /// Returns the Strongroom token in what can be read of the header on `path`. Only reads.
 ///
 /// # Errors
-/// SR-1006 when there is no such file, SR-5001; SR-8360 when there is none.
+/// SR-1006 when there is no such file, SR-5001 when the system reports an error; SR-8360 when there
+/// is none.
 pub fn token_on(path: &Path) -> Result<StrongroomToken, Error> {
     let file = File::open(path).map_err(|error| missing(path, error))?;
     // Not read by libcryptsetup, which would write to a header with one damaged copy.
@@ -383,7 +385,7 @@ fn data_offset(metadata: &Metadata) -> u64 {
     offsets.min().unwrap_or_default()
 }
 
-/// Copies the bytes into a file in memory. SR-5001.
+/// Copies the bytes into a file in memory. SR-5001 when the system reports an error.
 fn in_memory(bytes: &[u8]) -> Result<MemoryFile, Error> {
     let memory = MemoryFile::with_len(bytes.len() as u64)?;
     let written = memory.file.write_all_at(bytes, 0);

@@ -68,7 +68,7 @@ pub fn kept_key(sealed: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKey, E
 /// dashes between. The text is the passphrase.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when there is no memory, or the system has no random bytes.
 pub fn new_recovery_key() -> Result<SecretBytes, Error> {
     let mut random = SecretBytes::with_capacity(RECOVERY_LEN)?;
     fill_random(random.as_mut_slice())?;
@@ -133,7 +133,7 @@ pub fn recovery_key(typed: &SecretBytes) -> Result<SecretBytes, Error> {
 /// 140-3 (IG C.I) ask for XTS.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when there is no memory, or the system has no random bytes.
 pub fn new_volume_key(len: usize) -> Result<SecretBytes, Error> {
     loop {
         let mut key = SecretBytes::with_capacity(len)?;

@@ -1,8 +1,9 @@
 //! Destroys a volume's keys, so that its data can never be decrypted.
 //!
 //! Order: everything that can refuse, then the passphrase that is kept of the volume, header backup
-//! and key at the key server, the slots, header and key slot areas, overwritten with random bytes. Stopped in between, the token is still there and the same command
-//! continues. What cannot be destroyed from here is named.
+//! and key at the key server, the slots, header and key slot areas, overwritten with random bytes.
+//! Stopped in between, the token is still there and the same command continues. What cannot be
+//! destroyed from here is named.
 //!
 //! Invariant V20: the device is opened once, for sole use, and its UUID is compared with the one
 //! that was confirmed; everything is destroyed through that opening, whatever its path leads to
@@ -206,8 +207,9 @@ fn check_confirmed(path: &Path, uuid: &str, confirmed: &str) -> Result<(), Error
 /// # Errors
 /// SR-8320 when the device is in use; SR-8322 when it is no LUKS2 volume; SR-8359 for another UUID;
 /// SR-8362 when other objects need the key; nothing was changed after any of these. SR-8324 when
-/// libcryptsetup fails; SR-5001. A failure of the key server is none of this function: it is in
-/// `not_done` of the record, and the volume is destroyed nevertheless.
+/// libcryptsetup fails; SR-5001 when the system reports an error. A failure of the key server is
+/// none of this function: it is in `not_done` of the record, and the volume is destroyed
+/// nevertheless.
 pub fn shred(
     request: Request<'_>,
     mut keys: Option<&mut dyn Keys>,

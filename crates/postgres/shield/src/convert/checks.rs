@@ -67,7 +67,8 @@ pub(super) fn read_major(directory: &Path) -> Result<u32, Error> {
 /// Checks that neither a server nor a single-user backend uses the directory.
 ///
 /// # Errors
-/// SR-7008 when `postmaster.pid` names a process that exists, or names none; SR-5001.
+/// SR-7008 when `postmaster.pid` names a process that exists, or names none; SR-5001 when the
+/// system reports an error.
 pub(super) fn check_no_server(directory: &Path) -> Result<(), Error> {
     let path = pid_path(directory);
     let number = match recorded_process(directory) {

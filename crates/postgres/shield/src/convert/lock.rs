@@ -31,7 +31,7 @@ impl ConversionLock {
     ///
     /// # Errors
     /// SR-7011 when it is no data directory of a supported version; SR-7008 when a server runs;
-    /// SR-7003 when another process is converting it; SR-5001.
+    /// SR-7003 when another process is converting it; SR-5001 when the system reports an error.
     pub(super) fn new(directory: &Path) -> Result<Self, Error> {
         let lock = Self::while_server_may_run(directory)?;
         check_no_server(&lock.directory)?;
@@ -43,7 +43,7 @@ impl ConversionLock {
     ///
     /// # Errors
     /// SR-7011 when it is no data directory of a supported version; SR-7003 when another process is
-    /// converting it; SR-5001.
+    /// converting it; SR-5001 when the system reports an error.
     pub(super) fn while_server_may_run(directory: &Path) -> Result<Self, Error> {
         let major = read_major(directory)?;
         let io = |error| Error::io(directory.display().to_string(), error);

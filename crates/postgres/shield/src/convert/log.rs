@@ -41,7 +41,7 @@ impl<'a> Log<'a> {
     /// Reads the state of a conversion; `None` if there is none.
     ///
     /// # Errors
-    /// SR-7013 when it is damaged, SR-5001.
+    /// SR-7013 when it is damaged, SR-5001 when the system reports an error.
     pub(super) fn read(directory: &Path) -> Result<Option<State>, Error> {
         let path = directory.join(CONVERT_FILE);
         let bytes = match read_whole(&path) {
@@ -59,7 +59,7 @@ impl<'a> Log<'a> {
     ///
     /// # Errors
     /// SR-7013 when `known` belongs to another header; SR-7008 when a server has started meanwhile;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(super) fn open(
         lock: &'a ConversionLock,
         action: Action,
@@ -99,7 +99,7 @@ impl<'a> Log<'a> {
     /// Opens the existing state for appending, and durably cuts off a last line without its end.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(super) fn reopen(lock: &'a ConversionLock) -> Result<Self, Error> {
         let path = lock.directory().join(CONVERT_FILE);
         let opened = || {
@@ -126,7 +126,7 @@ impl<'a> Log<'a> {
     /// Adds a line for each converted file, and syncs.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(super) fn append(&self, done: &[Done]) -> Result<(), Error> {
         let text: String = done.iter().map(done_line).collect();
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +139,7 @@ impl<'a> Log<'a> {
     /// Ends the conversion: removes the state file durably.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(super) fn remove(self) -> Result<(), Error> {
         remove(&self.path)?;
         self.lock.sync()

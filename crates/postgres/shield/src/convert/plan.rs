@@ -97,8 +97,8 @@ impl Plan {
     /// run, whose files count as done. Writes nothing.
     ///
     /// # Errors
-    /// SR-7002 for a file that cannot be sealed, or a part of the instance that is missing;
-    /// SR-5001.
+    /// SR-7002 for a file that cannot be sealed, or a part of the instance that is missing; SR-5001
+    /// when the system reports an error.
     pub(super) fn new(
         root: &Path,
         version_directory: String,
@@ -155,7 +155,8 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Plans everything in a directory and below it, unless it was walked before. SR-7002 for a
-    /// file that cannot be sealed, or a tablespace without its version directory; SR-5001.
+    /// file that cannot be sealed, or a tablespace without its version directory; SR-5001 when the
+    /// system reports an error.
     fn directory(&mut self, relative: &[u8]) -> Result<(), Error> {
         let path = self.path(relative);
         let io = |error| Error::io(path.display().to_string(), error);
@@ -379,7 +380,7 @@ fn is_tablespace_link(relative: &[u8]) -> bool {
 /// done do not count.
 ///
 /// # Errors
-/// SR-7014 when there is not enough room, SR-5001.
+/// SR-7014 when there is not enough room, SR-5001 when the system reports an error.
 pub(super) fn check_free_space(plan: &Plan, threads: usize, growing: bool) -> Result<(), Error> {
     let mut devices: BTreeMap<u64, (Vec<u64>, u64, &Path)> = BTreeMap::new();
     for item in plan.all().filter(|item| !item.done) {

@@ -51,7 +51,7 @@ impl Conversion<'_> {
     /// # Errors
     /// SR-7001 or SR-7011 when the control file cannot be read, SR-7009 when the instance was not
     /// shut down cleanly, SR-7010 for other sizes, SR-7014 without room, SR-7002 for a file that
-    /// cannot be sealed, SR-5001.
+    /// cannot be sealed, SR-5001 when the system reports an error.
     pub(super) fn plan(&self, state: Option<&State>) -> Result<Plan, Error> {
         let control = self.control(state)?;
         control.check()?;
@@ -66,8 +66,9 @@ impl Conversion<'_> {
     /// in place, syncs the directories, and reads all files back.
     ///
     /// # Errors
-    /// SR-5001; SR-7001 when a file is damaged or reads back differently; SR-7029 for damaged
-    /// transaction status files; SR-7011 when the control file is empty.
+    /// SR-5001 when the system reports an error; SR-7001 when a file is damaged or reads back
+    /// differently; SR-7029 for damaged transaction status files; SR-7011 when the control file is
+    /// empty.
     pub(super) fn convert_control_first(&self, plan: Plan, log: &Log<'_>) -> Result<Report, Error> {
         let run = self.begin(&plan, log)?;
         run.convert_control()?;
@@ -82,8 +83,9 @@ impl Conversion<'_> {
     /// file and reads it back.
     ///
     /// # Errors
-    /// SR-5001; SR-7001 when a file is damaged or reads back differently; SR-7029 for damaged
-    /// transaction status files; SR-7011 when the control file is empty.
+    /// SR-5001 when the system reports an error; SR-7001 when a file is damaged or reads back
+    /// differently; SR-7029 for damaged transaction status files; SR-7011 when the control file is
+    /// empty.
     pub(super) fn convert_control_last(&self, plan: Plan, log: &Log<'_>) -> Result<Report, Error> {
         let run = self.begin(&plan, log)?;
         run.convert_items()?;

@@ -26,7 +26,7 @@ impl Worker<'_> {
     ///
     /// # Errors
     /// SR-7001 with the name of a file that reads back differently or is damaged; SR-7029 for a
-    /// damaged transaction status file; SR-5001.
+    /// damaged transaction status file; SR-5001 when the system reports an error.
     pub(super) fn verify(&self, batch: &[&PlannedFile]) -> Result<(), Error> {
         for item in batch {
             self.verify_one(item)?;

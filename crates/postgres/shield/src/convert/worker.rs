@@ -107,8 +107,8 @@ impl Worker<'_> {
     /// and records are durable before the renames.
     ///
     /// # Errors
-    /// SR-7001 and SR-7029 for damaged files; SR-5001. Converted files that have their names stay,
-    /// other copies are removed.
+    /// SR-7001 and SR-7029 for damaged files; SR-5001 when the system reports an error. Converted
+    /// files that have their names stay, other copies are removed.
     pub(super) fn convert(&self, batch: &[&PlannedFile]) -> Result<(), Error> {
         let mut copies = Copies(Vec::new());
         let mut lines = Vec::new();

@@ -21,7 +21,7 @@ use crate::error::io;
 /// is on another file system than `from` must not be in the copy.
 ///
 /// # Errors
-/// SR-8334, which names the first difference; SR-5001.
+/// SR-8334, which names the first difference; SR-5001 when the system reports an error.
 pub fn compare(from: &Path, to: &Path) -> Result<(), Error> {
     let source = std::fs::metadata(from).map_err(|error| io(from, error))?;
     let mut trees = Trees {
@@ -40,7 +40,7 @@ struct Trees {
 impl Trees {
     /// Compares the names in two directories, then each entry with all below it; not the attributes
     /// of the two directories themselves. SR-8334 at the first difference, and when the tree is too
-    /// deep; SR-5001.
+    /// deep; SR-5001 when the system reports an error.
     fn directory(&mut self, from: &Path, to: &Path, depth: usize) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             return Err(differs(from, "too deep"));
@@ -68,7 +68,7 @@ impl Trees {
     }
 
     /// Compares two entries: attributes, number of names, contents; a directory with all below it.
-    /// SR-8334 at the first difference; SR-5001.
+    /// SR-8334 at the first difference; SR-5001 when the system reports an error.
     fn entry(&mut self, source: &Path, target: &Path, depth: usize) -> Result<(), Error> {
         if attributes(source)? != attributes(target)? {
             return Err(differs(
@@ -108,7 +108,7 @@ impl Trees {
     }
 }
 
-/// Returns the SHA-256 of a file's contents. SR-5001.
+/// Returns the SHA-256 of a file's contents. SR-5001 when the system reports an error.
 fn digest(path: &Path) -> Result<[u8; 32], Error> {
     let mut file = File::open(path).map_err(|error| io(path, error))?;
     let mut digest = Sha256::new();

@@ -32,7 +32,8 @@ pub(super) struct Attributes {
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Reads the attributes of an entry, of the link itself where it is one. SR-5001.
+/// Reads the attributes of an entry, of the link itself where it is one. SR-5001 when the system
+/// reports an error.
 pub(super) fn attributes(path: &Path) -> Result<Attributes, Error> {
     let about = std::fs::symlink_metadata(path).map_err(|error| io(path, error))?;
     let is_file = about.is_file();
@@ -48,7 +49,7 @@ pub(super) fn attributes(path: &Path) -> Result<Attributes, Error> {
 
 /// Sets the attributes of an entry to the wanted ones, and removes other extended attributes. The
 /// owner comes first, because changing it clears capabilities and set-user-id bits; times come
-/// last. SR-5001.
+/// last. SR-5001 when the system reports an error.
 pub(super) fn put_attributes(wanted: &Attributes, path: &Path) -> Result<(), Error> {
     let failed = |error: Errno| io(path, error.into());
     let (uid, gid) = (Uid::from_raw(wanted.owner.0), Gid::from_raw(wanted.owner.1));
@@ -90,7 +91,7 @@ pub(super) fn put_attributes(wanted: &Attributes, path: &Path) -> Result<(), Err
 }
 
 /// Returns names and values of all extended attributes, of the link itself where it is one; none
-/// when the file system has no such attributes. SR-5001.
+/// when the file system has no such attributes. SR-5001 when the system reports an error.
 fn xattrs(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
     let mut names = vec![0; XATTRS_MAX];
     let len = match rustix::fs::llistxattr(path, names.as_mut_slice()) {

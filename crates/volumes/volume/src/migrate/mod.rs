@@ -56,7 +56,7 @@ pub struct Report {
 /// Returns whether the file system that `path` is on is mounted read-only.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when the system reports an error.
 pub fn is_read_only(path: &Path) -> Result<bool, Error> {
     let about = rustix::fs::statvfs(path).map_err(|error| io(path, error.into()))?;
     Ok(about.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
@@ -68,7 +68,7 @@ pub fn is_read_only(path: &Path) -> Result<bool, Error> {
 ///
 /// # Errors
 /// SR-8334 when they differ, and for a tree that is too deep; SR-1003 when `from` and `to` are not
-/// two directories, or one lies within the other; SR-5001.
+/// two directories, or one lies within the other; SR-5001 when the system reports an error.
 pub fn migrate(
     from: &Path,
     to: &Path,
@@ -111,7 +111,8 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// Copies the entries of the directory `from` into `to`, then gives `to` the attributes of
-    /// `from`. `depth` is 0 at the top. SR-8334 when it is too deep; SR-5001.
+    /// `from`. `depth` is 0 at the top. SR-8334 when it is too deep; SR-5001 when the system
+    /// reports an error.
     fn directory(&mut self, from: &Path, to: &Path, depth: usize) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             return Err(Error::new(
@@ -130,7 +131,7 @@ impl Copy<'_> {
     }
 
     /// Copies one entry of any kind, a directory with all below it. Leaves out sockets and what is
-    /// on another file system. SR-5001.
+    /// on another file system. SR-5001 when the system reports an error.
     fn entry(&mut self, source: &Path, target: &Path, depth: usize) -> Result<(), Error> {
         let about = std::fs::symlink_metadata(source).map_err(|error| io(source, error))?;
         let kind = about.file_type();
@@ -219,7 +220,7 @@ fn directory_attributes(from: &Path) -> Result<entry::Attributes, Error> {
 }
 
 /// Returns the names in a directory, sorted. Leaves out the unfinished copy of a stopped run, and
-/// at the top the directory that mkfs made. SR-5001.
+/// at the top the directory that mkfs made. SR-5001 when the system reports an error.
 fn names(directory: &Path, depth: usize) -> Result<Vec<std::ffi::OsString>, Error> {
     let entries = std::fs::read_dir(directory).map_err(|error| io(directory, error))?;
     let mut names = Vec::new();
@@ -234,7 +235,7 @@ fn names(directory: &Path, depth: usize) -> Result<Vec<std::ffi::OsString>, Erro
 }
 
 /// Copies the contents of a file to a new file at `temp`, readable by its owner only; holes stay
-/// holes. Does not sync. SR-5001.
+/// holes. Does not sync. SR-5001 when the system reports an error.
 fn contents(source: &Path, temp: &Path) -> Result<(), Error> {
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
     let opened = std::fs::OpenOptions::new()
@@ -279,7 +280,8 @@ fn contents(source: &Path, temp: &Path) -> Result<(), Error> {
     to.set_len(len).map_err(|error| io(temp, error))
 }
 
-/// Makes `target` another name of the file `first`, in place of what is there. SR-5001.
+/// Makes `target` another name of the file `first`, in place of what is there. SR-5001 when the
+/// system reports an error.
 fn link(first: &Path, target: &Path) -> Result<(), Error> {
     let same = |a: &Path, b: &Path| {
         let (a, b) = (std::fs::symlink_metadata(a), std::fs::symlink_metadata(b));
@@ -292,7 +294,7 @@ fn link(first: &Path, target: &Path) -> Result<(), Error> {
     std::fs::hard_link(first, target).map_err(|error| io(target, error))
 }
 
-/// Removes a file or link, if it is there. SR-5001.
+/// Removes a file or link, if it is there. SR-5001 when the system reports an error.
 fn remove(path: &Path) -> Result<(), Error> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(path, error)),
