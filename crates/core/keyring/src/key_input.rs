@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use strongroom_crypto::SecretBytes;
+use strongroom_crypto::{CryptoError, SecretBytes};
 use strongroom_format::code;
 
 use crate::error::Error;
@@ -78,15 +78,24 @@ fn read_with_metadata(path: &Path) -> Result<(SecretBytes, Metadata), Error> {
 }
 
 /// Copies the value of an environment variable into locked memory; the variable stays set. Errors:
-/// SR-2008 when there is no such variable; SR-2011 when the value is longer than 64 KiB, or when
-/// there is no memory for keys.
+/// SR-2008 when there is no such variable; SR-2011 when the value is longer than 64 KiB; SR-5001
+/// when there is no memory for keys.
 pub(crate) fn from_env(variable: &str) -> Result<SecretBytes, Error> {
     let usable = !variable.is_empty() && !variable.contains(['=', '\0']);
     let value = usable.then(|| std::env::var_os(variable)).flatten();
     let mut bytes = value
         .map(OsString::into_vec)
         .ok_or_else(|| Error::new(&code::KEY_ENV, variable))?;
-    SecretBytes::take(&mut bytes).map_err(|_| too_long())
+    SecretBytes::take(&mut bytes).map_err(not_taken)
+}
+
+/// Makes the error of bytes that could not be copied into locked memory: SR-2011 when they are too
+/// many, SR-5001 when there is no memory for keys.
+fn not_taken(error: CryptoError) -> Error {
+    match error {
+        CryptoError::TooLong => too_long(),
+        other => other.into(),
+    }
 }
 
 /// Makes an opener of an environment variable's value, by the rule of `material.rs`. Errors:
@@ -110,5 +119,18 @@ fn malformed_in(source: &str, error: Error) -> Error {
     match error.code() == &code::KEY_MALFORMED {
         true => error.about(source),
         false => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_too_long_is_called_malformed() {
+        assert_eq!(not_taken(CryptoError::TooLong).code(), &code::KEY_MALFORMED);
+        for error in [CryptoError::OutOfLockedMemory, CryptoError::OutOfMemory] {
+            assert_eq!(not_taken(error).code(), &code::IO, "{error}");
+        }
     }
 }

@@ -69,13 +69,15 @@ pub fn open_regular(path: &Path, link: Link) -> io::Result<(File, Metadata)> {
 /// system's.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let (file, _) = open_regular(path, Link::Followed)?;
-    let mut text = String::new();
+    // As bytes: a text that is cut may end within a character, and is too long all the same.
+    let mut bytes = Vec::new();
     let read = file
         .take(limit.saturating_add(1))
-        .read_to_string(&mut text)?;
+        .read_to_end(&mut bytes)?;
     match read as u64 > limit {
         true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(text),
+        false => String::from_utf8(bytes)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
     }
 }
 
@@ -120,6 +122,16 @@ mod tests {
             let cut = read_text(&at(name), 3).unwrap_err();
             assert_eq!(cut.kind(), io::ErrorKind::FileTooLarge);
         }
+        // The limit is in bytes, and may fall within a character.
+        crate::durable::replace(&at("umlauts"), "\u{e4}\u{e4}\u{e4}".as_bytes(), 0o600).unwrap();
+        for limit in 0..6 {
+            let cut = read_text(&at("umlauts"), limit).unwrap_err();
+            assert_eq!(cut.kind(), io::ErrorKind::FileTooLarge, "{limit}");
+        }
+        assert_eq!(read_text(&at("umlauts"), 6).unwrap().chars().count(), 3);
+        crate::durable::replace(&at("bytes"), &[0xff], 0o600).unwrap();
+        let other = read_text(&at("bytes"), 6).unwrap_err();
+        assert_eq!(other.kind(), io::ErrorKind::InvalidData);
         for name in ["directory", "socket", "pipe"] {
             let error = open_regular(&at(name), Link::Followed).unwrap_err();
             assert!(is_not_regular(&error), "{name}: {error}");

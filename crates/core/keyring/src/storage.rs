@@ -93,11 +93,8 @@ pub trait Storage: Send + Sync {
     /// Reads at most `limit` bytes from the beginning of a file.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
     /// Reads at most `limit` bytes from the beginning of a file, and returns them with its
-    /// metadata. Must take both from one open file where others may replace it; this default, for
-    /// tests, looks the path up twice.
-    fn read_known(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, About)> {
-        Ok((self.read(path, limit)?, self.about(path)?))
-    }
+    /// metadata. Both are of one open file, because others may replace it between two look-ups.
+    fn read_known(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, About)>;
     /// Returns the file's metadata. Follows symbolic links.
     fn about(&self, path: &Path) -> io::Result<About>;
     /// Gives the file another owner and group.
