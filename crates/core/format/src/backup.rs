@@ -155,7 +155,7 @@ impl SetRecord {
         })
     }
 
-    /// The 64 bytes.
+    /// Returns its 64 bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; set_layout::SIZE] {
         let mut out = [0; set_layout::SIZE];
@@ -229,7 +229,7 @@ impl FamilyHeader {
         }
     }
 
-    /// The 80 bytes.
+    /// Returns its 80 bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; family_layout::SIZE] {
         use family_layout as at;
@@ -300,7 +300,7 @@ impl SegmentHead {
         sound.then_some(head)
     }
 
-    /// The 12 bytes.
+    /// Returns its 12 bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; segment_layout::SIZE] {
         use segment_layout as at;
@@ -361,7 +361,7 @@ impl ItemHead {
         sound.then_some(Self { kind, length })
     }
 
-    /// The 8 bytes.
+    /// Returns its 8 bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; item_layout::SIZE] {
         let kind: u16 = match self.kind {
@@ -528,7 +528,7 @@ impl FileEnd {
 }
 
 impl FileEnd {
-    /// The 40 bytes.
+    /// Returns its 40 bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; file_end_layout::SIZE] {
         let mut out = [0; file_end_layout::SIZE];
@@ -567,7 +567,7 @@ impl StreamEnd {
         })
     }
 
-    /// The 24 bytes.
+    /// Returns its 24 bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; stream_end_layout::SIZE] {
         use stream_end_layout as at;

@@ -67,7 +67,7 @@ impl SignatureRecord {
         })
     }
 
-    /// The 128 bytes.
+    /// Returns its 128 bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; signature_layout::SIZE] {
         use signature_layout as at;

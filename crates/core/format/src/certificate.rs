@@ -69,8 +69,8 @@ pub struct CertificateRecord {
 }
 
 impl CertificateRecord {
-    /// Parses the record at the start of `area`; returns it and what follows. `None` when it is not
-    /// canonical.
+    /// Parses the record at the start of `area`; returns it and what follows. `None` when it is cut
+    /// short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(area: &[u8]) -> Option<(Self, &[u8])> {
         use certificate_layout as at;

@@ -124,7 +124,8 @@ pub struct Attestation {
 }
 
 impl Attestation {
-    /// Reads an attestation. `None` unless it is canonical.
+    /// Reads an attestation. `None` when it is cut short, or a field has a value that no writer
+    /// gives it.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use attestation_layout as at;
@@ -195,7 +196,7 @@ impl Hello {
         Some((hello, message.get(hello_layout::SIZE..)?))
     }
 
-    /// Its bytes.
+    /// Returns its bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; hello_layout::SIZE] {
         let mut out = [0; hello_layout::SIZE];
@@ -219,8 +220,8 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Parses a head; returns it and the sealed bytes with their tag. `None` unless it is
-    /// canonical.
+    /// Parses a head; returns it and the sealed bytes with their tag. `None` when it is cut short,
+    /// or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         let sound = u16_at(message, sealed_layout::VERSION)? == CHANNEL_VERSION
@@ -233,7 +234,7 @@ impl Sealed {
         (sound && rest.len() >= 16).then_some((head, rest))
     }
 
-    /// Its bytes.
+    /// Returns its bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; sealed_layout::SIZE] {
         let mut out = [0; sealed_layout::SIZE];
@@ -312,7 +313,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Parses a ticket. `None` unless it is canonical. The MACs are not verified.
+    /// Parses a ticket. `None` when it is cut short, or a field has a value that no writer gives
+    /// it. The MACs are not verified.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<ParsedTicket<'_>> {
         use ticket_layout as at;

@@ -112,7 +112,7 @@ impl EnvelopeHeader {
         sound.then_some(header)
     }
 
-    /// The head's bytes.
+    /// Returns the head's bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; envelope_layout::SIZE] {
         let mut out = [0; envelope_layout::SIZE];

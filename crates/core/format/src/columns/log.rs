@@ -43,7 +43,7 @@ impl FrameHead {
         (magic == LOG_MAGIC && head.synced <= head.position).then_some(head)
     }
 
-    /// The head's bytes.
+    /// Returns the head's bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; log_frame_layout::SIZE] {
         let mut out = [0; log_frame_layout::SIZE];

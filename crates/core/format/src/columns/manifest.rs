@@ -142,7 +142,8 @@ pub struct ManifestHead {
 }
 
 impl ManifestHead {
-    /// Parses the head of `file`, which is exactly one manifest. `None` unless it is canonical.
+    /// Parses the head of `file`, which is exactly one manifest. `None` when it is cut short, or a
+    /// field has a value that no writer gives it.
     #[must_use]
     pub fn parse(file: &[u8]) -> Option<Self> {
         use manifest_layout as at;
@@ -162,7 +163,7 @@ impl ManifestHead {
         sound.then_some(head)
     }
 
-    /// The head's bytes.
+    /// Returns the head's bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; manifest_layout::SIZE] {
         use manifest_layout as at;
@@ -219,7 +220,8 @@ pub struct ManifestBody {
 }
 
 impl ManifestBody {
-    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
+    /// Parses the entry that the bytes begin with, and returns it with the bytes that follow.
+    /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(body: &[u8]) -> Option<(Self, &[u8])> {
         use manifest_body_layout as at;
@@ -240,7 +242,7 @@ impl ManifestBody {
         sound.then_some((found, rest))
     }
 
-    /// Its bytes.
+    /// Returns its bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; manifest_body_layout::SIZE] {
         use manifest_body_layout as at;
@@ -288,7 +290,8 @@ pub struct PartitionEntry {
 }
 
 impl PartitionEntry {
-    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
+    /// Parses the entry that the bytes begin with, and returns it with the bytes that follow.
+    /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         use partition_layout as at;
@@ -320,7 +323,7 @@ impl PartitionEntry {
         sound.then_some((found, rest))
     }
 
-    /// Its bytes.
+    /// Returns its bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; partition_layout::SIZE] {
         use partition_layout as at;
@@ -357,8 +360,8 @@ pub struct ColumnKeyEntry {
 }
 
 impl ColumnKeyEntry {
-    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short or not
-    /// canonical.
+    /// Parses the entry that the bytes begin with, and returns it with the bytes that follow.
+    /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         let found = Self {
@@ -370,7 +373,7 @@ impl ColumnKeyEntry {
         found.lineage.is_column().then_some((found, rest))
     }
 
-    /// Its bytes.
+    /// Returns its bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; column_key_layout::SIZE] {
         let mut out = [0; column_key_layout::SIZE];
@@ -408,7 +411,8 @@ pub struct ExtentEntry {
 }
 
 impl ExtentEntry {
-    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
+    /// Parses the entry that the bytes begin with, and returns it with the bytes that follow.
+    /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         use extent_layout as at;
@@ -427,7 +431,7 @@ impl ExtentEntry {
         sound.then_some((found, rest))
     }
 
-    /// Its bytes.
+    /// Returns its bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; extent_layout::SIZE] {
         use extent_layout as at;
@@ -460,7 +464,8 @@ pub struct BlockEntry {
 }
 
 impl BlockEntry {
-    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
+    /// Parses the entry that the bytes begin with, and returns it with the bytes that follow.
+    /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         use block_layout as at;
@@ -477,7 +482,7 @@ impl BlockEntry {
         sound.then_some((found, rest))
     }
 
-    /// Its bytes.
+    /// Returns its bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; block_layout::SIZE] {
         use block_layout as at;
@@ -508,7 +513,8 @@ pub struct ChainEntry {
 }
 
 impl ChainEntry {
-    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short.
+    /// Parses the entry that the bytes begin with, and returns it with the bytes that follow.
+    /// `None` when it is cut short.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         let found = Self {
@@ -520,7 +526,7 @@ impl ChainEntry {
         Some((found, rest.get(chain_layout::SIZE..)?))
     }
 
-    /// Its bytes.
+    /// Returns its bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; chain_layout::SIZE] {
         let mut out = [0; chain_layout::SIZE];
@@ -545,7 +551,8 @@ pub struct QuarantineEntry {
 }
 
 impl QuarantineEntry {
-    /// Parses one, and returns it with the bytes that follow. `None` unless it is canonical.
+    /// Parses the entry that the bytes begin with, and returns it with the bytes that follow.
+    /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
         let sweep = u64_at(rest, quarantine_layout::SWEEP)?;
@@ -554,7 +561,7 @@ impl QuarantineEntry {
         (!fid.is_ephemeral()).then_some((Self { sweep, fid }, rest))
     }
 
-    /// Its bytes.
+    /// Returns its bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; quarantine_layout::SIZE] {
         let mut out = [0; quarantine_layout::SIZE];
@@ -585,7 +592,8 @@ pub struct KeptKey<'a> {
 }
 
 impl<'a> KeptKey<'a> {
-    /// Parses one, and returns it with the bytes that follow. `None` when it is cut short.
+    /// Parses the entry that the bytes begin with, and returns it with the bytes that follow.
+    /// `None` when it is cut short.
     #[must_use]
     pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (id, rest) = rest.split_first_chunk()?;

@@ -73,7 +73,7 @@ impl PieceHead {
         (magic == RECORD_MAGIC && size <= RECORD_PIECE_MAX).then_some(head)
     }
 
-    /// The head's bytes.
+    /// Returns the head's bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; record_piece_layout::SIZE] {
         use record_piece_layout as at;

@@ -116,7 +116,8 @@ pub struct RedoHead {
 }
 
 impl RedoHead {
-    /// Parses the head of `record`, which is exactly one record. `None` unless it is canonical.
+    /// Parses the head of `record`, which is exactly one record. `None` when it is cut short, or a
+    /// field has a value that no writer gives it.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         let [version] = array(record, redo_layout::VERSION)?;
@@ -136,7 +137,7 @@ impl RedoHead {
         sound.then_some(head)
     }
 
-    /// The head's bytes.
+    /// Returns the head's bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; redo_layout::SIZE] {
         let mut out = [0; redo_layout::SIZE];
@@ -185,7 +186,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Reads the link, and what follows it. `None` unless it is canonical.
+    /// Reads the link, and what follows it. `None` when it is cut short, or a field has a value
+    /// that no writer gives it.
     #[must_use]
     pub fn parse(sealed: &[u8]) -> Option<(Self, &[u8])> {
         let link = Self {
@@ -199,7 +201,7 @@ impl Link {
         sound.then_some((link, rest))
     }
 
-    /// The link's bytes.
+    /// Returns the link's bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; redo_link_layout::SIZE] {
         let mut out = [0; redo_link_layout::SIZE];

@@ -97,7 +97,7 @@ impl ContainerHeader {
         sound.then_some(Self { file_id, bound })
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; CONTAINER_HEADER] {
         let mut out = [0; CONTAINER_HEADER];

@@ -107,7 +107,8 @@ impl State {
     }
 }
 
-/// Parses a line for one file. `None` when it is not canonical.
+/// Parses a line for one file. `None` when it is cut short, or a field has a value that no writer
+/// gives it.
 fn parse_done(line: &str) -> Option<Done> {
     let (number, path) = line.split_once(' ')?;
     let inode: u64 = number.parse().ok()?;
