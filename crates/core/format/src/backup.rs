@@ -415,8 +415,9 @@ pub struct Member {
 }
 
 impl Member {
-    /// Parses a member from exactly its bytes. `None` when it is not canonical or its path is not
-    /// one.
+    /// Parses a member (a file, directory, link or tablespace of a backup) from exactly its bytes.
+    /// `None` when its path is not relative or leaves the root, or a field has a value that no
+    /// writer gives it.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use member_layout as at;

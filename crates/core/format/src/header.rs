@@ -270,7 +270,8 @@ pub struct Header {
     pub checksum: [u8; 32],
 }
 
-/// Whether `bytes` begin with the magic of a sealed object.
+/// Whether `bytes` begin with the magic of a sealed object, of any kind. False when they are
+/// shorter. Nothing else is checked.
 #[must_use]
 pub fn is_sealed(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)

@@ -77,13 +77,14 @@ pub const CACHE_PAGE: usize = 4096;
 /// Physical length of a journal slot.
 pub const JOURNAL_SLOT: u64 = journal_slot_layout::SIZE as u64;
 
-/// Physical offset of the slot that holds journal chunk `index`.
+/// Returns the physical offset, in bytes, of the slot that holds journal chunk `index`, from 0.
 #[must_use]
 pub const fn journal_slot_offset(index: u64) -> u64 {
     (JOURNAL_HEAD as u64).saturating_add(index.saturating_mul(JOURNAL_SLOT))
 }
 
-/// How many whole slots a journal of this physical size has. A torn last slot does not count.
+/// Returns how many whole slots a journal of this physical size, in bytes, has. A torn last slot
+/// does not count.
 #[must_use]
 pub const fn journal_slots(physical: u64) -> u64 {
     match physical.checked_sub(JOURNAL_HEAD as u64) {

@@ -87,8 +87,8 @@ pub fn u64_at(record: &[u8], field: Field) -> Option<u64> {
     array(record, field).map(u64::from_le_bytes)
 }
 
-/// Writes `value` into `field` of `record`. Returns `None`, and writes nothing, when `value` is not
-/// as long as the field, or the record is too short.
+/// Copies `value` into `field` of `record`, and returns `Some(())`. Returns `None`, and writes
+/// nothing, when `value` is not as long as the field, or the record is too short.
 #[must_use]
 pub fn put(record: &mut [u8], field: Field, value: &[u8]) -> Option<()> {
     let span = record.get_mut(field.offset..field.offset.checked_add(field.len)?)?;

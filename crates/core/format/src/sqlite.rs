@@ -136,8 +136,8 @@ pub struct Prologue {
 }
 
 impl Prologue {
-    /// Parses the first 144 bytes. `None` when they are fewer, or not a prologue that this version
-    /// writes. Nothing is authenticated.
+    /// Parses the prologue of a sealed log or journal from the first 144 bytes. `None` when they
+    /// are fewer, or not a prologue that this version writes. Nothing is authenticated.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use prologue_layout as at;
@@ -207,19 +207,19 @@ pub const WAL_HEAD: usize = prologue_layout::SIZE + 60;
 const _: () = assert!(WAL_HEAD as u64 == WAL_FRAMES, "WAL head");
 
 impl WalGeometry {
-    /// Logical length of a frame: header and page.
+    /// Returns the length in bytes of a frame as SQLite sees it: a header of 24 bytes and a page.
     #[must_use]
     pub const fn frame_logical(self) -> u64 {
         (self.page_size as u64).saturating_add(24)
     }
 
-    /// Physical length of a sealed frame.
+    /// Returns the length in bytes of a sealed frame in the file: 28 more, for nonce and tag.
     #[must_use]
     pub const fn frame_physical(self) -> u64 {
         self.frame_logical().saturating_add(28)
     }
 
-    /// Physical offset of frame `index`, from 0.
+    /// Returns the physical offset in bytes of frame `index`, from 0.
     #[must_use]
     pub const fn frame_offset(self, index: u64) -> u64 {
         WAL_FRAMES.saturating_add(index.saturating_mul(self.frame_physical()))

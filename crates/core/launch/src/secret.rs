@@ -40,7 +40,7 @@ pub fn path_text(path: &Path) -> Result<String, Error> {
 /// It is positioned at its end.
 ///
 /// # Errors
-/// SR-5001.
+/// SR-5001 when the kernel refuses.
 pub fn inheritable_secret(name: &str, secret: &[u8]) -> Result<OwnedFd, Error> {
     let failed = |error: std::io::Error| Error::io("memory for the passphrase", error);
     let flags = MemfdFlags::ALLOW_SEALING;

@@ -90,7 +90,8 @@ impl TlsClient {
     /// Builds the configuration for rustls. Opens no connection.
     ///
     /// # Errors
-    /// If the certificate and the private key of the identity cannot be used together.
+    /// If the certificate and the private key of the identity cannot be used together, such as when
+    /// they do not belong together.
     pub fn build(self) -> Result<ClientConfig, rustls::Error> {
         let versions: &[_] = match self.versions {
             Versions::Both => &[&version::TLS13, &version::TLS12],

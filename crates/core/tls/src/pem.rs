@@ -19,6 +19,7 @@ pub enum PemError {
 }
 
 impl fmt::Display for PemError {
+    /// Writes what is wrong with the PEM text. Nothing of the key is in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Certificates(why) => write!(f, "certificates: {why}"),

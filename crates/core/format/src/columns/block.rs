@@ -60,9 +60,9 @@ pub mod form {
     pub const ONE_STATE: u8 = 2;
 }
 
-/// The number of bytes that an image has for each word of this kind, provided that every word of
-/// the block fits into so many. It is fixed for a kind, so that the length of an image says nothing
-/// about its values.
+/// Returns the number of bytes that a stored block has for each value of this kind, if all its
+/// values fit into words: 1, 4 or 8. It is fixed for a kind, so that the length of a block says
+/// nothing about its values.
 #[must_use]
 pub const fn word_width(kind: Kind) -> usize {
     match kind {

@@ -220,8 +220,8 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Parses a head; returns it and the sealed bytes with their tag. `None` when it is cut short,
-    /// or a field has a value that no writer gives it.
+    /// Parses the head of a sealed message; returns it and the bytes after it, which are the
+    /// ciphertext and its tag of 16 bytes. `None` when it is cut short, or is not of this version.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         let sound = u16_at(message, sealed_layout::VERSION)? == CHANNEL_VERSION

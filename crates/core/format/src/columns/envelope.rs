@@ -149,7 +149,8 @@ impl EnvelopeHeader {
     }
 }
 
-/// Whether values of this kind differ in length.
+/// Whether values of this kind differ in length, and therefore are padded before they are sealed:
+/// text, bytea and numeric.
 pub(super) const fn is_padded(kind: Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Bytea | Kind::Numeric)
 }
@@ -165,8 +166,8 @@ pub fn pad(kind: Kind, value: &mut Vec<u8>) {
     }
 }
 
-/// The length of a value of this kind without its padding. `None` when its padding is not the one
-/// that [`pad`] appends. A value of a kind of fixed length has none.
+/// Returns the length of a value of this kind without its padding; all of `padded` for a kind of
+/// fixed length, which has none. `None` when the padding is not the one that [`pad`] appends.
 #[must_use]
 pub fn unpadded(kind: Kind, padded: &[u8]) -> Option<usize> {
     if !is_padded(kind) {

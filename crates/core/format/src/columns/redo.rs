@@ -468,9 +468,9 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// How many zero bytes follow a word (`None`) or a value of `length` bytes. Values of a kind
-/// without fixed length are padded as in an envelope, and a word as the shortest of them, so that
-/// the length of a record says no more about a value than the length of an envelope does.
+/// Returns how many zero bytes follow a word (`length` is `None`) or a value of `length` bytes.
+/// Values of a kind without fixed length are padded as in an envelope, and a word as the shortest
+/// of them, so that the length of a record says no more about a value than that of an envelope.
 const fn padding(kind: Kind, length: Option<usize>) -> usize {
     if !is_padded(kind) {
         return 0;
@@ -482,20 +482,20 @@ const fn padding(kind: Kind, length: Option<usize>) -> usize {
     }
 }
 
-/// A slice of `count` zeros, at most [`ENVELOPE_PAD`].
+/// Returns `count` zero bytes, or 16 if `count` is more.
 fn zeros(count: usize) -> &'static [u8] {
     const ZEROS: [u8; ENVELOPE_PAD] = [0; ENVELOPE_PAD];
     ZEROS.get(..count).unwrap_or(&ZEROS)
 }
 
-/// Takes the padding off the front of `tail` and returns what follows it. `None` when it is cut
-/// short or not all zero.
+/// Takes the padding off the front of `tail` and returns the bytes after it. `None` when it is cut
+/// short or not all zero. `length` is as for [`padding`].
 fn unpadded(kind: Kind, length: Option<usize>, tail: &[u8]) -> Option<&[u8]> {
     let (padding, tail) = tail.split_at_checked(padding(kind, length))?;
     padding.iter().all(|byte| *byte == 0).then_some(tail)
 }
 
-/// The FID with these bits. `None` when it is not one of a permanent value.
+/// Returns the identifier with these bits. `None` when they are not those of a permanent value.
 fn permanent(bits: u64) -> Option<Fid> {
     Fid::from_bits(bits).filter(|fid| !fid.is_ephemeral() && fid.partition() != 0)
 }

@@ -179,7 +179,8 @@ impl MainHeader {
         })
     }
 
-    /// Compares the stored checksum with the right one.
+    /// Says whether the stored checksum is right (`Whole`), has every bit of the right one inverted
+    /// (`Rekeying`: a rekey is not finished), or is neither (`Damaged`).
     #[must_use]
     pub fn state(&self) -> HeaderState {
         let stored = self.u64_field(at::CHECKSUM);
@@ -193,8 +194,8 @@ impl MainHeader {
         }
     }
 
-    /// The same header with a right checksum, or, with `rekeying`, with every bit of the right one
-    /// inverted.
+    /// Returns the same header with a right checksum, or, with `rekeying`, with every bit of the
+    /// right one inverted, which marks a rekey that is not finished.
     #[must_use]
     pub fn in_state(&self, rekeying: bool) -> Self {
         let right = self.right_checksum();
@@ -277,13 +278,13 @@ impl MainHeader {
         array(&self.0, at::CANARY).unwrap_or_default()
     }
 
-    /// The canary's nonce; zero in version 0.
+    /// Returns the canary's nonce; zeros in encryption version 0, which has none.
     #[must_use]
     pub fn canary_iv(&self) -> [u8; 12] {
         array(&self.0, at::CANARY_IV).unwrap_or_default()
     }
 
-    /// The canary's tag; zero in version 0.
+    /// Returns the canary's tag; zeros in encryption version 0, which has none.
     #[must_use]
     pub fn canary_tag(&self) -> [u8; 16] {
         array(&self.0, at::CANARY_TAG).unwrap_or_default()

@@ -30,7 +30,8 @@ pub enum Action {
 impl Action {
     const ALL: [Self; 3] = [Self::Encrypt, Self::Decrypt, Self::Rotate];
 
-    /// The word in the first line, and of the command.
+    /// Returns `encrypt`, `decrypt` or `rotate`: the word in the state file's first line, and the
+    /// name of the command.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,21 +63,24 @@ pub struct State {
     pub done: Vec<Done>,
 }
 
-/// The first line, with its end.
+/// Returns the first line of a conversion's state file: title, action and object id, with its line
+/// end.
 #[must_use]
 pub fn title_line(action: Action, object_id: &[u8; 16]) -> String {
     format!("{CONVERT_TITLE} {} {}\n", action.name(), hex(object_id))
 }
 
-/// A line for one file, with its end.
+/// Returns the line of the state file for one converted file: its inode number, and its path in
+/// hexadecimal, with the line end.
 #[must_use]
 pub fn done_line(done: &Done) -> String {
     format!("{} {}\n", done.inode, hex(&done.path))
 }
 
 impl State {
-    /// Reads the state. `None` when its first line is not one that this version writes, or another
-    /// line is not canonical. A last line without its end is ignored.
+    /// Reads the state file of a conversion. `None` when its first line is not one that this
+    /// version writes, or another line is not exactly as [`done_line`] writes it. A last line
+    /// without its end, which a crash may leave, is ignored.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n')?;
@@ -107,8 +111,7 @@ impl State {
     }
 }
 
-/// Parses a line for one file. `None` when it is cut short, or a field has a value that no writer
-/// gives it.
+/// Parses a line for one converted file. `None` when it is not exactly as [`done_line`] writes it.
 fn parse_done(line: &str) -> Option<Done> {
     let (number, path) = line.split_once(' ')?;
     let inode: u64 = number.parse().ok()?;

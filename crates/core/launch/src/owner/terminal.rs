@@ -19,9 +19,9 @@ use seccompiler::{
 /// (`asm/unistd_x32.h`).
 const X32_IOCTL: i64 = 0x4000_0000 | 514;
 
-/// Keeps this process, and what it becomes and starts, from pushing characters into terminals, by a
-/// seccomp filter that cannot be removed. Does nothing without a controlling terminal: only one's
-/// own takes them. Errors: when the kernel does not take the filter.
+/// Keeps this process, and what it becomes and starts, from pushing characters into its terminal,
+/// by a seccomp filter that cannot be removed. Does nothing without a controlling terminal, because
+/// no other takes such characters. Errors: when the kernel does not take the filter.
 pub(super) fn forbid_terminal_input() -> io::Result<()> {
     if std::fs::File::open("/dev/tty").is_err() {
         return Ok(());

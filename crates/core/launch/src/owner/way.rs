@@ -27,9 +27,9 @@ const ALL_WRITE: u32 = 0o002;
 /// Names in the directory are their owners' alone.
 const STICKY: u32 = 0o1000;
 
-/// Returns the users other than root who own something on the way to `path`, or `path` itself. A
-/// name that is not there ends the way: what will be made there belongs to who owns the directory.
-/// Reads only owners, modes and the texts of links.
+/// Returns the users other than root who own `path` or a directory or link on the way to it. Stops
+/// at a name that does not exist: what will be made there belongs to the directory's owner. Reads
+/// only owners, modes and the texts of links.
 ///
 /// # Errors
 /// SR-6020 when others than owners could exchange something on the way; SR-5001, also for more than
@@ -97,8 +97,9 @@ fn path_parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     })
 }
 
-/// Adds the owner of a part to `found`, unless it is root, and returns what the part is. Errors:
-/// SR-6020 for a directory whose names others may exchange; SR-5001.
+/// Adds the owner of a part of the path to `found`, unless it is root, and returns the part's file
+/// type. Errors: SR-6020 for a directory whose names others may exchange; SR-5001 when it cannot be
+/// looked at.
 fn note(part: &OwnedFd, shown: &Path, found: &mut BTreeSet<u32>) -> Result<FileType, Error> {
     let about = fstat(part).map_err(|error| Error::on_path(shown, error.into()))?;
     if about.st_uid != 0 {
