@@ -108,10 +108,12 @@ impl SealingServer for KeyServer {
         let fetched = self.fetch(Version::Latest)?;
         let key = sealing_key(&fetched.material, context)?;
         let nonce = nonce12()?;
-        let mut sealed = secret.expose().to_vec();
-        let tag = key.seal(&nonce, context, &mut sealed)?;
+        // In clear until it is encrypted in place.
+        let mut sealed = SecretBytes::with_capacity(SECRET_LEN)?;
+        sealed.as_mut_slice().copy_from_slice(secret.expose());
+        let tag = key.seal(&nonce, context, sealed.as_mut_slice())?;
         let version = fetched.version.to_le_bytes();
-        Ok([&version[..], &nonce, &tag, &sealed].concat())
+        Ok([&version[..], &nonce, &tag, sealed.as_slice()].concat())
     }
 
     /// Fetches the version of the key that sealed, and decrypts the secret here. The deadline is

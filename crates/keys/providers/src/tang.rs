@@ -18,7 +18,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
 use strongroom_crypto::{
-    CryptoError, GcmKey, P521Point, SecretKey, ecmr_blind, ecmr_provision, ecmr_recover, sha256,
+    CryptoError, GcmKey, P521Point, SecretBytes, SecretKey, ecmr_blind, ecmr_provision, ecmr_recover, sha256,
     verify_p521,
 };
 use strongroom_format::code;
@@ -44,6 +44,7 @@ const BODY_MAX: u64 = 64 * 1024;
 const FIELD: usize = 66;
 const POINT: usize = 2 * FIELD;
 const NONCE: [u8; 12] = [0; 12];
+const SECRET_LEN: usize = 32;
 
 struct Tang {
     argument: String,
@@ -211,18 +212,22 @@ fn verified_exchange_key(
 
 impl Tang {
     /// Sends a request for a path below the server's address, GET without a body and POST with one,
-    /// and returns the body of the response. Waits for at most the usual limit. Errors: SR-2103 for
-    /// status 404; SR-2101 for any other status than 200, a body longer than 64 KiB, and when the
-    /// server does not answer; SR-2043.
-    fn send(&self, path: &str, body: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+    /// and returns the body of the response. Errors: SR-2103 for status 404; SR-2101 for any other
+    /// status than 200, a body longer than 64 KiB, and when the server does not answer before the
+    /// deadline.
+    fn send(
+        &self,
+        path: &str,
+        body: Option<&[u8]>,
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, Error> {
         let lost = |error: &ureq::Error| {
             Error::new(
                 &code::PROVIDER_UNREACHABLE,
                 format!("{}: {error}", self.url),
             )
         };
-        let remaining = Deadline::usual()?.remaining()?;
-        let rules = http::client_rules().timeout_global(Some(remaining));
+        let rules = http::client_rules().timeout_global(Some(deadline.remaining()?));
         let agent = http::client(rules.build(), None);
         let url = format!("{}/{path}", self.url);
         let response = match body {
@@ -250,18 +255,19 @@ impl Tang {
 
     /// Recovers the key of the exchange with the server's help: sends the client's point blinded,
     /// which the server multiplies. Errors: SR-2105 when the answer is malformed; SR-2103 when the
-    /// server no longer has the key; SR-2101 when it does not answer; SR-5001.
+    /// server no longer has the key; SR-2101 when it does not answer before the deadline; SR-5001.
     fn recover(
         &self,
         exchange: &ExchangeKey,
         client: &P521Point,
         context: &[u8],
+        deadline: Deadline,
     ) -> Result<SecretKey, Error> {
         let (blind, blinded) = ecmr_blind(client).map_err(translate_crypto_error)?;
         let request = serde_json::to_vec(&Jwk::exchange_key(&blinded));
         let request = request.map_err(|_| Error::new(&code::BUG, "a key as JSON"))?;
         let path = format!("rec/{}", BASE64.encode(exchange.thumbprint));
-        let response = self.send(&path, Some(&request))?;
+        let response = self.send(&path, Some(&request), deadline)?;
         let answer: Option<Jwk> = serde_json::from_slice(&response).ok();
         let answer = answer.and_then(|key| key.point());
         let answer = answer.ok_or_else(|| not_accepted("the server's answer is malformed"))?;
@@ -270,8 +276,8 @@ impl Tang {
 
     /// Opens a blob: recovers the key with the server's help, and decrypts the secret. Errors:
     /// SR-2105 when the blob is malformed or does not decrypt; SR-2103 when the server no longer
-    /// has the key; SR-2101 when it does not answer.
-    fn open(&self, blob: &[u8], context: &[u8]) -> Result<SecretKey, Error> {
+    /// has the key; SR-2101 when it does not answer before the deadline.
+    fn open(&self, blob: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let malformed = || not_accepted("the wrapped key is malformed");
         let (thumbprint, rest) = blob.split_first_chunk::<32>().ok_or_else(malformed)?;
         let (server, rest) = rest.split_first_chunk::<POINT>().ok_or_else(malformed)?;
@@ -282,7 +288,7 @@ impl Tang {
             thumbprint: *thumbprint,
             point: *server,
         };
-        let key = self.recover(&exchange, client, context)?;
+        let key = self.recover(&exchange, client, context, deadline)?;
         let mut secret = *sealed;
         let opened = GcmKey::new(&key)?.open(&NONCE, context, &mut secret, tag);
         opened.map_err(|_| {
@@ -310,36 +316,40 @@ impl RootProvider for Tang {
 
     /// Opens the wrapped secret with the server's help, and derives the root key. Errors: SR-2020
     /// no wrapped root key; SR-2105 when it does not open; SR-2103 when the server no longer has
-    /// the key; SR-2101 when it does not answer.
+    /// the key; SR-2101 when it does not answer within the usual limit; SR-2043.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
-        wrapped.root(&self.open(wrapped.blob(), &wrapped.context())?)
+        let deadline = Deadline::usual()?;
+        wrapped.root(&self.open(wrapped.blob(), &wrapped.context(), deadline)?)
     }
 
     /// Fetches the server's advertisement, makes a new root key, encrypts its secret for the
     /// server's exchange key, and has it opened again before anything is stored. Errors: SR-2105
     /// when the advertisement is not signed by the key of the thumbprint, or the secret does not
     /// come back; SR-2020 when the argument becomes too long; SR-2101 when the server does not
-    /// answer; SR-2103.
+    /// answer to both within the usual limit; SR-2103; SR-2043.
     fn create(&self) -> Result<Created, Error> {
-        let exchange = verified_exchange_key(&self.send("adv", None)?, &self.thumbprint)?;
+        let deadline = Deadline::usual()?;
+        let advertisement = self.send("adv", None, deadline)?;
+        let exchange = verified_exchange_key(&advertisement, &self.thumbprint)?;
         Wrapped::create(NUMBER, locator(&self.argument), |secret, context| {
             let (key, client) =
                 ecmr_provision(&exchange.point, context).map_err(translate_crypto_error)?;
-            // In clear until the next line encrypts it in place.
-            let mut sealed = *secret.expose();
-            let tag = GcmKey::new(&key)?.seal(&NONCE, context, &mut sealed)?;
+            // In clear until it is encrypted in place.
+            let mut sealed = SecretBytes::with_capacity(SECRET_LEN)?;
+            sealed.as_mut_slice().copy_from_slice(secret.expose());
+            let tag = GcmKey::new(&key)?.seal(&NONCE, context, sealed.as_mut_slice())?;
             let parts = [
                 &exchange.thumbprint[..],
                 &exchange.point,
                 &client,
-                &sealed,
+                sealed.as_slice(),
                 &tag,
             ];
             let blob = parts.concat();
             // Opened before anything is stored: with a server that advertises a key and does not
             // serve it, the keyring would be lost.
-            match self.open(&blob, context)?.ct_eq(secret) {
+            match self.open(&blob, context, deadline)?.ct_eq(secret) {
                 true => Ok(blob),
                 false => Err(not_accepted(
                     "the server does not give back what was sealed with it",

@@ -17,7 +17,9 @@ use zeroize::Zeroize as _;
 const CREDENTIAL_MAX: usize = 32 * 1024;
 
 /// Reads a regular file of at most 32 KiB into locked memory. It must have a mode by which only its
-/// owner may read or write it; the group may read a file of root's.
+/// owner may read or write it; the group may read a file of root's. The owner is not looked at, as
+/// with key files: root opens with a service's credential what the service has sealed. A credential
+/// that its owner changes gives no other root key, because every provider checks that.
 ///
 /// # Errors
 /// SR-2123 when it cannot be read, is no regular file, has another mode, or is too long; SR-5001.
@@ -108,6 +110,22 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+
+    #[test]
+    fn the_owner_of_a_file_is_not_looked_at_as_with_key_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        strongroom_keyring::durable::replace(&path, b"CANARY-token", 0o600).unwrap();
+        // Only root may give a file away, and read it afterwards.
+        if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
+            assert_eq!(read_file(&path).unwrap().as_slice(), b"CANARY-token");
+            let key = strongroom_keyring::source::key_file(&path).unwrap();
+            assert_eq!(key.as_slice(), b"CANARY-token");
+            let permissions = std::fs::Permissions::from_mode(0o640);
+            std::fs::set_permissions(&path, permissions).unwrap();
+            assert_eq!(read_file(&path).err().unwrap().code().number, 2123);
+        }
+    }
 
     #[test]
     fn files_for_others_are_refused_and_nothing_of_them_is_told() {

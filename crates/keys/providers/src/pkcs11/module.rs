@@ -12,6 +12,7 @@ use cryptoki::types::AuthPin;
 use strongroom_crypto::{SecretBytes, nonce12};
 use strongroom_format::code::{self, Code};
 use strongroom_keyring::Error;
+use zeroize::Zeroize as _;
 
 use super::request::{Operation, Request};
 
@@ -142,7 +143,7 @@ fn wrap(
             | RvError::MechanismParamInvalid,
             _,
         )) => {
-            let template = [
+            let mut template = [
                 Attribute::Class(ObjectClass::SECRET_KEY),
                 Attribute::KeyType(KeyType::GENERIC_SECRET),
                 Attribute::Token(false),
@@ -150,9 +151,11 @@ fn wrap(
                 Attribute::Extractable(true),
                 Attribute::Value(secret.to_vec()),
             ];
-            let object = session
-                .create_object(&template)
-                .map_err(|error| translate_error(&error))?;
+            let made = session.create_object(&template);
+            if let Some(Attribute::Value(copy)) = template.last_mut() {
+                copy.zeroize();
+            }
+            let object = made.map_err(|error| translate_error(&error))?;
             let sealed = session.wrap_key(&Mechanism::AesKeyWrapPad, key, object);
             [
                 &[KEY_WRAP][..],

@@ -286,3 +286,37 @@ fn silent() {
     let provider = Provider::from_stored(10, &argument).unwrap();
     println!("refused with {}", told(provider.fetch(false)).0);
 }
+
+#[test]
+fn both_requests_of_a_new_root_key_have_one_time_limit() {
+    let home = Home::new();
+    let tang = Tang::start(&home, "keys");
+    let refused = |seconds: &str| {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["tang::created", "--exact", "--ignored", "--nocapture"])
+            .env("STRONGROOM_PROVIDER_TIMEOUT", seconds)
+            .env("STRONGROOM_TEST_ARGUMENT", tang.provider())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).contains("refused with 2101")
+    };
+    // Each of them is within the limit, and both together are not.
+    tang.changing(Some(|_, _| {
+        std::thread::sleep(std::time::Duration::from_millis(600));
+    }));
+    assert!(refused("1"));
+    assert!(!refused("600"));
+}
+
+/// The other half of the test above.
+#[test]
+#[ignore = "started by both_requests_of_a_new_root_key_have_one_time_limit"]
+fn created() {
+    drop(Home::new());
+    let argument = std::env::var("STRONGROOM_TEST_ARGUMENT").unwrap();
+    match Provider::parse(&argument).unwrap().create() {
+        Ok(_) => println!("created"),
+        Err(error) => println!("refused with {}", error.code().number),
+    }
+}
