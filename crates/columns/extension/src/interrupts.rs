@@ -47,8 +47,9 @@ pub(crate) fn check_while_waiting() -> Result<(), Interrupted> {
     Ok(())
 }
 
-/// Runs `work`, all that the end of a transaction sends to the zone, with a deadline of 2 seconds
-/// from now, or that of the outer call. Waits do not handle interrupts meanwhile.
+/// Runs `work`, which sends the zone what the end of a transaction has for it, with a deadline of 2
+/// seconds from now; within another such call, that call's deadline applies. Waits do not handle
+/// interrupts meanwhile.
 pub(crate) fn with_deadline(work: impl FnOnce()) {
     let outermost = DEADLINE.get().is_none();
     if outermost {

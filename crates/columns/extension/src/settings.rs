@@ -189,7 +189,8 @@ pub(crate) fn record_name() -> &'static [u8] {
     name.map_or(&[], CStr::to_bytes)
 }
 
-/// The arena and secret of the leader of this process's parallel group. `None` if there is none.
+/// The ring number (arena) of the leader of this process's parallel group, and the group's secret.
+/// `None` if there is none.
 pub(crate) fn parallel_group() -> Option<(u16, u64)> {
     let text = GROUP.value()?.to_str().ok()?;
     let (arena, secret) = text.split_once(':')?;

@@ -42,12 +42,13 @@ const QUIET_ROUNDS: u32 = 4096;
 
 /// Executes descriptors. One thread calls it.
 pub trait Handler {
-    /// Called when a backend has connected. Returns the number of its arena, which no other open
-    /// ring may have; `None` refuses the backend, and its connection is closed.
+    /// Called when a backend has connected. Returns the number of its arena (the zone's memory for
+    /// the values of its statements), which no other open ring may have; `None` refuses the
+    /// backend, and its connection is closed.
     fn ring_opened(&mut self, peer: &Peer) -> Option<u16>;
 
-    /// Called when the ring of this arena is closed, or could not be set up: nothing more is
-    /// executed for it.
+    /// Called when the ring whose arena has this number is closed, or could not be set up: nothing
+    /// more is executed for it.
     fn ring_closed(&mut self, arena: u16);
 
     /// Executes a descriptor and returns its answer; that to a posted operation is dropped.
@@ -121,12 +122,13 @@ const QUIT: u64 = u64::MAX - 1;
 
 impl Server {
     /// Makes the socket at `path`, whose file gets the permissions `mode`, and listens; accepts
-    /// nothing until [`Self::run`]. `incarnation` is told to every backend.
+    /// nothing until [`Self::run`]. Every backend gets `incarnation`, the random number of this
+    /// start.
     ///
     /// # Errors
     ///
     /// `AddrInUse` if a zone listens there, or something other than a socket is there; otherwise
-    /// the kernel's.
+    /// the kernel's errors.
     pub fn bind(path: &Path, mode: u32, incarnation: [u8; 16]) -> io::Result<Self> {
         let (bell, bell_file) = Mapping::create("strongroom-bell")?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -467,7 +469,7 @@ struct Watcher {
 
 impl Watcher {
     /// Passes connections, and ends of connections, on to the engine's thread, and rings the
-    /// doorbell for it. Returns when it is told to quit, or that thread takes no more events.
+    /// doorbell for it. Returns when the server is to stop, or that thread takes no more events.
     fn run(&self) {
         let mut found = Vec::with_capacity(64);
         loop {

@@ -210,7 +210,7 @@ fn keeps_earlier(aggregate: Aggregate, order: Ordering) -> bool {
         }
 }
 
-/// Combines a truth with the result so far, if any: by `bool_and`, or otherwise `bool_or`.
+/// Combines a boolean with the result so far, if any: by `bool_and`, or otherwise `bool_or`.
 fn combine_bools(aggregate: Aggregate, before: Option<bool>, value: bool) -> bool {
     match (before, aggregate) {
         (None, _) => value,

@@ -211,7 +211,7 @@ impl Civil {
 }
 
 /// A timestamp and an interval added (`timestamp_pl_interval`): months, then days, then time. An
-/// infinite timestamp stays. `Fault::TimestampOutOfRange`.
+/// infinite timestamp stays. `Fault::TimestampOutOfRange` if the result is no timestamp.
 pub(crate) fn timestamp_plus(timestamp: i64, interval: Interval) -> Result<i64, Fault> {
     if is_infinite(timestamp) {
         return Ok(timestamp);
@@ -236,7 +236,8 @@ pub(crate) fn timestamp_plus(timestamp: i64, interval: Interval) -> Result<i64, 
 }
 
 /// A timestamp and an interval added (`timestamptz_pl_interval`): months, then days, both by the
-/// clocks of `zone`, then time. An infinite timestamp stays. `Fault::TimestampOutOfRange`.
+/// clocks of `zone`, then time. An infinite timestamp stays. `Fault::TimestampOutOfRange` if the
+/// result is no timestamp.
 pub(crate) fn timestamptz_plus(
     timestamp: i64,
     interval: Interval,
@@ -263,7 +264,7 @@ pub(crate) fn timestamptz_plus(
 }
 
 /// The interval from `b` to `a`, in days and time (`timestamp_mi`). `Fault::InfiniteTimestamps` if
-/// either is infinite, `Fault::IntervalOutOfRange`.
+/// either is infinite, `Fault::IntervalOutOfRange` if it does not fit in 64 bits of microseconds.
 pub(crate) fn timestamp_minus(a: i64, b: i64) -> Result<Interval, Fault> {
     if is_infinite(a) || is_infinite(b) {
         return Err(Fault::InfiniteTimestamps);
@@ -277,7 +278,7 @@ pub(crate) fn timestamp_minus(a: i64, b: i64) -> Result<Interval, Fault> {
 }
 
 /// A date so many days later (`date_pli`), or earlier for negative `days` (`date_mii`). An infinite
-/// date stays. `Fault::DateOutOfRange`.
+/// date stays. `Fault::DateOutOfRange` if the result is no date.
 pub(crate) fn date_plus(date: i32, days: i64) -> Result<i32, Fault> {
     if is_infinite_date(date) {
         return Ok(date);
@@ -299,7 +300,7 @@ pub(crate) fn date_minus(a: i32, b: i32) -> Result<i32, Fault> {
 }
 
 /// The timestamp at which a date begins (`date_timestamp`); infinite stays infinite.
-/// `Fault::DateOutOfRangeForTimestamp`.
+/// `Fault::DateOutOfRangeForTimestamp` if the date is outside the range of timestamps.
 pub(crate) fn date_to_timestamp(date: i32) -> Result<i64, Fault> {
     match date {
         i32::MIN => Ok(i64::MIN),
@@ -312,7 +313,8 @@ pub(crate) fn date_to_timestamp(date: i32) -> Result<i64, Fault> {
 }
 
 /// The timestamp at which a date begins by the clocks of `zone` (`date_timestamptz`); infinite
-/// stays infinite. `Fault::DateOutOfRangeForTimestamp`.
+/// stays infinite. `Fault::DateOutOfRangeForTimestamp` if the date is outside the range of
+/// timestamps.
 pub(crate) fn date_to_timestamptz(date: i32, zone: &TimeZone) -> Result<i64, Fault> {
     let local = date_to_timestamp(date)?;
     if is_infinite(local) {
@@ -326,13 +328,14 @@ pub(crate) fn date_to_timestamptz(date: i32, zone: &TimeZone) -> Result<i64, Fau
 }
 
 /// The date of a timestamp without zone (`timestamp_date`); infinite stays infinite.
-/// `Fault::TimestampOutOfRange`.
+/// `Fault::TimestampOutOfRange` if the argument or the result is outside PostgreSQL's range.
 pub(crate) fn timestamp_to_date(timestamp: i64) -> Result<i32, Fault> {
     day_of(timestamp, Civil::of)
 }
 
 /// The date that the clocks of `zone` show at a timestamp (`timestamptz_date`); infinite stays
-/// infinite. `Fault::TimestampOutOfRange`.
+/// infinite. `Fault::TimestampOutOfRange` if the argument or the result is outside PostgreSQL's
+/// range.
 pub(crate) fn timestamptz_to_date(timestamp: i64, zone: &TimeZone) -> Result<i32, Fault> {
     day_of(timestamp, |timestamp| {
         Some(Civil::of_zoned(timestamp, zone)?.0)
@@ -350,7 +353,8 @@ fn day_of(timestamp: i64, civil: impl Fn(i64) -> Option<Civil>) -> Result<i32, F
 }
 
 /// The timestamp at which the clocks of `zone` show a timestamp without zone
-/// (`timestamp_timestamptz`); infinite stays infinite. `Fault::TimestampOutOfRange`.
+/// (`timestamp_timestamptz`); infinite stays infinite. `Fault::TimestampOutOfRange` if the argument
+/// or the result is outside PostgreSQL's range.
 pub(crate) fn timestamp_to_timestamptz(timestamp: i64, zone: &TimeZone) -> Result<i64, Fault> {
     if is_infinite(timestamp) {
         return Ok(timestamp);
@@ -363,7 +367,8 @@ pub(crate) fn timestamp_to_timestamptz(timestamp: i64, zone: &TimeZone) -> Resul
 }
 
 /// The timestamp without zone that the clocks of `zone` show at a timestamp
-/// (`timestamptz_timestamp`); infinite stays infinite. `Fault::TimestampOutOfRange`.
+/// (`timestamptz_timestamp`); infinite stays infinite. `Fault::TimestampOutOfRange` if the argument
+/// or the result is outside PostgreSQL's range.
 pub(crate) fn timestamptz_to_timestamp(timestamp: i64, zone: &TimeZone) -> Result<i64, Fault> {
     if is_infinite(timestamp) {
         return Ok(timestamp);

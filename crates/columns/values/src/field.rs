@@ -176,7 +176,8 @@ fn of_infinite(field: Field, negative: bool) -> Result<FieldValue, Fault> {
 }
 
 /// `extract(field from date)`: sets `out` to a numeric. `Fault::FieldUnsupported` for a field of a
-/// time, `Fault::FieldOfInfinity`, `Fault::DateOutOfRange`.
+/// time, `Fault::FieldOfInfinity` for a field that is null for an infinite date,
+/// `Fault::DateOutOfRange` for a number that is no date.
 pub(crate) fn of_date(field: Field, date: i32, out: &mut Out) -> Result<(), Fault> {
     if matches!(
         field,
@@ -346,7 +347,8 @@ fn put_interval_epoch(
 }
 
 /// `date_trunc` of a timestamp, by the clocks of `zone` or without a zone; infinite stays infinite.
-/// `Fault::FieldUnknown` for a field that it does not know, `Fault::TimestampOutOfRange`.
+/// `Fault::FieldUnknown` for a field that it does not know, `Fault::TimestampOutOfRange` if the
+/// result is no timestamp.
 pub(crate) fn truncate(
     field: Field,
     timestamp: i64,
@@ -456,8 +458,9 @@ const fn first_year(field: Field, year: i32) -> i32 {
 }
 
 /// `date_part` of a date: sets `out` to a double, the field of the timestamp at which the date
-/// begins. `Fault::FieldUnsupported`, `Fault::FieldOfInfinity`,
-/// `Fault::DateOutOfRangeForTimestamp`; `Fault::KindMismatch` for a value that is no date.
+/// begins. `Fault::FieldUnsupported` for a field that dates do not have, `Fault::FieldOfInfinity`
+/// for one that is null for an infinite date, `Fault::DateOutOfRangeForTimestamp` for a date later
+/// than any timestamp; `Fault::KindMismatch` for a value that is no date.
 pub(crate) fn part_of_date(field: Field, date: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     let timestamp = crate::datetime::date_to_timestamp(date.int4()?)?;
     of_timestamp(field, timestamp, None, FieldFunction::Double, out)

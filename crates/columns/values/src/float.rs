@@ -44,8 +44,9 @@ pub(crate) fn mul(a: f64, b: f64) -> Result<f64, Fault> {
     Ok(result)
 }
 
-/// `a / b` (`float8_div`). `Fault::DivisionByZero`, unless `a` is NaN; `Fault::FloatOverflow` if it
-/// becomes infinite, `Fault::FloatUnderflow` if it becomes 0.
+/// `a / b` (`float8_div`). `Fault::DivisionByZero` if `b` is 0, unless `a` is NaN;
+/// `Fault::FloatOverflow` if finite numbers give infinity, `Fault::FloatUnderflow` if they give 0
+/// although `a` is not 0.
 pub(crate) fn div(a: f64, b: f64) -> Result<f64, Fault> {
     if b == 0.0 && !a.is_nan() {
         return Err(Fault::DivisionByZero);
@@ -79,8 +80,8 @@ pub(crate) fn sign(a: f64) -> f64 {
     }
 }
 
-/// The nearest integer, the even one in the middle (`dtoi4`). `Fault::Int4OutOfRange`, also for
-/// NaN.
+/// The nearest integer, a half to the even one (`dtoi4`). `Fault::Int4OutOfRange` if it does not
+/// fit, also for NaN.
 pub(crate) fn to_int4(a: f64) -> Result<i32, Fault> {
     let whole = a.round_ties_even();
     if !(-2_147_483_648.0..2_147_483_648.0).contains(&whole) {
@@ -90,8 +91,8 @@ pub(crate) fn to_int4(a: f64) -> Result<i32, Fault> {
     Ok(whole as i32)
 }
 
-/// The nearest integer, the even one in the middle (`dtoi8`). `Fault::Int8OutOfRange`, also for
-/// NaN.
+/// The nearest integer, a half to the even one (`dtoi8`). `Fault::Int8OutOfRange` if it does not
+/// fit, also for NaN.
 pub(crate) fn to_int8(a: f64) -> Result<i64, Fault> {
     let whole = a.round_ties_even();
     if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&whole) {
@@ -103,7 +104,8 @@ pub(crate) fn to_int8(a: f64) -> Result<i64, Fault> {
 
 /// Reads the text that `float8in` reads, hexadecimal and words for infinity included.
 /// `Unreadable::Unsupported` for NaN with a payload or more than 1000 hexadecimal digits,
-/// `Unreadable::OutOfRange`, `Unreadable::Syntax`.
+/// `Unreadable::OutOfRange` for a number that is too big for a double, or becomes 0 in one,
+/// `Unreadable::Syntax` for any other text.
 pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
     let text = text.trim_start_matches(is_space);
     const SPECIAL: [(&str, f64); 9] = [
@@ -161,7 +163,8 @@ const HEXADECIMAL_MAX: usize = 1000;
 
 /// Reads C's hexadecimal number, after its `0x`, to the end of the text. `None` if there is no
 /// digit: then the number is the 0 before the x. `Unreadable::Unsupported` for more than 1000
-/// digits, `Unreadable::OutOfRange`, `Unreadable::Syntax` if something follows.
+/// digits, `Unreadable::OutOfRange` if it overflows or underflows, `Unreadable::Syntax` if
+/// something follows.
 fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
     let (whole, rest) = text.split_at(digits(text));

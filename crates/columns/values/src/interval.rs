@@ -106,8 +106,8 @@ impl Interval {
             .ok_or(Fault::IntervalOutOfRange)
     }
 
-    /// The interval divided (`interval_div`). `Fault::DivisionByZero`; `Fault::IntervalOutOfRange`
-    /// if a part overflows, or for NaN.
+    /// The interval divided (`interval_div`). `Fault::DivisionByZero` if `divisor` is 0;
+    /// `Fault::IntervalOutOfRange` if a part overflows, or for NaN.
     pub(crate) fn over(self, divisor: f64) -> Result<Self, Fault> {
         if divisor == 0.0 {
             return Err(Fault::DivisionByZero);

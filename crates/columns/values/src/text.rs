@@ -216,7 +216,8 @@ fn print_interval(interval: Interval, buf: &mut Buf) {
 }
 
 /// Reads an integer from `least` to `-(least + 1)`, with blanks around it (`pg_strtoint32`,
-/// `pg_strtoint64`). `Unreadable::OutOfRange`, `Unreadable::Syntax`.
+/// `pg_strtoint64`). `Unreadable::OutOfRange` if it does not fit, `Unreadable::Syntax` for a text
+/// that is no integer.
 pub(crate) fn parse_integer(text: &str, least: i64) -> Result<i64, Unreadable> {
     let text = text.trim_start_matches(is_space);
     let (negative, text) = match text.as_bytes().first() {
@@ -249,14 +250,15 @@ pub(crate) fn parse_integer(text: &str, least: i64) -> Result<i64, Unreadable> {
     }
 }
 
-/// Reads an `integer` (`int4in`). `Unreadable::OutOfRange`, `Unreadable::Syntax`.
+/// Reads an `integer` (`int4in`). `Unreadable::OutOfRange` if it does not fit, `Unreadable::Syntax`
+/// for a text that is no integer.
 pub(crate) fn parse_int4(text: &str) -> Result<i32, Unreadable> {
     let number = parse_integer(text, i64::from(i32::MIN))?;
     i32::try_from(number).map_err(|_| Unreadable::OutOfRange)
 }
 
 /// Reads a `boolean`: a unique beginning of one of the words, or 1 or 0 (`boolin`).
-/// `Unreadable::Syntax`.
+/// `Unreadable::Syntax` for any other text.
 fn parse_bool(text: &str) -> Result<bool, Unreadable> {
     let text = text.trim_matches(is_space).to_ascii_lowercase();
     let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
@@ -270,7 +272,8 @@ fn parse_bool(text: &str) -> Result<bool, Unreadable> {
 }
 
 /// Reads a `bytea` into `out`: hexadecimal after `\x`, otherwise bytes with octal escapes
-/// (`byteain`). `Unreadable::Hexadecimal`, `Unreadable::Syntax`.
+/// (`byteain`). `Unreadable::Hexadecimal` for something else than pairs of hexadecimal digits,
+/// `Unreadable::Syntax` for an invalid escape.
 fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     let bytes = text.as_bytes();
     let buf = out.begin(bytes.len());
@@ -299,7 +302,7 @@ fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
 }
 
 /// Appends the bytes of hexadecimal digits; white space is allowed between bytes, not inside one
-/// (`hex_decode`). `Unreadable::Hexadecimal`.
+/// (`hex_decode`). `Unreadable::Hexadecimal` for anything else.
 fn parse_hex(hex: &[u8], buf: &mut Buf) -> Result<(), Unreadable> {
     let mut rest = hex.iter();
     while let Some(high) = rest.next() {

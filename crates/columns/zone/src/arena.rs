@@ -179,7 +179,8 @@ fn fault_of(slot: Slot) -> Fault {
 }
 
 impl Arena {
-    /// An empty arena of this number, which is the partition number in its identifiers.
+    /// An empty arena, for the values of one ring's statements. `number` is the partition number in
+    /// its identifiers.
     pub(crate) fn new(number: u16, memory: &Arc<Memory>) -> Self {
         Self {
             number,
@@ -211,7 +212,8 @@ impl Arena {
     /// # Errors
     /// [`Fault::StaleFid`] for a slot of another statement; [`Fault::ForgedFid`] for one of another
     /// arena, or of a literal; [`Fault::BadRequest`] for one that is filled;
-    /// [`Fault::StringTooLong`], [`Fault::ArenaFull`], [`Fault::OutOfMemory`].
+    /// [`Fault::StringTooLong`] for a value of 4 GiB or more; [`Fault::ArenaFull`] if there are too
+    /// many slots or bytes; [`Fault::OutOfMemory`] if no memory is left.
     pub(crate) fn put(&mut self, fid: Fid, meta: Meta, value: Value<'_>) -> Result<(), Fault> {
         let at = self.free_slot_index(fid)?;
         self.values.put(at, meta, value)
@@ -243,7 +245,8 @@ impl Arena {
     /// # Errors
     /// [`Fault::ForgedFid`] if the identifier is not a literal's of this arena;
     /// [`Fault::BadRequest`] if the slot is filled; [`Fault::ArenaFull`] above 2^20 literals, or
-    /// too far after the last one; [`Fault::StringTooLong`], [`Fault::OutOfMemory`].
+    /// too far after the last one; [`Fault::StringTooLong`] for a value of 4 GiB or more;
+    /// [`Fault::OutOfMemory`] if no memory is left.
     pub(crate) fn put_literal(
         &mut self,
         fid: Fid,
@@ -300,8 +303,8 @@ impl Arena {
     ///
     /// # Errors
     /// [`Fault::StaleFid`] for a slot of another statement; [`Fault::ForgedFid`] for one of another
-    /// arena; [`Fault::BadRequest`] for one that is filled; [`Fault::ArenaFull`],
-    /// [`Fault::OutOfMemory`].
+    /// arena; [`Fault::BadRequest`] for one that is filled; [`Fault::ArenaFull`] if there are too
+    /// many slots; [`Fault::OutOfMemory`] if no memory is left.
     pub(crate) fn put_aggregate(&mut self, fid: Fid, total: RunningAggregate) -> Result<(), Fault> {
         let at = self.free_slot_index(fid)?;
         if self

@@ -149,8 +149,8 @@ impl Zone {
         self
     }
 
-    /// From now on, calls `tell` with each error of the store: the rings get a fault only. The same
-    /// error is not told again within 10 seconds. An error contains no value.
+    /// From now on, calls `tell` with each error of the store: the rings get a fault only. An error
+    /// with the same code as the last one is left out for 10 seconds. An error contains no value.
     pub fn on_store_error(&mut self, tell: impl FnMut(&Error) + Send + 'static) {
         self.reporter.tell = Box::new(tell);
     }
@@ -173,7 +173,7 @@ impl Zone {
 
     /// Runs an operation, posted or called, and returns its answer; that of a posted one is empty.
     /// A called operation is not run if an earlier posted one has failed, and answers with that
-    /// fault. Tells the owner about an error of the store.
+    /// fault. Passes an error of the store on to the function of `on_store_error`.
     fn dispatch(&mut self, arena: u16, op: Op, descriptor: &Descriptor, area: &Area) -> Answer {
         if op.is_posted() {
             self.run_posted(arena, op, descriptor, area);
@@ -348,8 +348,8 @@ impl Zone {
 }
 
 impl ErrorReporter {
-    /// Tells the zone's owner an error, unless the last one told had the same code and was told
-    /// less than 10 seconds ago.
+    /// Passes an error on to the function of `on_store_error`, unless the last one that it got had
+    /// the same code less than 10 seconds ago.
     fn report(&mut self, error: &Error) {
         let number = error.code().number;
         let known = |(last, at): (u16, Instant)| last == number && at.elapsed() < REPORT_PAUSE;

@@ -57,12 +57,14 @@ impl Common {
     }
 }
 
-/// Checks that `count` truth values may be given for the operation whose right is `wanted`, on
-/// values that have `common` in common and were made from the keys of `scope`. With a session,
-/// takes them from its budget. Comparing stored values of one column needs no session.
+/// Checks that `count` truths (yes-or-no answers, orders, ranks or equality tokens) may be given
+/// for the operation whose right is `wanted`, on values that have `common` in common and were made
+/// from the keys of `scope`. With a session, takes them from its budget. Comparing stored values of
+/// one column needs no session.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without a session or the rights, [`Fault::BudgetSpent`].
+/// [`Fault::NotAllowed`] without a session or the rights, [`Fault::BudgetSpent`] if the budget has
+/// fewer left.
 pub(crate) fn truths(
     session: Option<&mut Session>,
     wanted: u32,
@@ -93,7 +95,8 @@ pub(crate) fn truths(
 /// one, only values of a column or an envelope may be sealed, under their own key.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without the right or a session that is needed, [`Fault::BudgetSpent`].
+/// [`Fault::NotAllowed`] without the right or a session that is needed, [`Fault::BudgetSpent`] if
+/// the budget has none left.
 pub(crate) fn output(
     mut session: Option<&mut Session>,
     scope: &Scope,
@@ -132,8 +135,9 @@ pub(crate) fn output(
 /// Anything else would let an operator compare values of two columns, or constants.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`]: storing a value in a column of another key also makes it readable under
-/// that key. [`Fault::BudgetSpent`]; those of `draw`.
+/// [`Fault::NotAllowed`] without a session or right that is needed: storing a value in a column of
+/// another key also makes it readable under that key. [`Fault::BudgetSpent`] if the budget has no
+/// output left; those of `draw`.
 pub(crate) fn store(
     session: Option<&mut Session>,
     scope: &Scope,
@@ -181,7 +185,8 @@ pub(crate) fn store(
 /// the session's budget, and in its ledger.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without a session or the right, [`Fault::BudgetSpent`].
+/// [`Fault::NotAllowed`] without a session or the right, [`Fault::BudgetSpent`] if the budget has
+/// none left.
 pub(crate) fn declassify(
     session: Option<&mut Session>,
     scope: &Scope,
@@ -194,8 +199,8 @@ pub(crate) fn declassify(
     Ok(())
 }
 
-/// The scope of a value that came in clear: that of a constant of the session. A client that may
-/// choose such values can find out any value by comparing, so it needs the same right as for
+/// The scope of a value that came in clear: the scope of a constant of the session. A client that
+/// may choose such values can find out any value by comparing, so it needs the same right as for
 /// reading values in clear.
 ///
 /// # Errors

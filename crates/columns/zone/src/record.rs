@@ -154,7 +154,7 @@ fn valid_name(name: &[u8]) -> Option<&str> {
     sound.then_some(name)
 }
 
-/// An error with the code SR-5001 for a failure of the operating system.
+/// Makes the error SR-5001 for a failure of the operating system.
 fn system(error: std::io::Error) -> Error {
     Error::new(&strongroom_format::code::IO, error.to_string())
 }

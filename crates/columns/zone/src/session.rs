@@ -70,7 +70,7 @@ impl Session {
     /// keys. Takes nothing from a budget.
     ///
     /// # Errors
-    /// [`Fault::NotAllowed`], which the ledger counts as a refusal.
+    /// [`Fault::NotAllowed`] if not; the ledger counts it as a refusal.
     pub fn allow(&mut self, wanted: u32, keys: &[KeyId]) -> Result<(), Fault> {
         self.allow_at(wanted, keys, now())
     }
@@ -106,7 +106,7 @@ impl Session {
     /// comparison does.
     ///
     /// # Errors
-    /// [`Fault::BudgetSpent`], as for truths, whose budget it shares.
+    /// [`Fault::BudgetSpent`] if the ticket has no truths left, whose budget it shares.
     pub fn spend_check(&mut self) -> Result<(), Fault> {
         self.check_budget(1)?;
         self.ledger.count_check();

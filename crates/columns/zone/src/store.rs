@@ -142,8 +142,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Fault::StaleFid`] for what existed earlier, [`Fault::ForgedFid`] for what never did;
-    /// [`Fault::Recovering`]; [`Fault::StoreDamaged`], [`Fault::StoreIo`], [`Fault::OutOfMemory`]
-    /// if its block cannot be read.
+    /// [`Fault::Recovering`] before the host's log is replayed; [`Fault::StoreDamaged`],
+    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] if its block is damaged, cannot be read, or has
+    /// no room in memory.
     #[inline]
     pub fn get(&mut self, fid: Fid) -> Result<StoredValue<'_>, Fault> {
         if matches!(self.find(fid)?, Lookup::OnDisk) {
@@ -157,7 +158,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Fault::StaleFid`] for what existed earlier, [`Fault::ForgedFid`] for what never did;
-    /// [`Fault::Recovering`].
+    /// [`Fault::Recovering`] before the host's log is replayed.
     #[inline]
     pub fn peek(&self, fid: Fid) -> Result<Option<StoredValue<'_>>, Fault> {
         let Lookup::Resident(partition, extent, frame) = self.find(fid)? else {
@@ -191,8 +192,8 @@ impl Store {
     /// [`Store::peek`] reports them.
     ///
     /// # Errors
-    /// [`Fault::StoreDamaged`], [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block cannot be
-    /// read, or room cannot be made for it.
+    /// [`Fault::StoreDamaged`], [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block is damaged,
+    /// cannot be read, or room cannot be made for it.
     pub fn ensure_resident(&mut self, fids: &[Fid]) -> Result<(), Fault> {
         let on_disk = |fid: &Fid| matches!(self.find(*fid), Ok(Lookup::OnDisk));
         if !fids.iter().any(on_disk) {
@@ -205,8 +206,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Fault::StaleFid`] for what existed earlier, [`Fault::ForgedFid`] for what never did;
-    /// [`Fault::Recovering`]; [`Fault::StoreDamaged`], [`Fault::StoreIo`], [`Fault::OutOfMemory`]
-    /// if a block cannot be read.
+    /// [`Fault::Recovering`] before the host's log is replayed; [`Fault::StoreDamaged`],
+    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block cannot be read.
     pub fn get_pair(
         &mut self,
         a: Fid,
@@ -224,9 +225,12 @@ impl Store {
     /// checkpoint, to make room.
     ///
     /// # Errors
-    /// [`Fault::Recovering`] while the log is replayed or followed; [`Fault::PartitionUnknown`];
-    /// [`Fault::KindMismatch`] if the column has values of another kind; [`Fault::StringTooLong`];
-    /// [`Fault::OutOfMemory`]; [`Fault::PartitionsExhausted`]; those of writing evicted blocks.
+    /// [`Fault::Recovering`] while the log is replayed or followed; [`Fault::PartitionUnknown`] if
+    /// there is no such partition; [`Fault::KindMismatch`] if the column has values of another
+    /// kind; [`Fault::StringTooLong`] for a value that is too long; [`Fault::OutOfMemory`] if no
+    /// memory is left; [`Fault::PartitionsExhausted`] if the partition has no identifier left;
+    /// [`Fault::BadRequest`] if the ring is not attached or its record is full; those of writing
+    /// evicted blocks.
     pub fn put(
         &mut self,
         ring: Option<u32>,
@@ -273,7 +277,8 @@ impl Store {
         }
     }
 
-    /// Fails with `Fault::Recovering` while the host's log is not replayed (L4).
+    /// Fails with `Fault::Recovering` until the host's log is replayed: before that a value may be
+    /// missing (L4).
     fn check_recovered(&self) -> Result<(), Fault> {
         if self.replay.phase == Phase::Replaying {
             Err(Fault::Recovering)
@@ -332,7 +337,7 @@ impl Store {
     }
 
     /// Stores a value, and adds it to the ring's next redo record, unless there is no ring. If that
-    /// fails, takes the value back.
+    /// fails, takes the value back. Fails as [`Store::put`].
     fn put_logged(
         &mut self,
         ring: Option<u32>,
@@ -354,9 +359,10 @@ impl Store {
     }
 
     /// Stores a value in a free slot of its column, in memory, and returns its identifier. The
-    /// caller adds it to the redo record. `Fault::StringTooLong`, `Fault::PartitionUnknown`,
-    /// `Fault::KindMismatch` if the column has values of another kind,
-    /// `Fault::PartitionsExhausted`, `Fault::OutOfMemory`; those of a checkpoint.
+    /// caller adds it to the redo record. `Fault::StringTooLong` for a value that is too long,
+    /// `Fault::PartitionUnknown` if there is no such partition, `Fault::KindMismatch` if the column
+    /// has values of another kind, `Fault::PartitionsExhausted` if the partition has no identifier
+    /// left, `Fault::OutOfMemory` if no memory is left; those of a checkpoint.
     fn put_value(
         &mut self,
         number: u16,
@@ -396,7 +402,8 @@ impl Store {
 
     /// Chooses a free slot for a value of this column; the slot is not taken yet. Makes a
     /// checkpoint if extents must be reserved first. `Fault::KindMismatch` if the column has values
-    /// of another kind, `Fault::PartitionsExhausted` if no extent is left; those of the checkpoint.
+    /// of another kind, `Fault::PartitionsExhausted` if no identifier is left; those of the
+    /// checkpoint.
     fn choose(&mut self, number: u16, column: u16, kind: Kind) -> Result<Chosen, Fault> {
         for _ in 0..2 {
             let partition = self

@@ -129,8 +129,8 @@ fn compute(call: &mut Call) -> Datum {
     }))
 }
 
-/// The truth that a function gives: from an answer that is kept, from one call for many rows, or
-/// from a call of its own. Raises the zone's faults as an ERROR.
+/// The boolean that a function returns: from an answer that is kept, from one call for many rows,
+/// or from a call of its own. Raises the zone's faults as an ERROR.
 fn test(call: &mut Call) -> Datum {
     let (function, site) = function_and_site(call);
     if let [Arg::Of(kind), Arg::Of(_)] = function.args {

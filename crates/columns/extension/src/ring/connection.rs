@@ -94,8 +94,8 @@ impl Connection {
         self.unconfirmed
     }
 
-    /// The arena and the secret of the parallel group that this session leads. `None` if it leads
-    /// none.
+    /// The number of the leader's ring (its arena) and the secret of the parallel group that this
+    /// session leads. `None` if it leads none.
     pub(super) const fn group(&self) -> Option<(u16, u64)> {
         self.group
     }
@@ -152,9 +152,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Joins the parallel group of the session with this arena and secret, and waits for the
-    /// answer. Returns the zone's fault, `NotAllowed` for a wrong secret, or `Lost` if the zone is
-    /// gone.
+    /// Joins the parallel group of the session whose ring has this number (its arena), with the
+    /// group's secret, and waits for the answer. Returns the zone's fault, `NotAllowed` for a wrong
+    /// secret, or `Lost` if the zone is gone.
     pub(super) fn join_group(&mut self, arena: u16, secret: u64) -> Result<(), Broken> {
         self.call(Descriptor {
             a: u64::from(arena),
@@ -164,8 +164,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes this session the leader of a parallel group, if it is none yet; returns its arena and
-    /// the group's secret. Waits for the zone; returns its fault, or `Lost` if it is gone.
+    /// Makes this session the leader of a parallel group, if it is none yet; returns the number of
+    /// its ring (its arena) and the group's secret. Waits for the zone; returns its fault, or
+    /// `Lost` if it is gone.
     pub(super) fn lead_group(&mut self) -> Result<(u16, u64), Broken> {
         if let Some(group) = self.group {
             return Ok(group);

@@ -182,7 +182,8 @@ fn connect() -> Connection {
 }
 
 /// If a connection was lost, has every plan made again when it is next used, because literals in
-/// plans are identifiers of the lost arena. To be called after the statement in which it was lost.
+/// plans are identifiers of the lost connection. To be called after the statement in which it was
+/// lost.
 pub(crate) fn discard_plans_after_loss() {
     if LOST.get() {
         // SAFETY: marks plans, and neither reads a catalog nor allocates.

@@ -126,10 +126,10 @@ fn compare_pairs(
     answers::keep_pair_orders(&orders, &pairs)
 }
 
-/// The truth that the function `code` gives of `a`, a value of `kind`, and `b`, asked together with
-/// those of the page's remaining rows, which are kept; and how many truths were asked. `None` if
-/// `a` is not of a scan's current row, there is nothing to ask together, the budget is too small,
-/// or the function fails for `a`.
+/// The boolean that the function `code` returns for `a`, a value of `kind`, and `b`, asked together
+/// with those of the page's remaining rows, which are kept; and how many answers were asked for.
+/// `None` if `a` is not of a scan's current row, there is nothing to ask together, the budget is
+/// too small, or the function fails for `a`.
 pub(crate) fn test(code: u16, kind: Kind, a: u64, b: u64) -> Option<(bool, usize)> {
     let (page, column) = CurrentPage::find(kind, a)?;
     let of = page.remaining_values(column, a);

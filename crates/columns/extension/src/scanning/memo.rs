@@ -130,8 +130,8 @@ impl Memo {
     }
 
     /// The kept answer over this connection: the order of `a` and `b` for `question` 0, otherwise
-    /// the truth that the function of that code gives of them. `None` if none is kept. Counts as a
-    /// use.
+    /// the boolean that the function of that code returns for them. `None` if none is kept. Counts
+    /// as a use.
     pub(crate) fn answer(&mut self, connection: u32, question: u32, a: u64, b: u64) -> Option<i32> {
         if self.connection != connection {
             return None;

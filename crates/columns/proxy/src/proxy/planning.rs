@@ -154,8 +154,8 @@ impl Upstream {
     /// again where that is due.
     ///
     /// # Errors
-    /// 0A000 if other parameters or constants belong to confidential expressions now; SR-8106; the
-    /// refusals of [`sql::plan`].
+    /// 0A000 if other parameters or constants belong to confidential expressions now; SR-8106 if a
+    /// pinned column is not confidential any more; the refusals of [`sql::plan`].
     pub(super) fn check_still_valid(&mut self, statement: &Statement) -> Outcome {
         self.refresh(false)?;
         if let Some(refusal) = &self.denied {

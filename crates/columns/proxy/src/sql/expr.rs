@@ -79,7 +79,8 @@ impl Resolver<'_> {
     }
 
     /// Walks constructors and wrappers, as [`Self::expr`] does: rows, arrays, lists, subscripts and
-    /// the like. The value of a node of a type that is not known counts as confidential.
+    /// other nodes that only combine values. The value of a node of a type that is not known counts
+    /// as confidential.
     fn construct(&mut self, node: &mut Node) -> Flow {
         match node.node.as_mut() {
             Some(NodeEnum::RowExpr(row)) => {
@@ -152,7 +153,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Walks an expression of which only NULL or truth is tested: the result is a plain value.
+    /// Walks an expression of which only is tested whether it is NULL or true: the result is a
+    /// plain value.
     fn visit_opaque(&mut self, node: Option<&mut Box<Node>>) -> Flow {
         self.optional_expr(node);
         Flow::plain()
@@ -170,9 +172,9 @@ impl Resolver<'_> {
         Flow::site(site, kind)
     }
 
-    /// Walks a cast: that of a constant is part of the constant; that of a confidential value
-    /// becomes, in the second walk, a cast to the confidential type. Returns what is known of the
-    /// value.
+    /// Walks a cast. The cast of a constant is part of the constant; the cast of a confidential
+    /// value becomes, in the second walk, one to the confidential type. Returns what is known of
+    /// the value.
     fn cast(&mut self, node: &mut Node) -> Flow {
         let Some(NodeEnum::TypeCast(cast)) = node.node.as_mut() else {
             return Flow::plain();
@@ -400,8 +402,8 @@ impl Resolver<'_> {
         Some(Flow::site(site, kind))
     }
 
-    /// Walks an operator, IN, BETWEEN and the like, and records that its operands are combined.
-    /// Returns what is known of the result; a comparison's is plain.
+    /// Walks an operator or a construct that compares, such as IN and BETWEEN, and records that its
+    /// operands are combined. Returns what is known of the result; a comparison's is plain.
     fn operator(&mut self, expr: &mut AExpr) -> Flow {
         let name = names(&expr.name)
             .last()

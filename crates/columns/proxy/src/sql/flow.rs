@@ -29,7 +29,8 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Returns the flow of a plain value into which no constant flows.
+    /// Returns the flow (what is known of a value, and the constants and parameters it comes from)
+    /// of a plain value into which no constant flows.
     pub(crate) fn plain() -> Self {
         Self::default()
     }

@@ -29,7 +29,7 @@ const INFINITY_SCALE: u32 = 32;
 /// Decimal digits in one digit of the binary form.
 const GROUP: i64 = 4;
 
-/// Appends the text that `numeric_out` prints. `Fault::KindMismatch`.
+/// Appends the text that `numeric_out` prints. `Fault::KindMismatch` if the value is no numeric.
 pub(crate) fn print(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(value) {
         let mut room = [0; 20];
@@ -83,8 +83,8 @@ fn print_digits(negative: bool, digits: &[u8], scale: u32, buf: &mut Buf) {
     }
 }
 
-/// Reads the text that `numeric_in` reads, into `out`. `Unreadable::Syntax`; `Unreadable::TooBig`
-/// for more digits than numerics have.
+/// Reads the text that `numeric_in` reads, into `out`. `Unreadable::Syntax` for a text that is no
+/// number; `Unreadable::TooBig` for more digits than numerics have.
 pub(crate) fn parse(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     let text = text.trim_start_matches(is_space);
     static SPECIAL: [(&str, Num); 7] = [
@@ -112,7 +112,8 @@ pub(crate) fn parse(text: &str, out: &mut Out) -> Result<(), Unreadable> {
 }
 
 /// Reads a finite number and checks that only blanks follow (`set_var_from_str`).
-/// `Unreadable::Syntax`; `Unreadable::TooBig` for more digits than numerics have.
+/// `Unreadable::Syntax` for a text that is no number; `Unreadable::TooBig` for more digits than
+/// numerics have.
 fn parse_finite(text: &str) -> Result<Num, Unreadable> {
     let (negative, rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -205,7 +206,7 @@ fn assemble(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Resul
 }
 
 /// Reads the binary form that `numeric_recv` reads, into `out`. `Unreadable::Binary` for anything
-/// else, bytes left over included; `Unreadable::TooBig`.
+/// else, bytes left over included; `Unreadable::TooBig` for more digits than numerics have.
 pub(crate) fn receive(bytes: &[u8], out: &mut Out) -> Result<(), Unreadable> {
     let mut words = bytes
         .chunks_exact(2)
@@ -296,8 +297,8 @@ fn decimal_digits(groups: &[u16]) -> Vec<u8> {
         .collect()
 }
 
-/// Appends the binary form that `numeric_send` sends. `Fault::KindMismatch`;
-/// `Fault::NumericOverflow`.
+/// Appends the binary form that `numeric_send` sends. `Fault::KindMismatch` if the value is no
+/// numeric; `Fault::NumericOverflow` if it is too long for this form.
 pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(value)
         && send_small(unscaled, scale, buf).is_some()
@@ -412,8 +413,9 @@ fn round_to_i64(unscaled: &BigInt, scale: u32) -> Option<i64> {
     }
 }
 
-/// The number rounded to an `integer` (`numeric_int4`). `Fault::Int4OutOfRange`, and faults of
-/// their own for NaN and infinities.
+/// The number rounded to an `integer` (`numeric_int4`). `Fault::Int4OutOfRange` if it does not fit;
+/// NaN and infinities have faults of their own (`Fault::NumericNanToInteger`,
+/// `Fault::NumericInfinityToInteger`).
 pub(crate) fn to_int4(value: Value<'_>) -> Result<i32, Fault> {
     match Num::read(value)? {
         Num::Nan => Err(Fault::NumericNanToInteger),
@@ -426,8 +428,9 @@ pub(crate) fn to_int4(value: Value<'_>) -> Result<i32, Fault> {
     }
 }
 
-/// The number rounded to a `bigint` (`numeric_int8`). `Fault::Int8OutOfRange`, and faults of their
-/// own for NaN and infinities.
+/// The number rounded to a `bigint` (`numeric_int8`). `Fault::Int8OutOfRange` if it does not fit;
+/// NaN and infinities have faults of their own (`Fault::NumericNanToBigint`,
+/// `Fault::NumericInfinityToBigint`).
 pub(crate) fn to_int8(value: Value<'_>) -> Result<i64, Fault> {
     match Num::read(value)? {
         Num::Nan => Err(Fault::NumericNanToBigint),
@@ -441,8 +444,9 @@ pub(crate) fn of_int8(value: i64, out: &mut Out) {
     put_small(out, i128::from(value), 0);
 }
 
-/// The double nearest to the decimal (`numeric_float8`). `Fault::FloatOverflow`,
-/// `Fault::FloatUnderflow`, `Fault::KindMismatch`.
+/// The double nearest to the decimal (`numeric_float8`). `Fault::FloatOverflow` if it is too big
+/// for a double, `Fault::FloatUnderflow` if too small, `Fault::KindMismatch` if the value is no
+/// numeric.
 pub(crate) fn to_float8(value: Value<'_>) -> Result<f64, Fault> {
     if let Some((unscaled, scale)) = small(value)
         && unscaled.unsigned_abs() <= 1 << 53

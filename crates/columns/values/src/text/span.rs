@@ -125,7 +125,7 @@ struct Sum {
 /// Reads an interval with a field as type modifier, as in `interval '90' day`: a last number
 /// without a unit is of it, and what is finer is cut off (`AdjustIntervalForTypmod`).
 /// `Unreadable::Unsupported` for a field that is not year, month, day, hour, minute or second;
-/// others for what the server refuses.
+/// other kinds for a text that the server refuses.
 pub(super) fn interval_of(text: &str, field: Field) -> Result<Interval, Unreadable> {
     let (unit, finest) = match field {
         Field::Year => (Unit::Year, 0),
@@ -216,7 +216,7 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, Unreadable> {
 
 /// Adds up the fields of an interval, from the last to the first, because units follow their
 /// numbers (`DecodeInterval`). `Unreadable::Syntax` for an unknown or repeated unit, or no field;
-/// others for a field that is out of range or unknown.
+/// other kinds for a field that is out of range or unknown.
 fn decode(tokens: &[Token<'_>], last: Unit) -> Result<Sum, Unreadable> {
     let mut sum = Sum::default();
     let (mut seen, mut ago) = (0_u32, false);

@@ -45,7 +45,8 @@ impl Zone {
     /// area with `a`, or `n` pairs with the flag `PAIRS`. Writes a byte for each into the answer
     /// half (0 less, 1 equal, 2 greater), and returns their number. All or nothing: any fault, of
     /// loading or of the policy, writes no answer. Counts in the session's budget and ledger.
-    /// `Fault::BadRequest` for too many; `Fault::NotAllowed`, `Fault::BudgetSpent`.
+    /// `Fault::BadRequest` for too many; `Fault::NotAllowed` without the right,
+    /// `Fault::BudgetSpent` if the budget is too small.
     pub(super) fn compare_many(
         &mut self,
         ring: u16,

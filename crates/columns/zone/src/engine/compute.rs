@@ -28,8 +28,8 @@ const GRANT_USES: u16 = 1024;
 impl Zone {
     /// [`strongroom_columns_ring::Op::Compute`]: computes function `n` of up to three arguments,
     /// and puts the result into the slot `r`. `Fault::BadRequest` for an unknown function, one that
-    /// gives a truth, or a missing argument; faults if the session does not allow computing with
-    /// these keys; those of loading and of the function.
+    /// returns a boolean, or a missing argument; faults if the session does not allow computing
+    /// with these keys; those of loading the arguments and of the function.
     pub(super) fn compute(
         &mut self,
         ring: u16,
@@ -67,7 +67,7 @@ impl Zone {
         Ok(())
     }
 
-    /// [`strongroom_columns_ring::Op::Test`]: computes function `n`, which gives a truth, and
+    /// [`strongroom_columns_ring::Op::Test`]: computes function `n`, which returns a boolean, and
     /// returns 0 or 1. Counts in the session's budget and ledger. `Fault::BadRequest` for an
     /// unknown function, one that gives a value, or a missing argument; faults of loading, of the
     /// policy and of the function.
@@ -95,10 +95,10 @@ impl Zone {
         Ok(u64::from(truth))
     }
 
-    /// [`strongroom_columns_ring::Op::TestMany`]: computes function `n`, which gives a truth, of
-    /// each of `r` identifiers in the data area and of `a`. Writes a byte for each into the answer
-    /// half: 0, 1, or 2 where the function fails, and for all that are left after 20 ms. Returns
-    /// their number. Faults of loading and of the policy; then no answer is written.
+    /// [`strongroom_columns_ring::Op::TestMany`]: computes function `n`, which returns a boolean,
+    /// for each of `r` identifiers in the data area and of `a`. Writes a byte for each into the
+    /// answer half: 0, 1, or 2 where the function fails, and for all that are left after 20 ms.
+    /// Returns their number. Faults of loading and of the policy; then no answer is written.
     pub(super) fn test_many(
         &mut self,
         ring: u16,
@@ -146,7 +146,7 @@ impl Zone {
 
     /// Copies the confidential arguments of a function to `scratch.args`, each at its position, and
     /// returns what the policy needs to know about them. `Fault::BadRequest` if one is missing;
-    /// faults of loading.
+    /// faults of loading the values.
     fn arguments(
         &mut self,
         ring: u16,
@@ -179,9 +179,9 @@ impl Zone {
         Ok(())
     }
 
-    /// Asks the policy whether `count` truths may be given by an operation whose right is `wanted`,
-    /// and takes them from the session's budget. `Fault::NotAllowed` or `Fault::BudgetSpent` if
-    /// not.
+    /// Asks the policy whether `count` truths (yes-or-no answers and orders of values) may be given
+    /// by an operation whose right is `wanted`, and takes them from the session's budget.
+    /// `Fault::NotAllowed` or `Fault::BudgetSpent` if not.
     pub(super) fn permit_truths(
         &mut self,
         ring: u16,
@@ -195,8 +195,8 @@ impl Zone {
         policy::truths(session, wanted, policy_input.common, scope, count)
     }
 
-    /// Adds to the session's ledger how many of the given truths were positive. Nothing without a
-    /// session.
+    /// Adds to the session's ledger how many of the answers that were given were true. Nothing
+    /// without a session.
     pub(super) fn count_positive_truths(&mut self, ring: u16, count: u64) {
         with_ledger(
             &mut self.channel,

@@ -16,8 +16,8 @@ use crate::policy;
 impl Zone {
     /// [`strongroom_columns_ring::Op::Declassify`]: writes the value `a` in clear, in PostgreSQL's
     /// binary form, to the data area, and returns its length. Counts in the session's budget and
-    /// ledger. `Fault::NotAllowed` without the right to declassify, `Fault::BudgetSpent`; faults of
-    /// loading.
+    /// ledger. `Fault::NotAllowed` without the right to declassify, `Fault::BudgetSpent` if the
+    /// budget is spent; faults of loading the value.
     pub(super) fn declassify(
         &mut self,
         ring: u16,

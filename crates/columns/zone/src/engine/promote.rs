@@ -132,8 +132,9 @@ impl Zone {
 
     /// Loads one value, asks the policy whether it may be stored in its column, and appends a copy
     /// to `values`: a placeholder if it is stored there already. Binds the column to a key if it
-    /// has none, and appends it to `made`. `Fault::NoColumnKey` if that key is not known; faults of
-    /// loading, of the policy, of the store and of a batch beyond 1 MiB.
+    /// has none, and appends it to `made`. `Fault::NoColumnKey` if that key is not known;
+    /// `Fault::StringTooLong` if the batch would have more than 1 MiB; faults of loading, of the
+    /// policy and of the store.
     fn collect(
         &mut self,
         ring: u16,

@@ -39,9 +39,9 @@ impl Zone {
         self.sources.rings.lead(ring, u64::from_le_bytes(fresh))
     }
 
-    /// [`strongroom_columns_ring::Op::Join`]: makes the ring a member of the group that arena `a`
-    /// leads, whose secret is `b`; returns 0. `Fault::NotAllowed` for a wrong leader or secret,
-    /// `Fault::BadRequest` if it leads or is in a group already.
+    /// [`strongroom_columns_ring::Op::Join`]: makes the ring a member of the group that the ring
+    /// with arena `a` leads, whose secret is `b`; returns 0. `Fault::NotAllowed` for a wrong leader
+    /// or secret, `Fault::BadRequest` if it leads or is in a group already.
     pub(super) fn join(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let leader = u16::try_from(descriptor.a).map_err(|_| Fault::NotAllowed)?;
         self.sources.rings.join(ring, leader, descriptor.b)?;

@@ -79,8 +79,9 @@ impl ValueSources {
     ///
     /// # Errors
     /// [`Fault::ForgedFid`] for bits that are no identifier, or one of an arena outside the ring's
-    /// group; [`Fault::StaleFid`], [`Fault::NoColumnKey`], [`Fault::Recovering`] and others of the
-    /// store; the fault that the slot holds instead of a value.
+    /// group; [`Fault::StaleFid`] if the value no longer exists; [`Fault::NoColumnKey`] if its
+    /// column is bound to no key; [`Fault::Recovering`] before the host's log is replayed; the
+    /// store's faults of reading; the fault that the slot holds instead of a value.
     pub(super) fn load(&mut self, ring: u16, bits: u64, out: &mut Out) -> Result<Loaded, Fault> {
         let fid = Fid::from_bits(bits).ok_or(Fault::ForgedFid)?;
         if fid.is_ephemeral() {
@@ -142,9 +143,9 @@ impl ValueSources {
     /// its kind, its scope in the ring's arena and its column.
     ///
     /// # Errors
-    /// [`Fault::KindMismatch`] for a value of another kind; as [`Self::load`]: among others
-    /// [`Fault::ForgedFid`], [`Fault::StaleFid`], [`Fault::NoColumnKey`], [`Fault::Recovering`],
-    /// and the fault that the slot holds instead of a value.
+    /// [`Fault::KindMismatch`] for a value of another kind; otherwise as [`Self::load`], for
+    /// example [`Fault::StaleFid`] if the value no longer exists, or the fault that the slot holds
+    /// instead of a value.
     pub(super) fn load_of(
         &mut self,
         ring: u16,

@@ -24,7 +24,8 @@ pub trait Attester: Send {
     fn evidence(&self, binding: &[u8; 32]) -> io::Result<Vec<u8>>;
 }
 
-/// The digest that evidence has to bind: that of the head, with nonce and public key.
+/// The digest that evidence has to bind: the digest of the attestation's head, with nonce and
+/// public key.
 #[must_use]
 pub fn binding(attestation: &Attestation) -> [u8; 32] {
     sha256(&[BINDING_LABEL.as_bytes(), &attestation.head()])

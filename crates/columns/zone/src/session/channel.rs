@@ -122,7 +122,8 @@ impl Channel {
     ///
     /// # Errors
     /// [`Fault::BadMessage`] for a message that does not open; [`Fault::NotAllowed`] for a ticket
-    /// that not all keys that it names authenticate; [`Fault::OutOfMemory`].
+    /// that not all keys that it names authenticate; [`Fault::OutOfMemory`] if a key or reply
+    /// cannot be made.
     pub fn message(
         &mut self,
         keys: &mut ColumnKeys,
@@ -181,7 +182,7 @@ impl Channel {
     /// minutes ago; the attestation is used up even if this fails. Takes the column keys that the
     /// hello has. Returns the new session's id and the sealed reply. `Fault::BadMessage` if it does
     /// not open, `Fault::NotAllowed` if not all keys of its ticket authenticate it,
-    /// `Fault::OutOfMemory`.
+    /// `Fault::OutOfMemory` if a key or reply cannot be made.
     fn open(&mut self, keys: &mut ColumnKeys, message: &[u8]) -> Result<Reply, Fault> {
         let (hello, sealed) = Hello::parse(message).ok_or(Fault::BadMessage)?;
         let waiting = self
@@ -232,7 +233,8 @@ impl Channel {
     /// Checks the ticket of an opening request, takes the column keys that the ticket names, and
     /// counts a session under the ticket. Returns the ticket and its counts. `Fault::BadMessage` if
     /// it cannot be parsed; `Fault::NotAllowed` if not every key that the ticket names
-    /// authenticates it, or a key has another's id; `Fault::OutOfMemory`.
+    /// authenticates it, or a key has another's id; `Fault::OutOfMemory` if there is no memory for
+    /// a key.
     fn accept(&mut self, keys: &mut ColumnKeys, request: &[u8]) -> Result<(Ticket, Ledger), Fault> {
         let Some((Request::Open, body)) = Request::parse(request) else {
             return Err(Fault::BadMessage);

@@ -102,7 +102,7 @@ impl ColumnKeys {
     ///
     /// # Errors
     /// [`Fault::NoColumnKey`] if the key is not held; [`Fault::StringTooLong`] for a value that is
-    /// too long; [`Fault::OutOfMemory`].
+    /// too long; [`Fault::OutOfMemory`] if there is no memory, or no random number, for it.
     pub fn seal(
         &self,
         of: Binding,
@@ -128,7 +128,7 @@ impl ColumnKeys {
     ///
     /// # Errors
     /// [`Fault::BadEnvelope`] if it is damaged or of another kind; [`Fault::NoColumnKey`] if its
-    /// key is not held; [`Fault::OutOfMemory`]. `value` is empty then.
+    /// key is not held; [`Fault::OutOfMemory`] if there is no memory for it. `value` is empty then.
     pub fn open(&self, kind: Kind, sealed: &[u8], value: &mut Vec<u8>) -> Result<Binding, Fault> {
         value.zeroize();
         let header = parse_header(kind, sealed).map_err(|_| Fault::BadEnvelope)?;

@@ -79,8 +79,8 @@ impl BlockCache {
 
     /// Makes sure that a block is in memory: reads it from disk, or makes an empty one if it never
     /// existed. `Fault::PartitionUnknown` or `Fault::ForgedFid` if there is no such partition or
-    /// extent, `Fault::OutOfMemory`; SR-8011 if it is damaged on disk, SR-8014 or SR-8023 if it
-    /// cannot be read.
+    /// extent, `Fault::OutOfMemory` if no memory is left; SR-8011 if it is damaged on disk, SR-8014
+    /// or SR-8023 if it cannot be read.
     pub(super) fn bring_in(
         &mut self,
         partitions: &mut PartitionTable,

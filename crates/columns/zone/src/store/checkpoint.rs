@@ -26,9 +26,10 @@ impl Store {
     /// which the host may cut its log; it never goes back.
     ///
     /// # Errors
-    /// SR-8015, SR-8023, SR-8014; SR-8010 if the anchor is ahead. Nothing is acknowledged, the last
-    /// checkpoint stays. After a failed sync of the blocks every checkpoint fails with SR-8023
-    /// until the store is opened anew.
+    /// SR-8015 if the disk is full, SR-8023 if something cannot be written or synced, SR-8014
+    /// without memory; SR-8010 if the anchor is ahead. Nothing is acknowledged, the last checkpoint
+    /// stays. After a failed sync of the blocks every checkpoint fails with SR-8023 until the store
+    /// is opened anew.
     pub fn checkpoint(&mut self, position: u64) -> Result<u64, Error> {
         if self.durability.poisoned {
             return Err(Error::new(
@@ -97,8 +98,9 @@ impl Store {
     }
 
     /// Seals a manifest with the next counter, replaces the manifest file by it, durably, and
-    /// advances the anchor. SR-8014, SR-8015, SR-8023, or SR-8010 if the anchor is ahead: after an
-    /// error either manifest may be in place.
+    /// advances the anchor. SR-8014 without memory, SR-8015 if the disk is full, SR-8023 if a file
+    /// cannot be written, SR-8010 if the anchor is ahead. After an error either manifest may be in
+    /// place.
     fn publish(&mut self, position: u64, timeline: u32) -> Result<(), Error> {
         let mut body = Buffer::new(&self.cache.pools.memory);
         self.write_body(position, timeline, &mut body)

@@ -59,9 +59,10 @@ impl Store {
     /// (S7).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] if it is bound
-    /// to something else; [`Fault::NoColumnKey`] if it has values without a binding, which nobody
-    /// may choose for them; those of [`Store::checkpoint`]. The column is not bound then.
+    /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::Recovering`] while the
+    /// host's log is replayed or followed; [`Fault::ColumnMismatch`] if it is bound to something
+    /// else; [`Fault::NoColumnKey`] if it has values without a binding, which nobody may choose for
+    /// them; those of [`Store::checkpoint`]. The column is not bound then.
     pub fn bind(
         &mut self,
         number: u16,
@@ -112,7 +113,8 @@ impl Store {
     /// kept already, or that no column is bound to.
     ///
     /// # Errors
-    /// [`Fault::OutOfMemory`]; those of [`Store::checkpoint`]. The key is not kept then.
+    /// [`Fault::OutOfMemory`] if there is no locked memory for the key; those of
+    /// [`Store::checkpoint`]. The key is not kept then.
     pub fn keep_key(&mut self, id: [u8; 16], key: &SecretKey) -> Result<(), Fault> {
         if self.column_keys.contains_key(&id) || !self.is_bound(id) {
             return Ok(());
@@ -188,7 +190,7 @@ impl Store {
     /// Adds a column's binding to the ring's next redo record, once for each record, unless it is
     /// known to be in the log and in a manifest: a host that leaves the only record with it out of
     /// the log could bind the column to its own key. `Fault::BadRequest` for a ring that is not
-    /// attached or a record that would become too long; `Fault::OutOfMemory`.
+    /// attached or a record that would become too long; `Fault::OutOfMemory` if no memory is left.
     pub(super) fn log_binding(
         &mut self,
         ring: u32,

@@ -70,7 +70,8 @@ impl Directory {
     /// is closed; makes an empty block file if there is none.
     ///
     /// # Errors
-    /// SR-8025 if another process has it open; SR-8015 or SR-8023.
+    /// SR-8025 if another process has it open; SR-8015 if the disk is full; SR-8023 if a file
+    /// cannot be opened or made.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let header = path.join(HEADER_NAME);
         let lock = File::open(&header).map_err(|error| path_error(&header, error))?;

@@ -31,8 +31,8 @@ impl From<NoMemory> for ImageError {
     }
 }
 
-/// Appends the image of a block to `out`, in clear. `kind` is that of the block's extent.
-/// `NoMemory` if no memory is left.
+/// Appends the image of a block to `out`, in clear. `kind` is the kind of all values of the block's
+/// extent. `NoMemory` if no memory is left.
 pub(super) fn write(
     frame: &Frame,
     kind: Kind,

@@ -124,8 +124,8 @@ impl LogFile {
     ///
     /// # Errors
     /// SR-8012 if it begins after the store's checkpoint, or a record is missing; SR-8016 if a
-    /// frame that was durable is damaged; SR-8015, SR-8023; those of the checkpoint that ends the
-    /// recovery.
+    /// frame that was durable is damaged; SR-8015 if the disk is full; SR-8023 if the file cannot
+    /// be read or written; those of the checkpoint that ends the recovery.
     pub fn open(path: &Path, store: &mut Store) -> Result<Self, Error> {
         let storage = OnDisk::open(path).map_err(|error| path_error(path, error))?;
         Self::with_storage(Box::new(storage), store)
@@ -136,8 +136,8 @@ impl LogFile {
     ///
     /// # Errors
     /// As [`LogFile::open`]: SR-8012 if it begins after the store's checkpoint, or a record is
-    /// missing; SR-8016 if a frame that was durable is damaged; SR-8015, SR-8023; those of the
-    /// checkpoint.
+    /// missing; SR-8016 if a frame that was durable is damaged; SR-8015 if the disk is full;
+    /// SR-8023 if the storage cannot be read or written; those of the checkpoint.
     pub fn with_storage(
         mut storage: Box<dyn LogStorage>,
         store: &mut Store,
@@ -174,7 +174,8 @@ impl LogFile {
     /// position after it.
     ///
     /// # Errors
-    /// SR-8015, SR-8023, the latter always after a failed sync; the record is then not in the log.
+    /// SR-8015 if the disk is full; SR-8023 if it cannot be written, and always after a failed
+    /// sync; the record is then not in the log.
     pub fn append(&mut self, record: &[u8]) -> Result<u64, Error> {
         self.check_usable()?;
         let length = u32::try_from(record.len())
@@ -195,7 +196,8 @@ impl LogFile {
     /// Makes every record that was appended durable. Nothing if all are.
     ///
     /// # Errors
-    /// SR-8015 or SR-8023; from then on always SR-8023.
+    /// SR-8015 if the disk is full, SR-8023 if the system reports another error; from then on
+    /// always SR-8023.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.check_usable()?;
         if self.synced == self.end {
@@ -219,8 +221,8 @@ impl LogFile {
     /// Nothing if that would be less than half of the log.
     ///
     /// # Errors
-    /// SR-8015, SR-8023; the log is then as it was, or cut, and may be unusable. SR-8016 if a frame
-    /// is damaged.
+    /// SR-8015 if the disk is full, SR-8023 if the file cannot be read or written; the log is then
+    /// as it was, or cut, and may be unusable. SR-8016 if a frame is damaged.
     pub fn cut(&mut self, position: u64) -> Result<(), Error> {
         self.check_usable()?;
         let position = position.min(self.end);

@@ -45,7 +45,8 @@ pub struct Options {
 /// user only. [`open`] makes the other files.
 ///
 /// # Errors
-/// SR-1002 if there is one; those of [`Object::create`]; SR-8015, SR-8023.
+/// SR-1002 if there is one; those of [`Object::create`]; SR-8015 if the disk is full; SR-8023 if it
+/// cannot be written.
 pub fn create(directory: &Path, recipient: &Recipient) -> Result<(), Error> {
     let object = Object::create(&NewObject::zone(), recipient)?;
     let path = directory.join(HEADER_NAME);
@@ -61,7 +62,8 @@ pub fn create(directory: &Path, recipient: &Recipient) -> Result<(), Error> {
 /// # Errors
 /// Those of a header that does not open; SR-8025 if another process has it open; SR-8010 if it is
 /// not the newest; SR-8024 if its manifest is damaged; SR-8027 if memory cannot be locked and has
-/// to be; SR-8014, SR-8015, SR-8023.
+/// to be; SR-8014 without memory; SR-8015 if the disk is full; SR-8023 if a file cannot be read or
+/// written.
 pub fn open(
     directory: &Path,
     opener: &Opener,
@@ -87,7 +89,8 @@ impl Store {
     ///
     /// # Errors
     /// SR-8010 if it is not the newest; SR-8024 if its manifest is damaged; SR-8027 if memory
-    /// cannot be locked and has to be; SR-8014, SR-8015, SR-8023.
+    /// cannot be locked and has to be; SR-8014 without memory; SR-8015 if the disk is full; SR-8023
+    /// if a file cannot be read or written.
     pub fn with_files(
         keys: Keys,
         mut files: Box<dyn Files>,

@@ -13,11 +13,13 @@ use super::{Lookup, Store};
 const PREFETCH_MAX: usize = 1024;
 
 impl Store {
-    /// Reads the blocks from that of `first` to that of `last`, which are of one partition, into
-    /// memory: at most 1024, and only as far as there is room without evicting.
+    /// Reads into memory the blocks from the one with `first` to the one with `last`, two
+    /// identifiers of one partition: at most 1024, and only as far as there is room without
+    /// evicting.
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; those of reading.
+    /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::Recovering`] before the
+    /// host's log is replayed; those of reading.
     pub fn prefetch(&mut self, first: Fid, last: Fid) -> Result<(), Fault> {
         self.check_recovered()?;
         let number = first.partition();
@@ -54,7 +56,7 @@ impl Store {
     /// to do.
     ///
     /// # Errors
-    /// SR-8014, SR-8015, SR-8023.
+    /// SR-8014 without memory; SR-8015 if the disk is full; SR-8023 if a block cannot be written.
     pub fn write_ahead(&mut self, blocks: usize) -> Result<(), Error> {
         for at in self.cache.dirty(&self.partitions, blocks) {
             self.cache.write(&mut self.partitions, at)?;

@@ -37,8 +37,10 @@ impl Store {
     /// With a ring, its next redo record says so.
     ///
     /// # Errors
-    /// [`Fault::PartitionsExhausted`] if no number is free, [`Fault::OutOfMemory`],
-    /// [`Fault::Recovering`].
+    /// [`Fault::PartitionsExhausted`] if no number is free; [`Fault::Recovering`] while the host's
+    /// log is replayed or followed; [`Fault::OutOfMemory`] if no memory is left;
+    /// [`Fault::BadRequest`] if the ring is not attached or its record is full: the partition is
+    /// there then, but in no record.
     pub fn open_partition(&mut self, ring: Option<u32>, relation: Relation) -> Result<u16, Fault> {
         self.check_writable()?;
         if let Some(number) = self.partition_of(relation) {
@@ -64,7 +66,9 @@ impl Store {
     /// goes with it: from the next checkpoint on nothing can open its blocks.
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`], [`Fault::OutOfMemory`].
+    /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::Recovering`] while the
+    /// host's log is replayed or followed; [`Fault::BadRequest`] if the ring is not attached or its
+    /// record is full; [`Fault::OutOfMemory`] if no memory is left. It is not dropped then.
     pub fn drop_partition(&mut self, ring: Option<u32>, number: u16) -> Result<(), Fault> {
         self.check_writable()?;
         let partition = self.partitions.get(number);
@@ -92,8 +96,10 @@ impl Store {
     /// its next redo record says so.
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`], [`Fault::OutOfMemory`];
-    /// [`Fault::BadRequest`] if the relation has another partition.
+    /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::Recovering`] while the
+    /// host's log is replayed or followed; [`Fault::BadRequest`] if the relation has another
+    /// partition, the ring is not attached or its record is full; [`Fault::OutOfMemory`] if no
+    /// memory is left.
     pub fn reassign_partition(
         &mut self,
         ring: Option<u32>,

@@ -53,7 +53,8 @@ impl Store {
     /// refers to its values.
     ///
     /// # Errors
-    /// [`Fault::BadRequest`] for a ring that is not attached; [`Fault::OutOfMemory`].
+    /// [`Fault::BadRequest`] for a ring that is not attached; [`Fault::OutOfMemory`] if no memory
+    /// is left.
     pub fn flush_log(&mut self, ring: u32) -> Result<Option<Record>, Fault> {
         self.redo
             .seal(&self.keys, ring)
@@ -111,10 +112,10 @@ impl Store {
     /// identifier for each item; if an item fails it is empty, and nothing was promoted.
     ///
     /// # Errors
-    /// As [`Store::put`] and [`Store::get`], among others [`Fault::Recovering`],
-    /// [`Fault::PartitionUnknown`] and [`Fault::StaleFid`]; [`Fault::KindMismatch`] for a stored
-    /// value of another kind; those of [`Store::flush_log`], after which the values are there, for
-    /// the next record.
+    /// As [`Store::put`] and [`Store::get`], for example [`Fault::StaleFid`] for a value that no
+    /// longer exists, [`Fault::Recovering`] while the host's log is replayed or followed;
+    /// [`Fault::KindMismatch`] for a stored value of another kind; those of [`Store::flush_log`],
+    /// after which the values are there, for the next record.
     pub fn promote(
         &mut self,
         ring: u32,
@@ -180,7 +181,8 @@ impl Store {
     }
 
     /// The value of `fid`, read from disk if needed. Evicts nothing, so that the blocks that a
-    /// batch has read stay in memory. `Fault::StaleFid`, `Fault::ForgedFid`; faults of reading.
+    /// batch has read stay in memory. `Fault::StaleFid` for a value that existed earlier,
+    /// `Fault::ForgedFid` for one that never did; faults of reading its block.
     fn get_without_evicting(&mut self, fid: Fid) -> Result<StoredValue<'_>, Fault> {
         if self.peek(fid)?.is_none() {
             self.bring_in(BlockAddress::of(fid))?;
@@ -211,7 +213,8 @@ impl Store {
 
     /// Adds a new value to the ring's next redo record, with the opening of its partition and the
     /// binding of its column where they are not yet known to be in the log. `Fault::BadRequest` if
-    /// the record is full or the ring unknown; `Fault::PartitionUnknown`, `Fault::OutOfMemory`.
+    /// the record is full or the ring unknown; `Fault::PartitionUnknown` if there is no such
+    /// partition, `Fault::OutOfMemory` if no memory is left.
     pub(super) fn log_put(
         &mut self,
         ring: u32,

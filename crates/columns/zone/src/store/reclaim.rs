@@ -38,9 +38,9 @@ impl Store {
     /// log.
     ///
     /// # Errors
-    /// [`Fault::StaleFid`] or [`Fault::ForgedFid`] if there is no such value;
-    /// [`Fault::Recovering`]; [`Fault::BadRequest`] if the record is full or the ring unknown;
-    /// those of reading and evicting blocks.
+    /// [`Fault::StaleFid`] or [`Fault::ForgedFid`] if there is no such value; [`Fault::Recovering`]
+    /// while the host's log is replayed or followed; [`Fault::BadRequest`] if the record is full or
+    /// the ring unknown; those of reading and evicting blocks.
     pub fn delete(&mut self, ring: Option<u32>, fid: Fid) -> Result<(), Fault> {
         self.check_writable()?;
         self.make_room()?;
@@ -58,7 +58,8 @@ impl Store {
     /// that were given out before need not be in their tables yet.
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`].
+    /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::Recovering`] while the
+    /// host's log is replayed or followed.
     pub fn mark_begin(&mut self, ring: Option<u32>, partition: u16) -> Result<u64, Fault> {
         self.check_writable()?;
         let found = self.partitions.get_mut(partition);
@@ -106,9 +107,10 @@ impl Store {
     ///
     /// # Errors
     /// [`Fault::BadRequest`] if the ring has not begun marking there, or another has since;
-    /// [`Fault::Recovering`]; [`Fault::PartitionUnknown`]; [`Fault::StoreDamaged`],
-    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block cannot be read: the sweep goes on with
-    /// the next call.
+    /// [`Fault::Recovering`] while the host's log is replayed or followed;
+    /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::StoreDamaged`],
+    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block is damaged, cannot be read, or has no
+    /// room: the sweep goes on with the next call.
     pub fn sweep(
         &mut self,
         ring: Option<u32>,
@@ -135,8 +137,10 @@ impl Store {
     /// there are no more.
     ///
     /// # Errors
-    /// [`Fault::Recovering`], [`Fault::PartitionUnknown`]; [`Fault::StoreDamaged`],
-    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block cannot be read.
+    /// [`Fault::Recovering`] while the host's log is replayed or followed;
+    /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::StoreDamaged`],
+    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] if a block is damaged, cannot be read, or has no
+    /// room.
     pub fn free(
         &mut self,
         ring: Option<u32>,

@@ -27,7 +27,7 @@ impl Store {
         (self.keys.object_id(), self.redo.incarnation())
     }
 
-    /// The position from which the host's log has to be read: that of the last checkpoint.
+    /// The position from which the host's log has to be read: the position of the last checkpoint.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.durability.position
@@ -208,8 +208,8 @@ impl Store {
     }
 
     /// Applies an entry of a record found at `position`. One that was applied before, or is older
-    /// than what the store has, changes nothing. SR-8012 or SR-8016 for an entry that does not fit
-    /// what the store has; errors of reading blocks.
+    /// than what the store has, changes nothing. SR-8012 or SR-8016 for an entry that does not
+    /// follow from what the store has; errors of reading blocks.
     fn apply(&mut self, entry: &Entry<'_>, position: u64) -> Result<(), Error> {
         match entry {
             Entry::Word {

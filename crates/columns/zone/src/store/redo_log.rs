@@ -133,8 +133,8 @@ impl RedoLog {
     }
 
     /// Adds an entry to the ring's next record, in memory. `Fault::BadRequest` for a ring that is
-    /// not attached or a record that would become too long; `Fault::OutOfMemory`. Then nothing is
-    /// added.
+    /// not attached or a record that would become too long; `Fault::OutOfMemory` if no memory is
+    /// left. Then nothing is added.
     pub(super) fn append(&mut self, ring: u32, entry: &Entry<'_>) -> Result<(), Fault> {
         let found = self.rings.get_mut(&ring).filter(|found| found.attached);
         let pending = &mut found.ok_or(Fault::BadRequest)?.pending;
@@ -222,8 +222,8 @@ impl RedoLog {
 
     /// Seals the ring's next record, which names the last one that the host has confirmed, and
     /// returns it. `None` if it has no entries. Keeps its number and follow-up actions until the
-    /// host confirms it. `Fault::BadRequest` for a ring that is not attached; `Fault::OutOfMemory`;
-    /// errors of cryptography.
+    /// host confirms it. `Fault::BadRequest` for a ring that is not attached; `Fault::OutOfMemory`
+    /// if there is no memory, key or nonce for it.
     pub(super) fn seal(&mut self, keys: &Keys, ring: u32) -> Result<Option<Record>, Failure> {
         let found = self.rings.get_mut(&ring).filter(|found| found.attached);
         let state = found.ok_or(Fault::BadRequest)?;
