@@ -183,15 +183,21 @@ impl Connection {
     }
 
     /// Sends a command. The connection is busy until `ReadyForQuery` has come. [`Error::GivenUp`]
-    /// unless the connection is ready; [`Error::Misuse`] for a zero byte in the command; as
-    /// [`Self::flush`].
+    /// unless the connection is ready; [`Error::Misuse`] for a command with a zero byte or one that
+    /// is too long, after which it is still ready; as [`Self::flush`].
     pub(crate) fn send(&mut self, command: &str, during: &'static str) -> Result<()> {
         if self.state != State::Ready {
             return Err(Error::GivenUp);
         }
+        let output = self.session.output();
+        let before = output.len();
+        if frontend::query(command, output).is_err() {
+            // The beginning of the message is there already.
+            output.truncate(before);
+            let text = "a command with a zero byte, or one that is too long";
+            return Err(Error::Misuse(text));
+        }
         self.state = State::Busy;
-        frontend::query(command, self.session.output())
-            .map_err(|_| Error::Misuse("a command with a zero byte"))?;
         self.flush(during)
     }
 
@@ -371,4 +377,34 @@ pub(crate) fn row_bytes(row: &Row) -> usize {
         .iter()
         .map(|value| 32 + value.as_ref().map_or(0, Vec::len));
     values.sum::<usize>() + 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+
+    #[test]
+    fn a_command_that_cannot_be_written_leaves_the_connection_ready() {
+        let (client, mut peer) = UnixStream::pair().unwrap();
+        // AuthenticationOk, a version, ReadyForQuery.
+        peer.write_all(b"R\0\0\0\x08\0\0\0\0").unwrap();
+        peer.write_all(b"S\0\0\0\x18server_version\x0017.1\0")
+            .unwrap();
+        peer.write_all(b"Z\0\0\0\x05I").unwrap();
+        let config = Config::without_tls("u", "", None);
+        let mut connection = Connection::on_socket(client, &config).unwrap();
+        let refused = connection.send("SELECT '\0'", "it was tested");
+        assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
+        assert!(connection.is_ready());
+        connection.send("IDENTIFY_SYSTEM", "it was tested").unwrap();
+        assert!(!connection.is_ready());
+        drop(connection);
+        let mut sent = Vec::new();
+        peer.read_to_end(&mut sent).unwrap();
+        // The startup packet, and nothing of the first command.
+        let length = sent.first_chunk::<4>().unwrap();
+        let startup = usize::try_from(u32::from_be_bytes(*length)).unwrap();
+        assert_eq!(&sent[startup..], b"Q\0\0\0\x14IDENTIFY_SYSTEM\0");
+    }
 }

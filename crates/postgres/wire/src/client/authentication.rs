@@ -54,6 +54,8 @@ enum Stage {
     ScramFinal(Box<Scram>),
     Proven,
     Accepted,
+    /// A request was refused; nothing follows.
+    Failed,
 }
 
 /// A request of the server: the body of a message of type `R`.
@@ -125,8 +127,7 @@ impl<'a> Authenticator<'a> {
         }
     }
 
-    /// Returns whether the server has accepted the login. Means nothing after [`Self::step`] has
-    /// failed.
+    /// Returns whether the server has accepted the login; false after [`Self::step`] has failed.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Accepted)
     }
@@ -136,7 +137,8 @@ impl<'a> Authenticator<'a> {
     /// server gives no valid proof or there is no password, and with [`Error::Protocol`] if it is
     /// malformed or out of order. After an error the exchange cannot be continued.
     pub(crate) fn step(&mut self, body: &[u8], output: &mut BytesMut) -> Result<()> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Accepted);
+        // The next stage is known when the request was carried out.
+        let stage = std::mem::replace(&mut self.stage, Stage::Failed);
         self.stage = match (Request::parse(body)?, stage) {
             (Request::Ok, stage) => self.accept(&stage)?,
             (Request::Cleartext, Stage::Beginning) => {
@@ -183,7 +185,9 @@ impl<'a> Authenticator<'a> {
             Stage::Scram(..) | Stage::ScramFinal(_) => {
                 return Err(AuthenticationError::EndedWithoutProof.into());
             }
-            Stage::Accepted => return Err(Error::protocol("authentication out of order")),
+            Stage::Accepted | Stage::Failed => {
+                return Err(Error::protocol("authentication out of order"));
+            }
         }
         let required = self.config.channel_binding == ChannelBindingMode::Require;
         if required && !(self.bound && matches!(stage, Stage::Proven)) {
@@ -265,4 +269,37 @@ fn send_password(password: &[u8], output: &mut BytesMut) -> Result<Stage> {
 /// Turns the failure to append a message into [`Error::Misuse`].
 fn put(written: std::io::Result<()>) -> Result<()> {
     written.map_err(|_| Error::Misuse("a password with a zero byte, or a name that is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: AuthenticationPolicy = AuthenticationPolicy {
+        accepts_md5: true,
+        rounds_max: 4096,
+    };
+
+    #[test]
+    fn a_login_is_not_accepted_by_a_request_that_failed() {
+        let config = Config::without_tls("u", "", None);
+        let mut output = BytesMut::new();
+        let ok = [0; 4];
+        // Malformed, of an unknown code, not supported, out of order; and one that needs the
+        // password that is not there.
+        let code = |number: u8| [0, 0, 0, number];
+        for bad in [&[0][..], &code(99), &code(7), &code(11), &code(3)] {
+            let mut authenticator = Authenticator::new(&config, POLICY, true, false, None);
+            assert!(authenticator.step(bad, &mut output).is_err(), "{bad:?}");
+            assert!(!authenticator.is_done(), "{bad:?}");
+            // Nor does the exchange go on.
+            assert!(authenticator.step(&ok, &mut output).is_err(), "{bad:?}");
+            assert!(!authenticator.is_done(), "{bad:?}");
+        }
+        let mut authenticator = Authenticator::new(&config, POLICY, true, false, None);
+        authenticator.step(&ok, &mut output).unwrap();
+        assert!(authenticator.is_done() && output.is_empty());
+        assert!(authenticator.step(&ok, &mut output).is_err());
+        assert!(!authenticator.is_done());
+    }
 }

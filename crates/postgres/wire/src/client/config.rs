@@ -260,10 +260,14 @@ impl Keywords<'_> {
     /// Returns the path of a file in `~/.postgresql`. `None` if it does not exist or HOME is not
     /// set.
     fn personal(&self, name: &str) -> Option<PathBuf> {
-        let path = PathBuf::from(self.variable("HOME")?)
-            .join(".postgresql")
-            .join(name);
-        path.exists().then_some(path)
+        self.personal_path(name).filter(|path| path.exists())
+    }
+
+    /// Returns the path that a file in `~/.postgresql` has or would have. `None` if HOME is not
+    /// set.
+    fn personal_path(&self, name: &str) -> Option<PathBuf> {
+        let home = PathBuf::from(self.variable("HOME")?);
+        Some(home.join(".postgresql").join(name))
     }
 }
 
@@ -483,8 +487,8 @@ fn account() -> Option<String> {
 
 /// Takes the settings of TLS. Without `sslmode` it is `prefer`, or `verify-full` with
 /// `sslrootcert=system`. Fails with [`Error::Config`] if a value is not valid, if
-/// `sslrootcert=system` has a weaker mode, or if the mode needs root certificates and there are
-/// none.
+/// `sslrootcert=system` has a weaker mode, if the mode needs root certificates and there are none,
+/// or if a client's certificate has no key.
 fn tls(keywords: &mut Keywords<'_>) -> Result<TlsSettings> {
     let modes = [
         ("disable", SslMode::Disable),
@@ -515,12 +519,7 @@ fn tls(keywords: &mut Keywords<'_>) -> Result<TlsSettings> {
             "this sslmode needs trusted certificates: set sslrootcert to a file, or to system";
         return Err(Error::Config(String::from(text)));
     }
-    let mut file = |keyword: &str, standard: &str| -> Result<Option<PathBuf>> {
-        let named = keywords.take(keyword)?.map(PathBuf::from);
-        Ok(named.or_else(|| keywords.personal(standard)))
-    };
-    let certificate = file("sslcert", "postgresql.crt")?;
-    let key = file("sslkey", "postgresql.key")?;
+    let identity = identity(keywords)?;
     let versions = [
         ("TLSv1", false),
         ("TLSv1.1", false),
@@ -531,9 +530,29 @@ fn tls(keywords: &mut Keywords<'_>) -> Result<TlsSettings> {
     Ok(TlsSettings {
         mode,
         roots,
-        identity: certificate.zip(key),
+        identity,
         only_13: only_13.unwrap_or(false),
     })
+}
+
+/// Takes the files of the client's certificate and key. `None` if there is no certificate: a key
+/// alone is ignored, as in libpq. Where a certificate has no key, libpq refuses to connect with TLS;
+/// so here the file in which its key would stand is named, which fails when it is read. Fails with
+/// [`Error::Config`] if there is no such file for want of HOME.
+fn identity(keywords: &mut Keywords<'_>) -> Result<Option<(PathBuf, PathBuf)>> {
+    let certificate = keywords.take("sslcert")?.map(PathBuf::from);
+    let certificate = certificate.or_else(|| keywords.personal("postgresql.crt"));
+    let key = keywords.take("sslkey")?.map(PathBuf::from);
+    let Some(certificate) = certificate else {
+        return Ok(None);
+    };
+    match key.or_else(|| keywords.personal_path("postgresql.key")) {
+        Some(key) => Ok(Some((certificate, key))),
+        None => {
+            let text = "sslcert needs sslkey: a certificate is of no use without its private key";
+            Err(Error::Config(String::from(text)))
+        }
+    }
 }
 
 /// Takes how authentication is bound to TLS; `prefer` if it is not given. Fails with

@@ -117,6 +117,28 @@ fn personal_files_are_libpqs() {
 }
 
 #[test]
+fn a_certificate_without_a_key_is_not_ignored() {
+    assert!(bad("user=u sslcert=/c", &[]).contains("sslkey"));
+    let identity = |text: &str, environment: &[(&str, &str)]| good(text, environment).tls.identity;
+    let named = identity("user=u sslcert=/c sslkey=/k", &[]);
+    assert_eq!(named, Some((PathBuf::from("/c"), PathBuf::from("/k"))));
+    // The key that is missing is found missing when TLS begins.
+    let home = tempfile::tempdir().expect("a directory");
+    let environment = [("HOME", home.path().to_str().expect("a name"))];
+    let below = home.path().join(".postgresql");
+    let standard = identity("user=u sslcert=/c", &environment);
+    assert_eq!(
+        standard,
+        Some((PathBuf::from("/c"), below.join("postgresql.key")))
+    );
+    assert_eq!(identity("user=u sslkey=/k", &environment), None);
+    std::fs::create_dir(&below).expect("a directory");
+    std::fs::File::create(below.join("postgresql.crt")).expect("a file");
+    let personal = identity("user=u", &environment).expect("a certificate");
+    assert_eq!(personal.1, below.join("postgresql.key"));
+}
+
+#[test]
 fn what_cannot_be_done_is_refused() {
     for text in [
         "nonsense=1",
