@@ -24,9 +24,13 @@ use crate::{Error, Result};
 /// Backs `source` up to `store`, as a new set. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is written; SR-7131; those of the source;
-/// SR-5001 when the system reports an error. The medium is then unchanged, except for orphans.
-/// After SR-7147 it is not known whether a set was added.
+/// Before anything is written: SR-7103 when the place holds something else, SR-7104 or SR-7105 when
+/// the medium is sealed and the set would not be or the other way round, SR-7117 for another number
+/// of stripes, SR-7123 when a set to be replaced has not expired. SR-7131 when another writer uses
+/// the medium or has begun it anew; those of the source; SR-5001, or SR-7141 to SR-7143 for an
+/// object store, when the medium fails, and SR-7144 when writing takes too long for one. The medium
+/// then has no new set, only families that no head names. After SR-7147 it is not known whether a
+/// set was added.
 pub fn create(
     store: &dyn Store,
     source: &mut dyn Source,
@@ -42,9 +46,9 @@ pub fn create(
 /// the result for each, in order. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// As [`create`]: SR-7103 to SR-7105, SR-7117, SR-7123 before anything is written, SR-1001 when a
-/// medium is named twice; SR-7145 when some media have the set and others do not; SR-7147 when that
-/// is not known.
+/// As [`create`], for any of the media; SR-1001 when a medium is named twice, SR-7117 when they
+/// differ in the number of stripes; SR-7145 when some media have the set and others do not; SR-7147
+/// when that is not known.
 pub fn create_on(
     stores: &[&dyn Store],
     source: &mut dyn Source,

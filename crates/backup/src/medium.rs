@@ -94,7 +94,8 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
 /// authenticated.
 ///
 /// # Errors
-/// SR-7107 when there is none; SR-7106 and others when its head cannot be read.
+/// SR-7107 when there is none; SR-7106 when its head is damaged, SR-3002 when a newer version wrote
+/// it; the errors of the store.
 pub fn listed(store: &dyn Store, position: u32) -> Result<ListedSet> {
     let found = read_head(store, position)?;
     let header = found.header()?;

@@ -91,7 +91,8 @@ pub fn open_set<'a>(
 }
 
 /// The position of the newest set that belongs to the medium. SR-7107 when there is none; the error
-/// of a newer head when that cannot be read; SR-7101 and others of listing the medium.
+/// of a newer head when that cannot be read, so that no older set is taken for it; SR-7101 when
+/// there is no medium; the errors of the store.
 fn newest(store: &dyn Store) -> Result<u32> {
     let all = positions(store)?;
     let listed = crate::medium::list(store)?;
@@ -115,8 +116,10 @@ fn newest(store: &dyn Store) -> Result<u32> {
 /// gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7108 to SR-7112 for the first thing that is wrong; SR-7172 when libcrypto has no Triple DES;
-/// SR-5001, or SR-7141 to SR-7143 for an object store, when the store fails.
+/// For the first thing that is wrong, SR-7108 (a data file is missing), SR-7109 (a segment),
+/// SR-7110 (a length or digest), SR-7111 (the contents) or SR-7112 (a file's digest); SR-7172 when
+/// libcrypto has no Triple DES; SR-5001, or SR-7141 to SR-7143 for an object store, when the store
+/// fails.
 pub fn verify(
     set: &SetReader<'_>,
     threads: usize,
@@ -218,8 +221,8 @@ impl SetReader<'_> {
     }
 
     /// Reads the stream with `consume`, which must read to its end, and compares the families and
-    /// the counts with the head. Returns the counts. SR-7108 to SR-7112 when something is missing
-    /// or damaged; errors of `consume`.
+    /// the counts with the head. Returns the counts. SR-7106 when the head names no families;
+    /// SR-7108 to SR-7111 when one is missing or damaged; errors of `consume`.
     pub(crate) fn read(
         &self,
         threads: usize,
@@ -259,8 +262,9 @@ impl SetReader<'_> {
     /// nothing is compared here.
     ///
     /// # Errors
-    /// SR-7108, SR-7110; SR-7109 or SR-3002 for its header; SR-5001 when the system reports an
-    /// error.
+    /// SR-7108 when it is missing; SR-7110 when it ends within its header; SR-7109 when the header
+    /// is damaged or of another set, SR-3002 when a newer version wrote it; SR-5001 when the system
+    /// reports an error.
     pub(crate) fn open_origin(
         &self,
         family: u16,

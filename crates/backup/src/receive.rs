@@ -72,10 +72,11 @@ pub enum Received {
 /// connection is made again, after a growing wait, unless `options.once`; `tell` gets the progress.
 ///
 /// # Errors
-/// SR-7101, SR-7104, SR-7105 of the medium's rules; SR-7165 when the archive is another cluster's;
-/// SR-7166 when the server reports an error that a new attempt cannot help, or, with
-/// `options.once`, the connection is lost or the server shuts down; SR-7120; SR-5001 and others of
-/// the medium.
+/// SR-7101 when there is no medium; SR-7104 or SR-7105 when it is sealed and the log would not be
+/// or the other way round; SR-7165 when the archive is another cluster's; SR-7166 when the server
+/// reports an error that a new attempt cannot help, or, with `options.once`, the connection is lost
+/// or the server shuts down; SR-7120 when the archive has another file of a segment's name;
+/// SR-5001, or SR-7141 to SR-7143 for an object store, when the medium fails.
 pub fn wal_receive(
     store: &dyn Store,
     config: &Config,

@@ -49,9 +49,12 @@ pub struct Restored {
 /// Restores `set` to the target of `options`. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7113, SR-7176, SR-1001 before anything is read; SR-7108 to SR-7112; SR-7150; SR-5001, also
-/// when `options.stop` is set. The target is then as it was, unless its name could not be made
-/// durable (SR-5001). SR-9001 for an incremental set, which is restored with its chain.
+/// Before anything is read: SR-7113 when the target is not empty, SR-7176 when the set cannot be
+/// restored over it, SR-1001 for options that exclude one another or do not fit the set. SR-7108 to
+/// SR-7112 when the set is damaged; SR-7150 when a directory was exchanged meanwhile; SR-5001 when
+/// the system reports an error, or `options.stop` is set. The target is then as it was, unless its
+/// name could not be made durable (SR-5001). SR-9001 for an incremental set, which is restored with
+/// its chain.
 pub fn restore(
     set: &SetReader<'_>,
     options: &RestoreOptions,

@@ -31,7 +31,8 @@ pub trait Sealing: Debug + Send + Sync {
     /// Checks that an instance can be made of the cluster with this control file.
     ///
     /// # Errors
-    /// SR-7010, SR-7011.
+    /// SR-7011 when it is not the control file of a supported version; SR-7010 when the cluster's
+    /// blocks or segments have another size.
     fn check_control(&self, content: &[u8]) -> Result<()>;
 
     /// The files of the sealed instance that the cluster does not have, with their contents.

@@ -319,8 +319,8 @@ impl FamilyKey {
     /// not be used then.
     ///
     /// # Errors
-    /// SR-7172 when libcrypto has no Triple DES, and others when memory or libcrypto fails. It is
-    /// then not known whether the data is authentic.
+    /// SR-7172 when libcrypto has no Triple DES; SR-5001 or SR-9001 when memory or libcrypto fails.
+    /// It is then not known whether the data is authentic.
     pub(crate) fn open(
         &self,
         number: u32,

@@ -70,7 +70,7 @@ pub fn verify_chain(
 /// set to its end, with the digest of every file, so that only the manifests are read here.
 ///
 /// # Errors
-/// SR-7108 to SR-7110 when a manifest is damaged.
+/// SR-7108 when a set's manifest is missing, SR-7109 to SR-7111 when it is damaged.
 pub fn verified_by_restore(chain: &Chain<'_>) -> Result<(Verified, Vec<Verified>)> {
     let all: Result<Vec<Verified>> = chain.sets().iter().map(verified_set).collect();
     let mut all = all?;

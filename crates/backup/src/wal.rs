@@ -118,8 +118,8 @@ fn replace_piece(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> 
 /// # Errors
 /// SR-7121 only when there is no such file on an existing medium; SR-7130 when it is a segment and
 /// later ones of its timeline exist; SR-7101 without a medium; SR-2001, SR-2002 for a missing or
-/// wrong key; SR-7126 when it is not sealed although it should be; SR-7106, SR-7109 to SR-7112 when
-/// it is damaged; SR-1001 for a name that cannot be archived.
+/// wrong key; SR-7126 when it is not sealed although it should be; SR-7106 (its head) or SR-7109 to
+/// SR-7112 (its content) when it is damaged; SR-1001 for a name that cannot be archived.
 pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
     check_name(name)?;
     let object = object_name(name);

@@ -44,9 +44,10 @@ pub fn backup_header(path: &Path, copy: &Path) -> Result<(), Error> {
 /// # Errors
 /// SR-2215 when the copy is not a whole header or does not belong to the file, or the file's own
 /// header is whole; SR-2204 when no key opens the copy; SR-2211 when the file's header says that a
-/// rekey is unfinished; SR-2201, SR-2203 for the copy's format; SR-2209 when the database is in
-/// use; SR-2212; SR-1006 when there is no such file or copy; SR-5001 when the system reports an
-/// error.
+/// rekey is unfinished; SR-2201 or SR-2203 when the copy is of a plain database or of a format that
+/// is not known; SR-2209 when the database is in use; SR-2212 when the file of an unfinished rekey
+/// is damaged or of another database; SR-1006 when there is no such file or copy; SR-5001 when the
+/// system reports an error.
 pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), Error> {
     let shown_copy = copy.display().to_string();
     let bytes = read_copy(copy)?;

@@ -71,9 +71,11 @@ pub struct RekeyReport {
 /// # Errors
 /// SR-1006 when there is no such file; SR-2209 when the database is in use; SR-2210 when it has a
 /// write-ahead log; SR-2204 when a key does not fit; SR-2213 when it has the new key already;
-/// SR-2206 to SR-2208 and SR-2216 for damage, before anything is changed; SR-2200 to SR-2203 for
-/// its header; SR-2212 for the file of the rekey; SR-5001 when the system reports an error. After
-/// an error in the middle, the same call finishes the rekey.
+/// SR-2200 when it is not of DuckDB, SR-2201 when it is plain, SR-2202 or SR-2203 when its header
+/// is damaged or of a format that is not known; before anything is changed, SR-2206, SR-2207,
+/// SR-2208 or SR-2216 when a block or header is damaged; SR-2212 when the file of an unfinished
+/// rekey is damaged; SR-5001 when the system reports an error. After an error in the middle, the
+/// same call finishes the rekey.
 pub fn rekey(
     path: &Path,
     old: &[KeyText],

@@ -253,7 +253,8 @@ impl ChosenKey {
         Ok(handed)
     }
 
-    /// Refuses a keyring whose root key somebody has to type: a server has no terminal. SR-1004.
+    /// Refuses with SR-1004 a keyring whose root key is a passphrase, because a server has no
+    /// terminal to ask for it at. The errors of reading the keyring.
     fn check_keyring(&self) -> Result<(), Error> {
         if !matches!(self.key, KeySource::KeyId { .. }) {
             return Ok(());

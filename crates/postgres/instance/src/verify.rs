@@ -133,7 +133,8 @@ impl FileCheck {
     /// out.
     ///
     /// # Errors
-    /// SR-7002; SR-5001 for any failure of reading but that of a file that does not open.
+    /// SR-7002 when a part of the instance is missing, or a file cannot be one of a sealed
+    /// instance; SR-5001 for any failure of reading but that of a file that does not open.
     fn read_all_files(
         directory: &Directory,
         instance: &Instance,

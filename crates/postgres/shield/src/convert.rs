@@ -114,10 +114,13 @@ pub fn unfinished(directory: &Path) -> Result<Option<Action>, Error> {
 /// slot is for `opener`. Removes temporary files. Afterwards reads every file back.
 ///
 /// # Errors
-/// SR-7003 when another conversion is unfinished; SR-7008 to SR-7012; SR-7014; SR-7002 for a file
-/// that cannot be sealed; SR-7013; SR-7001 when a file reads back differently; SR-2002 when
-/// `opener` does not open a header that an interrupted run has made; SR-5001 when the system
-/// reports an error. After an error from a file system the same call completes the conversion.
+/// SR-7003 when another conversion is unfinished; SR-7008 when a server runs; SR-7009 when it was
+/// not shut down cleanly; SR-7010 for other sizes of blocks and segments; SR-7011 when it is no
+/// instance of a supported version; SR-7012 when it is sealed already; SR-7014 without room;
+/// SR-7002 for a file that cannot be sealed; SR-7013 when the state of an interrupted run is
+/// damaged; SR-7001 when a file reads back differently; SR-2002 when `opener` does not open a
+/// header that an interrupted run has made; SR-5001 when the system reports an error. After an
+/// error from a file system the same call completes the conversion.
 pub fn encrypt(
     directory: &Path,
     cipher: Cipher,
@@ -168,10 +171,12 @@ pub fn encrypt(
 /// removed at the end, after every file was read back.
 ///
 /// # Errors
-/// SR-7004 when it is not sealed; SR-2002 and others when `opener` does not open the header;
-/// SR-7003 when another conversion is unfinished; SR-7008 when a server runs; SR-7009 to SR-7011;
-/// SR-7014; SR-7002; SR-7013; SR-7001 when a file is damaged or reads back differently; SR-5001
-/// when the system reports an error.
+/// SR-7004 when it is not sealed; SR-2002, SR-2003 or SR-2032 when `opener` does not open the
+/// header, SR-3001 to SR-3007 when that is damaged; SR-7003 when another conversion is unfinished;
+/// SR-7008 when a server runs; SR-7009 to SR-7011, SR-7014 or SR-7002 when the instance cannot be
+/// converted in its state; SR-7013 when the state of an interrupted run is damaged; SR-7001 or
+/// SR-7029 when a file is damaged or reads back differently; SR-5001 when the system reports an
+/// error.
 pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Result<Report, Error> {
     let lock = ConversionLock::new(directory)?;
     let state = log::state_of_action(&lock, Action::Decrypt)?;
@@ -230,10 +235,12 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
 /// the new header: `opener` or any of `new_openers`.
 ///
 /// # Errors
-/// SR-7004 when it is not sealed; SR-2002 and others when no key opens the header; SR-7003 when
-/// another conversion is unfinished; SR-7008 when a server runs; SR-7009 to SR-7011; SR-7014;
-/// SR-7002; SR-7013; SR-7001 when a file is damaged or reads back differently; SR-2019 when slots
-/// would be lost; SR-2012 for a retired key; SR-3009; SR-5001 when the system reports an error.
+/// SR-7004 when it is not sealed; SR-2002, SR-2003 or SR-2032 when no key opens the header; SR-2019
+/// when slots would be lost, SR-2012 for a retired key, SR-3009 when the slots do not fit; SR-7003
+/// when another conversion is unfinished; SR-7008 when a server runs; SR-7009 to SR-7011, SR-7014
+/// or SR-7002 when the instance cannot be converted in its state; SR-7013 when the state of an
+/// interrupted run is damaged; SR-7001 or SR-7029 when a file is damaged or reads back differently;
+/// SR-5001 when the system reports an error.
 pub fn rotate(
     directory: &Path,
     opener: &Opener,
@@ -303,9 +310,9 @@ pub fn rotate(
 /// it has its keys.
 ///
 /// # Errors
-/// SR-7003 while a conversion is unfinished; SR-7004 when it is not sealed; SR-2002 and others when
-/// `opener` does not open the header; SR-2019 without recipients; SR-2012 for a retired key;
-/// SR-3009 when the slots do not fit; SR-5001 when the system reports an error.
+/// SR-7003 while a conversion is unfinished; SR-7004 when it is not sealed; SR-2002, SR-2003 or
+/// SR-2032 when `opener` does not open the header; SR-2019 without recipients; SR-2012 for a
+/// retired key; SR-3009 when the slots do not fit; SR-5001 when the system reports an error.
 pub fn rewrap(directory: &Path, opener: &Opener, recipients: &[&Recipient]) -> Result<(), Error> {
     let lock = ConversionLock::while_server_may_run(directory)?;
     if let Some(state) = Log::read(lock.directory())? {

@@ -62,9 +62,10 @@ impl Instance {
     /// are the paths by which the program knows the directory, beside the canonical one.
     ///
     /// # Errors
-    /// SR-2002 and others when `opener` does not open the header, SR-3001 to SR-3007 when the
-    /// header is not valid; SR-7003 while a conversion is unfinished; SR-7011 for a version of
-    /// PostgreSQL whose files are not known; SR-5001 when the system reports an error.
+    /// SR-2002, SR-2003 or SR-2032 when `opener` does not open the header (wrong key, key not in
+    /// the keyring, no private key of a certificate); SR-3001 to SR-3007 when the header is not
+    /// valid; SR-7003 while a conversion is unfinished; SR-7011 for a version of PostgreSQL whose
+    /// files are not known; SR-5001 when the system reports an error.
     pub fn open(directory: &Path, spellings: &[Vec<u8>], opener: &Opener) -> Result<Self, Error> {
         let io = |error| Error::io(directory.display().to_string(), error);
         if directory.join(CONVERT_FILE).symlink_metadata().is_ok() {

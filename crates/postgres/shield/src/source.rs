@@ -44,7 +44,8 @@ impl Source {
     /// it; none for other sources. Asks the keyring for its provider, which needs no key.
     ///
     /// # Errors
-    /// SR-2004 and others, when the keyring's file is not valid.
+    /// SR-2004 when there is no keyring; SR-2005 when it is damaged; SR-3001, SR-3002 or SR-3007
+    /// when the file is no keyring, or a newer one; SR-5001 when it cannot be read.
     pub fn variables(&self) -> Result<Vec<String>, Error> {
         match &self.key {
             KeySource::Env(name) => Ok(vec![name.clone()]),

@@ -93,7 +93,7 @@ impl Volume {
     /// while another process has it attached, even for reading only.
     ///
     /// # Errors
-    /// As [`Volume::open`]; SR-8320.
+    /// As [`Volume::open`]; SR-8320 while another process has the volume attached.
     pub fn open_to_change(path: &Path) -> Result<Self, Error> {
         check_file_type(path)?;
         check_not_locked(path, Purpose::Change)?;

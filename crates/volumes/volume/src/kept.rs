@@ -83,7 +83,8 @@ impl Term {
 /// older one. `seal` seals a key to the TPM, in its present state, until the end of the term.
 ///
 /// # Errors
-/// What `seal` reports, as SR-8350 to SR-8352; SR-5001 when the file cannot be written.
+/// What `seal` reports: SR-8350 for the TPM's state, SR-8351 when it gives an answer of no use,
+/// SR-8352 when it does not answer or refuses; SR-5001 when the file cannot be written.
 pub fn keep(
     token: &StrongroomToken,
     secret: &SecretBytes,
@@ -197,8 +198,8 @@ impl KeptPassphrase {
     /// its clock.
     ///
     /// # Errors
-    /// SR-8355 when its term is over, or the file was changed; what `unseal` reports, as SR-8350 to
-    /// SR-8352.
+    /// SR-8355 when its term is over, or the file was changed; what `unseal` reports: SR-8350 for a
+    /// TPM in another state, SR-8351 for another TPM, SR-8352 when it does not answer or refuses.
     pub fn secret(
         &self,
         token: &StrongroomToken,

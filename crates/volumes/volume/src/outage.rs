@@ -105,7 +105,8 @@ impl Keeping<'_> {
     /// Seals the passphrase to the TPM and writes it to its file, for the next `hours`.
     ///
     /// # Errors
-    /// What the TPM reports, as SR-8350 to SR-8352; SR-5001 when the file cannot be written.
+    /// SR-8350 when the TPM cannot seal in its present state, SR-8351 or SR-8352 when it fails or
+    /// does not answer; SR-5001 when the file cannot be written.
     fn store(&self, token: &StrongroomToken, secret: &SecretBytes) -> Result<(), Error> {
         let tpm = (self.tpm)()?;
         let term = Term::from_now(self.hours, tpm.clock_ms()?);

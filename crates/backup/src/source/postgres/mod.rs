@@ -64,7 +64,7 @@ impl PostgresSource {
     /// Connects, unless there is a connection already, and returns the cluster's system identifier.
     ///
     /// # Errors
-    /// SR-7115.
+    /// SR-7115 when the server cannot be reached, or refuses.
     pub fn identify(&mut self) -> Result<&str> {
         self.prepare()?;
         Ok(&self.facts.system_identifier)
