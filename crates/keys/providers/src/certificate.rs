@@ -56,8 +56,9 @@ fn make(argument: &str) -> Made {
 
 impl ForCertificate {
     /// Reads a file with a certificate and perhaps its private key. Asks for the file's passphrase
-    /// where one is needed. Errors: SR-1006, SR-2007 or SR-2027 to SR-2030 for the file; what the
-    /// passphrase's source reports.
+    /// where one is needed. Errors: for the file SR-1006 (absent), SR-2007 (unreadable), SR-2027
+    /// (weak key), SR-2028 (not a pair), SR-2029 (no certificate) or SR-2030 (wrong passphrase);
+    /// what the passphrase's source reports.
     fn identity(&self, path: &Path) -> Result<Identity, Error> {
         let context = SourceContext {
             prompt: String::from("Passphrase of the private key"),
@@ -86,7 +87,9 @@ impl RootProvider for ForCertificate {
     /// Reads the private key from its file, decrypts the wrapped secret with it, and derives the
     /// root key. May ask for the file's passphrase. Errors: SR-2020 no wrapped root key; SR-2103
     /// when the file has no private key, or another one; SR-2105 when the secret does not decrypt;
-    /// SR-1006, SR-2007 or SR-2027 to SR-2030 for the file; what the passphrase's source reports.
+    /// for the file SR-1006 (absent), SR-2007 (unreadable), SR-2027 (weak key), SR-2028 (not a
+    /// pair), SR-2029 (no certificate) or SR-2030 (wrong passphrase); what the passphrase's source
+    /// reports.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let parts = wrapped.blob().split_first_chunk::<ID_LEN>();
@@ -112,8 +115,9 @@ impl RootProvider for ForCertificate {
 
     /// Makes a new root key, wrapped for the certificate in `public`, or else in `file`. The
     /// private key need not be there with `public`, and nothing is decrypted. Errors: SR-2103 when
-    /// `file` has no private key; SR-2020 when the argument becomes too long; SR-1006, SR-2007 or
-    /// SR-2027 to SR-2030 for the file.
+    /// `file` has no private key; SR-2020 when the argument becomes too long; for the file SR-1006
+    /// (absent), SR-2007 (unreadable), SR-2027 (weak key), SR-2028 (not a pair), SR-2029 (no
+    /// certificate) or SR-2030 (wrong passphrase).
     fn create(&self) -> Result<Created, Error> {
         let from = self.public.as_ref().unwrap_or(&self.file);
         let identity = self.identity(from)?;

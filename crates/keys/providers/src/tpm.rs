@@ -119,8 +119,9 @@ impl RootProvider for Tpm {
 
     /// Fetches the PIN, if any, has the TPM unseal the secret, and derives the root key. Errors:
     /// SR-2020 no wrapped root key; SR-2106 when the registers have changed; SR-2102 for a wrong
-    /// PIN; SR-2103 when another TPM sealed it; SR-2101, SR-2104, SR-2105; what the PIN's source
-    /// reports.
+    /// PIN; SR-2103 when another TPM sealed it; SR-2101 when the TPM does not answer; SR-2104 when
+    /// its owner hierarchy is switched off; SR-2105 when the sealed object is damaged; what the
+    /// PIN's source reports.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let authorization = self.authorization()?;
@@ -131,9 +132,10 @@ impl RootProvider for Tpm {
     }
 
     /// Fetches the PIN, if any, makes a new root key, and has the TPM seal its secret to the
-    /// present values of the registers, and unseal it again. Errors: SR-2101, SR-2102, SR-2104,
-    /// SR-2105 or SR-2106 for the TPM; SR-2020 when the argument becomes too long; what the PIN's
-    /// source reports.
+    /// present values of the registers, and unseal it again. Errors: SR-2101 when the TPM does not
+    /// answer; SR-2102 after too many wrong PINs; SR-2104 when its owner hierarchy is switched off;
+    /// SR-2105 when it unseals something else; SR-2106 without a bank of registers; SR-2020 when
+    /// the argument becomes too long; what the PIN's source reports.
     fn create(&self) -> Result<Created, Error> {
         let authorization = self.authorization()?;
         Wrapped::create(NUMBER, locator(&self.argument), |secret, _| {

@@ -137,8 +137,10 @@ struct ErrorBody<'a> {
 impl SealingServer for Kms {
     /// Has AWS KMS encrypt the secret, bound to the context, and returns the ARN of the key that it
     /// used, a space, and the ciphertext in base64. Errors: SR-2105 when the response is malformed
-    /// or names another key; SR-2123 for the access key; for the connection and by AWS's answer
-    /// SR-2101 to SR-2105 and SR-2120 to SR-2122.
+    /// or names another key; SR-2123 for the access key; SR-2101 (not reached, or too late) and
+    /// SR-2120 (server not trusted) for the connection; by AWS's answer SR-2102 (denied), SR-2103
+    /// (no such key), SR-2104 (disabled), SR-2121 (key destroyed), SR-2122 (busy) or SR-2105
+    /// (anything else).
     fn seal(
         &self,
         secret: &SecretKey,
@@ -181,8 +183,9 @@ impl SealingServer for Kms {
 
     /// Has AWS KMS decrypt what [`Self::seal`] has returned, with the key of that ARN. Errors:
     /// SR-2105 when it or the response is malformed, or another key was used; SR-2123 for the
-    /// access key; for the connection and by AWS's answer SR-2101 to SR-2105 and SR-2120 to
-    /// SR-2122.
+    /// access key; SR-2101 (not reached, or too late) and SR-2120 (server not trusted) for the
+    /// connection; by AWS's answer SR-2102 (denied), SR-2103 (no such key), SR-2104 (disabled),
+    /// SR-2121 (key destroyed), SR-2122 (busy) or SR-2105 (anything else).
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let parts = std::str::from_utf8(sealed).ok();
         let parts = parts.and_then(|text| text.split_once(' '));
@@ -239,8 +242,10 @@ fn parse_body(response: &Response) -> Result<Body<'_>, Error> {
 impl Kms {
     /// Reads the access key, signs a request and sends it; up to three times again, after 200 ms,
     /// 400 ms and 800 ms, while AWS is overloaded or fails and the deadline allows it. Returns a
-    /// response of status 200. Errors: SR-2123 for the access key or `ca`; SR-2101 and SR-2120 for
-    /// the connection; by AWS's answer SR-2102, SR-2103, SR-2104, SR-2121, SR-2105 or SR-2122.
+    /// response of status 200. Errors: SR-2123 for the access key or `ca`; SR-2101 (not reached, or
+    /// too late) and SR-2120 (server not trusted) for the connection; by AWS's answer SR-2102
+    /// (denied), SR-2103 (no such key), SR-2104 (disabled), SR-2121 (key destroyed), SR-2122 (busy)
+    /// or SR-2105 (anything else).
     fn send(
         &self,
         target: &str,
@@ -269,8 +274,9 @@ impl Kms {
     }
 
     /// Signs a request for the present time and sends it once. Returns the response whatever its
-    /// status is. Errors: SR-2101, SR-2102, SR-2105, SR-2120 or SR-2124 for the connection;
-    /// SR-5001.
+    /// status is. Errors: SR-2101 (not reached, or too late), SR-2102 (client refused), SR-2105
+    /// (malformed response), SR-2120 (server not trusted) or SR-2124 (no common TLS version) for
+    /// the connection; SR-5001.
     fn send_once(
         &self,
         http: &HttpClient,

@@ -20,8 +20,10 @@ use super::tag;
 const LABEL: &[u8] = b"kmip";
 
 /// Fetches the key of this id from the server, and encrypts the secret here under a key derived
-/// from it and the context. Errors: SR-2103, SR-2104 or SR-2121 for the key; SR-2101, SR-2102,
-/// SR-2105, SR-2120 or SR-2122 for the server; SR-5001.
+/// from it and the context. Errors: SR-2103 (no such key), SR-2104 (key not active) or SR-2121 (key
+/// destroyed) for the key; SR-2101 (not reached, or too late), SR-2102 (client refused), SR-2105
+/// (malformed response), SR-2120 (server not trusted) or SR-2122 (server busy, sealed or failing)
+/// for the server; SR-5001.
 pub(super) fn seal(
     session: &mut Session,
     id: &str,
@@ -43,9 +45,11 @@ pub(super) fn seal(
     })
 }
 
-/// Fetches the blob's key from the server, and decrypts the secret here. Errors: SR-2103, SR-2104
-/// or SR-2121 for the key; SR-2101, SR-2102, SR-2120 or SR-2122 for the server; SR-2105 when the
-/// blob's parts have wrong lengths, or it does not decrypt; SR-5001.
+/// Fetches the blob's key from the server, and decrypts the secret here. Errors: SR-2103 (no such
+/// key), SR-2104 (key not active) or SR-2121 (key destroyed) for the key; SR-2101 (not reached, or
+/// too late), SR-2102 (client refused), SR-2120 (server not trusted) or SR-2122 (server busy,
+/// sealed or failing) for the server; SR-2105 when the blob's parts have wrong lengths, or it does
+/// not decrypt; SR-5001.
 pub(super) fn open(session: &mut Session, blob: &Blob, context: &[u8]) -> Result<SecretKey, Error> {
     let key = sealing_key(&fetch_key(session, &blob.id)?, context)?;
     let iv: Result<[u8; 12], _> = blob.iv.as_slice().try_into();
@@ -62,9 +66,10 @@ pub(super) fn open(session: &mut Session, blob: &Blob, context: &[u8]) -> Result
 }
 
 /// Asks for the key's state, and fetches the key itself if it is active. Errors: SR-2104 or SR-2121
-/// when it is not active; SR-2105 unless it is a key of 256 bits in clear; by the reason for which
-/// the server refuses SR-2102 to SR-2105 or SR-2122; for the connection SR-2101, SR-2102, SR-2105,
-/// SR-2120.
+/// when it is not active; SR-2105 unless it is a key of 256 bits in clear; when the server refuses,
+/// SR-2102 (denied), SR-2103 (no such key), SR-2104 (key not active), SR-2105 (malformed response)
+/// or SR-2122 (any other reason); for the connection SR-2101 (not reached, or too late), SR-2102
+/// (client refused), SR-2105 (malformed response) or SR-2120 (server not trusted).
 fn fetch_key(session: &mut Session, id: &str) -> Result<SecretKey, Error> {
     match state(session, id)? {
         Ok(state) => state.error().map_or(Ok(()), Err)?,

@@ -36,7 +36,8 @@ impl State {
 }
 
 /// Requests the state of a key. The inner error is the reason for which the server refused. Errors:
-/// SR-2105 for a state that is not known; SR-2101, SR-2102, SR-2105 or SR-2120 for the connection.
+/// SR-2105 for a state that is not known; SR-2101 (not reached, or too late), SR-2102 (client
+/// refused), SR-2105 (malformed response) or SR-2120 (server not trusted) for the connection.
 pub(super) fn state(session: &mut Session, id: &str) -> Result<Result<State, Reason>, Error> {
     session.request(
         Operation::GetAttributes,
@@ -64,8 +65,10 @@ pub(super) fn state(session: &mut Session, id: &str) -> Result<Result<State, Rea
 
 /// Requests the keys of this name, and returns the identifier of the one that is active. If there
 /// is only one key of the name, its state is not requested. Errors: SR-2103 when there is none, or
-/// several are active; by the reason for which the server refuses SR-2102 to SR-2105 or SR-2122;
-/// for the connection SR-2101, SR-2102, SR-2105, SR-2120.
+/// several are active; when the server refuses, SR-2102 (denied), SR-2103 (no such key), SR-2104
+/// (key not active), SR-2105 (malformed response) or SR-2122 (any other reason); for the connection
+/// SR-2101 (not reached, or too late), SR-2102 (client refused), SR-2105 (malformed response) or
+/// SR-2120 (server not trusted).
 pub(super) fn find_key(session: &mut Session, name: &str) -> Result<String, Error> {
     /// More keys of one name than anyone has; the state of each is requested.
     const CANDIDATES_MAX: usize = 32;

@@ -138,9 +138,10 @@ struct Kmip {
 
 impl SealingServer for Kmip {
     /// Has the secret sealed as [`Self::seal_before`] does, in a thread, and returns the bytes of
-    /// the blob. Errors: SR-2101 when the deadline passes, or the server cannot be reached;
-    /// SR-2102, SR-2105, SR-2120, SR-2122 or SR-2123 for the server; SR-2103, SR-2104 or SR-2121
-    /// for the key.
+    /// the blob. Errors: SR-2101 when the deadline passes, or the server cannot be reached; SR-2102
+    /// (client refused), SR-2105 (malformed response), SR-2120 (server not trusted), SR-2122
+    /// (server busy, sealed or failing) or SR-2123 (files of TLS) for the server; SR-2103 (no such
+    /// key), SR-2104 (key not active) or SR-2121 (key destroyed) for the key.
     fn seal(
         &self,
         secret: &SecretKey,
@@ -156,8 +157,9 @@ impl SealingServer for Kmip {
 
     /// Opens a blob as [`Self::open_before`] does, in a thread. Errors: SR-2105 for bytes that are
     /// not a blob, or do not open; SR-2101 when the deadline passes, or the server cannot be
-    /// reached; SR-2102, SR-2120, SR-2122 or SR-2123 for the server; SR-2103, SR-2104 or SR-2121
-    /// for the key.
+    /// reached; SR-2102 (client refused), SR-2120 (server not trusted), SR-2122 (server busy,
+    /// sealed or failing) or SR-2123 (files of TLS) for the server; SR-2103 (no such key), SR-2104
+    /// (key not active) or SR-2121 (key destroyed) for the key.
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let damaged = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let blob = Blob::parse(sealed).ok_or_else(damaged)?;
@@ -168,9 +170,11 @@ impl SealingServer for Kmip {
 
 impl Kmip {
     /// Connects to the server, finds the key, and seals the secret: by the method of the argument,
-    /// or else by the first of AES-GCM and AES-CBC that the server supports. Errors: SR-2101,
-    /// SR-2102, SR-2105, SR-2120 or SR-2123 for the connection; SR-2103, SR-2104 or SR-2121 for the
-    /// key; SR-2122 when the server fails.
+    /// or else by the first of AES-GCM and AES-CBC that the server supports. Errors: SR-2101 (not
+    /// reached, or too late), SR-2102 (client refused), SR-2105 (malformed response), SR-2120
+    /// (server not trusted) or SR-2123 (files of TLS) for the connection; SR-2103 (no such key),
+    /// SR-2104 (key not active) or SR-2121 (key destroyed) for the key; SR-2122 when the server
+    /// fails.
     fn seal_before(
         &self,
         secret: &SecretKey,
@@ -242,9 +246,10 @@ impl Kmip {
 }
 
 /// Requests the server's versions, and returns the highest of KMIP 1.2 to 1.4 that it has. A server
-/// need not tell its versions: then it is 1.2. Errors: SR-2105 when it has none of them; by the
-/// reason for which it refuses SR-2102 to SR-2105 or SR-2122; for the connection SR-2101, SR-2102,
-/// SR-2105, SR-2120.
+/// need not tell its versions: then it is 1.2. Errors: SR-2105 when it has none of them; when it
+/// refuses, SR-2102 (denied), SR-2103 (no such key), SR-2104 (key not active), SR-2105 (malformed
+/// response) or SR-2122 (any other reason); for the connection SR-2101 (not reached, or too late),
+/// SR-2102 (client refused), SR-2105 (malformed response) or SR-2120 (server not trusted).
 fn highest_version(session: &mut Session) -> Result<Minor, Error> {
     let offered = session.request(
         Operation::DiscoverVersions,

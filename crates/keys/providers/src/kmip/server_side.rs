@@ -13,8 +13,9 @@ use super::tag;
 
 /// Has the server encrypt the secret with its key of this id; with AES-GCM the context is
 /// associated data, with AES-CBC it is not used. The inner error is the reason for which the server
-/// refused. Errors: SR-2105 when the ciphertext or the tag has a wrong length; SR-2101, SR-2102,
-/// SR-2105 or SR-2120 for the connection; SR-5001.
+/// refused. Errors: SR-2105 when the ciphertext or the tag has a wrong length; SR-2101 (not
+/// reached, or too late), SR-2102 (client refused), SR-2105 (malformed response) or SR-2120 (server
+/// not trusted) for the connection; SR-5001.
 pub(super) fn seal(
     session: &mut Session,
     id: &str,
@@ -63,8 +64,9 @@ pub(super) fn seal(
 }
 
 /// Has the server decrypt a blob, and returns the secret. The inner error is the reason for which
-/// the server refused. Errors: SR-2105 unless it is 32 bytes; SR-2101, SR-2102, SR-2105 or SR-2120
-/// for the connection.
+/// the server refused. Errors: SR-2105 unless it is 32 bytes; SR-2101 (not reached, or too late),
+/// SR-2102 (client refused), SR-2105 (malformed response) or SR-2120 (server not trusted) for the
+/// connection.
 pub(super) fn open(
     session: &mut Session,
     cipher: Cipher,

@@ -32,8 +32,9 @@ const ID_LEN: usize = 16;
 /// A server that seals a secret and opens it again.
 pub(crate) trait SealingServer: Send + Sync {
     /// Has the server seal the secret, bound to `context` where the server can do that, and returns
-    /// the bytes that [`Self::open`] takes. Errors by kind of server: SR-2101 to SR-2105, SR-2120
-    /// to SR-2124.
+    /// the bytes that [`Self::open`] takes. Errors, by kind of server: SR-2101 to SR-2105 for the
+    /// connection, the credentials, the key and the response, and SR-2120 to SR-2124 for TLS, a
+    /// destroyed key, a busy server and files.
     fn seal(
         &self,
         secret: &SecretKey,
@@ -41,7 +42,9 @@ pub(crate) trait SealingServer: Send + Sync {
         deadline: Deadline,
     ) -> Result<Vec<u8>, Error>;
     /// Has the server open what [`Self::seal`] returned. May return another secret than the sealed
-    /// one: the caller checks it. Errors by kind of server: SR-2101 to SR-2105, SR-2120 to SR-2124.
+    /// one: the caller checks it. Errors, by kind of server: SR-2101 to SR-2105 for the connection,
+    /// the credentials, the key and the response, and SR-2120 to SR-2124 for TLS, a destroyed key,
+    /// a busy server and files.
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error>;
 }
 
@@ -83,7 +86,8 @@ impl<S: SealingServer> RootProvider for SealingProvider<S> {
 
     /// Has the server open the wrapped secret, checks that it is the one that was sealed, and
     /// derives the root key. Errors: SR-2020 when no wrapped root key is in the argument; SR-2105
-    /// when the secret is another one; SR-2043; those of the server.
+    /// when the secret is another one; SR-2043 for a wrong time limit in the environment; those of
+    /// the server.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(self.number, &self.argument)?;
         let deadline = self.deadline()?;
@@ -93,7 +97,8 @@ impl<S: SealingServer> RootProvider for SealingProvider<S> {
 
     /// Makes a new root key, has the server seal its secret, and has it opened again as a check.
     /// Errors: SR-2105 when the server does not return the same secret, or the sealed one is too
-    /// long; SR-2020 when the argument becomes too long; SR-2043; those of the server.
+    /// long; SR-2020 when the argument becomes too long; SR-2043 for a wrong time limit in the
+    /// environment; those of the server.
     fn create(&self) -> Result<Created, Error> {
         let place = locator(&self.argument);
         Wrapped::create(self.number, place, |secret, context| {

@@ -68,8 +68,10 @@ impl Pkcs11 {
     }
 
     /// Has the module wrap or unwrap `data`, in a child process and within the usual limit. Errors:
-    /// SR-2101 to SR-2105 for module, token, PIN, key and data; SR-2101 also when the child takes
-    /// too long; SR-2100 when this program cannot start one; SR-2043.
+    /// SR-2101 (module or token absent, or too late), SR-2102 (PIN refused), SR-2103 (no such key),
+    /// SR-2104 (the key may not do it), SR-2105 (the data does not unwrap); SR-2101 also when the
+    /// child takes too long; SR-2100 when this program cannot start one; SR-2043 for a wrong time
+    /// limit in the environment.
     fn call(
         &self,
         operation: Operation,
@@ -103,7 +105,8 @@ impl RootProvider for Pkcs11 {
 
     /// Fetches the PIN, has the token unwrap the secret, and derives the root key. Errors: SR-2020
     /// no wrapped root key; SR-2105 when the secret is not 32 bytes; what the PIN's source reports;
-    /// SR-2101 to SR-2105 for module, token, PIN, key and data.
+    /// SR-2101 (module or token absent, or too late), SR-2102 (PIN refused), SR-2103 (no such key),
+    /// SR-2104 (the key may not do it), SR-2105 (the data does not unwrap).
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let pin = self.pin()?;
@@ -124,8 +127,9 @@ impl RootProvider for Pkcs11 {
 
     /// Fetches the PIN, makes a new root key, has the token wrap its secret, and unwraps that again
     /// before anything is stored. Errors: SR-2105 when it unwraps to something else; SR-2020 when
-    /// the argument becomes too long; what the PIN's source reports; SR-2101 to SR-2105 for module,
-    /// token, PIN, key and data.
+    /// the argument becomes too long; what the PIN's source reports; SR-2101 (module or token
+    /// absent, or too late), SR-2102 (PIN refused), SR-2103 (no such key), SR-2104 (the key may not
+    /// do it), SR-2105 (the data does not unwrap).
     fn create(&self) -> Result<Created, Error> {
         let pin = self.pin()?;
         let pin = pin.as_ref();

@@ -171,8 +171,10 @@ struct AppRole<'a> {
 impl SealingServer for Vault {
     /// Gets a token, asks whether the key is a derived one, and has the engine encrypt the secret,
     /// bound to the context. Returns a byte that says whether it is derived, then the ciphertext.
-    /// Errors: SR-2105 when the response is malformed; SR-2123 for the credential; for the
-    /// connection and by the engine's status SR-2101 to SR-2105, SR-2120, SR-2122.
+    /// Errors: SR-2105 when the response is malformed; SR-2123 for the credential; SR-2101 (not
+    /// reached, or too late) and SR-2120 (server not trusted) for the connection; by the engine's
+    /// status SR-2102 (denied), SR-2103 (no such key), SR-2104 (disabled), SR-2122 (server busy,
+    /// sealed or failing).
     fn seal(
         &self,
         secret: &SecretKey,
@@ -207,8 +209,10 @@ impl SealingServer for Vault {
     }
 
     /// Gets a token, and has the engine decrypt what [`Self::seal`] has returned. Errors: SR-2105
-    /// when it or the response is malformed; SR-2123 for the credential; for the connection and by
-    /// the engine's status SR-2101 to SR-2105, SR-2120, SR-2122.
+    /// when it or the response is malformed; SR-2123 for the credential; SR-2101 (not reached, or
+    /// too late) and SR-2120 (server not trusted) for the connection; by the engine's status
+    /// SR-2102 (denied), SR-2103 (no such key), SR-2104 (disabled), SR-2122 (server busy, sealed or
+    /// failing).
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let (derived, ciphertext) = match sealed.split_first() {
             Some((0, text)) => (false, text),
@@ -278,8 +282,9 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Gets a token: reads it from its file or variable, or logs in with the role of the file.
-    /// Errors: SR-2123 when the credential is missing or cannot be used; for a login SR-2101,
-    /// SR-2102, SR-2105, SR-2120, SR-2122.
+    /// Errors: SR-2123 when the credential is missing or cannot be used; for a login SR-2101 (not
+    /// reached, or too late), SR-2102 (denied), SR-2105 (malformed response), SR-2120 (server not
+    /// trusted) or SR-2122 (server busy, sealed or failing).
     fn open(vault: &'a Vault, deadline: Deadline) -> Result<Self, Error> {
         let mut session = Self {
             vault,
@@ -301,8 +306,10 @@ impl<'a> Session<'a> {
 
     /// Logs in with a role and its secret, from the JSON in `file`, and returns the token. Errors:
     /// SR-2123 when the file is not such JSON; SR-2102 when they are not accepted; SR-2105 when the
-    /// response contains no token; for any other status than 200 SR-2102 to SR-2105 or SR-2122; for
-    /// the connection SR-2101, SR-2102, SR-2105, SR-2120 or SR-2124.
+    /// response contains no token; for any other status than 200 SR-2102 (denied), SR-2103 (no such
+    /// key), SR-2104 (disabled), SR-2122 (busy or sealed) or SR-2105 (anything else); for the
+    /// connection SR-2101 (not reached, or too late), SR-2102 (client refused), SR-2105 (malformed
+    /// response), SR-2120 (server not trusted) or SR-2124 (no common TLS version).
     fn login(&self, file: &SecretBytes, mount: &str) -> Result<SecretBytes, Error> {
         let wrong = || {
             let detail = "the file of the role is not JSON with `role_id` and `secret_id`";
@@ -348,8 +355,10 @@ impl<'a> Session<'a> {
 
     /// Requests the key's properties, and returns whether it needs a derivation context. False,
     /// too, when the token may not read them. Errors: SR-2103 when there is no such key or engine;
-    /// for any other status than 200 SR-2102 to SR-2105 or SR-2122; for the connection SR-2101,
-    /// SR-2102, SR-2105, SR-2120 or SR-2124.
+    /// for any other status than 200 SR-2102 (denied), SR-2103 (no such key), SR-2104 (disabled),
+    /// SR-2122 (busy or sealed) or SR-2105 (anything else); for the connection SR-2101 (not
+    /// reached, or too late), SR-2102 (client refused), SR-2105 (malformed response), SR-2120
+    /// (server not trusted) or SR-2124 (no common TLS version).
     fn is_derived(&self) -> Result<bool, Error> {
         let Vault {
             base, mount, key, ..
@@ -367,8 +376,10 @@ impl<'a> Session<'a> {
     }
 
     /// Sends `encrypt` or `decrypt` with the key, and returns a response of status 200. Errors: for
-    /// any other status SR-2102 to SR-2105 or SR-2122; for the connection SR-2101, SR-2102,
-    /// SR-2105, SR-2120 or SR-2124.
+    /// any other status SR-2102 (denied), SR-2103 (no such key), SR-2104 (disabled), SR-2122 (busy
+    /// or sealed) or SR-2105 (anything else); for the connection SR-2101 (not reached, or too
+    /// late), SR-2102 (client refused), SR-2105 (malformed response), SR-2120 (server not trusted)
+    /// or SR-2124 (no common TLS version).
     fn call_engine(&self, operation: &str, body: &[u8]) -> Result<Response, Error> {
         let Vault {
             base, mount, key, ..
@@ -382,8 +393,9 @@ impl<'a> Session<'a> {
     }
 
     /// Sends a request with the token, if there is one already, and the namespace. Returns the
-    /// response whatever its status is. Errors: SR-2101, SR-2102, SR-2105, SR-2120 or SR-2124 for
-    /// the connection.
+    /// response whatever its status is. Errors: SR-2101 (not reached, or too late), SR-2102 (client
+    /// refused), SR-2105 (malformed response), SR-2120 (server not trusted) or SR-2124 (no common
+    /// TLS version) for the connection.
     fn send(&self, method: &str, url: &str, body: &[u8]) -> Result<Response, Error> {
         let mut headers: Vec<(&str, &[u8])> = vec![
             ("x-vault-request", b"true"),
