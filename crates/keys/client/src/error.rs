@@ -133,6 +133,7 @@ impl Error {
 }
 
 impl fmt::Display for Error {
+    /// Writes `SR-nnnn: what happened (detail)`, as for every error; the detail names the server.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = self.code;
         write!(f, "SR-{:04}: {} ({})", code.number, code.what, self.detail)
@@ -142,6 +143,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl From<Error> for strongroom_keyring::Error {
+    /// Keeps code and detail; the kind is lost.
     fn from(error: Error) -> Self {
         Self::new(error.code, error.detail)
     }

@@ -263,7 +263,7 @@ impl Config {
     }
 }
 
-/// Makes a [`Kind::Config`] error about this file.
+/// Makes a [`Kind::Config`] error with the path of this file and the reason.
 fn config_error(path: &Path, why: &str) -> Error {
     Error::new(Kind::Config, format!("{}: {why}", path.display()))
 }

@@ -180,7 +180,8 @@ fn error_of(address: &Address, refusal: Refusal) -> Error {
 
 impl Round {
     /// Makes one error for all servers: of the most telling kind among the failures, with the
-    /// details of each. [`Kind::Unreachable`] if there is no failure.
+    /// details of each. The order is [`Kind::Host`], [`Kind::Sealed`], [`Kind::Busy`], then what
+    /// cannot pass by waiting. [`Kind::Unreachable`] if there is no failure.
     fn into_error(self) -> Error {
         let mut order = vec![Kind::Host, Kind::Sealed, Kind::Busy];
         match self.may_repeat {

@@ -58,9 +58,9 @@ struct ErrorMembers {
     detail: String,
 }
 
-/// Decides what a response means: success (status 2xx), a final refusal, one that is worth another
-/// attempt (408, 429, 5xx) after the server's `Retry-After`, or a response that is not one of a key
-/// server.
+/// Decides what a response means: success (status 2xx), a final refusal, a refusal that is worth
+/// another attempt (408, 429, 5xx) after the server's `Retry-After`, or a response that is not one
+/// of a key server.
 pub(crate) fn judge(response: Response) -> Verdict {
     let status = response.status;
     if (200..300).contains(&status) {

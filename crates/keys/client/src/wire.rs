@@ -101,6 +101,7 @@ pub struct NeedingObject {
 }
 
 impl fmt::Display for NeedingObject {
+    /// Writes what the object is, its name and its node, in one line for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             kind, name, node, ..

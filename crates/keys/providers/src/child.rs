@@ -114,7 +114,7 @@ fn parse_response(number: u16, rest: &[u8]) -> Result<SecretBytes, Error> {
     Err(Error::new(code, String::from_utf8_lossy(rest)))
 }
 
-/// Copies bytes into locked memory. Errors: SR-5001.
+/// Copies bytes into locked memory. Errors: SR-5001 when there is no memory for keys.
 fn copy_locked(bytes: &[u8]) -> Result<SecretBytes, Error> {
     let mut copy = SecretBytes::with_capacity(bytes.len())?;
     copy.as_mut_slice().copy_from_slice(bytes);

@@ -253,9 +253,10 @@ impl Tang {
         body.read_to_vec().map_err(|error| lost(&error))
     }
 
-    /// Recovers the key of the exchange with the server's help: sends the client's point blinded,
-    /// which the server multiplies. Errors: SR-2105 when the answer is malformed; SR-2103 when the
-    /// server no longer has the key; SR-2101 when it does not answer before the deadline; SR-5001.
+    /// Recovers the key of the exchange with the server's help: sends the client's point, blinded
+    /// by a random scalar, which the server multiplies by its private key. Errors: SR-2105 when the
+    /// answer is malformed; SR-2103 when the server no longer has the key; SR-2101 when it does not
+    /// answer before the deadline; SR-5001.
     fn recover(
         &self,
         exchange: &ExchangeKey,

@@ -47,7 +47,8 @@ pub(crate) struct Connection {
 impl Connection {
     /// Opens the TPM at an address: the path of a character device or of a simulator's socket, or
     /// `HOST:PORT` of a simulator. Sends nothing. Resolving a host's name is not bounded by the
-    /// deadline. Errors: [`Failure::System`]; [`Failure::TimedOut`] while it connects.
+    /// deadline. Errors: [`Failure::System`] when it cannot be opened; [`Failure::TimedOut`] while
+    /// it connects.
     pub(crate) fn open(address: &str, deadline: Deadline) -> Result<Self, Failure> {
         let failed = |error| Failure::system(address, error);
         let file = if address.contains('/') {
@@ -94,8 +95,9 @@ impl Connection {
 
     /// Sends a command, and again every 100 ms while the TPM asks for that. Returns what follows
     /// the head of the response. Errors: [`Failure::Refused`] with any other response code than 0;
-    /// [`Failure::TimedOut`] when the deadline passes; [`Failure::Malformed`],
-    /// [`Failure::OutOfStep`], [`Failure::System`].
+    /// [`Failure::TimedOut`] when the deadline passes; [`Failure::Malformed`] for a response of a
+    /// wrong length; [`Failure::OutOfStep`] when an earlier command was left without an answer;
+    /// [`Failure::System`].
     pub(crate) fn command(&mut self, tag: u16, code: u32, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let len = u32::try_from(HEAD_LEN.saturating_add(body.len()));
         let len = len.map_err(|_| Failure::Malformed)?;

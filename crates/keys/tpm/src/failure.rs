@@ -48,6 +48,7 @@ impl Failure {
 }
 
 impl fmt::Display for Failure {
+    /// Writes what the TPM or the system did, for an operator; never a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System(during, error) => write!(f, "TPM, {during}: {error}"),

@@ -90,9 +90,10 @@ pub(crate) fn seal(
 }
 
 /// Unseals what [`seal`] has sealed, under the same conditions. Errors:
-/// [`Failure::NotSealedObject`] for bytes that are none; [`Failure::OtherTpm`];
-/// [`Failure::NotLoaded`]; [`Failure::Refused`] when registers, clock or authorization are not
-/// right; [`Failure::Malformed`] unless the secret has 32 bytes; others of the TPM.
+/// [`Failure::NotSealedObject`] for bytes that are none; [`Failure::OtherTpm`] when another TPM
+/// sealed it; [`Failure::NotLoaded`] when the TPM refuses the object itself; [`Failure::Refused`]
+/// when registers, clock or authorization are not right; [`Failure::Malformed`] unless the secret
+/// has 32 bytes; others of the TPM.
 pub(crate) fn unseal(
     connection: &mut Connection,
     conditions: Conditions<'_>,

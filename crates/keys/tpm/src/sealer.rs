@@ -64,7 +64,8 @@ impl Sealer {
     /// Reads the TPM's clock, in milliseconds. It does not run while the TPM is without power.
     ///
     /// # Errors
-    /// [`Failure::NotAuthentic`] when the answer was changed on the way; why the TPM did not tell.
+    /// [`Failure::NotAuthentic`] when the answer was changed on the way; [`Failure::System`] or
+    /// [`Failure::TimedOut`] when the TPM does not answer; [`Failure::Refused`] by the TPM.
     pub fn clock(&self) -> Result<u64, Failure> {
         self.with_connection(clock::read)
     }
@@ -74,7 +75,9 @@ impl Sealer {
     /// sealed to values that the TPM no longer has, or that it cannot unseal, would be of no use.
     ///
     /// # Errors
-    /// Why the TPM did not seal or unseal; [`Failure::Malformed`] when it unseals something else.
+    /// [`Failure::System`] or [`Failure::TimedOut`] when the TPM does not answer;
+    /// [`Failure::NoRegisterBank`]; [`Failure::Refused`] by the TPM; [`Failure::Malformed`] when it
+    /// unseals something else.
     pub fn seal(
         &self,
         registers: Registers,
@@ -93,9 +96,9 @@ impl Sealer {
     /// Has the TPM unseal the secret of a sealed object.
     ///
     /// # Errors
-    /// [`Failure::NotSealedObject`] for bytes that are none; [`Failure::OtherTpm`];
-    /// [`Failure::Refused`] when the registers, the clock or the authorization are not right; why
-    /// else the TPM did not unseal it.
+    /// [`Failure::NotSealedObject`] for bytes that are none; [`Failure::OtherTpm`] when another TPM
+    /// sealed it; [`Failure::Refused`] when the registers, the clock or the authorization are not
+    /// right; [`Failure::System`] or [`Failure::TimedOut`] when the TPM does not answer.
     pub fn unseal(
         &self,
         authorization: Option<&SecretBytes>,
@@ -114,6 +117,7 @@ impl Sealer {
     }
 
     /// Opens the TPM, does the task, and flushes what it left in the TPM, also after a failure.
+    /// Errors: those of opening ([`Failure::System`], [`Failure::TimedOut`]) and of the task.
     fn with_connection<T>(
         &self,
         task: impl FnOnce(&mut Connection) -> Result<T, Failure>,

@@ -42,7 +42,8 @@ impl Tpm {
     /// simulator's socket, or `HOST:PORT` of a simulator. Sends nothing.
     ///
     /// # Errors
-    /// [`Failure::System`]; [`Failure::TimedOut`] when it does not connect within 30 seconds.
+    /// [`Failure::System`] when it cannot be opened; [`Failure::TimedOut`] when it does not connect
+    /// within 30 seconds.
     pub fn open(address: &str) -> Result<Arc<Self>, Failure> {
         let connection = Connection::open(address, LIMIT.begin_task())?;
         Ok(Arc::new(Self(Mutex::new(connection))))
@@ -133,7 +134,8 @@ impl Counter {
     /// Reads the counter's value from the TPM.
     ///
     /// # Errors
-    /// Why the TPM did not read it.
+    /// [`Failure::System`] or [`Failure::TimedOut`] when it does not answer within 30 seconds;
+    /// [`Failure::Refused`] by the TPM; [`Failure::Malformed`].
     pub fn read(&self) -> Result<u64, Failure> {
         let mut body = self.handles();
         body.extend_from_slice(&COUNTER_SIZE.to_be_bytes());
@@ -145,10 +147,12 @@ impl Counter {
             .ok_or(Failure::Malformed)
     }
 
-    /// Raises the counter by one, in the TPM's own memory.
+    /// Raises the counter by one, in the TPM's own memory; the new value is not read.
     ///
     /// # Errors
-    /// Why the TPM did not raise it.
+    /// [`Failure::System`] or [`Failure::TimedOut`] when the TPM does not answer within 30 seconds,
+    /// so that it may be raised all the same; [`Failure::Refused`] by the TPM;
+    /// [`Failure::Malformed`].
     pub fn increment(&self) -> Result<(), Failure> {
         self.tpm
             .authorized_command(NV_INCREMENT, &self.handles())

@@ -98,7 +98,8 @@ fn fetch_key(session: &mut Session, id: &str) -> Result<SecretKey, Error> {
     key.map_err(|reason| reason.into_error(Operation::Get))
 }
 
-/// Derives the key that encrypts here from the fetched one and the context. Errors: SR-5001.
+/// Derives the key that encrypts here from the fetched one and the context. Errors: SR-5001 when
+/// there is no memory for keys.
 fn sealing_key(fetched: &SecretKey, context: &[u8]) -> Result<GcmKey, Error> {
     let key = hkdf(fetched, &[], &[context, LABEL].concat())?;
     Ok(GcmKey::new(&key)?)

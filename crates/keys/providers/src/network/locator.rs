@@ -51,8 +51,8 @@ impl Locator {
         Ok(Self { target, options })
     }
 
-    /// Returns the argument as it is stored, in its canonical form: options in order of name, and
-    /// encoded. The wrapped root key is not in it.
+    /// Returns the argument as the keyring stores it, without the wrapped root key: options in
+    /// order of name, and other characters encoded as `%XX`.
     pub(crate) fn text(&self) -> String {
         let mut text = percent::encode(&self.target);
         for (at, (name, value)) in self.options.iter().enumerate() {

@@ -161,7 +161,8 @@ fn open(
     }
 }
 
-/// Derives the key of the check value from the secret and the context. Errors: SR-5001.
+/// Derives the key of the check value from the secret and the context. Errors: SR-5001 when there
+/// is no memory for keys.
 fn check_key(secret: &SecretKey, context: &[u8]) -> Result<MacKey, Error> {
     Ok(MacKey::new(&hkdf(
         secret,
