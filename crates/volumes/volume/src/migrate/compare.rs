@@ -14,21 +14,25 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use super::entry::attributes;
-use super::{DEPTH_MAX, PIECE, names};
+use super::{DEPTH_MAX, PIECE, names, resolved};
 use crate::error::io;
 
-/// Compares everything below `from` with everything below `to`, contents included. Sockets and what
-/// is on another file system than `from` must not be in the copy.
+/// Compares everything below `from` with everything below `to`, contents included, and then the
+/// attributes of these two directories, into which links may lead. Sockets and what is on another
+/// file system than `from` must not be in the copy.
 ///
 /// # Errors
 /// SR-8334, which names the first difference; SR-5001 when the system reports an error.
 pub fn compare(from: &Path, to: &Path) -> Result<(), Error> {
+    let (from, to) = (&resolved(from)?, &resolved(to)?);
     let source = std::fs::metadata(from).map_err(|error| io(from, error))?;
     let mut trees = Trees {
         device: source.dev(),
         pairs: BTreeMap::new(),
     };
-    trees.directory(from, to, 0)
+    trees.directory(from, to, 0)?;
+    // Last: a difference below them, which changes their times too, is the better one to name.
+    check_attributes(from, to)
 }
 
 struct Trees {
@@ -70,12 +74,7 @@ impl Trees {
     /// Compares two entries: attributes, number of names, contents; a directory with all below it.
     /// SR-8334 at the first difference; SR-5001 when the system reports an error.
     fn entry(&mut self, source: &Path, target: &Path, depth: usize) -> Result<(), Error> {
-        if attributes(source)? != attributes(target)? {
-            return Err(differs(
-                source,
-                "kind, owner, mode, size, time or attributes",
-            ));
-        }
+        check_attributes(source, target)?;
         let about = std::fs::symlink_metadata(source).map_err(|error| io(source, error))?;
         let copy = std::fs::symlink_metadata(target).map_err(|error| io(target, error))?;
         if about.is_dir() {
@@ -106,6 +105,18 @@ impl Trees {
         }
         Ok(())
     }
+}
+
+/// Compares the attributes of two entries. SR-8334 when they differ; SR-5001 when the system reports
+/// an error.
+fn check_attributes(source: &Path, target: &Path) -> Result<(), Error> {
+    if attributes(source)? == attributes(target)? {
+        return Ok(());
+    }
+    Err(differs(
+        source,
+        "kind, owner, mode, size, time or attributes",
+    ))
 }
 
 /// Returns the SHA-256 of a file's contents. SR-5001 when the system reports an error.

@@ -62,9 +62,10 @@ pub fn is_read_only(path: &Path) -> Result<bool, Error> {
     Ok(about.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
-/// Copies everything below `from` to `to`, syncs, and compares. Files that are there already with
-/// the same attributes are not copied again. `progress` gets the bytes in use on the source's file
-/// system and the bytes copied; `false` ends the copy with SR-5001.
+/// Copies everything below `from` to `to`, and the attributes of `from` itself, syncs, and compares.
+/// Links may lead to these two directories. Files that are there already with the same attributes
+/// are not copied again. `progress` gets the bytes in use on the source's file system and the bytes
+/// copied; `false` ends the copy with SR-5001.
 ///
 /// # Errors
 /// SR-8334 when they differ, and for a tree that is too deep; SR-1003 when `from` and `to` are not
@@ -74,13 +75,11 @@ pub fn migrate(
     to: &Path,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Report, Error> {
+    let (from, to) = (&resolved(from)?, &resolved(to)?);
     let source = std::fs::metadata(from).map_err(|error| io(from, error))?;
     let target = std::fs::metadata(to).map_err(|error| io(to, error))?;
-    let inside = |a: &Path, b: &Path| {
-        let (a, b) = (a.canonicalize(), b.canonicalize());
-        matches!((a, b), (Ok(a), Ok(b)) if a.starts_with(&b))
-    };
-    if !source.is_dir() || !target.is_dir() || inside(from, to) || inside(to, from) {
+    let overlap = from.starts_with(to) || to.starts_with(from);
+    if !source.is_dir() || !target.is_dir() || overlap {
         let detail = "two directories are needed, and neither may lie within the other";
         return Err(Error::new(&code::SAME_FILE, detail));
     }
@@ -125,7 +124,7 @@ impl Copy<'_> {
             self.entry(&source, &target, depth)?;
         }
         // After the entries, whose creation changes the directory's times.
-        put_attributes(&directory_attributes(from)?, to)?;
+        put_attributes(&attributes(from)?, to)?;
         self.report.entries += 1;
         Ok(())
     }
@@ -214,9 +213,10 @@ impl Copy<'_> {
     }
 }
 
-/// Returns the attributes of the source's directory.
-fn directory_attributes(from: &Path) -> Result<entry::Attributes, Error> {
-    attributes(from)
+/// Returns the path without links: the attributes of a link are not those of the directory that it
+/// leads to. SR-5001 when the system reports an error, also that nothing is there.
+fn resolved(path: &Path) -> Result<PathBuf, Error> {
+    path.canonicalize().map_err(|error| io(path, error))
 }
 
 /// Returns the names in a directory, sorted. Leaves out the unfinished copy of a stopped run, and

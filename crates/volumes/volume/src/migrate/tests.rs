@@ -96,15 +96,53 @@ fn every_difference_is_found() {
     found("attribute");
     std::os::unix::fs::lchown(&file, Some(12345), None).unwrap();
     found("owner");
+    let differs = |what: &str| {
+        // The time of the directory itself is that of the source.
+        put_attributes(&attributes(&from).unwrap(), &to).unwrap();
+        let error = compare(&from, &to).unwrap_err();
+        assert_eq!(error.code(), &code::VOLUME_COPY);
+        assert!(error.detail().contains(what), "{error}");
+    };
     put(&to.join("more"), b"");
-    assert!(compare(&from, &to).is_err());
+    differs("in the copy only");
     fs::remove_file(to.join("more")).unwrap();
     fs::remove_file(to.join("dangling")).unwrap();
-    assert!(compare(&from, &to).is_err());
+    differs("not in the copy");
     symlink("/elsewhere", to.join("dangling")).unwrap();
-    assert!(compare(&from, &to).is_err());
+    differs("dangling: ");
     // Mended by the same command.
     migrate(&from, &to, &mut |_, _| true).unwrap();
+}
+
+#[test]
+fn the_top_directories_are_copied_and_compared_too_also_through_links() {
+    let root = tree();
+    let at = |name: &str| root.path().join(name);
+    let (from, to) = (at("from"), at("to"));
+    fs::set_permissions(&from, fs::Permissions::from_mode(0o2751)).unwrap();
+    symlink("from", at("from-link")).unwrap();
+    symlink("to", at("to-link")).unwrap();
+    migrate(&at("from-link"), &at("to-link"), &mut |_, _| true).unwrap();
+    assert_eq!(fs::metadata(&to).unwrap().mode() & 0o7777, 0o2751);
+    assert_eq!(attributes(&from).unwrap(), attributes(&to).unwrap());
+    let same_time = fs::metadata(&to).unwrap().modified().unwrap();
+    let changes: [&dyn Fn(); 3] = [
+        &|| fs::set_permissions(&to, fs::Permissions::from_mode(0o777)).unwrap(),
+        &|| std::os::unix::fs::chown(&to, Some(12345), None).unwrap(),
+        &|| {
+            let later = same_time + std::time::Duration::from_secs(1);
+            File::open(&to).unwrap().set_modified(later).unwrap();
+        },
+    ];
+    for change in changes {
+        compare(&at("from-link"), &at("to-link")).unwrap();
+        change();
+        for (one, other) in [("from", "to"), ("from-link", "to-link")] {
+            let error = compare(&at(one), &at(other)).unwrap_err();
+            assert_eq!(error.code(), &code::VOLUME_COPY);
+        }
+        put_attributes(&attributes(&from).unwrap(), &to).unwrap();
+    }
 }
 
 #[test]
