@@ -71,9 +71,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let (file, _) = open_regular(path, Link::Followed)?;
     // As bytes: a text that is cut may end within a character, and is too long all the same.
     let mut bytes = Vec::new();
-    let read = file
-        .take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)?;
+    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     match read as u64 > limit {
         true => Err(io::ErrorKind::FileTooLarge.into()),
         false => String::from_utf8(bytes)

@@ -18,8 +18,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
 use strongroom_crypto::{
-    CryptoError, GcmKey, P521Point, SecretBytes, SecretKey, ecmr_blind, ecmr_provision, ecmr_recover, sha256,
-    verify_p521,
+    CryptoError, GcmKey, P521Point, SecretBytes, SecretKey, ecmr_blind, ecmr_provision,
+    ecmr_recover, sha256, verify_p521,
 };
 use strongroom_format::code;
 use strongroom_keyring::provider::{Created, Made, Registered, Wrapped, locator};
@@ -215,12 +215,7 @@ impl Tang {
     /// and returns the body of the response. Errors: SR-2103 for status 404; SR-2101 for any other
     /// status than 200, a body longer than 64 KiB, and when the server does not answer before the
     /// deadline.
-    fn send(
-        &self,
-        path: &str,
-        body: Option<&[u8]>,
-        deadline: Deadline,
-    ) -> Result<Vec<u8>, Error> {
+    fn send(&self, path: &str, body: Option<&[u8]>, deadline: Deadline) -> Result<Vec<u8>, Error> {
         let lost = |error: &ureq::Error| {
             Error::new(
                 &code::PROVIDER_UNREACHABLE,

@@ -65,11 +65,11 @@ pub(super) fn check_proxy_and_prepare(
 }
 
 /// Converts rows, each pass in many transactions, until a pass has converted fewer than [`FEW`] or
-/// [`PASSES`] are done. Rows that other sessions have locked are passed over. Fails with SR-8122 or
-/// SR-5001 if a statement fails.
+/// [`PASSES`] are done. Rows that other sessions have locked are passed over. Fails as
+/// [`Database::retry_until_locked`] does; what was converted stays converted.
 pub(super) fn copy_rows(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     for pass in 1..=PASSES {
-        let converted = convert_pass(database, table)?;
+        let converted = convert_pass(database, &table.oid)?;
         if converted > 0 {
             database.note(&format!("pass {pass}: {converted} rows converted"));
         }
@@ -80,22 +80,19 @@ pub(super) fn copy_rows(database: &mut Database<'_>, table: &Table) -> Result<()
     Ok(())
 }
 
-/// Goes through the table once and converts the rows that no other session has locked, one
-/// transaction for each batch; returns how many. A batch that meets a lock or a deadlock is tried
-/// again, without end. Fails with SR-8122 or SR-5001 for every other error.
-fn convert_pass(database: &mut Database<'_>, table: &Table) -> Result<u64, Error> {
+/// Goes through the table of this OID once and converts the rows that no other session has locked,
+/// one transaction for each batch; returns how many. A batch that meets a lock or a deadlock is
+/// tried again after a pause. Fails as [`Database::retry_until_locked`] does.
+fn convert_pass(database: &mut Database<'_>, oid: &str) -> Result<u64, Error> {
     let mut converted = 0_u64;
     let mut from = 0_u64;
-    let end = block_count(&mut database.connection, table).map_err(|error| server_error(&error))?;
+    let end = block_count(&mut database.connection, oid).map_err(|error| server_error(&error))?;
     while from < end {
         let mut count = 0;
-        let done = database.attempt(|connection| {
+        database.retry_until_locked(|connection| {
             count = copy_batch(connection, from, BLOCKS)?;
             Ok(())
         })?;
-        if done.is_none() {
-            continue;
-        }
         converted = converted.saturating_add(count);
         if usize::try_from(count).is_ok_and(|count| count < ROWS) {
             from = from.saturating_add(BLOCKS);
@@ -112,7 +109,7 @@ pub(super) fn copy_rest(
 ) -> Result<u64, AttemptError> {
     let mut converted = 0_u64;
     let mut from = 0_u64;
-    let end = block_count(connection, table)?;
+    let end = block_count(connection, &table.oid)?;
     while from < end {
         let count = copy_batch(connection, from, BLOCKS)?;
         converted = converted.saturating_add(count);
@@ -123,11 +120,10 @@ pub(super) fn copy_rest(
     Ok(converted)
 }
 
-/// Asks the server how many blocks the table has now.
-fn block_count(connection: &mut StatementClient, table: &Table) -> Result<u64, ServerError> {
+/// Asks the server how many blocks the table of this OID has now.
+fn block_count(connection: &mut StatementClient, oid: &str) -> Result<u64, ServerError> {
     let sql = format!(
-        "SELECT pg_catalog.pg_relation_size({}) / pg_catalog.current_setting('block_size')::int8",
-        table.oid
+        "SELECT pg_catalog.pg_relation_size({oid}) / pg_catalog.current_setting('block_size')::int8"
     );
     let answer = connection.run(&sql)?;
     let count = answer
@@ -189,4 +185,80 @@ pub(super) fn check_complete(
 /// Makes the error (SR-8121) for rows that have a value in one of the columns only.
 fn unconverted() -> Error {
     refusal("rows are left that have a value in one of the columns only: run the command again")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use strongroom_postgres_wire::client::{Config, Socket};
+
+    use super::*;
+
+    /// More attempts than the server endures.
+    const ENDURED: usize = 1000;
+
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(body.len() + 4).unwrap();
+        [&[tag], &len.to_be_bytes()[..], body].concat()
+    }
+
+    /// Reads a message of a client: its type, unless it is the first one, and its body.
+    fn received(socket: &mut UnixStream, is_first: bool) -> Option<(u8, Vec<u8>)> {
+        let (mut tag, mut len) = ([0], [0; 4]);
+        if !is_first {
+            socket.read_exact(&mut tag).ok()?;
+        }
+        socket.read_exact(&mut len).ok()?;
+        let mut body = vec![0; usize::try_from(u32::from_be_bytes(len)).unwrap() - 4];
+        socket.read_exact(&mut body).ok()?;
+        Some((tag[0], body))
+    }
+
+    /// A server whose tables have one block, and where every batch of rows meets a deadlock. Counts
+    /// these, and goes away when there are too many.
+    fn serve(mut socket: UnixStream) -> usize {
+        let (complete, ready) = (message(b'C', b"SELECT 0\0"), message(b'Z', b"I"));
+        let row = message(b'D', b"\0\x01\0\0\0\x011");
+        let deadlock = message(b'E', b"SERROR\0VERROR\0C40P01\0Mdeadlock detected\0\0");
+        received(&mut socket, true).unwrap();
+        let accepted = [message(b'R', &[0; 4]), ready.clone()].concat();
+        socket.write_all(&accepted).unwrap();
+        let mut met = 0;
+        while let Some((tag, body)) = received(&mut socket, false) {
+            let answer = match tag {
+                b'Q' if body.starts_with(b"SELECT") => [&row[..], &complete, &ready].concat(),
+                b'Q' => [&complete[..], &ready].concat(),
+                b'S' => {
+                    met += 1;
+                    [&deadlock[..], &ready].concat()
+                }
+                _ => continue,
+            };
+            if met > ENDURED || socket.write_all(&answer).is_err() {
+                break;
+            }
+        }
+        met
+    }
+
+    #[test]
+    fn a_batch_that_always_meets_a_lock_is_given_up() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let server = std::thread::spawn(move || serve(theirs));
+        let config = Config::without_tls("owner", "shop", None);
+        let connection = StatementClient::on_socket(Socket::Local(ours), &config).unwrap();
+        let mut notes = 0;
+        let mut note = |_: &str| notes += 1;
+        let mut database = Database::new(connection, &mut note);
+        database.pause = Duration::ZERO;
+        let error = convert_pass(&mut database, "16384").unwrap_err();
+        assert_eq!(error.code(), &code::COLUMN_CONVERT, "{error}");
+        drop(database);
+        let met = server.join().unwrap();
+        assert!((2..ENDURED).contains(&met), "{met}");
+        assert_eq!(notes, met);
+    }
 }

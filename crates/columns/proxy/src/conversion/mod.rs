@@ -112,7 +112,7 @@ fn open_table(
 
 /// Rewrites the table for the access method `strongroom`, with readers and writers locked out.
 /// Fails with SR-8121, and changes nothing, unless `rewrite` is set; otherwise as
-/// [`swap::retry_until_locked`] does.
+/// [`Database::retry_until_locked`] does.
 fn change_access_method(
     database: &mut Database<'_>,
     table: &mut Table,
@@ -131,7 +131,7 @@ fn change_access_method(
         "ALTER TABLE {} SET ACCESS METHOD strongroom",
         table.qualified()
     );
-    swap::retry_until_locked(database, |connection| {
+    database.retry_until_locked(|connection| {
         Ok(connection.run(&change).map(drop)?)
     })?;
     "strongroom".clone_into(&mut table.access_method);

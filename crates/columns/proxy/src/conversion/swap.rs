@@ -7,35 +7,12 @@
 //! behind the waiting.
 
 use strongroom_keyring::Error;
-use strongroom_postgres_wire::client::StatementClient;
 
 use super::copy;
-use super::database::{AttemptError, Database, refusal};
+use super::database::{Database, refusal};
 use super::plan::Plan;
 use super::table::{Table, field};
 use crate::server::{constant, identifier};
-
-/// How often a lock is tried for, with the session's `lock_timeout` each.
-const TRIES: u32 = 100;
-
-/// Runs `work` in a transaction, again every half second while other sessions hold locks on the
-/// table. Fails with SR-8121 after [`TRIES`] attempts, with SR-8122 for another error of the
-/// server, or with SR-5001.
-pub(super) fn retry_until_locked(
-    database: &mut Database<'_>,
-    mut work: impl FnMut(&mut StatementClient) -> Result<(), AttemptError>,
-) -> Result<(), Error> {
-    for _ in 0..TRIES {
-        if database.attempt(&mut work)?.is_some() {
-            return Ok(());
-        }
-        database.note("another session holds a lock on the table: trying again");
-        std::thread::sleep(std::time::Duration::from_millis(500));
-    }
-    Err(refusal(
-        "other sessions hold locks on the table all the time: run the command again when they do not",
-    ))
-}
 
 /// Returns the type of the new column. `None` when no conversion is under way. Fails with SR-8122
 /// or SR-5001 if the query fails.
@@ -48,7 +25,7 @@ fn new_column_type(database: &mut Database<'_>, table: &Table) -> Result<Option<
 
 /// Adds the new column and its trigger to the table, in one transaction. If a conversion in the
 /// same direction has added them already it does nothing but say so; if one in the other direction
-/// has, it fails with SR-8121. Otherwise fails as [`retry_until_locked`] does.
+/// has, it fails with SR-8121. Otherwise fails as [`Database::retry_until_locked`] does.
 pub(super) fn begin(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
     if let Some(found) = new_column_type(database, table)? {
         let confidential = found.contains("enc_");
@@ -75,7 +52,7 @@ pub(super) fn begin(database: &mut Database<'_>, table: &Table, plan: &Plan) -> 
         ),
         format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER {trigger}"),
     ];
-    retry_until_locked(database, |connection| {
+    database.retry_until_locked(|connection| {
         for statement in &statements {
             connection.run(statement)?;
         }
@@ -85,11 +62,11 @@ pub(super) fn begin(database: &mut Database<'_>, table: &Table, plan: &Plan) -> 
 
 /// Converts the last rows and puts the new column in the old one's place, in one transaction that
 /// locks writers out. The old column is dropped. Fails with SR-8121 if a row has a value in one of
-/// the columns only, and as [`retry_until_locked`] does.
+/// the columns only, and as [`Database::retry_until_locked`] does.
 pub(super) fn finish(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
     let (name, new) = (table.qualified(), identifier(&table.new_column()));
     let statements = swap_statements(table, plan);
-    retry_until_locked(database, |connection| {
+    database.retry_until_locked(|connection| {
         // Readers may go on; rows cannot be locked or written.
         connection.run(&format!("LOCK TABLE {name} IN EXCLUSIVE MODE"))?;
         connection.run("SET LOCAL synchronous_commit = on")?;
@@ -147,7 +124,7 @@ fn swap_statements(table: &Table, plan: &Plan) -> Vec<String> {
 }
 
 /// Drops the new column, with its indexes, and its trigger, if a conversion is under way; otherwise
-/// only says so. Fails as [`retry_until_locked`] does.
+/// only says so. Fails as [`Database::retry_until_locked`] does.
 pub(super) fn abandon(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     if new_column_type(database, table)?.is_none() {
         database.note("no conversion of this column is under way");
@@ -158,7 +135,7 @@ pub(super) fn abandon(database: &mut Database<'_>, table: &Table) -> Result<(), 
         identifier(&table.trigger()),
         identifier(&table.new_column()),
     );
-    retry_until_locked(database, |connection| {
+    database.retry_until_locked(|connection| {
         // Its indexes go with it.
         connection.run(&format!("DROP TRIGGER IF EXISTS {trigger} ON {name}"))?;
         connection.run(&format!("ALTER TABLE {name} DROP COLUMN {new}"))?;

@@ -561,7 +561,10 @@ mod tests {
         assert_eq!(space(both), Some((20480, Some(2_147_483_648))));
         // What is 0, or not known to this version of etcd, is left out.
         assert_eq!(space("{}"), Some((0, None)));
-        assert_eq!(space(r#"{"dbSize":"1","dbSizeQuota":"0"}"#), Some((1, None)));
+        assert_eq!(
+            space(r#"{"dbSize":"1","dbSizeQuota":"0"}"#),
+            Some((1, None))
+        );
         for wrong in [
             r#"{"dbSize":"20 kB"}"#,
             r#"{"dbSize":"-1"}"#,
