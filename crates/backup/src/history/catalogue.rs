@@ -292,7 +292,7 @@ fn open_database(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<
 fn key_of(path: &Path) -> Result<String> {
     let shown = || path.display().to_string();
     let file = FileOptions::new().read(true).open(path);
-    let file = file.map_err(|error| open_error(path, error))?;
+    let file = file.map_err(|error| Error::opening(path, error))?;
     let mut start = Vec::new();
     let read = file.take(HEADER_LEN as u64).read_to_end(&mut start);
     read.map_err(|error| io_error(path, error))?;
@@ -372,14 +372,6 @@ fn natural(value: i64) -> u64 {
 /// Makes an error with a stable code of an error of SQLite.
 fn sql(error: rusqlite::Error) -> Error {
     explain(error)
-}
-
-/// Makes SR-1006 for a missing file, SR-5001 otherwise.
-fn open_error(path: &Path, error: std::io::Error) -> Error {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, path.display().to_string()),
-        _ => io_error(path, error),
-    }
 }
 
 #[cfg(test)]
