@@ -112,7 +112,8 @@ const NOT_LOOKED_AT: &str = "\nNot looked at: what lies outside the data directo
      sockets, the log where the server's standard error goes), what SQL and clients write elsewhere (COPY ... TO,\n\
      lo_export, pg_basebackup), names and sizes of files, and memory.\n";
 
-/// Returns the status as text for people, with control characters escaped. Prints nothing.
+/// Returns the status as text for people, with U+FFFD in place of control characters. Prints
+/// nothing.
 fn status_text(status: &Status) -> String {
     let mut rows: Vec<[String; 2]> = Vec::new();
     let mut row = |name: &str, value: &str| rows.push([String::from(name), printable(value)]);

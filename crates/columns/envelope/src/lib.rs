@@ -52,6 +52,7 @@ pub enum EnvelopeError {
 }
 
 impl fmt::Display for EnvelopeError {
+    /// Writes what is wrong with the envelope, without any byte of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "the envelope is malformed",
@@ -265,7 +266,7 @@ impl ColumnKey {
 /// Computes the id of a column key. The id commits to the key: no other key has it.
 ///
 /// # Errors
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] if there is no locked memory.
 pub fn id_of(key: &SecretKey) -> Result<KeyId, CryptoError> {
     let id = hkdf_bytes(key, &[], COLUMN_ID_LABEL.as_bytes(), 16)?;
     id.as_slice().try_into().map_err(|_| CryptoError::TooLong)

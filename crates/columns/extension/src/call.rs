@@ -70,12 +70,12 @@ impl Call {
         })
     }
 
-    /// Argument `at` as an identifier's bits.
+    /// Argument `at`, from 0, as an identifier's bits. Raises an internal ERROR if it is NULL.
     pub(crate) fn bits(&self, at: usize) -> u64 {
         bits(self.datum(at))
     }
 
-    /// Argument `at` as an `integer`.
+    /// Argument `at`, from 0, as an `integer`. Raises an internal ERROR if it is NULL.
     pub(crate) fn int4(&self, at: usize) -> i32 {
         int4(self.datum(at))
     }
@@ -104,7 +104,8 @@ impl Call {
     }
 
     /// What is cached for this call site: a number of at most 16 bits, which `find` returns at the
-    /// first call, and how useful batches were here. Caches it unless it is 0.
+    /// first call, and how many answers were asked for in batches and used here. Caches it unless
+    /// it is 0.
     pub(crate) fn site(&self, find: impl FnOnce(&Self) -> usize) -> Site {
         Site(self.cached(find))
     }

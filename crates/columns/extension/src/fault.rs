@@ -125,7 +125,8 @@ pub(crate) fn raise(fault: Fault) -> ! {
     raise_broken(Broken::Fault(fault))
 }
 
-/// Raises an ERROR with the reason why there is no connection to the zone.
+/// Raises an ERROR with the reason why there is no connection to the zone (SR-8003, or the
+/// statement was cancelled).
 pub(crate) fn raise_unconnected(error: &ConnectError) -> ! {
     Report::new("08001", &error.to_string())
         .hint(

@@ -198,7 +198,7 @@ pub(crate) fn parallel_group() -> Option<(u16, u64)> {
 }
 
 /// Sets, or for `None` clears, the group that this session leads, for parallel workers that are
-/// started later. Must not be called while any run.
+/// started later. Must not be called while parallel workers run.
 pub(crate) fn set_parallel_group(group: Option<(u16, u64)>) {
     let text = group.map_or_else(String::new, |(arena, secret)| format!("{arena}:{secret:x}"));
     let value = CString::new(text).unwrap_or_default();

@@ -75,14 +75,15 @@ impl AttestationRequest {
     /// satisfies the policy.
     ///
     /// # Errors
-    /// - [`ChannelError::Malformed`], [`ChannelError::Replayed`] for another nonce,
-    ///   [`ChannelError::Late`].
+    /// - [`ChannelError::Malformed`] for an answer that cannot be parsed,
+    ///   [`ChannelError::Replayed`] for another nonce, [`ChannelError::Late`] after the time limit.
     /// - [`ChannelError::ProvesNothing`] for an attestation without a TPM, if the policy does not
     ///   accept it.
     /// - [`ChannelError::Measurement`] for a program that is not allowed, and for a TPM quote if
     ///   programs are listed.
-    /// - [`ChannelError::Untrusted`], [`ChannelError::Unbound`], [`ChannelError::Registers`] for
-    ///   the rest of the evidence.
+    /// - For a TPM quote: [`ChannelError::Untrusted`] if no trusted key has signed it,
+    ///   [`ChannelError::Unbound`] if it is not for the zone's key, [`ChannelError::Registers`] if
+    ///   no policy holds.
     pub fn check(
         self,
         answer: &[u8],
@@ -286,7 +287,7 @@ impl OpenSession {
     /// Makes the next message for the zone: a request without content. Sends nothing itself.
     ///
     /// # Errors
-    /// [`ChannelError::System`].
+    /// [`ChannelError::System`] if it cannot be sealed.
     pub fn send(&mut self, request: Request) -> Result<Vec<u8>, ChannelError> {
         self.send_with(vec![request.number()])
     }
@@ -295,8 +296,8 @@ impl OpenSession {
     /// and keys. Sends nothing itself.
     ///
     /// # Errors
-    /// [`ChannelError::System`]; [`ChannelError::Malformed`] for a ticket that names a key that is
-    /// not given.
+    /// [`ChannelError::System`] if it cannot be sealed; [`ChannelError::Malformed`] for a ticket
+    /// that names a key that is not given.
     pub fn renew(
         &mut self,
         keys: &[ColumnKeyRef<'_>],
@@ -306,7 +307,8 @@ impl OpenSession {
         self.send_with([&[Request::Renew.number()], &authenticated[..]].concat())
     }
 
-    /// Seals a request under the next sequence number and returns the message. Fails with `System`.
+    /// Seals a request under the next sequence number and returns the message. Fails with `System`
+    /// if it cannot be sealed.
     fn send_with(&mut self, mut request: Vec<u8>) -> Result<Vec<u8>, ChannelError> {
         let head = Sealed {
             session: self.id,

@@ -37,7 +37,8 @@ impl ColumnKeys {
     /// Derives the column keys of these keys; the last one seals.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::TooLong`] when there is no key.
+    /// [`CryptoError::OutOfLockedMemory`] if there is no locked memory; [`CryptoError::TooLong`]
+    /// when there is no key.
     pub fn from_keys(keys: &[SecretKey]) -> Result<Self, CryptoError> {
         let last = keys.last().ok_or(CryptoError::TooLong)?;
         let sealing = column_key(last)?;
@@ -74,7 +75,7 @@ impl ColumnKeys {
 /// releases both to the zone.
 ///
 /// # Errors
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] if there is no locked memory.
 pub fn derive(key: &SecretKey) -> Result<([u8; 16], SecretKey), CryptoError> {
     let key = hkdf(key, &[], COLUMN_LABEL.as_bytes())?;
     Ok((id_of(&key)?, key))

@@ -116,6 +116,7 @@ impl Fault {
 }
 
 impl core::fmt::Display for Fault {
+    /// Writes the message in English, without any value.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(self.message())
     }

@@ -85,6 +85,7 @@ impl From<Interrupted> for Broken {
 }
 
 impl fmt::Display for Broken {
+    /// Writes the message of [`Self::message`], without a value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.message())
     }
@@ -104,6 +105,7 @@ pub enum ConnectError {
 }
 
 impl fmt::Display for ConnectError {
+    /// Writes the message for the user: the statement was cancelled, or SR-8003 and why.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Interrupted => f.write_str("canceling statement due to user request"),
@@ -116,6 +118,7 @@ impl fmt::Display for ConnectError {
 impl core::error::Error for ConnectError {}
 
 impl From<io::Error> for ConnectError {
+    /// The zone or the kernel refused the connection.
     fn from(error: io::Error) -> Self {
         Self::Refused(error)
     }

@@ -34,8 +34,8 @@ fn finite_from(result: f64, a: f64, b: f64) -> Result<f64, Fault> {
     Ok(result)
 }
 
-/// `a * b` (`float8_mul`). `Fault::FloatOverflow` if it becomes infinite, `Fault::FloatUnderflow`
-/// if it becomes 0.
+/// `a * b` (`float8_mul`). `Fault::FloatOverflow` if finite numbers give infinity,
+/// `Fault::FloatUnderflow` if they give 0 although neither is 0.
 pub(crate) fn mul(a: f64, b: f64) -> Result<f64, Fault> {
     let result = finite_from(a * b, a, b)?;
     if result == 0.0 && a != 0.0 && b != 0.0 {

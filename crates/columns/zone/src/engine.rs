@@ -98,6 +98,7 @@ impl ScratchBuffers {
 }
 
 impl Drop for ScratchBuffers {
+    /// Overwrites the values in the buffers.
     fn drop(&mut self) {
         self.wipe();
     }

@@ -55,6 +55,8 @@ impl From<strongroom_keyring::Error> for Error {
 }
 
 impl fmt::Display for Error {
+    /// Writes the error with its code; for a failed output the system's error, after the place in
+    /// the script if it is known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(error) => error.fmt(f),

@@ -40,7 +40,8 @@ fn attest(call: &mut Call) -> Datum {
     exchange(call, Op::Attest)
 }
 
-/// Passes a client's sealed message to the zone, and returns the zone's sealed reply.
+/// Passes a client's sealed message to the zone, and returns the zone's sealed reply, both as
+/// `bytea`. Raises an ERROR if the zone does not answer or refuses.
 fn message(call: &mut Call) -> Datum {
     exchange(call, Op::Message)
 }

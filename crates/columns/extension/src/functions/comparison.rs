@@ -81,38 +81,38 @@ fn call_compare(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Resu
     Ok(answer.value.cast_signed().signum().try_into().unwrap_or(0))
 }
 
-/// Whether the first argument is less than the second.
+/// Whether the first argument is less than the second. Raises the zone's faults as an ERROR.
 fn less(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) < 0)
 }
 
-/// Whether the first argument is at most the second.
+/// Whether the first argument is at most the second. Raises the zone's faults as an ERROR.
 fn at_most(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) <= 0)
 }
 
-/// Whether the arguments are equal.
+/// Whether the arguments are equal. Raises the zone's faults as an ERROR.
 fn equal(call: &mut Call) -> Datum {
     Datum::from(are_equal(call))
 }
 
-/// Whether the first argument is at least the second.
+/// Whether the first argument is at least the second. Raises the zone's faults as an ERROR.
 fn at_least(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) >= 0)
 }
 
-/// Whether the first argument is greater than the second.
+/// Whether the first argument is greater than the second. Raises the zone's faults as an ERROR.
 fn greater(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) > 0)
 }
 
-/// Whether the arguments are not equal.
+/// Whether the arguments are not equal. Raises the zone's faults as an ERROR.
 fn unequal(call: &mut Call) -> Datum {
     Datum::from(!are_equal(call))
 }
 
 /// The order of the arguments, -1, 0 or 1, for B-trees and sorts. While a query runs, has the zone
-/// rank the values of a sort, and compares their ranks.
+/// rank the values of a sort, and compares their ranks. Raises the zone's faults as an ERROR.
 fn order(call: &mut Call) -> Datum {
     let (a, b) = (call.bits(0), call.bits(1));
     // Indexes are searched and built with single comparisons; a query that calls this function

@@ -117,8 +117,8 @@ fn prepare_call(
     })
 }
 
-/// Has the zone compute a value, without waiting, and returns the identifier of the result. A later
-/// call raises a fault of it.
+/// Has the zone compute a value, without waiting, and returns the identifier of the result. A fault
+/// of the computation is raised as an ERROR by a later call.
 fn compute(call: &mut Call) -> Datum {
     let function = function(call);
     datum(zone::with(|connection| {

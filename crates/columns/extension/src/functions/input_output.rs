@@ -76,7 +76,7 @@ fn kind_of_number(number: usize) -> Kind {
 }
 
 /// Has the zone open an envelope from its text form; returns the value's identifier. Raises an
-/// ERROR if the text is no envelope of the type.
+/// ERROR if the text is no envelope of the type, and for the zone's faults.
 fn text_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the argument of an input function is a C string that lives as long as the call.
@@ -94,7 +94,7 @@ fn text_in(call: &mut Call) -> Datum {
 }
 
 /// Has the zone open an envelope from its binary form; returns the value's identifier. Raises an
-/// ERROR if the bytes are no envelope of the type.
+/// ERROR if the bytes are no envelope of the type, and for the zone's faults.
 fn binary_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the first argument of a receive function is a StringInfo; its remaining bytes are the
@@ -170,7 +170,7 @@ fn seal(call: &Call) -> Vec<u8> {
         .unwrap_or_else(|| zone::with(|connection| connection.seal(kind, fid)))
 }
 
-/// The text form of the argument's envelope, as a C string.
+/// The text form of the argument's envelope, as a C string. Raises the zone's faults as an ERROR.
 fn text_out(call: &mut Call) -> Datum {
     let text = encode(&seal(call));
     let text = CString::new(text).unwrap_or_default();
@@ -178,7 +178,7 @@ fn text_out(call: &mut Call) -> Datum {
     Datum::from(unsafe { pg_sys::pstrdup(text.as_ptr()) })
 }
 
-/// The argument's envelope, as a `bytea`.
+/// The argument's envelope, as a `bytea`. Raises the zone's faults as an ERROR.
 fn binary_out(call: &mut Call) -> Datum {
     bytea(&seal(call))
 }

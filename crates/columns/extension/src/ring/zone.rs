@@ -91,7 +91,8 @@ fn if_connected(work: impl FnOnce(&mut Connection) -> Result<(), Broken>) {
 }
 
 /// Runs `work` with the connection, if there is one, at the end of a transaction: waits for at most
-/// 2 seconds, and never raises. What the zone does not learn stays in it as garbage.
+/// 2 seconds, and never raises. If the zone cannot be told, values stay in it as garbage, for a
+/// sweep to find.
 pub(crate) fn at_transaction_end(work: impl FnOnce(&mut Connection) -> Result<(), Broken>) {
     interrupts::with_deadline(|| if_connected(work));
 }

@@ -85,8 +85,8 @@ fn keep<T: Copy>(
     Some((answer?, of.len()))
 }
 
-/// Keeps the truths (0 or 1) that the function `code` gives of each of the values `of` and the
-/// value `with`; not a 2, where it failed.
+/// Keeps the booleans (0 or 1) that the function `code` returns for each of the values `of` with
+/// the value `with`. A 2, where the function failed, is not kept.
 pub(crate) fn keep_truths(truths: &[u8], of: &[u64], code: u16, with: u64) {
     let connection = latest_number();
     MEMO.with(|memo| {

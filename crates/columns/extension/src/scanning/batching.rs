@@ -154,7 +154,7 @@ pub(crate) fn test(code: u16, kind: Kind, a: u64, b: u64) -> Option<(bool, usize
     Some((*first != 0, of.len()))
 }
 
-/// The equality token of a value, and how many tokens were asked: with `batched`, those of the
+/// The equality token of a value, and how many tokens were asked for: with `batched`, those of the
 /// page's remaining rows too. All are kept. Raises the zone's faults as an ERROR.
 pub(crate) fn token(kind: Kind, fid: u64, batched: bool) -> (Token, usize) {
     let page = if batched {
@@ -202,8 +202,8 @@ pub(crate) fn token(kind: Kind, fid: u64, batched: bool) -> (Token, usize) {
 }
 
 /// The order of `a`, a value that is computed for each row, and `b`, a constant of a list such as
-/// `IN (...)`: asked together with those of the list's other constants, which are kept. `None` if
-/// no such list is known, or the budget is too small.
+/// `IN (...)`: asked together with the orders of `a` and the list's other constants, which are
+/// kept. `None` if no such list is known, or the budget is too small.
 pub(crate) fn compare_list(kind: Kind, a: u64, b: u64) -> Option<i32> {
     let constants = LIST.with(|list| list.borrow_mut().next(a, b).map(<[u64]>::to_vec))?;
     let descriptor = Descriptor {

@@ -218,8 +218,8 @@ impl Memo {
         }
     }
 
-    /// The index of the entry of `fid`, or of the empty entry where it belongs. At least half of
-    /// the entries are empty.
+    /// The index of the entry of the value `fid`, or of the empty entry where it belongs. At least
+    /// half of the entries are empty.
     fn slot(&self, fid: u64) -> usize {
         let mask = self.tokens.len().wrapping_sub(1);
         let mut at = hash(fid) & mask;

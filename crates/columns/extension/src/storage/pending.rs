@@ -78,7 +78,7 @@ pub(crate) fn add_copied(from: StorageId, to: StorageId) {
 }
 
 /// The storage whose partition holds this storage's identifiers: itself, unless this transaction
-/// made it as a copy; then that which it was copied from.
+/// made it as a copy; then the storage that it was copied from.
 pub(crate) fn origin(storage: StorageId) -> StorageId {
     PENDING.with(|pending| {
         let mut at = storage;

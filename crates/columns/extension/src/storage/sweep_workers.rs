@@ -117,8 +117,8 @@ fn databases() -> Vec<pg_sys::Oid> {
     found
 }
 
-/// Starts the worker that sweeps a database, and waits until it has ended. A WARNING if no worker
-/// can be started.
+/// Starts the worker that sweeps a database, and waits until it has ended. Writes a WARNING if no
+/// worker can be started.
 fn sweep_database(database: pg_sys::Oid) {
     // SAFETY: this process's number.
     let own = unsafe { pg_sys::MyProcPid };

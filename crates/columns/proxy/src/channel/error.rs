@@ -30,6 +30,7 @@ pub enum ChannelError {
 }
 
 impl fmt::Display for ChannelError {
+    /// Writes why the zone is not trusted, without any value or key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "the zone's attestation is not of a form that is known",

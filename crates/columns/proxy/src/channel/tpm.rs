@@ -65,7 +65,8 @@ impl PcrPolicy {
 }
 
 /// Checks the evidence of a TPM quote: a trusted key has signed it, it is for this `binding`, and
-/// one of the policies holds. Fails with `Malformed`, `Untrusted`, `Unbound` or `Registers`.
+/// one of the policies holds. Fails with `Malformed` if it cannot be parsed, `Untrusted` if no
+/// trusted key has signed it, `Unbound` for another `binding`, or `Registers` if no policy holds.
 pub(super) fn check(
     evidence: &[u8],
     binding: &[u8; 32],

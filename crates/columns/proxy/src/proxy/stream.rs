@@ -26,6 +26,7 @@ pub enum Address {
 }
 
 impl fmt::Display for Address {
+    /// Writes `host:port`, or the path of the UNIX socket.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => f.write_str(address),
@@ -165,6 +166,7 @@ impl Stream {
 }
 
 impl Read for Stream {
+    /// Reads from the socket, through TLS if the connection has it.
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => (&*socket).read(buf),
@@ -174,6 +176,7 @@ impl Read for Stream {
 }
 
 impl Write for Stream {
+    /// Writes to the socket, through TLS if the connection has it.
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => (&*socket).write(buf),

@@ -66,8 +66,8 @@ pub(super) struct ZoneSession {
 
 /// Opens a session with the zone over this connection: requests an attestation, checks it, and
 /// releases the keys under a new ticket. `call` calls a function of the extension from bytes to
-/// bytes, and returns the server's message where that fails. The outer error is that of `call`; the
-/// inner one (SQLSTATE 28000) says, for the client, why there is no session.
+/// bytes, and returns the server's message where that fails. The outer error is the error of
+/// `call`; the inner one (SQLSTATE 28000) says, for the client, why there is no session.
 pub(super) fn open<E>(
     keys: &ColumnKeys,
     terms: &TicketTerms,
@@ -132,7 +132,7 @@ pub(super) fn bytes_of_row(row: Vec<Option<String>>) -> Result<Vec<u8>, String> 
 }
 
 /// Calls a function of the extension from bytes to bytes, before the relay runs, and waits for its
-/// result. The outer error is that of the connection; the inner one is the server's message.
+/// result. The outer error is the connection's; the inner one is the server's message.
 pub(super) fn call(
     server: &mut BufReader<Stream>,
     function: &str,

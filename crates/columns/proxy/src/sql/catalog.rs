@@ -126,6 +126,7 @@ impl PinnedColumn {
 }
 
 impl std::fmt::Display for PinnedColumn {
+    /// Writes `schema.relation.column`, without quotes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}.{}", self.schema, self.relation, self.column)
     }
@@ -196,8 +197,8 @@ impl Catalog {
     }
 
     /// Finds the types that hold confidential values, and records them: domains and ranges over
-    /// them, rows with them, arrays of those, and so on. The other types' names are recorded as
-    /// plain.
+    /// them, rows with them, arrays of those, and types over these. The other types' names are
+    /// recorded as plain.
     fn find_holding_types(&mut self, types: &[&Row<'_>], columns: &[&Row<'_>]) {
         let mut grown = true;
         while std::mem::take(&mut grown) {
@@ -391,7 +392,7 @@ impl Catalog {
     }
 
     /// Returns the relations of this name in a schema. An empty schema means any but
-    /// `information_schema`; `pg_temp` means that of any session's temporary relations.
+    /// `information_schema`; `pg_temp` means the schema of any session's temporary relations.
     pub fn relations(&self, schema: &str, name: &str) -> impl Iterator<Item = &Relation> {
         let named = self.relations.get(name).map_or(&[][..], Vec::as_slice);
         named.iter().filter(move |relation| match schema {

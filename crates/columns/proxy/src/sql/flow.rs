@@ -35,12 +35,12 @@ impl Flow {
         Self::default()
     }
 
-    /// Returns the flow of a value that counts as confidential because nothing is known of it.
+    /// Returns what is known of a value that counts as confidential because nothing is known of it.
     pub(crate) fn unknown() -> Self {
         Self::confidential(None)
     }
 
-    /// Returns the flow of a confidential value; `kind` is `None` where that is not known.
+    /// Returns what is known of a confidential value; `kind` is `None` where that is not known.
     pub(crate) fn confidential(kind: Option<Kind>) -> Self {
         Self {
             confidential: true,
@@ -49,8 +49,9 @@ impl Flow {
         }
     }
 
-    /// Returns the flow of a constant, a parameter or a cast: this site alone, which flows into it
-    /// directly. Not confidential; `kind` is `None` where it is not known.
+    /// Returns what is known of a constant, a parameter or a cast: that it comes from this place in
+    /// the statement (site) alone, and directly. Not confidential; `kind` is `None` where it is not
+    /// known.
     pub(crate) fn site(site: usize, kind: Option<Kind>) -> Self {
         Self {
             kind,
@@ -59,8 +60,9 @@ impl Flow {
         }
     }
 
-    /// Returns the same flow as it is after an operator, a function or a subquery: no site flows
-    /// directly any more, so that an untyped parameter in its place would get no type.
+    /// Returns what is known of the value after an operator, a function or a subquery: its
+    /// constants and parameters (sites) no longer flow into it directly, so that an untyped
+    /// parameter in its place would get no type.
     pub(crate) fn indirect(mut self) -> Self {
         for carried in &mut self.carried {
             carried.direct = false;
@@ -68,8 +70,9 @@ impl Flow {
         self
     }
 
-    /// Adds the sites that flow into `other`. The result is confidential if one of both is, and
-    /// takes the kind of `other` if it has none. The fields of a row stay as they are.
+    /// Adds the constants and parameters (sites) that flow into `other`. The value is confidential
+    /// if one of both is, and takes the kind of `other` if it has none. The fields of a row stay as
+    /// they are.
     pub(crate) fn join(&mut self, other: &Self) {
         self.confidential |= other.confidential;
         self.kind = self.kind.or(other.kind);
@@ -97,7 +100,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Returns columns of unknown number and names; `flow` is what is known of each of them.
+    /// Returns columns of unknown number and names; `flow` says what is known of each of them.
     pub(crate) fn open(flow: Flow) -> Self {
         Self {
             open: Some(flow),
@@ -148,9 +151,9 @@ impl Columns {
         self.places.as_ref().map_or(self.named.len(), Vec::len)
     }
 
-    /// Returns the flow of the whole row: the flows of all columns, unknown ones included, joined,
-    /// so that it is confidential if one of them is. It has no kind and no fields, and no site
-    /// flows directly into it.
+    /// Returns what is known of the whole row: what is known of all columns, unknown ones included,
+    /// joined, so that it is confidential if one of them is. It has no kind and no fields, and no
+    /// site flows directly into it.
     pub(crate) fn whole(&self) -> Flow {
         let mut whole = self.open.clone().unwrap_or_default();
         for (_, flow) in &self.named {

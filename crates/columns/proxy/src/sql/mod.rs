@@ -191,10 +191,10 @@ fn check_unchangeable(resolver: &Resolver<'_>, why: &'static str) -> Result<(), 
     })
 }
 
-/// Gives every marked constant the number of a parameter, counted from `first` + 1. Equal ones
-/// beside values of one kind share theirs, so that an expression in GROUP BY stays equal to the one
-/// in the result. Returns the number by site, `None` for sites that stay, and the constants by
-/// number.
+/// Gives every constant that was marked as confidential the number of a parameter, counted from
+/// `first` + 1. Equal ones beside values of one kind share theirs, so that an expression in GROUP
+/// BY stays equal to the one in the result. Returns the number by site, `None` for sites that stay,
+/// and the constants by number.
 fn number_constants(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, Vec<Constant>) {
     let mut numbers = Vec::with_capacity(resolver.sites.len());
     let mut constants: Vec<(Constant, Form, Option<Kind>)> = Vec::new();
@@ -236,8 +236,8 @@ fn number_constants(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, V
     )
 }
 
-/// Q2: checks that the resolver has visited every constant and every parameter of the tree. Fails
-/// with SR-8101 or SR-8102 for the first that it has not, and with 42601 if the tree is nested too
+/// Checks that the resolver has visited every constant and every parameter of the tree. Fails with
+/// SR-8101 or SR-8102 for the first that it has not, and with 42601 if the tree is nested too
 /// deeply to be read.
 fn check_all_visited(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
     let Ok(tree) = serde_json::to_value(node) else {

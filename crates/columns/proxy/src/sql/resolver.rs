@@ -164,8 +164,8 @@ impl<'a> Resolver<'a> {
         site
     }
 
-    /// Merges the classes of two sites: from now on they are marked together. If one is marked
-    /// already, so is the other.
+    /// Merges the classes of two sites (constants, parameters, casts): from now on they are marked
+    /// as confidential together. If one is marked already, so is the other.
     fn merge_classes(&mut self, one: usize, other: usize) {
         let (Some(a), Some(b)) = (
             self.classes.get(one).copied(),
@@ -211,7 +211,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Merges the classes of all sites that flow into a value, so that they are marked together.
+    /// Merges the classes of all sites (constants, parameters, casts) that flow into a value, so
+    /// that they are marked as confidential together.
     pub(crate) fn merge_flow(&mut self, flow: &Flow) {
         if let [first, rest @ ..] = flow.carried.as_slice() {
             for carried in rest {
@@ -220,8 +221,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Returns whether the value is confidential, or has become so because a site that flows into
-    /// it was marked.
+    /// Returns whether the value is confidential, or has become so because a constant or parameter
+    /// that flows into it was marked.
     pub(crate) fn is_confidential(&self, flow: &Flow) -> bool {
         let marked = |carried: &Carried| {
             self.sites
@@ -231,8 +232,8 @@ impl<'a> Resolver<'a> {
         flow.confidential || flow.carried.iter().any(marked)
     }
 
-    /// Returns, in the second walk, the form in which the site is to be written. `None` if it stays
-    /// as it is, and in the first walk.
+    /// Returns, in the second walk, the form in which the constant, parameter or cast with the
+    /// number `site` is to be written. `None` if it stays as it is, and in the first walk.
     pub(crate) fn form(&self, site: usize) -> Option<Form> {
         if self.applying {
             self.sites.get(site)?.form
@@ -320,9 +321,9 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Marks a site and all sites of its class as part of a confidential expression. Keeps a
-    /// refusal for a constant that no confidential type accepts, and for any site in the second
-    /// walk.
+    /// Marks a constant, parameter or cast (site), and all of its class, as part of a confidential
+    /// expression. Keeps a refusal for a constant that no confidential type accepts, and for any
+    /// site in the second walk.
     fn mark(&mut self, carried: Carried, beside: Option<Kind>) {
         self.mark_one(carried.site, carried.direct, beside);
         let class = self.classes.get(carried.site).copied();
@@ -341,8 +342,9 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Marks one site and settles the form in which it is written. One that is marked already stays
-    /// as it is. In the second walk, or if no form exists, it keeps a refusal instead.
+    /// Marks one constant, parameter or cast (site) and settles the form in which it is written.
+    /// One that is marked already stays as it is. In the second walk, or if no form exists, it
+    /// keeps a refusal instead.
     fn mark_one(&mut self, at: usize, direct: bool, beside: Option<Kind>) {
         let Some(site) = self.sites.get_mut(at) else {
             return;
@@ -484,7 +486,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Returns the flow of a name that no source has: confidential, unless it is a system column's.
+/// Returns what is known of a name that no source has: confidential, unless it is a system
+/// column's.
 fn unknown_column(column: &str) -> Flow {
     if is_system_column(column) {
         Flow::plain()
@@ -547,8 +550,8 @@ fn any_of(all: &[Columns]) -> Columns {
     any
 }
 
-/// Returns the flow of a column that may be either of two: confidential if one is, and of a kind
-/// only if both have it.
+/// Returns what is known of a column that may be either of two: confidential if one is, and of a
+/// kind only if both have it.
 fn merge_candidates(one: &Flow, other: &Flow) -> Flow {
     let (confidential, same) = (
         one.confidential || other.confidential,

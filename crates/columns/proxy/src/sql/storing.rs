@@ -46,7 +46,7 @@ impl Resolver<'_> {
     }
 
     /// Walks the rows that an INSERT stores and records which value flows into which column. VALUES
-    /// is taken value by value, so that an untyped constant stands directly before its column.
+    /// is taken value by value, so that an untyped constant flows directly into its column.
     fn store(&mut self, select: &mut SelectStmt, chosen: &Chosen) {
         if select.values_lists.is_empty() || select.with_clause.is_some() {
             let columns = self.select(select);

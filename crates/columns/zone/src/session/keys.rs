@@ -35,6 +35,7 @@ pub enum KeyError {
 }
 
 impl From<CryptoError> for KeyError {
+    /// Computing a key's id fails only without locked memory.
     fn from(_: CryptoError) -> Self {
         Self::Memory
     }
