@@ -48,7 +48,8 @@ pub(super) async fn metrics(
 
 /// Handles `GET /v1/audit?after=N&limit=M`: responds with rows of the audit log after the row N,
 /// where the store's part of the log begins, and `more`. SR-8429 for a malformed query; SR-8422
-/// unless viewer or administrator; SR-8436 for a row that does not open; SR-8428 while sealed.
+/// unless the client is a viewer or an administrator; SR-8436 for a row that does not open; SR-8428
+/// while sealed.
 pub(super) async fn audit(
     State(server): SharedServer,
     Extension(connection): Connection,

@@ -81,9 +81,10 @@ impl Service {
     /// and removes the rows from the store. Returns the archives; none when no row is due.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8456 when no directory is configured, it cannot be used,
-    /// or a file in it is in the way; SR-8436 when the hash chain is broken; SR-8442 when another
-    /// server archives at the same time; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless the client is an administrator; SR-8456 when no directory is configured, it
+    /// cannot be used, or a file in it is in the way; SR-8436 when the hash chain is broken;
+    /// SR-8442 when another server archives at the same time; as for every request SR-8420 without
+    /// a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store fails.
     pub fn archive(&self, peer: &Peer, config: &Config) -> Result<Vec<Archived>, Error> {
         let event = self.run(peer, "archive", "", |client| {
             client.must_be(&[Role::Admin])?;
@@ -363,7 +364,8 @@ impl Service {
     }
 
     /// Removes from the store the rows that are recorded as archived (AR3), in batches, and then
-    /// has the store erase them. Does nothing when there are none. Errors are those of the store.
+    /// has the store erase them. Does nothing when there are none. Errors are those of the store,
+    /// such as SR-8435 when it does not answer.
     fn remove_archived(&self) -> Result<(), Error> {
         let (cut, _) = self.audit_cut()?;
         if cut.through == 0 {

@@ -16,8 +16,9 @@ impl Service {
     /// numbers greater than `after`, and which rows are in archives.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator; SR-8436 when a row does not open; as for every
-    /// request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless the client is a viewer or an administrator; SR-8436 when a row does not open;
+    /// as for every request SR-8420 without a certificate, SR-8421 for one that is not enrolled,
+    /// SR-8435 when the store fails.
     pub fn audit(
         &self,
         peer: &Peer,
@@ -36,7 +37,7 @@ impl Service {
 
     /// Reads which rows are in archives, and the guard on that record. The store's part of the log
     /// begins after them; the number 0 means that no row is archived. Errors are those of the
-    /// store.
+    /// store, such as SR-8435 when it does not answer.
     pub(super) fn audit_cut(&self) -> Result<(AuditCut, Guard), Error> {
         let found: Guarded<AuditCut> = self.read(AUDIT_CUT)?;
         let cut = found.record.unwrap_or_else(|| AuditCut {

@@ -51,7 +51,8 @@ impl Service {
     /// Returns at most `limit` clients with names greater than `after`, in order.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless the client is a viewer or an administrator; as for every request SR-8420
+    /// without a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store fails.
     pub fn nodes(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<NodeInfo>, Error> {
         self.run(peer, "nodes", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
@@ -96,9 +97,10 @@ impl Service {
     /// then its grants. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8455 when there is no such client; SR-8439 when a client
-    /// revokes itself, so that the last administrator stays; SR-8429 for an invalid name; as for
-    /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8422 unless the client is an administrator; SR-8455 when there is no such client; SR-8439
+    /// when a client revokes itself, so that the last administrator stays; SR-8429 for an invalid
+    /// name; as for every request SR-8420 without a certificate, SR-8421 for one that is not
+    /// enrolled, SR-8435 when the store fails, SR-8442 when others keep changing the record.
     pub fn revoke(&self, peer: &Peer, name: &str) -> Result<(), Error> {
         check_name(name)?;
         self.run(peer, "revoke", name, |client| {
@@ -133,8 +135,10 @@ impl Service {
     /// The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8455, SR-8454 when the node or the key does not exist;
-    /// SR-8429 for an invalid name; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8422 unless the client is an administrator; SR-8455 when there is no such node; SR-8454
+    /// when there is no such key; SR-8429 for an invalid name; as for every request SR-8420 without
+    /// a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store fails, SR-8442
+    /// when others keep changing the record.
     pub fn grant(
         &self,
         peer: &Peer,
@@ -171,7 +175,8 @@ impl Service {
     /// Returns at most `limit` grants after the grant `after`, written `node/key`, in order.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless the client is a viewer or an administrator; as for every request SR-8420
+    /// without a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store fails.
     pub fn grants(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<GrantInfo>, Error> {
         self.run(peer, "grants", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
@@ -192,8 +197,10 @@ impl Service {
     /// Removes a grant. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8444 when there is no such grant; SR-8429 for an invalid
-    /// name; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8422 unless the client is an administrator; SR-8444 when there is no such grant; SR-8429
+    /// for an invalid name; as for every request SR-8420 without a certificate, SR-8421 for one
+    /// that is not enrolled, SR-8435 when the store fails, SR-8442 when others keep changing the
+    /// record.
     pub fn ungrant(&self, peer: &Peer, node: &str, key: &str) -> Result<(), Error> {
         check_name(node)?;
         check_name(key)?;

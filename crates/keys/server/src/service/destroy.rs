@@ -62,7 +62,8 @@ impl Service {
     ///
     /// # Errors
     /// SR-8422 for a node without the right to destroy it; SR-8423 for a node without a grant;
-    /// SR-8454 when there is no such key; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8454 when there is no such key; as for every request SR-8420 without a certificate,
+    /// SR-8421 for one that is not enrolled, SR-8435 when the store fails.
     pub fn needs(&self, peer: &Peer, name: &str) -> Result<Needs, Error> {
         self.run(peer, "needs", name, |client| {
             let (_, _, grant) = self.read_key(client, name)?;
@@ -80,7 +81,7 @@ impl Service {
 
     /// Adds the objects that name the key, except shredded ones, to `needs`: all to the count, and
     /// the first [`NAMED_MAX`] by name. True when there may be more than were read. Errors are
-    /// those of the store.
+    /// those of the store, such as SR-8435 when it does not answer.
     fn add_objects(&self, key: &str, needs: &mut Needs) -> Result<bool, Error> {
         self.for_each::<Object>(OBJECTS, RECORDS_MAX, |id, object| {
             // The data of a shredded object is lost already.
@@ -100,7 +101,7 @@ impl Service {
     }
 
     /// Adds the nodes to which the key is granted to `needs`. True when there may be more than were
-    /// read. Errors are those of the store.
+    /// read. Errors are those of the store, such as SR-8435 when it does not answer.
     fn add_nodes(&self, key: &str, needs: &mut Needs) -> Result<bool, Error> {
         self.for_each::<Grant>(GRANTS, RECORDS_MAX, |path, _| {
             if let Some((node, granted)) = path.split_once('/')
@@ -120,7 +121,8 @@ impl Service {
     /// SR-8422 for a node without the right; SR-8423 or SR-8454 when there is no such key; SR-8425
     /// when it is destroyed; SR-8429 for a time longer than a year; SR-8452 for one shorter than
     /// the least; SR-8458 when the first administrator requested another time; as for every request
-    /// SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8420 without a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store
+    /// fails, SR-8442 when others keep changing the record.
     pub fn destroy_key(
         &self,
         peer: &Peer,
@@ -169,9 +171,11 @@ impl Service {
     /// before it is delivered again. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
-    /// no such key; SR-8425 when it is destroyed; SR-8439 for an active key without such a request;
-    /// as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8423 for a node without a grant; SR-8422 for every other client that is no administrator;
+    /// SR-8454 when there is no such key; SR-8425 when it is destroyed; SR-8439 for an active key
+    /// without such a request; as for every request SR-8420 without a certificate, SR-8421 for one
+    /// that is not enrolled, SR-8435 when the store fails, SR-8442 when others keep changing the
+    /// record.
     pub fn restore_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.change_key(peer, "restore", name, |client, key, _| {
             client.must_be(&[Role::Admin])?;
@@ -199,9 +203,10 @@ impl Service {
     /// key's state does not change. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
-    /// no such key; SR-8439 when no request waits; as for every request SR-8420, SR-8421, SR-8435
-    /// and SR-8442.
+    /// SR-8423 for a node without a grant; SR-8422 for every other client that is no administrator;
+    /// SR-8454 when there is no such key; SR-8439 when no request waits; as for every request
+    /// SR-8420 without a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store
+    /// fails, SR-8442 when others keep changing the record.
     pub fn withdraw_destroy(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.change_key(peer, "destroy-withdraw", name, |client, key, _| {
             client.must_be(&[Role::Admin])?;
@@ -218,7 +223,7 @@ impl Service {
     /// Erases the bytes of a key whose time of destruction has passed, with a row of the audit log,
     /// and has the store erase the old record. True when this call erased them; false when there is
     /// no such key, its time has not passed, or it was restored in the meantime. Errors are those
-    /// of the store.
+    /// of the store, such as SR-8435 when it does not answer.
     pub(super) fn erase(&self, name: &str) -> Result<bool, Error> {
         let found: Guarded<Key> = self.read(&key_path(name))?;
         let Some(mut key) = found.record else {

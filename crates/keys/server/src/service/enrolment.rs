@@ -191,7 +191,8 @@ impl Service {
 
     /// Returns the rights of a client that is enrolled with this token: to create keys, and to
     /// destroy them. A token that leaves the rights open does not change those of a node that is
-    /// enrolled already with the same role. Errors are those of the store.
+    /// enrolled already with the same role. Errors are those of the store, such as SR-8435 when it
+    /// does not answer.
     fn rights_with(&self, token: &Token, former: Option<&Node>) -> Result<(bool, bool), Error> {
         let of_token = (token.may_create, token.may_destroy);
         let Some(former) = former.filter(|_| token.keeps_rights) else {
@@ -204,7 +205,7 @@ impl Service {
 
     /// Removes the grants of a client that is no longer enrolled (E4), in several commits without
     /// rows of the audit log. Does nothing while a client of this name is enrolled. Errors are
-    /// those of the store.
+    /// those of the store, such as SR-8435 when it does not answer.
     pub(super) fn remove_grants_of(&self, name: &str) -> Result<(), Error> {
         let prefix = format!("{GRANTS}{name}/");
         loop {

@@ -91,7 +91,8 @@ impl Service {
     /// that neither reported the object nor is granted its key; SR-8429 for an invalid id or no
     /// bytes; SR-8430 for more than 32 MiB; SR-8442 when another header was stored or removed in
     /// the meantime, or writing took over an hour; SR-8443 above a quota; as for every request
-    /// SR-8420, SR-8421 and SR-8435.
+    /// SR-8420 without a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store
+    /// fails.
     pub fn store_header(&self, peer: &Peer, id: &str, bytes: &[u8]) -> Result<StoredHeader, Error> {
         check_object_id(id)?;
         if bytes.is_empty() {
@@ -144,7 +145,8 @@ impl Service {
     }
 
     /// Records that pieces of this name will exist, which no escrow record names (C3). Returns the
-    /// guard on that record. Errors are those of the store.
+    /// guard on that record. Errors are those of the store, such as SR-8435 when it does not
+    /// answer.
     fn begin_writing(&self, id: &str, made: &str) -> Result<Guard, Error> {
         let path = escrow_work_path(id, made);
         let changes = vec![self.put(&path, &UnnamedPieces { since: now() })?];
@@ -294,8 +296,9 @@ impl Service {
     ///
     /// # Errors
     /// SR-8422 for a viewer; SR-8423 when there is none, or another node owns it; SR-8429 for an
-    /// invalid id; SR-8435 when pieces are missing or damaged; as for every request SR-8420,
-    /// SR-8421 and SR-8442.
+    /// invalid id; SR-8435 when pieces are missing or damaged; as for every request SR-8420 without
+    /// a certificate, SR-8421 for one that is not enrolled, SR-8442 when others keep changing the
+    /// record.
     pub fn header(&self, peer: &Peer, id: &str) -> Result<Vec<u8>, Error> {
         check_object_id(id)?;
         self.run(peer, "escrow-get", id, |client| {
@@ -328,7 +331,7 @@ impl Service {
     }
 
     /// Whether the record that is guarded still has the revision that was read. Errors are those of
-    /// the store.
+    /// the store, such as SR-8435 when it does not answer.
     fn is_unchanged(&self, guard: &Guard) -> Result<bool, Error> {
         let stored = self.store.read(&guard.path)?;
         Ok(stored.map_or(0, |stored| stored.revision) == guard.revision)
@@ -339,7 +342,8 @@ impl Service {
     ///
     /// # Errors
     /// SR-8422 for a viewer; SR-8423 when there is none, or another node owns it; SR-8429 for an
-    /// invalid id; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// invalid id; as for every request SR-8420 without a certificate, SR-8421 for one that is not
+    /// enrolled, SR-8435 when the store fails, SR-8442 when others keep changing the record.
     pub fn remove_header(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_object_id(id)?;
         let made = self.run(peer, "escrow-delete", id, |client| {
@@ -371,7 +375,7 @@ impl Service {
 
     /// Removes pieces that no escrow record names, unless `work`, the guard on the record that says
     /// so, no longer holds: then a record names them, or they are gone. Errors are those of the
-    /// store.
+    /// store, such as SR-8435 when it does not answer.
     fn give_up(&self, id: &str, made: &str, work: Guard) -> Result<(), Error> {
         // After this commit, a server that is still writing the header can neither write nor name
         // pieces.
@@ -383,7 +387,8 @@ impl Service {
     }
 
     /// Removes pieces that no escrow record will ever name, then the record that says so, and has
-    /// the store erase them. Errors are those of the store.
+    /// the store erase them. Errors are those of the store, such as SR-8435 when it does not
+    /// answer.
     fn remove_pieces(&self, id: &str, made: &str) -> Result<(), Error> {
         let prefix = escrow_pieces_prefix(id, made);
         // One at a time, because listing also reads the bytes, and pieces are large.
@@ -397,7 +402,7 @@ impl Service {
 
     /// Removes the pieces that remain because a server was killed, or lost its store, while it
     /// wrote or removed a header. Pieces whose writing began within the last hour stay. Errors are
-    /// those of the store.
+    /// those of the store, such as SR-8435 when it does not answer.
     pub(super) fn remove_unnamed_pieces(&self) -> Result<(), Error> {
         const PAGE: usize = 500;
         let mut after = String::new();

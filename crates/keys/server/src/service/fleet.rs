@@ -36,7 +36,8 @@ impl Service {
     /// cached.
     ///
     /// # Errors
-    /// SR-8420, SR-8421; SR-8422 unless viewer or administrator; what the store reports.
+    /// SR-8420 without a certificate; SR-8421 for one that is not enrolled; SR-8422 unless the
+    /// client is a viewer or an administrator; what the store reports.
     pub fn fleet(
         &self,
         peer: &Peer,
@@ -60,7 +61,7 @@ impl Service {
 
     /// Reads objects, keys with their grants, headers in escrow and clients from the store, as the
     /// page's records. Stale requests for destruction are left out. Writes nothing. Errors are
-    /// those of the store.
+    /// those of the store, such as SR-8435 when it does not answer.
     fn read_fleet(&self) -> Result<Records, Error> {
         let (grants, cut_grants) = self.list_all::<Grant>(GRANTS)?;
         let mut granted: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -102,7 +103,8 @@ impl Service {
     }
 
     /// Reads the records below a prefix, in order of their names, and whether there may be more
-    /// than the about [`RECORDS_MAX`] that are read. Errors are those of the store.
+    /// than the about [`RECORDS_MAX`] that are read. Errors are those of the store, such as SR-8435
+    /// when it does not answer.
     fn list_all<T: DeserializeOwned>(
         &self,
         prefix: &str,

@@ -59,7 +59,8 @@ impl Service {
     ///
     /// # Errors
     /// SR-8422 for a viewer; those of [`Service::read_key`] and of `change`; as for every request
-    /// SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8420 without a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store
+    /// fails, SR-8442 when others keep changing the record.
     pub(super) fn change_key(
         &self,
         peer: &Peer,

@@ -76,7 +76,8 @@ impl Service {
     /// # Errors
     /// SR-8422 for a client that may not create keys; SR-8424 when there is a key of that name;
     /// SR-8429 for an invalid name or description; SR-8443 above a quota; as for every request
-    /// SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8420 without a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store
+    /// fails, SR-8442 when others keep changing the record.
     pub fn create_key(
         &self,
         peer: &Peer,
@@ -166,9 +167,10 @@ impl Service {
     ///
     /// # Errors
     /// SR-8423 without a grant, for every role, whether the key exists or not, and for a version
-    /// that does not exist; SR-8425, SR-8426 by the key's state; SR-8429 for an invalid name;
-    /// SR-8435 when the stored key is not authentic; as for every request SR-8420, SR-8421 and
-    /// SR-8442.
+    /// that does not exist; SR-8425 when it is destroyed; SR-8426 when it is disabled, or its
+    /// destruction is scheduled; SR-8429 for an invalid name; SR-8435 when the stored key is not
+    /// authentic; as for every request SR-8420 without a certificate, SR-8421 for one that is not
+    /// enrolled, SR-8442 when others keep changing the record.
     pub fn deliver(
         &self,
         peer: &Peer,
@@ -216,7 +218,8 @@ impl Service {
     ///
     /// # Errors
     /// SR-8423 for a node without a grant; SR-8454 for another client when there is no such key;
-    /// SR-8429 for an invalid name; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8429 for an invalid name; as for every request SR-8420 without a certificate, SR-8421 for
+    /// one that is not enrolled, SR-8435 when the store fails.
     pub fn key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.run(peer, "key", name, |client| {
             let (mut key, _, _) = self.read_key(client, name)?;
@@ -229,7 +232,8 @@ impl Service {
     /// for a node of those that are granted to it, for others of all.
     ///
     /// # Errors
-    /// As for every request SR-8420, SR-8421 and SR-8435.
+    /// As for every request SR-8420 without a certificate, SR-8421 for one that is not enrolled,
+    /// SR-8435 when the store fails.
     pub fn key_list(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<KeyInfo>, Error> {
         self.run(peer, "keys", "", |client| {
             let mut keys: Vec<(String, Key)> = Vec::new();
@@ -254,10 +258,11 @@ impl Service {
     /// gets a row.
     ///
     /// # Errors
-    /// SR-8422 for a viewer; SR-8423 or SR-8454 when there is no such key; SR-8425, SR-8426 unless
-    /// it is active; SR-8439 when the key has the most versions that it can have; SR-8443 for a
-    /// node when too many versions were created lately; as for every request SR-8420, SR-8421,
-    /// SR-8435 and SR-8442.
+    /// SR-8422 for a viewer; SR-8423 or SR-8454 when there is no such key; SR-8425 when it is
+    /// destroyed; SR-8426 when it is disabled, or its destruction is scheduled; SR-8439 when the
+    /// key has the most versions that it can have; SR-8443 for a node when too many versions were
+    /// created lately; as for every request SR-8420 without a certificate, SR-8421 for one that is
+    /// not enrolled, SR-8435 when the store fails, SR-8442 when others keep changing the record.
     pub fn rotate_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         let most = self.rules().quotas.rotations_per_day;
         self.change_key(peer, "rotate", name, |client, key, _| {
@@ -277,9 +282,11 @@ impl Service {
     /// already. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
-    /// no such key; SR-8425 when it is destroyed; SR-8439 when its destruction is scheduled; as for
-    /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8423 for a node without a grant; SR-8422 for every other client that is no administrator;
+    /// SR-8454 when there is no such key; SR-8425 when it is destroyed; SR-8439 when its
+    /// destruction is scheduled; as for every request SR-8420 without a certificate, SR-8421 for
+    /// one that is not enrolled, SR-8435 when the store fails, SR-8442 when others keep changing
+    /// the record.
     pub fn disable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.set_state(peer, "disable", name, State::Active, State::Disabled)
     }
@@ -288,16 +295,18 @@ impl Service {
     /// log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator, or SR-8423 for a node without a grant; SR-8454 when there is
-    /// no such key; SR-8425 when it is destroyed; SR-8439 when its destruction is scheduled; as for
-    /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8423 for a node without a grant; SR-8422 for every other client that is no administrator;
+    /// SR-8454 when there is no such key; SR-8425 when it is destroyed; SR-8439 when its
+    /// destruction is scheduled; as for every request SR-8420 without a certificate, SR-8421 for
+    /// one that is not enrolled, SR-8435 when the store fails, SR-8442 when others keep changing
+    /// the record.
     pub fn enable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.set_state(peer, "enable", name, State::Disabled, State::Active)
     }
 
     /// Changes a key's state to `to`, if it is `from` or `to` already, with a row of the audit log.
-    /// SR-8422 unless administrator; SR-8425 when it is destroyed; SR-8439 when its destruction is
-    /// scheduled; otherwise as [`Service::disable_key`].
+    /// SR-8422 unless the client is an administrator; SR-8425 when it is destroyed; SR-8439 when
+    /// its destruction is scheduled; otherwise as [`Service::disable_key`].
     fn set_state(
         &self,
         peer: &Peer,

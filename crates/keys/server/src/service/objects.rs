@@ -42,7 +42,8 @@ impl Service {
     /// # Errors
     /// SR-8422 for a viewer; SR-8423 when another node reported the object and its key is not
     /// granted to this one; SR-8429 for an invalid id or report; SR-8443 above a quota; as for
-    /// every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// every request SR-8420 without a certificate, SR-8421 for one that is not enrolled, SR-8435
+    /// when the store fails, SR-8442 when others keep changing the record.
     pub fn report(&self, peer: &Peer, id: &str, report: &Report) -> Result<(), Error> {
         check_object_id(id)?;
         check_report(report)?;
@@ -110,7 +111,8 @@ impl Service {
     /// Returns at most `limit` objects with ids greater than `after`, in order.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless the client is a viewer or an administrator; as for every request SR-8420
+    /// without a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store fails.
     pub fn objects(
         &self,
         peer: &Peer,
@@ -134,8 +136,9 @@ impl Service {
     /// log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8429 for an invalid id; SR-8457 when there is no such
-    /// object; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8422 unless the client is an administrator; SR-8429 for an invalid id; SR-8457 when there
+    /// is no such object; as for every request SR-8420 without a certificate, SR-8421 for one that
+    /// is not enrolled, SR-8435 when the store fails, SR-8442 when others keep changing the record.
     pub fn forget_object(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_object_id(id)?;
         let path = object_path(id);

@@ -139,7 +139,8 @@ impl Service {
     /// own. Returns the client's identity. A denial is recorded.
     ///
     /// # Errors
-    /// SR-8420, SR-8421, SR-8422; what the store reports.
+    /// SR-8420 without a certificate, SR-8421 for one that is not enrolled, SR-8422 for another
+    /// role; what the store reports.
     pub fn check_role(&self, peer: &Peer, action: &str, roles: &[Role]) -> Result<Identity, Error> {
         self.run(peer, action, "", |client| {
             client.must_be(roles)?;
@@ -151,7 +152,8 @@ impl Service {
     /// denial is recorded too.
     ///
     /// # Errors
-    /// SR-8420, SR-8421, SR-8422; SR-8442 when the records keep changing; what the store reports.
+    /// SR-8420 without a certificate, SR-8421 for one that is not enrolled, SR-8422 for another
+    /// role; SR-8442 when the records keep changing; what the store reports.
     pub fn record_action(&self, peer: &Peer, action: &str, roles: &[Role]) -> Result<(), Error> {
         self.run(peer, action, "", |client| {
             client.must_be(roles)?;

@@ -26,8 +26,8 @@ impl Service {
     /// not used ends. `request`: PKCS #10 in PEM.
     ///
     /// # Errors
-    /// SR-8420, SR-8421; SR-8429 for a malformed request, or a public key that has a certificate
-    /// already; SR-8442; what the store reports.
+    /// SR-8420 without a certificate; SR-8421 for one that is not enrolled; SR-8429 for a malformed
+    /// request, or a public key that has a certificate already; SR-8442; what the store reports.
     pub fn renew(&self, peer: &Peer, request: &str) -> Result<Enrolled, Error> {
         self.run(peer, "renew", "", |client| {
             let mut identity = client.identity.clone();

@@ -49,7 +49,7 @@ impl Service {
     }
 
     /// Measures the space, and returns it with the kinds of alarms that are raised. Errors are
-    /// those of the store.
+    /// those of the store, such as SR-8435 when it does not answer.
     fn measure_space(&self, config: &Config) -> Result<(SpaceInfo, Vec<&'static str>), Error> {
         let store = self.store.space()?;
         let last = self.store.last_row()?.map_or(0, |(n, _)| n);

@@ -128,7 +128,8 @@ impl Service {
 
     /// Commits changes with the rows of their events, durably. False when a guarded record has
     /// changed; nothing is written then. Without changes and events it writes nothing, checks no
-    /// guard and returns true. Errors are those of the store.
+    /// guard and returns true. Errors are those of the store, such as SR-8435 when it does not
+    /// answer.
     pub(super) fn commit(
         &self,
         guards: Vec<Guard>,
@@ -164,7 +165,8 @@ impl Service {
 
     /// Calls `take` with the name and the content of each record below a prefix, in order. Whole
     /// pages are read, until at least `most` records were; then it returns true, because there may
-    /// be more. False when all were read. Errors are those of the store.
+    /// be more. False when all were read. Errors are those of the store, such as SR-8435 when it
+    /// does not answer.
     pub(super) fn for_each<T: DeserializeOwned>(
         &self,
         prefix: &str,

@@ -72,9 +72,11 @@ impl Service {
     /// audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8454 for a key that does not exist; SR-8429 for an invalid
-    /// name, more than 64 keys, a validity that is not 1 second to 30 days, or rights or keys for
-    /// another role than node; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8422 unless the client is an administrator; SR-8454 for a key that does not exist;
+    /// SR-8429 for an invalid name, more than 64 keys, a validity that is not 1 second to 30 days,
+    /// or rights or keys for another role than node; as for every request SR-8420 without a
+    /// certificate, SR-8421 for one that is not enrolled, SR-8435 when the store fails, SR-8442
+    /// when others keep changing the record.
     pub fn create_token(&self, peer: &Peer, new: &NewToken) -> Result<Zeroizing<String>, Error> {
         let refused = |what: &str| Err(Error::new(&code::SERVER_REQUEST, what));
         check_name(&new.node)?;
@@ -121,7 +123,8 @@ impl Service {
     /// Expired ones are among them until the next sweep.
     ///
     /// # Errors
-    /// SR-8422 unless viewer or administrator; as for every request SR-8420, SR-8421 and SR-8435.
+    /// SR-8422 unless the client is a viewer or an administrator; as for every request SR-8420
+    /// without a certificate, SR-8421 for one that is not enrolled, SR-8435 when the store fails.
     pub fn tokens(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<TokenInfo>, Error> {
         self.run(peer, "tokens", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
@@ -142,8 +145,10 @@ impl Service {
     /// Withdraws a token that was not used. The audit log gets a row.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8459 when there is no unused token of that id; SR-8429 for
-    /// an invalid id; as for every request SR-8420, SR-8421, SR-8435 and SR-8442.
+    /// SR-8422 unless the client is an administrator; SR-8459 when there is no unused token of that
+    /// id; SR-8429 for an invalid id; as for every request SR-8420 without a certificate, SR-8421
+    /// for one that is not enrolled, SR-8435 when the store fails, SR-8442 when others keep
+    /// changing the record.
     pub fn withdraw_token(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_name(id)?;
         self.run(peer, "withdraw", id, |client| {
@@ -164,7 +169,7 @@ impl Service {
     }
 
     /// Removes expired tokens from the store, without rows of the audit log. No request would
-    /// accept them. Errors are those of the store.
+    /// accept them. Errors are those of the store, such as SR-8435 when it does not answer.
     pub(super) fn remove_expired_tokens(&self) -> Result<(), Error> {
         let mut after = String::new();
         loop {
@@ -182,7 +187,7 @@ impl Service {
     }
 
     /// Returns the changes that remove every unused token of a client. Writes nothing. Errors are
-    /// those of the store.
+    /// those of the store, such as SR-8435 when it does not answer.
     pub(super) fn delete_tokens_of(&self, name: &str) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
         let mut after = String::new();
