@@ -180,8 +180,9 @@ fn error_of(address: &Address, refusal: Refusal) -> Error {
 
 impl Round {
     /// Makes one error for all servers: of the most telling kind among the failures, with the
-    /// details of each. The order is [`Kind::Host`], [`Kind::Sealed`], [`Kind::Busy`], then what
-    /// cannot pass by waiting. [`Kind::Unreachable`] if there is no failure.
+    /// details of each. The order is [`Kind::Host`], [`Kind::Sealed`], [`Kind::Busy`]; then, if a
+    /// server may still respond, [`Kind::Unreachable`], else [`Kind::NotAccepted`],
+    /// [`Kind::NotTrusted`], [`Kind::Malformed`]. [`Kind::Unreachable`] without one of these.
     fn into_error(self) -> Error {
         let mut order = vec![Kind::Host, Kind::Sealed, Kind::Busy];
         match self.may_repeat {

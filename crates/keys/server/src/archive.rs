@@ -198,7 +198,7 @@ fn broken(path: &Path, what: &str) -> Error {
 }
 
 /// Reads the next line, without its end. `None` at the end of the file. SR-8436 if it has no end or
-/// is longer than 1 MiB; SR-5001.
+/// is longer than 1 MiB; SR-5001 when the file cannot be read.
 fn read_line(lines: &mut BufReader<File>, path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let mut line = Vec::new();
     let failed = |error| Error::io(path.display().to_string(), error);

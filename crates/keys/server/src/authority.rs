@@ -56,7 +56,7 @@ fn tls_error(error: rcgen::Error) -> Error {
 /// `label` becomes a part of its name. Nothing is stored.
 ///
 /// # Errors
-/// SR-8440 or SR-5001 without random numbers.
+/// SR-8440 when the certificate cannot be made; SR-5001 without random numbers.
 pub fn create_authority(label: &str) -> Result<Authority, Error> {
     let mut key = KeyPair::generate().map_err(tls_error)?;
     let mut params = params(&format!("Strongroom key server {label}"), AUTHORITY_DAYS)?;
@@ -76,7 +76,7 @@ pub fn create_authority(label: &str) -> Result<Authority, Error> {
 ///
 /// # Errors
 /// SR-8440 for a name that cannot be in a certificate; SR-8435 when the authority's record is
-/// malformed; SR-5001.
+/// malformed; SR-5001 without random numbers.
 pub fn issue_server_certificate(
     authority: &Authority,
     names: &[String],
@@ -102,7 +102,7 @@ pub fn issue_server_certificate(
 ///
 /// # Errors
 /// SR-8440 if the certificate cannot be signed; SR-8435 when the authority's record is malformed;
-/// SR-5001.
+/// SR-5001 without random numbers.
 pub fn issue_client_certificate(
     authority: &Authority,
     name: &str,
@@ -116,7 +116,8 @@ pub fn issue_client_certificate(
 ///
 /// # Errors
 /// SR-8429 when the request is malformed or its signature is invalid; SR-8435 when the authority's
-/// record is malformed; SR-8440, SR-5001.
+/// record is malformed; SR-8440 if the certificate cannot be signed; SR-5001 without random
+/// numbers.
 pub fn sign_request(
     authority: &Authority,
     request: &str,
@@ -184,7 +185,8 @@ pub fn spki_of(certificate: &CertificateDer<'_>) -> Result<String, Error> {
     Ok(hex(&sha256(&[parsed.subject_public_key_info().as_ref()])))
 }
 
-/// Returns the content of a client's certificate: as [`params`], for use as a TLS client. SR-5001.
+/// Returns the content of a client's certificate: as [`params`], for use as a TLS client. SR-5001
+/// without random numbers.
 fn client_params(name: &str, days: u32) -> Result<CertificateParams, Error> {
     let mut params = params(name, days)?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -216,8 +218,8 @@ fn to_unix_s(at: OffsetDateTime) -> u64 {
     u64::try_from(at.unix_timestamp()).unwrap_or(0)
 }
 
-/// Makes a key pair, signs a certificate for it with the authority's key, and returns both.
-/// SR-8440; SR-8435 when the authority's record is malformed.
+/// Makes a key pair, signs a certificate for it with the authority's key, and returns both. SR-8440
+/// if the certificate cannot be signed; SR-8435 when the authority's record is malformed.
 fn with_new_key(
     authority: &Authority,
     params: CertificateParams,
@@ -240,7 +242,7 @@ fn with_new_key(
 /// mistaken for a certificate.
 ///
 /// # Errors
-/// SR-8435 when the authority's record is malformed; SR-8440.
+/// SR-8435 when the authority's record is malformed; SR-8440 when its key cannot be used.
 pub fn sign_message(authority: &Authority, message: &[u8]) -> Result<String, Error> {
     let key = key_of(authority)?;
     let signed = key.sign(message).map_err(tls_error);

@@ -81,7 +81,8 @@ impl CertificateKeeper {
         ends != 0 && now() >= ends.saturating_sub(third)
     }
 
-    /// Loads files that were replaced, and logs that. Errors of [`tls::server_config`].
+    /// Loads files that were replaced, and logs that. Errors of [`tls::server_config`]: SR-8440 for
+    /// a file that cannot be used, SR-5001.
     fn reload(&mut self, config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
         let fresh = tls::server_config(config)?;
         self.validity = tls::validity(config)?;

@@ -37,7 +37,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// again. It begins sealed, and requests its root key from the provider if it has one.
 ///
 /// # Errors
-/// SR-1006, SR-8434, SR-8440, SR-5001 when it could not start.
+/// When it could not start: SR-1006 without the configuration; SR-8434 when that is not valid;
+/// SR-8440 for a file of TLS; SR-5001 for an address or threads.
 pub fn run(path: &Path, listening: impl FnOnce(std::net::SocketAddr)) -> Result<(), Error> {
     let config = Config::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -48,7 +49,8 @@ pub fn run(path: &Path, listening: impl FnOnce(std::net::SocketAddr)) -> Result<
 }
 
 /// Does the work of [`run`]: starts the listeners and the periodic tasks, waits for a signal, and
-/// ends them. SR-8434, SR-8440 or SR-5001 when it could not start.
+/// ends them. When it could not start: SR-8434 for the configuration, SR-8440 for a file of TLS,
+/// SR-5001 for an address or a signal.
 async fn run_until_stopped(
     path: PathBuf,
     config: Config,

@@ -35,7 +35,8 @@ pub const SHARES_MAX: u8 = 32;
 /// shares for the server's configuration. Stores nothing.
 ///
 /// # Errors
-/// SR-8434 unless 2 <= threshold <= shares <= 32; SR-5001.
+/// SR-8434 unless 2 <= threshold <= shares <= 32; SR-5001 without random numbers or memory for
+/// keys.
 pub fn split(
     root: &SecretKey,
     id: &ServerId,

@@ -17,8 +17,9 @@ use super::response::ok_json;
 use crate::records::Role;
 
 /// Handles `GET /metrics`: responds with the metrics as text. While the server is sealed, any
-/// client gets the one gauge that says so, with status 200. Otherwise SR-8420, SR-8421 or SR-8422
-/// unless the client is a viewer or an administrator; what the store reports.
+/// client gets the one gauge that says so, with status 200. Otherwise SR-8420 without a
+/// certificate, SR-8421 for one that is not enrolled, SR-8422 unless the client is a viewer or an
+/// administrator; what the store reports.
 pub(super) async fn metrics(
     State(server): SharedServer,
     Extension(connection): Connection,

@@ -32,7 +32,7 @@ const SITE: &str = "sec-fetch-site";
 /// of an address that a person typed, or of a bookmark, is accepted.
 ///
 /// # Errors
-/// SR-8450.
+/// SR-8450 for a request of a page.
 pub(super) fn refuse_from_page(request: &Request) -> Result<(), ErrorResponse> {
     let headers = request.headers();
     let is_typed = |value: &axum::http::HeaderValue| {

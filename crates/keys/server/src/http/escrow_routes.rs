@@ -22,8 +22,8 @@ use crate::service::HEADER_MAX;
 
 /// Handles `PUT /v1/escrow/{id}`: waits for the memory, reads the body of at most 32 MiB, stores it
 /// as the header of the object in place of a former one, and responds with its size, SHA-256 and
-/// time. SR-8428 while sealed; SR-8430, SR-8438 or SR-8429 for the body or the path; errors of
-/// [`crate::service::Service::store_header`].
+/// time. SR-8428 while sealed; SR-8430 for a longer body; SR-8438 for one that takes too long;
+/// SR-8429 for the path; errors of [`crate::service::Service::store_header`].
 pub(super) async fn put(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -48,7 +48,8 @@ pub(super) async fn put(
 /// own, until it may have a header in memory.
 ///
 /// # Errors
-/// SR-8428 while sealed; SR-8420, SR-8421, SR-8422.
+/// SR-8428 while sealed; SR-8420 without a certificate; SR-8421 for one that is not enrolled;
+/// SR-8422 for a viewer.
 async fn header_permit(
     server: &Arc<Server>,
     connection: &ConnectionInfo,

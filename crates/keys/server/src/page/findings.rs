@@ -28,7 +28,7 @@ impl Severity {
     /// Every severity, the best first.
     pub const ALL: [Self; 3] = [Self::Fine, Self::Soon, Self::Overdue];
 
-    /// The word in links and CSS classes.
+    /// Returns the word of the severity in links and CSS classes.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ impl Concern {
         Self::Report,
     ];
 
-    /// The word in links.
+    /// Returns the word of the concern in links.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

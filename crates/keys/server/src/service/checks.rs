@@ -8,7 +8,7 @@ use strongroom_keyring::Error;
 /// `a-z A-Z 0-9 . _ -`, and not of dots only.
 ///
 /// # Errors
-/// SR-8429.
+/// SR-8429 for any other text.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let fine = (1..=NAME_MAX).contains(&name.len())
         && name
@@ -27,7 +27,7 @@ pub fn check_name(name: &str) -> Result<(), Error> {
 /// Checks the id of an object: 32 hexadecimal digits in lower case.
 ///
 /// # Errors
-/// SR-8429.
+/// SR-8429 for any other text.
 pub(super) fn check_object_id(id: &str) -> Result<(), Error> {
     let fine = id.len() == 32
         && id
@@ -45,7 +45,7 @@ pub(super) fn check_object_id(id: &str) -> Result<(), Error> {
 /// Checks a text that a client may choose: printable, and at most 256 bytes.
 ///
 /// # Errors
-/// SR-8429; `what` names the text in the detail.
+/// SR-8429 for any other text; `what` names it in the detail.
 pub(super) fn check_text(text: &str, what: &str) -> Result<(), Error> {
     match text.len() <= 256 && !text.contains(is_misleading) {
         true => Ok(()),

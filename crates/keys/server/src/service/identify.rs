@@ -71,7 +71,8 @@ impl Service {
     ///
     /// # Errors
     /// SR-8420 without a certificate; SR-8421 when the certificate is not that of an enrolled
-    /// client, or has expired; SR-8442; what the store reports.
+    /// client, or has expired; SR-8442 when others keep changing the record; what the store
+    /// reports.
     pub fn identify(&self, peer: &Peer) -> Result<Client, Error> {
         let found = self.find_client(peer);
         match &found {

@@ -52,7 +52,7 @@ fn must_be_active(name: &str, key: &Key) -> Result<(), Error> {
 /// of all.
 ///
 /// # Errors
-/// SR-8443.
+/// SR-8443 after `most` versions within a day, or 1000 versions in all.
 fn check_rotations(key: &Key, most: u32) -> Result<(), Error> {
     const DAY_S: u64 = 86_400;
     let since = now().saturating_sub(DAY_S);
@@ -136,8 +136,8 @@ impl Service {
     }
 
     /// Adds a version with new random bytes, wrapped, to `key`, in memory, and returns its number.
-    /// SR-8439 when the key has the most versions that it can have; SR-8435 if its id is malformed;
-    /// SR-5001.
+    /// SR-8439 when the key has 2000 versions; SR-8435 if its id is malformed; SR-5001 without
+    /// random numbers or memory for keys.
     fn add_version(&self, name: &str, key: &mut Key) -> Result<u32, Error> {
         let last = key.versions.last().map_or(0, |last| last.version);
         if key.versions.len() >= VERSIONS_MAX {
@@ -305,8 +305,9 @@ impl Service {
     }
 
     /// Changes a key's state to `to`, if it is `from` or `to` already, with a row of the audit log.
-    /// SR-8422 unless the client is an administrator; SR-8425 when it is destroyed; SR-8439 when
-    /// its destruction is scheduled; otherwise as [`Service::disable_key`].
+    /// SR-8423 for a node without a grant; SR-8422 for every other client that is no administrator;
+    /// SR-8454 when there is no such key; SR-8425 when it is destroyed; SR-8439 when its
+    /// destruction is scheduled; those of every request.
     fn set_state(
         &self,
         peer: &Peer,

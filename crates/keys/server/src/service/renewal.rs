@@ -27,7 +27,8 @@ impl Service {
     ///
     /// # Errors
     /// SR-8420 without a certificate; SR-8421 for one that is not enrolled; SR-8429 for a malformed
-    /// request, or a public key that has a certificate already; SR-8442; what the store reports.
+    /// request, or a public key that has a certificate already; SR-8442 when others keep changing
+    /// the record; what the store reports.
     pub fn renew(&self, peer: &Peer, request: &str) -> Result<Enrolled, Error> {
         self.run(peer, "renew", "", |client| {
             let mut identity = client.identity.clone();

@@ -130,8 +130,8 @@ fn make_private(path: &Path) -> Result<(), Error> {
 }
 
 /// Opens one connection, with synchronous commits and erasure of deleted content. It waits up to 20
-/// seconds for another process. SR-1006 when there is no file and `create` is false; SR-2002;
-/// SR-8435 when SQLite or the file system fails.
+/// seconds for another process. SR-1006 when there is no file and `create` is false; SR-2002 for
+/// another key; SR-8435 when SQLite or the file system fails.
 fn connect(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, Error> {
     let options = OpenOptions {
         key: Some(KeySource::Given(secret_hex(key.expose())?)),
