@@ -122,7 +122,8 @@ impl OldDirectory {
     }
 
     /// Exchanges the old directory for the new one, `files`, which is complete and durable at the
-    /// path `new`, and removes the old one. Returns the path of what could not be removed.
+    /// path `new`, and removes the old one. Returns the path of what could not be removed; `None`
+    /// when all was.
     ///
     /// # Errors
     /// SR-7176 when a server was started on the old directory meanwhile, something was mounted in

@@ -83,7 +83,8 @@ pub(crate) struct FamilyWriter {
 
 impl FamilyWriter {
     /// Begins a family: writes its header, the same bytes to each of `outs`, a medium and its
-    /// mirrors. With `signed` the family's end has a digest of all its bytes.
+    /// mirrors. With `signed` the result of [`FamilyWriter::finish`] has a digest of all its bytes.
+    /// Errors of the media.
     pub(crate) fn begin(
         outs: Vec<(String, Box<dyn Upload>)>,
         key: &FamilyKey,
@@ -133,7 +134,8 @@ impl FamilyWriter {
         Ok(self.tally.end(self.segments))
     }
 
-    /// Writes the bytes to the medium and to each mirror.
+    /// Writes the bytes to the medium and to each mirror, through a buffer. The error of the first
+    /// that fails.
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         for (shown, out) in &mut self.outs {
             out.write_all(bytes)

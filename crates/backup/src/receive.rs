@@ -141,10 +141,10 @@ fn is_worth_retrying(error: &ServerError) -> bool {
     }
 }
 
-/// The timeline and the end of the newest set of the cluster: its recovery needs the log from there
-/// on. `None` when the medium has no such set. A standby's set has only the beginning of that
-/// segment. Heads are not authenticated here: a forged one can only make the receiver start
-/// elsewhere.
+/// Returns the timeline and the end of the cluster's newest set: recovery from it needs the log
+/// from there on. `None` when the medium has no such set. A standby's set has only the beginning of
+/// that segment. Heads are not authenticated here: a forged one can only make the receiver start
+/// elsewhere. SR-7101 when there is no medium; errors of the store.
 fn newest_set(store: &dyn Store, system: u64) -> Result<Option<(u32, Lsn)>> {
     let system = system.to_string();
     let mut ends = list(store)?.sets.into_iter().rev().filter_map(|set| {
@@ -282,8 +282,9 @@ impl Receiver<'_> {
         }
     }
 
-    /// The timeline and position from which the slot keeps log; `None` without a slot, or when it
-    /// keeps none. Makes the slot if it does not exist and that is wanted.
+    /// Returns the timeline and position from which the slot keeps log; `None` without a slot, or
+    /// when it keeps none. Makes the slot if it does not exist and `create_slot` is set. Errors of
+    /// the server and the connection.
     fn slot_position(
         &self,
         connection: &mut Connection,
@@ -361,7 +362,8 @@ impl Receiver<'_> {
     }
 
     /// Fetches the history of a timeline from the server and archives it; without it recovery does
-    /// not find its way to the timeline. Nothing for the first timeline, which has none.
+    /// not find its way to the timeline. Does nothing for timeline 1, which has none. Errors of the
+    /// server, of the archive (SR-7120 when it has another file of that name) and of the medium.
     fn archive_history(
         &self,
         connection: &mut Connection,
@@ -376,7 +378,7 @@ impl Receiver<'_> {
 
     /// Receives one stream to its end: archives what arrives, confirms what is durable, and sends
     /// keepalive messages. Returns at the timeline's end, when the server shuts down, when `stop`
-    /// is set, or when all wanted log is durable.
+    /// is set, or when all wanted log is durable. Errors of the server and of the medium.
     fn receive_stream(
         &mut self,
         stream: &mut WalStream<'_>,
@@ -437,7 +439,7 @@ impl Receiver<'_> {
     }
 
     /// Moves the received bytes out of `incoming` into the segment, and archives each segment that
-    /// is complete; its pieces are removed then.
+    /// is complete; its pieces are removed then. Errors of the server and of the medium.
     fn add_received(
         &mut self,
         stream: &mut WalStream<'_>,

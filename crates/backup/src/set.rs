@@ -44,7 +44,8 @@ impl Cipher {
     /// All of them, the best one first.
     pub const ALL: [Self; 4] = [Self::Aes256, Self::Aes192, Self::Aes128, Self::TripleDes];
 
-    /// Legacy: use it only where a regulation requires it (NIST SP 800-131A Rev. 2).
+    /// Whether the cipher is a legacy one, Triple DES, for use only where a regulation requires it
+    /// (NIST SP 800-131A Rev. 2).
     #[must_use]
     pub const fn is_legacy(self) -> bool {
         matches!(self, Self::TripleDes)
@@ -158,7 +159,7 @@ impl SetKeys {
     }
 
     /// Computes the seal over the first part of a record and the description: a MAC under the set's
-    /// key, or in a plain set a digest.
+    /// key, or in a plain set a SHA-256 digest. SR-5001 when there is no memory for the key.
     pub(crate) fn seal(&self, covered: &[u8], description: &[u8]) -> Result<[u8; 32]> {
         match self {
             Self::Sealed { object, .. } => {
@@ -169,7 +170,8 @@ impl SetKeys {
         }
     }
 
-    /// Whether the seal of a record holds; of a plain set, whether the digest agrees.
+    /// Whether the seal in the record is that of record and description; of a plain set, whether
+    /// the digest is. False after any change. SR-5001 when there is no memory for the key.
     pub(crate) fn seal_holds(&self, record: &SetRecord, description: &[u8]) -> Result<bool> {
         let bytes = record.to_bytes();
         let covered = SetRecord::covered(&bytes);
@@ -182,8 +184,9 @@ impl SetKeys {
         }
     }
 
-    /// Makes the key of a new family. Salt and prefix are random, so that each call gives another
-    /// key (B3).
+    /// Makes the key of a new family, the one with number `family`, from 0, of `families`. In a
+    /// sealed set its salt and nonce prefix are random, so that each call gives another key; in a
+    /// plain one they are zero. SR-5001 when there are no random bytes, or no memory for the key.
     pub(crate) fn new_family(&self, family: u16, families: u16) -> Result<FamilyKey> {
         let mut header = FamilyHeader {
             cipher: self.number(),
@@ -374,7 +377,7 @@ impl FamilyKey {
     }
 }
 
-/// A segment's number as it is in a nonce.
+/// Returns a segment's number as it is in a nonce: four bytes, most significant first.
 #[expect(
     clippy::big_endian_bytes,
     reason = "the order of AES-GCM-HKDF streaming, which docs/spec/backup.md follows"

@@ -16,8 +16,9 @@ use crate::set::SetKeys;
 use crate::store::Upload;
 use crate::{Error, Result};
 
-/// Seals `content` as the only family of a set, in memory. Returns its bytes, and its length and
-/// digests.
+/// Seals `content` as the only family of a set, in memory. Returns the family's bytes, and its
+/// length and digests. SR-7172 when libcrypto has no Triple DES; SR-5001 when there are no random
+/// bytes, or no memory for the key.
 pub(crate) fn seal_family(
     set_keys: &SetKeys,
     content: &[u8],

@@ -340,7 +340,7 @@ impl Opened {
 }
 
 /// Returns the first of `keys` under which the header's canary was sealed. `None` when there is
-/// none.
+/// none. SR-5001 when there is no memory for keys.
 pub(crate) fn find_opener(
     header: &MainHeader,
     format: Format,

@@ -98,7 +98,8 @@ fn read_copy(copy: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Returns whether the header has only known values and one of `keys` opens its canary.
+/// Whether the header has only known values and one of `keys` opens its canary. False without a
+/// header. SR-5001 when there is no memory for keys.
 fn is_fine(header: Option<&MainHeader>, keys: &[KeyText]) -> Result<bool, Error> {
     let Some((header, format)) =
         header.and_then(|header| Some((header, header.supported_format().ok()?)))

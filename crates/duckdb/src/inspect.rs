@@ -103,8 +103,8 @@ fn count_nonzero(file: &File, units: Units, unused: std::ops::Range<usize>) -> i
     Ok(found)
 }
 
-/// Reads the first record of the write-ahead log beside `path`. `None` when there is no log, or it
-/// is empty.
+/// Reads the length and the first record of the write-ahead log beside `path`, a database with this
+/// `header`. `None` when there is no log, or it is empty. An error when it cannot be read.
 fn wal(path: &Path, header: &MainHeader) -> io::Result<Option<WalInspection>> {
     /// Longer than any first record.
     const RECORD_MAX: u64 = 128;

@@ -70,7 +70,7 @@ impl KeyText {
     }
 
     /// Derives the key of the database with this identifier: SHA-256 of the identifier and the
-    /// text's bytes.
+    /// text's bytes. SR-5001 when there is no memory for keys.
     pub(crate) fn derive(&self, identifier: &[u8; 16]) -> Result<SecretKey, Error> {
         Ok(sha256_key(identifier, &self.material)?)
     }
@@ -148,7 +148,7 @@ fn decoded(text: &[u8]) -> Result<Option<SecretBytes>, Error> {
     Ok(Some(decoded))
 }
 
-/// Encodes a key in Base64, in locked memory.
+/// Encodes a key in Base64, 44 letters in locked memory. SR-5001 when there is no memory for keys.
 fn encode(key: &[u8; 32]) -> Result<SecretBytes, Error> {
     let mut text = SecretBytes::with_capacity(44)?;
     Base64::encode(key, text.as_mut_slice())

@@ -403,7 +403,9 @@ impl Work<'_> {
     }
 
     /// Seals all blocks and then both database headers for the new key, in batches whose old bytes
-    /// are saved first. A resumed rekey leaves out batches that are done.
+    /// are saved first. A resumed rekey leaves out batches that are done. SR-2206 for a block or
+    /// header that opens under no key, unless damage is allowed; SR-5001 when the system reports an
+    /// error.
     fn reseal_all(
         &self,
         begun: &RekeyInProgress,
@@ -430,7 +432,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Returns whether one of these units is neither under the new key nor zeros.
+    /// Whether one of `count` units (blocks or headers) from number `first` on is neither under the
+    /// new key nor zeros. SR-5001 when one cannot be read.
     fn has_units_left(
         &self,
         begun: &RekeyInProgress,
@@ -541,7 +544,8 @@ fn total(blocks: Units) -> u64 {
     blocks.count.saturating_mul(blocks.len as u64)
 }
 
-/// Adds one to a counter. Returns a result so that it can be the last expression of a unit's work.
+/// Adds one to a counter. Never fails: it returns a result so that it can be the last expression of
+/// a unit's work.
 fn count_one(counter: &AtomicU64) -> Result<(), Error> {
     counter.fetch_add(1, Ordering::Relaxed);
     Ok(())

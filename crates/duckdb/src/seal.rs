@@ -33,6 +33,7 @@ enum Mode {
 
 impl Sealer {
     /// Derives the database's key from the text and the identifier in the header, and expands it.
+    /// Does not check that it is the database's key. SR-5001 when there is no memory for keys.
     pub(crate) fn new(key: &KeyText, format: Format) -> Result<Self, Error> {
         let derived = key.derive(&format.identifier)?;
         let mode = match (format.cipher, format.version) {
@@ -67,7 +68,8 @@ impl Sealer {
         }
     }
 
-    /// Returns a copy of the header with a canary of this key.
+    /// Returns a copy of the header with a canary, the known value, sealed under this key. Writes
+    /// nothing. SR-5001 when there are no random bytes.
     pub(crate) fn with_canary(&self, header: &MainHeader) -> Result<MainHeader, Error> {
         let mut canary = DUCKDB_CANARY;
         match self.format.version {
@@ -124,7 +126,8 @@ impl Sealer {
         Err(UnitFault::Checksum)
     }
 
-    /// Encrypts a unit that [`Sealer::open`] decrypted, in place, under a new random nonce.
+    /// Encrypts a unit (a block or header) that [`Sealer::open`] decrypted, in place, under a new
+    /// random nonce. SR-5001 when there are no random bytes; SR-9001 for a unit that is too short.
     pub(crate) fn seal(&self, unit: &mut [u8]) -> Result<(), Error> {
         let (clear, sealed) = split(unit).ok_or_else(|| bug("a unit shorter than its header"))?;
         clear.fill(0);

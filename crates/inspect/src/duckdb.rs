@@ -12,9 +12,9 @@ use strongroom_keyring::Error;
 
 use crate::report::{DuckdbReport, DuckdbWalReport, FileKind};
 
-/// Reads the file at `path` as a DuckDB database and returns kind, header and problem. A file that
-/// cannot be read as one has the kind `duckdb-damaged` and no header; for a format of an unknown
-/// version the problem is SR-2203, and there is a header.
+/// Reads the file at `path` as a DuckDB database and returns kind, header and problem (`None` when
+/// the header has none). A file that cannot be read as one has the kind `duckdb-damaged` and no
+/// header; for a format of an unknown version the problem is SR-2203, and there is a header.
 pub(crate) fn describe(path: &Path) -> (FileKind, Option<DuckdbReport>, Option<Error>) {
     let found = match strongroom_duckdb::inspect(path) {
         Ok(found) => found,

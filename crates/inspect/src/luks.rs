@@ -16,9 +16,9 @@ use strongroom_luks2::{
 
 use crate::report::{FileKind, LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
 
-/// Reads the LUKS header at `path` and returns kind, header and problem. LUKS1 and a file without
-/// such a header have no header and no problem; a file or header that cannot be read has the kind
-/// `luks2-damaged`.
+/// Reads the LUKS header at `path` and returns kind, header and problem (`None` when the header has
+/// none). LUKS1 and a file without such a header have no header and no problem; a file or header
+/// that cannot be read has the kind `luks2-damaged`.
 pub(crate) fn describe(path: &Path) -> (FileKind, Option<LuksReport>, Option<Error>) {
     let found = match File::open(path) {
         Ok(file) => read(&file),

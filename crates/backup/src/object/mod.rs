@@ -114,7 +114,8 @@ impl ObjectMedium {
         ))
     }
 
-    /// Reads the object, and tells whether it has exactly these bytes. False when there is none.
+    /// Reads the object, and returns whether it has exactly these bytes. False when there is none.
+    /// Errors of the store.
     fn has_bytes(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
         let limit = bytes.len() as u64;
         match self.read_object(path, limit) {

@@ -217,9 +217,9 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Writes one entry, a file with its bytes. For a directory, returns the level to be read next.
-    /// An entry that cannot be stored, that vanishes, or is a socket, pipe or device is noted as
-    /// left out. SR-7114 when reading fails.
+    /// Writes one entry, a file with its bytes. Returns the level to be read next for a directory,
+    /// `None` for anything else. An entry that cannot be stored, that vanishes, or is a socket,
+    /// pipe or device is noted as left out. SR-7114 when reading fails; errors of the medium.
     fn entry(
         &mut self,
         within: &OwnedFd,
@@ -273,13 +273,15 @@ impl Walk<'_, '_> {
         Ok(None)
     }
 
-    /// Notes an entry as left out, for a warning. Always `None`, so that callers can return it.
+    /// Notes an entry as left out, for a warning. Always returns `Ok(None)`, so that callers can
+    /// return it.
     fn leave_out(&mut self, path: &Path, why: &str) -> Result<Option<Level>> {
         self.stream.leave_out(format!("{}: {why}", path.display()));
         Ok(None)
     }
 
-    /// Notes an entry that has vanished or was exchanged as left out; another failure is SR-7114.
+    /// Notes an entry that has vanished or was exchanged as left out, and returns `Ok(None)`;
+    /// another failure is SR-7114.
     fn report_changed(&mut self, path: &Path, changed: Changed) -> Result<Option<Level>> {
         match changed {
             Changed::Gone => self.leave_out(path, "removed while the directory was read"),

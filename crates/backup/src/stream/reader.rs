@@ -35,13 +35,14 @@ pub(crate) enum Event<'a> {
 
 /// The origin of the stream's bytes.
 pub(crate) trait Input {
-    /// The next bytes, which are never empty; `None` at the end. The caller may swap the buffer for
-    /// another one.
+    /// Returns the next bytes, which are never empty; `None` at the end. The caller may swap the
+    /// buffer for another one. Errors of the origin, such as SR-7109 for a damaged segment.
     fn next_bytes(&mut self) -> Result<Option<&mut Vec<u8>>>;
 }
 
 impl Input for Opened {
-    /// Waits for the next piece of the pipeline, which is authenticated; `None` at the end.
+    /// Waits for the next piece of the pipeline, which is authenticated; `None` at the end. SR-7109
+    /// when the segment is damaged, SR-7110 when a family ends too early; errors of the store.
     fn next_bytes(&mut self) -> Result<Option<&mut Vec<u8>>> {
         self.next_piece()
     }

@@ -123,7 +123,8 @@ impl<'a> StreamWriter<'a> {
         Ok((self.end, self.left_out))
     }
 
-    /// Writes one item of the stream: its head, then `bytes`.
+    /// Writes one item of the stream: its head, then `bytes`. Errors of the medium; SR-9001 for 4
+    /// GiB or more.
     fn item(&mut self, kind: ItemKind, bytes: &[u8]) -> Result<()> {
         let length = u32::try_from(bytes.len()).map_err(|_| Error::new(&code::BUG, "item"))?;
         self.pieces.put(&ItemHead { kind, length }.to_bytes())?;

@@ -160,7 +160,7 @@ impl Source for PostgresSource {
         description.postgres = Some(self.facts.clone());
     }
 
-    /// The server's manifest; empty before [`Source::write`].
+    /// Returns the server's manifest; empty before [`Source::write`], never `None`.
     fn manifest(&self) -> Option<&[u8]> {
         Some(&self.manifest)
     }
@@ -196,7 +196,7 @@ impl<'a, 'b> Receiver<'a, 'b> {
     }
 
     /// Writes the directories that must come first, the root and, if there are tablespaces,
-    /// `pg_tblspc`: the server sends tablespaces before the data directory.
+    /// `pg_tblspc`: the server sends tablespaces before the data directory. Errors of the medium.
     fn begin(&mut self, spaces: &[TablespaceFacts]) -> Result<()> {
         self.stream.member(&directory(b".", self.owner))?;
         if !spaces.is_empty() {
@@ -279,6 +279,7 @@ impl<'a, 'b> Receiver<'a, 'b> {
 impl Visitor for Receiver<'_, '_> {
     /// Writes the member of an archive's entry, and before the first one that of its tablespace.
     /// Roots of archives and links to tablespaces are skipped, because they were written already.
+    /// Errors of the medium.
     fn entry(&mut self, entry: &Entry) -> Result<()> {
         if let Some(mut space) = self.space.take() {
             (space.owner, space.group) = (entry.owner, entry.group);
@@ -316,7 +317,7 @@ impl Visitor for Receiver<'_, '_> {
         })
     }
 
-    /// Writes the next bytes of the open file to the stream, and counts them.
+    /// Writes the next bytes of the open file to the stream, and counts them. Errors of the medium.
     fn data(&mut self, bytes: &[u8]) -> Result<()> {
         if let Some((_, size)) = &mut self.file {
             *size = size.saturating_add(bytes.len() as u64);

@@ -33,11 +33,12 @@ pub(super) struct Entry {
 
 /// Receives the contents of an archive.
 pub(super) trait Visitor {
-    /// Takes the header of the next entry.
+    /// Takes the header of the next entry. An error ends the parsing and is returned by
+    /// [`Archive::feed`].
     fn entry(&mut self, entry: &Entry) -> Result<()>;
-    /// Takes the next bytes of the entry, which is a file.
+    /// Takes the next bytes of the entry, which is a file. Errors as [`Self::entry`].
     fn data(&mut self, bytes: &[u8]) -> Result<()>;
-    /// Takes note that the file is complete; called for empty files too.
+    /// Takes note that the file is complete; called for empty files too. Errors as [`Self::entry`].
     fn end(&mut self) -> Result<()>;
 }
 
