@@ -148,9 +148,9 @@ impl Client {
         })
     }
 
-    /// Makes up to five attempts until one succeeds, fails finally, or the deadline is near (E2),
-    /// and sleeps in between, twice as long each time or as long as the server asks. Returns the
-    /// last failure. `attempt` gets its number, from 1, and its time limit.
+    /// Makes up to five attempts until one succeeds or fails finally, or the time limit of the read
+    /// would pass (E2), and sleeps in between, twice as long each time or as long as the server
+    /// asks. Returns the last failure. `attempt` gets its number, from 1, and its time limit.
     fn retry<T>(
         &self,
         attempt: &mut dyn FnMut(u32, Duration) -> Result<T, Failure>,
@@ -183,7 +183,8 @@ impl Client {
     }
 
     /// Sends one request for `range` and checks the response's status and coding. With `version`,
-    /// the request is conditional on its ETag. The caller reads the body.
+    /// the request is conditional on its ETag. The caller reads the body. Fails, finally or for
+    /// another attempt, with SR-2241 to SR-2247.
     fn send(
         &self,
         range: Range,
@@ -242,8 +243,9 @@ fn trusted_roots(options: &Options) -> Result<RootCertStore, Error> {
     Ok(usable_authorities(found))
 }
 
-/// Checks the response's status and its coding, as E1 demands; the caller checks ETag, length and
-/// range. Statuses of an overloaded or failed server are transient failures; all others are final.
+/// Checks that the response has the status of a range, or of a whole file, and is not compressed;
+/// the caller checks ETag, length and range. Statuses of an overloaded or failed server are
+/// transient failures; all others are final.
 fn check_status(response: &Response<Body>, version: Option<&Version>) -> Result<(), Failure> {
     let status = response.status();
     match status {

@@ -38,7 +38,8 @@ pub fn register() {
     set_client(open_remote);
 }
 
-/// Opens a remote file with the parameters that `get` returns for each name. Sends a request.
+/// Opens a remote file with the parameters that `get` returns for each name. Sends a request. Fails
+/// with SR-2240 to SR-2253, or SR-3001 for an empty file.
 fn open_remote(get: &dyn Fn(&str) -> Option<String>) -> Result<Box<dyn RemoteFile>, Error> {
     let options = Options::read(get)?;
     Ok(Box::new(reader::Reader::open(&options)?))

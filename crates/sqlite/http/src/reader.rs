@@ -53,8 +53,9 @@ pub(crate) struct Reader {
 impl Reader {
     /// Requests the first 64 KiB from the server, whose response gives the version of the file, and
     /// opens the cache of that version. SR-2246 when `options` expect another version; SR-2240 or
-    /// SR-2253 for the address; otherwise SR-2241 to SR-2247, and SR-3001 for an empty file. A
-    /// cache that cannot be used is only a warning.
+    /// SR-2253 for the address; SR-3001 for an empty file; otherwise SR-2241 to SR-2247, if the
+    /// server cannot be reached or trusted, refuses, redirects, or does not answer as a file with
+    /// ranges and a strong ETag needs. A cache that cannot be used is only a warning.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         let client = Client::new(options)?;
         // The cache cannot be used before the version is known. The header is always fetched.
@@ -92,7 +93,7 @@ impl Reader {
 
     /// Brings the block `wanted` into memory, from the cache or with a request. `last` is the last
     /// block that the caller's read needs. May request more blocks than that, if the read continues
-    /// a sequential one.
+    /// a sequential one. SR-2241 to SR-2247 if the server does not deliver them unchanged.
     fn load(&mut self, wanted: u64, last: u64) -> Result<(), Error> {
         if let Some(bytes) = self.cache.as_mut().and_then(|cache| cache.get(wanted)) {
             let start = wanted * BLOCK;
@@ -110,7 +111,8 @@ impl Reader {
 
     /// Requests the blocks from `first` up to, not including, `end`, and keeps them in memory and
     /// in the cache. After a failed attempt only the blocks up to `needed` are requested.
-    /// `past_caches`: caches on the way must not answer.
+    /// `past_caches`: caches on the way must not answer. SR-2241 to SR-2247 if the server does not
+    /// deliver them unchanged.
     fn fetch(&mut self, first: u64, needed: u64, end: u64, past_caches: bool) -> Result<(), Error> {
         let total = self.version.total;
         let start = first * BLOCK;
@@ -169,7 +171,8 @@ impl RemoteFile for Reader {
     }
 
     /// Reads `out.len()` bytes at `at`, from memory, the cache or the server, in this order.
-    /// SR-9001 beyond the file's end; otherwise the errors of the client (SR-2241 to SR-2247).
+    /// SR-9001 beyond the file's end; otherwise SR-2241 to SR-2247, if the server cannot be reached
+    /// or does not deliver the bytes of the version that was opened.
     fn read(&mut self, out: &mut [u8], at: u64) -> Result<(), Error> {
         let end = at.saturating_add(out.len() as u64);
         if end > self.version.total {
@@ -194,7 +197,7 @@ impl RemoteFile for Reader {
     }
 
     /// Fetches the `len` bytes at `at` again from the server, past every cache, and replaces them
-    /// in memory and in the cache.
+    /// in memory and in the cache. SR-2241 to SR-2247 if the server does not deliver them.
     fn distrust(&mut self, at: u64, len: usize) -> Result<(), Error> {
         let end = at.saturating_add(len as u64).min(self.version.total);
         let last = end.saturating_sub(1) / BLOCK;

@@ -214,9 +214,9 @@ pub struct Copied {
 
 /// Gives the database a new data key and seals every page again (`slots_only`: only rewraps its
 /// data key for `new_key`, and reports no pages). Without `new_key` the key slot stays as it is.
-/// Finishes a rekey that was interrupted first, also when only the new key still opens the database;
-/// if that rekey was for another key, the database gets another data key for `new_key` after it.
-/// Waits up to 5 seconds for locks. `progress` gets pages done and pages in all.
+/// Finishes a rekey that was interrupted first, also when only the new key still opens the
+/// database; if that rekey was for another key, the database gets another data key for `new_key`
+/// after it. Waits up to 5 seconds for locks. `progress` gets pages done and pages in all.
 ///
 /// # Errors
 /// SR-3001 when the database is not sealed; SR-2001 without a key in `options`; SR-2019 for
@@ -410,7 +410,8 @@ fn copy(
 }
 
 /// Gives the output `result` the source's journal mode if that is WAL, closes it, gives its file
-/// the source's permissions, and returns its size.
+/// the source's permissions, and returns its size. SR-5001 if a file cannot be read or changed;
+/// otherwise the errors of SQLite.
 fn finish(
     source_path: &Path,
     source: &Connection,
@@ -533,7 +534,7 @@ impl Temporary {
     }
 }
 
-/// Removes a file, if it is there, and syncs its directory. SR-5001 if it cannot be removed.
+/// Removes a file durably, if it is there. SR-5001 if it cannot be removed.
 fn remove(path: &Path) -> Result<(), Error> {
     let failed = |error| Err(Error::io(path.display().to_string(), error));
     match storage::of(path).remove(path) {

@@ -107,8 +107,9 @@ fn pattern<'a>(name: &str, arguments: &[&'a str]) -> Result<&'a str, Error> {
     }
 }
 
-/// Prints the names of tables and views that match the LIKE pattern, in all schemas. SR-1005 and
-/// others if the schema cannot be read; the errors of the output.
+/// Prints the names of tables and views that match the LIKE pattern, in all schemas. If the schema
+/// cannot be read, SR-1005, SR-6010 (busy) or the VFS's error, such as SR-4001 for a damaged page;
+/// the errors of the output.
 fn tables(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let condition = "type IN ('table', 'view') AND name LIKE ?1";
     let names = schema::names(&session.connection, condition, pattern)?;
@@ -143,9 +144,9 @@ fn print_lines(
 }
 
 /// Runs the statements and dot-commands of a file, up to the first that fails. A `.quit` in it ends
-/// the file only, so that the shell always continues.
-/// SR-1001 for the 17th level of nesting, SR-1003 for a file that the connection has open, SR-1006
-/// or SR-1007 if there is no such file; that of the command that fails, with file and line.
+/// the file only, so that the shell always continues. SR-1001 for the 17th level of nesting,
+/// SR-1003 for a file that the connection has open, SR-1006 or SR-1007 if there is no such file;
+/// otherwise the error of the command that fails, with file and line.
 fn run_file(session: &mut Session<'_>, path: &Path) -> Result<Flow, Error> {
     if session.depth == READ_DEPTH_MAX {
         return Err(usage(".read is nested too deeply"));

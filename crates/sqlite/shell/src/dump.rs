@@ -15,8 +15,9 @@ use crate::schema;
 use crate::session::{Session, write_failure};
 
 /// Writes SQL that makes the tables LIKE `pattern` again, with their rows, indexes, triggers and
-/// views, to where results go: in plaintext, and read in one transaction. SR-1005 and others if the
-/// database cannot be read; the errors of the output. What was written before an error remains.
+/// views, to where results go: in plaintext, and read in one transaction. If the database cannot be
+/// read, SR-1005, SR-6010 (busy) or the VFS's error, such as SR-4001 for a damaged page; the errors
+/// of the output. What was written before an error remains.
 pub(crate) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let connection = std::rc::Rc::clone(&session.connection);
     let failed = sql_failure;

@@ -117,7 +117,7 @@ pub(crate) fn run_script(
 }
 
 /// Runs the dot-command or the statements that a line has completed; does nothing if there are
-/// none. Returns whether the shell continues.
+/// none. Returns whether the shell continues. Errors are those of the command or statement.
 pub(crate) fn run_unit(session: &mut Session<'_>, unit: &Unit) -> Result<Flow, Error> {
     match unit {
         Unit::Partial => Ok(Flow::Continue),

@@ -15,9 +15,10 @@ use crate::schema;
 use crate::session::Session;
 
 /// Imports all rows of the CSV file `path` into `table`, or none, after its first `skip` rows. A
-/// table that does not exist is made with the column names of the next row.
-/// SR-1003 for a file that the connection has open, SR-1006 or SR-1007 if there is no such file,
-/// SR-1005 for a row of another length, text that is not UTF-8, and what SQLite refuses; SR-5001.
+/// table that does not exist is made with the column names of the next row. SR-1003 for a file that
+/// the connection has open, SR-1006 or SR-1007 if there is no such file, SR-1005 for a row of
+/// another length, text that is not UTF-8, and what SQLite refuses; SR-5001 if the file cannot be
+/// read.
 pub(crate) fn run(
     session: &mut Session<'_>,
     path: &Path,
@@ -121,7 +122,7 @@ impl Import<'_> {
     }
 
     /// Reads the next row into `record`. False at the end of the file. SR-1005 for what is not CSV
-    /// or not UTF-8; SR-5001.
+    /// or not UTF-8; SR-5001 if the file cannot be read.
     fn read(
         &self,
         reader: &mut csv::Reader<std::fs::File>,

@@ -58,8 +58,8 @@ impl<'a> Shell<'a> {
     /// Runs each of the commands as a script of its own, up to one that is `.quit`.
     ///
     /// # Errors
-    /// That of the first command that fails, with `origin` and its line in the detail. The commands
-    /// after it are not run.
+    /// The error of the first command that fails, with `origin` and its line in the detail. The
+    /// commands after it are not run.
     pub fn run_commands(&mut self, commands: &[String], origin: &str) -> Result<(), Error> {
         for command in commands {
             let flow = feed::run_script(&mut self.session, command.as_bytes(), origin)?;
@@ -73,8 +73,8 @@ impl<'a> Shell<'a> {
     /// Runs all of `input`, up to `.quit`.
     ///
     /// # Errors
-    /// That of the first statement that fails, with `origin` and its line in the detail; SR-1005
-    /// for text that is not UTF-8; SR-5001.
+    /// The error of the first statement that fails, with `origin` and its line in the detail;
+    /// SR-1005 for text that is not UTF-8; SR-5001 if the input cannot be read.
     pub fn run_script(&mut self, input: impl BufRead, origin: &str) -> Result<(), Error> {
         feed::run_script(&mut self.session, input, origin).map(|_| ())
     }
@@ -84,7 +84,7 @@ impl<'a> Shell<'a> {
     /// the console, and the shell continues. Replaces the process's handler of SIGINT.
     ///
     /// # Errors
-    /// SR-5001 of the terminal; that of the output, once its reader has gone.
+    /// SR-5001 if the terminal cannot be read; the error of the output, once its reader has gone.
     pub fn run_interactive(&mut self, history: Option<PathBuf>) -> Result<(), Error> {
         editor::run(&mut self.session, history)
     }
@@ -93,7 +93,7 @@ impl<'a> Shell<'a> {
     /// late is reported only here.
     ///
     /// # Errors
-    /// SR-5001 of a file; that of the output.
+    /// SR-5001 if the file cannot be written; the error of the output.
     pub fn finish(mut self) -> Result<(), Error> {
         self.session.finish()
     }

@@ -15,8 +15,9 @@ pub(crate) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Runs a query and returns the first column of its rows as text. SR-1005 and others if SQLite
-/// refuses it, or if a value is not text.
+/// Runs a query and returns the first column of its rows as text. SR-1005 if SQLite refuses it or a
+/// value is not text, SR-6010 if the database is busy, or the VFS's error, such as SR-4001 for a
+/// damaged page.
 pub(crate) fn texts(
     connection: &Connection,
     sql: &str,

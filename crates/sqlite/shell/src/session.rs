@@ -54,7 +54,8 @@ impl<'a> Session<'a> {
 
     /// Runs every statement of `sql`, in order, up to the first that fails, and writes their rows;
     /// with the timer on, also the time of each to the console. The detail of an error does not
-    /// quote a statement that may hold a key.
+    /// quote a statement that may hold a key. Fails with the error of the statement, or of the
+    /// output.
     pub(crate) fn run_sql(&mut self, sql: &str) -> Result<(), Error> {
         let connection = Rc::clone(&self.connection);
         let mut batch = Batch::new(&connection, sql);
@@ -120,7 +121,8 @@ impl<'a> Session<'a> {
     }
 
     /// Flushes the results, then sends them to a new file with mode 0600, or back to the caller's
-    /// output without a path. SR-1002 if the file exists; SR-1006 without its directory; SR-5001.
+    /// output without a path. SR-1002 if the file exists; SR-1006 without its directory; SR-5001 if
+    /// a file cannot be made or written.
     pub(crate) fn redirect(&mut self, path: Option<&Path>) -> Result<(), Error> {
         self.flush()?;
         self.file = None;
@@ -147,7 +149,7 @@ impl<'a> Session<'a> {
     }
 
     /// Closes the file that results were redirected to and flushes the output. A write that failed
-    /// late is reported only here.
+    /// late is reported only here. Errors as [`Self::print`].
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         self.redirect(None)?;
         self.flush()

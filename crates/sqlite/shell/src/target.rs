@@ -36,8 +36,8 @@ pub struct Target<'a> {
 /// made. A wrong key and damage are found here.
 ///
 /// # Errors
-/// SR-2019 for a key option beside a URI, or a keyring that the URI should name; what opening
-/// reports.
+/// SR-2019 for a key option beside a URI, or a keyring that the URI should name; otherwise the
+/// errors of the key (SR-2xxx), of the header (SR-3xxx) and of page 1 (SR-4001).
 pub fn open(target: Target<'_>) -> Result<Connection, Error> {
     if target.database != ":memory:" && !target.database.starts_with("file:") {
         return open_file(target);
@@ -69,7 +69,7 @@ fn open_file(target: Target<'_>) -> Result<Connection, Error> {
 
 /// Opens what a URI names, with the SQLite extension's parameters in it. A file that does not exist
 /// is made only if the URI names a key. SR-2019 if it names a key and relies on a keyring that the
-/// extension cannot know of; what opening reports.
+/// extension cannot know of; otherwise the errors of opening a database.
 fn open_uri(target: &Target<'_>) -> Result<Connection, Error> {
     let uri = target.database;
     let (_, query) = uri.split_once('?').unwrap_or((uri, ""));

@@ -226,7 +226,7 @@ fn choose_remote(request: &OpenRequest, pointer: Option<&Pointer>) -> SqliteResu
 /// of the header replaces it. The structure is checked before a key is fetched, so that damage is
 /// not taken for a wrong key: SR-3002 for a newer version, SR-3003 if it is damaged, SR-3007 for
 /// another kind of object; for remote files also SR-2249 and SR-2254. Without a key the file stays
-/// locked; SR-2002 for a wrong one.
+/// locked; SR-2002 for a wrong key.
 fn open_sealed(
     request: &OpenRequest,
     parameters: &KeyOptions,

@@ -45,7 +45,9 @@ pub(crate) fn opener_for(
 }
 
 /// Fetches the key `id` from the keyring that the environment names, or from the default one.
-/// Errors are those of the keyring (SR-2003, SR-2004 and others). `prompt` names the database.
+/// SR-2003 if the keyring has no such key, SR-2004 if there is no keyring, SR-2005 if it is
+/// damaged, SR-2006 if its root key does not open it, SR-2012 if the key is retired and `creating`;
+/// the errors of the root key's provider. `prompt` names the database.
 fn key_of_keyring(id: String, prompt: &str, creating: bool) -> Result<Opener, Error> {
     let context = SourceContext {
         keyring: keyring_from_environment(),
@@ -91,8 +93,9 @@ pub fn register(path: String, opener: Arc<Opener>) {
 /// this process, in place of an earlier key. `path` is absolute, as SQLite makes it.
 ///
 /// # Errors
-/// Why the keyring or the key cannot be used now: SR-2003, SR-2004 and others. Nothing is
-/// registered then.
+/// Why the keyring or the key cannot be used now: SR-2003 if it has no such key, SR-2004 if there
+/// is no keyring, SR-2005 if it is damaged, SR-2006 if its root key does not open it; the errors of
+/// the root key's provider. Nothing is registered then.
 pub(crate) fn register_key_id(path: String, id: String) -> Result<(), Error> {
     key_of_keyring(id.clone(), &path, false)?;
     registered().insert(path, RegisteredKey::KeyId(id));

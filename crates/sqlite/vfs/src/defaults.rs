@@ -73,7 +73,7 @@ pub fn take_default_from_environment() {
 /// Returns the defaults in force. `None` if the program was started without any.
 ///
 /// # Errors
-/// SR-6009 when the variable was not understood (F1).
+/// SR-6009 when the variable with the defaults is malformed (F1).
 pub(crate) fn get() -> Result<Option<&'static Defaults>, Error> {
     match DEFAULTS.get() {
         None => Ok(None),
@@ -132,8 +132,9 @@ impl Defaults {
     /// fetched once, and again only after the keyring's file has changed.
     ///
     /// # Errors
-    /// SR-2007 when the inherited descriptor with the key is no longer that of the command; SR-2001
-    /// when no source is named; otherwise those of the key's source (SR-2003 to SR-2012).
+    /// SR-2007 when the inherited descriptor with the key is no longer the one that the command
+    /// opened; SR-2001 when no source is named; otherwise those of the key's source (SR-2003 to
+    /// SR-2012).
     pub(crate) fn opener(&self, creating: bool) -> Result<Arc<Opener>, Error> {
         let place = &self.openers[usize::from(creating)];
         // A panic while this was locked leaves it consistent: it is set at once.

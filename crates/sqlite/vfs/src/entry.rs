@@ -113,8 +113,8 @@ unsafe fn api_of(routines: *const c_void) -> Result<Api, Error> {
 }
 
 /// Checks that `routines` are of the SQLite library whose functions are `known`; SR-2274 if not.
-/// Null passes. A process can have two SQLite libraries, such as that of Python's sqlite3 module
-/// and that of apsw, and loads us once. The functions of one must never get a connection of the
+/// Null passes. A process can have two SQLite libraries, such as the ones of Python's modules
+/// sqlite3 and apsw, and loads us once. The functions of one must never get a connection of the
 /// other, because their structures differ.
 ///
 /// # Safety

@@ -41,7 +41,8 @@ struct Open {
 ///
 /// # Errors
 /// SR-2280 for a plain database; SR-2001 for one that no key has opened; SR-6010 while another
-/// connection writes; SR-5001; those of opening the header. Each is reported.
+/// connection writes; SR-5001 if a file cannot be read; those of opening the header. Each is
+/// reported.
 pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
     let open = with(file, |open| {
         let Some(main) = open.file.as_main() else {

@@ -37,7 +37,7 @@ pub(crate) trait IoMethods: Send {
         self.lower().sync(flags)
     }
 
-    /// Returns the size that SQLite sees, in bytes. By default that of the file below.
+    /// Returns the size that SQLite sees, in bytes. By default the size of the file below.
     fn size(&mut self) -> SqliteResult<u64> {
         self.lower().size()
     }
@@ -60,7 +60,7 @@ pub(crate) trait IoMethods: Send {
         self.lower().file_control(op, argument)
     }
 
-    /// Returns the flags `SQLITE_IOCAP_*`. By default those of the file below.
+    /// Returns the flags `SQLITE_IOCAP_*`. By default the flags of the file below.
     fn device_characteristics(&self) -> c_int {
         self.lower().device_characteristics()
     }

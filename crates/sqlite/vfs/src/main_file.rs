@@ -451,8 +451,8 @@ impl MainFile {
     }
 }
 
-/// Returns what is kept of page 1: its tail as it is sealed, and bytes 24..40 of its plaintext,
-/// which SQLite reads in each transaction (M8).
+/// Returns what is kept of page 1: its tail (last 32 bytes) as it is sealed, and bytes 24..40 of
+/// its plaintext, which SQLite reads in each transaction (M8).
 fn change_counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
     let (mut tail, mut bytes) = ([0; TAIL], [0; 16]);
     tail.copy_from_slice(&sealed[sealed.len() - TAIL..]);
@@ -467,9 +467,9 @@ impl IoMethods for MainFile {
     }
 
     /// Reads at `at`, an offset without Strongroom's header, and opens the pages. The first 100
-    /// bytes are synthetic, and need no key. Otherwise SR-2001 without a key, SR-4001 and others
-    /// for a page that does not authenticate, and `SQLITE_IOERR_SHORT_READ` past the end; `out`
-    /// holds no plaintext then.
+    /// bytes are synthetic, and need no key. Otherwise SR-2001 without a key, SR-4001 for a page
+    /// that is not authentic, SR-4002 for one in which the file ends, SR-4008 for one of an unknown
+    /// epoch, and `SQLITE_IOERR_SHORT_READ` past the end; `out` holds no plaintext then.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let before_pages = self.page_size_is_free && !self.has_header;
         if at == 0 && out.len() == 100 && !before_pages {

@@ -178,7 +178,8 @@ unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, held: *mut c_i
 }
 
 /// `xFileControl`: answers Strongroom's PRAGMAs, notes the connection that a file belongs to, puts
-/// this VFS's name before that of the one below, and passes all other operations on to the file.
+/// this VFS's name before the name of the one below, and passes all other operations on to the
+/// file.
 unsafe extern "C" fn file_control(
     file: *mut sqlite3_file,
     op: c_int,

@@ -15,7 +15,7 @@ pub(crate) const TAIL: usize = tail_layout::SIZE;
 /// A page's tail as it is in the file.
 pub(crate) type Tail = [u8; TAIL];
 
-/// Splits a page's tail into nonce, tag and epoch. `None` if it is too short.
+/// Splits a page's tail (its last 32 bytes) into nonce, tag and epoch. `None` if it is too short.
 pub(crate) fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
     Some((
         array(tail, tail_layout::NONCE)?,
@@ -24,8 +24,8 @@ pub(crate) fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
     ))
 }
 
-/// Reads the tail of page `number` from the file as it is now; zeros when the file ends before the
-/// page does.
+/// Reads the tail of page `number` (its last 32 bytes: nonce, tag, epoch) from the file as it is
+/// now; zero bytes when the file ends before the page does.
 pub(crate) fn tail_on_disk(lower: LowerFile, number: u64, page_size: u32) -> SqliteResult<Tail> {
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), page_size);

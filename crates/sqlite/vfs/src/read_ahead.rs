@@ -99,7 +99,8 @@ impl ReadAhead {
         self.kept &= !self.bit(number);
     }
 
-    /// Returns the bit of page `number` in `kept`; 0 when the page is not in the piece.
+    /// Returns the bit that page `number` has in the field `kept`; 0 when the page is not in the
+    /// piece.
     fn bit(&self, number: u64) -> u64 {
         let place = number.wrapping_sub(self.first);
         match place < self.count as u64 {

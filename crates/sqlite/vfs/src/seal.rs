@@ -86,8 +86,8 @@ impl PageCipher {
         self.place.epoch
     }
 
-    /// Returns what page `number` with this tail adds to the digest (X1). Zero when no freshness is
-    /// kept.
+    /// Returns what page `number` with this tail (its last 32 bytes) adds to the digest of the
+    /// database, by which freshness is checked (X1). Zero when no freshness is kept.
     pub(crate) fn contribution(&self, number: u64, tail: &Tail) -> DigestSum {
         self.freshness
             .as_ref()

@@ -70,7 +70,8 @@ impl OpenedHeader {
     }
 
     /// Derives the key of the journal with this prologue. Each transaction has one, so the subkey
-    /// of the current epoch is kept after the first time.
+    /// of the current epoch is kept after the first time. SR-4008 if the header does not have the
+    /// prologue's epoch; SR-5001 without memory for keys.
     pub(crate) fn journal_key(&self, prologue: &Prologue) -> Result<UnitKey, Error> {
         if prologue.epoch != self.object.epoch() {
             return unit_key(&self.object, prologue, Role::Journal, Purpose::Journal);
@@ -95,8 +96,9 @@ impl OpenedHeader {
             .filter(|cipher| cipher.epoch() == epoch)
     }
 
-    /// Returns what page `number` with this tail adds to the digest. Zero for the page of SQLite's
-    /// lock bytes, and when the tail's epoch is unknown, as it is for a page that does not exist.
+    /// Returns what page `number` with this tail (its last 32 bytes) adds to the digest of the
+    /// database, by which freshness is checked. Zero for the page of SQLite's lock bytes, and when
+    /// the tail's epoch is unknown, as it is for a page that does not exist.
     pub(crate) fn contribution(&self, number: u64, tail: &Tail) -> DigestSum {
         let epoch = parse_tail(tail).map_or(0, |(_, _, epoch)| epoch);
         match self.cipher(epoch) {
@@ -297,8 +299,8 @@ impl SealedDatabase {
         Ok((opened, anchor))
     }
 
-    /// Makes the anchor name `generation` as the only valid write-ahead log, durably; zeros for
-    /// none (O3). The caller holds the database's write lock. SR-3010 if no anchor is valid.
+    /// Makes the anchor name `generation` as the only valid write-ahead log, durably; 16 zero bytes
+    /// for no log (O3). The caller holds the database's write lock. SR-3010 if no anchor is valid.
     ///
     /// Both sectors are written, one after the other, so that damage to one leaves the other. The
     /// file is synced between them.

@@ -32,8 +32,9 @@ pub(crate) fn stands_for_many(nonce: &[u8; 12]) -> bool {
     nonce[..2] == [0, 0]
 }
 
-/// The same for tests that inject faults and power cuts while a page is counted: true for every
-/// second nonce, those whose first byte is even.
+/// Whether a page that is sealed under this nonce counts for 65536 pages, in tests that inject
+/// faults and power cuts while a page is counted: true for every second nonce, those whose first
+/// byte is even.
 #[cfg(feature = "count-often")]
 pub(crate) fn stands_for_many(nonce: &[u8; 12]) -> bool {
     nonce[0].is_multiple_of(2)

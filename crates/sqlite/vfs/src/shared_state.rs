@@ -80,9 +80,9 @@ impl SharedState {
         *locked(&self.undo_journal)
     }
 
-    /// Notes the journal that a transaction has begun, or (zero) that there is none any more.
-    /// Forgets the recorded pages and a playback. `unsynced`: the journal need not survive a power
-    /// cut.
+    /// Notes the first 16 bytes of the salt of the journal that a transaction has begun, or, with
+    /// zero bytes, that there is none any more. Forgets the recorded pages and a playback.
+    /// `unsynced`: the journal need not survive a power cut.
     pub(crate) fn set_undo_journal(&self, journal: [u8; 16], unsynced: bool) {
         locked(&self.recorded).clear();
         *locked(&self.undo_journal) = UndoJournal {

@@ -44,8 +44,8 @@ const RUN: u64 = 64;
 /// pages done and pages in all.
 ///
 /// # Errors
-/// Those of opening the header, SR-6010 while another process writes, SR-5001. Bad units are not
-/// errors: they are in the report.
+/// Those of opening the header, SR-6010 while another process writes, SR-5001 if a file cannot be
+/// read. Bad units are not errors: they are in the report.
 pub fn verify(
     path: &Path,
     opener: &Opener,
@@ -66,7 +66,7 @@ pub(crate) enum HeaderKey<'a> {
 /// Verifies the pages, log, journal and anchors of the database at `path`, whose header is opened
 /// in either `way`, and returns what it found. Takes SQLite's shared lock, and changes nothing. May
 /// report the warnings SR-6012 and SR-6013. Errors: those of opening the header, SR-6010 while a
-/// writer keeps the lock, SR-5001.
+/// writer keeps the lock, SR-5001 if a file cannot be read.
 pub(crate) fn verify_with(
     path: &Path,
     way: HeaderKey<'_>,
@@ -122,7 +122,8 @@ fn new_report(opened: &OpenedHeader) -> VerifyReport {
 /// authenticated. Takes SQLite's shared lock, and changes nothing.
 ///
 /// # Errors
-/// Those of opening the header, SR-6010 while another process writes, SR-5001.
+/// Those of opening the header, SR-6010 while another process writes, SR-5001 if a file cannot be
+/// read.
 pub fn freshness_of(path: &Path, opener: &Opener) -> Result<Freshness, Error> {
     let file = ReadOnlyFile::open(path)?;
     file.lock()?;

@@ -273,9 +273,9 @@ impl WalFile {
         Ok(())
     }
 
-    /// Reads the tail that the page of this frame has in the database file; zeros if the frame
-    /// names no page. Until the first checkpoint of the generation it is the page's tail before the
-    /// generation (X2).
+    /// Reads the tail (the last 32 bytes: nonce, tag, epoch) that the page of this frame has in the
+    /// database file; zero bytes if the frame names no page. Until the first checkpoint of the
+    /// generation it is the page's tail before the generation (X2).
     fn tail_on_disk_of(&self, header: &[u8]) -> SqliteResult<Tail> {
         let number = be_u32_at(header, 0).map_or(0, u64::from);
         match number {

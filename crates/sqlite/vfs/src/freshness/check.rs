@@ -91,9 +91,9 @@ fn anchor(file: &ReadOnlyFile, opened: &OpenedHeader) -> Result<Option<Anchor>, 
     }
 }
 
-/// Computes the digest of the pages in the file, where pages that the log has count as they were
-/// before it, and compares it with the anchor's. Returns `Holds` with the root if they are equal;
-/// otherwise `Unknown` if the anchor notes a doubt, and `Stale` if not.
+/// Computes the digest of the pages in the file, in which a page that the log has counts as it was
+/// before the log, and compares it with the anchor's. Returns `Holds` with the root if they are
+/// equal; otherwise `Unknown` if the anchor notes a doubt, and `Stale` if not.
 fn compare(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -130,7 +130,8 @@ fn compare(
     })
 }
 
-/// Reads the tail of page `number` from the file. Zeros when the file ends before the page does.
+/// Reads the tail of page `number` (its last 32 bytes: nonce, tag, epoch) from the file; zero bytes
+/// when the file ends before the page does. SR-5001 if it cannot be read.
 fn tail_in(file: &ReadOnlyFile, opened: &OpenedHeader, number: u64) -> Result<Tail, Error> {
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), opened.object.header().unit_size);

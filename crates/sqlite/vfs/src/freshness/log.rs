@@ -91,8 +91,8 @@ impl LogTails {
         self.first.iter().map(|(page, tail)| (*page, tail))
     }
 
-    /// Returns the tail that the page had in the database before the log wrote it. `None` for a
-    /// page that is not in the log.
+    /// Returns the tail (the last 32 bytes: nonce, tag, epoch) that the page had in the database
+    /// before the log wrote it. `None` for a page that is not in the log.
     pub(crate) fn tail_before(&self, page: u64) -> Option<&Tail> {
         self.first.get(&page)
     }

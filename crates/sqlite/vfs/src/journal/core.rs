@@ -209,7 +209,8 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Reads the tail of page 1 from the database file; zeros when there is no page 1.
+    /// Reads the tail of page 1 (its last 32 bytes: nonce, tag, epoch) from the database file; zero
+    /// bytes when there is no page 1.
     pub(super) fn page1_tail(&self, page_size: u32) -> SqliteResult<[u8; TAIL]> {
         let mut tail = [0; TAIL];
         let end = page_offset(2, page_size);

@@ -145,7 +145,7 @@ pub(crate) fn new_head(
 /// Returns the segments that count, by logical offset, with their record counts: from `newest`,
 /// which the mark names, back along the links to the first. `read` gives the chunk of an index,
 /// `None` when it is missing or not authentic. The inner error is the logical offset of the segment
-/// whose header is missing or whose link is not valid; the outer one is that of `read`.
+/// whose header is missing or whose link is not valid; the outer error is the one of `read`.
 pub(crate) fn follow_segments<E>(
     newest: Segment,
     mut read: impl FnMut(u64) -> Result<Option<Vec<u8>>, E>,

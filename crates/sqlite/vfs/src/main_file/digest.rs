@@ -41,12 +41,14 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    /// Returns what page `number` with this tail adds to the digest of the database.
+    /// Returns what page `number` with this tail (its last 32 bytes) adds to the digest of the
+    /// database. SR-2001, reported, if no key was given yet.
     fn contribution(&self, number: u64, tail: &Tail) -> SqliteResult<DigestSum> {
         Ok(self.require_header()?.contribution(number, tail))
     }
 
-    /// Returns what page `number` adds to the digest, by the tail that is in the file now.
+    /// Returns what page `number` adds to the digest, by the tail (its last 32 bytes) that is in
+    /// the file now.
     fn contribution_on_disk(&self, number: u64) -> SqliteResult<DigestSum> {
         let tail = tail_on_disk(self.lower, number, self.page_size)?;
         self.contribution(number, &tail)

@@ -68,9 +68,9 @@ impl MainFile {
         self.open_other_epoch(number, page)
     }
 
-    /// D4: fetches a page that was read, and that is not or may not be authentic, again into
-    /// `page`, if the file is remote and no known key opens the page. Returns false when nothing
-    /// was done, and `page` is as it was read.
+    /// Fetches a page that was read, and that is not or may not be authentic, again into `page`,
+    /// past every cache, if the file is remote and no known key opens the page (D4). Returns false
+    /// when nothing was done, and `page` is as it was read.
     fn fetch_again(&self, number: u64, page: &mut [u8], why: &PageError) -> SqliteResult<bool> {
         if !is_remote(self.lower) {
             return Ok(false);

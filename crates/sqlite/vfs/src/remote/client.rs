@@ -22,7 +22,8 @@ pub trait RemoteFile: Send {
     /// [`Self::size`].
     ///
     /// # Errors
-    /// SR-2241 to SR-2247.
+    /// SR-2241 to SR-2247, if the server cannot be reached or does not deliver the bytes of the
+    /// version that was opened.
     fn read(&mut self, out: &mut [u8], at: u64) -> Result<(), Error>;
 
     /// Fetches the `len` bytes at `at` again, past every cache, because what was read of them is

@@ -71,7 +71,7 @@ pub(crate) fn is_requested(name: *const c_char, flags: c_int) -> bool {
 
 /// Opens the remote database that the URI names, in the memory at `place`, where a file of the VFS
 /// below would be. Returns `SQLITE_OK` or the code of the reported error: SR-2248 if SQL named the
-/// address, and those of the client.
+/// address, and those of the client (SR-2240 to SR-2253, SR-3001).
 pub(crate) fn open(name: *const c_char, place: *mut sqlite3_file, out_flags: *mut c_int) -> c_int {
     let opened = check_permission(name).and_then(|()| connect(&|key| file::parameter(name, key)));
     match opened {
@@ -161,8 +161,8 @@ const MEMORY_MAX_KIB: u32 = 1 << 20;
 /// fills: 4 GiB, which is eighteen slots at the default cost, and takes some three seconds.
 const WORK_MAX_KIB: u64 = 4 << 20;
 
-/// D5: refuses a remote database whose key slots need too much memory or work of Argon2id, as
-/// SR-2254. Local files pass. An attacker who answers in the server's place could choose the costs,
+/// Refuses a remote database whose key slots need too much memory or work of Argon2id, as SR-2254
+/// (D5). Local files pass. An attacker who answers in the server's place could choose the costs,
 /// because they are used before anything is authentic.
 pub(crate) fn check_cost(lower: LowerFile, slots: &[Slot]) -> SqliteResult<()> {
     let (memory, work) = passphrase_cost(slots);
@@ -178,7 +178,8 @@ pub(crate) fn name(lower: LowerFile) -> String {
     file::with(lower, |remote| Ok(remote.name().to_owned())).unwrap_or_default()
 }
 
-/// D4: fetches the bytes at `at` again, past every cache, and reads them into `page`.
+/// Fetches the bytes at `at` of a remote file again, past every cache, and reads them into `page`
+/// (D4). The client's errors (SR-2241 to SR-2247) are reported.
 pub(crate) fn fetch_again(lower: LowerFile, at: u64, page: &mut [u8]) -> SqliteResult<()> {
     file::with(lower, |remote| remote.distrust(at, page.len()))?;
     lower.read(page, at)
