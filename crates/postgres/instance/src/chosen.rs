@@ -144,7 +144,8 @@ impl ChosenKey {
     }
 
     /// Returns the key source that an option names, `None` when none does. A passphrase is asked
-    /// for here, with `prompt`.
+    /// for here, with `prompt`, and twice when `creating`. SR-1004 without a terminal; SR-2001 if
+    /// cancelled; SR-2011 if the two entries differ; SR-5001 without a working directory.
     fn of_options(given: GivenKey, prompt: String, creating: bool) -> Result<Option<Self>, Error> {
         let Some(key) = given.key else {
             return Ok(None);

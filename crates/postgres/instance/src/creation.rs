@@ -225,7 +225,8 @@ struct NewFiles {
 
 impl NewFiles {
     /// Makes the directory, and those above it, where they are missing, each for its owner only.
-    /// Those that were made are removed again when the result is dropped before `keep`.
+    /// Those that were made are removed again when the result is dropped before `keep`, or when
+    /// this fails: SR-5001.
     fn directory(path: &Path) -> Result<Self, Error> {
         use std::os::unix::fs::DirBuilderExt as _;
         let missing = path

@@ -128,7 +128,7 @@ impl SealedWriter {
 
 impl SealedFile for SealedWriter {
     /// Seals all of `bytes` and writes them at `offset`, both of the plaintext. `WriteZero` when
-    /// the system takes none.
+    /// the system takes none; its other errors, and EIO when what is stored there is damaged.
     fn write(&self, file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         let (state, mut at) = (self.state(), offset);
         let mut left = bytes;
@@ -144,7 +144,8 @@ impl SealedFile for SealedWriter {
         Ok(())
     }
 
-    /// Makes the file this long, in plaintext. What is added reads as zeros.
+    /// Makes the file this long, in plaintext. What is added reads as zeros. The system's errors;
+    /// EIO when the file is damaged.
     fn set_length(&self, file: &File, length: u64) -> std::io::Result<()> {
         let set: Result<(), Errno> =
             file_io::truncate(&self.real, file.as_raw_fd(), &self.state(), length);

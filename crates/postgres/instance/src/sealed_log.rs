@@ -167,7 +167,8 @@ impl SealedLog {
 
 /// Returns where the data directory of a file in `pg_wal` can be: above it as it is spelled, above
 /// it with links resolved, or the working directory when its `pg_wal` leads to the file. PostgreSQL
-/// runs its commands in the data directory.
+/// runs its commands in the data directory. Empty when it can be nowhere. SR-5001 without a working
+/// directory, if `file` is a relative path.
 fn directories(file: &Path) -> Result<Vec<PathBuf>, Error> {
     let absolute = std::path::absolute(file).map_err(|error| Error::on_path(file, error))?;
     let mut found = Vec::new();

@@ -195,7 +195,7 @@ unsafe fn parts_of<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec]
 const PARTS_MAX: usize = 1024;
 
 /// `readv` of a sealed file: reads at the file's position, advances it, and returns the count of
-/// bytes.
+/// bytes. The kernel's errors; EIO when what is stored is damaged.
 fn read_from_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     let at = real().lseek(fd, 0, libc::SEEK_CUR)?;
     let done = read_parts(fd, open, parts, at)?;
@@ -204,7 +204,8 @@ fn read_from_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usi
 }
 
 /// `writev` to a sealed file: writes at the file's position, or at the end in append mode, and
-/// advances the position. Returns the count of bytes.
+/// advances the position. Returns the count of bytes. The kernel's errors; EIO when what is stored
+/// there is damaged.
 fn write_at_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     if open.append {
         let done = write_parts(fd, open, parts, 0)?;

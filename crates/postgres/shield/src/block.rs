@@ -221,7 +221,8 @@ pub(crate) fn unit_start(offset: u64) -> u64 {
 
 /// Writes sealed zeros from the file's end to the end of its last sector, or to `size`, before the
 /// file is extended to `size`, because zeros can be stored for whole sectors only. Does nothing for
-/// files whose zeros do not count by sectors.
+/// files whose zeros do not count by sectors. The kernel's errors, and ENOSPC when it takes
+/// nothing.
 fn seal_rest_of_sector(
     real: &Real,
     fd: RawFd,
@@ -245,7 +246,8 @@ fn seal_rest_of_sector(
 
 /// Before a write at `offset`, beyond the file's end: completes the tail to a whole unit, and seals
 /// zeros to the end of its sector. The hole after that is stored as zeros. Does nothing for files
-/// that cannot end within a unit.
+/// that cannot end within a unit. The kernel's errors; EIO for stored zeros where the file may have
+/// none.
 fn complete_tail_before(
     real: &Real,
     fd: RawFd,
@@ -265,7 +267,8 @@ fn complete_tail_before(
     truncate(real, fd, file, mended)
 }
 
-/// Reads and decrypts the unit at `at`; returns how many of its bytes the file has.
+/// Reads and decrypts the unit (16 bytes) at `at`; returns how many of its bytes the file has. The
+/// kernel's errors; EIO for stored zeros where the file may have none.
 fn read_unit(
     real: &Real,
     fd: RawFd,
@@ -332,7 +335,7 @@ fn decrypt_blocks(
 }
 
 /// Decrypts units of one block, from its first unit. Stored zeros stay zeros where they count as
-/// such (P4); `Fault::Damaged` where the file may not have any.
+/// such; `Fault::Damaged` where the file may not have any.
 fn decrypt_units(
     file: &SealedFile<'_>,
     tweak: &[u8; 16],
@@ -352,7 +355,8 @@ fn decrypt_units(
 
 /// Encrypts `plain[range]` into `cipher[range]`. `range` begins at a unit, in the first block, and
 /// ends at a unit or at the file's end, within a unit. The bytes before it in its first block do
-/// not matter. Writes nothing.
+/// not matter. Writes nothing to the file. EINVAL or EFBIG when the range or the block's number
+/// does not fit.
 fn encrypt_blocks(
     file: &SealedFile<'_>,
     first_block: u32,
@@ -391,7 +395,7 @@ fn encrypt_blocks(
 
 /// Encrypts units of one block, from its first unit; those before `start` are not used. A block of
 /// zeros becomes zeros, except in transaction status files; in a new log file each unit of zeros
-/// does (P4), and other bytes are noted as written.
+/// does, and other bytes are noted as written. EIO only when the cipher refuses the length.
 fn encrypt_units(
     file: &SealedFile<'_>,
     tweak: &[u8; 16],
@@ -418,8 +422,9 @@ fn encrypt_units(
     Ok(())
 }
 
-/// Encrypts or decrypts a tail, shorter than a unit, in place with its keystream. `unit` is the
-/// tail's number in the block.
+/// Encrypts or decrypts the tail of a file, shorter than a unit (16 bytes), in place with its
+/// keystream. `unit` is the number of the tail's unit in the block, from 0. EINVAL for a tail that
+/// is too long.
 fn apply_tail_keystream(
     file: &SealedFile<'_>,
     tweak: [u8; 16],

@@ -260,8 +260,10 @@ impl Target<'_> {
         })?
     }
 
-    /// Writes `from` at `offset`, or at the end if that is `None`. Returns the offset and the
-    /// number of bytes written. The caller holds the lock.
+    /// Writes `from` at `offset`, or at the end if that is `None`; a gap before it is filled with
+    /// zeros. Returns the offset and the number of bytes written. The caller holds the lock.
+    /// `Fault::Damaged` when the header, or a chunk that is needed, is not authentic; EFBIG, or the
+    /// kernel's error, as `Fault::Os`.
     fn write(&self, from: &[u8], offset: Option<u64>) -> Result<(u64, usize), Fault> {
         let mut state = self.state()?;
         let offset = offset.unwrap_or(state.logical);
@@ -274,8 +276,9 @@ impl Target<'_> {
         Ok((offset, count))
     }
 
-    /// Sets the logical size. 0 empties the file, and so removes its file id (F4). The caller holds
-    /// the lock.
+    /// Sets the logical size. 0 empties the file, also a damaged one, and so removes its file id.
+    /// The caller holds the lock. `Fault::Damaged` when the header or the last chunk is not
+    /// authentic; EFBIG, or the kernel's error, as `Fault::Os`.
     fn truncate(&self, size: u64) -> Result<(), Fault> {
         if size > SIZE_MAX {
             return Err(Fault::Os(Errno(libc::EFBIG)));
@@ -293,7 +296,8 @@ impl Target<'_> {
     }
 
     /// Opens each chunk and writes it sealed for the name of `target`, in place. Does nothing to an
-    /// empty file. The caller holds the lock.
+    /// empty file. The caller holds the lock. `Fault::Damaged` when a chunk is not authentic; the
+    /// kernel's errors, after which some chunks may have been written.
     fn rebind(&self, target: &Target<'_>) -> Result<(), Fault> {
         let state = self.state()?;
         let Some(header) = state.header else {
@@ -329,7 +333,7 @@ impl Target<'_> {
     }
 
     /// Cuts the file to `size`, which is at most its present size, and seals its new last chunk.
-    /// Updates `state`.
+    /// Updates `state`. `Fault::Damaged` when that chunk is not authentic; the kernel's errors.
     fn shrink(&self, state: &mut State, size: u64) -> Result<(), Fault> {
         if size == state.logical {
             return Ok(());
@@ -361,8 +365,10 @@ impl Target<'_> {
     }
 
     /// Writes at most [`scratch::LEN`] bytes of `source` at `offset`, which is not beyond the end,
-    /// with one pwrite (F2). Returns the number of bytes. After a short write, makes the file
-    /// consistent at the length that was reached. Updates `state`.
+    /// with one pwrite. Returns the number of bytes. After a short write, makes the file consistent
+    /// at the length that was reached. Updates `state`. `Fault::Damaged` when a chunk that stays in
+    /// part is not authentic, or the file cannot be made consistent; the kernel's error when
+    /// nothing was written.
     fn replace(&self, state: &mut State, source: Source<'_>, offset: u64) -> Result<usize, Fault> {
         let take = source.len().min(scratch::LEN);
         if take == 0 {
@@ -399,7 +405,7 @@ impl Target<'_> {
 
     /// Assembles the image's chunks in `new`, sealed: the bytes of `source` from `offset` to `end`,
     /// and what stays of the stored chunks, which are read into `old` and opened. Writes nothing to
-    /// the file.
+    /// the file. `Fault::Damaged` when one of these is not authentic; the kernel's errors.
     #[expect(clippy::too_many_arguments, reason = "the two buffers are one pair")]
     fn compose(
         &self,
@@ -571,7 +577,8 @@ impl Target<'_> {
     }
 
     /// Seals a chunk in place, around its data, under a random nonce that is drawn here, so that
-    /// each sealing has another one. Writes nothing to the file.
+    /// each sealing has another one. Writes nothing to the file. `Fault::Damaged` when `unit` is
+    /// too short; EIO when there are no random bytes.
     fn seal(&self, header: &ContainerHeader, index: u64, unit: &mut [u8]) -> Result<(), Fault> {
         let (nonce, data, tag) = parts(unit)?;
         *nonce = nonce12().map_err(|_| Fault::Os(Errno(libc::EIO)))?;

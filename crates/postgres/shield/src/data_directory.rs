@@ -36,7 +36,7 @@ pub(crate) fn version_text(directory: &Path) -> io::Result<String> {
 }
 
 /// Reads the process id in `postmaster.pid`, which is negative for a single-user server. `None`
-/// when the first line is not a number.
+/// when the first line is not a number. An error when the file is missing or cannot be read.
 pub(crate) fn recorded_process(directory: &Path) -> io::Result<Option<i32>> {
     let text = read_text(&pid_path(directory), FILE_MAX)?;
     let first = text.lines().next();

@@ -101,7 +101,8 @@ impl Keys {
     }
 }
 
-/// Draws `len` random bytes into locked memory.
+/// Draws `len` random bytes into locked memory. SR-5001 when there is no such memory, or there are
+/// no random bytes.
 fn random(len: usize) -> Result<SecretBytes, Error> {
     let mut key = SecretBytes::with_capacity(len)?;
     fill_random(key.as_mut_slice())?;

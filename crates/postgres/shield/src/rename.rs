@@ -195,7 +195,8 @@ fn is_made_by_this_process(path: &CStr) -> bool {
 }
 
 /// Seals an open new log file for its segment, or decrypts it when there is no `to`, in place.
-/// Pieces of zeros are left as they are. Does not sync.
+/// Pieces of zeros are left as they are. Does not sync. EIO when it is damaged, ENOMEM without
+/// buffers, and the kernel's errors; a part is then converted.
 fn convert_open_file(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
     let cache: FileCache = [const { AtomicU64::new(0) }; 4];
     let source = from.file(&cache)?;

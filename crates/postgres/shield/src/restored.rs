@@ -141,7 +141,7 @@ pub fn check_restored(
 }
 
 /// Reads the first 48 bytes of the file, and returns them decrypted, and as they are stored.
-/// `Refusal::NotTheSegment` when it is shorter.
+/// `Refusal::NotTheSegment` when it is shorter; `Refusal::Kernel` when it cannot be read.
 fn read_page_header(
     real: &Real,
     fd: RawFd,
@@ -159,6 +159,7 @@ fn read_page_header(
 /// Seals a segment in clear whose first bytes are `head`, in place; then syncs it.
 /// `Refusal::Linked` for a file with several names, `Refusal::NotTheSegment` for one that is not
 /// regular or has another length. Its head is neither plain nor sealed until all else is sealed.
+/// `Refusal::Kernel` when reading or writing fails; the file may then be sealed in part.
 fn seal_in_place(
     real: &Real,
     fd: RawFd,

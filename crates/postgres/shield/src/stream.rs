@@ -159,6 +159,7 @@ struct Target<'a> {
 
 impl Target<'_> {
     /// Reads once and decrypts; returns the number of bytes, 0 from an empty file or at the end.
+    /// `Fault::Damaged` when the header is malformed; the kernel's errors.
     fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Fault> {
         let Some(header) = self.header()? else {
             return Ok(0);
@@ -174,7 +175,7 @@ impl Target<'_> {
     }
 
     /// Encrypts and writes at most [`scratch::LEN`] bytes of `from` with one pwrite. Returns how
-    /// many were written.
+    /// many were written. EFBIG beyond the longest file; the kernel's errors.
     fn write(&self, header: &StreamHeader, from: &[u8], offset: u64) -> Result<usize, Fault> {
         let at = stream_physical(offset).ok_or(Errno(libc::EFBIG))?;
         let from = from.get(..scratch::LEN).unwrap_or(from);
@@ -222,7 +223,8 @@ impl Target<'_> {
     }
 
     /// Returns the header. If the file has none yet, waits for the writers' lock and writes one
-    /// with a random nonce.
+    /// with a random nonce. `Fault::Damaged` when it is malformed; EIO without random bytes; the
+    /// kernel's errors.
     fn header_for_writing(&self) -> Result<StreamHeader, Fault> {
         if let Some(header) = self.header()? {
             return Ok(header);
@@ -231,8 +233,9 @@ impl Target<'_> {
         self.header_or_create()
     }
 
-    /// Returns the header; if the file has none, writes one with a random nonce (S1), or leaves the
-    /// file empty if that fails. The caller holds the lock.
+    /// Returns the header; if the file has none, writes one with a random nonce, or leaves the file
+    /// empty if that fails. The caller holds the lock. `Fault::Damaged` when it is malformed; EIO
+    /// without random bytes; the kernel's errors.
     fn header_or_create(&self) -> Result<StreamHeader, Fault> {
         if let Some(header) = self.header()? {
             return Ok(header);

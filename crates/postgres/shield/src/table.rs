@@ -188,7 +188,7 @@ rows! {
         "memory mapped from a file cannot be sealed; set dynamic_shared_memory_type to posix";
 }
 
-/// Returns the row of this class.
+/// Returns the row of this class; `None` when the table has none.
 #[must_use]
 pub fn row(class: Class) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.class == class)

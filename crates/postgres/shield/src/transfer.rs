@@ -181,7 +181,8 @@ pub fn same_bytes(from: &OpenFile, to: &OpenFile) -> bool {
         && from.instance.identity == to.instance.identity
 }
 
-/// Sets the kernel's file position to `offset + count`.
+/// Sets the kernel's file position to `offset + count`. EOVERFLOW or EFBIG when that is too large;
+/// the kernel's error, such as ESPIPE.
 fn set_position(real: &Real, fd: RawFd, offset: u64, count: usize) -> Result<(), Errno> {
     let target = i64::try_from(add_offset(offset, count)?).map_err(|_| Errno(libc::EOVERFLOW))?;
     real.lseek(fd, target, libc::SEEK_SET).map(|_| ())

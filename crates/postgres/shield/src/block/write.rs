@@ -74,7 +74,8 @@ pub(super) struct Write<'a> {
 impl Write<'_> {
     /// Fills the parts of the first and last unit that the transfer does not cover with the stored
     /// bytes, which it reads and decrypts into `plain`. `len` is the transfer's length. Returns the
-    /// end of the bytes to be written, from `base`: a unit's end, unless the file ends before it.
+    /// end of the bytes to be written, counted from `base`: a unit's end, unless the file ends
+    /// before it. The kernel's errors; EIO for stored zeros in a file that may not have any.
     pub(super) fn fill_edges(
         &self,
         len: usize,
@@ -103,7 +104,8 @@ impl Write<'_> {
     }
 
     /// Fills the end of the last unit in `plain`. `kept` is how many bytes of it the file has;
-    /// `unit` holds them decrypted. Returns the end of the bytes to be written, from `base`.
+    /// `unit` holds them decrypted. Returns the end of the bytes to be written, counted from
+    /// `base`. EIO only when these do not fit the buffers.
     fn finish_last(
         &self,
         end: usize,
@@ -178,7 +180,8 @@ impl Write<'_> {
         }
     }
 
-    /// Reads the stored sector that the byte at `within` from `base` belongs to.
+    /// Reads the stored sector that the byte at `within` from `base` belongs to. The kernel's
+    /// errors.
     fn sector_at(&self, within: usize) -> Result<Sector, Errno> {
         let start = within.saturating_sub(within.checked_rem(SECTOR).unwrap_or(0));
         Sector::read(self.real, self.fd, self.span.at(start), start)
@@ -186,8 +189,8 @@ impl Write<'_> {
 
     /// Widens `units` so that no sector is written in part in which zeros are stored, or in which
     /// the file ends before the transfer: the other zeros of such a sector are sealed with it, and
-    /// are put into `plain`. Returns the range to be written, from `base`. Reads the sectors at
-    /// both ends.
+    /// are put into `plain`. Returns the range to be written, counted from `base`. Reads the
+    /// sectors at both ends. The kernel's errors.
     pub(super) fn cover_zero_sectors(
         &self,
         units: std::ops::Range<usize>,
@@ -218,7 +221,8 @@ impl Write<'_> {
         Ok(start..end)
     }
 
-    /// Computes the tweak of the block `block`, counted from the span's first one.
+    /// Computes the tweak of the block `block`, counted from the span's first one. EFBIG when the
+    /// block's number does not fit 32 bits.
     fn span_tweak(&self, block: usize) -> Result<[u8; 16], Errno> {
         tweak(self.file, self.span.first_block, block)
     }

@@ -85,7 +85,8 @@ pub(super) struct Image {
 impl Image {
     /// Computes the image of a write of `offset..end` to a file in `state`; `offset` is not beyond
     /// its end. For an empty file, draws a random file id, and `bound` says whether the file is
-    /// bound to its name.
+    /// bound to its name. EIO when there are no random bytes; `Fault::Damaged` when a length does
+    /// not fit.
     pub(super) fn new(state: &State, offset: u64, end: u64, bound: bool) -> Result<Self, Fault> {
         let lead = if state.header.is_some() {
             0
@@ -139,7 +140,7 @@ impl Image {
         }
     }
 
-    /// Returns the range of chunk `index` in the buffer.
+    /// Returns the range of chunk `index` in the buffer. `Fault::Damaged` when it does not fit.
     pub(super) fn unit(&self, index: u64) -> Result<Range<usize>, Fault> {
         let before = to_usize(index.saturating_sub(self.first))?.checked_mul(CONTAINER_SEALED);
         let start = before.and_then(|before| before.checked_add(self.lead));
@@ -150,6 +151,7 @@ impl Image {
 }
 
 /// Returns the length of chunk `index` of a file of `logical` bytes, as it is stored, in bytes.
+/// `Fault::Damaged` only when it does not fit.
 pub(super) fn sealed_len(logical: u64, index: u64) -> Result<usize, Fault> {
     let held = logical
         .saturating_sub(index.saturating_mul(CHUNK))
@@ -163,7 +165,8 @@ pub(super) fn sealed_len(logical: u64, index: u64) -> Result<usize, Fault> {
 type Shared = (Range<usize>, Range<usize>);
 
 /// Returns the bytes that a chunk of `holds` bytes at `begins` shares with a transfer of `len`
-/// bytes at `offset`. Two empty ranges if they share none.
+/// bytes at `offset`. Two empty ranges if they share none. `Fault::Damaged` only when a length does
+/// not fit.
 pub(super) fn overlap(begins: u64, holds: usize, offset: u64, len: usize) -> Result<Shared, Fault> {
     let from = begins.max(offset);
     let to = begins

@@ -49,7 +49,7 @@ impl<'a> LogicalFile<'a> {
         }
     }
 
-    /// Returns the size in bytes as PostgreSQL sees it.
+    /// Returns the size in bytes as PostgreSQL sees it. The system's errors.
     pub(super) fn size(&self) -> io::Result<u64> {
         let fd = self.file.as_raw_fd();
         Ok(match self.state() {
@@ -75,7 +75,8 @@ impl<'a> LogicalFile<'a> {
         Ok(filled)
     }
 
-    /// Writes all of `from` at `offset`, sealed on the sealed side. Does not sync.
+    /// Writes all of `from` at `offset`, sealed on the sealed side. Does not sync. The system's
+    /// errors; EIO when what is stored there is damaged.
     pub(super) fn write(&self, from: &[u8], offset: u64) -> io::Result<()> {
         let fd = self.file.as_raw_fd();
         let Some(file) = self.state() else {
@@ -91,7 +92,8 @@ impl<'a> LogicalFile<'a> {
         Ok(())
     }
 
-    /// Makes the file this long; what is added reads as zeros.
+    /// Makes the file this long; what is added reads as zeros. The system's errors; EIO when the
+    /// file is damaged.
     pub(super) fn set_size(&self, size: u64) -> io::Result<()> {
         let fd = self.file.as_raw_fd();
         match self.state() {

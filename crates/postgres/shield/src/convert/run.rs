@@ -167,7 +167,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Converts the other files that are not converted yet, on several threads.
+    /// Converts the other files that are not converted yet, on several threads. SR-7001 or SR-7029
+    /// when a file is damaged; SR-5001 when the system reports an error. Converted files stay
+    /// converted.
     fn convert_items(&self) -> Result<(), Error> {
         let waiting = || self.plan.items.iter().filter(|item| !item.done);
         let worker = self.worker(Phase::Converting, waiting().map(|item| item.size).sum());
@@ -188,6 +190,7 @@ impl<'a> Run<'a> {
     }
 
     /// Syncs every directory that was walked and not removed, so that the new names are durable.
+    /// SR-5001 when that fails.
     fn sync_directories(&self) -> Result<(), Error> {
         let gone = &self.plan.remove_directories;
         let left = self

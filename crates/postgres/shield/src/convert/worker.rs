@@ -210,7 +210,8 @@ impl Worker<'_> {
     }
 }
 
-/// Writes the blocks of `piece` at `offset` that are not zero, so that holes stay holes.
+/// Writes the blocks of `piece` at `offset` that are not zero, so that holes stay holes. The
+/// system's errors.
 fn write_sparsely(target: &LogicalFile<'_>, piece: &[u8], offset: u64) -> io::Result<()> {
     let mut at = offset;
     for block in piece.chunks(BLOCK) {
@@ -236,7 +237,8 @@ pub(super) fn file_error(item: &PlannedFile, error: io::Error) -> Error {
     }
 }
 
-/// Opens a regular file for reading, not through a link.
+/// Opens a regular file for reading. An error for a link and for anything that is not a regular
+/// file.
 pub(super) fn open_for_reading(path: &Path) -> io::Result<File> {
     let (file, _) = open_regular(path, Link::Refused)?;
     let _refused = fadvise(&file, 0, None, Advice::Sequential);
