@@ -50,7 +50,8 @@ pub fn key_file(path: &Path) -> Result<SecretBytes, Error> {
 }
 
 /// Reads a file of at most 64 KiB into locked memory, and does not look at who may read it. Errors:
-/// SR-2007 when it cannot be read or is a directory; SR-2011 when it is longer; SR-5001.
+/// SR-2007 when it cannot be read or is a directory; SR-2011 when it is longer; SR-5001 when there
+/// is no memory for keys.
 pub(crate) fn read_file(path: &Path) -> Result<SecretBytes, Error> {
     read_with_metadata(path).map(|(bytes, _)| bytes)
 }
@@ -107,8 +108,8 @@ pub(crate) fn opener_from_env(variable: &str) -> Result<Opener, Error> {
 }
 
 /// Makes an opener of a file's contents, read as by [`key_file`], by the rule of `material.rs`.
-/// Errors: SR-2007; SR-2011, which then names the file, when they are too long or malformed;
-/// SR-5001.
+/// Errors: SR-2007 when it cannot be read; SR-2011, which then names the file, when the contents
+/// are too long or malformed; SR-5001.
 pub(crate) fn opener_from_file(path: &Path) -> Result<Opener, Error> {
     let opener = key_file(path).and_then(|contents| interpret(&contents));
     opener.map_err(|error| malformed_in(&format!("file:{}", path.display()), error))

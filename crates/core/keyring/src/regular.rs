@@ -25,6 +25,7 @@ pub enum Link {
 struct NotRegular;
 
 impl std::fmt::Display for NotRegular {
+    /// Writes "not a regular file".
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("not a regular file")
     }
