@@ -101,8 +101,8 @@ pub fn wal_partial(
     Ok(Some(Partial { content, received }))
 }
 
-/// Removes pieces from the archive, under its lock, after something that contains them is durable
-/// (B14). Errors of the store.
+/// Removes pieces from the archive, under its lock, after something that contains them is durable.
+/// Errors of the store.
 pub(crate) fn remove_pieces(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
     if pieces.is_empty() {
         return Ok(());

@@ -301,10 +301,10 @@ impl Receiver<'_> {
         Ok(found)
     }
 
-    /// Chooses where to begin (B16): after the last whole segment of the archive, or with the
-    /// segment of which it has pieces; with an empty archive, with the segment of `fallback`. Makes
-    /// the files that count durable, and removes pieces of segments that are whole. SR-7106 or
-    /// SR-7110 when one of these files is damaged; errors of the store.
+    /// Chooses where to begin: after the last whole segment of the archive, or with the segment of
+    /// which it has pieces; with an empty archive, with the segment of `fallback`. Makes the files
+    /// that count durable, and removes pieces of segments that are whole. SR-7106 or SR-7110 when
+    /// one of these files is damaged; errors of the store.
     fn choose_start(&mut self, fallback: (u32, Lsn)) -> Result<()> {
         let failed = |error| Error::io(self.store.shown(), error);
         let listed = self.store.list("wal").map_err(failed)?;

@@ -408,8 +408,8 @@ impl TargetMedium<'_> {
 }
 
 /// Publishes a head, with a signature if the options have a key, and returns its position. An
-/// incremental set is published only while its base exists (B12); otherwise SR-7161, and no head is
-/// left. SR-7147 when a head could not be withdrawn.
+/// incremental set is published only while its base exists; otherwise SR-7161, and no head is left.
+/// SR-7147 when a head could not be withdrawn.
 fn publish_head(
     store: &dyn Store,
     sealing: &HeadInputs<'_>,

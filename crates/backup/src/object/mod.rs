@@ -319,13 +319,12 @@ impl Store for ObjectMedium {
         }
     }
 
-    /// Takes no lock and always succeeds: orphans are recognized by their age instead (B19).
+    /// Takes no lock and always succeeds: orphans are recognized by their age instead.
     fn lock_writers(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         Ok(Some(Box::new(())))
     }
 
-    /// Takes no lock and always succeeds: conditions of each request protect the objects instead
-    /// (B18).
+    /// Takes no lock and always succeeds: conditions of each request protect the objects instead.
     fn lock_changes(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
         Ok(Box::new(()))
     }

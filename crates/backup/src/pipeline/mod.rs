@@ -29,7 +29,7 @@ pub(crate) struct Buffers {
     pub(crate) stored: Vec<u8>,
 }
 
-/// Most pieces in a pipeline with so many threads (B5).
+/// Most pieces in a pipeline with so many threads.
 fn pieces(threads: usize) -> usize {
     threads.saturating_mul(3).saturating_add(2)
 }

@@ -73,9 +73,9 @@ pub(crate) unsafe fn resolve_path_at(base: c_int, path: *const c_char) -> Result
 }
 
 /// Resolves a path that is, as it is spelled, outside of every instance: a symbolic link in it may
-/// lead into one (N1). The kernel follows the links; the server rarely uses such paths. For a file
-/// that does not exist yet, its directory counts. `Outside` if the links cannot be followed, except
-/// that EMFILE, ENFILE and ENOMEM are returned. Leaves errno unchanged.
+/// lead into one. The kernel follows the links; the server rarely uses such paths. For a file that
+/// does not exist yet, its directory counts. `Outside` if the links cannot be followed, except that
+/// EMFILE, ENFILE and ENOMEM are returned. Leaves errno unchanged.
 fn resolve_by_kernel(base: c_int, path: &[u8]) -> Result<Resolved, Errno> {
     if path.is_empty() {
         return Ok(Resolved::Outside);
@@ -200,8 +200,8 @@ pub(crate) unsafe fn buffer_mut<'a>(
 /// impossible length.
 ///
 /// PostgreSQL changes hint bits in a buffer while it is being written. The core reads each byte
-/// once, by copying it to its own memory, and uses the copy only (P1); PostgreSQL may write either
-/// value of a byte that is changing.
+/// once, by copying it to its own memory, and uses the copy only; PostgreSQL may write either value
+/// of a byte that is changing.
 ///
 /// # Safety
 /// `from` is valid for reading `count` bytes.

@@ -241,7 +241,7 @@ pub(crate) fn open_deferred(path: &[u8]) -> Result<(), Errno> {
 /// Forbids core dumps of the server, unless `STRONGROOM_ALLOW_CORE_DUMPS` is 1: a core would hold
 /// user data in clear, in the data directory. A limit of 1 byte forbids files and pipes; a limit of
 /// 0 would not forbid pipes (core(5)). A hard limit of 0 cannot be raised to 1; the process is then
-/// made undumpable, which has side effects (R6).
+/// made undumpable, which has side effects.
 fn forbid_core_dumps() {
     if std::env::var_os(CORE_VARIABLE).is_some_and(|value| value == "1") {
         return;

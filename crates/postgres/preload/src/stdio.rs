@@ -94,9 +94,9 @@ impl Mode {
     /// Parses a mode string as fopen(3) does: unknown letters are ignored, and a comma ends it.
     /// EINVAL if the first letter is not `r`, `w` or `a`.
     ///
-    /// Update mode (`+`) is refused with EOPNOTSUPP (R5): a stream made by fopencookie of glibc
-    /// 2.36 can lose its position when it is read, then written, then asked for its position.
-    /// PostgreSQL opens no stream for update.
+    /// Update mode (`+`) is refused with EOPNOTSUPP: a stream made by fopencookie of glibc 2.36 can
+    /// lose its position when it is read, then written, then asked for its position. PostgreSQL
+    /// opens no stream for update.
     fn of(text: &[u8]) -> Result<Self, Errno> {
         let (first, rest) = text.split_first().ok_or(Errno(libc::EINVAL))?;
         let rest = rest.split(|&byte| byte == b',').next().unwrap_or_default();
@@ -201,7 +201,7 @@ fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
 }
 
 /// `freopen`. For a path or a stream of which either is sealed (or hidden or refused), it closes
-/// the stream and returns null with EOPNOTSUPP (R5).
+/// the stream and returns null with EOPNOTSUPP.
 ///
 /// # Safety
 /// As freopen(3).

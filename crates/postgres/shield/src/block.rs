@@ -53,8 +53,8 @@ const EINVAL: Errno = Errno(libc::EINVAL);
 /// [`crate::file_io::read_at`].
 ///
 /// # Errors
-/// The kernel's; EIO, and a line on standard error, for stored zeros where the file may have none
-/// (P4); ENOMEM without buffers; EINVAL or EFBIG for a transfer that is too long or too far.
+/// The kernel's; EIO, and a line on standard error, for stored zeros where the file may have none;
+/// ENOMEM without buffers; EINVAL or EFBIG for a transfer that is too long or too far.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
@@ -92,7 +92,7 @@ pub fn read_at(
 
 /// Returns where the bytes that a read may return end, counted from the first block's start:
 /// `count` bytes were read, and the caller wants bytes up to `end`. A short read counts in whole
-/// units, unless the file may end within a unit (P6).
+/// units, unless the file may end within a unit.
 fn readable_len(file: &SealedFile<'_>, count: usize, end: usize) -> usize {
     if count >= end || may_end_anywhere(file) {
         return count.min(end);
@@ -144,13 +144,13 @@ pub fn write_at(
 }
 
 /// Whether a temporary file is known to be at least `offset` bytes long, so that a write there
-/// leaves no hole (P7) and the kernel need not be asked for its length. False for other files.
+/// leaves no hole and the kernel need not be asked for its length. False for other files.
 fn is_within_known_length(file: &SealedFile<'_>, offset: u64) -> bool {
     let [reach, ..] = file.cache;
     file.layout == FileLayout::Temporary && offset <= reach.load(Ordering::Relaxed)
 }
 
-/// Notes in the descriptor's cache that a temporary file has `count` bytes at `offset` (P7). Does
+/// Notes in the descriptor's cache that a temporary file has `count` bytes at `offset`. Does
 /// nothing for other files.
 fn note_known_length(file: &SealedFile<'_>, offset: u64, count: usize) {
     if file.layout == FileLayout::Temporary {

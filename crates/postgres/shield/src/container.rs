@@ -463,7 +463,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Makes the file consistent after only the first `count` bytes of an image were written (F2):
+    /// Makes the file consistent after only the first `count` bytes of an image were written:
     /// shortens it to what fits, and seals its last chunk again. `Fault::Damaged` when bytes that
     /// the file had already could not be overwritten. Updates `state`.
     fn mend(
@@ -542,7 +542,7 @@ impl Target<'_> {
     }
 
     /// Reads the file's header. [`Fault::Damaged`] when it is malformed, or bound to names
-    /// differently than the instance's containers (F5).
+    /// differently than the instance's containers.
     fn header(&self) -> Result<ContainerHeader, Fault> {
         let mut bytes = [0; CONTAINER_HEADER];
         if self.real.pread_full(self.fd, &mut bytes, 0)? != bytes.len() {

@@ -64,7 +64,7 @@ fn entry(fd: RawFd) -> Option<&'static Entry> {
     TABLE.get(usize::try_from(fd).ok()?)
 }
 
-/// Whether the table has a place for this descriptor (D3): whether it is from 0 to 65535.
+/// Whether the table has a place for this descriptor: whether it is from 0 to 65535.
 #[must_use]
 pub fn fits(fd: RawFd) -> bool {
     entry(fd).is_some()
@@ -73,7 +73,7 @@ pub fn fits(fd: RawFd) -> bool {
 /// Returns the sealed file that is open as `fd`. `None` when it is not a sealed file.
 ///
 /// # Errors
-/// EIO when the entry is invalid: the file is sealed, but it is not known how (D7).
+/// EIO when the entry is invalid: the file is sealed, but it is not known how.
 #[inline]
 pub fn find(fd: RawFd) -> Result<Option<OpenFile>, Errno> {
     let Some(entry) = entry(fd) else {
@@ -133,7 +133,7 @@ pub struct NewEntry {
 }
 
 /// Enters an open sealed file, with an empty cache. False when the descriptor does not fit the
-/// table (D3).
+/// table.
 #[must_use]
 pub fn insert(fd: RawFd, new: &NewEntry) -> bool {
     let Some(entry) = entry(fd) else {

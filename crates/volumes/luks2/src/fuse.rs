@@ -216,8 +216,8 @@ impl Filesystem for OneFile {
         self.answer_attributes(inode, reply);
     }
 
-    /// Refuses with `EPERM` to change mode, owner, or size to another one than it is (L11). Accepts
-    /// a change of times without storing it, and answers with the attributes.
+    /// Refuses with `EPERM` to change mode, owner, or size to another one than it is. Accepts a
+    /// change of times without storing it, and answers with the attributes.
     fn setattr(
         &self,
         _: &Request,
@@ -319,7 +319,7 @@ impl Filesystem for OneFile {
         reply.ok();
     }
 
-    /// Refuses with `EOPNOTSUPP`: no holes are made (L13).
+    /// Refuses with `EOPNOTSUPP`: no holes are made.
     fn fallocate(
         &self,
         _: &Request,

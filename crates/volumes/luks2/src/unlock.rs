@@ -251,8 +251,8 @@ fn open_slot(
 /// Derives the key of a slot's area from the passphrase.
 ///
 /// # Errors
-/// [`LuksError::Cost`] when that asks for too much memory or time (L6); [`LuksError::Unsupported`]
-/// for an unknown hash or key derivation.
+/// [`LuksError::Cost`] when that asks for too much memory or time; [`LuksError::Unsupported`] for
+/// an unknown hash or key derivation.
 fn area_key(slot: &Luks2Slot, pass: &SecretBytes) -> Result<XtsKey, LuksError> {
     let len = usize::try_from(slot.area_key_size).unwrap_or(usize::MAX);
     let key = match &slot.kdf {

@@ -147,8 +147,8 @@ impl Volume {
     ///
     /// # Errors
     /// `ReadOnlyFilesystem` on a volume that is read-only; `StorageFull` when `bytes` reach beyond
-    /// the end, and nothing is written then; the system's, after which every [`Volume::sync`] fails
-    /// (L9).
+    /// the end, and nothing is written then; the system's, after which every [`Volume::sync`]
+    /// fails.
     pub fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
@@ -180,7 +180,7 @@ impl Volume {
     /// is read-only.
     ///
     /// # Errors
-    /// The system's; after the first failure of a write or a sync, every later sync fails too (L9).
+    /// The system's; after the first failure of a write or a sync, every later sync fails too.
     pub fn sync(&self) -> io::Result<()> {
         if self.read_only {
             return Ok(());
@@ -241,7 +241,7 @@ impl Volume {
         })
     }
 
-    /// Calls `work` once for each whole sector of `from` and `to`, with the sector's tweak (L10);
+    /// Calls `work` once for each whole sector of `from` and `to`, with the sector's tweak;
     /// `offset` is the place of the first one in the volume, in bytes.
     ///
     /// # Errors

@@ -42,10 +42,10 @@ const ERROR: c_int = 1;
 /// Passphrases that libcryptsetup holds, by their address.
 static GIVEN: Mutex<BTreeMap<usize, SecretBytes>> = Mutex::new(BTreeMap::new());
 
-/// Fetches the passphrase for a token from the key server, after the header was checked (T4).
-/// Returns 0 and writes address and length of the passphrase to `buffer` and `length`;
-/// libcryptsetup gives it back with [`cryptsetup_token_buffer_free`]. Returns a negative error
-/// number, and writes the reason to libcryptsetup's log, when there is none.
+/// Fetches the passphrase for a token from the key server, after the header was checked. Returns 0
+/// and writes address and length of the passphrase to `buffer` and `length`; libcryptsetup gives it
+/// back with [`cryptsetup_token_buffer_free`]. Returns a negative error number, and writes the
+/// reason to libcryptsetup's log, when there is none.
 ///
 /// # Safety
 /// Called by libcryptsetup, with its own arguments.
@@ -171,13 +171,13 @@ pub(crate) extern "C" fn cryptsetup_token_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// T1: runs `work` and returns its result; a panic becomes `-EIO`.
+/// Runs `work` and returns its result; a panic becomes `-EIO`.
 fn without_panic(work: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(-libc::EIO)
 }
 
-/// T2: keeps a passphrase in locked memory until libcryptsetup gives its address back. Returns
-/// address and length. Locked memory does not move with its owner.
+/// Keeps a passphrase in locked memory until libcryptsetup gives its address back. Returns address
+/// and length. Locked memory does not move with its owner.
 fn keep(mut secret: SecretBytes) -> (NonNull<u8>, usize) {
     let bytes = secret.as_mut_slice();
     let count = bytes.len();

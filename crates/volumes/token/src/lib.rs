@@ -95,8 +95,8 @@ fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
     slot_secret(&fetched.material, &token.object_id).map_err(from_keyring)
 }
 
-/// T4: checks that the token's key may be tried on the header, which is libcryptsetup's JSON. After
-/// a refusal cryptsetup asks for a passphrase, so the text warns of that.
+/// Checks that the token's key may be tried on the header, which is libcryptsetup's JSON. After a
+/// refusal cryptsetup asks for a passphrase, so the text warns of that.
 ///
 /// # Errors
 /// `Malformed` when it is not JSON; `Forged` when the header cannot be read, has no token that

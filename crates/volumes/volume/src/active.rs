@@ -81,10 +81,10 @@ pub fn check_name(name: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// SR-2002 when it opens none; SR-8337 when the name is not valid or taken; SR-8340 for a cipher
-/// that is not known to be safe, SR-8307 when trying a slot would cost too much (V17); SR-8323 when
-/// the token's slots are to be tried and it names none; SR-8327 without device-mapper; SR-8329 for
-/// a volume under re-encryption, when libcryptsetup must not continue it; SR-8320 when the device
-/// is in use; SR-8324 when libcryptsetup fails; SR-5001 when the system reports an error.
+/// that is not known to be safe, SR-8307 when trying a slot would cost too much; SR-8323 when the
+/// token's slots are to be tried and it names none; SR-8327 without device-mapper; SR-8329 for a
+/// volume under re-encryption, when libcryptsetup must not continue it; SR-8320 when the device is
+/// in use; SR-8324 when libcryptsetup fails; SR-5001 when the system reports an error.
 pub fn open(
     volume: &mut Volume,
     name: &str,
@@ -245,8 +245,8 @@ pub fn swap_name(device: &Path) -> String {
     format!("swap-{digest}")
 }
 
-/// Maps `device` as `name` under a random key that is not kept (V11). The mapping reads as noise
-/// until mkswap(8) has written to it.
+/// Maps `device` as `name` under a random key that is not kept. The mapping reads as noise until
+/// mkswap(8) has written to it.
 ///
 /// # Errors
 /// SR-8321 when the device holds anything but a swap area; SR-8320 when it is in use; SR-8327

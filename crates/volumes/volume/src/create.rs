@@ -154,7 +154,8 @@ pub fn create(
 }
 
 /// Formats the header in memory, adds every slot and token, and returns the UUID. With `integrity`
-/// it also writes every sector of `place`, which `progress` is told of.
+/// it also writes every sector of `place`; `progress` gets the size and the offset reached, in
+/// bytes, and ends that by returning false (SR-8324).
 ///
 /// # Errors
 /// SR-8324 when libcryptsetup fails; SR-8327 for `integrity` without device-mapper; SR-5001 when
@@ -237,8 +238,7 @@ fn add_openers(
     volume.uuid()
 }
 
-/// V6: reads the header in memory again, tries the token's passphrase on it, and compares the
-/// token.
+/// Reads the header in memory again, tries the token's passphrase on it, and compares the token.
 ///
 /// # Errors
 /// SR-2002 when the passphrase opens no slot; SR-9001 when the token differs; SR-8324 when
@@ -261,7 +261,8 @@ fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> R
 /// of an authenticated volume cannot be read before it was written once, with its tag.
 ///
 /// # Errors
-/// SR-8327 without device-mapper; SR-8324, also when `progress` has ended it.
+/// SR-8327 without device-mapper; SR-8324 when libcryptsetup fails, or `progress` has ended it by
+/// returning false.
 fn wipe(
     device: &mut CryptDevice,
     key: &SecretBytes,
@@ -295,12 +296,14 @@ fn wipe(
     closed.map_err(|error| failed(what(), &error))
 }
 
-/// V7: writes the header onto the device, its beginning last, each part durable before the next.
-/// Before that it overwrites the places of both headers with zeros, and, unless the volume is
-/// authenticated, what `new` asks for: the whole device with random bytes, or its end with zeros.
+/// Writes the header onto the device, its beginning last, each part durable before the next, so
+/// that an interrupted run leaves no volume. Before that it overwrites the places of both headers
+/// with zeros, and, unless the volume is authenticated, what `new` asks for: the whole device with
+/// random bytes, or its end with zeros.
 ///
 /// # Errors
-/// SR-8320 when the device is in use; SR-5001, also when `progress` has ended the wiping.
+/// SR-8320 when the device is in use; SR-5001 when the system reports an error, or `progress` has
+/// ended the wiping by returning false.
 fn write_header(
     header: &MemoryFile,
     place: &Path,
@@ -329,7 +332,8 @@ fn write_header(
     write(&device, first, 0).map_err(failed)
 }
 
-/// Writes zeros over the last MiB of a device that has room for it after the header, and syncs.
+/// Writes zeros over the last MiB of a device of `len` bytes, and syncs; does nothing if it has no
+/// room for that after the header. The system's errors.
 fn wipe_end(device: &File, len: u64) -> std::io::Result<()> {
     if len < DATA_OFFSET + END_WIPED {
         return Ok(());

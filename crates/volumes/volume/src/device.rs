@@ -218,7 +218,7 @@ impl Volume {
     ///
     /// # Errors
     /// SR-2002 when it opens none; SR-8340 for a cipher that is not known to be safe, SR-8307 when
-    /// trying a slot would cost too much (V17); SR-8324 when libcryptsetup fails.
+    /// trying a slot would cost too much; SR-8324 when libcryptsetup fails.
     pub fn try_secret(&mut self, slot: Option<u32>, secret: &SecretBytes) -> Result<u32, Error> {
         self.check_tried(slot)?;
         // A named slot may also hold the key of a re-encryption that is prepared and has not begun.
@@ -240,8 +240,7 @@ impl Volume {
     /// # Errors
     /// SR-2002 when it opens none; SR-8323 when there is no token that names a slot, or it is
     /// damaged; SR-3002 for a token of a newer version; SR-8340 for a cipher that is not known to
-    /// be safe, SR-8307 when trying a slot would cost too much (V17); SR-8324 when libcryptsetup
-    /// fails.
+    /// be safe, SR-8307 when trying a slot would cost too much; SR-8324 when libcryptsetup fails.
     pub fn try_by(&mut self, by: By, secret: &SecretBytes) -> Result<u32, Error> {
         let mut tried = Err(Error::new(
             &code::WRONG_KEY,
@@ -257,7 +256,7 @@ impl Volume {
         tried
     }
 
-    /// V17: returns the slots to try, one after another; `None` leaves the choice to libcryptsetup.
+    /// Returns the slots to try, one after another; `None` leaves the choice to libcryptsetup.
     ///
     /// # Errors
     /// SR-8340 for a cipher that is not known to be safe, SR-8307 when trying a slot would cost too
@@ -276,8 +275,8 @@ impl Volume {
         Ok(slots.into_iter().map(Some).collect())
     }
 
-    /// V17: checks the header before a secret is tried on this slot, or on any: SR-8340 for a
-    /// cipher that is not known to be safe, SR-8307 when trying the slots would cost too much.
+    /// Checks the header before a secret is tried on this slot, or on any: SR-8340 for a cipher
+    /// that is not known to be safe, SR-8307 when trying the slots would cost too much.
     fn check_tried(&mut self, slot: Option<u32>) -> Result<(), Error> {
         let metadata = self.metadata()?;
         let all = || metadata.key_slots();
@@ -300,11 +299,11 @@ impl Volume {
     }
 
     /// Adds a slot for the passphrase `new`; `secret` opens the volume already. Returns the slot,
-    /// after `new` was tried on it (V2).
+    /// after `new` was tried on it.
     ///
     /// # Errors
     /// SR-2002 when `secret` opens no slot; SR-8340 for a cipher that is not known to be safe,
-    /// SR-8307 when trying a slot would cost too much (V17); SR-8324 when libcryptsetup fails.
+    /// SR-8307 when trying a slot would cost too much; SR-8324 when libcryptsetup fails.
     pub fn add_slot(
         &mut self,
         secret: &SecretBytes,
@@ -323,8 +322,7 @@ impl Volume {
 
     /// Adds a slot for the passphrase `new` that holds `key`, or the volume key when that is
     /// `None`. `flags` say whether the key is the volume's. Returns the slot, after `new` was tried
-    /// on it (V2). SR-8340 for a cipher that is not known to be safe; SR-8324 when libcryptsetup
-    /// fails.
+    /// on it. SR-8340 for a cipher that is not known to be safe; SR-8324 when libcryptsetup fails.
     pub(crate) fn add_key(
         &mut self,
         key: Option<&SecretBytes>,
@@ -377,7 +375,7 @@ impl Volume {
 
     /// Returns the volume key that the passphrase opens in this slot, or in any. SR-2002 when it
     /// opens none; SR-8340 for a cipher that is not known to be safe, SR-8307 when trying a slot
-    /// would cost too much (V17).
+    /// would cost too much.
     pub(crate) fn volume_key(
         &mut self,
         slot: Option<u32>,

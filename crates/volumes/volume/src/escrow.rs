@@ -34,8 +34,7 @@ const TAG_LEN: usize = 16;
 /// Longest header that can be stored: the server takes 32 MiB.
 const HEADER_MAX: u64 = (32 << 20) - (HEAD_LEN + TAG_LEN) as u64;
 
-/// Reads header and key slots of the volume into memory, and has libcryptsetup check that copy
-/// (V12).
+/// Reads header and key slots of the volume into memory, and has libcryptsetup check that copy.
 ///
 /// # Errors
 /// SR-8324 when they are longer than the key server takes, or lie apart from the data; SR-8320 when

@@ -62,7 +62,7 @@ pub fn check_cipher(metadata: &Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-/// V17: checks that a secret may be tried on `slots`: known ciphers, and bounded memory and time.
+/// Checks that a secret may be tried on `slots`: known ciphers, and bounded memory and time.
 ///
 /// # Errors
 /// SR-8340 for a cipher; SR-8307 for the cost.

@@ -229,7 +229,7 @@ impl Keys for KeyringKeys {
         self.fetch(name, Some(made.version))
     }
 
-    /// Does nothing, and returns [`Fate::Kept`]: a keyring destroys no key.
+    /// Does nothing, and returns [`Fate::Kept`]: a keyring destroys no key. Never fails.
     fn destroy(&mut self, name: &str) -> Result<Destruction, Error> {
         Ok(Destruction {
             fate: Fate::Kept,

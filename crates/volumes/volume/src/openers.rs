@@ -31,8 +31,8 @@ pub enum Which {
 ///
 /// # Errors
 /// SR-2002 when `secret` opens no slot; SR-8328 while the volume is re-encrypted; SR-8340 for a
-/// cipher that is not known to be safe, SR-8307 when trying a slot would cost too much (V17);
-/// SR-8324 when libcryptsetup fails.
+/// cipher that is not known to be safe, SR-8307 when trying a slot would cost too much; SR-8324
+/// when libcryptsetup fails.
 pub fn add_passphrase(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -135,7 +135,7 @@ pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error>
 ///
 /// # Errors
 /// SR-8330 when there is no such slot; SR-8325 when no slot that opens the volume would be left, or
-/// no recovery key without `force` (V8); SR-8328 while the volume is re-encrypted; SR-8324 when
+/// no recovery key without `force`; SR-8328 while the volume is re-encrypted; SR-8324 when
 /// libcryptsetup fails.
 pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>, Error> {
     let metadata = volume.metadata()?;
@@ -184,8 +184,8 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
     Ok(going)
 }
 
-/// V9: removes Strongroom tokens, also those of TPMs, and tokens of recovery keys that name no
-/// slot. SR-8324 when libcryptsetup fails.
+/// Removes Strongroom tokens, also those of TPMs, and tokens of recovery keys that name no slot.
+/// SR-8324 when libcryptsetup fails.
 pub(crate) fn remove_empty_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     for (number, token) in &metadata.tokens {

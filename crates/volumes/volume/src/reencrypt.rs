@@ -42,7 +42,7 @@ pub struct StayingOpener<'a> {
     pub stretch: Stretch,
 }
 
-/// Checks that the version of libcryptsetup may re-encrypt (V16).
+/// Checks that the version of libcryptsetup may re-encrypt.
 ///
 /// # Errors
 /// SR-8329 when it may not, or is not known.
@@ -82,8 +82,8 @@ pub fn bound_slots_without(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
 /// # Errors
 /// SR-8328 when one is under way; SR-8329 for libcryptsetup's version; SR-2002 when a passphrase
 /// does not open its slot; SR-8340 for a cipher that is not known to be safe, SR-8307 when trying a
-/// slot would cost too much (V17); SR-8324 when libcryptsetup fails; SR-8320 when the volume is
-/// open and `active` does not say so.
+/// slot would cost too much; SR-8324 when libcryptsetup fails; SR-8320 when the volume is open and
+/// `active` does not say so.
 pub fn begin(
     volume: &mut Volume,
     stays: &[StayingOpener<'_>],
@@ -130,7 +130,7 @@ pub fn begin(
 ///
 /// # Errors
 /// SR-2002 when `secret` does not open the volume; SR-8340 for a cipher that is not known to be
-/// safe, SR-8307 when trying a slot would cost too much (V17); SR-8329 for libcryptsetup's version;
+/// safe, SR-8307 when trying a slot would cost too much; SR-8329 for libcryptsetup's version;
 /// SR-8324 when libcryptsetup fails; SR-5001 when the system reports an error.
 pub fn resume(
     volume: &mut Volume,
@@ -200,8 +200,9 @@ fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
     }
 }
 
-/// Removes slots that no longer exist from tokens, and tokens that then name none. For the end of a
-/// re-encryption.
+/// Removes slots that no longer exist from tokens, and tokens that then name none, at the end of a
+/// re-encryption. SR-8324 when libcryptsetup fails; SR-8322 or SR-8323 when the metadata or a token
+/// is not valid.
 fn remove_old_slots_from_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let there = metadata.key_slots();
@@ -231,7 +232,7 @@ fn remove_old_slots_from_tokens(volume: &mut Volume) -> Result<(), Error> {
 
 /// Destroys the slots of a preparation that was stopped before the re-encryption began: they hold a
 /// key that no segment is under, and one of the given passphrases opens them. Other slots of that
-/// kind are keys for another use, and stay.
+/// kind are keys for another use, and stay. SR-8324 when libcryptsetup fails.
 fn discard_prepared(volume: &mut Volume, stays: &[StayingOpener<'_>]) -> Result<(), Error> {
     for slot in volume.metadata()?.unbound_slots() {
         for stay in stays {
@@ -245,7 +246,7 @@ fn discard_prepared(volume: &mut Volume, stays: &[StayingOpener<'_>]) -> Result<
 }
 
 /// Adds each new slot to the tokens that name the old one, so that what opens it is known at all
-/// times. `added` has pairs of an old and a new slot.
+/// times. `added` has pairs of an old and a new slot. SR-8324 when libcryptsetup fails.
 fn add_new_slots_to_tokens(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let with_new = |slots: &[u32]| -> Vec<u32> {

@@ -89,8 +89,8 @@ pub fn slots_of_new_key(metadata: &Metadata) -> Result<Vec<u32>, Error> {
 /// # Errors
 /// SR-8331 when the header is in another state, or a copy of it is damaged; SR-2002 when `secret`
 /// opens no slot of the new key; SR-8340 for a cipher that is not known to be safe, SR-8307 when
-/// trying a slot would cost too much (V17); SR-8320 when the volume is in use; SR-5001 when the
-/// system reports an error.
+/// trying a slot would cost too much; SR-8320 when the volume is in use; SR-5001 when the system
+/// reports an error.
 pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
     slots_of_new_key(&volume.metadata()?)?;
     check_unused(volume.path())?;

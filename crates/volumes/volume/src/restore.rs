@@ -173,7 +173,7 @@ impl Backup {
     ///
     /// # Errors
     /// SR-2002 when it opens none; SR-8340 for a cipher that is not known to be safe, SR-8307 when
-    /// trying a slot would cost too much (V17); SR-5001 when the system reports an error.
+    /// trying a slot would cost too much; SR-5001 when the system reports an error.
     pub fn try_secret(&self, device: &Path, secret: &SecretBytes) -> Result<u32, Error> {
         let memory = in_memory(&self.bytes)?;
         Volume::detached(&memory.path, device)?.try_secret(None, secret)
@@ -200,7 +200,7 @@ fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
 }
 
 /// Writes the backup over the header on `path`, and reads it back. `proof` is tried on the backup
-/// first, in memory. `allowed` says what on the device may be overwritten (V24).
+/// first, in memory. `allowed` says what on the device may be overwritten.
 ///
 /// # Errors
 /// SR-8320 when the device or either volume is in use; SR-8326 when the device is too short;
@@ -257,7 +257,7 @@ struct OnDevice {
 
 impl OnDevice {
     /// Reads what is on the device; `other` is the signature of something else, which the caller
-    /// has found.
+    /// has found. A damaged header is no error; the system's errors are.
     fn read(device: &File, other: Option<String>) -> std::io::Result<Self> {
         let header = match read(device) {
             Ok(Found { header, .. }) => Some(header),
@@ -275,8 +275,8 @@ impl OnDevice {
         })
     }
 
-    /// V24: refuses to overwrite what was not allowed: SR-8353. The same volume under the same
-    /// volume key needs no permission when the backup's passphrase is there (`is_proven`).
+    /// Refuses to overwrite what was not allowed: SR-8353. The same volume under the same volume
+    /// key needs no permission when the backup's passphrase is there (`is_proven`).
     fn check(
         &self,
         path: &Path,
@@ -353,8 +353,9 @@ fn same_key(one: &Metadata, other: &Metadata) -> bool {
     digest(one).is_some() && digest(one) == digest(other)
 }
 
-/// V7: first writes zeros over every place of a header, so that the former contents do not look
-/// like one; then the backup, its beginning last, each part synced before the next.
+/// First writes zeros over every place of a header, so that the former contents do not look like
+/// one; then the backup, its beginning last, each part synced before the next. The system's errors;
+/// the device may then have no header.
 fn write(device: &File, backup: &Backup) -> std::io::Result<()> {
     let len = backup.bytes.len() as u64;
     let size = usize::try_from(backup.header.binary.size).unwrap_or(usize::MAX);

@@ -37,7 +37,7 @@ pub struct Rotated {
 /// # Errors
 /// SR-8323 without a token; SR-8328 while the volume is re-encrypted; SR-2002 when the token's
 /// version does not open the volume; SR-2003 when there is no newer version; SR-8340 for a cipher
-/// that is not known to be safe, SR-8307 when trying a slot would cost too much (V17); SR-8324 when
+/// that is not known to be safe, SR-8307 when trying a slot would cost too much; SR-8324 when
 /// libcryptsetup fails; what the keyring or server reports.
 pub fn rotate_slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error> {
     let metadata = volume.metadata()?;
@@ -84,8 +84,8 @@ pub fn rotate_slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated,
     })
 }
 
-/// Has the token name the new version, its slot, and the old slots that are to be removed, in one
-/// change of the header.
+/// Writes the token with the new version, its slot, and the old slots that are to be removed, in
+/// one change of the header. SR-8324 when libcryptsetup fails.
 fn write_token(
     volume: &mut Volume,
     token: &StrongroomToken,
@@ -145,7 +145,8 @@ fn tried_secret(
     Ok(secret)
 }
 
-/// Returns the slots with a passphrase of a program that `secret` opens, without the slot `but`.
+/// Returns the slots that `secret` opens, of those with a random passphrase (PBKDF2), without the
+/// slot `but`. SR-8324 when libcryptsetup fails.
 fn machine_slots_of(
     volume: &mut Volume,
     secret: &SecretBytes,

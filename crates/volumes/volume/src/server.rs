@@ -126,7 +126,7 @@ impl Keys for ServerKeys {
     }
 
     /// Returns the objects other than `object_id` that need the key, in words, as the key server
-    /// knows them.
+    /// knows them. Fails as the server or the connection does.
     fn others_that_need(&mut self, name: &str, object_id: &[u8; 16]) -> Result<Vec<String>, Error> {
         let needs = self.client.needs(name);
         let needs = needs.map_err(|error| from_client(&error))?;
@@ -153,14 +153,16 @@ impl Keys for ServerKeys {
         .map_err(|error| from_client(&error))
     }
 
-    /// Fetches the sealed header backup from the key server.
+    /// Fetches the sealed header backup from the key server. Fails as the server or the connection
+    /// does, also when it has none.
     fn escrowed(&mut self, object_id: &[u8; 16]) -> Result<Vec<u8>, Error> {
         self.client
             .escrow(object_id)
             .map_err(|error| from_client(&error))
     }
 
-    /// Reports a volume to the key server, for its fleet page.
+    /// Reports a volume to the key server, for its fleet page. Fails as the server or the
+    /// connection does.
     fn report(&mut self, object_id: &[u8; 16], report: &Report<'_>) -> Result<(), Error> {
         let report = strongroom_keys_client::Report {
             kind: "volume".to_owned(),

@@ -300,7 +300,8 @@ fn check_not_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<(), 
     Err(Error::new(&code::VOLUME_KEY_SHARED, detail))
 }
 
-/// Overwrites the first `len` bytes, header and key slots, with random bytes, and syncs.
+/// Overwrites the first `len` bytes, header and key slots, with random bytes, and syncs. The
+/// system's errors; a part may then be overwritten.
 fn overwrite_header(device: &File, len: u64) -> std::io::Result<()> {
     overwrite(device, 0..len, &mut |_, _| true)
 }

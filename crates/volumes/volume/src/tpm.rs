@@ -73,8 +73,8 @@ pub fn opens(metadata: &Metadata) -> bool {
 /// # Errors
 /// SR-2002 when `secret` opens no slot; SR-8350 for a TPM in another state, SR-8351 for another
 /// TPM, SR-8352 for one that does not answer; SR-8328 while the volume is re-encrypted; SR-8340 for
-/// a cipher that is not known to be safe, SR-8307 when trying a slot would cost too much (V17);
-/// SR-8324 when libcryptsetup fails.
+/// a cipher that is not known to be safe, SR-8307 when trying a slot would cost too much; SR-8324
+/// when libcryptsetup fails.
 pub fn add(
     volume: &mut Volume,
     secret: &SecretBytes,
