@@ -46,7 +46,8 @@ impl ExpireArgs {
 
     /// Removes all expired sets but the newest ones and those that these build on, and the log that
     /// is then of no use, and prints what was removed. With `--dry-run` only prints it. SR-7101 or
-    /// SR-7102 for the medium, SR-7106 if the head of a set cannot be read; SR-5001.
+    /// SR-7102 for the medium, SR-7106 if the head of a set cannot be read; SR-5001 when the system
+    /// reports an error.
     fn remove(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());

@@ -63,7 +63,7 @@ struct UnreadableReport {
 impl HeaderArgs {
     /// Prints all sets of the medium, without a key, as text or JSON. Returns the failure of the
     /// first set whose head cannot be read, after all others were printed. SR-7101 if there is no
-    /// medium; SR-5001.
+    /// medium; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let listing = list(store(&self.medium)?.as_ref())?;
         let bad: Vec<(u32, Failure)> = listing

@@ -56,10 +56,9 @@ pub(super) struct WalReceiveArgs {
 impl WalReceiveArgs {
     /// Receives the server's log onto the medium until a signal, `--until-lsn` or an error ends it.
     /// Notes where it begins, and each lost connection, which is made again unless `--no-retry` was
-    /// given.
-    /// Errors: SR-7114 or SR-1001 for the connection string, SR-2041 without a key, SR-7101,
+    /// given. Errors: SR-7114 or SR-1001 for the connection string, SR-2041 without a key, SR-7101,
     /// SR-7104 or SR-7105 for the medium, SR-7165 if the archive is another cluster's, SR-7166 if
-    /// the server refuses; the errors of the keys; SR-5001.
+    /// the server refuses; the errors of the keys; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = connection(&self.source)?;
         let keyring = context.keyring_path();
