@@ -64,7 +64,8 @@ impl ManArgs {
 }
 
 /// Writes the manual pages of `command` and, recursively, of its visible subcommands into
-/// `directory`, as `NAME.1` and `NAME-SUBCOMMAND.1`. Replaces files that are there. SR-5001.
+/// `directory`, as `NAME.1` and `NAME-SUBCOMMAND.1`. Replaces files that are there. SR-5001 when
+/// the system reports an error.
 fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<(), Failure> {
     let path = directory.join(format!("{name}.1"));
     durable::replace(&path, &page(command)?, 0o644).map_err(|e| Failure::io(&path, &e))?;

@@ -43,7 +43,8 @@ fn stop_on_signal() -> Result<(), Failure> {
 
 /// Writes a sealed copy of the plain database `plain` to the new file `sealed`. `page_size` is in
 /// bytes; `None` keeps that of the source. Shows a progress bar, sets the umask to 077, and removes
-/// the copy if a signal ends the process. Errors are those of [`ops::encrypt`]; SR-5001.
+/// the copy if a signal ends the process. Errors are those of [`ops::encrypt`]; SR-5001 when the
+/// system reports an error.
 pub(crate) fn encrypt(
     plain: &Path,
     sealed: &Path,
@@ -67,7 +68,7 @@ pub(crate) fn encrypt(
 
 /// Writes a plain copy of the sealed database `sealed` to the new file `plain`. Shows a progress
 /// bar, sets the umask to 077, and removes the copy if a signal ends the process. Errors are those
-/// of [`ops::decrypt`]; SR-5001.
+/// of [`ops::decrypt`]; SR-5001 when the system reports an error.
 pub(crate) fn decrypt(
     sealed: &Path,
     plain: &Path,

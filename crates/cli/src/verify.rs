@@ -107,9 +107,9 @@ fn verify_file(
 }
 
 /// Returns the kind of object that the header names, without a key. A header that is damaged counts
-/// as SQLite, because the VFS can restore it from its redo copy.
-/// Errors: SR-1006 or SR-1007 if there is no such regular file, SR-3001 if it is not sealed,
-/// SR-3002 if a newer version wrote it, SR-3006 if it ends within the header, SR-5001.
+/// as SQLite, because the VFS can restore it from its redo copy. Errors: SR-1006 or SR-1007 if
+/// there is no such regular file, SR-3001 if it is not sealed, SR-3002 if a newer version wrote it,
+/// SR-3006 if it ends within the header, SR-5001 when the system reports an error.
 fn sealed_kind(path: &Path) -> Result<ObjectKind, Failure> {
     use std::io::Read as _;
     let shown = path.display().to_string();

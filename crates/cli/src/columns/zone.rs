@@ -87,9 +87,9 @@ enum AttestChoice {
 
 impl ZoneArgs {
     /// Opens or makes the store, binds the socket, closes the sandbox, and serves until a signal
-    /// stops it; then writes a checkpoint. Notes to standard error say where it serves.
-    /// Errors: SR-2041 without a key; the errors of the key, the store and the TPM; SR-1001 for an
-    /// unknown user; SR-5001.
+    /// stops it; then writes a checkpoint. Notes to standard error say where it serves. Errors:
+    /// SR-2041 without a key; the errors of the key, the store and the TPM; SR-1001 for an unknown
+    /// user; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = self.allowed()?;
         let tpm = self.open_tpm()?;
@@ -134,7 +134,7 @@ impl ZoneArgs {
 
     /// Returns the zone, which then may write records of sessions, sealed for the key in the file
     /// that was named; unchanged if none was. Makes the directory for them. Errors: those of the
-    /// key; SR-5001.
+    /// key; SR-5001 when the system reports an error.
     fn recording(&self, zone: Zone, context: &Context) -> Result<Zone, Failure> {
         let Some(file) = &self.record_key_file else {
             return Ok(zone);
@@ -221,7 +221,7 @@ impl ZoneArgs {
     /// Opens the sealed store with the key of the options. If there is none, makes it first and
     /// notes that its values are lost with the key. SR-2041 without a key, SR-8010 if the store is
     /// older than its anchor, SR-8025 if another process has it open; the errors of the key and the
-    /// store; SR-5001.
+    /// store; SR-5001 when the system reports an error.
     fn store(&self, context: &Context, anchor: Box<dyn Anchor>) -> Result<store::Store, Failure> {
         let there = self.state.join(store::HEADER_NAME).exists();
         let key = keys::required(self.key.clone(), "the zone's store")?;
@@ -248,7 +248,8 @@ impl ZoneArgs {
 }
 
 /// Returns the ids of these users, which are given by number or name; the own one of this process
-/// if none is given. SR-1001 if there is no user of that name; SR-5001.
+/// if none is given. SR-1001 if there is no user of that name; SR-5001 when the system reports an
+/// error.
 pub(super) fn allowed(users: &[String]) -> Result<Vec<u32>, Failure> {
     if users.is_empty() {
         return Ok(vec![rustix::process::getuid().as_raw()]);

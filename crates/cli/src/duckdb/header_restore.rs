@@ -32,7 +32,8 @@ pub(super) struct HeaderRestoreArgs {
 impl HeaderRestoreArgs {
     /// Writes the copy of the main header into the database, and prints that. SR-2041 without a
     /// key, SR-2215 if the copy does not belong to it or its own header is whole, SR-2204 if the
-    /// key does not open the copy, SR-2211 during an unfinished rekey; SR-5001.
+    /// key does not open the copy, SR-2211 during an unfinished rekey; SR-5001 when the system
+    /// reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keys = keys::opening(self.key, context)?;
         strongroom_duckdb::restore_header(&self.file, &self.copy, &keys)?;

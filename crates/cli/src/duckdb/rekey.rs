@@ -40,8 +40,8 @@ pub(super) struct RekeyArgs {
 impl RekeyArgs {
     /// Seals the database under the new key in place, shows progress, and prints that. Also
     /// finishes a rekey that was interrupted. Warns with SR-2214 if the new key is short; notes how
-    /// many units were put back or open under no key.
-    /// Errors: SR-2041 without either key; the errors of the keys; SR-2200 to SR-2216; SR-5001.
+    /// many units were put back or open under no key. Errors: SR-2041 without either key; the
+    /// errors of the keys; SR-2200 to SR-2216; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let old = keys::opening(self.key, context)?;
         let new = keys::sealing(self.new.into(), context)?;

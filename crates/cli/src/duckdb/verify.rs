@@ -15,7 +15,7 @@ use crate::progress::Progress;
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 
 /// Returns whether a file is a DuckDB database, encrypted or not, by its first bytes. SR-1006 or
-/// SR-1007 if there is no such regular file; SR-5001.
+/// SR-1007 if there is no such regular file; SR-5001 when the system reports an error.
 pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {
     use std::io::Read as _;
     let (file, _) = strongroom_keyring::paths::open_to_read(path)?;
@@ -27,7 +27,8 @@ pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {
 
 /// Authenticates every header and block and shows progress. Returns the report, with the failure
 /// for the first bad unit, or `None` if none is bad. Errors: SR-2041 without a key; SR-2201 if the
-/// database is not encrypted; SR-2204 if no key opens it; the errors of its headers; SR-5001.
+/// database is not encrypted; SR-2204 if no key opens it; the errors of its headers; SR-5001 when
+/// the system reports an error.
 pub(crate) fn verify(
     path: &Path,
     key: KeyOptions,

@@ -54,7 +54,7 @@ impl InspectArgs {
     /// its entropy, as text or JSON; with `--png` also writes a picture of its bytes to a new file.
     /// Errors: SR-1006 or SR-1007 for the file, SR-1002 if the picture exists, SR-1001 for a
     /// picture of an empty file; the problem of a damaged header, which the result contains too;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = paths::header_of(self.file);
         if let Some(out) = &self.png {
@@ -88,7 +88,8 @@ impl InspectArgs {
 }
 
 /// Writes the picture of the bytes that were sampled to the new file `out`, and returns its
-/// description. SR-1001 if the file that was read is empty, SR-1002 if `out` exists; SR-5001.
+/// description. SR-1001 if the file that was read is empty, SR-1002 if `out` exists; SR-5001 when
+/// the system reports an error.
 fn draw(out: &Path, scan: &Scan) -> Result<Png, Failure> {
     let Some(sampler) = scan.sampler.as_ref().filter(|sampler| !sampler.is_empty()) else {
         let detail = "the file is empty: there is nothing to draw";

@@ -81,7 +81,7 @@ impl DestroyArgs {
     }
 
     /// Checks that `--confirm`, or what the user types at the terminal, is the key's name. SR-8453
-    /// if it is not, also without a terminal to ask at; SR-5001.
+    /// if it is not, also without a terminal to ask at; SR-5001 when the system reports an error.
     fn check_confirmation(&self) -> Result<(), Failure> {
         let given = match &self.confirm {
             Some(given) => given.clone(),
@@ -111,7 +111,8 @@ pub(super) fn request(key: &Value) -> Option<String> {
 }
 
 /// Asks on standard error for the key's name and returns the line that is typed, trimmed. Returns
-/// an empty text, without asking, if standard input is no terminal. SR-5001.
+/// an empty text, without asking, if standard input is no terminal. SR-5001 when the system reports
+/// an error.
 fn ask_for_name(name: &str) -> Result<String, Failure> {
     let mut line = String::new();
     if std::io::stdin().is_terminal() {

@@ -71,10 +71,9 @@ pub(super) struct InitArgs {
 impl InitArgs {
     /// Makes a key server: root key, store, certificates and configuration; prints the files.
     /// Shares of the root key are printed, or written into one private file each. Nothing that
-    /// exists is overwritten.
-    /// Errors: SR-8412 for a name of the server, SR-2020 for the provider, SR-1002 if one of the
-    /// files exists, SR-8424 if the store holds a server already; the errors of the provider and
-    /// the store; SR-5001.
+    /// exists is overwritten. Errors: SR-8412 for a name of the server, SR-2020 for the provider,
+    /// SR-1002 if one of the files exists, SR-8424 if the store holds a server already; the errors
+    /// of the provider and the store; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         names::check(&self.names)?;
         let (store, config) = self.places()?;
@@ -156,7 +155,7 @@ impl InitArgs {
 
     /// Returns the store as the configuration names it (`sqlite:FILE` or `etcd:...`) and the path
     /// for the configuration. SR-1002 if the store's file exists, SR-1001 for etcd without
-    /// `--config` or a path that is not UTF-8; SR-5001.
+    /// `--config` or a path that is not UTF-8; SR-5001 when the system reports an error.
     fn places(&self) -> Result<(String, PathBuf), Failure> {
         if self.store.starts_with("etcd:") {
             let missing = || Failure::usage("--store etcd:... needs --config FILE");

@@ -49,9 +49,9 @@ pub(crate) struct JoinArgs {
 impl JoinArgs {
     /// Enrols this host at the first server with a token, writes private key, certificate,
     /// authority and configuration, and prints name, role and configuration. The certificate of an
-    /// enrolment before is then no longer valid.
-    /// Errors: SR-1002 if there is a configuration, without `--replace`; SR-8408 for an address;
-    /// SR-1006 without the authority's file; the errors of the token and of the server; SR-5001.
+    /// enrolment before is then no longer valid. Errors: SR-1002 if there is a configuration,
+    /// without `--replace`; SR-8408 for an address; SR-1006 without the authority's file; the
+    /// errors of the token and of the server; SR-5001 when the system reports an error.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = Node::path(self.config.as_deref());
         let (servers, node) = (self.servers.clone(), self.node.clone());

@@ -185,7 +185,8 @@ impl BreakGlassArgs {
     /// Makes an administrator with the server's root key, writes its configuration, certificate and
     /// private key into new files, and prints that. Warns with SR-8472; the audit log records it.
     /// Errors: SR-2013 for the name, SR-8408 for an address, SR-1002 if a file exists, SR-8424 if
-    /// the name is that of another client; as [`RootOptions::open`]; SR-5001.
+    /// the name is that of another client; as [`RootOptions::open`]; SR-5001 when the system
+    /// reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let name = named(&self.name)?;
         let config = Config::read(&self.root.config)?;

@@ -36,10 +36,10 @@ pub(super) struct ServiceArgs {
 impl ServiceArgs {
     /// Prints the lines for the cluster's environment file and its systemd drop-in; with
     /// `--install` writes both files instead, and notes the commands to run next. Warns with
-    /// SR-7020 if the instance's configuration names no key.
-    /// Errors: SR-7004 if the instance is not sealed, SR-7028 if no Debian cluster has this
-    /// directory, SR-7017 without the library, SR-1002 if another `LD_PRELOAD` is set already, or
-    /// the drop-in has another text; SR-5001.
+    /// SR-7020 if the instance's configuration names no key. Errors: SR-7004 if the instance is not
+    /// sealed, SR-7028 if no Debian cluster has this directory, SR-7017 without the library,
+    /// SR-1002 if another `LD_PRELOAD` is set already, or the drop-in has another text; SR-5001
+    /// when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.sealed()?;
         let files = ServiceFiles::of(&directory, &self.unit_dir)?;

@@ -16,7 +16,7 @@ use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 
 /// Verifies the sealed instance in `path` and shows progress. Returns the report, with the failure
 /// for what is bad, or `None` if nothing is. Errors: SR-7011 if it is no data directory; the errors
-/// of the key and the header; SR-5001.
+/// of the key and the header; SR-5001 when the system reports an error.
 pub(crate) fn verify(
     path: &Path,
     key: KeyOptions,

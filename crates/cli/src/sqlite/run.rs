@@ -107,9 +107,8 @@ impl RunArgs {
 
     /// Returns the text of the environment variable from which the extension in the program learns
     /// its settings, and for a typed key the descriptor that holds it and must stay open until the
-    /// program has started.
-    /// Errors: SR-2019 if a value has several lines or is not UTF-8; SR-9001 for a passphrase that
-    /// was not asked for yet; SR-5001.
+    /// program has started. Errors: SR-2019 if a value has several lines or is not UTF-8; SR-9001
+    /// for a passphrase that was not asked for yet; SR-5001 when the system reports an error.
     fn variable(
         &self,
         key: &KeySource,

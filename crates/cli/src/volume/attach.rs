@@ -84,9 +84,8 @@ impl AttachArgs {
 
     /// Opens and mounts the volume, and serves it until it is unmounted. SIGINT, SIGTERM and SIGHUP
     /// unmount it unless it is in use. With `--serving`, leaves the terminal after mounting, which
-    /// tells the waiting command so.
-    /// Errors: SR-1006 if there is no such volume; the errors of opening it with the secret and of
-    /// mounting it; SR-5001.
+    /// tells the waiting command so. Errors: SR-1006 if there is no such volume; the errors of
+    /// opening it with the secret and of mounting it; SR-5001 when the system reports an error.
     fn serve(self, context: &Context) -> Result<(), Failure> {
         let path = self
             .path

@@ -44,9 +44,9 @@ struct Compared {
 
 impl MigrateArgs {
     /// Copies the file system and compares every byte, with progress, notes what was left out, and
-    /// prints how much it was, as text or JSON. With `--compare` only compares.
-    /// Errors: SR-8320 if the source is mounted writable, without `--quiet-source`; SR-8334 if the
-    /// two differ; SR-1003 if they are the same; SR-5001.
+    /// prints how much it was, as text or JSON. With `--compare` only compares. Errors: SR-8320 if
+    /// the source is mounted writable, without `--quiet-source`; SR-8334 if the two differ; SR-1003
+    /// if they are the same; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if self.compare {
             compare(&self.from, &self.to)?;

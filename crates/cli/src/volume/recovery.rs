@@ -41,7 +41,7 @@ impl RecoveryPlace for RecoveryOptions {
     }
 
     /// Writes the key to the file, mode 0600, or to the terminal. `of` is the volume's path.
-    /// SR-1002 if the file exists; SR-5001.
+    /// SR-1002 if the file exists; SR-5001 when the system reports an error.
     fn show(&self, key: &SecretBytes, of: &Path) -> Result<(), Error> {
         match &self.recovery_out {
             // Without an end of line: `cryptsetup --key-file` would take it for a part of the key.

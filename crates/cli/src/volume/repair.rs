@@ -35,9 +35,9 @@ pub(super) struct RepairArgs {
 impl RepairArgs {
     /// Finishes a re-encryption whose data were all moved when it was stopped, renews the header
     /// backup at the key server, and prints the key slot that opens the volume. With `--backup`,
-    /// saves the header to a new file first.
-    /// Errors: SR-8331 if the header is not in this state, SR-2002 if the secret opens no slot of
-    /// the new key, SR-8320 if the volume is in use; the errors of the secret's source; SR-5001.
+    /// saves the header to a new file first. Errors: SR-8331 if the header is not in this state,
+    /// SR-2002 if the secret opens no slot of the new key, SR-8320 if the volume is in use; the
+    /// errors of the secret's source; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open_to_change(&self.path)?;
         repair::slots_of_new_key(&volume.metadata()?)?;

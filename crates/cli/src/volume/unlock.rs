@@ -49,9 +49,9 @@ struct Summary {
 
 impl UnlockArgs {
     /// Opens every volume and swap area of the table, or the one that was named, in bounded time,
-    /// and prints what opened each one. With `--no-prompt`, nobody is asked.
-    /// Errors: SR-1006 or SR-8335 for the table, also if the name is not in it; SR-8336 at the end
-    /// if one that is not optional is still locked; SR-5001.
+    /// and prints what opened each one. With `--no-prompt`, nobody is asked. Errors: SR-1006 or
+    /// SR-8335 for the table, also if the name is not in it; SR-8336 at the end if one that is not
+    /// optional is still locked; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut table = Table::load(&self.table)?;
         if let Some(name) = &self.name {

@@ -81,7 +81,8 @@ impl CertificateInfo {
     /// Parses the certificate, and checks that it has the id that the keyring has noted.
     ///
     /// # Errors
-    /// SR-2005 when it has another id or cannot be parsed; SR-2027 when its key is weak; SR-5001.
+    /// SR-2005 when it has another id or cannot be parsed; SR-2027 when its key is weak; SR-5001
+    /// when the system reports an error.
     pub fn certificate(&self) -> Result<Certificate, Error> {
         let certificate = Certificate::from_der(&self.der).map_err(|error| match error {
             CertificateError::Malformed => {

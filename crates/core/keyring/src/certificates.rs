@@ -60,7 +60,8 @@ impl Keyring {
     /// SR-2013 the name is not valid; SR-2025 it is taken; SR-2027 a size that is not offered;
     /// SR-2037 subject or days; SR-2024 the keyring is full; as for every change SR-2016 when
     /// another process keeps the keyring's lock for 10 seconds, SR-2017 when it has another root
-    /// key meanwhile, SR-2039 when this is an older copy of it, SR-5001.
+    /// key meanwhile, SR-2039 when this is an older copy of it, SR-5001 when the system reports an
+    /// error.
     pub fn create_certificate(
         &mut self,
         name: &str,
@@ -88,7 +89,8 @@ impl Keyring {
     /// SR-2013 no name, or one that is not valid; SR-2025 the name belongs to another public key,
     /// the public key to another name, or nothing is new; SR-2024 the keyring is full; as for every
     /// change SR-2016 when another process keeps the keyring's lock for 10 seconds, SR-2017 when it
-    /// has another root key meanwhile, SR-2039 when this is an older copy of it, SR-5001.
+    /// has another root key meanwhile, SR-2039 when this is an older copy of it, SR-5001 when the
+    /// system reports an error.
     pub fn import_certificate(
         &mut self,
         name: Option<&str>,
@@ -106,7 +108,7 @@ impl Keyring {
     /// no name, or one that is not valid, SR-2025 the name is taken, SR-2024 the keyring is full;
     /// as for every change SR-2016 when another process keeps the keyring's lock for 10 seconds,
     /// SR-2017 when it has another root key meanwhile, SR-2039 when this is an older copy of it,
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn restore_certificate(
         &mut self,
         name: Option<&str>,
@@ -126,7 +128,7 @@ impl Keyring {
     /// # Errors
     /// SR-2026 when there is no such certificate; as for every change SR-2016 when another process
     /// keeps the keyring's lock for 10 seconds, SR-2017 when it has another root key meanwhile,
-    /// SR-2039 when this is an older copy of it, SR-5001.
+    /// SR-2039 when this is an older copy of it, SR-5001 when the system reports an error.
     pub fn retire_certificate(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |_, body| {
             let record = body.certificates.iter_mut().find(|held| held.name == name);
@@ -145,7 +147,7 @@ impl Keyring {
     /// a passphrase that cannot be used; SR-1002 when there is something at `path`; SR-2034 when it
     /// does not prove to open; as for every change SR-2016 when another process keeps the keyring's
     /// lock for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039 when this is an
-    /// older copy of it, SR-5001.
+    /// older copy of it, SR-5001 when the system reports an error.
     pub fn export_certificate(
         &mut self,
         name: &str,
@@ -213,7 +215,8 @@ impl Keyring {
     /// (SR-2032).
     ///
     /// # Errors
-    /// SR-2005 when one does not authenticate, or is another certificate's; SR-5001.
+    /// SR-2005 when one does not authenticate, or is another certificate's; SR-5001 when the system
+    /// reports an error.
     pub fn private_keys(&self) -> Result<Opener, Error> {
         let held = self.body.certificates.iter().filter(|r| r.key.is_some());
         let keys = held.map(|record| read_key(&self.object, record));
@@ -228,7 +231,7 @@ impl Keyring {
     /// SR-3001 to SR-3007 for a header that is not sealed, damaged, or of another kind, as
     /// [`Object::open`]. When nothing opens it: SR-2032 with the ids of the certificates that would
     /// have; without such, SR-2003 when it names a key that is not here, else SR-2002. SR-2005 when
-    /// a key of the keyring does not unwrap; SR-5001.
+    /// a key of the keyring does not unwrap; SR-5001 when the system reports an error.
     pub fn open_object(&self, header: &[u8], kind: ObjectKind) -> Result<Object, Error> {
         let slots = parse(header)?.slots;
         let mut refused = None;
@@ -330,7 +333,8 @@ fn unknown(name: &str) -> Error {
 }
 
 /// Adds a certificate to `body`, with its private key sealed if there is one. Errors: SR-2025 when
-/// the name or the public key is in the keyring already; SR-2024 when the keyring is full; SR-5001.
+/// the name or the public key is in the keyring already; SR-2024 when the keyring is full; SR-5001
+/// when the system reports an error.
 fn push(
     object: &Object,
     body: &mut Body,
@@ -413,7 +417,8 @@ fn taken(held: &CertificateRecord, why: &str) -> Error {
 }
 
 /// Reads an exported file back and checks that its private key opens what is encrypted for the
-/// certificate (K19). Errors: SR-2034 when it does not, or cannot be read; SR-5001.
+/// certificate (K19). Errors: SR-2034 when it does not, or cannot be read; SR-5001 when the system
+/// reports an error.
 fn prove(path: &Path, certificate: &Certificate, passphrase: &SecretBytes) -> Result<(), Error> {
     const LABEL: &[u8] = b"proof of an export";
     let failed = |why: &str| Error::new(&code::EXPORT_UNPROVED, why);

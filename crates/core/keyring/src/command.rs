@@ -33,7 +33,8 @@ const EXIT_POLL: Duration = Duration::from_millis(5);
 /// Runs a shell command and returns what it prints on standard output, in locked memory. Waits for
 /// at most 30 seconds, or what `STRONGROOM_KEY_COMMAND_TIMEOUT` says. Errors: SR-2009 when it
 /// cannot be run, or ends with another status than 0 or by a signal; SR-2010 when it takes too
-/// long; SR-2011 when it prints more than 64 KiB; SR-2043 when the variable is not valid; SR-5001.
+/// long; SR-2011 when it prints more than 64 KiB; SR-2043 when the variable is not valid; SR-5001
+/// when the system reports an error.
 pub(crate) fn output(line: &str) -> Result<SecretBytes, Error> {
     run(line, timeout()?)
 }
@@ -57,7 +58,8 @@ fn timeout() -> Result<Duration, Error> {
 /// Runs the command and returns what it prints. When it takes longer than `timeout`, or its output
 /// cannot be read or is too long, kills it with everything that it started. Errors: SR-2009 when it
 /// cannot be run, or ends with another status than 0 or by a signal; SR-2010 when it takes longer
-/// than `timeout`; SR-2011 when it prints more than 64 KiB; SR-5001.
+/// than `timeout`; SR-2011 when it prints more than 64 KiB; SR-5001 when the system reports an
+/// error.
 fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::KEY_COMMAND, "running it", error);
     let mut command = Command::new("/bin/sh");

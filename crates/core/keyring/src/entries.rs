@@ -48,7 +48,8 @@ pub(crate) fn name_is_valid(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// Unwraps the key of an entry. Errors: SR-2005 when it does not authenticate; SR-5001.
+/// Unwraps the key of an entry. Errors: SR-2005 when it does not authenticate; SR-5001 when the
+/// system reports an error.
 pub(crate) fn unwrap_entry(object: &Object, entry: &Entry) -> Result<SecretKey, Error> {
     let key = entry_key(object, &entry.name)?;
     unwrap(&key, &entry_aad(object, entry), &entry.wrapped)?.ok_or_else(|| {
@@ -65,7 +66,7 @@ pub(crate) fn wrap_entry(object: &Object, entry: &mut Entry, key: &SecretKey) ->
 }
 
 /// Marks an entry as retired, and wraps its key again, bound to the new state. Errors: SR-2005 when
-/// the key does not unwrap; SR-5001.
+/// the key does not unwrap; SR-5001 when the system reports an error.
 pub(crate) fn retire_entry(object: &Object, entry: &mut Entry) -> Result<(), Error> {
     let key = unwrap_entry(object, entry)?;
     entry.state = KeyState::Retired;
@@ -101,7 +102,7 @@ fn entry_aad(object: &Object, entry: &Entry) -> [u8; aad_layout::SIZE] {
 }
 
 /// Makes a random key and adds it to `body` as this version of `name`, active. Errors: SR-2024 when
-/// the keyring is full; SR-5001.
+/// the keyring is full; SR-5001 when the system reports an error.
 pub(crate) fn push_new_version(
     object: &Object,
     body: &mut Body,
@@ -124,7 +125,7 @@ pub(crate) fn push_new_version(
 }
 
 /// Retires every active version of a key in `body`; does nothing when there is none. Errors:
-/// SR-2005 when a key does not unwrap; SR-5001.
+/// SR-2005 when a key does not unwrap; SR-5001 when the system reports an error.
 pub(crate) fn retire_active_versions(
     object: &Object,
     body: &mut Body,

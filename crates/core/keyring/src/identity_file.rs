@@ -18,7 +18,7 @@ use crate::source::{KeySource, SourceContext};
 /// # Errors
 /// SR-1006 there is no such file; SR-2007 it cannot be read; SR-2029 it holds no certificate, or is
 /// longer than 64 KiB; SR-2027 the key is weak; SR-2028 the private key is another's; SR-2030 the
-/// passphrase does not open it; what `source` reports; SR-5001.
+/// passphrase does not open it; what `source` reports; SR-5001 when the system reports an error.
 pub fn read_identity(
     path: &Path,
     source: &KeySource,

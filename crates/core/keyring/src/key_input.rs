@@ -101,7 +101,7 @@ fn not_taken(error: CryptoError) -> Error {
 
 /// Makes an opener of an environment variable's value, by the rule of `material.rs`. Errors:
 /// SR-2008 when there is no such variable; SR-2011, which then names the variable, when the value
-/// is too long or malformed; SR-5001.
+/// is too long or malformed; SR-5001 when the system reports an error.
 pub(crate) fn opener_from_env(variable: &str) -> Result<Opener, Error> {
     let opener = from_env(variable).and_then(|value| interpret(&value));
     opener.map_err(|error| malformed_in(&format!("env:{variable}"), error))
@@ -109,7 +109,7 @@ pub(crate) fn opener_from_env(variable: &str) -> Result<Opener, Error> {
 
 /// Makes an opener of a file's contents, read as by [`key_file`], by the rule of `material.rs`.
 /// Errors: SR-2007 when it cannot be read; SR-2011, which then names the file, when the contents
-/// are too long or malformed; SR-5001.
+/// are too long or malformed; SR-5001 when the system reports an error.
 pub(crate) fn opener_from_file(path: &Path) -> Result<Opener, Error> {
     let opener = key_file(path).and_then(|contents| interpret(&contents));
     opener.map_err(|error| malformed_in(&format!("file:{}", path.display()), error))

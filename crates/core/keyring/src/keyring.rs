@@ -91,7 +91,8 @@ impl Keyring {
     /// fetches, and returns it open. Directories that are missing are created with mode 0700.
     ///
     /// # Errors
-    /// SR-2015 when there is something at `path`; what the provider reports; SR-5001.
+    /// SR-2015 when there is something at `path`; what the provider reports; SR-5001 when the
+    /// system reports an error.
     pub fn init(path: &Path, provider: &Provider) -> Result<Self, Error> {
         let exists = || Error::new(&code::KEYRING_EXISTS, path.display().to_string());
         // Checked before the provider asks for anything; creating the file checks again.
@@ -131,7 +132,8 @@ impl Keyring {
     /// SR-2004 when there is none; SR-3001 not sealed, SR-3002 newer format, SR-3007 another kind
     /// of object; SR-2005 when it is damaged; SR-2020 for a provider that is not known, or one that
     /// runs a command or calls a server, named in a file that others may write to; what the
-    /// provider reports; SR-2006 when the root key does not open it; SR-5001.
+    /// provider reports; SR-2006 when the root key does not open it; SR-5001 when the system
+    /// reports an error.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let path = resolved(path)?;
         let known = newest::known(&store::lock_path(&path));
@@ -171,7 +173,7 @@ impl Keyring {
     ///
     /// # Errors
     /// SR-2004 when there is no keyring; SR-3001 not sealed, SR-3002 newer format, SR-3007 another
-    /// kind of object; SR-2005 when it is damaged; SR-5001.
+    /// kind of object; SR-2005 when it is damaged; SR-5001 when the system reports an error.
     pub fn status(path: &Path) -> Result<Status, Error> {
         let unproven = store::read(&resolved(path)?)?;
         Ok(Status {
@@ -198,7 +200,7 @@ impl Keyring {
     /// SR-2013 for a name that is not valid; SR-2014 when it is taken; SR-2024 when the keyring is
     /// full. As for every change: SR-2016 when another process is changing the keyring for more
     /// than 10 seconds; SR-2017 when it has another root key meanwhile; SR-2039 when this is an
-    /// older copy of it; SR-5001.
+    /// older copy of it; SR-5001 when the system reports an error.
     pub fn create_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
         check_name(name)?;
         self.change(Effect::NewKeys, |object, body| {
@@ -216,7 +218,7 @@ impl Keyring {
     /// SR-2003 when there is no such key; SR-1001 when no version number is left; SR-2024 when the
     /// keyring is full; as for every change SR-2016 when another process keeps the keyring's lock
     /// for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039 when this is an
-    /// older copy of it, SR-5001.
+    /// older copy of it, SR-5001 when the system reports an error.
     pub fn rotate_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
         self.change(Effect::NewKeys, |object, body| {
             let newest = newest_version(body, name)?;
@@ -237,7 +239,7 @@ impl Keyring {
     /// # Errors
     /// SR-2003 when there is no such key; as for every change SR-2016 when another process keeps
     /// the keyring's lock for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039
-    /// when this is an older copy of it, SR-5001.
+    /// when this is an older copy of it, SR-5001 when the system reports an error.
     pub fn retire_key(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |object, body| {
             newest_version(body, name)?;
@@ -256,7 +258,7 @@ impl Keyring {
     ///
     /// # Errors
     /// SR-2003 when there is no such key or version; SR-2012 when no version is asked for and all
-    /// are retired; SR-2005 when it does not unwrap; SR-5001.
+    /// are retired; SR-2005 when it does not unwrap; SR-5001 when the system reports an error.
     pub fn key(&self, name: &str, version: Option<u32>) -> Result<SecretKey, Error> {
         let newest = newest_version(&self.body, name)?;
         let wanted = |entry: &&Entry| match version {
@@ -283,7 +285,8 @@ impl Keyring {
     /// # Errors
     /// SR-2003 when there is no such key; with `creating`, SR-2012 if every version is retired and
     /// SR-2039 if this is an older copy of the keyring, in which a version may be active that was
-    /// retired since. SR-2005 when a version does not unwrap; SR-5001.
+    /// retired since. SR-2005 when a version does not unwrap; SR-5001 when the system reports an
+    /// error.
     pub fn opener(&self, name: &str, creating: bool) -> Result<Opener, Error> {
         newest_version(&self.body, name)?;
         if creating {
@@ -315,7 +318,7 @@ impl Keyring {
     /// # Errors
     /// What the provider reports; as for every change SR-2016 when another process keeps the
     /// keyring's lock for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039 when
-    /// this is an older copy of it, SR-5001.
+    /// this is an older copy of it, SR-5001 when the system reports an error.
     pub fn rotate_root(&mut self, new_provider: Option<Provider>) -> Result<bool, Error> {
         let provider = match new_provider {
             Some(provider) => provider,
@@ -366,7 +369,7 @@ impl Keyring {
     /// result. Writes nothing when `edit` fails or changes nothing; [`Effect::Exported`] is always
     /// written. Errors: those of `edit`; SR-2016 when another process keeps the lock for 10
     /// seconds; SR-2017 when the keyring has another root key meanwhile; SR-2039 when it is an
-    /// older copy; SR-2005 when it is damaged; SR-5001.
+    /// older copy; SR-2005 when it is damaged; SR-5001 when the system reports an error.
     pub(crate) fn change<T>(
         &mut self,
         effect: Effect,
@@ -392,7 +395,7 @@ impl Keyring {
     ///
     /// # Errors
     /// As for every change SR-2016 when another process keeps the keyring's lock for 10 seconds,
-    /// SR-2017 when it has another root key meanwhile, SR-5001.
+    /// SR-2017 when it has another root key meanwhile, SR-5001 when the system reports an error.
     pub fn accept_older(&mut self) -> Result<bool, Error> {
         let lock = Lock::take(&self.path)?;
         self.read_newest()?;
@@ -431,7 +434,7 @@ impl Keyring {
 
     /// Reads the file again before a change, under the lock. Errors: SR-2039 when it is an older
     /// copy than the newest known one; SR-2017 when it has another root key meanwhile; SR-2005 when
-    /// it is damaged; SR-2004 when it is gone; SR-5001.
+    /// it is damaged; SR-2004 when it is gone; SR-5001 when the system reports an error.
     fn read_again(&mut self, lock: &Lock) -> Result<(), Error> {
         self.read_newest()?;
         self.older = generation(&self.object, &self.body).is_older_than(lock.newest());
@@ -440,7 +443,8 @@ impl Keyring {
 
     /// Reads the file again, and opens it with what this keyring holds of its keys, without its
     /// provider. Errors: SR-2017 when another root key was given to it meanwhile; SR-2005 when it
-    /// is damaged, or an older header was put back; SR-2004 when it is gone; SR-5001.
+    /// is damaged, or an older header was put back; SR-2004 when it is gone; SR-5001 when the
+    /// system reports an error.
     fn read_newest(&mut self) -> Result<(), Error> {
         let unproven = store::read(&self.path)?;
         let (object, body) = unproven.authenticated(|bytes| self.object.reload(bytes))?;
@@ -499,7 +503,7 @@ fn used_up(detail: &str) -> Error {
 }
 
 /// Resolves symbolic links, so that a replacement replaces the file and not the link. Errors:
-/// SR-2004 when nothing is at the path; SR-5001.
+/// SR-2004 when nothing is at the path; SR-5001 when the system reports an error.
 fn resolved(path: &Path) -> Result<PathBuf, Error> {
     std::fs::canonicalize(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::new(&code::KEYRING_MISSING, path.display().to_string()),

@@ -97,7 +97,8 @@ impl Object {
     /// Writes nothing. For a passphrase this runs Argon2id.
     ///
     /// # Errors
-    /// SR-2012 when every version of the recipient's key is retired; SR-5001.
+    /// SR-2012 when every version of the recipient's key is retired; SR-5001 when the system
+    /// reports an error.
     pub fn create(new: &NewObject, recipient: &Recipient) -> Result<Self, Error> {
         Self::create_with(&mut System, new, recipient)
     }
@@ -182,7 +183,7 @@ impl Object {
     ///
     /// # Errors
     /// SR-4008 when the header has no data key of this epoch; SR-9001 when the object's cipher is
-    /// not XTS; SR-5001.
+    /// not XTS; SR-5001 when the system reports an error.
     pub fn xts_subkey(&self, epoch: u32, purpose: Purpose) -> Result<SecretBytes, Error> {
         let Some(len) = self.header.cipher.xts_key_len() else {
             return Err(Error::new(&code::BUG, "an XTS key of an object without"));
@@ -213,7 +214,8 @@ impl Object {
     /// that has a freshness state exactly if the header says so.
     ///
     /// # Errors
-    /// SR-3006 when the header is cut short; SR-3010 when neither anchor is valid; SR-5001.
+    /// SR-3006 when the header is cut short; SR-3010 when neither anchor is valid; SR-5001 when the
+    /// system reports an error.
     pub fn anchor(&self, header: &[u8]) -> Result<Anchor, Error> {
         if header.len() < HEADER_LEN {
             return Err(truncated(header));
@@ -279,7 +281,7 @@ impl Object {
 
     /// As [`Object::create`], with the random values and the time of `fresh`: makes a new object in
     /// memory with one slot. Errors: SR-2012 when every version of the recipient's key is retired;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(crate) fn create_with(
         fresh: &mut dyn Fresh,
         new: &NewObject,
@@ -312,7 +314,8 @@ impl Object {
 
     /// Computes MAC and checksum of a header that was made or changed here, and puts the object
     /// together. Errors: SR-3009 when the slots do not fit, or cost more Argon2id than a reader
-    /// accepts; SR-9001 when the header cannot be written for another reason; SR-5001.
+    /// accepts; SR-9001 when the header cannot be written for another reason; SR-5001 when the
+    /// system reports an error.
     pub(crate) fn finished(
         mut header: Header,
         data_key: SecretKey,
@@ -336,7 +339,7 @@ impl Object {
 
     /// Accepts a parsed header after its MAC, canary and previous key have been verified, in this
     /// order. Errors: SR-3006 when `bytes` are shorter than the fixed part; SR-3004 MAC; SR-3005
-    /// canary or previous key; SR-5001.
+    /// canary or previous key; SR-5001 when the system reports an error.
     pub(crate) fn authenticated(
         header: Header,
         bytes: &[u8],
@@ -500,7 +503,7 @@ fn canary_opens(header: &Header, data_key: &SecretKey) -> Result<bool, Error> {
 }
 
 /// Unwraps the previous epoch's data key. `None` when no rekey is under way. Errors: SR-3005 when
-/// it does not unwrap; SR-5001.
+/// it does not unwrap; SR-5001 when the system reports an error.
 fn opened_previous(header: &Header, data_key: &SecretKey) -> Result<Option<SecretKey>, Error> {
     if header.previous_epoch == 0 {
         return Ok(None);

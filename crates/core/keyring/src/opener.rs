@@ -106,7 +106,8 @@ impl Opener {
 
     /// Returns bytes of which [`interpret`](crate::material::interpret) makes this raw key or
     /// passphrase again: 64 hexadecimal digits, or the passphrase, with a line end after it where
-    /// its own would be dropped. Errors: SR-2019 for a keyring's key and for private keys; SR-5001.
+    /// its own would be dropped. Errors: SR-2019 for a keyring's key and for private keys; SR-5001
+    /// when the system reports an error.
     pub(crate) fn as_material(&self) -> Result<SecretBytes, Error> {
         let (parts, digits);
         let parts: &[&[u8]] = match self.material() {

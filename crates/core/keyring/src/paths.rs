@@ -50,7 +50,7 @@ pub enum FileFormat {
 ///
 /// # Errors
 /// SR-1002 when the output exists, also as a link to nothing; SR-1003 when it is the input; SR-1006
-/// when the input or the output's directory is missing; SR-5001.
+/// when the input or the output's directory is missing; SR-5001 when the system reports an error.
 pub fn check_copy(input: &Path, output: &Path) -> Result<(), Error> {
     let source = std::fs::metadata(input).map_err(|e| Error::opening(input, e))?;
     // symlink_metadata: a dangling link in the way is in the way too.
@@ -90,7 +90,8 @@ fn check_directory_of(output: &Path) -> Result<(), Error> {
 /// Says what a regular file is by its first 16 bytes, which it reads.
 ///
 /// # Errors
-/// SR-1006 when nothing is there, SR-1007 when it is no regular file; SR-5001.
+/// SR-1006 when nothing is there, SR-1007 when it is no regular file; SR-5001 when the system
+/// reports an error.
 pub fn file_format(path: &Path) -> Result<FileFormat, Error> {
     let (mut file, _) = open_to_read(path)?;
     let mut first = Vec::new();
@@ -117,7 +118,8 @@ pub fn format_of(first: &[u8]) -> FileFormat {
 /// refused. Follows a symbolic link.
 ///
 /// # Errors
-/// SR-1006 when nothing is there, SR-1007 when it is no regular file; SR-5001.
+/// SR-1006 when nothing is there, SR-1007 when it is no regular file; SR-5001 when the system
+/// reports an error.
 pub fn open_to_read(path: &Path) -> Result<(File, u64), Error> {
     let opened = open_regular(path, Link::Followed);
     let (file, about) = opened.map_err(|error| match is_not_regular(&error) {
@@ -131,7 +133,8 @@ pub fn open_to_read(path: &Path) -> Result<(File, u64), Error> {
 /// is refused, as by [`open_to_read`].
 ///
 /// # Errors
-/// SR-1006 when nothing is there, SR-1007 when it is neither; SR-5001.
+/// SR-1006 when nothing is there, SR-1007 when it is neither; SR-5001 when the system reports an
+/// error.
 pub fn open_any_to_read(path: &Path) -> Result<(File, u64), Error> {
     let about = std::fs::metadata(path).map_err(|e| Error::opening(path, e))?;
     if !about.file_type().is_block_device() {
@@ -148,7 +151,7 @@ pub fn open_any_to_read(path: &Path) -> Result<(File, u64), Error> {
 /// Writes a new file durably, which every user may read (mode 0644); never overwrites.
 ///
 /// # Errors
-/// SR-1002 when something is at `path`; SR-5001.
+/// SR-1002 when something is at `path`; SR-5001 when the system reports an error.
 pub fn create_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     create_with(path, bytes, 0o644)
 }
@@ -156,13 +159,13 @@ pub fn create_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 /// Writes a new file durably, which only this user may read (mode 0600); never overwrites.
 ///
 /// # Errors
-/// SR-1002 when something is at `path`; SR-5001.
+/// SR-1002 when something is at `path`; SR-5001 when the system reports an error.
 pub fn create_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     create_with(path, bytes, 0o600)
 }
 
 /// Writes a new file durably with the permission bits `mode`; never overwrites. Errors: SR-1002
-/// when something is at `path`; SR-5001.
+/// when something is at `path`; SR-5001 when the system reports an error.
 fn create_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     durable::create_new(path, bytes, mode).map_err(|e| {
         if e.kind() == std::io::ErrorKind::AlreadyExists {

@@ -24,7 +24,8 @@ use crate::purpose::Purpose;
 use crate::wrap::key_aad;
 
 /// Opens and parses the private key of a record. Errors: SR-2031 when the keyring does not hold it;
-/// SR-2005 when it does not authenticate, or is another certificate's; SR-5001.
+/// SR-2005 when it does not authenticate, or is another certificate's; SR-5001 when the system
+/// reports an error.
 pub(crate) fn read_key(object: &Object, record: &CertificateRecord) -> Result<PrivateKey, Error> {
     let absent = || Error::new(&code::CERT_NO_KEY, record.name.as_str());
     let pkcs8 = open_key(object, record)?.ok_or_else(absent)?;
@@ -74,7 +75,7 @@ pub(crate) fn seal_key(
 }
 
 /// Opens the private key of a record, as PKCS #8. `None` when there is none. Errors: SR-2005 when
-/// it does not authenticate; SR-5001.
+/// it does not authenticate; SR-5001 when the system reports an error.
 pub(crate) fn open_key(
     object: &Object,
     record: &CertificateRecord,
@@ -93,7 +94,8 @@ pub(crate) fn open_key(
 }
 
 /// Seals the private key of a record, which is sealed for the keyring `from`, for the keyring `to`.
-/// Does nothing when there is none. Errors: SR-2005 when it does not authenticate; SR-5001.
+/// Does nothing when there is none. Errors: SR-2005 when it does not authenticate; SR-5001 when the
+/// system reports an error.
 pub(crate) fn reseal_key(
     from: &Object,
     to: &Object,
@@ -107,7 +109,8 @@ pub(crate) fn reseal_key(
 
 /// Adds the certificates of an export to `body`, and private keys that are missing there. Returns
 /// those that changed. Errors: SR-2025 when a name belongs to another public key here; SR-2024 when
-/// the keyring is full; SR-2005 when a private key does not authenticate; SR-5001.
+/// the keyring is full; SR-2005 when a private key does not authenticate; SR-5001 when the system
+/// reports an error.
 pub(crate) fn merge_certificates(
     object: &Object,
     body: &mut Body,

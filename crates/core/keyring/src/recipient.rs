@@ -71,7 +71,7 @@ impl Recipient {
 
     /// Seals a slot around `data_key`, with a fresh salt and nonce, and returns it with its KEK.
     /// For a passphrase this runs Argon2id. Errors: SR-2012 when every version of a keyring's key
-    /// is retired; SR-5001.
+    /// is retired; SR-5001 when the system reports an error.
     pub(crate) fn seal(
         &self,
         fresh: &mut dyn Fresh,

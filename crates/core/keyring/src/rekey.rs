@@ -34,7 +34,7 @@ impl Object {
     /// # Errors
     /// SR-2017 when neither helps, or another object is in its place; SR-3004 when the MAC is wrong
     /// or an older header was put back; SR-3001 to SR-3006 for other damage, as [`Object::open`];
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn reload(&self, header: &[u8]) -> Result<Self, Error> {
         let parsed = parse(header)?;
         if parsed.kind != self.header.kind || parsed.object_id != self.header.object_id {
@@ -58,7 +58,7 @@ impl Object {
     ///
     /// # Errors
     /// SR-2019 without recipients; SR-2012 for a retired key; SR-3009 when the slots do not fit;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn rewrapped(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         self.rewrapped_with(&mut System, recipients)
     }
@@ -69,7 +69,7 @@ impl Object {
     ///
     /// # Errors
     /// SR-2019 without recipients; SR-2012 for a retired key; SR-3009 when the slots do not fit;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn extended(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         let mut header = self.next_header()?;
         let (slots, _) = self.new_slots(&mut System, header.epoch, &self.data_key, recipients)?;
@@ -102,7 +102,7 @@ impl Object {
     /// # Errors
     /// SR-6011 when a rekey is under way; SR-2019 when no recipient is given and other slots would
     /// be lost; SR-2017 when no recipient is given and the slot in use is gone; SR-2012 for a
-    /// retired key; SR-3009 when the slots do not fit; SR-5001.
+    /// retired key; SR-3009 when the slots do not fit; SR-5001 when the system reports an error.
     pub fn rekey_begun(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         self.rekey_begun_with(&mut System, recipients)
     }
@@ -111,7 +111,7 @@ impl Object {
     /// that key is lost. Writes nothing.
     ///
     /// # Errors
-    /// SR-9001 when no rekey is under way; SR-5001.
+    /// SR-9001 when no rekey is under way; SR-5001 when the system reports an error.
     pub fn rekey_finished(&self) -> Result<Self, Error> {
         if self.previous_epoch().is_none() {
             return Err(Error::new(&code::BUG, "no rekey is under way"));
@@ -129,7 +129,7 @@ impl Object {
 
     /// As [`Object::rewrapped`], with the random values of `fresh`: the same data key, with slots
     /// for exactly these recipients. Errors: SR-2019 without recipients; SR-2012 for a retired key;
-    /// SR-3009 when the slots do not fit; SR-5001.
+    /// SR-3009 when the slots do not fit; SR-5001 when the system reports an error.
     pub(crate) fn rewrapped_with(
         &self,
         fresh: &mut dyn Fresh,
@@ -149,7 +149,8 @@ impl Object {
     /// As [`Object::rekey_begun`], with the random values of `fresh`: a new data key at the next
     /// epoch, with the present one wrapped under it. Errors: SR-6011 when a rekey is under way;
     /// without recipients SR-2019 when other slots would be lost and SR-2017 when the slot in use
-    /// is gone; SR-2012 for a retired key; SR-3009 when the slots do not fit; SR-5001.
+    /// is gone; SR-2012 for a retired key; SR-3009 when the slots do not fit; SR-5001 when the
+    /// system reports an error.
     pub(crate) fn rekey_begun_with(
         &self,
         fresh: &mut dyn Fresh,
@@ -178,7 +179,8 @@ impl Object {
     }
 
     /// Finds the data key of a rewritten header: by the KEK that is held or, in the same epoch, the
-    /// present data key, which is not checked here. Errors: SR-2017 when neither helps; SR-5001.
+    /// present data key, which is not checked here. Errors: SR-2017 when neither helps; SR-5001
+    /// when the system reports an error.
     fn retained_key(&self, parsed: &Header) -> Result<Opened, Error> {
         let ours = |slot: &&Slot| slot.salt == self.held.salt && slot.kind == self.held.kind;
         for slot in parsed.slots.iter().filter(ours) {
@@ -220,7 +222,8 @@ impl Object {
     }
 
     /// Seals a slot for each recipient, and returns them with the first one's KEK. Errors: SR-2019
-    /// without recipients; SR-3009 for too many; SR-2012 for a retired key; SR-5001.
+    /// without recipients; SR-3009 for too many; SR-2012 for a retired key; SR-5001 when the system
+    /// reports an error.
     fn new_slots(
         &self,
         fresh: &mut dyn Fresh,
@@ -252,7 +255,7 @@ impl Object {
 
     /// Seals the slot in use again around a new data key, with the same salt and KEK. Errors:
     /// SR-2019 when there are other slots, which would be lost; SR-2017 when the slot in use is
-    /// gone; SR-5001.
+    /// gone; SR-5001 when the system reports an error.
     fn kept_slot(
         &self,
         fresh: &mut dyn Fresh,

@@ -66,7 +66,7 @@ impl KeySource {
     /// SR-2011 for material that is empty, too long or malformed, from any source. Key of the
     /// keyring: as [`Keyring::open`] and [`Keyring::opener`], such as SR-2004, SR-2003, SR-2012.
     /// Variable: SR-2008. File: SR-2007. Command: SR-2009, SR-2010, SR-2043. Terminal: SR-1004,
-    /// SR-2001 (cancelled). SR-5001.
+    /// SR-2001 (cancelled). SR-5001 when the system reports an error.
     pub fn opener(&self, context: &SourceContext) -> Result<Opener, Error> {
         match self {
             Self::KeyId { id } => {
@@ -89,7 +89,8 @@ impl KeySource {
     ///
     /// # Errors
     /// SR-2019 for a key of the keyring; SR-2042 when the text is empty or longer than 1 KiB, is
-    /// not UTF-8, or holds a zero byte; what the source reports, as for [`Self::opener`]; SR-5001.
+    /// not UTF-8, or holds a zero byte; what the source reports, as for [`Self::opener`]; SR-5001
+    /// when the system reports an error.
     pub fn passphrase(&self, context: &SourceContext) -> Result<SecretBytes, Error> {
         let given = match self {
             Self::KeyId { .. } => {
@@ -115,7 +116,7 @@ impl KeySource {
     ///
     /// # Errors
     /// For [`KeySource::Ask`] only: SR-1004 without a terminal, SR-2001 (cancelled), SR-2011 (the
-    /// two entries differ), SR-5001.
+    /// two entries differ), SR-5001 when the system reports an error.
     pub fn settled(self, context: &SourceContext) -> Result<Self, Error> {
         match self {
             Self::Ask => terminal::ask(&context.prompt, context.creating).map(Self::Given),
@@ -143,7 +144,7 @@ const TEXT_MAX: usize = 1024;
 
 /// Checks a passphrase that has to be text, and copies it into locked memory without one trailing
 /// line end. Errors: SR-2042 when it is empty, longer than 1024 bytes, not UTF-8, or contains a
-/// zero byte; SR-5001.
+/// zero byte; SR-5001 when the system reports an error.
 fn as_text(given: &SecretBytes) -> Result<SecretBytes, Error> {
     let text = without_newline(given.as_slice());
     let wrong = match text {

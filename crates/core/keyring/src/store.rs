@@ -121,7 +121,7 @@ impl UnprovenFile {
 }
 
 /// Returns the bytes of a keyring file: header, body and the body's MAC. Errors: SR-9001 when a
-/// part of the body is longer than the format allows; SR-5001.
+/// part of the body is longer than the format allows; SR-5001 when the system reports an error.
 pub(crate) fn file_bytes(object: &Object, body: &Body) -> Result<Vec<u8>, Error> {
     let mut out = object.initial_bytes();
     let covered = body
@@ -160,7 +160,8 @@ pub(crate) fn lock_path(keyring: &Path) -> PathBuf {
 
 impl Lock {
     /// Takes the keyring's lock, and creates the lock file if it is missing. Waits for another
-    /// process for up to 10 seconds. Errors: SR-2016 after that; SR-5001.
+    /// process for up to 10 seconds. Errors: SR-2016 after that; SR-5001 when the system reports an
+    /// error.
     pub(crate) fn take(keyring: &Path) -> Result<Self, Error> {
         Self::take_within(keyring, LOCK_WAIT)
     }
@@ -177,7 +178,8 @@ impl Lock {
     }
 
     /// Takes the keyring's lock, and creates the lock file if it is missing. Waits for another
-    /// process for up to `wait`. Errors: SR-2016 after that; SR-5001.
+    /// process for up to `wait`. Errors: SR-2016 after that; SR-5001 when the system reports an
+    /// error.
     fn take_within(keyring: &Path, wait: Duration) -> Result<Self, Error> {
         let path = lock_path(keyring);
         let failed = |error| Error::io(format!("locking {}", keyring.display()), error);

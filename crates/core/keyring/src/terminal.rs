@@ -39,7 +39,7 @@ const INTERRUPTS: [u8; 2] = [0x03, 0x1c];
 /// Asks for a passphrase at the controlling terminal, without echo; twice when `creating`, up to
 /// three times until both entries are the same. Errors: SR-1004 without a terminal, or after
 /// [`ask_nobody`]; SR-2001 (cancelled); SR-2011 (the entries differ, or 32 bytes that are not
-/// UTF-8); SR-5001.
+/// UTF-8); SR-5001 when the system reports an error.
 pub(crate) fn ask(prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
     if NOBODY.load(Ordering::Relaxed) {
         return Err(Error::new(&code::NO_TERMINAL, "prompts are switched off"));
@@ -49,7 +49,7 @@ pub(crate) fn ask(prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
 
 /// Asks for a passphrase at a given terminal, as [`ask`]; twice when `creating`. Errors: SR-1004
 /// when the terminal cannot be opened or set; SR-2001 (cancelled); SR-2011 (the entries differ
-/// three times, or 32 bytes that are not UTF-8); SR-5001.
+/// three times, or 32 bytes that are not UTF-8); SR-5001 when the system reports an error.
 fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
     let flags = i32::try_from(OFlags::NOCTTY.bits()).unwrap_or_default();
     let file = OpenOptions::new()
@@ -87,7 +87,8 @@ fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, 
 }
 
 /// Prompts, and reads one line without echo. Restores the terminal's settings. Errors: SR-2001
-/// after control-C or control-backslash; SR-1004 when the terminal cannot be set; SR-5001.
+/// after control-C or control-backslash; SR-1004 when the terminal cannot be set; SR-5001 when the
+/// system reports an error.
 fn read_line(terminal: &File, prompt: &str) -> Result<SecretBytes, Error> {
     let echo_off = EchoOff::on(terminal)?;
     print(terminal, prompt)?;

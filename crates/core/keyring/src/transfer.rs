@@ -46,7 +46,7 @@ impl Keyring {
     /// not open the export; SR-1002 when there is something at `path`; SR-2034 when it does not
     /// open when it is read back; as for every change SR-2016 when another process keeps the
     /// keyring's lock for 10 seconds, SR-2017 when it has another root key meanwhile, SR-2039 when
-    /// this is an older copy of it, SR-5001.
+    /// this is an older copy of it, SR-5001 when the system reports an error.
     pub fn export(&mut self, path: &Path, opener: &Opener) -> Result<(), Error> {
         if matches!(opener.kind_name(), "keyring" | "certificate") {
             let detail = "the key that was given is in a keyring";
@@ -82,7 +82,7 @@ impl Keyring {
     /// SR-2025 a certificate of the same name is another public key's; SR-2024 the keyring is full;
     /// as for every change SR-2016 when another process keeps the keyring's lock for 10 seconds,
     /// SR-2017 when it has another root key meanwhile, SR-2039 when this is an older copy of it,
-    /// SR-5001. The keyring is then as it was.
+    /// SR-5001 when the system reports an error. The keyring is then as it was.
     pub fn import(&mut self, path: &Path, opener: &Opener) -> Result<ImportReport, Error> {
         let unproven = store::read(path).map_err(|error| match error.code().number {
             number if number == code::KEYRING_MISSING.number => {
@@ -124,7 +124,7 @@ impl Keyring {
 
 /// Returns the bytes of an export: every key and certificate sealed under a new data key for
 /// `opener`'s recipient, marked as exported at this time. Errors: SR-2019 for private keys as
-/// `opener`; SR-2005 when a key does not unwrap; SR-5001.
+/// `opener`; SR-2005 when a key does not unwrap; SR-5001 when the system reports an error.
 fn export_bytes(
     object: &Object,
     body: &Body,
@@ -189,7 +189,7 @@ fn check_equal(
 }
 
 /// Retires every active version that is not the newest of its key, as at a rotation. Errors:
-/// SR-2005 when a key does not unwrap; SR-5001.
+/// SR-2005 when a key does not unwrap; SR-5001 when the system reports an error.
 fn retire_superseded(object: &Object, body: &mut Body) -> Result<(), Error> {
     let mut newest = std::collections::BTreeMap::new();
     for entry in &body.entries {

@@ -49,7 +49,7 @@ impl Join {
     ///
     /// # Errors
     /// SR-1002 when there is something at `config` and `replace` is false; SR-8408 for an address;
-    /// SR-1006 without the authority's file; SR-5001.
+    /// SR-1006 without the authority's file; SR-5001 when the system reports an error.
     pub fn prepare(
         config: &Path,
         servers: Vec<String>,
@@ -131,7 +131,7 @@ impl Join {
 
 /// Removes the files of the configuration that was replaced; they are overwritten first. Files in
 /// another directory, or that another configuration beside it names, are left. Returns the path of
-/// the former private key if that is left and exists. SR-5001.
+/// the former private key if that is left and exists. SR-5001 when the system reports an error.
 fn forget(config: &Path, former: &Files) -> Result<Option<PathBuf>, Error> {
     let mut kept = None;
     let beside = config.parent().unwrap_or_else(|| Path::new("/"));
@@ -177,7 +177,8 @@ struct NewFiles {
 impl NewFiles {
     /// Chooses names of files beside the configuration that do not exist yet: `node.key`, else
     /// `node-2.key` and so on, and likewise for the certificate and the authority. Makes the
-    /// directory if it is missing, but no file. SR-1002 after 1000 joins; SR-5001.
+    /// directory if it is missing, but no file. SR-1002 after 1000 joins; SR-5001 when the system
+    /// reports an error.
     fn beside(config: &Path) -> Result<Self, Error> {
         let directory = config.parent().unwrap_or_else(|| Path::new("/"));
         std::fs::create_dir_all(directory).map_err(|error| Error::on_path(directory, error))?;

@@ -58,7 +58,7 @@ pub(crate) type Operation = fn(&[&[u8]]) -> Result<SecretBytes, Error>;
 /// # Errors
 /// The child's; SR-2101 when it cannot be started, ends without a response, or takes too long;
 /// SR-2105 when its response is longer than 16 KiB; SR-2020 when the request is; SR-2100 when no
-/// launcher is set; SR-5001.
+/// launcher is set; SR-5001 when the system reports an error.
 pub(crate) fn call(fields: &[&[u8]], deadline: Deadline) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::PROVIDER_UNREACHABLE, "starting its process", error);
     let launcher = LAUNCHER.get().ok_or_else(|| {
@@ -123,7 +123,7 @@ fn copy_locked(bytes: &[u8]) -> Result<SecretBytes, Error> {
 
 /// Sends the request and reads the response to its end. The response is empty when the child ended
 /// without one. Errors: SR-2101 when the deadline passes or the socket fails; SR-2105 when the
-/// response is longer than 16 KiB; SR-5001.
+/// response is longer than 16 KiB; SR-5001 when the system reports an error.
 fn exchange(
     mut socket: &UnixStream,
     request: &SecretBytes,
@@ -196,7 +196,7 @@ fn end(child: &mut Child) -> Option<ExitStatus> {
 }
 
 /// Writes the fields, each after its length, into locked memory. Errors: SR-2020 for more than 16
-/// KiB; SR-5001.
+/// KiB; SR-5001 when the system reports an error.
 fn encode_fields(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
     let long = || Error::new(&code::PROVIDER, "the request is too long");
     let len: usize = fields.iter().map(|field| field.len() + 4).sum();

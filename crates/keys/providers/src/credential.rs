@@ -86,7 +86,7 @@ impl RootProvider for Credential {
     /// Reads the credential's file, and makes the root key of its contents as of any key file.
     /// Errors: SR-2101 when the service was started without credentials; SR-2103 when there is none
     /// of this name; SR-2007 when it cannot be read; SR-2011 when the contents are malformed;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     fn fetch(&self, creating: bool) -> Result<Opener, Error> {
         let context = SourceContext {
             creating,

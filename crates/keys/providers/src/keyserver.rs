@@ -103,7 +103,8 @@ impl SealingServer for KeyServer {
     /// Fetches the newest version of the key, and encrypts the secret here under a key derived from
     /// it and the context. Returns version, nonce, tag and ciphertext. The deadline is not used:
     /// the configured total time bounds the call. Errors: the code of the client's error when the
-    /// host's configuration cannot be used, or no server delivers the key; SR-5001.
+    /// host's configuration cannot be used, or no server delivers the key; SR-5001 when the system
+    /// reports an error.
     fn seal(&self, secret: &SecretKey, context: &[u8], _: Deadline) -> Result<Vec<u8>, Error> {
         let fetched = self.fetch(Version::Latest)?;
         let key = sealing_key(&fetched.material, context)?;
@@ -119,7 +120,8 @@ impl SealingServer for KeyServer {
     /// Fetches the version of the key that sealed, and decrypts the secret here. The deadline is
     /// not used: the configured total time bounds the call. Errors: SR-2105 when the sealed secret
     /// is malformed, or does not decrypt with the key; the code of the client's error when the
-    /// host's configuration cannot be used, or no server delivers the key; SR-5001.
+    /// host's configuration cannot be used, or no server delivers the key; SR-5001 when the system
+    /// reports an error.
     fn open(&self, sealed: &[u8], context: &[u8], _: Deadline) -> Result<SecretKey, Error> {
         let blob = Blob::parse(sealed)
             .ok_or_else(|| Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed"))?;

@@ -251,7 +251,7 @@ impl Tang {
     /// Recovers the key of the exchange with the server's help: sends the client's point, blinded
     /// by a random scalar, which the server multiplies by its private key. Errors: SR-2105 when the
     /// answer is malformed; SR-2103 when the server no longer has the key; SR-2101 when it does not
-    /// answer before the deadline; SR-5001.
+    /// answer before the deadline; SR-5001 when the system reports an error.
     fn recover(
         &self,
         exchange: &ExchangeKey,

@@ -80,7 +80,7 @@ impl Tpm {
 
     /// Fetches the PIN from its source, and returns the authorization made of it: its SHA-256
     /// without zeros at the end, which a TPM ignores too. `None` where the argument has no PIN.
-    /// Errors: what the source reports; SR-5001.
+    /// Errors: what the source reports; SR-5001 when the system reports an error.
     fn authorization(&self) -> Result<Option<SecretBytes>, Error> {
         let Some(source) = &self.pin else {
             return Ok(None);

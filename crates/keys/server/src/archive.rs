@@ -132,8 +132,9 @@ impl Reader {
     /// The rows are not read.
     ///
     /// # Errors
-    /// SR-1006 when there is no file; SR-8436 when it is not a regular file, not an archive, or
-    /// not signed by this authority; SR-8440 for the authority's certificate; SR-5001.
+    /// SR-1006 when there is no file; SR-8436 when it is not a regular file, not an archive, or not
+    /// signed by this authority; SR-8440 for the authority's certificate; SR-5001 when the system
+    /// reports an error.
     fn open(path: &Path, authority: &[u8]) -> Result<Self, Error> {
         let shown = || path.display().to_string();
         let (file, _) = open_regular(path, Link::Followed).map_err(|error| match error.kind() {
@@ -234,7 +235,7 @@ pub struct VerifiedRange {
 ///
 /// # Errors
 /// SR-1006 when there is no file; SR-8436 when it is not valid; SR-8440 for the authority's
-/// certificate; SR-5001.
+/// certificate; SR-5001 when the system reports an error.
 pub fn verify_file(path: &Path, authority: &[u8]) -> Result<ArchiveHeader, Error> {
     let mut reader = Reader::open(path, authority)?;
     reader.for_each(|_| Ok(()))?;
@@ -248,7 +249,7 @@ pub fn verify_file(path: &Path, authority: &[u8]) -> Result<ArchiveHeader, Error
 /// # Errors
 /// SR-1006 when a file is missing or none was named; SR-8436 when one is not valid or another
 /// server's, rows between two are missing, or two disagree about a row; SR-8440 for the authority's
-/// certificate; SR-5001.
+/// certificate; SR-5001 when the system reports an error.
 pub fn verify_files(paths: &[PathBuf], authority: &[u8]) -> Result<VerifiedRange, Error> {
     let mut readers = paths
         .iter()

@@ -82,7 +82,7 @@ impl CertificateKeeper {
     }
 
     /// Loads files that were replaced, and logs that. Errors of [`tls::server_config`]: SR-8440 for
-    /// a file that cannot be used, SR-5001.
+    /// a file that cannot be used, SR-5001 when the system reports an error.
     fn reload(&mut self, config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
         let fresh = tls::server_config(config)?;
         self.validity = tls::validity(config)?;

@@ -234,7 +234,8 @@ pub fn node_config(servers: &[String], authority: &str, name: &str) -> String {
     )
 }
 
-/// Writes a new file with this mode, durably. SR-1002 when it exists; SR-5001.
+/// Writes a new file with this mode, durably. SR-1002 when it exists; SR-5001 when the system
+/// reports an error.
 pub(crate) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     durable::create_new(path, bytes, mode).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::new(&code::EXISTS, path.display().to_string()),

@@ -110,7 +110,7 @@ impl Keys {
     ///
     /// # Errors
     /// SR-8435 when it is not authentic: damaged, or of another id, name, version or server;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn unwrap(&self, context: &WrapContext<'_>, wrapped: &[u8]) -> Result<SecretKey, Error> {
         let broken = || Error::new(&code::SERVER_STORE, format!("the key {}", context.name));
         let bytes = open_bytes(

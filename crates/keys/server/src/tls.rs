@@ -27,7 +27,8 @@ use crate::offline;
 ///
 /// # Errors
 /// SR-8440 for a file that cannot be used, an authority that others may write, a private key that
-/// others may use, or one that does not belong to the certificate; SR-5001.
+/// others may use, or one that does not belong to the certificate; SR-5001 when the system reports
+/// an error.
 pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
     build_config(config, None)
 }
@@ -50,7 +51,8 @@ type CertifiedPair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// Reads the certificate and the key from the disk. Repeats that up to four times, with pauses of
 /// 20 ms, if they do not fit or cannot be read, because they may have been replaced in between. The
-/// result of the last try may be a pair that does not fit. SR-8440, SR-5001.
+/// result of the last try may be a pair that does not fit. SR-8440, SR-5001 when the system reports
+/// an error.
 fn read_fitting_pair(config: &Config) -> Result<CertifiedPair, Error> {
     const TRIES: usize = 4;
     let mut last = None;
@@ -97,7 +99,7 @@ fn fits(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'static>) -> bool
 /// epoch.
 ///
 /// # Errors
-/// SR-8440 for a file that cannot be used; SR-5001.
+/// SR-8440 for a file that cannot be used; SR-5001 when the system reports an error.
 pub fn validity(config: &Config) -> Result<(u64, u64), Error> {
     let (chain, _) = read_fitting_pair(config)?;
     let path = config.path(&config.tls.certificate);
@@ -143,7 +145,7 @@ fn parse_private_key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, 
 
 /// Builds the TLS configuration: TLS 1.2 or 1.3, no resumption, and client certificates of the
 /// configured authority, which are optional. `given`: certificate and key in PEM; without them,
-/// they are read from the disk. SR-8440, SR-5001.
+/// they are read from the disk. SR-8440, SR-5001 when the system reports an error.
 fn build_config(
     config: &Config,
     given: Option<(&[u8], &[u8])>,

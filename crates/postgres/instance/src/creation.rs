@@ -226,7 +226,7 @@ struct NewFiles {
 impl NewFiles {
     /// Makes the directory, and those above it, where they are missing, each for its owner only.
     /// Those that were made are removed again when the result is dropped before `keep`, or when
-    /// this fails: SR-5001.
+    /// this fails: SR-5001 when the system reports an error.
     fn directory(path: &Path) -> Result<Self, Error> {
         use std::os::unix::fs::DirBuilderExt as _;
         let missing = path

@@ -129,7 +129,7 @@ impl ReadOnlyFile {
     /// Returns the file's length in bytes.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(crate) fn size(&self) -> Result<u64, Error> {
         self.lower.size().map_err(|rc| self.failed(rc))
     }
@@ -146,7 +146,7 @@ impl ReadOnlyFile {
     /// are zero then.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(crate) fn read_whole(&self, out: &mut [u8], at: u64) -> Result<bool, Error> {
         self.lower.read_whole(out, at).map_err(|rc| self.failed(rc))
     }
@@ -154,7 +154,7 @@ impl ReadOnlyFile {
     /// Returns the first `len` bytes of the file, or fewer when it is shorter.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(crate) fn head(&self, len: usize) -> Result<Vec<u8>, Error> {
         let mut head = vec![0; len];
         if !self

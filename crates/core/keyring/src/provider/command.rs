@@ -48,7 +48,8 @@ impl RootProvider for Command {
 
     /// Runs the command, and makes the root key of what it prints, by the rule of `material.rs`.
     /// Errors: SR-2009 when it cannot be run or fails; SR-2010 when it takes too long; SR-2011 when
-    /// it prints no key; SR-2043 for an invalid time limit in the environment; SR-5001.
+    /// it prints no key; SR-2043 for an invalid time limit in the environment; SR-5001 when the
+    /// system reports an error.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         interpret(&command::output(&self.0)?)
     }

@@ -85,7 +85,8 @@ impl RootProvider for Elsewhere {
     /// Runs the `strongroom` command, and makes the root key of what it prints. Errors: SR-2100
     /// with `creating`, because only that command can make the root key; SR-2009 when the command
     /// cannot be run or fails; SR-2010 when it takes too long; SR-2011 when it prints no key;
-    /// SR-2043 for an invalid time limit in the environment; SR-5001.
+    /// SR-2043 for an invalid time limit in the environment; SR-5001 when the system reports an
+    /// error.
     fn fetch(&self, creating: bool) -> Result<Opener, Error> {
         if creating {
             return Err(Error::new(&code::PROVIDER_ELSEWHERE, self.name));

@@ -44,7 +44,8 @@ impl RootProvider for Env {
     }
 
     /// Makes the root key of the variable's value, by the rule of `material.rs`. Errors: SR-2008
-    /// when it is not set; SR-2011 when the value is malformed; SR-5001.
+    /// when it is not set; SR-2011 when the value is malformed; SR-5001 when the system reports an
+    /// error.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         opener_from_env(&self.0)
     }

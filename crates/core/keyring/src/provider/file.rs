@@ -46,7 +46,8 @@ impl RootProvider for KeyFile {
     }
 
     /// Makes the root key of the file's contents, by the rule of `material.rs`. Errors: SR-2007
-    /// when it cannot be read; SR-2011 when the contents are malformed; SR-5001.
+    /// when it cannot be read; SR-2011 when the contents are malformed; SR-5001 when the system
+    /// reports an error.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         opener_from_file(self.0.as_ref())
     }

@@ -44,7 +44,8 @@ impl RootProvider for Passphrase {
     }
 
     /// Asks at the terminal; twice with `creating`. Errors: SR-1004 without a terminal; SR-2001
-    /// (cancelled); SR-2011 (the entries differ, or it is empty or malformed); SR-5001.
+    /// (cancelled); SR-2011 (the entries differ, or it is empty or malformed); SR-5001 when the
+    /// system reports an error.
     fn fetch(&self, creating: bool) -> Result<Opener, Error> {
         interpret(&terminal::ask("Passphrase of the keyring", creating)?)
     }

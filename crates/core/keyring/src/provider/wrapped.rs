@@ -45,7 +45,8 @@ impl Wrapped {
     /// 32 random bytes and the context to bind it to, and returns the device's blob.
     ///
     /// # Errors
-    /// Those of `wrap`; SR-2020 when the blob is too long to be kept in a keyring; SR-5001.
+    /// Those of `wrap`; SR-2020 when the blob is too long to be kept in a keyring; SR-5001 when the
+    /// system reports an error.
     pub fn create(
         number: u16,
         locator: &str,

@@ -49,7 +49,7 @@ const PLACES: [&str; 5] = [
 /// # Errors
 /// SR-6020 when several users own them, or another user could exchange a part; SR-6021 when root
 /// cannot become that user; the process must then end, because root may be given up in part;
-/// SR-5001.
+/// SR-5001 when the system reports an error.
 pub fn become_owner_of(paths: &[PathBuf], say: impl FnOnce(&str)) -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());

@@ -25,7 +25,7 @@ pub(super) struct Keys {
 /// Reads the access key: from the environment, or else from a profile of the credentials file.
 /// `profile` and `file` are those that the provider's argument names; with one of them the
 /// environment's keys are not used. Errors: SR-2123 when there is none, it cannot be used, or
-/// others may read the file; SR-5001.
+/// others may read the file; SR-5001 when the system reports an error.
 pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, Error> {
     if profile.is_none()
         && file.is_none()
@@ -57,7 +57,8 @@ pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, E
 }
 
 /// Reads the access key from `AWS_ACCESS_KEY_ID` and its companions. `None` when that is not set or
-/// empty. Errors: SR-2123 when the secret is missing, or a value cannot be used; SR-5001.
+/// empty. Errors: SR-2123 when the secret is missing, or a value cannot be used; SR-5001 when the
+/// system reports an error.
 fn from_environment() -> Result<Option<Keys>, Error> {
     let Some(id) = read_variable("AWS_ACCESS_KEY_ID")? else {
         return Ok(None);

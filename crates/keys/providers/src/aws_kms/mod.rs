@@ -276,7 +276,7 @@ impl Kms {
     /// Signs a request for the present time and sends it once. Returns the response whatever its
     /// status is. Errors: SR-2101 (not reached, or too late), SR-2102 (client refused), SR-2105
     /// (malformed response), SR-2120 (server not trusted) or SR-2124 (no common TLS version) for
-    /// the connection; SR-5001.
+    /// the connection; SR-5001 when the system reports an error.
     fn send_once(
         &self,
         http: &HttpClient,

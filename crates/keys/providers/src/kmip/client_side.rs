@@ -23,7 +23,7 @@ const LABEL: &[u8] = b"kmip";
 /// from it and the context. Errors: SR-2103 (no such key), SR-2104 (key not active) or SR-2121 (key
 /// destroyed) for the key; SR-2101 (not reached, or too late), SR-2102 (client refused), SR-2105
 /// (malformed response), SR-2120 (server not trusted) or SR-2122 (server busy, sealed or failing)
-/// for the server; SR-5001.
+/// for the server; SR-5001 when the system reports an error.
 pub(super) fn seal(
     session: &mut Session,
     id: &str,
@@ -49,7 +49,7 @@ pub(super) fn seal(
 /// key), SR-2104 (key not active) or SR-2121 (key destroyed) for the key; SR-2101 (not reached, or
 /// too late), SR-2102 (client refused), SR-2120 (server not trusted) or SR-2122 (server busy,
 /// sealed or failing) for the server; SR-2105 when the blob's parts have wrong lengths, or it does
-/// not decrypt; SR-5001.
+/// not decrypt; SR-5001 when the system reports an error.
 pub(super) fn open(session: &mut Session, blob: &Blob, context: &[u8]) -> Result<SecretKey, Error> {
     let key = sealing_key(&fetch_key(session, &blob.id)?, context)?;
     let iv: Result<[u8; 12], _> = blob.iv.as_slice().try_into();

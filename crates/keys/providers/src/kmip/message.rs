@@ -47,7 +47,7 @@ pub(super) enum Cipher {
 /// Encodes a request of one operation in locked memory; `fill` writes its payload.
 ///
 /// # Errors
-/// SR-2020 when it is longer than 4 KiB, SR-5001.
+/// SR-2020 when it is longer than 4 KiB, SR-5001 when the system reports an error.
 pub(super) fn request(
     version: Minor,
     operation: Operation,
@@ -201,7 +201,7 @@ pub(super) fn parse_response<'item, 'bytes>(
 /// Copies 32 bytes that a server sent into locked memory, as a key.
 ///
 /// # Errors
-/// SR-2105 for another length; SR-5001.
+/// SR-2105 for another length; SR-5001 when the system reports an error.
 pub(super) fn secret_key(bytes: &[u8]) -> Result<SecretKey, Error> {
     let mut key: [u8; 32] = bytes.try_into().map_err(|_| {
         let detail = "the response is not a secret of 32 bytes";

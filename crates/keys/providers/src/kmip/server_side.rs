@@ -15,7 +15,7 @@ use super::tag;
 /// associated data, with AES-CBC it is not used. The inner error is the reason for which the server
 /// refused. Errors: SR-2105 when the ciphertext or the tag has a wrong length; SR-2101 (not
 /// reached, or too late), SR-2102 (client refused), SR-2105 (malformed response) or SR-2120 (server
-/// not trusted) for the connection; SR-5001.
+/// not trusted) for the connection; SR-5001 when the system reports an error.
 pub(super) fn seal(
     session: &mut Session,
     id: &str,

@@ -22,7 +22,8 @@ const CREDENTIAL_MAX: usize = 32 * 1024;
 /// that its owner changes gives no other root key, because every provider checks that.
 ///
 /// # Errors
-/// SR-2123 when it cannot be read, is no regular file, has another mode, or is too long; SR-5001.
+/// SR-2123 when it cannot be read, is no regular file, has another mode, or is too long; SR-5001
+/// when the system reports an error.
 pub(crate) fn read_file(path: &Path) -> Result<SecretBytes, Error> {
     let wrong = |what: &str| {
         let detail = format!("{}: {what}", path.display());
@@ -64,7 +65,8 @@ pub(crate) fn read_file(path: &Path) -> Result<SecretBytes, Error> {
 /// only, because it goes into a header. `of` names the source in errors.
 ///
 /// # Errors
-/// SR-2123 when it is empty or has other characters, also between two words; SR-5001.
+/// SR-2123 when it is empty or has other characters, also between two words; SR-5001 when the
+/// system reports an error.
 pub(crate) fn single_line(held: &SecretBytes, of: &str) -> Result<SecretBytes, Error> {
     let text = held.as_slice().trim_ascii();
     if text.is_empty() || !text.iter().all(u8::is_ascii_graphic) {

@@ -99,7 +99,7 @@ impl HttpClient {
 }
 
 /// Reads a body of at most 32 KiB into locked memory. Errors: SR-2105 when it is longer; SR-2101
-/// when the connection is lost or the deadline passes; SR-5001.
+/// when the connection is lost or the deadline passes; SR-5001 when the system reports an error.
 fn read_body(from: &mut dyn Read, deadline: Deadline) -> Result<SecretBytes, Error> {
     let mut held = SecretBytes::with_capacity(BODY_MAX + 1)?;
     let mut length = 0;
@@ -203,7 +203,7 @@ pub(crate) fn is_path_segment(text: &str) -> bool {
 /// Decodes a key of 32 bytes from base64, in locked memory.
 ///
 /// # Errors
-/// SR-2105 when it is not base64, or of another length; SR-5001.
+/// SR-2105 when it is not base64, or of another length; SR-5001 when the system reports an error.
 pub(crate) fn decode_key(text: &str) -> Result<SecretKey, Error> {
     use base64::Engine as _;
     let wrong = || Error::new(&code::PROVIDER_ANSWER, "the response holds no root key");

@@ -45,7 +45,8 @@ impl TlsFiles {
     /// when the argument names none.
     ///
     /// # Errors
-    /// SR-2123 when a file cannot be read or used, or others may read the private key; SR-5001.
+    /// SR-2123 when a file cannot be read or used, or others may read the private key; SR-5001 when
+    /// the system reports an error.
     pub(crate) fn identity(&self) -> Result<Option<Identity>, Error> {
         let Some((certificate, key)) = &self.identity else {
             return Ok(None);
