@@ -78,7 +78,8 @@ impl ChosenKey {
         }))
     }
 
-    /// As [`Self::find`], where a source has to be named.
+    /// Returns the key source that a key option, the environment or the instance's configuration
+    /// names. A passphrase of an option is asked for here.
     ///
     /// # Errors
     /// SR-2001 when nothing names one; as [`Self::find`].

@@ -90,7 +90,7 @@ impl Connection {
         Self::begin(Session::open(config, &OPTIONS)?)
     }
 
-    /// As [`Self::open`], on a local socket that is connected already.
+    /// Authenticates as a physical replication client on a local socket that is connected already.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -279,8 +279,9 @@ impl Connection {
         reply
     }
 
-    /// As [`Session::reply`], but refuses the messages that only the extended protocol has:
-    /// [`Error::Protocol`].
+    /// Waits for the next message of the server within this limit; `None` when the limit was
+    /// reached. [`Error::Server`] for an error message of the server; [`Error::Protocol`] for
+    /// messages that only the extended protocol has; the errors of the connection.
     fn next_reply(&mut self, limit: WaitLimit, during: &'static str) -> Result<Option<Reply>> {
         match self.session.reply(limit, during)? {
             Some(Reply::Step(tag)) => Err(unexpected_message(tag)),

@@ -173,8 +173,9 @@ impl Connection {
         next.transpose()
     }
 
-    /// As [`Connection::reply_within`], but a limit that was reached gives the connection up, with
-    /// [`Error::TimedOut`].
+    /// Waits for the next message of the server within this limit. Any error gives the connection
+    /// up: [`Error::TimedOut`] when the limit was reached, else that of the server or the
+    /// connection.
     fn reply_or_time_out(&mut self, limit: WaitLimit) -> Result<Reply> {
         let reply = self.reply_within(limit, STOPPING)?;
         reply.ok_or_else(|| {

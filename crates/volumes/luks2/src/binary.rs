@@ -246,7 +246,9 @@ pub fn label_in(first: &[u8]) -> Option<String> {
     text_in(first, LABEL)
 }
 
-/// As [`label_in`], for the UUID.
+/// Returns the UUID in the first bytes of a LUKS2 volume, for the search for a device. Nothing else
+/// is checked. `None` when they are not the beginning of a primary LUKS2 header, or it is not
+/// UTF-8.
 #[must_use]
 pub fn uuid_in(first: &[u8]) -> Option<String> {
     text_in(first, UUID)

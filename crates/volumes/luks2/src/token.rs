@@ -170,7 +170,7 @@ impl StrongroomToken {
         Self::of(&At::root(&tree, Rules::Own))
     }
 
-    /// As [`StrongroomToken::read`], from JSON in a header.
+    /// Reads a Strongroom token from JSON in a header; fails as [`StrongroomToken::read`].
     fn of(token: &At<'_>) -> Result<Self, TokenError> {
         check_form(token, STRONGROOM_TYPE, "LUKS2 token")?;
         let key_id = text(token, "key_id")?;
@@ -222,7 +222,7 @@ impl TpmToken {
         Self::of(&At::root(&tree, Rules::Own))
     }
 
-    /// As [`TpmToken::read`], from JSON in a header.
+    /// Reads a token of a TPM from JSON in a header; fails as [`TpmToken::read`].
     fn of(token: &At<'_>) -> Result<Self, TokenError> {
         check_form(token, TPM_TYPE, "LUKS2 token of a TPM")?;
         let sealed = from_hex(text(token, "sealed")?);

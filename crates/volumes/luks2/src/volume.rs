@@ -324,7 +324,8 @@ impl Span {
             .ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// As [`Span::part`], for writing into `whole`.
+    /// Returns the `len` bytes at `offset` of the volume out of `whole`, which are the bytes of
+    /// this range, for writing.
     ///
     /// # Errors
     /// `InvalidInput` when they are not within it.

@@ -89,8 +89,8 @@ impl Volume {
         Self::load(path, Either::Left(path))
     }
 
-    /// As [`Volume::open`], for a change of the header or the destruction of the volume: refused
-    /// while another process has it attached, even for reading only.
+    /// Reads and checks the header on `path`, as [`Volume::open`] does, before it is changed or
+    /// destroyed: refused while another process has the volume attached, even for reading only.
     ///
     /// # Errors
     /// As [`Volume::open`]; SR-8320 while another process has the volume attached.
@@ -235,7 +235,8 @@ impl Volume {
         tried.map_err(|error| self.passphrase_error(&error))
     }
 
-    /// As [`Volume::try_secret`], on the slots that `by` says.
+    /// Tries `secret` on the slots that `by` says, the token's or all, without mapping anything.
+    /// Returns the slot that it opens.
     ///
     /// # Errors
     /// SR-2002 when it opens none; SR-8323 when there is no token that names a slot, or it is
@@ -414,15 +415,18 @@ impl Volume {
         set.map_err(|error| self.failed("its key derivation", &error))
     }
 
-    /// Makes the error SR-8324 for a call to libcryptsetup that failed on this volume, with the
-    /// volume's path and `what`, the part that the call was for.
+    /// Makes the error for a call to libcryptsetup that failed on this volume: SR-2002, SR-8320,
+    /// SR-8327 or SR-5001 where the error's number says a wrong key, a busy device, no
+    /// device-mapper or an error of the system, otherwise SR-8324. The detail has the volume's path
+    /// and `what`, the part that the call was for.
     pub(crate) fn failed(&self, what: &str, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         failed(format!("{}: {what}", self.shown.display()), error)
     }
 
     /// Makes the error for a passphrase that libcryptsetup did not accept: SR-2002 (wrong key) when
-    /// no key slot opens with it, or there is none to try; else SR-8324, because libcryptsetup
-    /// failed. The detail begins with the volume's path.
+    /// no key slot opens with it, or there is none to try; otherwise, by the error's number,
+    /// SR-8320 (busy), SR-8327 (no device-mapper), SR-5001 (the system) or SR-8324. The detail
+    /// begins with the volume's path.
     pub(crate) fn passphrase_error(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         let what = self.shown.display().to_string();
         match errno(error) {

@@ -11,14 +11,17 @@ use strongroom_keyring::Error;
 
 use crate::ffi::take_messages;
 
-/// Returns the error for a call to libcryptsetup that failed, with `what` it was about and what the
-/// library has said. SR-2002, SR-8320, SR-8327, SR-5001 or SR-8324, by the number that it gave.
+/// Makes the error for a call to libcryptsetup that failed, with `what` it was about and what the
+/// library has said. By the error's number SR-2002 (wrong key), SR-8320 (busy), SR-8327 (no
+/// device-mapper) or SR-5001 (the system), otherwise SR-8324.
 pub(crate) fn failed(what: impl Into<String>, error: &LibcryptErr) -> Error {
     let code = errno(error).map_or(&code::VOLUME_LIBRARY, code_of);
     failed_as(code, what, error)
 }
 
-/// As [`failed`], under this code.
+/// Makes the error of this code for a call to libcryptsetup that failed. The detail has `what` it
+/// was about and the messages that the library has given since they were last taken, or else the
+/// error's own text.
 pub(crate) fn failed_as(
     code: &'static Code,
     what: impl Into<String>,
@@ -55,7 +58,7 @@ fn code_of(errno: Errno) -> &'static Code {
     }
 }
 
-/// Returns SR-8320 for the device or file at `path`.
+/// Returns SR-8320, in use, for the device or file at `path`; `why` says by what.
 pub(crate) fn in_use(path: &Path, why: &str) -> Error {
     Error::new(&code::VOLUME_IN_USE, format!("{}: {why}", path.display()))
 }
@@ -65,7 +68,8 @@ pub(crate) fn io(path: &Path, error: std::io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }
 
-/// As [`io`], but SR-1006 when there is nothing at `path`.
+/// Returns SR-1006 when the error is that there is nothing at `path`, otherwise SR-5001 with the
+/// path.
 pub(crate) fn missing(path: &Path, error: std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::NotFound {
         Error::new(&code::NOT_FOUND, path.display().to_string())

@@ -168,8 +168,10 @@ pub fn renew_backup(path: &Path, keys: &mut dyn Keys, notices: &dyn Notices) -> 
     stored.is_ok()
 }
 
-/// As [`renew_backup`], after a change of key slots, at the source that the volume's token names.
-/// Does nothing for a volume without a token. That the source cannot be used is a note.
+/// Stores the sealed header backup again after a change of key slots, at the key server that the
+/// volume's token names, and reports the volume there. Does nothing for a volume without a token or
+/// of a keyring. That the key server cannot be used is a note; a failure to store is a warning,
+/// SR-8333.
 pub fn renew_backup_after_change(path: &Path, keys: &HostKeys, notices: &dyn Notices) {
     let token = Volume::open(path).and_then(|mut volume| volume.token());
     let Ok(token) = token else { return };

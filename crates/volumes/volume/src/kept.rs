@@ -208,8 +208,8 @@ impl KeptPassphrase {
         self.secret_at(now(), token, unseal)
     }
 
-    /// As [`KeptPassphrase::secret`], at this time of the calendar, in seconds since the Unix
-    /// epoch.
+    /// Opens the passphrase as [`KeptPassphrase::secret`] does, with `at` as the present time, in
+    /// seconds since the Unix epoch.
     fn secret_at(
         &self,
         at: u64,

@@ -210,8 +210,9 @@ impl Keys for KeyringKeys {
         Ok(Material { version, key })
     }
 
-    /// As `fetch`; makes the key in the keyring when it has none of that name, and then fails as
-    /// [`Keyring::create_key`]. A key whose versions are all retired is an error: SR-2012.
+    /// Returns the newest active version of the key from the keyring, and makes the key when there
+    /// is none of that name. SR-2012 when all its versions are retired; the errors of opening the
+    /// keyring and of writing it.
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
         match self.fetch(name, None) {
             Err(error) if error.code() == &code::UNKNOWN_KEY_ID => {

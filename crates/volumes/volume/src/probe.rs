@@ -103,7 +103,8 @@ pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
     find_in(&KernelPaths::default(), device, wait)
 }
 
-/// As [`find`], with the kernel's files at `places`.
+/// Returns the path of the device that `UUID=...`, `LABEL=...` or a path means, with the kernel's
+/// files at `places`; waits for it for at most `wait`.
 ///
 /// # Errors
 /// As [`find`].

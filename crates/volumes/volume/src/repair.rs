@@ -97,7 +97,8 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
     finish(volume, secret, false)
 }
 
-/// As [`repair`], also of a volume that is open (`in_use`). The new header is tried in memory
+/// Finishes a re-encryption of which only the end is missing, as [`repair`] does, also of a volume
+/// that is open (`in_use`). Returns the slot that `secret` opens. The new header is tried in memory
 /// first, and written secondary copy first. `volume` is read anew afterwards.
 pub(crate) fn finish(
     volume: &mut Volume,

@@ -49,7 +49,8 @@ pub fn note_unreported(reported: Result<(), Error>, notices: &dyn Notices) {
     }
 }
 
-/// As [`report`], of a volume whose token and cipher were read before. Only its path is looked at.
+/// Reports a change of a volume to the key server, with the token and cipher that were read before:
+/// the volume is not opened. Does nothing when `keys` is a keyring.
 ///
 /// # Errors
 /// What the server reports.

@@ -115,8 +115,8 @@ pub fn opening(
     })
 }
 
-/// As [`opening`], of a header that libcryptsetup has not read. The passphrase is not tried; the
-/// slots of its token are returned with it.
+/// Returns the passphrase that the TPM's key makes, for a header that libcryptsetup has not read,
+/// and the slots that its token names. The passphrase is not tried.
 ///
 /// # Errors
 /// SR-8330 without a token of a TPM; SR-8350 for a TPM in another state, SR-8351 for another TPM,

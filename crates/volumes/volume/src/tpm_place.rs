@@ -33,8 +33,9 @@ impl TpmPlace {
         opening(volume, &|sealed| tpm.unseal(sealed))
     }
 
-    /// As [`TpmPlace::secret`], of a header that libcryptsetup has not read: returns the passphrase
-    /// with the slots that it is for, and does not try it. `path` names the volume in errors.
+    /// Has the TPM unseal its key of a volume whose header libcryptsetup has not read. Returns the
+    /// passphrase that is made of it, with the slots that it is for, and does not try it. `path`
+    /// names the volume in errors.
     ///
     /// # Errors
     /// What opening the TPM reports; as [`secret_of_metadata`].

@@ -536,9 +536,9 @@ fn tls(keywords: &mut Keywords<'_>) -> Result<TlsSettings> {
 }
 
 /// Takes the files of the client's certificate and key. `None` if there is no certificate: a key
-/// alone is ignored, as in libpq. Where a certificate has no key, libpq refuses to connect with TLS;
-/// so here the file in which its key would stand is named, which fails when it is read. Fails with
-/// [`Error::Config`] if there is no such file for want of HOME.
+/// alone is ignored, as in libpq. Where a certificate has no key, libpq refuses to connect with
+/// TLS; so here the file in which its key would be is named, which fails when it is read. Fails
+/// with [`Error::Config`] if there is no such file for want of HOME.
 fn identity(keywords: &mut Keywords<'_>) -> Result<Option<(PathBuf, PathBuf)>> {
     let certificate = keywords.take("sslcert")?.map(PathBuf::from);
     let certificate = certificate.or_else(|| keywords.personal("postgresql.crt"));

@@ -107,8 +107,8 @@ impl Trees {
     }
 }
 
-/// Compares the attributes of two entries. SR-8334 when they differ; SR-5001 when the system reports
-/// an error.
+/// Compares the attributes of two entries. SR-8334 when they differ; SR-5001 when the system
+/// reports an error.
 fn check_attributes(source: &Path, target: &Path) -> Result<(), Error> {
     if attributes(source)? == attributes(target)? {
         return Ok(());

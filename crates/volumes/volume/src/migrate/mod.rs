@@ -62,10 +62,10 @@ pub fn is_read_only(path: &Path) -> Result<bool, Error> {
     Ok(about.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
-/// Copies everything below `from` to `to`, and the attributes of `from` itself, syncs, and compares.
-/// Links may lead to these two directories. Files that are there already with the same attributes
-/// are not copied again. `progress` gets the bytes in use on the source's file system and the bytes
-/// copied; `false` ends the copy with SR-5001.
+/// Copies everything below `from` to `to`, with the attributes of `from` itself, syncs, and
+/// compares. Links may lead to these two directories. Files that are there already with the same
+/// attributes are not copied again. `progress` gets the bytes in use on the source's file system
+/// and the bytes copied; `false` ends the copy with SR-5001.
 ///
 /// # Errors
 /// SR-8334 when they differ, and for a tree that is too deep; SR-1003 when `from` and `to` are not
