@@ -64,9 +64,11 @@ impl KeySource {
     ///
     /// # Errors
     /// SR-2011 for material that is empty, too long or malformed, from any source. Key of the
-    /// keyring: as [`Keyring::open`] and [`Keyring::opener`], such as SR-2004, SR-2003, SR-2012.
-    /// Variable: SR-2008. File: SR-2007. Command: SR-2009, SR-2010, SR-2043. Terminal: SR-1004,
-    /// SR-2001 (cancelled). SR-5001 when the system reports an error.
+    /// keyring: as [`Keyring::open`] and [`Keyring::opener`], such as SR-2004 without a keyring,
+    /// SR-2003 without such a key, SR-2012 for a retired one. SR-2008 for a variable that is not
+    /// set; SR-2007 for a file that cannot be read. Command: SR-2009 when it fails, SR-2010 when it
+    /// takes too long, SR-2043 for a time limit that is not valid. SR-1004 without a terminal to
+    /// ask at, SR-2001 if the person cancels. SR-5001 when the system reports an error.
     pub fn opener(&self, context: &SourceContext) -> Result<Opener, Error> {
         match self {
             Self::KeyId { id } => {

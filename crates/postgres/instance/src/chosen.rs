@@ -64,7 +64,8 @@ impl ChosenKey {
     ///
     /// # Errors
     /// SR-7007, SR-2019 and SR-6022 for a configuration that is not valid; SR-1004 without a
-    /// terminal to ask for a passphrase; SR-5001 when the system reports an error.
+    /// terminal to ask for a passphrase, SR-2001 if the person cancels; SR-5001 when the system
+    /// reports an error.
     pub fn find(given: GivenKey, directory: &Directory) -> Result<Option<Self>, Error> {
         if let Some(chosen) = Self::named(given, &directory.shown(), false)? {
             return Ok(Some(chosen));
@@ -89,10 +90,12 @@ impl ChosenKey {
     }
 
     /// Returns the key source for an instance that is to be made: a key option or the environment.
-    /// A passphrase is asked for here.
+    /// A passphrase is asked for here, twice.
     ///
     /// # Errors
-    /// SR-2041 when nothing names one; SR-1004 without a terminal to ask for a passphrase.
+    /// SR-2041 when nothing names one; SR-1004 without a terminal to ask for a passphrase, SR-2001
+    /// if the person cancels, SR-2011 if the two entries differ; SR-5001 when the system reports an
+    /// error.
     pub fn for_new(given: GivenKey, directory: &Directory) -> Result<Self, Error> {
         Self::named(given, &directory.shown(), true)?.ok_or_else(|| {
             let detail = "a new instance needs one; the variable PGENCRYPTIONKEY can hold it too";
@@ -101,10 +104,10 @@ impl ChosenKey {
     }
 
     /// Returns the key source for an instance that a restore makes at `shown`: an option or the
-    /// environment. A passphrase is asked for here.
+    /// environment. A passphrase is asked for here, twice.
     ///
     /// # Errors
-    /// SR-2041 when nothing names one; SR-1004 without a terminal to ask for a passphrase.
+    /// As [`Self::for_new`].
     pub fn for_restored(given: GivenKey, shown: &str) -> Result<Self, Error> {
         Self::named(given, shown, true)?.ok_or_else(|| {
             let detail = "--sealed needs one of --instance-key-id, --instance-key-env, --instance-key-file, \
@@ -114,10 +117,10 @@ impl ChosenKey {
     }
 
     /// Returns the key source that is to open the instance from now on; `None` when the options
-    /// name none. A new passphrase is asked for here.
+    /// name none. A new passphrase is asked for here, twice.
     ///
     /// # Errors
-    /// SR-1004 without a terminal to ask for a passphrase.
+    /// As [`Self::for_new`], but never SR-2041.
     pub fn for_rotation(given: GivenKey, directory: &Directory) -> Result<Option<Self>, Error> {
         let prompt = format!("New passphrase of {}", directory.shown());
         Self::of_options(given, prompt, true)
@@ -163,10 +166,12 @@ impl ChosenKey {
         }))
     }
 
-    /// Fetches the key from its source.
+    /// Fetches the key from its source: reads a variable or a file, runs a command, or opens the
+    /// keyring, which asks its provider.
     ///
     /// # Errors
-    /// Those of its source.
+    /// Those of the source ([`KeySource::opener`]), such as SR-2008 for a variable that is not set,
+    /// SR-2007 for a file that cannot be read, SR-2009 for a command that fails.
     pub fn opener(&self) -> Result<Opener, Error> {
         self.key.opener(&self.context)
     }
@@ -175,7 +180,8 @@ impl ChosenKey {
     ///
     /// # Errors
     /// SR-2002 when the key does not open the header; SR-7003 while a conversion is unfinished;
-    /// those of the header and of the key's source.
+    /// SR-3001 to SR-3007 for a header that is not valid; those of the key's source
+    /// ([`Self::opener`]).
     pub fn instance(&self, directory: &Directory) -> Result<Instance, Error> {
         let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
         // The header first: its faults are reported without a key.
@@ -186,7 +192,8 @@ impl ChosenKey {
     /// Opens the instance's header with it.
     ///
     /// # Errors
-    /// SR-2002 when the key does not open it; those of the header and of the key's source.
+    /// SR-2002 when the key does not open it; SR-3001 to SR-3007 for a header that is not valid;
+    /// those of the key's source ([`Self::opener`]).
     pub fn open(&self, directory: &Directory) -> Result<Object, Error> {
         let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
         let header = instance::header(&directory.path).map_err(about)?;
@@ -211,7 +218,9 @@ impl ChosenKey {
     /// by themselves. A typed key is put into a descriptor that they inherit.
     ///
     /// # Errors
-    /// SR-1004 when a server could not open the keyring; SR-5001 when the system reports an error.
+    /// SR-1004 when the keyring's root key is a passphrase, which a server has nobody to ask for;
+    /// SR-2019 for a path that is not UTF-8; those of reading the keyring's file, such as SR-2004
+    /// without one; SR-5001 when the system reports an error.
     pub(crate) fn for_server(&self) -> Result<KeyHandover, Error> {
         let mut handed = KeyHandover {
             variables: Vec::new(),
@@ -256,7 +265,8 @@ impl ChosenKey {
     }
 
     /// Refuses with SR-1004 a keyring whose root key is a passphrase, because a server has no
-    /// terminal to ask for it at. The errors of reading the keyring.
+    /// terminal to ask for it at. Also the errors of reading the keyring, such as SR-2004 without
+    /// one.
     fn check_keyring(&self) -> Result<(), Error> {
         if !matches!(self.key, KeySource::KeyId { .. }) {
             return Ok(());
@@ -283,7 +293,8 @@ impl ChosenKey {
     ///
     /// # Errors
     /// SR-2019 when the source cannot be written there, which is found before anything is made;
-    /// SR-1004 when a server could not open the keyring.
+    /// SR-1004 when the keyring's root key is a passphrase, which a server has nobody to ask for;
+    /// those of reading the keyring's file, such as SR-2004 without one.
     pub fn configuration(&self) -> Result<String, Error> {
         self.check_keyring()?;
         let mut out = String::from(

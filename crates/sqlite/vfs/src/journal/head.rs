@@ -43,7 +43,7 @@ pub(crate) struct JournalHead {
 
 impl JournalHead {
     /// Parses the head in `bytes`, the journal's first [`JOURNAL_HEAD`] bytes or as many as there
-    /// are. `None` when there is no prologue of this database.
+    /// are. `None` when there is no prologue of this database. SR-5001 without memory for keys.
     ///
     /// There are two copies of the prologue. A changed prologue leads to another key, so the right
     /// one is the one under which a mark opens; without a mark it does not matter.
