@@ -170,7 +170,8 @@ impl ColumnKey {
     }
 
     /// Replaces the current salt and its key if the salt is used up or there is none yet. Does
-    /// nothing if another thread has replaced it meanwhile.
+    /// nothing if another thread has replaced it meanwhile. Fails without random numbers or locked
+    /// memory.
     fn renew_salt(&self) -> Result<(), CryptoError> {
         let mut sealing = self.sealing.write().unwrap_or_else(PoisonError::into_inner);
         let used_up = sealing

@@ -141,7 +141,8 @@ pub(crate) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// A Unix socket that keeps the bounds of messages (SEQPACKET) and never blocks.
+/// A Unix socket that keeps the bounds of messages (SEQPACKET) and never blocks. Fails if the
+/// kernel has no descriptor.
 fn new_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;

@@ -145,6 +145,10 @@ impl Condition {
 
     /// Calls the function and returns its boolean result. NULL is no [`Operand`], so that there is
     /// always a result.
+    ///
+    /// # Errors
+    /// The fault that stands for the error of PostgreSQL's function, such as a pattern that ends
+    /// with an escape; [`Fault::KindMismatch`] for arguments that are not the function's.
     pub fn run(self, args: &[Operand<'_>]) -> Result<bool, Fault> {
         (self.0)(Args(args))
     }

@@ -273,7 +273,7 @@ struct Cached {
 }
 
 /// Lists the cache files in the directory, with their size on the disk and the time of their last
-/// use, in no order. Other files are left out.
+/// use, in no order. Other files are left out. Fails if the directory cannot be read.
 fn cache_files(directory: &OwnedFd) -> rustix::io::Result<Vec<Cached>> {
     let mut found = Vec::new();
     for entry in Dir::read_from(directory)? {

@@ -64,7 +64,7 @@ impl Sqlite {
         }
     }
 
-    /// Returns the address at which its library begins in memory.
+    /// Returns the address at which its library begins in memory. `None` if no file holds it.
     fn base(&self) -> Option<usize> {
         base_of(self.open as *const c_void)
     }

@@ -178,7 +178,8 @@ fn holds_magic(file: &File, piece: &mut [u8; PIECE]) -> bool {
     }
 }
 
-/// Writes the path by which a descriptor's file can be opened into `buffer`, and returns it.
+/// Writes the path by which a descriptor's file can be opened into `buffer`, and returns it. `None`
+/// if it does not fit, which cannot happen.
 pub(crate) fn path_of(buffer: &mut [u8; 32], descriptor: c_int) -> Option<&CStr> {
     write!(&mut buffer[..], "/proc/self/fd/{descriptor}\0").ok()?;
     CStr::from_bytes_until_nul(buffer).ok()

@@ -48,7 +48,7 @@ struct Dump<'a> {
 
 impl Dump<'_> {
     /// Writes the whole dump: tables with their rows, then SQLite's own tables, then indexes,
-    /// triggers and views.
+    /// triggers and views. Errors as [`run`].
     fn dump_matching(&mut self, pattern: &str) -> Result<(), Error> {
         self.line("PRAGMA foreign_keys=OFF;")?;
         self.line("BEGIN TRANSACTION;")?;
@@ -70,7 +70,7 @@ impl Dump<'_> {
     }
 
     /// Writes the definition and the rows of one table. A virtual table is written as an entry of
-    /// the schema without rows, because its shadow tables are dumped themselves.
+    /// the schema without rows, because its shadow tables are dumped themselves. Errors as [`run`].
     fn table(&mut self, name: &str) -> Result<(), Error> {
         let sql = "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1";
         let definition = schema::texts(self.connection, sql, [name])?.concat();
@@ -94,7 +94,7 @@ impl Dump<'_> {
     }
 
     /// Writes the rows of AUTOINCREMENT's counters and ANALYZE's statistics, whose tables SQLite
-    /// creates itself. Does nothing for a pattern other than `%`.
+    /// creates itself. Does nothing for a pattern other than `%`. Errors as [`run`].
     fn internal_tables(&mut self, pattern: &str) -> Result<(), Error> {
         if pattern != "%" {
             return Ok(());
@@ -113,7 +113,8 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// Writes an INSERT statement for each row of the table, without generated columns.
+    /// Writes an INSERT statement for each row of the table, without generated columns. Errors as
+    /// [`run`].
     fn rows(&mut self, table: &str) -> Result<(), Error> {
         let failed = sql_failure;
         let (columns, all) = schema::stored_columns(self.connection, table)?;

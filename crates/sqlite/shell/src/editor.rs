@@ -70,7 +70,8 @@ pub(crate) fn run(session: &mut Session<'_>, history: Option<PathBuf>) -> Result
 
 type LineEditor = Editor<Names, MemHistory>;
 
-/// Returns a line editor with completion, and with the statements of the history file.
+/// Returns a line editor with completion, and with the statements of the history file. Reads that
+/// file; an error only if the editor cannot be made.
 fn editor(session: &Session<'_>, history: &History) -> rustyline::Result<LineEditor> {
     let config = Config::builder()
         .max_history_size(history::ENTRIES_MAX)?

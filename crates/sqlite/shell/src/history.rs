@@ -68,7 +68,7 @@ impl History {
 }
 
 /// Appends a line to a file with mode 0600, which is made if it is missing, with its directory
-/// (mode 0700). A file with another mode gets this one.
+/// (mode 0700). A file with another mode gets this one. Fails as the system does.
 fn append(path: &Path, line: &str) -> std::io::Result<()> {
     if let Some(directory) = path.parent() {
         DirBuilder::new()

@@ -109,7 +109,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Makes the table with these columns, all of type TEXT.
+    /// Makes the table with these columns, all of type TEXT. If SQLite does not make it, SR-1005,
+    /// SR-6010 (busy) or the VFS's error.
     fn create(&self, columns: &[String]) -> Result<(), Error> {
         let names: Vec<String> = columns
             .iter()

@@ -12,8 +12,9 @@ use crate::lower::LowerFile;
 use crate::sqlite_code::SqliteResult;
 
 /// Answers a file control of a sealed file: ignores SQLite's announcements of a size and a chunk
-/// size, and passes all else to the file below. The announced sizes are not those of the sealed
-/// file, and extending the file with zeros would make units that were never sealed.
+/// size, and passes all else to the file below, whose result it returns. The announced sizes are
+/// not those of the sealed file, and extending the file with zeros would make units that were never
+/// sealed.
 pub(crate) fn sealed_control(
     lower: LowerFile,
     op: c_int,

@@ -192,7 +192,8 @@ fn plain_file(
 
 /// Returns cipher, page size and freshness for a new database: from its URI, else from the
 /// program's defaults, else AES-256-GCM, 4096 bytes and no freshness. `copied` is the page size of
-/// the database that VACUUM INTO copies, and takes the place of the default page size.
+/// the database that VACUUM INTO copies, and takes the place of the default page size. SR-6009 if
+/// the program's defaults are malformed.
 fn new_database_settings(
     request: &OpenRequest,
     parameters: &KeyOptions,

@@ -38,7 +38,7 @@ pub(crate) fn is_unfinished(size: u64, header: &[u8]) -> bool {
 }
 
 /// Whether the file has a complete header or other content. False if it is empty, or has only the
-/// beginning of a header.
+/// beginning of a header. Fails as the file below does.
 pub(crate) fn has_header(lower: LowerFile) -> SqliteResult<bool> {
     let size = lower.size()?;
     if size == 0 {

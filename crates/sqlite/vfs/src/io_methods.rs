@@ -20,24 +20,25 @@ pub(crate) trait IoMethods: Send {
     }
 
     /// Writes `data` at `at`, as SQLite sees the file. May only buffer it. Does not sync. By
-    /// default writes to the file below.
+    /// default writes to the file below. The error is the result code that SQLite gets.
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.lower().write(data, at)
     }
 
     /// Truncates the file to `size` bytes, as SQLite sees it. Does not sync. By default truncates
-    /// the file below.
+    /// the file below. The error is the result code that SQLite gets.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.lower().truncate(size)
     }
 
     /// Makes everything that was written durable; `flags` are SQLite's. By default syncs the file
-    /// below.
+    /// below. The error is the result code that SQLite gets.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.lower().sync(flags)
     }
 
-    /// Returns the size that SQLite sees, in bytes. By default the size of the file below.
+    /// Returns the size that SQLite sees, in bytes. By default the size of the file below. The
+    /// error is the result code that SQLite gets.
     fn size(&mut self) -> SqliteResult<u64> {
         self.lower().size()
     }
@@ -49,7 +50,7 @@ pub(crate) trait IoMethods: Send {
     }
 
     /// Lowers the lock to SQLite's `level`; 0 releases it. By default passes the call to the file
-    /// below.
+    /// below. The error is the result code that SQLite gets.
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.lower().unlock(level)
     }

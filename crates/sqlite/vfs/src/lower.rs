@@ -113,7 +113,7 @@ impl LowerFile {
     }
 
     /// Drops the file's memory mapping, because another connection may have truncated the file.
-    /// Does nothing if the VFS below cannot map files.
+    /// Does nothing if the VFS below cannot map files. Fails as the VFS below does.
     pub(crate) fn unmap(self) -> SqliteResult<()> {
         match self.mapping()? {
             // SAFETY: nothing is fetched; without a page, this call is about the mapping as a
@@ -142,7 +142,7 @@ impl LowerFile {
         check(unsafe { call(self.file, data.as_ptr().cast::<c_void>(), amount, offset) })
     }
 
-    /// Truncates the file to `size` bytes. Does not sync.
+    /// Truncates the file to `size` bytes. Does not sync. Fails as the VFS below does.
     pub(crate) fn truncate(self, size: u64) -> SqliteResult<()> {
         let call = self.methods()?.truncate.ok_or(SqliteCode(SQLITE_IOERR))?;
         let size = offset(size)?;
@@ -150,14 +150,15 @@ impl LowerFile {
         check(unsafe { call(self.file, size) })
     }
 
-    /// Makes what was written durable. `flags` are SQLite's (`SQLITE_SYNC_NORMAL` and so on).
+    /// Makes what was written durable. `flags` are SQLite's (`SQLITE_SYNC_NORMAL` and so on). Fails
+    /// as the VFS below does.
     pub(crate) fn sync(self, flags: c_int) -> SqliteResult<()> {
         let call = self.methods()?.sync.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, flags) })
     }
 
-    /// Returns the file's size in bytes, as the VFS below gives it.
+    /// Returns the file's size in bytes, as the VFS below gives it. Fails as the VFS below does.
     pub(crate) fn size(self) -> SqliteResult<u64> {
         let call = self.methods()?.file_size.ok_or(SqliteCode(SQLITE_IOERR))?;
         let mut size = 0_i64;
@@ -174,7 +175,7 @@ impl LowerFile {
         check(unsafe { call(self.file, level) })
     }
 
-    /// Lowers the lock to SQLite's `level`; 0 releases it.
+    /// Lowers the lock to SQLite's `level`; 0 releases it. Fails as the VFS below does.
     pub(crate) fn unlock(self, level: c_int) -> SqliteResult<()> {
         let call = self.methods()?.unlock.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
@@ -182,7 +183,7 @@ impl LowerFile {
     }
 
     /// Returns a number other than 0 if some connection, this one included, holds a reserved lock
-    /// or a higher one, and 0 if none does.
+    /// or a higher one, and 0 if none does. Fails as the VFS below does.
     pub(crate) fn check_reserved_lock(self) -> SqliteResult<c_int> {
         let call = self
             .methods()?
@@ -225,7 +226,7 @@ impl LowerFile {
     }
 
     /// Closes the file below. No copy of this `LowerFile` may be used afterwards, even after an
-    /// error.
+    /// error. Fails as the VFS below does.
     pub(crate) fn close(self) -> SqliteResult<()> {
         let call = self.methods()?.close.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1; the owner calls this once.

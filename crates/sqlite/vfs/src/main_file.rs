@@ -114,7 +114,7 @@ impl MainFile {
 
     /// Makes the state of an empty file that becomes a sealed database with its first page: draws
     /// its data key and seals it for `opener`, in memory only. Nothing is written. Reports the
-    /// warning SR-6008 for AES-256-CTR.
+    /// warning SR-6008 for AES-256-CTR. SR-2012 for a retired key.
     pub(crate) fn create(
         lower: LowerFile,
         path: String,
@@ -148,7 +148,7 @@ impl MainFile {
 
     /// Changes the page size of a database that is still to be created (`PRAGMA page_size`), by
     /// making its data key and header anew in memory. Does nothing to a database that has a header,
-    /// or whose layout is fixed.
+    /// or whose layout is fixed. Fails as [`Self::create`] does.
     pub(crate) fn set_page_size(&mut self, page_size: u32) -> SqliteResult<()> {
         let (false, true, Some(opener)) = (self.has_header, self.page_size_is_free, &self.opener)
         else {
@@ -291,6 +291,7 @@ impl MainFile {
     }
 
     /// Reads the header and the file's size again, after this connection changed the header.
+    /// SR-2017 or SR-3004 if the header does not open; otherwise fails as the file below does.
     pub(crate) fn reload_header(&mut self) -> SqliteResult<()> {
         self.fresh = false;
         self.refresh_header()
@@ -320,7 +321,8 @@ impl MainFile {
 
     /// Reads the header again, if another process has changed it, and counts the file's pages,
     /// unless both were done since another connection could last have written. Does nothing before
-    /// there is a header.
+    /// there is a header. SR-2017 if the keys do not open it, SR-3004 for an older one; otherwise
+    /// fails as the file below does.
     fn refresh_header(&mut self) -> SqliteResult<()> {
         if self.fresh || !self.has_header {
             return Ok(());
@@ -334,7 +336,8 @@ impl MainFile {
     }
 
     /// Draws the nonce for a page: random, except that page 1 gets the next nonce of the
-    /// transaction's journal, if there is one, which marks the page as that transaction's.
+    /// transaction's journal, if there is one, which marks the page as that transaction's. SR-5001
+    /// without random numbers.
     fn nonce_for(&self, number: u64) -> SqliteResult<[u8; 12]> {
         if number == 1
             && let Some(nonce) = self.shared.next_page1_nonce()
@@ -364,7 +367,7 @@ impl MainFile {
     }
 
     /// Writes sealed zeros as each page between the file's end and page `number` (M6), except the
-    /// page of SQLite's lock bytes.
+    /// page of SQLite's lock bytes. Fails as [`Self::write_page`] does.
     fn seal_gap(&mut self, number: u64) -> SqliteResult<()> {
         let first = self.pages.saturating_add(1);
         if first < number {
@@ -379,7 +382,8 @@ impl MainFile {
 
     /// Seals a page under a fresh nonce and writes it. A page whose write failed counts as torn
     /// until it is written again. Updates the count of seals and the digest, which may write an
-    /// anchor. Does not sync the page.
+    /// anchor. Does not sync the page. SR-5001 if it cannot be sealed; otherwise fails as the file
+    /// below does.
     fn write_page(&mut self, number: u64, data: &[u8]) -> SqliteResult<()> {
         let counted = self.contribution_before_write(number)?;
         let nonce = self.nonce_for(number)?;
@@ -428,13 +432,14 @@ impl MainFile {
         self.ahead.forget();
     }
 
-    /// Writes what the rollback journal of this database still buffers. Does not sync.
+    /// Writes what the rollback journal of this database still buffers. Does not sync. Fails as the
+    /// journal's file does.
     fn flush_journal(&self) -> SqliteResult<()> {
         self.with_journal(JournalCore::flush)
     }
 
     /// Locks the rollback journal that is open for this database and calls `work` on it. Does
-    /// nothing when none is open.
+    /// nothing when none is open. Fails as `work` does.
     fn with_journal(
         &self,
         work: impl FnOnce(&mut JournalCore) -> SqliteResult<()>,
@@ -446,6 +451,7 @@ impl MainFile {
     }
 
     /// Returns the length of the file after Strongroom's header, in bytes; 0 if it is shorter.
+    /// Fails as the file below does.
     fn body_len(&self) -> SqliteResult<u64> {
         Ok(self.lower.size()?.saturating_sub(HEADER_LEN as u64))
     }
@@ -534,14 +540,16 @@ impl IoMethods for MainFile {
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 
-    /// Writes the digest into an anchor if it has changed, and syncs the file.
+    /// Writes the digest into an anchor if it has changed, and syncs the file. Fails as the file
+    /// below does.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.write_digest()?;
         self.forget_file_state();
         self.lower.sync(flags)
     }
 
-    /// Returns the file's length without Strongroom's header, in bytes.
+    /// Returns the file's length without Strongroom's header, in bytes. Fails as the file below
+    /// does.
     fn size(&mut self) -> SqliteResult<u64> {
         self.body_len()
     }

@@ -25,7 +25,7 @@ pub(crate) fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
 }
 
 /// Reads the tail of page `number` (its last 32 bytes: nonce, tag, epoch) from the file as it is
-/// now; zero bytes when the file ends before the page does.
+/// now; zero bytes when the file ends before the page does. Fails as the file below does.
 pub(crate) fn tail_on_disk(lower: LowerFile, number: u64, page_size: u32) -> SqliteResult<Tail> {
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), page_size);

@@ -163,7 +163,7 @@ impl PlainFile {
 
     /// Whether a first page with the reserved bytes of a sealed database, which is being written,
     /// makes this file a copy of one. False if plaintext is allowed. Reads the present page 1 where
-    /// that decides.
+    /// that decides. Fails as the file below does.
     fn becomes_copy(&self) -> SqliteResult<bool> {
         if self.copies.allow_plaintext {
             return Ok(false);
@@ -221,7 +221,8 @@ impl IoMethods for PlainFile {
         Ok(())
     }
 
-    /// Notes that no copy is being made any more, and lowers the lock below.
+    /// Notes that no copy is being made any more, and lowers the lock below. Fails as the file
+    /// below does.
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.copies.into_file.store(false, Ordering::Relaxed);
         self.lower.unlock(level)
@@ -263,7 +264,8 @@ impl PlainLog {
             && (!self.held.is_empty() || must_hold_copies())
     }
 
-    /// Writes the frames that were held back to the log, in the order of their offsets.
+    /// Writes the frames that were held back to the log, in the order of their offsets. Fails as
+    /// the file below does.
     fn release(&mut self) -> SqliteResult<()> {
         while let Some((at, data)) = self.held.pop_first() {
             self.lower.write(&data, at)?;
@@ -321,7 +323,7 @@ impl IoMethods for PlainLog {
         self.lower.write(data, at)
     }
 
-    /// Writes the frames that were held back, then syncs the log.
+    /// Writes the frames that were held back, then syncs the log. Fails as the file below does.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.release()?;
         self.lower.sync(flags)

@@ -115,7 +115,8 @@ fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> 
 
 /// Answers `PRAGMA page_size` on a sealed database that is still to be created: makes it anew with
 /// this size. Does nothing to other databases, or for a size that SQLite ignores too. SQLite then
-/// also notes the size itself.
+/// also notes the size itself. SR-2012 if the key is retired meanwhile; SR-5001 if no data key can
+/// be made.
 fn set_page_size(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
     let size = std::str::from_utf8(value)
         .ok()

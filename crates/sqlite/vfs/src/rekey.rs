@@ -83,7 +83,7 @@ pub fn rekey(
 }
 
 /// Does the work of [`rekey`] once: for `recipient`, or, if a rekey is under way already, for whom
-/// that one was begun.
+/// that one was begun. Errors as [`rekey`].
 fn begin_or_resume(
     connection: *mut sqlite3,
     schema: &str,
@@ -180,7 +180,7 @@ pub(crate) fn reload_opened_header(main: &mut MainFile) -> Result<Arc<OpenedHead
 
 /// Writes the header of `object` durably, through SQLite's own file object and with a redo copy
 /// beside the database, which is removed afterwards. Then puts it into force for all connections of
-/// this process.
+/// this process. SR-2001 if no key has opened the database; SR-5001 if a file cannot be written.
 fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
     let lower = main.lower();
     let path = main.path().to_owned();
@@ -201,7 +201,7 @@ fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
 
 /// Seals again every page that still names an older epoch, 512 pages in a transaction, or all with
 /// VACUUM where SQLite has no `sqlite_dbpage`. Returns their number. `progress` gets pages done and
-/// pages in all.
+/// pages in all. Errors are those of reading and writing the pages, such as SR-6010 or SR-4001.
 fn sweep(
     connection: *mut sqlite3,
     schema: &str,
@@ -243,7 +243,8 @@ fn has_page_table(connection: *mut sqlite3) -> bool {
 }
 
 /// Writes the pages `first..=last` unchanged through SQLite, in one transaction, so that they are
-/// sealed under the current key.
+/// sealed under the current key. Errors are those of reading and writing the pages, such as SR-6010
+/// or SR-4001.
 fn rewrite(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Result<(), Error> {
     let page_size = page_size(connection, schema)?;
     let skip = lock_byte_page(page_size);
@@ -301,7 +302,7 @@ fn stale_pages(
 
 /// Counts the pages of `first..=last` in the file that are not sealed in `epoch`, without a lock.
 /// Pages that are not in the file, and the page of SQLite's lock bytes, do not count. Drops the
-/// file's mapping.
+/// file's mapping. SR-5001 if it cannot be read.
 fn count_stale(
     lower: LowerFile,
     epoch: u32,
@@ -372,7 +373,7 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     ))
 }
 
-/// Returns the number of whole pages in the file.
+/// Returns the number of whole pages in the file. SR-5001 if its size is not known.
 fn pages_in_file(main: &MainFile) -> Result<u64, Error> {
     let size = main.lower().size().map_err(rc_error)?;
     Ok(size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size()))
@@ -391,7 +392,8 @@ fn truncate_after(main: &mut MainFile, count: u64) -> Result<(), Error> {
 }
 
 /// Writes both anchors under the current epoch, before the older key is erased. With freshness they
-/// then name no log. Panics if no rekey is under way.
+/// then name no log. Panics if no rekey is under way. SR-2001 if no key has opened the database;
+/// SR-5001 if they cannot be written.
 fn rewrite_anchors(main: &MainFile, opened: &OpenedHeader) -> Result<(), Error> {
     let Some(sealed) = main.sealed() else {
         return Err(Error::new(&code::NO_KEY, ""));

@@ -205,7 +205,7 @@ impl UnitKey {
     }
 
     /// Seals `plain`, the parts joined, as unit `position` of `role`, under a random nonce (S1),
-    /// and appends nonce, ciphertext and tag to `out`.
+    /// and appends nonce, ciphertext and tag to `out`. SR-5001 if the cryptography fails.
     pub(crate) fn seal(
         &self,
         role: Role,
@@ -218,7 +218,8 @@ impl UnitKey {
     }
 
     /// Seals `plain`, the parts joined, as unit `position` of `role`, under a nonce that the caller
-    /// never repeats for this key, and appends nonce, ciphertext and tag to `out`.
+    /// never repeats for this key, and appends nonce, ciphertext and tag to `out`. SR-5001 if the
+    /// cryptography fails.
     pub(crate) fn seal_with(
         &self,
         nonce: &[u8; 12],
@@ -245,7 +246,7 @@ impl UnitKey {
     }
 
     /// Encrypts `data` in place under a fresh `nonce`, and returns the tag. `extra` is
-    /// authenticated but not encrypted.
+    /// authenticated but not encrypted. SR-5001 if the cryptography fails.
     pub(crate) fn seal_raw(
         &self,
         nonce: &[u8; 12],
@@ -303,7 +304,7 @@ pub(crate) fn unit_key(
 }
 
 /// Derives the key of the units of a log or journal from the sub-key of the prologue's epoch, the
-/// file's salt and its whole prologue.
+/// file's salt and its whole prologue. SR-5001 if the cryptography fails.
 pub(crate) fn unit_key_from(
     subkey: &SecretKey,
     prologue: &Prologue,

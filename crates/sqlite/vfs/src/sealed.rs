@@ -172,7 +172,8 @@ impl SealedDatabase {
     }
 
     /// Returns the shared state of the file at `path`: that which the connections of this process
-    /// have, or a new one. An `object` with a newer header replaces the shared header.
+    /// have, or a new one. An `object` with a newer header replaces the shared header. SR-5001 if
+    /// its keys cannot be derived.
     pub(crate) fn share(path: &str, object: Object) -> Result<Arc<Self>, Error> {
         let id = (path.to_owned(), object.object_id());
         let mut live = open_databases();
@@ -339,7 +340,8 @@ impl SealedDatabase {
 
     /// Writes the anchor that follows `old`, with this state of freshness, and returns it. Does not
     /// sync: SQLite's sync follows. The caller holds the database's write lock, or makes its
-    /// checkpoint.
+    /// checkpoint. SR-3010 if the sequence is used up; SR-5001 if it cannot be sealed; otherwise
+    /// fails as the file below does.
     pub(crate) fn write_anchor(
         &self,
         lower: LowerFile,
@@ -414,7 +416,7 @@ impl SealedDatabase {
 }
 
 /// Writes an anchor into the sector of its sequence, and returns it. Reports an error of sealing
-/// it. Does not sync.
+/// it. Does not sync. Fails as the file below does.
 fn put_anchor(lower: LowerFile, sealed: Result<Anchor, Error>) -> SqliteResult<Anchor> {
     let anchor = sealed.map_err(|error| report_error(&error))?;
     lower.write(&anchor.to_bytes(), Anchor::offset(anchor.sequence) as u64)?;
@@ -422,7 +424,7 @@ fn put_anchor(lower: LowerFile, sealed: Result<Anchor, Error>) -> SqliteResult<A
 }
 
 /// Reads and verifies the anchors of this object anew, and returns the one in force. `None`:
-/// neither is valid, which is not reported.
+/// neither is valid, which is not reported. Fails as the file below does.
 fn anchor_if_valid(object: &Object, lower: LowerFile) -> SqliteResult<Option<Anchor>> {
     let mut header = vec![0; HEADER_LEN];
     lower.read_whole(&mut header[FIXED_LEN..], FIXED_LEN as u64)?;
@@ -439,7 +441,8 @@ fn none_without_anchor<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> 
 }
 
 /// Reads the header in force: the one in the file, or a newer redo copy of it (O1). 4096 bytes, or
-/// fewer when the file is shorter. No redo copy is used for a remote file.
+/// fewer when the file is shorter. No redo copy is used for a remote file. Fails as the file below
+/// does.
 fn read_header(path: &str, lower: LowerFile) -> SqliteResult<Vec<u8>> {
     let mut header = vec![0; HEADER_LEN];
     if !lower.read_whole(&mut header, 0)? {

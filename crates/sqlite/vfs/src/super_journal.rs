@@ -69,7 +69,8 @@ impl SuperWriter {
     }
 
     /// Writes the names if they were changed, in place of what the file holds: sealed when all
-    /// databases that take part are sealed, in clear otherwise. Does not sync.
+    /// databases that take part are sealed, in clear otherwise. Does not sync. SR-5001 if they
+    /// cannot be sealed; otherwise fails as the file below does.
     fn flush(&mut self) -> SqliteResult<()> {
         if !self.dirty {
             return Ok(());
@@ -125,7 +126,7 @@ fn slot_place(object_id: [u8; 16], epoch: u32) -> AssociatedData {
 }
 
 /// Seals the names under a fresh key, and that key once for each database that takes part. Returns
-/// the bytes of the whole file.
+/// the bytes of the whole file. SR-5001 if the cryptography fails.
 fn seal_names(participants: &[Arc<SealedDatabase>], names: &[u8]) -> Result<Vec<u8>, Error> {
     let file_key = SecretKey::generate().map_err(|error| crypto_error(&error))?;
     let prologue = Prologue {
@@ -251,7 +252,8 @@ impl IoMethods for SuperWriter {
         Ok(())
     }
 
-    /// Writes the names if they were changed, and syncs the file.
+    /// Writes the names if they were changed, and syncs the file. Fails as [`Self::flush`] does, or
+    /// as the file below does.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.flush()?;
         self.lower.sync(flags)
@@ -262,7 +264,7 @@ impl IoMethods for SuperWriter {
         Ok(self.names.len() as u64)
     }
 
-    /// Writes the names if they were changed. Does not sync.
+    /// Writes the names if they were changed. Does not sync. Fails as [`Self::flush`] does.
     fn before_close(&mut self) -> SqliteResult<()> {
         self.flush()
     }

@@ -90,7 +90,8 @@ impl TempFile {
     }
 
     /// Seals the current chunk under a fresh random nonce and writes it to the file below. Does
-    /// nothing if there is no current chunk, or if it was not changed. Does not sync.
+    /// nothing if there is no current chunk, or if it was not changed. Does not sync. SR-5001 if it
+    /// cannot be sealed; otherwise fails as the file below does.
     fn flush(&mut self) -> SqliteResult<()> {
         let Some(index) = self.chunk_index.filter(|_| self.dirty) else {
             return Ok(());
@@ -147,7 +148,8 @@ impl TempFile {
     }
 
     /// Makes chunk `index` the current one without reading it, because the caller is about to
-    /// overwrite all of it. First writes the former chunk if it was changed.
+    /// overwrite all of it. First writes the former chunk if it was changed. Fails as
+    /// [`Self::flush`] does.
     fn begin_overwrite(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index != Some(index) {
             self.flush()?;
@@ -226,7 +228,8 @@ impl IoMethods for TempFile {
 
     /// Sets the logical size. A smaller size writes the last kept chunk with zeros after its end,
     /// and truncates the file below; a larger one changes only the size in memory, and the new
-    /// bytes read as zeros.
+    /// bytes read as zeros. SR-4009 if the last chunk does not open; otherwise fails as the file
+    /// below does.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size < self.size {
             // Bytes that are cut off must read as zero if the file grows again.
@@ -262,8 +265,8 @@ impl IoMethods for TempFile {
         Ok(self.size)
     }
 
-    /// Passes the operation to the file below, except the announcements of a size, which are
-    /// ignored.
+    /// Passes the operation to the file below and returns its result, except the announcements of a
+    /// size, which are ignored.
     fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> SqliteResult<()> {
         sealed_control(self.lower, op, argument)
     }

@@ -95,7 +95,8 @@ pub(crate) fn verify_with(
 }
 
 /// Authenticates the pages in the file of a database that this connection may be writing, without a
-/// lock, and without its log, journal, anchors and freshness.
+/// lock, and without its log, journal, anchors and freshness. Errors are those of opening the
+/// header, and SR-5001 if the file cannot be read.
 pub(crate) fn verify_pages_of_open_file(
     file: &ReadOnlyFile,
     path: &Path,
@@ -209,6 +210,7 @@ fn has_no_anchor(found: Result<Anchor, Error>) -> Result<bool, Error> {
 /// Opens every page that is completely in the file, counts the good ones, and adds the bad ones to
 /// the report, also a page in which the file ends. The page of SQLite's lock bytes, and every page
 /// under AES-256-CTR, are named as not checked. `progress` gets pages done and pages in all.
+/// SR-5001 if the file cannot be read.
 fn verify_pages(
     path: &Path,
     file: &ReadOnlyFile,
@@ -319,7 +321,7 @@ fn try_page(opened: &OpenedHeader, number: u64, page: &mut [u8]) -> Option<&'sta
 }
 
 /// Moves bad pages that are leaves of the free list from the bad units to the notes (Y3). Does
-/// nothing unless the list itself is authentic.
+/// nothing unless the list itself is authentic. SR-5001 if the file cannot be read.
 fn excuse_free_pages(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,

@@ -212,7 +212,7 @@ impl WalFile {
 
     /// Begins a new generation with a random salt and sets `self.generation`. Nothing is written to
     /// the log yet, but the database's anchor is made to name the generation first, durably (W1,
-    /// O3).
+    /// O3). SR-3010 if no anchor is valid; SR-5001 without random numbers.
     fn begin_generation(&mut self) -> SqliteResult<()> {
         let opened = self.sealed.refresh(self.main)?;
         let prologue = Prologue {

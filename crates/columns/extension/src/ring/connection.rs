@@ -269,7 +269,7 @@ impl Connection {
 
     /// Sends a question without waiting for its answers. `words` are written to `offset` within the
     /// part of the data area for prefetched questions, and the answers to the same offset within
-    /// the part for their answers. `BadRequest` if they do not fit.
+    /// the part for their answers. `BadRequest` if they do not fit, `Lost` if the zone is gone.
     pub(crate) fn prefetch(
         &mut self,
         descriptor: Descriptor,
@@ -409,7 +409,7 @@ impl Connection {
     }
 
     /// Writes bytes into the data area, after what is still using it; returns their number.
-    /// `StringTooLong` if they do not fit.
+    /// `StringTooLong` if they do not fit, `Lost` if the zone is gone.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<u32, Broken> {
         let too_long = Broken::Fault(Fault::StringTooLong);
         let n = u32::try_from(bytes.len()).map_err(|_| too_long)?;
@@ -422,7 +422,7 @@ impl Connection {
     }
 
     /// Writes words into the data area, after what is still using it. `BadRequest` if they do not
-    /// fit.
+    /// fit, `Lost` if the zone is gone.
     pub(crate) fn write_words(&mut self, offset: usize, words: &[u64]) -> Result<(), Broken> {
         self.wait_until_writable(offset.saturating_add(words.len().saturating_mul(8)))?;
         let area = self.host.area(check_while_waiting)?;
@@ -430,7 +430,8 @@ impl Connection {
             .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
-    /// Copies words of an answer out of the data area. `BadRequest` if they do not lie in it.
+    /// Copies words of an answer out of the data area. `BadRequest` if they do not lie in it,
+    /// `Lost` if the zone is gone.
     pub(crate) fn read_words(&mut self, offset: usize, words: &mut [u64]) -> Result<(), Broken> {
         self.note_answer(offset, words.len().saturating_mul(8));
         let area = self.host.area(check_while_waiting)?;
@@ -438,7 +439,8 @@ impl Connection {
             .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
-    /// Copies `len` bytes of an answer out of the data area. `BadRequest` if they do not lie in it.
+    /// Copies `len` bytes of an answer out of the data area. `BadRequest` if they do not lie in it,
+    /// `Lost` if the zone is gone.
     pub(crate) fn read(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
         self.note_answer(offset, len);
         self.copy(offset, len)
@@ -454,7 +456,8 @@ impl Connection {
         }
     }
 
-    /// Copies bytes out of the data area. `BadRequest` if they do not lie in it.
+    /// Copies bytes out of the data area. `BadRequest` if they do not lie in it, `Lost` if the zone
+    /// is gone.
     fn copy(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
         let bad = Broken::Fault(Fault::BadRequest);
         if len > AREA_SIZE {

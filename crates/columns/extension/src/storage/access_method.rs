@@ -88,7 +88,7 @@ macro_rules! heap {
 }
 
 /// The callback that returns the next row of a scan: heap's, and notes the row for batches and
-/// prefetching, or that the scan has no more rows.
+/// prefetching, or that the scan has no more rows (false).
 ///
 /// Callbacks of scans are called for every row, so they are not inside [`guarded`]: an ERROR of
 /// PostgreSQL's passes through their frames, which have nothing to drop.
@@ -109,7 +109,7 @@ extern "C-unwind" fn scan_getnextslot(
 }
 
 /// The callback that returns the next row of a bitmap scan: heap's, and notes the row for batches
-/// and prefetching, or that the page has no more rows.
+/// and prefetching, or that the page has no more rows (false).
 extern "C-unwind" fn scan_bitmap_next_tuple(
     scan: TableScanDesc,
     blocks: *mut pg_sys::TBMIterateResult,

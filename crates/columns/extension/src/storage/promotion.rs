@@ -131,7 +131,8 @@ unsafe fn collect_values(
 }
 
 /// Has the zone store a batch of values, and replaces their identifiers; returns the redo record,
-/// which is empty if none is needed. `StringTooLong` if the record does not fit.
+/// which is empty if none is needed. `StringTooLong` if the record does not fit; the zone's other
+/// faults, or `Lost` if it is gone.
 ///
 /// Tables for which PostgreSQL itself writes no log (UNLOGGED, temporary) need the record too: they
 /// survive a restart of the zone, which recovers their values from the log.

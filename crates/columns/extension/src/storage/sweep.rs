@@ -118,7 +118,8 @@ pub(crate) fn sweep_table(oid: Oid, wait: Wait) -> Option<Swept> {
 }
 
 /// Sweeps an open table while no other sweep runs in the server, for which it waits: sweeps are
-/// numbered in the order in which they end (G4).
+/// numbered in the order in which they end (G4). `None` if the table has no values, or its writers
+/// took too long. Raises the zone's faults as an ERROR.
 fn sweep_exclusively(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
     let class = Oid::from(pg_sys::AccessMethodRelationId.to_u32());
     let none = pg_sys::InvalidOid;

@@ -152,7 +152,7 @@ fn tell_zone(work: impl FnOnce(&mut Connection) -> Result<Vec<u8>, Broken>) {
 }
 
 /// Reads the redo record that came with an answer, whose length is in `aux`. `BadRequest` if it
-/// does not lie in the data area.
+/// does not lie in the data area, `Lost` if the zone is gone.
 fn read_record(connection: &mut Connection, answer: Answer) -> Result<Vec<u8>, Broken> {
     connection.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
 }

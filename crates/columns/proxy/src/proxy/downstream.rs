@@ -92,7 +92,7 @@ impl Downstream {
         }
     }
 
-    /// Writes the collected messages to the client.
+    /// Writes the collected messages to the client. Fails with the connection's error.
     fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
             self.client.write_all(&self.out)?;

@@ -82,7 +82,7 @@ impl Upstream {
     }
 
     /// Sends a statement of the proxy's own at once. Returns the slot that its rows will be put
-    /// into.
+    /// into. Fails with `Skipped` if the server would ignore it, or with the connection's error.
     pub(super) fn send_own(&mut self, text: &[u8]) -> Outcome<RowsSlot> {
         let rows: RowsSlot = Arc::new(OnceLock::new());
         let expect = PendingAnswer::Own {

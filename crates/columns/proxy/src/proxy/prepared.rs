@@ -113,7 +113,7 @@ impl Upstream {
     }
 
     /// Returns the newest statement of this name that the server has not refused to make, as far as
-    /// that is known without waiting.
+    /// that is known without waiting. `None` if there is none.
     fn known_statement(&self, name: &[u8]) -> Option<Arc<Statement>> {
         let named = self.statements.get(name)?;
         named
@@ -150,7 +150,7 @@ impl Upstream {
     }
 
     /// Asks the server to describe a statement that the client made by SQL, and keeps it under its
-    /// name.
+    /// name. Fails with `Skipped` if the server would ignore the message.
     fn describe_sql_statement(&mut self, name: &[u8]) -> Outcome {
         let slot: DescriptionSlot = Arc::new(OnceLock::new());
         let expect = PendingAnswer::DescribeStatement {

@@ -21,7 +21,8 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 impl Upstream {
     /// Keeps the session with the zone while the client is connected: opens one anew when the
     /// server has said that the zone has forgotten it, and renews the ticket after half of its
-    /// lifetime. Does nothing within a pipeline.
+    /// lifetime. Does nothing within a pipeline. Fails if the connection ends, or if the zone has
+    /// forgotten a session with a limited ticket.
     pub(super) fn keep_session(&mut self) -> Outcome {
         if self.in_pipeline {
             return Ok(());

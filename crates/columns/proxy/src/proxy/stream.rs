@@ -36,7 +36,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Connects, without TLS.
+    /// Connects, without TLS. Fails with the system's error.
     pub(crate) fn socket(&self) -> io::Result<Socket> {
         Ok(match self {
             Self::Tcp(address) => {
@@ -66,6 +66,7 @@ impl Address {
     }
 
     /// Listens on the address. The file of a UNIX socket on which nobody listens is deleted first.
+    /// Fails with the system's error.
     pub(crate) fn listen(&self) -> io::Result<Listener> {
         match self {
             Self::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(address)?)),
@@ -88,7 +89,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Waits for a connection and returns it, still without TLS.
+    /// Waits for a connection and returns it, still without TLS. Fails with the system's error.
     pub(crate) fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Tcp(listener) => {
@@ -100,7 +101,8 @@ impl Listener {
         }
     }
 
-    /// Returns the address that it listens on, with the port that the system chose.
+    /// Returns the address that it listens on, with the port that the system chose. Fails with the
+    /// system's error.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => Ok(Address::Tcp(listener.local_addr()?.to_string())),
@@ -120,7 +122,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Returns another handle of the same connection.
+    /// Returns another handle of the same connection. Fails with the system's error.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Plain(socket) => Self::Plain(socket.try_clone()?),
@@ -129,7 +131,7 @@ impl Stream {
     }
 
     /// Switches to TLS, as its server, and makes the handshake. The caller must not have read
-    /// further bytes in clear. Does nothing if TLS is used already.
+    /// further bytes in clear. Does nothing if TLS is used already. Fails if the handshake does.
     pub(super) fn accept_tls(&mut self, config: &Arc<ServerConfig>) -> io::Result<()> {
         if let Self::Plain(socket) = self {
             let channel = Channel::accept(socket.try_clone()?, config)?;
@@ -159,7 +161,7 @@ impl Stream {
         }
     }
 
-    /// Limits how long a read waits; `None`: without limit.
+    /// Limits how long a read waits; `None`: without limit. Fails with the system's error.
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.socket().set_read_timeout(timeout)
     }

@@ -125,7 +125,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Channel {
-    /// Makes the TLS handshake as the server, with an application.
+    /// Makes the TLS handshake as the server, with an application. Fails if the handshake does.
     pub(super) fn accept(socket: Socket, config: &Arc<ServerConfig>) -> io::Result<Self> {
         let state = ServerConnection::new(Arc::clone(config)).map_err(invalid)?;
         Self::handshake(socket, state.into())
@@ -139,7 +139,7 @@ impl Channel {
     }
 
     /// Completes the handshake, for which it reads and writes the socket, and returns the
-    /// connection.
+    /// connection. Fails with `InvalidData` for an error of TLS, and with the socket's errors.
     fn handshake(socket: Socket, mut state: Connection) -> io::Result<Self> {
         let mut both = &socket;
         while state.is_handshaking() {
@@ -208,7 +208,8 @@ impl Channel {
         drop(self.write_sealed(&mut out));
     }
 
-    /// Encrypts bytes and writes them all to the socket; returns how many were taken.
+    /// Encrypts bytes and writes them all to the socket; returns how many were taken. Fails with
+    /// the socket's errors.
     pub(super) fn write(&self, buf: &[u8]) -> io::Result<usize> {
         let mut out = lock(&self.out);
         let taken = lock(&self.state).writer().write(buf)?;

@@ -173,7 +173,7 @@ impl Upstream {
         }
     }
 
-    /// Writes the collected messages to the server.
+    /// Writes the collected messages to the server. Fails with the connection's error.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
             self.server.write_all(&self.out)?;
@@ -335,7 +335,9 @@ impl Upstream {
 
     /// Sends a simple query by the extended protocol: the statements up to one Sync are one
     /// implicit transaction, as those of a simple query are, and the client gets the same answers.
-    /// The Sync is the caller's. Waits for descriptions where constants are to be sealed.
+    /// The Sync is the caller's. Waits for descriptions where constants are to be sealed. Fails
+    /// with SR-8101 or SR-8104 if a constant cannot be sealed, and with `Skipped` if the server
+    /// does not make a statement.
     fn send_extended(&mut self, plans: &[Plan]) -> Outcome {
         for plan in plans {
             let slot: DescriptionSlot = Arc::new(OnceLock::new());
@@ -377,7 +379,8 @@ impl Upstream {
     }
 
     /// Sends Parse, and a Describe whose answer is put into `slot` for the proxy itself. `forward`:
-    /// the client gets the answer to Parse. `changed`: the text is not the client's.
+    /// the client gets the answer to Parse. `changed`: the text is not the client's. Fails with
+    /// `Skipped` if the server would ignore the messages.
     pub(super) fn send_parse(
         &mut self,
         name: &[u8],

@@ -152,7 +152,8 @@ impl Slots {
     }
 }
 
-/// The index of the chunk in which the slot is, and the slot's index in that chunk.
+/// The index of the chunk in which the slot is, and the slot's index in that chunk. `None` if one
+/// does not fit in a `usize`.
 fn split(at: u64) -> Option<(usize, usize)> {
     let chunk = usize::try_from(at / CHUNK_SLOTS).ok()?;
     let place = usize::try_from(at % CHUNK_SLOTS).ok()?;

@@ -67,7 +67,7 @@ pub struct Directory {
 
 impl Directory {
     /// Opens the files in `path`, whose header has to exist, and locks the header until the store
-    /// is closed; makes an empty block file if there is none.
+    /// is closed; makes an empty block file, durably, if there is none.
     ///
     /// # Errors
     /// SR-8025 if another process has it open; SR-8015 if the disk is full; SR-8023 if a file

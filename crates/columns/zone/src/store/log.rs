@@ -217,8 +217,8 @@ impl LogFile {
         self.end
     }
 
-    /// Drops frames before `position`, which a checkpoint has acknowledged, by replacing the file.
-    /// Nothing if that would be less than half of the log.
+    /// Drops frames before `position`, which a checkpoint has acknowledged, by replacing the file
+    /// durably. Nothing if that would be less than half of the log.
     ///
     /// # Errors
     /// SR-8015 if the disk is full, SR-8023 if the file cannot be read or written; the log is then

@@ -269,7 +269,8 @@ impl Store {
     }
 
     /// Frees a slot; it may be given out again when the ring's next record is in the host's log, or
-    /// never in this incarnation without a ring. The caller has added the entry.
+    /// never in this incarnation without a ring. The caller has added the entry. Faults of reading
+    /// its block.
     fn free_logged(&mut self, ring: Option<u32>, fid: Fid) -> Result<(), Fault> {
         let reusable = self.free_slot(fid)?;
         let Some(ring) = ring else {

@@ -24,7 +24,8 @@ impl<'w> Csv<'w> {
         }
     }
 
-    /// Writes the header row if it is wanted and was not yet written.
+    /// Writes the header row if it is wanted and was not yet written. Fails with the output's
+    /// error.
     fn write_header(&mut self) -> io::Result<()> {
         match self.header.take() {
             Some(names) => self.writer.write_record(names).map_err(io_error),
@@ -34,7 +35,7 @@ impl<'w> Csv<'w> {
 }
 
 impl Renderer for Csv<'_> {
-    /// Writes a row, the first time after the header.
+    /// Writes a row, the first time after the header. Fails with the output's error.
     fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()> {
         self.write_header()?;
         for cell in cells {
@@ -51,7 +52,7 @@ impl Renderer for Csv<'_> {
         self.writer.write_record(end).map_err(io_error)
     }
 
-    /// Writes the header if there was no row, and flushes.
+    /// Writes the header if there was no row, and flushes. Fails with the output's error.
     fn end(&mut self) -> io::Result<()> {
         self.write_header()?;
         self.writer.flush()

@@ -30,7 +30,7 @@ impl<'w> Json<'w> {
 }
 
 impl Renderer for Json<'_> {
-    /// Writes one object, the first time after the opening bracket.
+    /// Writes one object, the first time after the opening bracket. Fails with the output's error.
     fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()> {
         let mut line = String::from(if self.rows == 0 { "[{" } else { ",\n{" });
         self.rows += 1;
@@ -46,7 +46,7 @@ impl Renderer for Json<'_> {
         self.to.write_all(line.as_bytes())
     }
 
-    /// Closes the array; writes an empty one if there was no row.
+    /// Closes the array; writes an empty one if there was no row. Fails with the output's error.
     fn end(&mut self) -> io::Result<()> {
         self.to
             .write_all(if self.rows == 0 { b"[]\n" } else { b"]\n" })

@@ -29,7 +29,8 @@ pub(crate) fn renderer_of<'w>(
     }
 }
 
-/// Returns the first `count` cells of a row, borrowed from SQLite until the next step.
+/// Returns the first `count` cells of a row, borrowed from SQLite until the next step. Fails if a
+/// row has fewer.
 pub(crate) fn cells<'r>(row: &'r Row<'_>, count: usize) -> rusqlite::Result<Vec<ValueRef<'r>>> {
     (0..count).map(|index| row.get_ref(index)).collect()
 }

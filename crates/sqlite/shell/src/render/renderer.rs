@@ -33,9 +33,10 @@ impl Style {
 
 /// Writes the rows of one statement.
 pub(crate) trait Renderer {
-    /// Takes the next row and writes it, now or at the end.
+    /// Takes the next row and writes it, now or at the end. Fails with the output's error.
     fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()>;
-    /// Writes what remains after the last row. Called once, also without any row.
+    /// Writes what remains after the last row. Called once, also without any row. Fails with the
+    /// output's error.
     fn end(&mut self) -> io::Result<()>;
 }
 

@@ -57,7 +57,7 @@ impl<'w> Table<'w> {
     }
 
     /// Computes the widths from the rows that are held back, writes the header, unless switched
-    /// off, and these rows, and returns the widths.
+    /// off, and these rows, and returns the widths. Fails with the output's error.
     fn settle(&mut self) -> io::Result<Vec<usize>> {
         let held = std::mem::take(&mut self.held);
         let mut widths: Vec<usize> = if self.headers {
@@ -85,7 +85,7 @@ impl<'w> Table<'w> {
 
 impl Renderer for Table<'_> {
     /// Holds the row back while there are fewer than 1000, to find the widths; after that writes it
-    /// at once.
+    /// at once. Fails with the output's error.
     fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()> {
         let row: Vec<Cell> = cells.iter().map(|&value| self.cell(value)).collect();
         if let Some(widths) = &self.widths {
@@ -99,7 +99,7 @@ impl Renderer for Table<'_> {
     }
 
     /// Writes the rows that are held back. A statement without rows shows nothing, not even a
-    /// header.
+    /// header. Fails with the output's error.
     fn end(&mut self) -> io::Result<()> {
         // A statement without rows (many pragmas) shows nothing.
         if self.widths.is_none() && !self.held.is_empty() {
@@ -119,7 +119,8 @@ impl Cell {
     }
 }
 
-/// Writes a row with its cells padded to these widths. A cell that is wider is not cut.
+/// Writes a row with its cells padded to these widths. A cell that is wider is not cut. Fails with
+/// the output's error.
 fn write_row(to: &mut dyn Write, widths: &[usize], cells: &[Cell]) -> io::Result<()> {
     let mut line = String::new();
     for (index, (cell, width)) in cells.iter().zip(widths).enumerate() {

@@ -77,7 +77,8 @@ fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
     opened.object.fresh_root(&covered)
 }
 
-/// Writes the next anchor with this state of freshness into its sector, and syncs the file.
+/// Writes the next anchor with this state of freshness into its sector, and syncs the file. SR-3010
+/// if neither anchor is valid; SR-5001 if it cannot be written or synced.
 fn write_anchor(
     sealed: &SealedDatabase,
     lower: LowerFile,

@@ -143,7 +143,8 @@ impl JournalCore {
     /// notes the tail of page 1, which binds the journal to the database's state (J4). `header` is
     /// the header of its first segment; under `synchronous=OFF` it says at once that the journal is
     /// valid, without a count. Syncs an earlier truncation first, and makes the database's anchor
-    /// name no log if it names one. The head itself is written with the first flush.
+    /// name no log if it names one. The head itself is written with the first flush. SR-3010 if no
+    /// anchor is valid, SR-5001 without random numbers; otherwise fails as the files below do.
     fn begin(&mut self, header: &[u8]) -> SqliteResult<()> {
         self.sync_truncation()?;
         self.replaces_older = self.lower.size()? > 0;
@@ -210,7 +211,7 @@ impl JournalCore {
     }
 
     /// Reads the tail of page 1 (its last 32 bytes: nonce, tag, epoch) from the database file; zero
-    /// bytes when there is no page 1.
+    /// bytes when there is no page 1. Fails as the file below does.
     pub(super) fn page1_tail(&self, page_size: u32) -> SqliteResult<[u8; TAIL]> {
         let mut tail = [0; TAIL];
         let end = page_offset(2, page_size);
@@ -273,7 +274,7 @@ impl JournalCore {
 
     /// Puts bytes of the plain journal at `at` into the buffer, and flushes it when it has 64 KiB.
     /// A write that is neither inside nor at the end of the buffer flushes first, and reads the
-    /// chunks it touches.
+    /// chunks it touches. Fails as [`Self::flush`] does.
     pub(super) fn buffer_bytes(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let end = self.end_of_buffer();
         let data_end = at.saturating_add(data.len() as u64);
@@ -297,7 +298,7 @@ impl JournalCore {
     /// Handles the write of SQLite's magic and record count over the header of segment `newest`:
     /// first flushes and syncs the records, unless that is done already, as under
     /// `synchronous=FULL` (J3); then writes a mark that makes the segment count (J5). The mark
-    /// itself is not synced.
+    /// itself is not synced. Fails as [`Self::flush`] and the file below do.
     fn write_count(&mut self, newest: Segment) -> SqliteResult<()> {
         if self.unsynced || self.dirty {
             self.flush()?;
@@ -313,8 +314,9 @@ impl JournalCore {
 
     /// Handles the end of a transaction in PERSIST mode: page 1 no longer belongs to this journal,
     /// and no segment counts any more. Flushes the buffer and writes the mark "ended" at once:
-    /// otherwise another process would roll the transaction back. Syncs before the mark only where
-    /// J8 requires it.
+    /// otherwise another process would roll the transaction back. Syncs before the mark only if the
+    /// journal replaces an older one and was never synced, so that its own prologue is durable
+    /// first (J8). Fails as [`Self::flush`] and the file below do.
     fn end_transaction(&mut self) -> SqliteResult<()> {
         *lock(&self.database.shared.page1) = None;
         self.database.shared.set_undo_journal([0; 16], false);
@@ -359,7 +361,8 @@ impl JournalCore {
 
     /// Handles a write elsewhere than at the end: flushes the buffer, then fills it with the chunks
     /// that the write touches, as they are in the file, changed by the write. Chunks that cannot be
-    /// opened count as zeros. The changed chunks are written with the next flush.
+    /// opened count as zeros. The changed chunks are written with the next flush. Fails as
+    /// [`Self::flush`] and the file below do.
     fn overwrite(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         let first = at / CHUNK;
@@ -384,7 +387,8 @@ impl JournalCore {
 
     /// Seals what is buffered and writes it to the file, with the head if that was not written yet.
     /// Keeps the last, unfinished chunk in the buffer. Does nothing if nothing was buffered since
-    /// the last flush. Does not sync. SR-9001 if the journal has no key yet.
+    /// the last flush. Does not sync. SR-9001 if the journal has no key yet. Otherwise fails as the
+    /// file below does.
     pub(crate) fn flush(&mut self) -> SqliteResult<()> {
         if !self.dirty {
             return Ok(());
@@ -425,7 +429,7 @@ impl JournalCore {
     }
 
     /// Syncs the journal's file if it was truncated and not synced since, so that the database is
-    /// not truncated before (J8). Otherwise does nothing.
+    /// not truncated before (J8). Otherwise does nothing. Fails as the file below does.
     pub(crate) fn sync_truncation(&mut self) -> SqliteResult<()> {
         if self.truncation_unsynced {
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
@@ -437,7 +441,7 @@ impl JournalCore {
     /// Copies the slot `index` that is about to be written again into the shadow in the head (J7).
     /// Does nothing unless the journal has no count, the slot is in the file, and it crosses the
     /// border of a page of the page cache. The shadow lies within one such page, in the space of a
-    /// mark that does not exist yet.
+    /// mark that does not exist yet. Fails as the file below does.
     fn write_shadow(&self, index: u64) -> SqliteResult<()> {
         let uncounted = self
             .head
@@ -458,7 +462,7 @@ impl JournalCore {
     }
 
     /// Reads and opens chunk `index` of the journal. `None` when its slot is missing or not
-    /// authentic, or no head was loaded.
+    /// authentic, or no head was loaded. Fails as the file below does.
     pub(super) fn read_chunk(&mut self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
         let Some(in_force) = &self.head else {
             return Ok(None);
@@ -489,7 +493,8 @@ impl JournalCore {
 
     /// Truncates the journal to `size` bytes of the plain journal. With size 0 the transaction is
     /// over, and what is buffered is discarded; otherwise it is written first, and the last chunk
-    /// is sealed again in its new length. Does not sync.
+    /// is sealed again in its new length. Does not sync. Fails as [`Self::flush`] and the file
+    /// below do.
     pub(super) fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size == 0 {
             // What is still buffered belongs to a journal that is no longer needed. On a full disk

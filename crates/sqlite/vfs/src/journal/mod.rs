@@ -96,12 +96,12 @@ impl IoMethods for JournalFile {
     }
 
     /// Truncates the plain journal to `size` bytes. 0 ends the transaction and discards what is
-    /// buffered. Does not sync.
+    /// buffered. Does not sync. Fails as the file below does.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         lock(&self.core).truncate(size)
     }
 
-    /// Writes what is buffered, then syncs the file.
+    /// Writes what is buffered, then syncs the file. Fails as the file below does.
     fn sync(&mut self, flags: std::ffi::c_int) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         core.flush()?;
@@ -117,8 +117,8 @@ impl IoMethods for JournalFile {
         lock(&self.core).size()
     }
 
-    /// Passes the operation to the file below, except the announcements of a size, which are
-    /// ignored.
+    /// Passes the operation to the file below and returns its result, except the announcements of a
+    /// size, which are ignored.
     fn file_control(
         &mut self,
         op: std::ffi::c_int,
@@ -134,7 +134,7 @@ impl IoMethods for JournalFile {
     }
 
     /// Ends the journal's hold on page 1, then writes what is buffered. Syncs only after a
-    /// truncation that is not durable yet.
+    /// truncation that is not durable yet. Fails as the file below does.
     fn before_close(&mut self) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         *lock(&core.database.shared.page1) = None;

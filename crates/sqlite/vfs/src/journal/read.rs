@@ -32,7 +32,9 @@ const PREFIX: Field = Field {
 
 impl JournalCore {
     /// Reads the head of a found journal, unless a head is loaded already. False when the file does
-    /// not begin with a head that this database can open. Does not check what follows.
+    /// not begin with a head that this database can open. Does not check what follows. SR-2017 or
+    /// SR-3004 if the database's header cannot be read again; otherwise fails as the files below
+    /// do.
     pub(super) fn load_head(&mut self) -> SqliteResult<bool> {
         if self.head.is_some() {
             return Ok(true);
@@ -49,7 +51,8 @@ impl JournalCore {
     }
 
     /// Reads the head from the file, and parses it with the newest header of the database. `None`
-    /// when the file does not begin with a head of this database.
+    /// when the file does not begin with a head of this database. SR-2017 or SR-3004 if that cannot
+    /// be read again; otherwise fails as the files below do.
     fn read_head(&self) -> SqliteResult<Option<JournalHead>> {
         let mut bytes = [0; JOURNAL_HEAD];
         self.lower.read_whole(&mut bytes, 0)?;
@@ -137,7 +140,7 @@ impl JournalCore {
     }
 
     /// Returns the length of the plain journal in bytes, by the length field of its last slot; 0 if
-    /// there is no whole slot. Writes what is buffered first.
+    /// there is no whole slot. Writes what is buffered first. Fails as the file below does.
     pub(super) fn logical_size(&mut self) -> SqliteResult<u64> {
         self.flush()?;
         let Some(last) = journal_slots(self.lower.size()?).checked_sub(1) else {
@@ -202,7 +205,7 @@ impl JournalCore {
     /// Whether the marks say that records count although the file, which was truncated, has no
     /// whole slot. Forgets what is known of the journal and reads the marks again, because another
     /// connection may have ended and truncated it meanwhile; a mark that counts records is written
-    /// after their slots.
+    /// after their slots. Fails as [`Self::load_head`] does.
     fn is_cut_to_its_head(&mut self) -> SqliteResult<bool> {
         self.reset();
         Ok(self.load_head()?
@@ -301,7 +304,7 @@ impl JournalCore {
 
     /// Reads and opens the former version of slot `index`, which was being written again when its
     /// process was killed (J7). `None` unless the journal has no count and its shadow is of this
-    /// slot and authentic.
+    /// slot and authentic. Fails as the file below does.
     fn read_shadow(&self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
         let Some(in_force) = &self.head else {
             return Ok(None);

@@ -16,8 +16,9 @@ use crate::seal::{UnitKey, crypto_error};
 use crate::sqlite_code::SqliteResult;
 
 /// Seals chunk `index` as a slot and appends the slot to `out`: the chunk's length, which is
-/// authenticated but in clear, and its data, padded with zeros. SR-9001 if the chunk's length does
-/// not fit into 16 bits. Panics if the chunk is longer than a slot.
+/// authenticated but in clear, and its data, padded with zeros. SR-5001 without random numbers,
+/// SR-9001 if the chunk's length does not fit into 16 bits. Panics if the chunk is longer than a
+/// slot.
 pub(crate) fn seal_slot(
     key: &UnitKey,
     index: u64,

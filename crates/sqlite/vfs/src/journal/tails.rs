@@ -12,7 +12,8 @@ use crate::sqlite_code::SqliteResult;
 
 impl JournalCore {
     /// Buffers a piece of the journal. With freshness, the last 32 bytes of a page image are
-    /// replaced by the tail that the page has on the disk, and the page is noted as recorded.
+    /// replaced by the tail that the page has on the disk, and the page is noted as recorded. Fails
+    /// as the files below do.
     pub(super) fn write_piece(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         if !self.keeps_freshness {
             return self.buffer_bytes(data, at);

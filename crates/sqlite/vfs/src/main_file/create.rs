@@ -16,7 +16,8 @@ use crate::sqlite_code::SqliteResult;
 impl MainFile {
     /// Writes the header of a new database, with both anchors, and syncs it, or opens the one that
     /// another connection wrote first (M3). Does nothing if the header is there. The caller holds
-    /// SQLite's reserved lock or a higher one, which only one connection can.
+    /// SQLite's reserved lock or a higher one, which only one connection can. SR-2001 without a
+    /// key; otherwise fails as [`Self::join_created`] and the file below do.
     pub(super) fn ensure_header(&mut self) -> SqliteResult<()> {
         if self.has_header {
             return Ok(());

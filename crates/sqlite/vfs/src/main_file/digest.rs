@@ -48,14 +48,15 @@ impl MainFile {
     }
 
     /// Returns what page `number` adds to the digest, by the tail (its last 32 bytes) that is in
-    /// the file now.
+    /// the file now. Fails as the file below does.
     fn contribution_on_disk(&self, number: u64) -> SqliteResult<DigestSum> {
         let tail = tail_on_disk(self.lower, number, self.page_size)?;
         self.contribution(number, &tail)
     }
 
     /// Takes the running digest out of `self` if it fits the current journal; otherwise makes one
-    /// from the anchor, which is read from the file. The caller puts it back.
+    /// from the anchor, which is read from the file. The caller puts it back. SR-2001 without a
+    /// key, SR-3010 if no anchor is valid.
     fn take_tally(&mut self) -> SqliteResult<RunningDigest> {
         let undo = self.shared.undo_journal();
         if let Some(tally) = self.tally.take()
@@ -81,7 +82,8 @@ impl MainFile {
     }
 
     /// Calls `work` with the running digest, which is made from the anchor first when this handle
-    /// has none. After an error of `work` it is kept as `work` left it.
+    /// has none. After an error of `work` it is kept as `work` left it. Fails as `work` does, or as
+    /// [`Self::take_tally`] does.
     fn with_tally<T>(
         &mut self,
         work: impl FnOnce(&Self, &mut RunningDigest) -> SqliteResult<T>,
@@ -94,7 +96,8 @@ impl MainFile {
 
     /// Returns what the page contributes to the digest before it is written. `None` when no digest
     /// is maintained: without freshness, and while there is a write-ahead log. May first write an
-    /// anchor that says that the page is not in the journal.
+    /// anchor that says that the page is not in the journal. SR-3010 if no anchor is valid;
+    /// otherwise fails as the file below does.
     pub(super) fn contribution_before_write(
         &mut self,
         number: u64,
@@ -147,7 +150,7 @@ impl MainFile {
 
     /// Writes an anchor that says that this transaction writes a page of which its journal has no
     /// record, and syncs the file, unless `synchronous` is OFF. Another process that rolls the
-    /// transaction back cannot compute the digest.
+    /// transaction back cannot compute the digest. Fails as the file below does.
     fn record_unjournaled_write(&self, tally: &mut RunningDigest) -> SqliteResult<()> {
         let anchor = self.sealed_object()?.write_anchor(
             self.lower,
@@ -162,7 +165,7 @@ impl MainFile {
     }
 
     /// Adds the pages after the last counted one, up to `last`, to the running digest, by their
-    /// tails in the file.
+    /// tails in the file. Fails as the file below does.
     fn include_pages_up_to(&self, tally: &mut RunningDigest, last: u64) -> SqliteResult<()> {
         while tally.page_count() < last {
             let number = tally.page_count() + 1;
@@ -177,7 +180,7 @@ impl MainFile {
 
     /// Writes the digest of what the file holds into an anchor, before SQLite syncs the file (X3).
     /// Does nothing if it has not changed, in write-ahead mode, or without freshness. Does not
-    /// sync.
+    /// sync. SR-3010 if no anchor is valid; otherwise fails as the file below does.
     pub(super) fn write_digest(&mut self) -> SqliteResult<()> {
         if !self.keeps_freshness() || self.shared.log_file().is_some() {
             return Ok(());
@@ -206,6 +209,7 @@ impl MainFile {
     }
 
     /// Subtracts the pages after `last` from the running digest, each by its tail in the file.
+    /// Fails as the file below does.
     fn drop_pages_after(&self, tally: &mut RunningDigest, last: u64) -> SqliteResult<()> {
         while tally.page_count() > last {
             let counted = self.contribution_on_disk(tally.page_count())?;
@@ -216,7 +220,8 @@ impl MainFile {
 
     /// Removes the pages after page `last` from the digest, before the file is truncated. In
     /// write-ahead mode a checkpoint truncates: then this writes the digest after the checkpoint
-    /// into an anchor. Does nothing without freshness.
+    /// into an anchor. Does nothing without freshness. SR-3010 if no anchor is valid; otherwise
+    /// fails as the file below does.
     pub(super) fn truncate_digest(&mut self, last: u64) -> SqliteResult<()> {
         if !self.keeps_freshness() {
             return Ok(());
@@ -247,7 +252,8 @@ impl MainFile {
     /// Writes an anchor with the digest that holds without the log: all of the log has been copied
     /// to the file, which has `last` pages now. SQLite syncs the file next; if pages are cut off,
     /// this syncs at once. Does nothing if the log has no finished transaction. Until the sync, and
-    /// until the log starts again, `base` and the log's frames are valid.
+    /// until the log starts again, `base` and the log's frames are valid. SR-3010 if no anchor is
+    /// valid; otherwise fails as the files below do.
     fn update_digest_after_checkpoint(&mut self, log: LowerFile, last: u64) -> SqliteResult<()> {
         let sealed = Arc::clone(self.sealed_object()?);
         let anchor = sealed.anchor(self.lower)?;
@@ -277,7 +283,7 @@ impl MainFile {
 
     /// Computes the state of freshness after a checkpoint that left `last` pages: the former
     /// digest, in which each page that the log has is replaced by what is in the file now. Writes
-    /// nothing.
+    /// nothing. Fails as the file below does.
     fn digest_of_checkpoint(
         &self,
         log: &LogTails,

@@ -70,7 +70,8 @@ impl MainFile {
 
     /// Fetches a page that was read, and that is not or may not be authentic, again into `page`,
     /// past every cache, if the file is remote and no known key opens the page (D4). Returns false
-    /// when nothing was done, and `page` is as it was read.
+    /// when nothing was done, and `page` is as it was read. SR-2241 to SR-2247 if the server does
+    /// not deliver it.
     fn fetch_again(&self, number: u64, page: &mut [u8], why: &PageError) -> SqliteResult<bool> {
         if !is_remote(self.lower) {
             return Ok(false);

@@ -73,8 +73,8 @@ impl MainFile {
         Ok(healed)
     }
 
-    /// Reads and opens a page. Returns false, and reports nothing, if it is not completely in the
-    /// file or does not authenticate.
+    /// Reads and opens a page. Returns false, and reports nothing, also without a key, if it is not
+    /// completely in the file or does not authenticate. Fails as the file below does.
     fn read_page_quietly(&self, number: u64, page: &mut [u8]) -> SqliteResult<bool> {
         if !self
             .lower

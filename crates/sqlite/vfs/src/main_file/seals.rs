@@ -14,6 +14,7 @@ use crate::sqlite_code::SqliteResult;
 impl MainFile {
     /// Counts the page that is about to be sealed under `nonce` (B1): for one nonce in 65536,
     /// writes an anchor with a count that is 65536 higher. For any other nonce does nothing.
+    /// SR-2001 without a key; otherwise fails as the file below does.
     pub(super) fn count_seal(&mut self, nonce: &[u8; 12]) -> SqliteResult<()> {
         if !seals::stands_for_many(nonce) {
             return Ok(());
@@ -23,6 +24,7 @@ impl MainFile {
 
     /// Adds 65536 to the count of seals in the anchor and writes it, with syncs unless
     /// `synchronous` is OFF. Does nothing for ciphers other than AES-256-GCM, which have no limit.
+    /// SR-2001 without a key; otherwise fails as the file below does.
     #[cold]
     fn count_many_seals(&mut self) -> SqliteResult<()> {
         let limited = self.require_header()?.object.header().cipher == Cipher::Aes256Gcm;

@@ -218,7 +218,7 @@ fn open_beside(path: &Path) -> Result<Option<(File, u64)>, Error> {
 }
 
 /// Fills as much of `out` as the file has from `at` on, and returns the number of bytes. Tries
-/// again when a signal interrupts the read.
+/// again when a signal interrupts the read. Fails as the system does.
 fn read_up_to(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < out.len() {
