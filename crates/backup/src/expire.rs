@@ -37,9 +37,9 @@ pub struct Expired {
 ///
 /// # Errors
 /// Before anything is removed: SR-7101 when there is no medium; SR-7102 when the medium's own head
-/// is damaged or missing; SR-3002 when a newer version wrote it; SR-7106 and others when the head
-/// of a set cannot be read. SR-5001, and the codes of object stores, when reading or removing
-/// fails; some sets may be gone then.
+/// is damaged or missing; SR-7106, SR-3003 or SR-3006 when the head of a set is damaged; SR-3002
+/// when a newer version wrote one of these. SR-5001, and the codes of object stores, when reading
+/// or removing fails; some sets may be gone then.
 pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> {
     let listing = list(store)?;
     if let Some(bad) = listing.unreadable.into_iter().next() {

@@ -31,6 +31,7 @@ pub struct SetReader<'a> {
 }
 
 impl std::fmt::Debug for SetReader<'_> {
+    /// Shows the position and the id of the set, and nothing secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let set = &self.head.description.set_id;
         write!(f, "SetReader({}, set {set})", self.position)
@@ -58,9 +59,11 @@ pub struct Verified {
 /// that is not sealed.
 ///
 /// # Errors
-/// SR-7107 when there is none; SR-7106 when its head is damaged, or was moved to this position;
-/// SR-7126, SR-2001, SR-2002 and those of a header. When the newest head cannot be read, its error
-/// is returned rather than an older set.
+/// SR-7101 when there is no medium, SR-7107 when there is no such set; SR-7106 when its head is
+/// damaged, or was moved to this position; SR-3002 when a newer version wrote it; SR-2001 without a
+/// key, SR-2002 for a wrong one; SR-7126 when a key was given and the set is not sealed; SR-3003 to
+/// SR-3007 for its object header. When the newest head cannot be read, its error is returned rather
+/// than an older set.
 pub fn open_set<'a>(
     store: &'a dyn Store,
     position: Option<u32>,
@@ -189,8 +192,8 @@ impl SetReader<'_> {
     ///
     /// # Errors
     /// SR-7177 when it is not signed; SR-7178 when the signature does not hold, is by another key,
-    /// or the set was made on another medium; SR-7102 when the medium's head is damaged; SR-3002,
-    /// SR-5001 when the system reports an error.
+    /// or the set was made on another medium; SR-7102 when the medium's head is damaged; SR-3002
+    /// when the signature is of a newer format; SR-5001 when reading fails.
     pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
         let by = signature::check_signature(self.store, &self.head, keys)?;
         self.signer = Some(by);

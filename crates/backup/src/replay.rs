@@ -38,6 +38,7 @@ pub struct ArchivedLog<'a> {
 }
 
 impl std::fmt::Debug for ArchivedLog<'_> {
+    /// Shows the number of segments only, and nothing secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ArchivedLog({} segments)", self.wanted.len())
     }

@@ -33,7 +33,8 @@ pub struct RestoreOptions {
 }
 
 impl RestoreOptions {
-    /// SR-5001 once `stop` is set, because the restore must end then.
+    /// Fails with SR-5001 once `stop` is set, because the restore must end then; does nothing
+    /// before.
     pub(crate) fn check_stop(&self) -> Result<()> {
         if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             return Err(Error::new(&code::IO, "ended by a signal"));

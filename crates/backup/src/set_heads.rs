@@ -50,8 +50,9 @@ pub(crate) fn family_name(set_id: &str, family: u16) -> String {
 }
 
 /// Reads the head of the set at `position`; its seal is not verified. SR-7107 when there is none;
-/// SR-7106 and others of [`UnopenedHead::parse`] when it is damaged, too long, no regular file or
-/// has bytes after it; errors of the store.
+/// SR-7106 when it is damaged, too long, no regular file or has bytes after it; SR-3002 when a
+/// newer version wrote it; SR-3003 or SR-3006 when its object header is damaged or cut short;
+/// errors of the store.
 pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<UnopenedHead> {
     let name = head_name(position);
     let shown = || format!("{}/{name}", store.shown());

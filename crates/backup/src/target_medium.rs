@@ -131,7 +131,7 @@ impl<'a> ExaminedMedium<'a> {
 }
 
 /// The number of families: that of the options, or of the existing media, or 1. SR-7117 when they
-/// do not agree. Media that are begun anew have no say.
+/// do not agree. Media that are begun anew do not count.
 pub(crate) fn choose_stripes(
     found: &[ExaminedMedium<'_>],
     options: &CreateOptions<'_>,
@@ -165,8 +165,8 @@ pub(crate) fn check_all_different(found: &[ExaminedMedium<'_>]) -> Result<()> {
     check_ids_differ(known)
 }
 
-/// Checks the same after all media were made (SR-1001), and returns their number of families
-/// (SR-7117 when they differ).
+/// Checks, after all media were made, that no two have the same id (SR-1001), and returns their
+/// number of families. SR-7117 when the media have different ones.
 pub(crate) fn common_stripes(targets: &[TargetMedium<'_>]) -> Result<u16> {
     check_ids_differ(targets.iter().map(|target| (target.store, &target.medium)))?;
     let mut stripes = targets.iter().map(|target| target.medium.stripes);
@@ -180,7 +180,8 @@ pub(crate) fn common_stripes(targets: &[TargetMedium<'_>]) -> Result<u16> {
     }
 }
 
-/// SR-1001 when two media have the same id, because one is named twice or is a copy.
+/// Checks that no two media have the same id. SR-1001 when two do, because one is named twice or is
+/// a copy.
 fn check_ids_differ<'a>(
     media: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>,
 ) -> Result<()> {

@@ -88,7 +88,7 @@ pub(super) fn check_status(name: &str, status: ExitStatus, said: &[u8]) -> Resul
     Err(Error::new(&code::RESTORE_TEST, detail))
 }
 
-/// SR-5001 once the test has to stop.
+/// Fails with SR-5001 once `stop` is set, because the test must end then; does nothing before.
 pub(super) fn check_stop(stop: &AtomicBool) -> Result<()> {
     if stop.load(Ordering::Relaxed) {
         return Err(Error::new(&code::IO, "ended by a signal"));

@@ -17,7 +17,8 @@ use crate::io_error::io_error;
 pub(super) struct ServerUser(Option<(u32, u32)>);
 
 impl ServerUser {
-    /// `ids`: user and group; `None` for those of this process.
+    /// Makes the user that the server runs as, of the ids of user and group; `None` for those of
+    /// this process.
     pub(super) const fn new(ids: Option<(u32, u32)>) -> Self {
         Self(ids)
     }

@@ -47,6 +47,7 @@ pub struct ObjectMedium {
 }
 
 impl std::fmt::Debug for ObjectMedium {
+    /// Shows the URL, in which there are no credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ObjectMedium({})", self.client.shown)
     }
@@ -290,7 +291,7 @@ impl Store for ObjectMedium {
         Ok(orphan_candidates(families, &self.list_metadata("sets")?))
     }
 
-    /// Six days: less than the age at which an object may be removed as an orphan.
+    /// Returns six days: less than the age at which an object may be removed as an orphan.
     fn writing_limit(&self) -> Option<Duration> {
         Some(WRITING_MAX)
     }

@@ -172,6 +172,7 @@ fn is_copy_name(name: &str) -> bool {
 struct Removed(PathBuf);
 
 impl Drop for Removed {
+    /// Removes the file; an error, also that there is none, is ignored.
     fn drop(&mut self) {
         // If copying failed, there is no file.
         drop(std::fs::remove_file(&self.0));
