@@ -32,14 +32,15 @@ impl ServerOptions {
     }
 
     /// Requests `path` by GET and returns the JSON of the response. The request may be repeated.
-    /// Errors: those of [`Self::client`] and of the request.
+    /// Errors: those of [`Self::client`]; SR-8402 if no server answers; what the server refuses.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
         Ok(self.client()?.call(&Method::GET, path, None, true)?)
     }
 
     /// Sends a request that changes something and returns the JSON of the response. It is not sent
     /// again once it may have reached a server: SR-8405 if it is not known whether it took effect.
-    /// Other errors: those of [`Self::client`] and of the request.
+    /// Other errors: those of [`Self::client`]; SR-8402 if no server answers; what the server
+    /// refuses.
     pub(super) fn change(
         &self,
         method: &Method,
@@ -50,14 +51,14 @@ impl ServerOptions {
     }
 
     /// Returns a function that requests a path as [`Self::get`] does, with one client for all
-    /// calls.
+    /// calls. SR-8400 or SR-8401 if the configuration or one of its files cannot be used.
     pub(super) fn asking(&self) -> Result<impl FnMut(&str) -> Result<Value, Failure>, Failure> {
         let client = self.client()?;
         Ok(move |path: &str| Ok(client.call(&Method::GET, path, None, true)?))
     }
 
     /// Requests a whole list, page by page: the member `list` of the responses at `path`. `key` is
-    /// the member of an item after which the next page begins.
+    /// the member of an item after which the next page begins. Errors as [`Self::get`].
     pub(super) fn all(&self, path: &str, list: &str, key: &str) -> Result<Vec<Value>, Failure> {
         let mut items = Vec::new();
         let key = |item: &Value| plain(&item[key]);
@@ -70,7 +71,7 @@ impl ServerOptions {
 
     /// Requests the items of a list that come after `after`, page by page, and calls `each` with
     /// every item until it returns `Ok(false)` or there are no more. `key` returns what the next
-    /// page comes after.
+    /// page comes after. Errors as [`Self::get`], and those of `each`.
     pub(super) fn pages(
         &self,
         path: &str,

@@ -99,8 +99,9 @@ impl AuditArgs {
 
     /// Requests all rows that the server has and checks their chain. Prints the rows after
     /// `--after`, as text or one JSON object each; with `--verify` prints only that the chain is
-    /// whole and where it ends. SR-8436 if it is not; the errors of the configuration and of the
-    /// request.
+    /// whole and where it ends. SR-8436 if it is not; SR-8400 or SR-8401 if the node's
+    /// configuration or one of its files cannot be used; SR-8402 if no server answers; what the
+    /// server refuses.
     fn show(&self, context: &mut Context) -> Result<(), Failure> {
         let live = read_live_rows(self.server.asking()?, |row| match () {
             () if self.verify || row.n <= self.after => Ok(()),
@@ -132,7 +133,8 @@ impl AuditArgs {
 
 impl ArchiveArgs {
     /// Has the server move rows that are older than it keeps into archives, and prints the
-    /// archives. Errors: those of the configuration and of the request, SR-8404 for a response
+    /// archives. Errors: SR-8400 or SR-8401 if the node's configuration or one of its files cannot
+    /// be used; SR-8402 if no server answers; what the server refuses, SR-8404 for a response
     /// without archives.
     fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = "/v1/audit/archive";
@@ -158,10 +160,10 @@ impl ArchiveArgs {
 
 impl VerifyArgs {
     /// Verifies archive files without the server and prints which rows they hold; with `--node`,
-    /// also that the server's rows continue where the archives end.
-    /// Errors: SR-1006 for a missing file, SR-1001 for a directory, SR-8436 if anything does not
-    /// fit together, SR-8440 for the authority's certificate; the errors of the configuration and
-    /// of the request.
+    /// also that the server's rows continue where the archives end. Errors: SR-1006 for a missing
+    /// file, SR-1001 for a directory, SR-8436 if anything does not fit together, SR-8440 for the
+    /// authority's certificate; SR-8400 or SR-8401 if the node's configuration or one of its files
+    /// cannot be used; SR-8402 if no server answers; what the server refuses.
     fn run(self, context: &mut Context) -> Result<(), Failure> {
         for archive in &self.archives {
             // Before anything else is looked for, which may be missing for the same reason.

@@ -22,7 +22,8 @@ pub(super) struct KeyNameArgs {
 
 impl KeyNameArgs {
     /// Has the server make the key, and prints its name and version. SR-2013 for an invalid name;
-    /// the errors of the configuration and of the request.
+    /// SR-8400 or SR-8401 if the node's configuration or one of its files cannot be used; SR-8402
+    /// if no server answers; what the server refuses.
     pub(super) fn create(self, context: &mut Context) -> Result<(), Failure> {
         let body = json!({"name": named(&self.name)?});
         let made = self.server.change(&Method::POST, "/v1/keys", Some(&body))?;

@@ -44,9 +44,10 @@ pub(super) struct DestroyArgs {
 impl DestroyArgs {
     /// Shows what would be lost, has the key's name confirmed, and has the server schedule its
     /// destruction; prints the state and the time. With `--withdraw`, takes back a request that
-    /// waits for a second administrator instead.
-    /// Errors: SR-8453 if the name is not confirmed; SR-8411 if the request was recorded and a
-    /// second administrator must agree; the errors of the configuration and of the request.
+    /// waits for a second administrator instead. Errors: SR-8453 if the name is not confirmed;
+    /// SR-8411 if the request was recorded and a second administrator must agree; SR-8400 or
+    /// SR-8401 if the node's configuration or one of its files cannot be used; SR-8402 if no server
+    /// answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = format!("/v1/keys/{}", named(&self.name)?);
         let address = format!("{path}/destroy");

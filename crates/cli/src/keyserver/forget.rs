@@ -28,8 +28,9 @@ pub(super) struct ForgetArgs {
 
 impl ForgetArgs {
     /// Has the server remove its records of these objects, one request each, and prints each one.
-    /// Stops at the first error: SR-8457 for an id that is not 32 hexadecimal digits; the errors of
-    /// the configuration and of the request.
+    /// Stops at the first error: SR-8457 for an id that is not 32 hexadecimal digits; SR-8400 or
+    /// SR-8401 if the node's configuration or one of its files cannot be used; SR-8402 if no server
+    /// answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         for id in &self.ids {
             let address = hex_id(id, 32)

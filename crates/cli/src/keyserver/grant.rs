@@ -41,8 +41,9 @@ pub(super) struct UngrantArgs {
 }
 
 impl GrantArgs {
-    /// Has the server grant the key to the node, and prints that. SR-2013 for an invalid name; the
-    /// errors of the configuration and of the request.
+    /// Has the server grant the key to the node, and prints that. SR-2013 for an invalid name;
+    /// SR-8400 or SR-8401 if the node's configuration or one of its files cannot be used; SR-8402
+    /// if no server answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let (node, key) = (named(&self.to)?, named(&self.key)?);
         let body = json!({"node": node, "key": key, "may_destroy": self.may_destroy});
@@ -53,8 +54,9 @@ impl GrantArgs {
 }
 
 impl UngrantArgs {
-    /// Has the server take the key from the node, and prints that. SR-2013 for an invalid name; the
-    /// errors of the configuration and of the request.
+    /// Has the server take the key from the node, and prints that. SR-2013 for an invalid name;
+    /// SR-8400 or SR-8401 if the node's configuration or one of its files cannot be used; SR-8402
+    /// if no server answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let (node, key) = (named(&self.from)?, named(&self.key)?);
         let body = json!({"node": node, "key": key});

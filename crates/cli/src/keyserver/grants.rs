@@ -30,8 +30,8 @@ pub(super) struct GrantsArgs {
 
 impl GrantsArgs {
     /// Requests the grants and prints those of the node and of the key that were named, or all, as
-    /// a table or JSON. SR-2013 for an invalid name; the errors of the configuration and of the
-    /// request.
+    /// a table or JSON. SR-2013 for an invalid name; SR-8400 or SR-8401 if the node's configuration
+    /// or one of its files cannot be used; SR-8402 if no server answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let node = self.of.as_deref().map(named).transpose()?;
         let key = self.key.as_deref().map(named).transpose()?;

@@ -25,8 +25,9 @@ pub(super) struct KeysArgs {
 
 impl KeysArgs {
     /// Requests the keys that this client may see and prints them as a table or JSON, and in the
-    /// table which of them wait for a second administrator to be destroyed. Errors: those of the
-    /// configuration and of the request.
+    /// table which of them wait for a second administrator to be destroyed. Errors: SR-8400 or
+    /// SR-8401 if the node's configuration or one of its files cannot be used; SR-8402 if no server
+    /// answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keys = self.server.all("/v1/keys", "keys", "name")?;
         if self.json {

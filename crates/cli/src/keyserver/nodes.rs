@@ -23,8 +23,9 @@ pub(super) struct NodesArgs {
 }
 
 impl NodesArgs {
-    /// Requests the clients that are enrolled and prints them as a table or JSON. Errors: those of
-    /// the configuration and of the request.
+    /// Requests the clients that are enrolled and prints them as a table or JSON. Errors: SR-8400
+    /// or SR-8401 if the node's configuration or one of its files cannot be used; SR-8402 if no
+    /// server answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let nodes = self.server.all("/v1/nodes", "nodes", "name")?;
         if self.json {

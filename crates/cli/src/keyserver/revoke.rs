@@ -22,7 +22,8 @@ pub(super) struct RevokeArgs {
 
 impl RevokeArgs {
     /// Has the server revoke the client's certificate and remove its grants, and prints that.
-    /// SR-2013 for an invalid name; the errors of the configuration and of the request.
+    /// SR-2013 for an invalid name; SR-8400 or SR-8401 if the node's configuration or one of its
+    /// files cannot be used; SR-8402 if no server answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = format!("/v1/nodes/{}", named(&self.name)?);
         self.server.change(&Method::DELETE, &path, None)?;

@@ -25,7 +25,8 @@ pub(super) struct RunArgs {
 
 impl RunArgs {
     /// Makes the allocator wipe all memory that is freed, and runs the key server until a signal
-    /// stops it. SR-8434, SR-8440 or SR-5001 if it cannot start.
+    /// stops it. SR-8434 if the configuration is not valid, SR-8440 for a certificate or key that
+    /// cannot be used, SR-5001 if its address or a file cannot be used.
     pub(super) fn run(self) -> Result<(), Failure> {
         // The buffers of TLS, HTTP and JSON hold shares, tokens and keys, and are freed as they
         // are.

@@ -20,8 +20,9 @@ pub(super) struct SealArgs {
 }
 
 impl SealArgs {
-    /// Has the server drop its keys from memory, and prints "sealed". Errors: those of the
-    /// configuration and of the request.
+    /// Has the server drop its keys from memory, and prints "sealed". Errors: SR-8400 or SR-8401 if
+    /// the node's configuration or one of its files cannot be used; SR-8402 if no server answers;
+    /// what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         self.server
             .change(&Method::POST, "/v1/seal", Some(&json!({})))?;

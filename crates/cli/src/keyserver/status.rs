@@ -27,7 +27,8 @@ pub(super) struct StatusArgs {
 impl StatusArgs {
     /// Requests the server's status, without a certificate if the configuration names none, and
     /// prints it as text or JSON. Warns with SR-8474 for each alarm about room. A sealed server is
-    /// no error; the errors of the configuration and of the request are.
+    /// no error; these are: SR-8400 or SR-8401 if the node's configuration or one of its files
+    /// cannot be used; SR-8402 if no server answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let status = self
             .server

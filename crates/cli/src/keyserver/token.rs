@@ -56,7 +56,8 @@ enum RoleName {
 impl TokenArgs {
     /// Has the server make an enrolment token, and prints it or writes it into a new file that only
     /// this user can read. SR-2013 for an invalid name, SR-1002 if the file exists, SR-8404 for a
-    /// response without a token; the errors of the configuration and of the request.
+    /// response without a token; SR-8400 or SR-8401 if the node's configuration or one of its files
+    /// cannot be used; SR-8402 if no server answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let role = match self.role {
             RoleName::Node => "node",

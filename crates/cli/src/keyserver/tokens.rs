@@ -31,7 +31,8 @@ pub(super) struct TokensArgs {
 impl TokensArgs {
     /// Requests the unused tokens and prints who they are for, when they expire, and their ids, as
     /// a table or JSON; with `--withdraw`, has the server remove one instead. SR-8459 for an id
-    /// that is not 64 hexadecimal digits; the errors of the configuration and of the request.
+    /// that is not 64 hexadecimal digits; SR-8400 or SR-8401 if the node's configuration or one of
+    /// its files cannot be used; SR-8402 if no server answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if let Some(id) = &self.withdraw {
             let address = hex_id(id, 64).ok_or_else(|| {

@@ -34,7 +34,8 @@ pub(super) struct UnsealArgs {
 impl UnsealArgs {
     /// Fetches a share from the file or at the terminal, sends it to the server, and prints the
     /// server's status: open, or how many shares it still needs. SR-8432 if it is not a share; the
-    /// errors of the source, of the configuration and of the request.
+    /// errors of the source; SR-8400 or SR-8401 if the node's configuration or one of its files
+    /// cannot be used; SR-8402 if no server answers; what the server refuses.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let source = self
             .share_file
