@@ -135,7 +135,8 @@ fn sealed_kind(path: &Path) -> Result<ObjectKind, Failure> {
 
 /// Verifies a keyring by opening it with its root key, which authenticates its header and body, and
 /// by opening every private key. Everything counts as good; the first thing that does not open is
-/// an error.
+/// an error: SR-2004 if there is no keyring, SR-2005 if it is damaged, SR-2006 if the root key does
+/// not open it; the provider's errors.
 fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
     let keyring = Keyring::open(path)?;
     let count = keyring.list().len() as u64;

@@ -92,7 +92,8 @@ fn status(connection: &mut StatementClient) -> Result<Value, Failure> {
 
 /// Adds to each partition of the connected database the name of its table, or null if there is none
 /// that this session can see: then it waits to be dropped, or the table is not committed.
-/// Partitions of other databases get no name. SR-8122; SR-5001 when the system reports an error.
+/// Partitions of other databases get no name. SR-8122 if the server refuses; SR-5001 when the
+/// connection fails.
 fn name_tables(connection: &mut StatementClient, status: &mut Value) -> Result<(), Failure> {
     let sql =
         "SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()";

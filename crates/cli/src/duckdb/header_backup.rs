@@ -27,8 +27,8 @@ pub(super) struct HeaderBackupArgs {
 impl HeaderBackupArgs {
     /// Copies the main header of the database to a new file that only its owner can read, and
     /// prints that. SR-1002 if the file exists, SR-1006 if there is no database, SR-2209 if it is
-    /// in use, SR-2200 to SR-2203, SR-2208 and SR-2211 if its main header is not in its usual
-    /// state; SR-5001 when the system reports an error.
+    /// in use, SR-2200 to SR-2203 and SR-2208 if it is not an encrypted database with a whole
+    /// header, SR-2211 during an unfinished rekey; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         strongroom_duckdb::backup_header(&self.file, &self.out)?;
         let line = format!(

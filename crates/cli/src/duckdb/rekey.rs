@@ -41,7 +41,10 @@ impl RekeyArgs {
     /// Seals the database under the new key in place, shows progress, and prints that. Also
     /// finishes a rekey that was interrupted. Warns with SR-2214 if the new key is short; notes how
     /// many units were put back or open under no key. Errors: SR-2041 without either key; the
-    /// errors of the keys; SR-2200 to SR-2216; SR-5001 when the system reports an error.
+    /// errors of the keys; SR-2204 if no key fits; SR-2213 if it has the new key already; SR-2209
+    /// if it is in use, SR-2210 if it has a write-ahead log; SR-2200 to SR-2203, SR-2206 to
+    /// SR-2208, SR-2212 and SR-2216 for a file that is plain, damaged or no database; SR-5001 when
+    /// the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let old = keys::opening(self.key, context)?;
         let new = keys::sealing(self.new.into(), context)?;

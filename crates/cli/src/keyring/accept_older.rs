@@ -20,7 +20,8 @@ pub(super) struct AcceptOlderArgs {}
 impl AcceptOlderArgs {
     /// Makes this copy of the keyring count as the newest one, prints that, and notes that every
     /// key has to be rotated. If no newer copy is known on this host, changes nothing, prints that,
-    /// and succeeds. The root key is needed.
+    /// and succeeds. The root key is needed. Errors: SR-2004 if there is no keyring; SR-2016 if
+    /// another process keeps its lock for 10 seconds; the errors of opening it with its root key.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let Self {} = self;
         let path = context.keyring_path();

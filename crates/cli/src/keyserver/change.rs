@@ -50,7 +50,7 @@ impl KeyNameArgs {
     }
 
     /// Sends `action` for this key as a request that is not repeated, and returns the JSON of the
-    /// response.
+    /// response. Errors as [`Self::create`].
     fn order(&self, action: &str) -> Result<serde_json::Value, Failure> {
         let path = format!("/v1/keys/{}/{action}", named(&self.name)?);
         self.server.change(&Method::POST, &path, Some(&json!({})))

@@ -88,7 +88,8 @@ impl RunArgs {
     /// Opens the directory's header with `chosen`, so that a wrong key is reported before the
     /// program begins. With several directories, one that `chosen` does not open is opened with the
     /// key that its own configuration names; so is each one if `chosen` is `None` or itself from a
-    /// configuration.
+    /// configuration. Errors: SR-2001 if no configuration names a key, SR-2002 if the key does not
+    /// open the header; those of the header and of the key's source.
     fn check(
         &self,
         context: &Context,

@@ -67,24 +67,29 @@ pub(super) fn open_tpm(tcti: Option<&str>, time: Option<Duration>) -> Result<Box
 struct Opened(Sealer);
 
 impl Tpm for Opened {
-    /// Returns the TPM's clock in milliseconds.
+    /// Returns the TPM's clock in milliseconds, which does not run while it has no power. SR-2101
+    /// if the TPM cannot be reached.
     fn clock_ms(&self) -> Result<u64, Error> {
         Ok(self.0.clock()?)
     }
 
-    /// Has the TPM unseal a key that was sealed without a time limit.
+    /// Has the TPM unseal a key that was sealed without a time limit. SR-2101 if the TPM cannot be
+    /// reached, SR-2103 if another TPM sealed it, SR-2105 if the bytes are damaged, SR-2106 if the
+    /// registers have changed.
     fn unseal(&self, sealed: &[u8]) -> Result<SecretKey, Error> {
         Ok(self.0.unseal(None, sealed)?)
     }
 
     /// Has the TPM seal a key to its present state, so that it unseals only until its clock reaches
-    /// `end_ms` milliseconds.
+    /// `end_ms` milliseconds. SR-2101 if the TPM cannot be reached, SR-2104 if its owner hierarchy
+    /// is switched off.
     fn seal_until(self: Box<Self>, key: &SecretKey, end_ms: u64) -> Result<Vec<u8>, Error> {
         let sealer = self.0.before(end_ms);
         Ok(sealer.seal(Registers::default(), None, key)?)
     }
 
     /// Has the TPM unseal a key that was sealed until `end_ms`, which must be the same value.
+    /// Errors as [`Self::unseal`], SR-2106 also after that time.
     fn unseal_until(self: Box<Self>, sealed: &[u8], end_ms: u64) -> Result<SecretKey, Error> {
         Ok(self.0.before(end_ms).unseal(None, sealed)?)
     }
