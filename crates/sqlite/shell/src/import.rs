@@ -60,7 +60,7 @@ struct Import<'a> {
 impl Import<'_> {
     /// Skips rows, makes the table if it does not exist, and inserts all other rows, with progress.
     /// The caller undoes what was done if this fails. Does nothing if the file ends within the
-    /// skipped rows.
+    /// skipped rows. Errors as [`run`].
     fn rows(
         &self,
         mut reader: csv::Reader<std::fs::File>,

@@ -252,8 +252,8 @@ impl MainFile {
     /// Writes an anchor with the digest that holds without the log: all of the log has been copied
     /// to the file, which has `last` pages now. SQLite syncs the file next; if pages are cut off,
     /// this syncs at once. Does nothing if the log has no finished transaction. Until the sync, and
-    /// until the log starts again, `base` and the log's frames are valid. SR-3010 if no anchor is
-    /// valid; otherwise fails as the files below do.
+    /// until the log starts again, the former digest (`base`) and the log's frames remain valid.
+    /// SR-3010 if no anchor is valid; otherwise fails as the files below do.
     fn update_digest_after_checkpoint(&mut self, log: LowerFile, last: u64) -> SqliteResult<()> {
         let sealed = Arc::clone(self.sealed_object()?);
         let anchor = sealed.anchor(self.lower)?;
