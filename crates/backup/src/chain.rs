@@ -234,6 +234,32 @@ impl<'a> Chain<'a> {
     }
 }
 
+/// Restores the set that was asked for, with those that it builds on, in the way that fits it and
+/// `options`. `programs` finds the directory of PostgreSQL's programs for a major version; it is
+/// called for an incremental set that is not sealed as it is written. `progress` gets the bytes of
+/// files so far, of all sets.
+///
+/// # Errors
+/// As [`restore::restore`], [`restore_chain_sealed`] and [`restore_chain`]; those of `programs`.
+pub fn restore_newest(
+    chain: &Chain<'_>,
+    options: &RestoreOptions,
+    programs: &dyn Fn(Option<u32>) -> Result<PathBuf>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored> {
+    let set = chain.newest()?;
+    if !chain.is_incremental() {
+        return restore::restore(set, options, progress);
+    }
+    if options.sealing.is_some() {
+        return restore_chain_sealed(chain, options, progress);
+    }
+    let facts = set.description().postgres.as_ref();
+    let major = facts.map(|facts| facts.server_version / 10_000);
+    let combine = programs(major)?.join("pg_combinebackup");
+    restore_chain(chain, options, &combine, progress)
+}
+
 /// Restores a chain as a sealed instance. Each set is written over the previous one in sealed form,
 /// so that nothing is ever in clear and no program of PostgreSQL's is needed. `progress` gets the
 /// bytes of files so far, of all sets.

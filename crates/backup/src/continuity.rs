@@ -52,6 +52,25 @@ impl LogCheck {
     pub(crate) fn follows_newest(&self) -> bool {
         !self.stranger
     }
+
+    /// The error for a good set whose log is not: SR-7130 with the missing segments, otherwise
+    /// SR-7174 with the first segment that does not match its name. `None` when there is neither.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        if self.missing_count > 0 {
+            let names = self.missing.join(", ");
+            let more = match self.missing_count.saturating_sub(self.missing.len() as u64) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let detail = format!("the set is good; missing: {names}{more}");
+            return Some(Error::new(&code::WAL_GAP, detail));
+        }
+        let first = self.wrong.first()?;
+        let count = self.wrong_count;
+        let detail = format!("the set is good; {count} wrong, the first is {first}");
+        Some(Error::new(&code::ARCHIVE_CONTENT, detail))
+    }
 }
 
 /// Numbers of the whole segments of each timeline.

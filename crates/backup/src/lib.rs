@@ -7,7 +7,7 @@
 //! docs/internals/backup.md lists the invariants B1 to B27; each file names those that it keeps.
 //!
 //! Must not: name a cryptographic primitive, print, read the environment, or take a secret other
-//! than an opener.
+//! than an opener or the source of one.
 #![forbid(unsafe_code)]
 
 mod chain;
@@ -20,6 +20,7 @@ mod directory_lock;
 pub mod drill;
 mod expire;
 mod family;
+mod fetch_command;
 mod files;
 mod first_page;
 mod head;
@@ -30,6 +31,7 @@ mod log_names;
 mod manifest;
 mod medium;
 mod medium_head;
+mod medium_name;
 mod medium_rules;
 pub mod metrics;
 mod mounts;
@@ -48,11 +50,15 @@ mod restore;
 mod restore_options;
 mod restore_paths;
 mod rewrap;
+mod rewrap_medium;
 mod sealing;
 mod segment;
+mod server_log;
 mod set;
 mod set_heads;
+mod set_openers;
 mod signature;
+mod signing_keys;
 mod single_family;
 mod source;
 mod store;
@@ -63,14 +69,18 @@ mod verify;
 mod wal;
 mod writeback;
 
-pub use chain::{Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed};
+pub use chain::{
+    Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed, restore_newest,
+};
 pub use continuity::{LogCheck, check_log};
 pub use create::{create, create_on};
 pub use expire::{Expired, expire};
+pub use fetch_command::{FetchCommand, settings_of_recovery};
 pub use first_page::begins_segment;
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
 pub use medium::{ListedSet, Listing, Unreadable, list, listed};
 pub use medium_head::{MediumHead, Protection};
+pub use medium_name::is_url;
 #[cfg(feature = "object-store")]
 pub use object::ObjectMedium;
 pub use opener_names::opener_names;
@@ -83,10 +93,16 @@ pub use replay::{ArchivedLog, Replayed};
 pub use restore::{Restored, restore};
 pub use restore_options::{Delta, Kept, Owners, RestoreOptions};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};
+pub use rewrap_medium::{RewrappedMedium, rewrap_medium};
 pub use sealing::{Becomes, SealedFile, Sealing};
 pub use segment::check_archivable;
+pub use server_log::{LogSealing, ServerFile, read_to_archive};
 pub use set::Cipher;
-pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
+pub use set_openers::{fetch_opener, set_recipients, with_kept_key, with_key};
+pub use signing_keys::{check_signers, read_public_key, read_signing_key};
+pub use source::{
+    DirectorySource, LocalSource, PostgresSource, Source, SqliteSource, is_connection, refuse_within,
+};
 pub use store::{LocalStore, Store, Upload, Version};
 pub use stream::writer::StreamWriter;
 pub use strongroom_keyring::Error;

@@ -97,6 +97,26 @@ pub struct CreateOptions<'a> {
 }
 
 impl CreateOptions<'_> {
+    /// The options of a set for these recipients (none: not sealed), made on this machine by this
+    /// user, with all other values as usual and one thread.
+    #[must_use]
+    pub fn new(recipients: Vec<Recipient>, machine_name: String, user_name: String) -> Self {
+        Self {
+            recipients,
+            cipher: Cipher::default(),
+            compression: Compression::default(),
+            mode: Mode::default(),
+            stripes: None,
+            threads: 1,
+            name: String::new(),
+            machine_name,
+            user_name,
+            expires_unix_s: None,
+            skip_expiry: false,
+            sign_key: None,
+        }
+    }
+
     /// Whether the set is sealed.
     pub(crate) fn protection(&self) -> Protection {
         if self.recipients.is_empty() {

@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::{Error, Result};
 
 /// Longest file that is archived, in bytes: the longest segment that PostgreSQL can have.
-const FILE_MAX: u64 = 1 << 30;
+pub(crate) const FILE_MAX: u64 = 1 << 30;
 /// Longest object: the file, stored as it is, with its segments' heads and tags, and the head.
 pub(crate) const OBJECT_MAX: u64 = FILE_MAX + (4 << 20);
 

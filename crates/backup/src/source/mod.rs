@@ -3,10 +3,12 @@
 //! Must not: know a medium, or how the stream is sealed.
 
 mod directory;
+mod local;
 mod postgres;
 mod sqlite;
 
 pub use directory::DirectorySource;
+pub use local::{LocalSource, is_connection, refuse_within};
 pub use postgres::PostgresSource;
 pub use sqlite::SqliteSource;
 

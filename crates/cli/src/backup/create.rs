@@ -9,21 +9,19 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::history::{RunRecord, absolute_name};
 use strongroom_backup::{
-    Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
-    SqliteSource, Store, list, open_base,
+    CreateOptions, Created, DirectorySource, LocalSource, Mode, PostgresSource, Source,
+    SqliteSource, Store, is_connection, is_url, list, open_base, refuse_within, with_key,
 };
 use strongroom_crypto::SigningKey;
 use strongroom_format::{code, hex};
-use strongroom_keyring::paths::{self, FileFormat};
 use strongroom_keyring::{KeySource, Keyring, Recipient, SourceContext};
 use strongroom_postgres_replication::{Config, SslMode};
 
 use super::history::{self, HistoryOptions, Outlets};
-use super::medium_name::{is_url, store};
+use super::medium_name::store;
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, ProgressReporter};
 use super::sealing::SealingOptions;
-use super::set_keys::with_key;
 use super::signature::SignKeyOption;
 use super::threads::{thread_count, threads};
 use crate::context::Context;
@@ -224,23 +222,14 @@ impl CreateArgs {
             return Err(Failure::usage(text));
         }
         let path = Path::new(&self.source);
-        let about = std::fs::metadata(path).map_err(|error| Failure::open(path, &error))?;
-        if about.is_dir() {
+        let LocalSource::Database { sealed } = LocalSource::at(path)? else {
             for medium in std::iter::once(&self.to).chain(&self.mirror) {
                 if !is_url(medium) {
                     refuse_within(path, medium)?;
                 }
             }
             return Ok(Box::new(DirectorySource::new(path)));
-        }
-        let sort = paths::file_format(path)?;
-        if !matches!(sort, FileFormat::PlainSqlite | FileFormat::Sealed) {
-            let detail = format!(
-                "{}: neither a directory nor a SQLite database",
-                path.display()
-            );
-            return Err(Failure::new(&code::BACKUP_SOURCE, detail));
-        }
+        };
         let about = SourceContext {
             prompt: format!("Passphrase of {}", path.display()),
             ..SourceContext::default()
@@ -248,7 +237,7 @@ impl CreateArgs {
         // Asked for once, used more than once.
         let key = keys::source(self.source_key.clone().into());
         let key = key.map(|key| key.settled(&about)).transpose()?;
-        if sort == FileFormat::Sealed && key.is_none() {
+        if sealed && key.is_none() {
             let shown = path.display().to_string();
             return Err(Failure::new(&code::SOURCE_KEY, shown));
         }
@@ -271,9 +260,11 @@ impl CreateArgs {
         let keyring = context.keyring_path();
         let system = source.identify()?.to_owned();
         let signers = sign_key.map_or(&[][..], |key| std::slice::from_ref(key.public()));
-        let base = with_key(self.sealing.key.clone(), &keyring, |key| {
-            open_base(medium.as_ref(), self.base, &system, key, signers)
-        })?;
+        let base = with_key(
+            keys::source(self.sealing.key.clone()).as_ref(),
+            &keyring,
+            |key| open_base(medium.as_ref(), self.base, &system, key, signers),
+        )?;
         for mirror in &self.mirror {
             let sets = list(store(mirror)?.as_ref())?.sets;
             let mut sets = sets.iter().map(|set| set.description.set_id.as_str());
@@ -375,58 +366,7 @@ fn mirrors_text<'a>(made: impl Iterator<Item = (&'a dyn Store, &'a Created)>) ->
 /// Returns the options of a set for these recipients (none: not sealed) with all other values as
 /// usual. Machine and user are those of this process.
 pub(super) fn set_options(recipients: Vec<Recipient>) -> CreateOptions<'static> {
-    CreateOptions {
-        recipients,
-        cipher: Cipher::default(),
-        compression: Compression::default(),
-        mode: Mode::default(),
-        stripes: None,
-        threads: 1,
-        name: String::new(),
-        machine_name: machine_name(),
-        user_name: user_name(),
-        expires_unix_s: None,
-        skip_expiry: false,
-        sign_key: None,
-    }
-}
-
-/// Refuses a medium that lies within the directory that is backed up, or is to be made there:
-/// SR-1003. The directory itself is not refused if it exists. SR-1006 if there is no source;
-/// SR-5001.
-fn refuse_within(source: &Path, medium: &Path) -> Result<(), Failure> {
-    let source = source
-        .canonicalize()
-        .map_err(|error| Failure::open(source, &error))?;
-    let absolute = std::path::absolute(medium).map_err(|error| Failure::io(medium, &error))?;
-    // The medium, or as much of its path as there is.
-    let there = absolute
-        .ancestors()
-        .find_map(|path| path.canonicalize().ok());
-    let is_medium = source == there.clone().unwrap_or_default();
-    if there.is_some_and(|there| there.starts_with(&source)) && !is_medium {
-        return Err(Failure::new(&code::SAME_FILE, medium.display().to_string()));
-    }
-    if is_medium && absolute.canonicalize().is_err() {
-        return Err(Failure::new(&code::SAME_FILE, medium.display().to_string()));
-    }
-    Ok(())
-}
-
-/// Returns whether a source is a connection string: a `postgresql://` URI, or a keyword and its
-/// value. A path of that form is written with `./`.
-fn is_connection(text: &str) -> bool {
-    let keyword = text.split_once('=').map(|(keyword, _)| keyword.trim());
-    let is_keyword = |word: &str| {
-        !word.is_empty()
-            && word
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-    };
-    ["postgres://", "postgresql://"]
-        .iter()
-        .any(|scheme| text.starts_with(scheme))
-        || keyword.is_some_and(is_keyword)
+    CreateOptions::new(recipients, machine_name(), user_name())
 }
 
 /// Returns the server that a connection string names as a source, without connecting to it. `label`

@@ -4,23 +4,13 @@
 
 use std::path::Path;
 
-use strongroom_backup::{LocalStore, Store};
+use strongroom_backup::{LocalStore, Store, is_url};
 
 use crate::failure::Failure;
 
 /// How long requests are repeated while an object store cannot be reached.
 #[cfg(feature = "object-store")]
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
-
-/// Returns whether the name of a medium is a URL (`SCHEME://...`) and so names a place in an object
-/// store. A directory of such a name is written with `./`.
-pub(super) fn is_url(medium: &Path) -> bool {
-    let text = medium.to_string_lossy();
-    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| {
-        !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
-    })
-}
 
 /// Returns the medium of that name, a directory or a place in an object store. Nothing is read or
 /// sent yet. Credentials and endpoint of an object store come from the environment. SR-7140 if the
@@ -51,19 +41,4 @@ fn remote(url: &str) -> Result<Box<dyn Store>, Failure> {
 fn remote(_url: &str) -> Result<Box<dyn Store>, Failure> {
     let text = "this command was built without object stores";
     Err(Failure::new(&strongroom_format::code::STORE_URL, text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_told_from_paths() {
-        for url in ["s3://b/p", "gs://b", "az://c/p", "http://h/p", "S3://b"] {
-            assert!(is_url(Path::new(url)), "{url}");
-        }
-        for path in ["/mnt/s3://b", "./s3://b", "s3:/b", "://b", "b", ""] {
-            assert!(!is_url(Path::new(path)), "{path}");
-        }
-    }
 }

@@ -14,7 +14,6 @@ mod receive;
 mod restore;
 mod rewrap;
 mod sealing;
-mod set_keys;
 mod signature;
 mod threads;
 mod until;

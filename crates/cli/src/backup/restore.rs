@@ -9,7 +9,8 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::history::{RunRecord, absolute_name};
 use strongroom_backup::{
-    Chain, Delta, Description, Kept, Owners, RestoreOptions, Restored, Sealing, open_chain,
+    Delta, Description, Kept, Owners, RestoreOptions, Restored, Sealing, check_signers, is_url,
+    open_chain, restore_newest, with_key,
 };
 use strongroom_format::header::Cipher;
 use strongroom_format::text::printable;
@@ -17,16 +18,16 @@ use strongroom_launch::owner;
 use strongroom_postgres_instance::restored::NewInstance;
 
 use super::history::{self, HistoryOptions, Outlets};
-use super::medium_name::{is_url, store};
+use super::medium_name::store;
 use super::progress::{ProgressOptions, ProgressReporter};
-use super::set_keys::with_key;
-use super::signature::{self, SignedByOptions};
+use super::signature::SignedByOptions;
 use super::threads::{thread_count, threads};
 use super::until::UntilOptions;
 use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::key_options::{InstanceKeyOptions, KeyOptions};
+use crate::keys;
 use crate::pg::given::{cipher, given_key, warn_about_key};
 use crate::pg::programs::BindirOption;
 
@@ -245,10 +246,10 @@ impl RestoreArgs {
         record.set_medium(store.as_ref());
         let keyring = context.keyring_path();
         let signers = self.signed_by.keys()?;
-        let mut chain = with_key(self.key.clone(), &keyring, |key| {
+        let mut chain = with_key(keys::source(self.key.clone()).as_ref(), &keyring, |key| {
             open_chain(store.as_ref(), self.set, key)
         })?;
-        let signer = signature::check_signers(&mut chain, &signers)?;
+        let signer = check_signers(&mut chain, &signers)?;
         let set = chain.newest()?;
         record.set_backup_set(store.as_ref(), set.position());
         record.set_detail(absolute_name(&self.to.display().to_string()));
@@ -280,7 +281,8 @@ impl RestoreArgs {
         let left_to_root =
             rustix::process::geteuid().is_root() && options.kept.owners == Owners::Mine;
         let mut progress = ProgressReporter::new("restore", self.progress).with_total(total);
-        let restored = restored(&chain, &options, &self.programs, &mut |bytes| {
+        let programs = |major| self.programs.find(major);
+        let restored = restore_newest(&chain, &options, &programs, &mut |bytes| {
             progress.update(bytes);
         })?;
         record.mark_done();
@@ -344,30 +346,4 @@ impl RestoreArgs {
         }
         Ok(())
     }
-}
-
-/// Restores a set with those that it builds on. An incremental set in plaintext is combined by
-/// PostgreSQL's `pg_combinebackup` from `programs`. `progress` gets the bytes so far.
-/// Errors: SR-7113 or SR-7176 for the directory, SR-7108 to SR-7112 for damage, SR-7161 or SR-7162
-/// for a chain, SR-7016 without the programs; SR-5001.
-pub(super) fn restored(
-    chain: &Chain<'_>,
-    options: &RestoreOptions,
-    programs: &BindirOption,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Restored, Failure> {
-    let set = chain.newest()?;
-    if !chain.is_incremental() {
-        return Ok(strongroom_backup::restore(set, options, progress)?);
-    }
-    if options.sealing.is_some() {
-        let restored = strongroom_backup::restore_chain_sealed(chain, options, progress);
-        return Ok(restored?);
-    }
-    let facts = set.description().postgres.as_ref();
-    let major = facts.map(|facts| facts.server_version / 10_000);
-    let combine = programs.find(major)?.join("pg_combinebackup");
-    Ok(strongroom_backup::restore_chain(
-        chain, options, &combine, progress,
-    )?)
 }

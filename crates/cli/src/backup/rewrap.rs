@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_backup::history::RunRecord;
-use strongroom_backup::{Others, list, rewrap_archive, rewrap_set};
+use strongroom_backup::{
+    Others, RewrappedMedium, fetch_opener, rewrap_medium, rewrap_set, set_recipients,
+};
 use strongroom_format::code;
 use strongroom_keyring::{Keyring, Opener, Recipient};
 
 use super::history::{self, HistoryOptions, Outlets};
 use super::medium_name::store;
-use super::set_keys::{opener, set_recipients};
 use crate::context::Context;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::key_options::{KeyOptions, NewKeyOptions};
 use crate::keys;
@@ -79,11 +80,11 @@ impl RewrapArgs {
             _ => Others::Refuse,
         };
         let old = match keys::source(self.key) {
-            Some(key) => opener(&key, Some(keyring.clone()), false)?,
+            Some(key) => fetch_opener(&key, Some(keyring.clone()), false)?,
             None => private_keys(&keyring)?,
         };
         let new_key = keys::source(self.new_key.into());
-        let new = set_recipients(new_key.as_ref(), &self.new_certificate, &keyring)?;
+        let new = set_recipients(new_key.as_ref(), &self.new_certificate, &keyring, &mut warn)?;
         let new: Vec<&Recipient> = new.iter().collect();
         if new.is_empty() {
             let text = "backup rewrap needs --new-certificate or one of --new-key-id, --new-key-env, --new-key-file, --new-key-command, --new-ask";
@@ -95,33 +96,12 @@ impl RewrapArgs {
             record.mark_done();
             return context.output.line(&format!("rewrapped set {position}"));
         }
-        let listing = list(store.as_ref())?;
-        let (mut done, mut left) = (0_u64, Vec::new());
-        for set in &listing.sets {
-            match failure_to_report(rewrap_set(store.as_ref(), set.position, &old, &new, others))? {
-                None => done += 1,
-                Some(failure) => left.push((format!("set {}", set.position), failure)),
-            }
-        }
-        let mut kept = Vec::new();
-        let log = rewrap_archive(store.as_ref(), &old, &new, others, &mut |name, error| {
-            if error.code() == &code::SET_ABSENT {
-                // It has expired since it was listed.
-                return Ok(());
-            }
-            if stays_as_it_is(&error) {
-                kept.push((name.to_owned(), Failure::from(error)));
-                return Ok(());
-            }
-            Err(error)
-        })?;
-        left.extend(kept);
-        record.set_detail(format!("{done} sets and {log} files of the log"));
-        context
-            .output
-            .line(&format!("rewrapped {done} sets and {log} files of the log"))?;
+        let done = rewrap_medium(store.as_ref(), &old, &new, others)?;
+        let text = format!("{} sets and {} files of the log", done.sets, done.files);
+        record.set_detail(text.clone());
+        context.output.line(&format!("rewrapped {text}"))?;
         context.output.flush()?;
-        finish(left, &listing)
+        finish(done)
     }
 }
 
@@ -140,43 +120,19 @@ fn private_keys(keyring: &Path) -> Result<Opener, Failure> {
 
 /// Notes every object that was left as it is, and why. Returns the error of the first head that
 /// cannot be read, otherwise that of the first object that was left, otherwise success.
-fn finish(
-    left: Vec<(String, Failure)>,
-    listing: &strongroom_backup::Listing,
-) -> Result<(), Failure> {
-    for (what, failure) in &left {
-        if failure.code() == &code::OTHER_RECIPIENTS {
+fn finish(done: RewrappedMedium) -> Result<(), Failure> {
+    for (what, error) in &done.left {
+        if error.code() == &code::OTHER_RECIPIENTS {
             note(&format!("{what} can be opened by others too"));
         } else {
             note(&format!("{what} is sealed for another key"));
         }
     }
-    if let Some(bad) = listing.unreadable.first() {
-        return Err(Failure::new(bad.error.code(), bad.error.detail()));
+    if let Some(bad) = done.unreadable.into_iter().next() {
+        return Err(bad.error.into());
     }
-    match left.into_iter().next() {
-        Some((what, failure)) => Err(failure.with_prefix(&format!("{what}: "))),
+    match done.left.into_iter().next() {
+        Some((what, error)) => Err(error.with_prefix(&format!("{what}: ")).into()),
         None => Ok(()),
     }
-}
-
-/// Returns `None` for success, and the failure as a value if the set was only left as it is; any
-/// other error is returned as an error.
-fn failure_to_report(done: strongroom_backup::Result<()>) -> Result<Option<Failure>, Failure> {
-    match done {
-        Ok(()) => Ok(None),
-        Err(error) if stays_as_it_is(&error) => Ok(Some(error.into())),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Returns whether the error only means that the object was left unchanged: the key does not open
-/// it, or others can open it too.
-fn stays_as_it_is(error: &strongroom_backup::Error) -> bool {
-    let left = [
-        &code::WRONG_KEY,
-        &code::UNKNOWN_KEY_ID,
-        &code::OTHER_RECIPIENTS,
-    ];
-    left.contains(&error.code())
 }

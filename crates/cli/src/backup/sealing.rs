@@ -6,11 +6,10 @@
 use std::path::Path;
 
 use clap::Args;
-use strongroom_backup::{Cipher, Compression};
+use strongroom_backup::{Cipher, Compression, Error, set_recipients};
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Recipient};
 
-use super::set_keys::set_recipients;
 use crate::failure::{Failure, warn};
 use crate::key_options::KeyOptions;
 use crate::keys;
@@ -60,8 +59,8 @@ impl SealingOptions {
         &self,
         key: Option<&KeySource>,
         keyring: &Path,
-    ) -> Result<Vec<Recipient>, Failure> {
-        set_recipients(key, &self.certificate, keyring)
+    ) -> Result<Vec<Recipient>, Error> {
+        set_recipients(key, &self.certificate, keyring, &mut warn)
     }
 
     /// Returns the cipher. Triple DES needs `--allow-legacy`, otherwise SR-7170; with it, warns

@@ -10,10 +10,9 @@ use serde::Serialize;
 use strongroom_backup::drill::DrillReport;
 use strongroom_backup::history::RunRecord;
 use strongroom_backup::{
-    ArchivedLog, Description, LogCheck, Verified, check_log, open_chain, verified_by_restore,
-    verify_chain,
+    ArchivedLog, Description, LogCheck, Verified, check_log, check_signers, open_chain,
+    verified_by_restore, verify_chain, with_kept_key,
 };
-use strongroom_format::code;
 use strongroom_format::text::printable;
 
 use super::drill::DrillOptions;
@@ -21,13 +20,13 @@ use super::history::{self, HistoryOptions, Outlets};
 use super::medium_name::store;
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, ProgressReporter};
-use super::set_keys::with_kept_key;
-use super::signature::{self, SignedByOptions};
+use super::signature::SignedByOptions;
 use super::threads::{thread_count, threads};
 use crate::context::Context;
 use crate::failure::{ErrorJson, Failure};
 use crate::help::tail;
 use crate::key_options::KeyOptions;
+use crate::keys;
 
 /// Read a set to its end: every segment is authenticated and decompressed, every file's digest
 /// compared. Of the archived log that follows it, every segment is opened and its pages compared
@@ -103,8 +102,8 @@ impl VerifyArgs {
     ) -> Result<(), Failure> {
         let json = self.json;
         let found = self.verify_set(context, record)?;
-        let log = found.log.as_ref();
-        let gap = log.and_then(|log| gap_failure(log).or_else(|| wrong_log_failure(log)));
+        let gap = found.log.as_ref().and_then(LogCheck::error);
+        let gap = gap.map(Failure::from);
         if gap.is_none() {
             record.mark_done();
         }
@@ -132,13 +131,14 @@ impl VerifyArgs {
         }
         let keyring = context.keyring_path();
         let signers = self.signed_by.keys()?;
-        let ((mut chain, log), key) = with_kept_key(self.key, &keyring, |key| {
-            let chain = open_chain(store.as_ref(), self.set, key)?;
-            // Now, since a timeline's history is sealed too.
-            let log = check_log(store.as_ref(), chain.newest()?.description(), key);
-            Ok((chain, log))
-        })?;
-        let signer = signature::check_signers(&mut chain, &signers)?;
+        let ((mut chain, log), key) =
+            with_kept_key(keys::source(self.key).as_ref(), &keyring, |key| {
+                let chain = open_chain(store.as_ref(), self.set, key)?;
+                // Now, since a timeline's history is sealed too.
+                let log = check_log(store.as_ref(), chain.newest()?.description(), key);
+                Ok((chain, log))
+            })?;
+        let signer = check_signers(&mut chain, &signers)?;
         let newest = chain.newest()?;
         record.set_backup_set(store.as_ref(), newest.position());
         let threads = threads(self.threads);
@@ -291,28 +291,4 @@ fn log_text(log: &LogCheck) -> String {
         text.push_str(&format!("  not checked: {}\n", printable(item)));
     }
     text
-}
-
-/// Returns an SR-7130 failure that names the missing segments; `None` if none is missing.
-fn gap_failure(log: &LogCheck) -> Option<Failure> {
-    let more = log.missing_count - log.missing.len() as u64;
-    let more = (more > 0).then(|| format!(" and {more} more"));
-    let names = log.missing.join(", ");
-    let detail = format!(
-        "the set is good; missing: {names}{}",
-        more.unwrap_or_default()
-    );
-    (log.missing_count > 0).then(|| Failure::new(&code::WAL_GAP, detail))
-}
-
-/// Returns an SR-7174 failure if archived segments do not match their names; `None` if all do.
-fn wrong_log_failure(log: &LogCheck) -> Option<Failure> {
-    let detail = |first: &String| {
-        format!(
-            "the set is good; {} wrong, the first is {first}",
-            log.wrong_count
-        )
-    };
-    let first = log.wrong.first()?;
-    Some(Failure::new(&code::ARCHIVE_CONTENT, detail(first)))
 }

@@ -40,7 +40,10 @@ impl BackupArgs {
             return Ok(volume.back_up_header(out)?);
         }
         let token = volume.token()?;
-        let mut keys = self.provider.host_keys(context).open(Some(token.provider))?;
+        let mut keys = self
+            .provider
+            .host_keys(context)
+            .open(Some(token.provider))?;
         if !keys.keeps_headers() {
             let detail = "a keyring keeps no header backups: name a file with --out";
             return Err(Failure::usage(detail));

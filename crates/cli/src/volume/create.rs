@@ -94,7 +94,14 @@ impl CreateArgs {
             true
         };
         let new = self.new_volume();
-        let made = make(&new, &self.key_id, &keys, recovery, overwritten, &StandardError)?;
+        let made = make(
+            &new,
+            &self.key_id,
+            &keys,
+            recovery,
+            overwritten,
+            &StandardError,
+        )?;
         if self.json {
             return context.output.json(&made);
         }

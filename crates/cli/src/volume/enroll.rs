@@ -93,9 +93,7 @@ impl EnrollArgs {
         let (by, secret) = opener.secret(&mut volume)?;
         volume.try_by(by, &secret)?;
         let slot = match self.what {
-            EnrolledOpener::Recovery => {
-                add_shown_recovery(&mut volume, &secret, &self.recovery)?.0
-            }
+            EnrolledOpener::Recovery => add_shown_recovery(&mut volume, &secret, &self.recovery)?.0,
             EnrolledOpener::Keyserver => {
                 self.add_key(context, &mut volume, &secret, Provider::KeyServer)?
             }

@@ -96,7 +96,14 @@ impl RotateArgs {
             progress.update(offset, size);
             true
         };
-        rotate_data(&path, &keys, &stays, self.online, reencrypted, &StandardError)?;
+        rotate_data(
+            &path,
+            &keys,
+            &stays,
+            self.online,
+            reencrypted,
+            &StandardError,
+        )?;
         context.output.line("all data are under a new volume key")
     }
 }

@@ -54,7 +54,10 @@ impl SecretOptions {
     /// SR-2042 if it is no usable text.
     fn named(&self) -> NamedOpener {
         let is_recovery = self.recovery || self.recovery_file.is_some();
-        let file = self.passphrase_file.as_ref().or(self.recovery_file.as_ref());
+        let file = self
+            .passphrase_file
+            .as_ref()
+            .or(self.recovery_file.as_ref());
         let source = match file {
             Some(file) => KeySource::File(file.clone()),
             None if self.tpm => return NamedOpener::Tpm,

@@ -47,11 +47,7 @@ pub struct StayingSecrets<'a> {
 ///
 /// # Errors
 /// As [`Volume::open_to_change`], [`HostKeys::open`] and [`rotate_slots`]; SR-8323 without a token.
-pub fn rotate_key(
-    path: &Path,
-    keys: &HostKeys,
-    notices: &dyn Notices,
-) -> Result<Rotated, Error> {
+pub fn rotate_key(path: &Path, keys: &HostKeys, notices: &dyn Notices) -> Result<Rotated, Error> {
     let (mut volume, _, mut keys) = open(path, keys, notices)?;
     let rotated = rotate_slots(&mut volume, keys.as_mut())?;
     renew_backup(path, keys.as_mut(), notices);
