@@ -91,7 +91,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As an `integer` or `date`.
+    /// As an `integer`, or a `date` in days since 2000-01-01.
     ///
     /// # Errors
     /// [`Fault::KindMismatch`] when it is none.
@@ -99,7 +99,7 @@ impl<'a> Value<'a> {
         i32::try_from(self.int8()?).map_err(|_| Fault::KindMismatch)
     }
 
-    /// As a `bigint` or timestamp.
+    /// As a `bigint`, or a timestamp in microseconds since 2000-01-01.
     ///
     /// # Errors
     /// [`Fault::KindMismatch`] when it is bytes.
@@ -249,12 +249,14 @@ impl Out {
         self.word = word;
     }
 
-    /// Makes it an `integer` or `date`.
+    /// Makes it an `integer`, or a `date` in days since 2000-01-01. Bytes that it held are
+    /// zeroised.
     pub fn set_int4(&mut self, value: i32) {
         self.set_int8(i64::from(value));
     }
 
-    /// Makes it a `bigint` or timestamp.
+    /// Makes it a `bigint`, or a timestamp in microseconds since 2000-01-01. Bytes that it held are
+    /// zeroised.
     pub fn set_int8(&mut self, value: i64) {
         self.set_word(value.cast_unsigned());
     }
@@ -264,7 +266,7 @@ impl Out {
         self.set_word(value.to_bits());
     }
 
-    /// Makes it these bytes.
+    /// Makes it a copy of these bytes. What it held is zeroised.
     pub fn set_bytes(&mut self, bytes: &[u8]) {
         self.begin(bytes.len()).extend(bytes);
     }

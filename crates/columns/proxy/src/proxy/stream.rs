@@ -49,7 +49,8 @@ impl Address {
     }
 
     /// Connects, through TLS if `tls` is given: then a server that declines TLS is an error
-    /// (`ConnectionRefused`), and so is a certificate that is not accepted.
+    /// (`ConnectionRefused`), and so is a certificate that is not accepted. Fails with the system's
+    /// error.
     pub(crate) fn connect(&self, tls: Option<&ToServer>) -> io::Result<Stream> {
         let socket = self.socket()?;
         let Some(to) = tls else {
