@@ -354,10 +354,10 @@ impl TargetMedium<'_> {
         })
     }
 
-    /// The last step of beginning a medium anew: replaces `medium.json`, so that older sets belong
-    /// to another medium. Nothing for any other medium. The set is withdrawn when that fails:
-    /// SR-7131 when another writer changed the file, or the store's error; SR-7147 when the outcome
-    /// is not known.
+    /// Ends beginning a medium anew: replaces `medium.json`, so that older sets belong to another
+    /// medium. Does nothing for any other medium. The set is withdrawn when that fails: SR-7131
+    /// when another writer changed the file, or the store's error; SR-7147 when the outcome is not
+    /// known.
     fn replace_medium_file(&self, set_keys: &SetKeys, position: u32) -> Result<()> {
         let store = self.store;
         let Some((_, seen)) = &self.replaced else {

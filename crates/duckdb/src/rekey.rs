@@ -206,8 +206,9 @@ impl Work<'_> {
         Ok(begun)
     }
 
-    /// Checks that every unit opens, or consists of zeros, or is after the last one of the
-    /// database. SR-2206, SR-2207 or SR-2208 when one does not, unless damage is allowed.
+    /// Checks that every unit (block or database header) opens, or consists of zeros, or is after
+    /// the last one of the database. SR-2206, SR-2207 or SR-2208 when one does not, unless damage
+    /// is allowed; SR-5001 when one cannot be read.
     fn check(
         &self,
         key: &Sealer,
@@ -340,8 +341,9 @@ impl Work<'_> {
         })
     }
 
-    /// Checks that every unit that the database uses opens under one of the keys, or consists of
-    /// zeros. SR-2206 for one that does not.
+    /// Checks that every unit (block or database header) that the database uses opens under one of
+    /// the keys, or consists of zeros. SR-2206 for one that does not; SR-5001 when one cannot be
+    /// read.
     fn check_all_units(
         &self,
         keys: &[&Sealer],
@@ -460,8 +462,9 @@ impl Work<'_> {
     }
 
     /// Saves the old bytes of `count` units from number `first` on in the rekey's file, then seals
-    /// the units for the new key, both durably. A unit that opens under no key is left or refused
-    /// by [`Work::leave`].
+    /// the units for the new key, both durably. A unit that opens under no key stays as it is if
+    /// damage is allowed or it is after the database's last block; otherwise SR-2206. SR-5001 when
+    /// the system reports an error.
     fn reseal(
         &self,
         begun: &RekeyInProgress,
@@ -539,7 +542,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns the length of all blocks, in bytes.
+/// Returns the length of all blocks together, in bytes.
 fn total(blocks: Units) -> u64 {
     blocks.count.saturating_mul(blocks.len as u64)
 }

@@ -288,9 +288,9 @@ impl Server {
         Ok(String::from_utf8_lossy(&read_all(&self.log)?).into_owned())
     }
 
-    /// Shuts the server down (SIGINT), and waits for its end; nothing if it does not run. SR-7163
-    /// when it does not end with 0; SR-7164 when it cannot be waited for; SR-5001 when the test is
-    /// to stop.
+    /// Shuts the server down (SIGINT), and waits for its end; does nothing if it does not run.
+    /// SR-7163 when it does not end with 0; SR-7164 when it cannot be waited for; SR-5001 when the
+    /// test is to stop.
     pub(super) fn stop(&mut self) -> Result<()> {
         self.signal(Signal::INT);
         let lost =

@@ -35,20 +35,20 @@ impl ServerUser {
         }
     }
 
-    /// Makes the server's user and group the owners of `path`; nothing if they are those of this
-    /// process. SR-5001 when that fails.
+    /// Makes the server's user and group the owners of `path`; does nothing if they are those of
+    /// this process. SR-5001 when that fails.
     pub(super) fn give_to_server(self, path: &Path) -> Result<()> {
         self.change_owner(path, self.0.map(|(user, _)| user))
     }
 
-    /// Makes the server's group that of `path`; the owner stays. Nothing if the group is that of
-    /// this process. SR-5001 when that fails.
+    /// Makes the server's group that of `path`; the owner stays. Does nothing if the group is that
+    /// of this process. SR-5001 when that fails.
     pub(super) fn give_to_group(self, path: &Path) -> Result<()> {
         self.change_owner(path, None)
     }
 
-    /// Changes the owner, unless `user` is `None`, and the group. Nothing when the server runs as
-    /// this process's user; a link itself is changed, not its target. SR-5001 when that fails.
+    /// Changes the owner, unless `user` is `None`, and the group. Does nothing when the server runs
+    /// as this process's user; a link itself is changed, not its target. SR-5001 when that fails.
     fn change_owner(self, path: &Path, user: Option<u32>) -> Result<()> {
         let Some((_, group)) = self.0 else {
             return Ok(());

@@ -172,9 +172,9 @@ impl Files {
         old.candidate(member, owner, group, self.kept_mode(member.mode))
     }
 
-    /// Used when the compared file differs from the stream's: begins a new file with what was
-    /// compared so far, to which the rest is appended. Nothing if no file is compared. SR-7176 when
-    /// the old file has changed.
+    /// When the compared file differs from the stream's, begins a new file with what was compared
+    /// so far, to which the rest is appended. Does nothing if no file is compared. SR-7176 when the
+    /// old file has changed.
     pub(super) fn write_anew(&mut self) -> Result<()> {
         if let Some(compared) = self.compared.take() {
             let file = self.entry_path(&compared.member.path).create()?;

@@ -62,8 +62,8 @@ impl Files {
         Ok(())
     }
 
-    /// Removes what earlier sets of a chain left and the written set does not name. Nothing without
-    /// a chain. SR-5001 when something cannot be removed.
+    /// Removes what earlier sets of a chain left and the written set does not name. Does nothing
+    /// without a chain. SR-5001 when something cannot be removed.
     pub(crate) fn end_set(&mut self) -> Result<()> {
         let left = self
             .over
@@ -140,7 +140,7 @@ impl Files {
     }
 
     /// Removes an entry that an earlier set of the chain left: a file, a link, an empty directory,
-    /// or a tablespace with its link. Nothing for a file that was not written. SR-5001 when it
+    /// or a tablespace with its link. Does nothing for a file that was not written. SR-5001 when it
     /// cannot be removed.
     fn remove_before(&mut self, path: &[u8], kind: MemberKind) -> Result<()> {
         match kind {

@@ -88,8 +88,8 @@ impl Pieces {
         self.jobs.send(job).map_err(|_| stopped_error())
     }
 
-    /// Passes on the last piece, which may be short; nothing when it is empty. SR-9001 when another
-    /// thread has failed.
+    /// Passes on the last piece, which may be short; does nothing when it is empty. SR-9001 when
+    /// another thread has failed.
     fn finish(mut self) -> Result<()> {
         if self.current.plain.is_empty() {
             return Ok(());

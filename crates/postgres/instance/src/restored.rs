@@ -65,6 +65,7 @@ impl NewInstance {
 }
 
 impl fmt::Debug for NewInstance {
+    /// Writes the type's name only: the value has keys.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("NewInstance")
     }

@@ -146,7 +146,7 @@ unsafe fn prepare_rename_at(
 }
 
 /// Does what must be done before `from` gets its new name: converts the file in place and syncs it,
-/// checks it, or refuses. Nothing for paths whose treatment is the same.
+/// checks it, or refuses. Does nothing for paths whose treatment is the same.
 ///
 /// Errors: EXDEV if the contents cannot get that name (reported as SR-7040 where a container is
 /// bound to its name), those of [`check_restored`], EIO if a container does not open, the error in

@@ -224,7 +224,8 @@ const CONTROL_FILE: &[u8] = b"global/pg_control";
 /// path, or without such instances. The library is out of `LD_PRELOAD` meanwhile. `pg_ctl` has one
 /// thread.
 ///
-/// # Errors EACCES when an instance does not open; the reason was written to standard error.
+/// # Errors
+/// EACCES when an instance does not open; the reason was written to standard error.
 pub(crate) fn open_deferred(path: &[u8]) -> Result<(), Errno> {
     let Some(later) = DEFERRED.get().filter(|_| path.ends_with(CONTROL_FILE)) else {
         return Ok(());

@@ -267,7 +267,7 @@ impl WalStream<'_> {
 
     /// Parses one `CopyData`, whose first byte is its kind, counts the log that it brings, and
     /// answers a keepalive that requests a reply. [`Error::Protocol`] for log that does not follow
-    /// on what was received.
+    /// on what was received, and for a malformed message; the errors of answering.
     fn parse(&mut self, body: Range<usize>) -> Result<Event> {
         let payload = self.connection.session.bytes(body.clone());
         let mut fields = Fields(payload);

@@ -35,6 +35,7 @@ impl Errno {
 }
 
 impl fmt::Debug for Errno {
+    /// Writes `errno` and the number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "errno {}", self.0)
     }

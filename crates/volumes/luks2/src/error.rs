@@ -85,6 +85,7 @@ impl LuksError {
 }
 
 impl fmt::Display for LuksError {
+    /// Writes the stable code, its text and, in brackets, the detail if there is one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = self.code();
         write!(f, "SR-{:04}: {}", code.number, code.what)?;

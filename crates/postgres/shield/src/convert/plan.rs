@@ -192,7 +192,7 @@ impl Walk<'_> {
     }
 
     /// Plans one entry of a directory, and what is below it. SR-7002 when a file that would be
-    /// sealed is not a regular file.
+    /// sealed is not a regular file; SR-5001 when the system reports an error.
     fn entry(&mut self, relative: Vec<u8>) -> Result<(), Error> {
         let path = self.path(&relative);
         let about = fs::symlink_metadata(&path);

@@ -179,7 +179,9 @@ impl<'a> Run<'a> {
     }
 
     /// Reads the files back, on several threads, and compares them with what was converted. SR-7001
-    /// when one differs, or when most pages that an earlier run converted do not look like pages.
+    /// when one differs or is damaged, or when most pages that an earlier run converted do not look
+    /// like pages; SR-7029 for a damaged transaction status file; SR-5001 when the system reports
+    /// an error.
     fn verify<'item>(&self, items: impl Iterator<Item = &'item PlannedFile>) -> Result<(), Error> {
         let items: Vec<&PlannedFile> = items.collect();
         let worker = self.worker(Phase::Verifying, items.iter().map(|item| item.size).sum());

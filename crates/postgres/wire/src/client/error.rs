@@ -85,6 +85,7 @@ impl From<AuthenticationError> for Error {
 }
 
 impl fmt::Display for AuthenticationError {
+    /// Writes why the login was not possible, without any password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let no_password = "the server asks for a password and none is given";
         match self {
@@ -138,6 +139,8 @@ impl ServerError {
 }
 
 impl fmt::Display for ServerError {
+    /// Writes severity, message and SQLSTATE, then detail and hint where there are any. The server
+    /// may quote data in them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({})", self.severity, self.message, self.sqlstate)?;
         for (name, text) in [("detail", &self.detail), ("hint", &self.hint)] {
@@ -186,6 +189,7 @@ impl Error {
 }
 
 impl fmt::Display for Error {
+    /// Writes what failed, with the server's own text where it gave one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(text) => write!(f, "connection settings: {text}"),

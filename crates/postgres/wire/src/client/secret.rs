@@ -27,6 +27,7 @@ impl Secret {
 }
 
 impl std::fmt::Debug for Secret {
+    /// Writes `(secret)` in place of the value.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("(secret)")
     }
