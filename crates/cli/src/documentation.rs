@@ -25,7 +25,8 @@ pub(crate) struct CompletionArgs {
 }
 
 impl CompletionArgs {
-    /// Prints the completion script for the shell that was named.
+    /// Prints the completion script for the shell that was named. SR-5001 if standard output cannot
+    /// be written.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), NAME, &mut script);

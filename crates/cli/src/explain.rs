@@ -20,7 +20,8 @@ pub(crate) struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    /// Prints the code, what it means, what to do, its class and the exit code.
+    /// Prints the code, what it means, what to do, its class and the exit code. SR-5001 if standard
+    /// output cannot be written.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let Code {
             class, what, todo, ..

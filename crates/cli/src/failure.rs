@@ -122,10 +122,12 @@ impl Failure {
         Self { detail, ..self }
     }
 
+    /// Returns the code, which also decides the exit status.
     pub(crate) fn code(&self) -> &'static Code {
         self.code
     }
 
+    /// Returns the detail: what the failure is about, such as a path. Empty if there is none.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }

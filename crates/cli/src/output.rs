@@ -56,10 +56,13 @@ impl Output {
 }
 
 impl Write for Output {
+    /// Adds bytes to the buffer of standard output, which is written when it is full; the error is
+    /// the system's.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.to.write(bytes)
     }
 
+    /// Writes what is buffered to standard output; the error is the system's.
     fn flush(&mut self) -> std::io::Result<()> {
         self.to.flush()
     }

@@ -127,7 +127,8 @@ impl ZoneArgs {
         Ok(())
     }
 
-    /// Returns the ids of the users whose processes may connect, as [`allowed`].
+    /// Returns the ids of the users whose processes may connect, as [`allowed`]: SR-1001 if there
+    /// is no user of a given name.
     fn allowed(&self) -> Result<Vec<u32>, Failure> {
         allowed(&self.users)
     }

@@ -153,7 +153,8 @@ impl ServerCertArgs {
     }
 }
 
-/// Prints when the certificate expires. `ends` is in seconds since the Unix epoch.
+/// Prints when the certificate expires. `ends` is in seconds since the Unix epoch. SR-5001 if
+/// standard output cannot be written.
 fn print_expiry(context: &mut Context, ends: u64) -> Result<(), Failure> {
     let ends = rfc3339(ends);
     context.output.line(&format!("certificate until {ends}"))

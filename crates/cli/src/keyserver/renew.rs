@@ -77,7 +77,8 @@ impl RenewArgs {
         self.report(context, true, Node::load(&config)?.validity())
     }
 
-    /// Prints whether the certificate was renewed and when it expires, as text or JSON.
+    /// Prints whether the certificate was renewed and when it expires, as text or JSON. SR-5001 if
+    /// standard output cannot be written.
     fn report(
         &self,
         context: &mut Context,

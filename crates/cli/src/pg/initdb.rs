@@ -108,7 +108,7 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Prints what was made, warns about the key as [`warn_about_key`] does, and, if the server can
 /// find the key by itself, notes the next step. `header_only`: only header and configuration were
-/// made.
+/// made. SR-5001 if standard output cannot be written.
 fn report(
     context: &mut Context,
     named: &Path,

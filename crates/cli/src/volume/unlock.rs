@@ -85,7 +85,8 @@ impl UnlockArgs {
         }
     }
 
-    /// Prints the outcome of every entry, as text or JSON.
+    /// Prints the outcome of every entry, as text or JSON. SR-5001 if standard output cannot be
+    /// written.
     fn print(&self, context: &mut Context, summary: &Summary) -> Result<(), Failure> {
         if self.json {
             return context.output.json(summary);

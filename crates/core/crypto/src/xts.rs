@@ -83,8 +83,8 @@ impl XtsKey {
         self.with_lane(|pair| pair.decrypt.apply_xts(tweak, from, to))
     }
 
-    /// Expands a key, as [`Self::new`], without the wipe. Not inlined, so that `wipe_stack` reaches
-    /// what its frames leave behind.
+    /// Expands a key, with the errors of [`Self::new`], without the wipe. Not inlined, so that
+    /// `wipe_stack` reaches what its frames leave behind.
     #[inline(never)]
     fn expanded(key: &SecretBytes) -> Result<Self, CryptoError> {
         let key = key.as_slice();

@@ -153,6 +153,7 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
+    /// The error that caused this one, such as the system's. `None` if there is none.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_ref().map(|error| {
             let error: &(dyn std::error::Error + 'static) = error;

@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// A source of everything in a header that its caller does not give.
 pub(crate) trait Fresh {
-    /// Returns a random object id.
+    /// Returns a random object id. Errors here and below: SR-5001 without randomness.
     fn id(&mut self) -> Result<[u8; 16], Error>;
     /// Returns a random slot salt.
     fn salt(&mut self) -> Result<[u8; 32], Error>;

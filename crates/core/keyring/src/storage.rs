@@ -90,7 +90,7 @@ pub trait NewFile {
 pub trait Storage: Send + Sync {
     /// Creates a file with mode 0600. Fails when something has the name.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
-    /// Reads at most `limit` bytes from the beginning of a file.
+    /// Reads at most `limit` bytes from the beginning of a file. A longer file is no error.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
     /// Reads at most `limit` bytes from the beginning of a file, and returns them with its
     /// metadata. Both are of one open file, because others may replace it between two look-ups.
@@ -111,7 +111,7 @@ pub trait Storage: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Renames, but fails when something has the new name.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes the name.
+    /// Removes the name. Fails when nothing has it.
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 

@@ -42,7 +42,8 @@ fn next<const N: usize>(queue: &mut Vec<Vec<u8>>) -> [u8; N] {
 }
 
 impl Fresh for Fixed {
-    /// Returns the next object id of the vector.
+    /// Returns the next object id of the vector. Never fails, here and below, but panics when there
+    /// is none left.
     fn id(&mut self) -> Result<[u8; 16], Error> {
         Ok(next(&mut self.ids))
     }

@@ -131,7 +131,8 @@ impl Join {
 
 /// Removes the files of the configuration that was replaced; they are overwritten first. Files in
 /// another directory, or that another configuration beside it names, are left. Returns the path of
-/// the former private key if that is left and exists. SR-5001 when the system reports an error.
+/// the former private key if that is left and exists, otherwise `None`. SR-5001 when the system
+/// reports an error.
 fn forget(config: &Path, former: &Files) -> Result<Option<PathBuf>, Error> {
     let mut kept = None;
     let beside = config.parent().unwrap_or_else(|| Path::new("/"));

@@ -47,9 +47,9 @@ impl CertificateKeeper {
     }
 
     /// Loads the certificate if its files were replaced, or else renews it if it is due. Returns
-    /// the TLS configuration for new connections when it has changed. Also logs a use of the root
-    /// key to create an administrator. Failures are logged, at most once an hour, and leave the
-    /// certificate in use.
+    /// the TLS configuration for new connections when it has changed, otherwise `None`. Also logs a
+    /// use of the root key to create an administrator. Failures are logged, at most once an hour,
+    /// and leave the certificate in use.
     pub(crate) fn check(&mut self, server: &Server) -> Option<Arc<ServerConfig>> {
         if let Ok(service) = server.service()
             && let Err(error) = service.watch_break_glass()
@@ -81,8 +81,9 @@ impl CertificateKeeper {
         ends != 0 && now() >= ends.saturating_sub(third)
     }
 
-    /// Loads files that were replaced, and logs that. Errors of [`tls::server_config`]: SR-8440 for
-    /// a file that cannot be used, SR-5001 when the system reports an error.
+    /// Loads files that were replaced, logs that, and returns the TLS configuration (never `None`).
+    /// Errors of [`tls::server_config`]: SR-8440 for a file that cannot be used, SR-5001 when the
+    /// system reports an error.
     fn reload(&mut self, config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
         let fresh = tls::server_config(config)?;
         self.validity = tls::validity(config)?;
@@ -92,8 +93,8 @@ impl CertificateKeeper {
 
     /// Issues a new certificate with the server's own authority, with a row of the audit log, and
     /// replaces the files on the disk. If they cannot be replaced, the new certificate is used all
-    /// the same and the failure is logged. SR-8428 while the server is sealed; what the store
-    /// reports.
+    /// the same and the failure is logged. Returns the TLS configuration (never `None`). SR-8428
+    /// while the server is sealed; what the store reports.
     fn renew(
         &mut self,
         server: &Server,

@@ -88,7 +88,7 @@ impl Ledger {
         *self.syslog.lock().unwrap_or_else(PoisonError::into_inner) = syslog;
     }
 
-    /// Returns the syslog daemon that also gets the rows, if there is one.
+    /// Returns the syslog daemon that also gets the rows; `None` if there is none.
     pub(crate) fn syslog(&self) -> Option<Arc<Syslog>> {
         let syslog = self.syslog.lock().unwrap_or_else(PoisonError::into_inner);
         syslog.clone()

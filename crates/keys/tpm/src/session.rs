@@ -229,7 +229,7 @@ fn xor_with_kdfa(mac: &MacKey, newer_nonce: &[u8], older_nonce: &[u8], bytes: &m
 }
 
 /// Returns the key of the session's HMACs, in locked memory: the session key, then the
-/// authorization.
+/// authorization. Fails only without memory for keys.
 fn joined(key: &SecretKey, authorization: &SecretBytes) -> Result<SecretBytes, Failure> {
     let mut value = SecretBytes::with_capacity(32 + authorization.len())?;
     let (first, second) = value.as_mut_slice().split_at_mut(32);

@@ -77,12 +77,13 @@ pub(super) fn owners(path: &Path) -> Result<BTreeSet<u32>, Error> {
     Ok(found)
 }
 
-/// Opens the root directory as a reference that reads nothing.
+/// Opens the root directory as a reference that reads nothing; the error is the system's.
 fn root() -> std::io::Result<OwnedFd> {
     Ok(part(CWD, &OsString::from("/"))?)
 }
 
 /// Opens `name` in the directory `within` as a reference that reads nothing, and follows no link.
+/// The error is the system's, such as `NOENT` when nothing has the name.
 fn part(within: impl std::os::fd::AsFd, name: &OsString) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(within, name, flags, Mode::empty())

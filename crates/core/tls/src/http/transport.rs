@@ -42,10 +42,10 @@ impl fmt::Debug for TlsConnector {
 impl<In: Transport> Connector<In> for TlsConnector {
     type Out = Either<In, TlsTransport<In>>;
 
-    /// Returns the socket as it is for `http`; for `https` makes the TLS handshake on it, within
-    /// what is left of the time to connect. Fails if there is no socket, with `TlsRequired` if the
-    /// client has no settings of TLS, with `Tls` if the host cannot be in a certificate, with
-    /// `Timeout`, and if the handshake fails.
+    /// Returns the socket (never `None`) as it is for `http`; for `https` makes the TLS handshake
+    /// on it, within what is left of the time to connect. Fails if there is no socket, with
+    /// `TlsRequired` if the client has no settings of TLS, with `Tls` if the host cannot be in a
+    /// certificate, with `Timeout`, and if the handshake fails.
     fn connect(
         &self,
         details: &ConnectionDetails<'_>,

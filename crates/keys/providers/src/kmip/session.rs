@@ -107,7 +107,7 @@ impl Session {
     }
 
     /// Sends a message and reads the next one into locked memory. `None` if that is longer than 32
-    /// KiB or not a response.
+    /// KiB or not a response. The error is that of the connection, also when the deadline passes.
     fn exchange(&mut self, bytes: &[u8]) -> io::Result<Option<SecretBytes>> {
         self.stream.write_all(bytes)?;
         self.stream.flush()?;
@@ -151,6 +151,7 @@ impl Write for Timed {
         self.socket.write(from)
     }
 
+    /// Does nothing: a socket has no buffer here.
     fn flush(&mut self) -> io::Result<()> {
         self.socket.flush()
     }

@@ -206,7 +206,7 @@ impl Fleet {
         tally
     }
 
-    /// Returns the object with an id, also if it was shredded.
+    /// Returns the object with an id, also if it was shredded; `None` if there is none.
     #[must_use]
     pub fn object(&self, id: &str) -> Option<&Object> {
         let at = self
@@ -216,13 +216,14 @@ impl Fleet {
         there.or_else(|| self.shredded.iter().find(|object| object.record.id == id))
     }
 
-    /// Returns the key with a name.
+    /// Returns the key with a name; `None` if there is none.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&Key> {
         self.keys.iter().find(|key| key.record.name == name)
     }
 
-    /// Returns the node with a name, also if it is no longer enrolled but objects name it.
+    /// Returns the node with a name, also if it is no longer enrolled but objects name it; `None`
+    /// if there is none.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)

@@ -41,7 +41,8 @@ impl ExpiryCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the count in the cache, if it was made at most a minute before `now_s`.
+    /// Returns the count in the cache, if it was made at most a minute before `now_s` (seconds
+    /// since the Unix epoch); otherwise `None`.
     pub(super) fn recent(cached: Option<(u64, ClientExpiry)>, now_s: u64) -> Option<ClientExpiry> {
         let (at, expiry) = cached?;
         let recent = at..=at.saturating_add(CACHED_S);

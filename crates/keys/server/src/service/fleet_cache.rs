@@ -40,7 +40,7 @@ impl FleetSnapshot {
         }
     }
 
-    /// Returns the fleet, if it was judged by this policy and is still valid.
+    /// Returns the fleet, if it was judged by this policy and is still valid; otherwise `None`.
     pub(super) fn fleet_for(&self, policy: Policy) -> Option<Arc<Fleet>> {
         let is_valid = self.policy == policy && Instant::now() < self.valid_until;
         is_valid.then(|| Arc::clone(&self.fleet))
