@@ -42,8 +42,8 @@ fn next<const N: usize>(queue: &mut Vec<Vec<u8>>) -> [u8; N] {
 }
 
 impl Fresh for Fixed {
-    /// Returns the next object id of the vector. Never fails, here and below, but panics when there
-    /// is none left.
+    /// Returns the next object id of the vector. Panics when there is none left, as those below do;
+    /// never fails.
     fn id(&mut self) -> Result<[u8; 16], Error> {
         Ok(next(&mut self.ids))
     }
@@ -53,7 +53,8 @@ impl Fresh for Fixed {
         Ok(next(&mut self.salts))
     }
 
-    /// Returns the next key of the vector.
+    /// Returns the next key of the vector, in locked memory. Errors: SR-5001 without memory for
+    /// keys.
     fn key(&mut self) -> Result<SecretKey, Error> {
         Ok(SecretKey::take(&mut next(&mut self.keys))?)
     }
