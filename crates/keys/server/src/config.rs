@@ -384,7 +384,8 @@ impl Config {
         ))
     }
 
-    /// Returns the settings that decide about operations, in the units of the service.
+    /// Returns the settings that decide about operations, with the waits before a destruction in
+    /// seconds and sizes in bytes; certificates' validity stays in days.
     #[must_use]
     pub fn rules(&self) -> Rules {
         Rules {

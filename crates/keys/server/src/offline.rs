@@ -35,9 +35,9 @@ impl Offline {
     /// shares. Rows of the audit log also go to syslog, if it is configured.
     ///
     /// # Errors
-    /// SR-1006, SR-8434 for the configuration; SR-8440 for files of another user; SR-8410,
-    /// SR-8432, SR-8441 for shares; SR-8437 for another root key; what the provider and the store
-    /// report.
+    /// SR-1006, SR-8434 for the configuration; SR-8440 for files of another user; SR-8410 for too
+    /// few shares, SR-8432 for a wrong one, SR-8441 for one that is given twice; SR-8437 for
+    /// another root key; what the provider and the store report.
     pub fn open(path: &Path, shares: &[SecretBytes]) -> Result<Self, Error> {
         let config = Config::read(path)?;
         check_file_owner(&config)?;
@@ -126,7 +126,7 @@ impl Offline {
     ///
     /// # Errors
     /// SR-8424 for the name of a client that is no administrator; SR-8429 for an invalid name;
-    /// SR-8442; what the store reports.
+    /// SR-8442 when others keep changing the record; what the store reports.
     pub fn break_glass(&self, name: &str) -> Result<IssuedCertificate, Error> {
         self.service.break_glass(name, self.by)
     }
@@ -220,7 +220,8 @@ fn check_file_owner(config: &Config) -> Result<(), Error> {
 
 /// Gets the root key of a configuration from its keyring or from these shares, and returns how it
 /// was given: `provider` or `shares`. SR-8410 for too few shares; SR-8432 for a wrong one, or for
-/// any if there is a provider; SR-8441; what the keyring and its provider report.
+/// any if there is a provider; SR-8441 for a share that is given twice; what the keyring and its
+/// provider report.
 fn root_key(config: &Config, shares: &[SecretBytes]) -> Result<(SecretKey, &'static str), Error> {
     let refused = |detail: String| Error::new(&code::SERVER_SHARE, detail);
     let Some((threshold, hashes)) = config.root.shares()? else {
