@@ -171,7 +171,8 @@ impl WideGcm {
     }
 
     /// Verifies and decrypts from `from` to `to`, without the wipe. Not inlined, so that the wipe
-    /// reaches its frames. Fails if the tag is not authentic; `to` holds zeros then.
+    /// reaches its frames. Fails if the tag is not authentic; `to` may contain anything then, and
+    /// the caller wipes it.
     ///
     /// # Safety
     /// `from` is readable and `to` writable for `len` bytes; they are the same or do not overlap.
