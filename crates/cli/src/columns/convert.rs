@@ -48,8 +48,8 @@ pub(super) struct ConvertArgs {
 impl ConvertArgs {
     /// Connects to the proxy and converts the column, continues a conversion that was interrupted,
     /// or with `--abandon` gives it up. Writes notes, and nothing to standard output. SR-8121 if
-    /// the column cannot be converted, SR-8122 if the server refuses; SR-5001; the errors of
-    /// [`LoginOptions::connect`].
+    /// the column cannot be converted, SR-8122 if the server refuses; SR-5001 when the system
+    /// reports an error; the errors of [`LoginOptions::connect`].
     pub(super) fn run(self) -> Result<(), Failure> {
         let connection = self.login.connect(&self.proxy)?;
         let options = ConversionOptions {

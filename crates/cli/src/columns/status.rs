@@ -61,8 +61,8 @@ pub(super) struct StatusArgs {
 
 impl StatusArgs {
     /// Requests the zone's status through the server, adds the names of tables, and prints it as
-    /// text or JSON. SR-8122 if the server refuses; SR-5001; the errors of
-    /// [`LoginOptions::connect`].
+    /// text or JSON. SR-8122 if the server refuses; SR-5001 when the system reports an error; the
+    /// errors of [`LoginOptions::connect`].
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut connection = self.login.connect(&self.server)?;
         let mut status = status(&mut connection)?;

@@ -25,8 +25,8 @@ pub(super) struct InitArgs {
 
 impl InitArgs {
     /// Creates an empty keyring with the provider's root key, and prints its path. SR-2015 if
-    /// something is at that path, SR-2020 if the provider is not valid; SR-5001; the errors of the
-    /// provider.
+    /// something is at that path, SR-2020 if the provider is not valid; SR-5001 when the system
+    /// reports an error; the errors of the provider.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = context.keyring_path();
         let provider = Provider::parse(&self.provider)?;

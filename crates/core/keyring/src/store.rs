@@ -57,7 +57,8 @@ pub(crate) struct UnprovenFile {
 }
 
 /// Reads a file that should be a keyring, and checks what needs no key. Notes whether others may
-/// write to it. Errors: SR-2004 when it does not exist; SR-5001; those of [`parse_file`].
+/// write to it. Errors: SR-2004 when it does not exist; SR-5001 when the system reports an error;
+/// those of [`parse_file`].
 pub(crate) fn read(path: &Path) -> Result<UnprovenFile, Error> {
     let shown = path.display();
     let failed = |error: std::io::Error| match error.kind() {

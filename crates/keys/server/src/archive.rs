@@ -168,7 +168,7 @@ impl Reader {
     ///
     /// # Errors
     /// SR-8436 when a row is malformed or the chain is broken, after earlier rows were taken;
-    /// SR-5001; what `take` reports.
+    /// SR-5001 when the system reports an error; what `take` reports.
     fn for_each(&mut self, mut take: impl FnMut(&Row) -> Result<(), Error>) -> Result<(), Error> {
         let header = &self.header;
         let mut chain = Chain::after(header.first.saturating_sub(1), &header.before);

@@ -93,8 +93,8 @@ fn check_places<'a>(
 ///
 /// # Errors
 /// SR-1002 when one of its files exists; SR-8412 for a name; SR-8434 for addresses, files or
-/// numbers of shares that do not fit; SR-8424 when the store holds a server; SR-5001; what the
-/// keyring, its provider or the store reports.
+/// numbers of shares that do not fit; SR-8424 when the store holds a server; SR-5001 when the
+/// system reports an error; what the keyring, its provider or the store reports.
 pub fn init(new: &NewServer) -> Result<CreatedServer, Error> {
     init_with(new, None)
 }

@@ -66,9 +66,10 @@ impl Offline {
     ///
     /// # Errors
     /// SR-1002 when it has a certificate or a key; SR-8412 for a name that clients could not use;
-    /// SR-8440 when the file of the authority is that of another server; SR-5001; what the store
-    /// reports. The row is written only when nothing stands in the way of the files; if one of them
-    /// then cannot be written, or somebody else makes it meanwhile (SR-1002), the row stays.
+    /// SR-8440 when the file of the authority is that of another server; SR-5001 when the system
+    /// reports an error; what the store reports. The row is written only when nothing stands in the
+    /// way of the files; if one of them then cannot be written, or somebody else makes it meanwhile
+    /// (SR-1002), the row stays.
     pub fn issue(&self) -> Result<(Vec<PathBuf>, u64), Error> {
         crate::names::check(&self.config.names)?;
         let tls = &self.config.tls;

@@ -399,7 +399,8 @@ pub(crate) fn parse<T: DeserializeOwned>(path: &str, opened: &[u8]) -> Result<T,
 /// Seals a record for its path, and returns the change that writes it. Writes nothing.
 ///
 /// # Errors
-/// SR-5001; SR-8430 when the sealed record is longer than [`VALUE_MAX`].
+/// SR-5001 when the system reports an error; SR-8430 when the sealed record is longer than
+/// [`VALUE_MAX`].
 pub fn put<T: Serialize>(keys: &Keys, path: &str, record: &T) -> Result<Change, Error> {
     let bytes = serde_json::to_vec(record)
         .map(zeroize::Zeroizing::new)

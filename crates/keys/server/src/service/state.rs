@@ -51,8 +51,8 @@ impl Service {
     ///
     /// # Errors
     /// SR-8437 when the authority does not open, as with another root key; SR-8435 for a store that
-    /// does not answer or was never initialized; SR-8436 when the last row does not open; SR-5001;
-    /// what the store reports of damage.
+    /// does not answer or was never initialized; SR-8436 when the last row does not open; SR-5001
+    /// when the system reports an error; what the store reports of damage.
     pub fn open(store: Arc<dyn Store>, keys: Keys, rules: Rules) -> Result<Self, Error> {
         let keys = Arc::new(keys);
         let Some(stored) = store.read(AUTHORITY)? else {
