@@ -175,9 +175,9 @@ fn of_infinite(field: Field, negative: bool) -> Result<FieldValue, Fault> {
     }
 }
 
-/// `extract(field from date)`: sets `out` to a numeric. `Fault::FieldUnsupported` for a field of a
-/// time, `Fault::FieldOfInfinity` for a field that is null for an infinite date,
-/// `Fault::DateOutOfRange` for a number that is no date.
+/// `extract(field from date)`, with `date` in days since 2000-01-01: sets `out` to a numeric.
+/// `Fault::FieldUnsupported` for a field of a time, `Fault::FieldOfInfinity` for a field that is
+/// null for an infinite date, `Fault::DateOutOfRange` for a number that is no date.
 pub(crate) fn of_date(field: Field, date: i32, out: &mut Out) -> Result<(), Fault> {
     if matches!(
         field,
@@ -346,9 +346,10 @@ fn put_interval_epoch(
     Ok(())
 }
 
-/// `date_trunc` of a timestamp, by the clocks of `zone` or without a zone; infinite stays infinite.
-/// `Fault::FieldUnknown` for a field that it does not know, `Fault::TimestampOutOfRange` if the
-/// result is no timestamp.
+/// `date_trunc` of a timestamp, in microseconds since 2000-01-01, as the time zone `zone` shows it,
+/// or `None` for a timestamp without one. Returns microseconds likewise; an infinite timestamp
+/// stays infinite. `Fault::FieldUnknown` for a field that it does not know,
+/// `Fault::TimestampOutOfRange` if the result is no timestamp.
 pub(crate) fn truncate(
     field: Field,
     timestamp: i64,

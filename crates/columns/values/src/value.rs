@@ -25,7 +25,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// A `boolean`.
+    /// Makes the value of a `boolean`.
     #[must_use]
     pub fn of_bool(value: bool) -> Self {
         Self::Word(u64::from(value))
@@ -43,13 +43,13 @@ impl<'a> Value<'a> {
         Self::Word(value.cast_unsigned())
     }
 
-    /// A `double precision`.
+    /// Makes the value of a `double precision`.
     #[must_use]
     pub const fn of_float8(value: f64) -> Self {
         Self::Word(value.to_bits())
     }
 
-    /// Its word.
+    /// Returns the word that it holds.
     ///
     /// # Errors
     /// [`Fault::KindMismatch`] if it is bytes.
@@ -60,7 +60,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Its bytes.
+    /// Returns the bytes that it holds.
     ///
     /// # Errors
     /// [`Fault::KindMismatch`] when it is a word.
@@ -71,7 +71,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Its text.
+    /// Returns the bytes that it holds, as text.
     ///
     /// # Errors
     /// [`Fault::KindMismatch`] when it is not UTF-8 bytes.
@@ -79,7 +79,7 @@ impl<'a> Value<'a> {
         core::str::from_utf8(self.bytes()?).map_err(|_| Fault::KindMismatch)
     }
 
-    /// As a `boolean`.
+    /// Returns it as a `boolean`.
     ///
     /// # Errors
     /// [`Fault::KindMismatch`] when it is none.
@@ -107,7 +107,7 @@ impl<'a> Value<'a> {
         Ok(self.word()?.cast_signed())
     }
 
-    /// As a `double precision`.
+    /// Returns it as a `double precision`.
     ///
     /// # Errors
     /// [`Fault::KindMismatch`] when it is bytes.
@@ -135,7 +135,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of a session in UTC.
+    /// Returns the settings of a session whose time zone is UTC.
     #[must_use]
     pub const fn utc() -> Self {
         Self {
@@ -149,7 +149,7 @@ impl Settings {
 pub struct Buf(Vec<u8>);
 
 impl Buf {
-    /// An empty buffer without memory.
+    /// Makes an empty buffer, which has no memory before something is appended.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
@@ -189,7 +189,7 @@ impl Buf {
         self.0.push(byte);
     }
 
-    /// The contents.
+    /// Returns the contents.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.0
@@ -220,7 +220,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// A result that holds the word 0.
+    /// Makes a result that holds the word 0.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -230,7 +230,7 @@ impl Out {
         }
     }
 
-    /// The result, as a word or bytes.
+    /// Returns the result, as a word or bytes.
     #[must_use]
     pub fn value(&self) -> Value<'_> {
         if self.is_bytes {
@@ -271,7 +271,7 @@ impl Out {
         self.begin(bytes.len()).extend(bytes);
     }
 
-    /// Makes it a copy of `value`.
+    /// Makes it a copy of `value`. What it held is zeroised.
     pub fn set(&mut self, value: Value<'_>) {
         match value {
             Value::Word(word) => self.set_word(word),

@@ -89,7 +89,7 @@ pub(crate) struct WalFile {
     written_in: [u8; 16],
     frame: Vec<u8>,
     warned: bool,
-    /// The header of a new generation is all that this handle has written since its last sync (W6).
+    /// The header of a new generation is all that this handle has written since its last sync.
     header_alone: bool,
 }
 
@@ -211,8 +211,8 @@ impl WalFile {
     }
 
     /// Begins a new generation with a random salt and sets `self.generation`. Nothing is written to
-    /// the log yet, but the database's anchor is made to name the generation first, durably (W1,
-    /// O3). SR-3010 if no anchor is valid; SR-5001 without random numbers.
+    /// the log yet, but the database's anchor is made to name the generation first, durably.
+    /// SR-3010 if no anchor is valid; SR-5001 without random numbers.
     fn begin_generation(&mut self) -> SqliteResult<()> {
         let opened = self.sealed.refresh(self.main)?;
         let prologue = Prologue {
@@ -275,7 +275,7 @@ impl WalFile {
 
     /// Reads the tail (the last 32 bytes: nonce, tag, epoch) that the page of this frame has in the
     /// database file; zero bytes if the frame names no page. Until the first checkpoint of the
-    /// generation it is the page's tail before the generation (X2).
+    /// generation it is the page's tail before the generation.
     fn tail_on_disk_of(&self, header: &[u8]) -> SqliteResult<Tail> {
         let number = be_u32_at(header, 0).map_or(0, u64::from);
         match number {
@@ -385,8 +385,8 @@ impl WalFile {
         )
     }
 
-    /// Checks that the salts in a frame header are those of the loaded generation (W1), after
-    /// reading the log's header again if they are not. SR-4006 if they still differ. Zero salts and
+    /// Checks that the salts in a frame header are those of the loaded generation, after reading
+    /// the log's header again if they are not. SR-4006 if they still differ. Zero salts and
     /// checksums, which SQLite writes while it defers checksums, are accepted.
     fn match_generation(&mut self, header: &[u8]) -> SqliteResult<()> {
         let salts = &header[8..16];
@@ -582,7 +582,7 @@ impl IoMethods for WalFile {
 
     /// Writes a frame header that was held back, then syncs the file. The sync is left out if only
     /// the header of a new generation was written since the last one and the database keeps no
-    /// freshness (W6).
+    /// freshness.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.flush_pending()?;
         if std::mem::take(&mut self.header_alone) && !self.keeps_freshness {

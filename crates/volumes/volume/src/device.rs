@@ -376,7 +376,8 @@ impl Volume {
 
     /// Returns the volume key that the passphrase opens in this slot, or in any. SR-2002 when it
     /// opens none; SR-8340 for a cipher that is not known to be safe, SR-8307 when trying a slot
-    /// would cost too much.
+    /// would cost too much; SR-5001 when there is no memory for keys; SR-8324 when libcryptsetup
+    /// fails.
     pub(crate) fn volume_key(
         &mut self,
         slot: Option<u32>,

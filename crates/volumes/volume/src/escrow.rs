@@ -116,7 +116,7 @@ pub fn key_version(sealed: &[u8]) -> Result<u32, Error> {
 /// # Errors
 /// SR-2002 when it was sealed under another key or version of the key, for another volume, or was
 /// changed; SR-3001 when it is no sealed header, or is cut short; SR-3002 when a newer version
-/// wrote it; SR-5001 when the system reports an error.
+/// wrote it; SR-5001 when there is no memory for keys.
 pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<Vec<u8>, Error> {
     let wrong = || Error::new(&code::WRONG_KEY, "a header backup");
     let version = key_version(sealed)?;

@@ -404,7 +404,7 @@ fn check_index(oid: Oid, access_method: Oid) {
     }
 }
 
-/// Raises an ERROR for a domain over a confidential type. Nothing for any other type.
+/// Raises an ERROR for a domain over a confidential type. Does nothing for any other type.
 fn check_domain(oid: Oid) {
     if let Some(base) = rows::domain_base(oid)
         && (types::kind_of(base).is_some() || rows::contains_confidential(base, 0))
@@ -448,8 +448,8 @@ fn types_in(tree: &str) -> impl Iterator<Item = Oid> + '_ {
     })
 }
 
-/// Notes that a table with the access method is dropped: its partition is dropped when the
-/// transaction commits. Nothing for other relations.
+/// Notes that a table with the access method is dropped: its partition in the zone is dropped when
+/// the transaction commits. Does nothing for other relations.
 fn note_drop(oid: Oid) {
     if let Some(class) = rows::class(oid)
         && matches!(class.kind, b'r' | b'm')

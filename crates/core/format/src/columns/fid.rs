@@ -23,7 +23,7 @@ pub struct Fid(u64);
 
 impl Fid {
     /// The identifier of a permanent value: of partition, generation, extent and index. `None` when
-    /// the partition is 0 or a part is out of range.
+    /// the partition is 0 or not below 2^15, or the extent is not below 2^24.
     #[must_use]
     pub fn permanent(partition: u16, generation: u8, extent: u32, index: u16) -> Option<Self> {
         let sound = partition != 0 && u32::from(partition) < PARTITIONS && extent < EXTENTS;
@@ -31,8 +31,9 @@ impl Fid {
         sound.then(|| Self(u64::from(partition) << 48 | u64::from(generation) << 40 | slot))
     }
 
-    /// The identifier of an ephemeral value: slot `slot` of `arena` in the statement of that
-    /// number. `None` when the arena is 0 or a part is out of range.
+    /// The identifier of an ephemeral value: slot `slot`, below 2^39, of a connection's arena (the
+    /// zone's memory for its values), for the statement of that number. `None` when `arena` is 0 or
+    /// not below 2^15, or the slot is out of range.
     #[must_use]
     pub fn ephemeral(arena: u16, statement: u8, slot: u64) -> Option<Self> {
         let sound = arena != 0 && u32::from(arena) < PARTITIONS && slot < LITERAL;
@@ -49,7 +50,7 @@ impl Fid {
         Some(Self(fid.0 | LITERAL))
     }
 
-    /// The eight bytes as PostgreSQL keeps them. `None` for zero.
+    /// The identifier in the eight bytes that PostgreSQL keeps. `None` for zero, which is none.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Option<Self> {
         if bits == 0 { None } else { Some(Self(bits)) }
