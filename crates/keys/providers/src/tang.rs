@@ -324,8 +324,8 @@ impl RootProvider for Tang {
     /// server's exchange key, and has it opened again before anything is stored. Errors: SR-2105
     /// when the advertisement is not signed by the key of the thumbprint, or the secret does not
     /// come back; SR-2020 when the argument becomes too long; SR-2101 when the server does not
-    /// answer to both within the usual limit; SR-2103; SR-2043 for a wrong time limit in the
-    /// environment.
+    /// answer to both within the usual limit; SR-2103 when it does not have the key; SR-2043 for a
+    /// wrong time limit in the environment.
     fn create(&self) -> Result<Created, Error> {
         let deadline = Deadline::usual()?;
         let advertisement = self.send("adv", None, deadline)?;

@@ -242,8 +242,9 @@ impl Server {
     /// audit log. The shares are then wiped, also when opening fails.
     ///
     /// # Errors
-    /// SR-8432, SR-8441 for the share; SR-8439 when the server is open, or its root key comes from
-    /// a provider; SR-8437; what the store reports.
+    /// SR-8432 when the text is no share of this server's root key, SR-8441 when it was given
+    /// already; SR-8439 when the server is open, or its root key comes from a provider; SR-8437
+    /// when the root key that the shares give does not open the store; what the store reports.
     pub fn give_share(&self, text: &str) -> Result<(), Error> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let unwanted = |why| Error::new(&code::SERVER_STATE, why);

@@ -88,8 +88,8 @@ impl Service {
 
     /// Looks up the enrolled client that the certificate of a connection belongs to. The first use
     /// of a renewed certificate ends the former one, with a row of the audit log. SR-8420 without a
-    /// certificate; SR-8421 when it is not that of an enrolled client, or has expired; SR-8442;
-    /// what the store reports.
+    /// certificate; SR-8421 when it is not that of an enrolled client, or has expired; SR-8442 when
+    /// others keep changing the record; what the store reports.
     fn find_client(&self, peer: &Peer) -> Result<Client, Error> {
         let needed = || Error::new(&code::SERVER_CERTIFICATE_NEEDED, "");
         let certificate = peer.certificate.as_ref().ok_or_else(needed)?;

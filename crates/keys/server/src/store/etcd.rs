@@ -140,8 +140,8 @@ impl EtcdStore {
     /// respond.
     ///
     /// # Errors
-    /// SR-8434; SR-8440 for the TLS files; SR-8435 when no majority responds within the configured
-    /// time.
+    /// SR-8434 when `[etcd]` or `urls` is not valid; SR-8440 for the TLS files; SR-8435 when no
+    /// majority responds within the configured time.
     pub fn open(config: &Config, urls: &str) -> Result<Self, Error> {
         let total = config.etcd.clone().unwrap_or_default().timeout_seconds;
         if !(1..=TOTAL_MAX_S).contains(&total) {
@@ -218,8 +218,9 @@ impl EtcdStore {
         Err(Error::new(&code::SERVER_STORE, detail))
     }
 
-    /// Reads the range once, page by page, at the revision of its first page. SR-8435; the detail
-    /// has `COMPACTED` if etcd dropped that revision meanwhile.
+    /// Reads the range once, page by page, at the revision of its first page. SR-8435 when no
+    /// majority responds or a value is damaged; the detail has `COMPACTED` if etcd dropped that
+    /// revision meanwhile.
     fn try_read_range(
         &self,
         start: &str,
