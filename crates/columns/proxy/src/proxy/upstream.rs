@@ -173,7 +173,8 @@ impl Upstream {
         }
     }
 
-    /// Writes the collected messages to the server. Fails with the connection's error.
+    /// Writes the collected messages to the server, as far as there are any. Fails with the
+    /// connection's error. Fails with the connection's error.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
             self.server.write_all(&self.out)?;
@@ -292,8 +293,8 @@ impl Upstream {
     }
 
     /// Handles a simple query: plans it and sends it as it is, or by the extended protocol if a
-    /// constant has to be sealed. Fails with the plan's refusal, or with SR-8103 for a COPY
-    /// together with other statements.
+    /// constant has to be sealed. Fails with SR-8105 for a malformed message, with the plan's
+    /// refusal, or with SR-8103 for a COPY together with other statements.
     fn handle_query(&mut self, body: &[u8]) -> Outcome {
         let text = Fields(body).string().ok_or_else(malformed)?;
         let plans = self.plan_statements(text, 0)?;
@@ -335,9 +336,11 @@ impl Upstream {
 
     /// Sends a simple query by the extended protocol: the statements up to one Sync are one
     /// implicit transaction, as those of a simple query are, and the client gets the same answers.
-    /// The Sync is the caller's. Waits for descriptions where constants are to be sealed. Fails
-    /// with SR-8101 or SR-8104 if a constant cannot be sealed, and with `Skipped` if the server
-    /// does not make a statement.
+    /// The Sync is the caller's. Waits for descriptions where constants are to be sealed. Fails as
+    /// [`Self::wait_for_description`] and [`Self::seal_constants`]; with `Skipped` also if a
+    /// statement was not made, or if the server would ignore the messages. Fails with SR-8101 or
+    /// SR-8104 if a constant cannot be sealed, and with `Skipped` if the server does not make a
+    /// statement.
     fn send_extended(&mut self, plans: &[Plan]) -> Outcome {
         for plan in plans {
             let slot: DescriptionSlot = Arc::new(OnceLock::new());
@@ -379,8 +382,8 @@ impl Upstream {
     }
 
     /// Sends Parse, and a Describe whose answer is put into `slot` for the proxy itself. `forward`:
-    /// the client gets the answer to Parse. `changed`: the text is not the client's. Fails with
-    /// `Skipped` if the server would ignore the messages.
+    /// the client gets the answer to Parse. `changed`: the text is not the client's. `Skipped` if
+    /// the server would ignore it. Fails with `Skipped` if the server would ignore the messages.
     pub(super) fn send_parse(
         &mut self,
         name: &[u8],
@@ -417,7 +420,8 @@ impl Upstream {
     }
 
     /// Waits for a statement's description, for which it sends what was collected. `None` when the
-    /// statement was not made; `Skipped` if the connection ends.
+    /// statement was not made; `Skipped` if the connection ends; the connection's error if the
+    /// server cannot be written to.
     pub(super) fn wait_for_description(
         &mut self,
         slot: &DescriptionSlot,
@@ -472,7 +476,8 @@ impl Upstream {
     }
 
     /// Handles the function call protocol, where the proxy does not know the types of arguments: in
-    /// a database with confidential types it is refused with SR-8103, else passed on.
+    /// a database with confidential types the client gets SR-8103 (the outcome is then no failure),
+    /// else it is passed on. `Skipped` if the server would ignore it.
     fn function_call(&mut self, body: &[u8]) -> Outcome {
         if self.catalog().is_confidential() {
             let message =
