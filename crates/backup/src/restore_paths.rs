@@ -122,7 +122,7 @@ pub(crate) fn parent_of(path: &Path) -> PathBuf {
 }
 
 /// Gives the complete directory its name; nothing is synced. An empty directory there is replaced;
-/// anything else there is an error, SR-5001.
+/// anything else there is an error, SR-5001 when the system reports an error.
 pub(crate) fn move_into_place(partial: &Path, to: &Path) -> Result<()> {
     // A directory never replaces a directory that is not empty, nor anything else (rename(2)).
     rustix::fs::rename(partial, to)

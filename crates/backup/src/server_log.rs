@@ -28,20 +28,20 @@ pub trait LogSealing {
     /// Returns at most `most` bytes of the file at `path`, opened. The server calls it `name`.
     ///
     /// # Errors
-    /// SR-1006 when there is none; SR-5001.
+    /// SR-1006 when there is none; SR-5001 when the system reports an error.
     fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>>;
 
     /// Returns `content` sealed as the file `name`.
     ///
     /// # Errors
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     fn seal(&self, name: &str, content: &[u8]) -> Result<Vec<u8>>;
 
     /// Checks that the file `name` with the system identifier `system` is of the instance's
     /// cluster.
     ///
     /// # Errors
-    /// SR-7173 when it is not; SR-1006, SR-5001.
+    /// SR-7173 when it is not; SR-1006, SR-5001 when the system reports an error.
     fn check_system(&self, name: &str, system: u64) -> Result<()>;
 }
 
@@ -51,7 +51,8 @@ pub trait LogSealing {
 ///
 /// # Errors
 /// SR-1006 or SR-1007 when there is no such file; SR-7114 when it is longer than 1 GiB; SR-7173
-/// when it does not match or is another cluster's; those of `sealing`; SR-5001.
+/// when it does not match or is another cluster's; those of `sealing`; SR-5001 when the system
+/// reports an error.
 pub fn read_to_archive<S: LogSealing>(
     path: &Path,
     name: &str,
@@ -96,7 +97,7 @@ impl<S: LogSealing> ServerFile<S> {
     /// # Errors
     /// As [`wal_fetch`], such as SR-7121 when the archive has no such file and SR-7130 when it has
     /// only later ones; as [`wal_partial`]; SR-7173 for another cluster; those of the key's source;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn fetch(
         &self,
         store: &dyn Store,

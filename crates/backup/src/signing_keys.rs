@@ -30,7 +30,7 @@ pub fn read_signing_key(path: &Path) -> Result<SigningKey> {
 ///
 /// # Errors
 /// SR-7179 when it holds none or is longer than 64 KiB; SR-1006 or SR-1007 when there is no such
-/// file; SR-5001.
+/// file; SR-5001 when the system reports an error.
 pub fn read_public_key(path: &Path) -> Result<VerifyingKey> {
     let (file, length) = open_to_read(path)?;
     if length > PUBLIC_MAX {

@@ -26,7 +26,7 @@ impl LocalSource {
     ///
     /// # Errors
     /// SR-1006 when nothing is there; SR-7114 when it is neither a directory nor a database;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub fn at(path: &Path) -> Result<Self> {
         let about = std::fs::metadata(path).map_err(|error| Error::opening(path, error))?;
         if about.is_dir() {
@@ -67,7 +67,8 @@ pub fn is_connection(text: &str) -> bool {
 /// directory itself is not refused when it exists.
 ///
 /// # Errors
-/// SR-1003 when it lies there; SR-1006 when there is no source; SR-5001.
+/// SR-1003 when it lies there; SR-1006 when there is no source; SR-5001 when the system reports an
+/// error.
 pub fn refuse_within(source: &Path, medium: &Path) -> Result<()> {
     let source = source
         .canonicalize()

@@ -138,10 +138,10 @@ impl CreateArgs {
 
     /// Backs the source up to the medium and its mirrors, with progress, and prints the set. What
     /// the run has done is put into `record`. Warns with SR-7118 of what was left out, and with
-    /// SR-7119, SR-7124 or SR-2022 of a set that is not sealed or whose key may be lost.
-    /// Errors: SR-1001 for options, SR-2041 without a key, SR-7114 or SR-1006 for the source,
-    /// SR-7103 to SR-7105, SR-7117, SR-7123 and SR-7131 for the medium, SR-7145 if not all mirrors
-    /// have the set; the errors of the keys; SR-5001.
+    /// SR-7119, SR-7124 or SR-2022 of a set that is not sealed or whose key may be lost. Errors:
+    /// SR-1001 for options, SR-2041 without a key, SR-7114 or SR-1006 for the source, SR-7103 to
+    /// SR-7105, SR-7117, SR-7123 and SR-7131 for the medium, SR-7145 if not all mirrors have the
+    /// set; the errors of the keys; SR-5001 when the system reports an error.
     fn make(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         if self.mirror.len() > MIRRORS_MAX {
             return Err(Failure::usage("--mirror is given at most three times"));

@@ -237,10 +237,10 @@ impl RestoreArgs {
 
     /// Opens the set and those that it builds on, checks its signer if one was named, restores it
     /// with progress, and prints what was restored. Notes who made it, and that it is in plaintext.
-    /// What the run has done is put into `record`.
-    /// Errors: SR-7107 if there is no such set, SR-7113 if the directory is not empty, SR-7177 or
-    /// SR-7178 for the signature, SR-7108 to SR-7112 for damage, SR-7122 for the recovery target;
-    /// the errors of the keys; SR-5001.
+    /// What the run has done is put into `record`. Errors: SR-7107 if there is no such set, SR-7113
+    /// if the directory is not empty, SR-7177 or SR-7178 for the signature, SR-7108 to SR-7112 for
+    /// damage, SR-7122 for the recovery target; the errors of the keys; SR-5001 when the system
+    /// reports an error.
     fn fill(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());

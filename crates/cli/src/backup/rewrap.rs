@@ -66,10 +66,10 @@ impl RewrapArgs {
 
     /// Gives one set, or all sets and the archived log, key slots for the new keys, and prints how
     /// many. Objects that the key does not open, or that others can open too, are left as they are
-    /// and noted; then the command fails at the end.
-    /// Errors: SR-1001 without a new key or an old one, SR-7107 or SR-7126 for the set, SR-2002 or
-    /// SR-2003 for the old key, SR-7132 if others can open it; SR-7106 for a head that cannot be
-    /// read; the errors of the keys; SR-5001.
+    /// and noted; then the command fails at the end. Errors: SR-1001 without a new key or an old
+    /// one, SR-7107 or SR-7126 for the set, SR-2002 or SR-2003 for the old key, SR-7132 if others
+    /// can open it; SR-7106 for a head that cannot be read; the errors of the keys; SR-5001 when
+    /// the system reports an error.
     fn rewrap(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         record.set_medium(store.as_ref());

@@ -21,7 +21,7 @@ pub(super) struct SignedByOptions {
 impl SignedByOptions {
     /// Reads the public keys from the files that `--signed-by` names. Empty if no signature is
     /// required. SR-7179 if a file holds no such key, SR-1006 or SR-1007 if there is no such file;
-    /// SR-5001.
+    /// SR-5001 when the system reports an error.
     pub(super) fn keys(&self) -> Result<Vec<VerifyingKey>, Error> {
         self.files
             .iter()

@@ -30,10 +30,10 @@ pub(super) struct UntilOptions {
 
 impl UntilOptions {
     /// Returns the recovery settings for the restored cluster, with the command that fetches
-    /// archived log; `None` without an `--until-` option. `facts` are those of the set.
-    /// Errors: SR-1001 for a set of no PostgreSQL cluster, a passphrase that would be asked for, or
-    /// a path that a setting cannot hold; SR-7122 if the position lies before the end of the
-    /// backup; SR-5001.
+    /// archived log; `None` without an `--until-` option. `facts` are those of the set. Errors:
+    /// SR-1001 for a set of no PostgreSQL cluster, a passphrase that would be asked for, or a path
+    /// that a setting cannot hold; SR-7122 if the position lies before the end of the backup;
+    /// SR-5001 when the system reports an error.
     pub(super) fn settings(
         &self,
         facts: Option<&PostgresFacts>,

@@ -88,7 +88,7 @@ impl WalPushArgs {
     /// Archives the file under its name, durably; prints nothing. Archiving the same content again
     /// succeeds. SR-2041 without a key, SR-7120 if the archive has another content of that name,
     /// SR-7101, SR-7104 or SR-7105 for the medium; the errors of [`read_to_archive`],
-    /// [`SealedLog::around`] and the keys; SR-5001.
+    /// [`SealedLog::around`] and the keys; SR-5001 when the system reports an error.
     fn push(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.to)?;
         record.set_medium(store.as_ref());

@@ -94,7 +94,7 @@ fn anchor(file: &ReadOnlyFile, opened: &OpenedHeader) -> Result<Option<Anchor>, 
 /// Computes the digest of the pages in the file, in which a page that the log has counts as it was
 /// before the log, and compares it with the anchor's. Returns `Holds` with the root if they are
 /// equal; otherwise `Unknown` if the anchor notes a doubt, and `Stale` if not. Errors are those of
-/// reading: SR-5001.
+/// reading: SR-5001 when the system reports an error.
 fn compare(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -146,7 +146,7 @@ fn tail_in(file: &ReadOnlyFile, opened: &OpenedHeader, number: u64) -> Result<Ta
 
 /// Reads the log at `wal` and adds the tails in its new frames to `log`, as far as they belong to
 /// the anchor's generation. Does nothing if the file does not exist. Errors are those of reading:
-/// SR-5001.
+/// SR-5001 when the system reports an error.
 fn read_log(
     log: &mut LogTails,
     opened: &OpenedHeader,
