@@ -173,8 +173,8 @@ impl Upstream {
         }
     }
 
-    /// Writes the collected messages to the server, as far as there are any. Fails with the
-    /// connection's error. Fails with the connection's error.
+    /// Writes the collected messages to the server, if there are any. Fails with the connection's
+    /// error.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
             self.server.write_all(&self.out)?;
@@ -336,11 +336,9 @@ impl Upstream {
 
     /// Sends a simple query by the extended protocol: the statements up to one Sync are one
     /// implicit transaction, as those of a simple query are, and the client gets the same answers.
-    /// The Sync is the caller's. Waits for descriptions where constants are to be sealed. Fails as
-    /// [`Self::wait_for_description`] and [`Self::seal_constants`]; with `Skipped` also if a
-    /// statement was not made, or if the server would ignore the messages. Fails with SR-8101 or
-    /// SR-8104 if a constant cannot be sealed, and with `Skipped` if the server does not make a
-    /// statement.
+    /// The Sync is the caller's. Waits for descriptions where constants are to be sealed. Fails
+    /// with SR-8101 or SR-8104 if a constant cannot be sealed, with `Skipped` if the server does
+    /// not make a statement or would ignore the messages, and with the connection's error.
     fn send_extended(&mut self, plans: &[Plan]) -> Outcome {
         for plan in plans {
             let slot: DescriptionSlot = Arc::new(OnceLock::new());
@@ -382,8 +380,8 @@ impl Upstream {
     }
 
     /// Sends Parse, and a Describe whose answer is put into `slot` for the proxy itself. `forward`:
-    /// the client gets the answer to Parse. `changed`: the text is not the client's. `Skipped` if
-    /// the server would ignore it. Fails with `Skipped` if the server would ignore the messages.
+    /// the client gets the answer to Parse. `changed`: the text is not the client's. Fails with
+    /// `Skipped` if the server would ignore the messages.
     pub(super) fn send_parse(
         &mut self,
         name: &[u8],
