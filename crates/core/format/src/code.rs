@@ -325,7 +325,7 @@ codes! {
     TICKET_SPENT = 8007, Refused, "the ticket's budget is spent", "have the data owner issue a new one; the ledger shows what the last one was used for";
     NO_COLUMN_KEY = 8008, Key, "the zone does not hold the key of this column", "release the key to the zone: connect once through `strongroom columns proxy`";
     ENVELOPE = 8009, Data, "the envelope does not open: it is damaged or forged, or was sealed for another column", "seal the value again with the column's key; do not move envelopes between columns";
-    STORE_OLD = 8010, Data, "the zone's store is not the newest: its counter differs from the one that is kept outside it (--anchor)", "bring back the newest store; if you restored an older one on purpose, start `strongroom columns zone` once with --accept-restored";
+    STORE_OLD = 8010, Data, "the zone's store is not the newest: its counter differs from the one that is kept apart from it (--anchor)", "bring back the newest store; if you restored an older one on purpose, start `strongroom columns zone` once with --accept-restored";
     STORE_BLOCK = 8011, Data, "a block of the zone's store is damaged, or comes from another time or place", "restore the zone's directory from a backup and let it replay the log";
     LOG_GAP = 8012, Data, "a redo record is missing from the log", "restore the log completely; without the record, values that tables refer to are lost";
     RECOVERING = 8013, Io, "the zone has not replayed the log to its end yet", "wait; `strongroom columns status` shows the progress";
