@@ -203,7 +203,8 @@ impl CreateArgs {
     /// key for a sealed database is asked for here. With `--incremental` also opens the base.
     /// Errors: SR-1006 if it does not exist, SR-7114 if it is of no such kind, SR-1001 for
     /// `--incremental` without a server, SR-1003 for a medium within the directory, SR-2290 for a
-    /// sealed database without a key; SR-7160 and those of the base.
+    /// sealed database without a key; SR-7160 without a base for `--incremental`, and the errors of
+    /// opening that.
     fn source(
         &self,
         context: &Context,
@@ -288,7 +289,8 @@ impl CreateArgs {
     }
 
     /// Prints the first set, its signer and its mirrors, as text or JSON. Warns of older sets that
-    /// could not be removed, and with SR-7118 of what was left out.
+    /// could not be removed, and with SR-7118 of what was left out. SR-5001 if standard output
+    /// cannot be written.
     fn report(
         &self,
         context: &mut Context,

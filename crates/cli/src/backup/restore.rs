@@ -301,7 +301,8 @@ impl RestoreArgs {
     }
 
     /// Prints what was restored, as text or JSON. Notes what could not be removed, and where
-    /// tablespaces are. `sealed`: it became a sealed instance.
+    /// tablespaces are. `sealed`: it became a sealed instance. SR-5001 if standard output cannot be
+    /// written.
     fn report(
         &self,
         context: &mut Context,

@@ -146,7 +146,9 @@ impl WalFetchArgs {
 struct OfInstance(SealedLog);
 
 impl OfInstance {
-    /// Opens the sealed instance that a file of the log belongs to, as [`SealedLog::around`].
+    /// Opens the sealed instance that a file of the log belongs to; `None` if there is none, or if
+    /// nothing names a key and `optional` allows that. Errors as [`SealedLog::around`], such as
+    /// SR-2001 without a key.
     fn around(file: &Path, context: &Context, optional: bool) -> Result<Option<Self>, Error> {
         let found = SealedLog::around(file, context.keyring.clone(), optional)?;
         Ok(found.map(Self))
@@ -154,17 +156,20 @@ impl OfInstance {
 }
 
 impl LogSealing for OfInstance {
-    /// As [`SealedLog::open`].
+    /// Returns at most `most` bytes of a file of the log, opened. Errors as [`SealedLog::open`]:
+    /// SR-1006 if there is no file, SR-5001 when the system reports an error.
     fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, Error> {
         self.0.open(path, name, most)
     }
 
-    /// As [`SealedLog::seal`].
+    /// Returns `content` sealed as the file `name` of the instance's log. Errors as
+    /// [`SealedLog::seal`]: SR-5001 when the system reports an error.
     fn seal(&self, name: &str, content: &[u8]) -> Result<Vec<u8>, Error> {
         self.0.seal(name, content)
     }
 
-    /// As [`SealedLog::check_system`].
+    /// Checks that a segment is of the instance's cluster: SR-7173 if it is not, otherwise as
+    /// [`SealedLog::check_system`].
     fn check_system(&self, name: &str, system: u64) -> Result<(), Error> {
         self.0.check_system(name, system)
     }

@@ -49,9 +49,8 @@ impl SecretOptions {
         }
     }
 
-    /// Returns the opener that the options name. What is typed is read from the file that they
-    /// name, otherwise asked for at the terminal: SR-1004 without one, SR-2007 for the file,
-    /// SR-2042 if it is no usable text.
+    /// Returns the opener that the options name. Fetches nothing: what is typed is read from its
+    /// file, or asked for at the terminal, when the volume is opened.
     fn named(&self) -> NamedOpener {
         let is_recovery = self.recovery || self.recovery_file.is_some();
         let file = self
