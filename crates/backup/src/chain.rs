@@ -489,7 +489,7 @@ impl ChainRestore {
 
     /// Adds the settings of a recovery to the combined cluster, gives it, if root restores, the
     /// owner and group of `like`, and makes it durable. It gets the mode of `like`, with which a
-    /// server may start on it, last (B13). SR-5001 when the restore is to stop.
+    /// server may start on it, last. SR-5001 when the restore is to stop.
     fn settle(&self, like: &fs::Metadata, options: &RestoreOptions) -> Result<()> {
         let out = self.out();
         let files = Files::new(&out, &self.spaces, true, options.kept)?;

@@ -117,16 +117,16 @@ fn sets_to_replace(
     Ok(superseded)
 }
 
-/// Whether the error means a damaged head. A head that cannot be read for another reason may belong
-/// to a set that has not expired.
+/// Whether the error means a damaged head of a set: SR-7106 or SR-3003. A head that cannot be read
+/// for another reason may belong to a set that has not expired.
 fn is_damage(error: &Error) -> bool {
     [&code::SET_HEAD, &code::HEADER_DAMAGED].contains(&error.code())
 }
 
-/// The head of the medium for the set. For a new medium the place is prepared and the head written
-/// here; if another writer was first, its head applies, and its rules are checked (SR-7104,
-/// SR-7105, SR-7117, SR-7123). When a medium is begun anew, a new head is only made, and the caller
-/// writes it at the end.
+/// Returns the head of the medium for the set. For a new medium the place is prepared and the head
+/// written here; if another writer was first, its head applies, and its rules are checked (SR-7104,
+/// SR-7105, SR-7117, SR-7123; SR-7102 when it is gone again). When a medium is begun anew, a new
+/// head is only made, and the caller writes it at the end.
 pub(crate) fn medium_head(
     store: &dyn Store,
     present: Option<MediumHead>,

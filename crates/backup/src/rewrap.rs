@@ -75,7 +75,8 @@ pub fn rewrap_archive(
 /// Replaces the key slots of one object, under the lock of its directory. `object`: its name, and
 /// its greatest length in bytes. SR-7107 when it does not exist or was removed meanwhile; SR-7146
 /// when another writer changed it; SR-7132 when it has other slots and `others` refuses; SR-2002
-/// for a wrong key; SR-7126 when it is not sealed.
+/// for a wrong key; SR-7126 when it is not sealed; SR-2019 without new keys; SR-3009 when there are
+/// too many slots.
 fn rewrap(
     store: &dyn Store,
     object: &(String, u64),

@@ -66,7 +66,7 @@ pub fn rewrap_medium(
 }
 
 /// Returns whether the error only means that the object was left unchanged: the key does not open
-/// it, or others can open it too.
+/// it (SR-2002, SR-2003), or others can open it too (SR-7132).
 fn stays_as_it_is(error: &Error) -> bool {
     let left = [
         &code::WRONG_KEY,

@@ -246,8 +246,8 @@ impl<'a> VerifyCounts<'a> {
         }
     }
 
-    /// Reports as bad the blocks that the database has and the file does not, at most [`BAD_MAX`]
-    /// of them.
+    /// Counts and reports as bad, with SR-2208, the blocks that the database has and the file does
+    /// not, at most [`BAD_MAX`] of them.
     fn missing(&self, blocks: u64) {
         for number in 0..blocks.min(BAD_MAX as u64) {
             let number = self.units.count.saturating_add(number);

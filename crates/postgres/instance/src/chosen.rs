@@ -107,7 +107,8 @@ impl ChosenKey {
     /// environment. A passphrase is asked for here, twice.
     ///
     /// # Errors
-    /// As [`Self::for_new`].
+    /// SR-2041 when nothing names one; SR-1004 without a terminal; SR-2001 if the passphrase was
+    /// not typed; SR-2011 if the two entries differ.
     pub fn for_restored(given: GivenKey, shown: &str) -> Result<Self, Error> {
         Self::named(given, shown, true)?.ok_or_else(|| {
             let detail = "--sealed needs one of --instance-key-id, --instance-key-env, --instance-key-file, \
@@ -120,7 +121,8 @@ impl ChosenKey {
     /// name none. A new passphrase is asked for here, twice.
     ///
     /// # Errors
-    /// As [`Self::for_new`], but never SR-2041.
+    /// SR-1004 without a terminal; SR-2001 if the passphrase was not typed; SR-2011 if the two
+    /// entries differ.
     pub fn for_rotation(given: GivenKey, directory: &Directory) -> Result<Option<Self>, Error> {
         let prompt = format!("New passphrase of {}", directory.shown());
         Self::of_options(given, prompt, true)

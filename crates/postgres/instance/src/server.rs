@@ -139,8 +139,10 @@ impl Server<'_> {
     }
 
     /// Returns the command `pg_ctl VERB` under the shield with these arguments, and then the
-    /// options that the user gave for `pg_ctl` itself. The key is tried first. Fails as
-    /// [`Self::promote`], but without SR-7027.
+    /// options that the user gave for `pg_ctl` itself. The key is tried first. SR-7015 for root;
+    /// SR-7003 while a conversion is unfinished; SR-7016 without PostgreSQL's programs, SR-7017
+    /// without the library; SR-2001 when nothing names a key; SR-7001 when the key does not open
+    /// the control file; those of the key's source and the header.
     fn pg_ctl(&self, verb: &str, key: GivenKey, arguments: &[OsString]) -> Result<Shielded, Error> {
         let directory = self.directory;
         directory.check_user()?;

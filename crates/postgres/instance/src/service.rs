@@ -188,7 +188,7 @@ fn write_drop_in(path: &Path) -> Result<(), Error> {
 
 /// Returns the directory of a file, held open, and the file's name. The cluster's directory belongs
 /// to the server's user, and what is in it may be exchanged at any time. SR-5001 when there is no
-/// such directory.
+/// such directory; SR-1001 when the name is missing or not UTF-8.
 fn open_parent(path: &Path) -> Result<(HeldDirectory, &str), Error> {
     let io = |e: std::io::Error| Error::on_path(path, e);
     let above = path.parent().unwrap_or_else(|| Path::new("/"));

@@ -129,12 +129,13 @@ struct FileCheck {
 }
 
 impl FileCheck {
-    /// Reads every file that can be checked, and counts them by kind. A file that is gone is left
-    /// out.
+    /// Reads every file that can be checked, and counts them by kind. A file that cannot be opened,
+    /// such as one that the server has removed meanwhile, is left out; damaged ones are in the
+    /// result.
     ///
     /// # Errors
     /// SR-7002 when a part of the instance is missing, or a file cannot be one of a sealed
-    /// instance; SR-5001 for any failure of reading but that of a file that does not open.
+    /// instance; SR-5001 when reading fails otherwise.
     fn read_all_files(
         directory: &Directory,
         instance: &Instance,

@@ -51,11 +51,11 @@ pub struct Keeping<'a> {
 
 impl Keeping<'_> {
     /// Returns the passphrase of the token's slots, and where it is from: `keyserver`, made of the
-    /// server's key; or `keyserver, kept`, the one that was kept, when no server could be reached
-    /// or serve.
+    /// server's key, which need not open the volume; or `keyserver, kept`, the one that was kept,
+    /// when no server could be reached or serve.
     ///
     /// A passphrase of the server's key that opens the volume is kept anew; that this fails is a
-    /// warning. A refusal by a trusted server removes the one that is kept.
+    /// warning, SR-8356. A refusal by a trusted server removes the one that is kept.
     ///
     /// # Errors
     /// SR-8323 without a token; what the server reports, also when the kept one cannot be used,

@@ -99,7 +99,9 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
 
 /// Finishes a re-encryption of which only the end is missing, as [`repair`] does, also of a volume
 /// that is open (`in_use`). Returns the slot that `secret` opens. The new header is tried in memory
-/// first, and written secondary copy first. `volume` is read anew afterwards.
+/// first, and written secondary copy first. `volume` is read anew afterwards. SR-8331 when the
+/// header is in another state or damaged; SR-2002 when `secret` opens no slot of the new key;
+/// SR-8340, SR-8307 and SR-5001 as [`repair`].
 pub(crate) fn finish(
     volume: &mut Volume,
     secret: &SecretBytes,

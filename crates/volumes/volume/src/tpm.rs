@@ -142,7 +142,9 @@ pub fn secret_of_metadata(
 /// answer is asked once.
 ///
 /// # Errors
-/// As [`opening`]; what `fits` reports.
+/// SR-8330 without a token; SR-8350 for a TPM in another state, SR-8351 for another TPM, SR-8352
+/// for one that does not answer; SR-2002 when `fits` accepts none of the passphrases; what `fits`
+/// reports.
 pub fn of_any(
     tokens: &[TpmToken],
     what: &str,

@@ -250,8 +250,8 @@ impl Sources {
 /// the root key: that is not waited for longer than `time`, and its thread is left running.
 ///
 /// # Errors
-/// SR-2001 after `time`; SR-1004 when the root key would have to be typed; what the keyring
-/// reports.
+/// SR-2001 after `time`; SR-1004 when the root key would have to be typed; SR-5001 when no thread
+/// can be started; what the keyring reports.
 fn of_keyring(path: &Path, token: &StrongroomToken, time: Duration) -> Result<Material, Error> {
     let (sender, receiver) = channel();
     let (path, name, version) = (path.to_owned(), token.key_id.clone(), token.key_version);

@@ -151,7 +151,7 @@ impl Conversion<'_> {
 
 impl<'a> Run<'a> {
     /// Converts the control file, unless an earlier run did, and syncs its directory. SR-7011 when
-    /// it is empty.
+    /// it is empty; SR-7001 when it is damaged; SR-5001 when the system reports an error.
     fn convert_control(&self) -> Result<(), Error> {
         let Some(control) = self.plan.control.as_ref() else {
             return Err(Error::new(

@@ -34,8 +34,9 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reads one converted file back and compares its contents with the original's. Errors as for
-    /// [`Worker::verify`].
+    /// Reads one converted file back and compares its contents with the original's. SR-7001 when it
+    /// differs or is damaged; SR-7029 for a damaged transaction status file; SR-5001 when the
+    /// system reports an error.
     fn verify_one(&self, item: &PlannedFile) -> Result<(), Error> {
         let differs = |why: &str| {
             let detail = format!(
