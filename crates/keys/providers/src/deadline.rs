@@ -51,7 +51,7 @@ impl Deadline {
         }
     }
 
-    /// Returns the moment that is the usual limit from now.
+    /// Returns the moment that is the usual limit ([`usual_limit`]) from now.
     ///
     /// # Errors
     /// SR-2043 when the variable is not a whole number of seconds from 1 to 3600.

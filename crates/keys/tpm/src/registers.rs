@@ -53,7 +53,7 @@ impl Registers {
 
     /// Reads the present values, 32 bytes each, one after another in order of number, as the TPM
     /// authenticates them in the session. Errors: [`Failure::NoRegisterBank`] when it has no such
-    /// value; [`Failure::NotAuthentic`] and others of the session.
+    /// value; those of [`Session::run`].
     pub(crate) fn read(
         self,
         connection: &mut Connection,

@@ -42,8 +42,8 @@ pub(crate) struct Conditions<'a> {
 
 /// Seals a secret to the present values of the registers, and to the conditions. Returns the sealed
 /// object in the form above; the TPM keeps nothing. What is loaded meanwhile is noted for
-/// [`Connection::flush`]. Errors: [`Failure::NoRegisterBank`]; [`Failure::Refused`] and others of
-/// the TPM.
+/// [`Connection::flush`]. Errors: [`Failure::NoRegisterBank`] when the TPM has no SHA-256
+/// registers; those of [`StorageKey::load`] and [`Session::run`].
 pub(crate) fn seal(
     connection: &mut Connection,
     registers: Registers,
@@ -93,7 +93,7 @@ pub(crate) fn seal(
 /// [`Failure::NotSealedObject`] for bytes that are none; [`Failure::OtherTpm`] when another TPM
 /// sealed it; [`Failure::NotLoaded`] when the TPM refuses the object itself; [`Failure::Refused`]
 /// when registers, clock or authorization are not right; [`Failure::Malformed`] unless the secret
-/// has 32 bytes; others of the TPM.
+/// has 32 bytes; those of [`StorageKey::load`] and [`Session::run`].
 pub(crate) fn unseal(
     connection: &mut Connection,
     conditions: Conditions<'_>,
@@ -136,8 +136,7 @@ pub(crate) fn unseal(
 }
 
 /// Loads a sealed object into the TPM, to be flushed later, and returns its handle. Errors:
-/// [`Failure::NotLoaded`] when the TPM refuses the object itself; [`Failure::NotAuthentic`] and
-/// others of the session.
+/// [`Failure::NotLoaded`] when the TPM refuses the object itself; those of [`Session::run`].
 fn load(
     connection: &mut Connection,
     storage_key: &StorageKey,

@@ -73,7 +73,8 @@ impl Session {
     /// Starts a session of a kind, [`HMAC`] or [`POLICY`], with a salt that is encrypted for the
     /// storage key, so that only the TPM knows the session's key too. It is noted for
     /// [`Connection::flush`]. Errors: [`Failure::Malformed`] for a response or a point that is not
-    /// valid; [`Failure::Refused`], [`Failure::TimedOut`] and others of the connection.
+    /// valid; [`Failure::Refused`], [`Failure::TimedOut`], [`Failure::System`] or
+    /// [`Failure::OutOfStep`] by the connection.
     pub(crate) fn start(
         connection: &mut Connection,
         kind: u8,
@@ -117,7 +118,7 @@ impl Session {
 
     /// Runs a command, its secret parameter encrypted, and verifies the response. Errors:
     /// [`Failure::NotAuthentic`] when the response's HMAC does not verify; [`Failure::Refused`],
-    /// [`Failure::TimedOut`] and others of the connection.
+    /// [`Failure::TimedOut`], [`Failure::System`] or [`Failure::OutOfStep`] by the connection.
     pub(crate) fn run(
         &mut self,
         connection: &mut Connection,

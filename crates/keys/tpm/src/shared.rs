@@ -88,7 +88,8 @@ impl Tpm {
     }
 
     /// Reads the attributes of an index. Errors: [`Failure::Malformed`] when it does not have the
-    /// size of a counter; [`Failure::Refused`], [`Failure::TimedOut`] and others of the connection.
+    /// size of a counter; [`Failure::Refused`], [`Failure::TimedOut`], [`Failure::System`] or
+    /// [`Failure::OutOfStep`] by the connection.
     fn attributes(&self, index: u32) -> Result<u32, Failure> {
         let response = self.command(NO_SESSIONS, NV_READ_PUBLIC, &index.to_be_bytes())?;
         // TPMS_NV_PUBLIC: index, algorithm of its name, attributes, policy, size.
@@ -104,8 +105,9 @@ impl Tpm {
     }
 
     /// Sends a command with one empty authorization, which `body` contains. Returns the parameters
-    /// of the response. Errors: [`Failure::Malformed`]; [`Failure::Refused`], [`Failure::TimedOut`]
-    /// and others of the connection.
+    /// of the response. Errors: [`Failure::Malformed`] for a response without its parameters;
+    /// [`Failure::Refused`] by the TPM, [`Failure::TimedOut`], [`Failure::System`] or
+    /// [`Failure::OutOfStep`] by the connection.
     fn authorized_command(&self, code: u32, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let response = self.command(SESSIONS, code, body)?;
         let mut fields = Fields(&response);
@@ -116,7 +118,7 @@ impl Tpm {
 
     /// Sends a command when those of other threads are done, and waits up to 30 seconds for its
     /// response. Returns what follows the head of the response. Errors: [`Failure::Refused`] by the
-    /// TPM; [`Failure::TimedOut`] and others of the connection.
+    /// TPM; [`Failure::TimedOut`], [`Failure::System`] or [`Failure::OutOfStep`] by the connection.
     fn command(&self, tag: u16, code: u32, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         connection.set_deadline(LIMIT.begin_task());

@@ -34,8 +34,8 @@ pub(crate) struct StorageKey {
 impl StorageKey {
     /// Has the TPM derive and load the key, and notes it for [`Connection::flush`]. Errors:
     /// [`Failure::Refused`] when the owner hierarchy has an authorization or is switched off;
-    /// [`Failure::Malformed`] for another key than the template's; [`Failure::TimedOut`] and others
-    /// of the connection.
+    /// [`Failure::Malformed`] for another key than the template's; [`Failure::TimedOut`],
+    /// [`Failure::System`] or [`Failure::OutOfStep`] by the connection.
     pub(crate) fn load(connection: &mut Connection) -> Result<Self, Failure> {
         let mut public = TEMPLATE.to_vec();
         // An empty point.
