@@ -98,7 +98,7 @@ pub struct CreateOptions<'a> {
 
 impl CreateOptions<'_> {
     /// The options of a set for these recipients (none: not sealed), made on this machine by this
-    /// user, with all other values as usual and one thread.
+    /// user, with the defaults for all else and one thread.
     #[must_use]
     pub fn new(recipients: Vec<Recipient>, machine_name: String, user_name: String) -> Self {
         Self {

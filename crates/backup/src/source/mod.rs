@@ -31,7 +31,8 @@ pub trait Source {
     /// earlier runs left beside it may be removed.
     ///
     /// # Errors
-    /// SR-7114 and others, by source.
+    /// SR-7114 when a directory cannot be opened, SR-7115 when a server cannot be reached or
+    /// refuses; for a database those of opening it, such as SR-2002 for a wrong key.
     fn prepare(&mut self) -> Result<()>;
 
     /// Writes all of it. Called once, after [`Source::prepare`].

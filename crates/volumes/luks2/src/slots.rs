@@ -31,8 +31,8 @@ pub enum OpenedBy {
 }
 
 impl OpenedBy {
-    /// Returns the opener's name as messages and JSON have it, in lower case: `strongroom`, `tpm`
-    /// and so on.
+    /// Returns the opener's name as messages and JSON have it, in lower case, as `strongroom` or
+    /// `tpm`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -24,7 +24,7 @@ const ENTRIES_MAX: usize = 256;
 /// Longest of its waits, in seconds.
 const WAIT_MAX_S: u64 = 3600;
 /// Time for the work of one opener or one device besides waiting, in seconds: key derivation within
-/// V17, and the kernel's work.
+/// the limits for trying a slot, and the kernel's work.
 const WORK_S: u64 = 120;
 /// Longest that a passphrase is kept, in hours.
 const CACHE_MAX_H: u64 = 168;

@@ -141,7 +141,7 @@ pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<
 ///
 /// # Errors
 /// SR-8323 when the volume has no Strongroom token; as [`read_header`] and [`Keys::fetch`]; what
-/// the server reports.
+/// the key server reports, such as SR-8402 when none answers.
 pub fn store_at_server(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
     if !keys.keeps_headers() {
         return Ok(());

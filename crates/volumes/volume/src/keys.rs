@@ -76,13 +76,15 @@ pub trait Keys {
     ///
     /// # Errors
     /// SR-2003 when there is no such key or version; SR-2012 when no version is given and all are
-    /// retired; what the keyring or the server reports.
+    /// retired; what the keyring or the key server reports, such as SR-2004 without a keyring or
+    /// SR-8402 when no server answers.
     fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error>;
 
     /// Fetches the newest version of the key; makes a key when there is none of that name.
     ///
     /// # Errors
-    /// As [`Keys::fetch`]; what the keyring or the server reports when the key cannot be made.
+    /// As [`Keys::fetch`]; what the keyring or the key server reports, such as SR-2004 without a
+    /// keyring or SR-8402 when no server answers when the key cannot be made.
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error>;
 
     /// Makes a new version of the key, and fetches it.
@@ -91,17 +93,17 @@ pub trait Keys {
     /// As [`Keys::fetch`].
     fn rotate(&mut self, name: &str) -> Result<Material, Error>;
 
-    /// Asks for the key's destruction. A keyring destroys none, and says so in the result.
+    /// Asks for the key's destruction. A keyring destroys none, and the result is that it was kept.
     ///
     /// # Errors
-    /// What the server reports.
+    /// What the key server reports, such as SR-8402 when none answers.
     fn destroy(&mut self, name: &str) -> Result<Destruction, Error>;
 
     /// Returns the objects other than `object_id` that need the key, in words, as far as their
     /// nodes have reported them. Always empty with a keyring, which keeps no account of that.
     ///
     /// # Errors
-    /// What the server reports.
+    /// What the key server reports, such as SR-8402 when none answers.
     fn others_that_need(&mut self, name: &str, object_id: &[u8; 16]) -> Result<Vec<String>, Error> {
         let _ = (name, object_id);
         Ok(Vec::new())
@@ -117,7 +119,7 @@ pub trait Keys {
     /// nothing.
     ///
     /// # Errors
-    /// What the server reports.
+    /// What the key server reports, such as SR-8402 when none answers.
     fn escrow(&mut self, object_id: &[u8; 16], sealed: Option<&[u8]>) -> Result<(), Error> {
         let _ = (object_id, sealed);
         Ok(())
@@ -126,7 +128,7 @@ pub trait Keys {
     /// Fetches the sealed header backup that was stored here.
     ///
     /// # Errors
-    /// What the server reports; SR-1006 with a keyring.
+    /// What the key server reports, such as SR-8402 when none answers; SR-1006 with a keyring.
     fn escrowed(&mut self, object_id: &[u8; 16]) -> Result<Vec<u8>, Error> {
         let _ = object_id;
         Err(Error::new(
@@ -138,7 +140,7 @@ pub trait Keys {
     /// Reports a volume to the server. A keyring does nothing.
     ///
     /// # Errors
-    /// What the server reports.
+    /// What the key server reports, such as SR-8402 when none answers.
     fn report(&mut self, object_id: &[u8; 16], report: &Report<'_>) -> Result<(), Error> {
         let _ = (object_id, report);
         Ok(())

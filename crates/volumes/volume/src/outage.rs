@@ -58,8 +58,8 @@ impl Keeping<'_> {
     /// warning, SR-8356. A refusal by a trusted server removes the one that is kept.
     ///
     /// # Errors
-    /// SR-8323 without a token; what the server reports, also when the kept one cannot be used,
-    /// which is a note.
+    /// SR-8323 without a token; what the key server reports, such as SR-8402 when none answers,
+    /// also when the kept one cannot be used, which is a note.
     pub fn secret(
         &self,
         volume: &mut Volume,

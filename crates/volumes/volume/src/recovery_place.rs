@@ -18,7 +18,8 @@ pub trait RecoveryPlace {
     /// Checks that a key can be shown there. Shows nothing.
     ///
     /// # Errors
-    /// What stands against it, such as SR-1002 for a file that exists, SR-8357 without a terminal.
+    /// SR-1002 when it is a file and exists, SR-8357 when it is a terminal and there is none;
+    /// others by the place.
     fn check(&self) -> Result<(), Error>;
 
     /// Shows the key of the volume `of`.

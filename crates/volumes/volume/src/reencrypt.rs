@@ -83,7 +83,7 @@ pub fn bound_slots_without(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
 /// SR-8328 when one is under way; SR-8329 for libcryptsetup's version; SR-2002 when a passphrase
 /// does not open its slot; SR-8340 for a cipher that is not known to be safe, SR-8307 when trying a
 /// slot would cost too much; SR-8324 when libcryptsetup fails; SR-8320 when the volume is open and
-/// `active` does not say so.
+/// `active` is `None`.
 pub fn begin(
     volume: &mut Volume,
     stays: &[StayingOpener<'_>],

@@ -29,7 +29,8 @@ pub enum Change {
 /// creation that was reported before. Does nothing when `keys` is a keyring.
 ///
 /// # Errors
-/// SR-8323 without a token; as [`Volume::open`]; what the server reports.
+/// SR-8323 without a token; as [`Volume::open`]; what the key server reports, such as SR-8402 when
+/// none answers.
 pub fn report(path: &Path, keys: &mut dyn Keys, change: Change) -> Result<(), Error> {
     if !keys.keeps_headers() {
         return Ok(());
@@ -53,7 +54,7 @@ pub fn note_unreported(reported: Result<(), Error>, notices: &dyn Notices) {
 /// the volume is not opened. Does nothing when `keys` is a keyring.
 ///
 /// # Errors
-/// What the server reports.
+/// What the key server reports, such as SR-8402 when none answers.
 pub fn report_as(
     path: &Path,
     keys: &mut dyn Keys,

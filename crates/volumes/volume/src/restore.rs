@@ -79,7 +79,8 @@ impl Backup {
     /// sealed it, and checks it. Returns it with the passphrase of the slots of that key.
     ///
     /// # Errors
-    /// What the server reports; as [`escrow::open`] and [`Backup::check`].
+    /// What the key server reports, such as SR-8402 when none answers; as [`escrow::open`] and
+    /// [`Backup::check`].
     pub fn at_server(
         keys: &mut dyn Keys,
         object_id: &[u8; 16],
