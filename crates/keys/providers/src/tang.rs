@@ -312,8 +312,8 @@ impl RootProvider for Tang {
 
     /// Opens the wrapped secret with the server's help, and derives the root key. Errors: SR-2020
     /// no wrapped root key; SR-2105 when it does not open; SR-2103 when the server no longer has
-    /// the key; SR-2101 when it does not answer within the usual limit ([`usual_limit`]: 30 seconds
-    /// unless the environment says otherwise); SR-2043 for a wrong time limit in the environment.
+    /// the key; SR-2101 when it does not answer within the usual limit (30 seconds unless the
+    /// environment says otherwise); SR-2043 for a wrong time limit in the environment.
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let deadline = Deadline::usual()?;
@@ -324,9 +324,8 @@ impl RootProvider for Tang {
     /// server's exchange key, and has it opened again before anything is stored. Errors: SR-2105
     /// when the advertisement is not signed by the key of the thumbprint, or the secret does not
     /// come back; SR-2020 when the argument becomes too long; SR-2101 when the server does not
-    /// answer to both within the usual limit ([`usual_limit`]: 30 seconds unless the environment
-    /// says otherwise); SR-2103 when it does not have the key; SR-2043 for a wrong time limit in
-    /// the environment.
+    /// answer to both within the usual limit (30 seconds unless the environment says otherwise);
+    /// SR-2103 when it does not have the key; SR-2043 for a wrong time limit in the environment.
     fn create(&self) -> Result<Created, Error> {
         let deadline = Deadline::usual()?;
         let advertisement = self.send("adv", None, deadline)?;

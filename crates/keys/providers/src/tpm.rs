@@ -70,8 +70,8 @@ pub fn sealer(address: Option<&str>, time: Option<Duration>) -> Result<Sealer, E
 
 impl Tpm {
     /// Returns a sealer for the argument's TPM. Opens nothing yet; each task may take the usual
-    /// limit ([`usual_limit`]: 30 seconds unless the environment says otherwise). Errors: SR-2043
-    /// for a wrong limit in the environment.
+    /// limit (30 seconds unless the environment says otherwise). Errors: SR-2043 for a wrong limit
+    /// in the environment.
     fn sealer(&self) -> Result<Sealer, Error> {
         Ok(Sealer::new(
             &self.address,

@@ -61,8 +61,8 @@ pub(crate) struct SealingProvider<S> {
 
 impl<S> SealingProvider<S> {
     /// Returns the deadline of an opening or sealing that begins now: the time of the argument, or
-    /// else the usual limit ([`usual_limit`]: 30 seconds unless the environment says otherwise).
-    /// Errors: SR-2043 when the variable for that limit is not valid.
+    /// else the usual limit (30 seconds unless the environment says otherwise). Errors: SR-2043
+    /// when the variable for that limit is not valid.
     fn deadline(&self) -> Result<Deadline, Error> {
         Ok(Deadline::after(self.timeout.map_or_else(usual_limit, Ok)?))
     }

@@ -67,12 +67,11 @@ impl Pkcs11 {
         }
     }
 
-    /// Has the module wrap or unwrap `data`, in a child process and within the usual limit
-    /// ([`usual_limit`]: 30 seconds unless the environment says otherwise). Errors: SR-2101 (module
-    /// or token absent, or too late), SR-2102 (PIN refused), SR-2103 (no such key), SR-2104 (the
-    /// key may not do it), SR-2105 (the data does not unwrap); SR-2101 also when the child takes
-    /// too long; SR-2100 when this program cannot start one; SR-2043 for a wrong time limit in the
-    /// environment.
+    /// Has the module wrap or unwrap `data`, in a child process and within the usual limit (30
+    /// seconds unless the environment says otherwise). Errors: SR-2101 (module or token absent, or
+    /// too late), SR-2102 (PIN refused), SR-2103 (no such key), SR-2104 (the key may not do it),
+    /// SR-2105 (the data does not unwrap); SR-2101 also when the child takes too long; SR-2100 when
+    /// this program cannot start one; SR-2043 for a wrong time limit in the environment.
     fn call(
         &self,
         operation: Operation,
