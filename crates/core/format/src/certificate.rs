@@ -145,8 +145,9 @@ impl CertificateRecord {
     }
 }
 
-/// The sealed private key of a record. `Some(None)` when there is none, and its nonce, its tag and
-/// the time of its export are zero. `None` when the record is not canonical.
+/// Returns the sealed private key of a record. `Some(None)` when there is none, and its nonce, its
+/// tag and the time of its export are zero. `None` when the record has a value that no writer gives
+/// it.
 fn parse_key(record: &[u8], sealed: &[u8], exported: u64) -> Option<Option<SealedPrivateKey>> {
     use certificate_layout as at;
     if sealed.is_empty() {

@@ -476,8 +476,8 @@ fn parse_canary(record: &[u8]) -> Option<Canary> {
 }
 
 /// Parses the slots of a whole header. [`HeaderError::Malformed`] when there are more than a header
-/// may have, when one is not canonical, or when something other than zeros follows the last one;
-/// [`HeaderError::Truncated`] when `record` ends before the slots do.
+/// may have, when one has a value that no writer gives it, or when something other than zeros
+/// follows the last one; [`HeaderError::Truncated`] when `record` ends before the slots do.
 fn parse_slots(record: &[u8]) -> Result<Vec<Slot>, HeaderError> {
     let bad = HeaderError::Malformed;
     let count = u16_at(record, header_layout::SLOT_COUNT).ok_or(HeaderError::Truncated)?;

@@ -119,8 +119,8 @@ pub struct Body {
 }
 
 impl Body {
-    /// Parses the body, and returns it with the bytes that its MAC covers and the MAC.
-    /// `None` when anything is not canonical, or when bytes follow the MAC.
+    /// Parses the body, and returns it with the bytes that its MAC covers and the MAC. `None` when
+    /// it is cut short or has a value that no writer gives it, or when bytes follow the MAC.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         use body_layout as at;
@@ -207,7 +207,8 @@ impl Body {
     }
 }
 
-/// Parses exactly `count` records. `None` when one is not canonical, or when bytes follow the last.
+/// Parses exactly `count` records. `None` when one is cut short or has a value that no writer gives
+/// it, or when bytes follow the last.
 fn parse_certificates(area: &[u8], count: usize) -> Option<Vec<CertificateRecord>> {
     let mut rest = area;
     let mut found = Vec::new();
@@ -220,8 +221,8 @@ fn parse_certificates(area: &[u8], count: usize) -> Option<Vec<CertificateRecord
 }
 
 impl Entry {
-    /// Parses an entry's 256 bytes. `None` when they are not canonical, or the purpose is not
-    /// known.
+    /// Parses an entry's 256 bytes. `None` when they have a value that no writer gives them, or the
+    /// purpose is not known.
     fn parse(record: &[u8]) -> Option<Self> {
         use entry_layout as at;
         let name_len = usize::from(u16_at(record, at::NAME_LENGTH)?);

@@ -93,8 +93,8 @@ pub struct EnvelopeHeader {
 }
 
 impl EnvelopeHeader {
-    /// Reads the head of a whole envelope. `None` unless it is canonical, and `bytes` are at least
-    /// as many as the shortest envelope has.
+    /// Reads the head of a whole envelope. `None` for an unknown version or kind, for reserved
+    /// bytes that are not zero, and for fewer bytes than the shortest envelope has.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let [version] = array(bytes, envelope_layout::VERSION)?;

@@ -343,8 +343,8 @@ impl ColumnBinding {
 }
 
 impl<'a> Entry<'a> {
-    /// Reads one entry, and returns it with the bytes after it. `None` when it is cut short, not
-    /// canonical, or of an unknown number.
+    /// Reads one entry, and returns it with the bytes after it. `None` when it is cut short, has a
+    /// value that no writer gives it, or an unknown number.
     #[must_use]
     pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
         match rest.first()? {

@@ -82,8 +82,8 @@ impl ChunkAad {
 }
 
 impl ContainerHeader {
-    /// Reads a header from the first 64 bytes. `None` unless it is canonical: magic, a known
-    /// version, reserved bytes of zero.
+    /// Reads a header from the first 64 bytes. `None` unless it has the magic, a known version, and
+    /// zeros in the reserved bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let magic: [u8; 32] = array(bytes, container_layout::MAGIC)?;

@@ -36,8 +36,9 @@ pub struct StreamHeader {
 }
 
 impl StreamHeader {
-    /// Reads a header from its first [`STREAM_PREFIX`] bytes or more. `None` unless they are
-    /// canonical. The padding is checked only as far as it is in `bytes`.
+    /// Reads a header from its first [`STREAM_PREFIX`] bytes or more. `None` unless they have the
+    /// magic, the known version, and zeros in reserved bytes and padding, which is checked only as
+    /// far as it is in `bytes`.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let magic: [u8; 32] = array(bytes, stream_layout::MAGIC)?;
