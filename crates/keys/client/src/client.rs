@@ -147,8 +147,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Uncertain`] if the request was sent and no response says whether the version was
-    /// made; otherwise [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others
-    /// as [`Client::material`].
+    /// made; otherwise as [`Client::material`], such as [`Kind::Denied`] without the right,
+    /// [`Kind::NotFound`] without such a key, [`Kind::Unreachable`] if no server answers.
     pub fn rotate(&self, name: &str) -> Result<u64> {
         let path = format!("/v1/keys/{}/rotate", checked_key_name(name)?);
         made_version(&self.ask(&post(path, b"{}", false))?, name)
@@ -159,8 +159,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Malformed`] if the pages of the list do not go on in order or do not end; otherwise
-    /// [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others as
-    /// [`Client::material`].
+    /// as [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
+    /// without such a key, [`Kind::Unreachable`] if no server answers.
     pub fn keys(&self) -> Result<Vec<KeyRecord>> {
         let mut all: Vec<KeyRecord> = Vec::new();
         for _ in 0..PAGES_MAX {
@@ -191,8 +191,9 @@ impl Client {
     /// Fetches the description of one key, without its bytes.
     ///
     /// # Errors
-    /// [`Kind::Malformed`] if the response is about another key; otherwise [`Kind::Denied`],
-    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
+    /// [`Kind::Malformed`] if the response is about another key; otherwise as [`Client::material`],
+    /// such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without such a key,
+    /// [`Kind::Unreachable`] if no server answers.
     pub fn key(&self, name: &str) -> Result<KeyRecord> {
         let path = format!("/v1/keys/{}", checked_key_name(name)?);
         let key: KeyRecord = parse_json(&self.ask(&Request::get(path, JSON_MAX))?)?;
@@ -206,8 +207,9 @@ impl Client {
     /// Repeating it has no further effect.
     ///
     /// # Errors
-    /// [`Kind::Refused`] if the state of the key does not allow it; otherwise [`Kind::Denied`],
-    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
+    /// [`Kind::Refused`] if the state of the key does not allow it; otherwise as
+    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without
+    /// such a key, [`Kind::Unreachable`] if no server answers.
     pub fn disable(&self, name: &str) -> Result<()> {
         self.act(name, "disable", b"{}")
     }
@@ -216,8 +218,9 @@ impl Client {
     /// has no further effect.
     ///
     /// # Errors
-    /// [`Kind::Refused`] if the state of the key does not allow it; otherwise [`Kind::Denied`],
-    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
+    /// [`Kind::Refused`] if the state of the key does not allow it; otherwise as
+    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without
+    /// such a key, [`Kind::Unreachable`] if no server answers.
     pub fn enable(&self, name: &str) -> Result<()> {
         self.act(name, "enable", b"{}")
     }
@@ -228,8 +231,9 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Malformed`] if the response is about another key; [`Kind::Refused`] if the request
-    /// conflicts with another administrator's; otherwise [`Kind::Denied`], [`Kind::NotFound`],
-    /// [`Kind::Unreachable`] and others as [`Client::material`].
+    /// conflicts with another administrator's; otherwise as [`Client::material`], such as
+    /// [`Kind::Denied`] without the right, [`Kind::NotFound`] without such a key,
+    /// [`Kind::Unreachable`] if no server answers.
     pub fn destroy(&self, name: &str, after: Option<Duration>) -> Result<Ending> {
         let after_seconds = after.map(|after| after.as_secs());
         let path = format!("/v1/keys/{}/destroy", checked_key_name(name)?);
@@ -245,8 +249,8 @@ impl Client {
     /// nodes that are granted it.
     ///
     /// # Errors
-    /// [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others as
-    /// [`Client::material`].
+    /// as [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
+    /// without such a key, [`Kind::Unreachable`] if no server answers.
     pub fn needs(&self, name: &str) -> Result<Needs> {
         let path = format!("/v1/keys/{}/needs", checked_key_name(name)?);
         parse_json(&self.ask(&Request::get(path, JSON_MAX))?)
@@ -256,8 +260,9 @@ impl Client {
     /// scheduled is disabled afterwards.
     ///
     /// # Errors
-    /// [`Kind::Refused`] if no destruction is scheduled or requested; otherwise [`Kind::Denied`],
-    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
+    /// [`Kind::Refused`] if no destruction is scheduled or requested; otherwise as
+    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without
+    /// such a key, [`Kind::Unreachable`] if no server answers.
     pub fn restore(&self, name: &str) -> Result<()> {
         self.act(name, "restore", b"{}")
     }
@@ -266,8 +271,9 @@ impl Client {
     /// May be sent several times.
     ///
     /// # Errors
-    /// [`Kind::Refused`] for an invalid name; otherwise [`Kind::Denied`], [`Kind::NotFound`],
-    /// [`Kind::Unreachable`] and others as [`Client::material`].
+    /// [`Kind::Refused`] for an invalid name; otherwise as [`Client::material`], such as
+    /// [`Kind::Denied`] without the right, [`Kind::NotFound`] without such a key,
+    /// [`Kind::Unreachable`] if no server answers.
     fn act(&self, name: &str, what: &str, body: &[u8]) -> Result<()> {
         let path = format!("/v1/keys/{}/{what}", checked_key_name(name)?);
         self.ask(&post(path, body, true)).map(drop)
@@ -277,8 +283,9 @@ impl Client {
     /// be sealed, because the server and its backups hold them.
     ///
     /// # Errors
-    /// [`Kind::Refused`] for more than 32 MiB, before anything is sent; otherwise [`Kind::Denied`],
-    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
+    /// [`Kind::Refused`] for more than 32 MiB, before anything is sent; otherwise as
+    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without
+    /// such a key, [`Kind::Unreachable`] if no server answers.
     pub fn put_escrow(&self, object_id: &[u8; 16], sealed: &[u8]) -> Result<()> {
         if sealed.len() > ESCROW_MAX {
             return Err(Error::new(Kind::Refused, "an escrow has at most 32 MiB"));
@@ -294,8 +301,9 @@ impl Client {
     /// Fetches the copy of an object's header that the server keeps.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if there is none or another node owns it; otherwise [`Kind::Denied`],
-    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
+    /// [`Kind::NotFound`] if there is none or another node owns it; otherwise as
+    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without
+    /// such a key, [`Kind::Unreachable`] if no server answers.
     pub fn escrow(&self, object_id: &[u8; 16]) -> Result<Vec<u8>> {
         let path = format!("/v1/escrow/{}", hex(object_id));
         let response = self.ask(&Request::get(path, ESCROW_MAX))?;
@@ -306,8 +314,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::NotFound`] if there is none, which may also be because an earlier attempt of this
-    /// call removed it; otherwise [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and
-    /// others as [`Client::material`].
+    /// call removed it; otherwise as [`Client::material`], such as [`Kind::Denied`] without the
+    /// right, [`Kind::NotFound`] without such a key, [`Kind::Unreachable`] if no server answers.
     pub fn delete_escrow(&self, object_id: &[u8; 16]) -> Result<()> {
         self.ask(&Request {
             method: Method::DELETE,
@@ -320,8 +328,8 @@ impl Client {
     /// report.
     ///
     /// # Errors
-    /// [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others as
-    /// [`Client::material`].
+    /// as [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
+    /// without such a key, [`Kind::Unreachable`] if no server answers.
     pub fn report(&self, object_id: &[u8; 16], report: &Report) -> Result<()> {
         let body = json(report)?;
         self.ask(&Request {
@@ -335,8 +343,8 @@ impl Client {
     /// no certificate.
     ///
     /// # Errors
-    /// [`Kind::Denied`], [`Kind::NotFound`], [`Kind::Unreachable`] and others as
-    /// [`Client::material`].
+    /// as [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
+    /// without such a key, [`Kind::Unreachable`] if no server answers.
     pub fn status(&self) -> Result<ServerStatus> {
         parse_json(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
     }
@@ -347,10 +355,11 @@ impl Client {
     /// otherwise it is not sent again once it may have reached a server.
     ///
     /// # Errors
-    /// [`Kind::Refused`] for a path with characters that would have to be quoted, or with `/..`, and
-    /// for what a state does not allow; [`Kind::Uncertain`] if a request that is not repeatable may
-    /// have taken effect; [`Kind::Exists`] for a name that is taken; otherwise [`Kind::Denied`],
-    /// [`Kind::NotFound`], [`Kind::Unreachable`] and others as [`Client::material`].
+    /// [`Kind::Refused`] for a path with characters that would have to be quoted, or with `/..`,
+    /// and for what a state does not allow; [`Kind::Uncertain`] if a request that is not repeatable
+    /// may have taken effect; [`Kind::Exists`] for a name that is taken; otherwise as
+    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without
+    /// such a key, [`Kind::Unreachable`] if no server answers.
     pub fn call(
         &self,
         method: &Method,
