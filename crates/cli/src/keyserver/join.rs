@@ -87,8 +87,9 @@ impl JoinArgs {
     }
 }
 
-/// Returns text that says when the certificate expires and how it is renewed before. The timer that
-/// is installed renews only the one of the default configuration.
+/// Returns text that says when the certificate expires (`ends`, in seconds since the Unix epoch)
+/// and how it is renewed before. The timer that is installed renews only the one of the default
+/// configuration.
 fn renewal(config: &Path, ends: u64) -> String {
     let ends = rfc3339(ends);
     match config == Path::new(DEFAULT_PATH) {

@@ -162,7 +162,8 @@ fn prove(export: &Pending, opener: &Opener) -> Result<(), Error> {
     Ok(())
 }
 
-/// Notes the time of an export in every certificate whose private key is in the keyring.
+/// Notes the time of an export, in seconds since the Unix epoch, in every certificate whose private
+/// key is in the keyring.
 fn mark_exported(records: &mut [CertificateRecord], now_unix_s: u64) {
     let held = records.iter_mut().filter(|record| record.key.is_some());
     held.for_each(|record| record.exported_unix_s = now_unix_s);

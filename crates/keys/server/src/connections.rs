@@ -167,8 +167,8 @@ impl OpenConnections {
         Some(())
     }
 
-    /// Removes a connection from the list and from the count of its network. `None` when it is not
-    /// there.
+    /// Removes a connection from the list and from the count of its network. `age` is its number in
+    /// the order of opening. `None` when it is not there.
     fn remove(&mut self, age: u64) -> Option<OpenConnection> {
         let one = self.by_age.remove(&age)?;
         if let Some(count) = self.by_network.get_mut(&one.network) {

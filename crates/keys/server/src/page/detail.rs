@@ -65,7 +65,8 @@ pub fn object(fleet: &Fleet, object: &Object) -> Markup {
     }
 }
 
-/// Renders when the version of the object's key was created, or that this is not known.
+/// Renders when the version of the object's key was created, or that this is not known. `now`, here
+/// and below: seconds since the Unix epoch.
 fn key_age(object: &Object, now: u64) -> Markup {
     html! {
         @match object.key_created {

@@ -50,7 +50,8 @@ pub fn node_link(node: &str) -> Markup {
     html! { a href={ "/fleet/nodes/" (path_segment(node)) } { (name(node)) } }
 }
 
-/// Renders a time as its age, or as how long it is ahead, with the date as a tooltip.
+/// Renders a time as its age, or as how long it is ahead, with the date as a tooltip. Times are
+/// seconds since the Unix epoch, here and below.
 #[must_use]
 pub fn age(at: u64, now: u64) -> Markup {
     html! { time datetime=(text::machine_date(at)) title=(text::date(at)) { (text::ago(at, now)) } }

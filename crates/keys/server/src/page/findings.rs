@@ -137,8 +137,8 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Judges a time at `now`, by an interval of `days`, where 0 is no interval. If it never
-    /// happened, the interval begins at `made`.
+    /// Judges a time at `now` (both in seconds since the Unix epoch), by an interval of `days`,
+    /// where 0 is no interval. If it never happened, the interval begins at `made`.
     #[must_use]
     pub fn new(at: Option<u64>, made: u64, days: u32, now: u64) -> Self {
         let since = at.unwrap_or(made);
@@ -166,14 +166,15 @@ impl Measure {
         }
     }
 
-    /// Whether the time is in the future, by more than [`SKEW_S`].
+    /// Whether the time is later than `now`, in seconds since the Unix epoch, by more than
+    /// [`SKEW_S`] (what a node's clock may be ahead).
     #[must_use]
     pub const fn is_ahead(&self, now: u64) -> bool {
         self.since > now.saturating_add(SKEW_S)
     }
 
-    /// Returns the seconds since the end of the interval; `None` before its end, or without an
-    /// interval.
+    /// Returns the seconds from the end of the interval to `now`, in seconds since the Unix epoch;
+    /// `None` before its end, or without an interval.
     #[must_use]
     pub fn late_s(&self, now: u64) -> Option<u64> {
         let due = self.since.saturating_add(self.interval_s?);
@@ -182,7 +183,8 @@ impl Measure {
 }
 
 /// Judges a time: overdue after the interval, or in the future by more than [`SKEW_S`]; soon in the
-/// last fifth of the interval; else, or without an interval, in order.
+/// last fifth of the interval; else, or without an interval, in order. Times are seconds since the
+/// Unix epoch.
 fn severity(since: u64, interval_s: Option<u64>, now: u64) -> Severity {
     let Some(interval) = interval_s else {
         return Severity::Fine;

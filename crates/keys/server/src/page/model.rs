@@ -268,7 +268,8 @@ fn worst_severity(findings: &[Finding]) -> Severity {
 }
 
 /// Judges an object: its measures, and the findings about these, its key, its cipher and its node,
-/// the worst first. `revoked`: its node is no longer enrolled.
+/// the worst first. `revoked`: its node is no longer enrolled. `now`, here and below: seconds since
+/// the Unix epoch.
 fn judge_object(
     record: ObjectRecord,
     keys: &BTreeMap<String, KeyRecord>,

@@ -85,7 +85,8 @@ fn shredded_row(fleet: &Fleet, object: &Object) -> Markup {
     }
 }
 
-/// Renders whether the key of a shredded object is destroyed, or will be.
+/// Renders whether the key of a shredded object is destroyed, or will be. `now` is in seconds since
+/// the Unix epoch.
 fn shredded_key_state(state: KeyState, now: u64) -> Markup {
     html! {
         @match state {

@@ -27,7 +27,8 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
-/// Writes how long ago a time was, or how long until it comes; "just now" within a minute.
+/// Writes how long ago a time was, or how long until it comes; "just now" within a minute. Times
+/// are seconds since the Unix epoch, here and below.
 #[must_use]
 pub fn ago(at: u64, now: u64) -> String {
     match (now.checked_sub(at), at.saturating_sub(now)) {
