@@ -5,10 +5,9 @@
 
 use clap::Args;
 use serde_json::Value;
-use strongroom_columns_proxy::server::StatementClient;
-use strongroom_format::code;
+use strongroom_columns_proxy::zone_status::zone_status;
 
-use super::connect::{LoginOptions, checked, refused};
+use super::connect::{LoginOptions, checked};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -65,62 +64,12 @@ impl StatusArgs {
     /// errors of [`LoginOptions::connect`].
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut connection = self.login.connect(&self.server)?;
-        let mut status = status(&mut connection)?;
-        name_tables(&mut connection, &mut status)?;
+        let status = zone_status(&mut connection)?;
         if self.json {
             return context.output.json(&status);
         }
         context.output.text(&status_text(&status))
     }
-}
-
-/// Runs a statement and returns the first column of its first row; `None` if that is null or there
-/// is no row. SR-8122 if the server refuses it, SR-5001 if the connection fails.
-fn one_text(connection: &mut StatementClient, sql: &str) -> Result<Option<String>, Failure> {
-    let answer = connection.run(sql).map_err(|error| refused(&error))?;
-    Ok(answer.rows.into_iter().flatten().next().flatten())
-}
-
-/// Requests the zone's status through the server. SR-8122 if the server refuses, SR-5001 if the
-/// connection fails, SR-9001 if the status is not JSON.
-fn status(connection: &mut StatementClient) -> Result<Value, Failure> {
-    let text = one_text(connection, "SELECT strongroom_columns.status()")?.unwrap_or_default();
-    let bad =
-        |error: serde_json::Error| Failure::new(&code::BUG, format!("the zone's status: {error}"));
-    serde_json::from_str(&text).map_err(bad)
-}
-
-/// Adds to each partition of the connected database the name of its table, or null if there is none
-/// that this session can see: then it waits to be dropped, or the table is not committed.
-/// Partitions of other databases get no name. SR-8122 if the server refuses; SR-5001 when the
-/// connection fails.
-fn name_tables(connection: &mut StatementClient, status: &mut Value) -> Result<(), Failure> {
-    let sql =
-        "SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()";
-    let own: u64 = one_text(connection, sql)?
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0);
-    let Some(partitions) = status.get_mut("partitions").and_then(Value::as_array_mut) else {
-        return Ok(());
-    };
-    for partition in partitions {
-        if number(partition, "database") != own {
-            continue;
-        }
-        let (tablespace, filenode) = (
-            number(partition, "tablespace"),
-            number(partition, "filenode"),
-        );
-        // Partitions of tables that exist in transactions that are not committed have no name here.
-        let sql = format!(
-            "SELECT pg_catalog.pg_filenode_relation({tablespace}, {filenode})::pg_catalog.text"
-        );
-        let name = one_text(connection, &sql)?.map_or(Value::Null, Value::String);
-        if let Some(fields) = partition.as_object_mut() {
-            fields.insert("table".to_owned(), name);
-        }
-    }
-    Ok(())
 }
 
 /// Returns the member `name` as a number; 0 if it is missing or no such number.

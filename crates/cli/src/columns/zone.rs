@@ -9,19 +9,13 @@
 //! Must not: print a value or a key.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
-use strongroom_columns_zone::engine::Zone;
-use strongroom_columns_zone::sandbox::{Closed, Sandbox};
+use strongroom_columns_zone::sandbox::Closed;
 use strongroom_columns_zone::serve::Serving;
-use strongroom_columns_zone::session::ColumnKeys;
-use strongroom_columns_zone::session::attest::{Attester, ProcessAttester, TpmAttester};
-use strongroom_columns_zone::store::{self, Anchor, Options};
+use strongroom_columns_zone::setup::{AnchorPlace, Evidence, ZoneSetup};
 use strongroom_format::code;
 use strongroom_format::columns::tpm::PCRS;
-use strongroom_keyring::{KeySource, SourceContext};
-use strongroom_keys_tpm::Tpm;
 
 use crate::context::Context;
 use crate::failure::{Failure, note, warn};
@@ -51,11 +45,11 @@ pub(super) struct ZoneArgs {
     /// Freshness anchor: a file with a counter, on another disk if possible, or tpm:INDEX, a TPM's
     /// counter; a file in the state directory unless given
     #[arg(long, value_name = "ANCHOR", value_parser = anchor)]
-    anchor: Option<AnchorChoice>,
+    anchor: Option<AnchorPlace>,
     /// What the zone shows to be believed: process, which proves nothing, or tpm:HANDLE:PCR,PCR...,
     /// a TPM's quote by the key at HANDLE
     #[arg(long, value_name = "EVIDENCE", default_value = "process", value_parser = attest_choice)]
-    attest: AttestChoice,
+    attest: Evidence,
     /// The TPM: its device, or a simulator's socket or HOST:PORT
     #[arg(long, value_name = "PLACE", default_value = "/dev/tpmrm0")]
     tpm: String,
@@ -73,178 +67,53 @@ pub(super) struct ZoneArgs {
     key: KeyOptions,
 }
 
-#[derive(Clone)]
-enum AnchorChoice {
-    File(PathBuf),
-    Tpm(u32),
-}
-
-#[derive(Clone, Copy)]
-enum AttestChoice {
-    Process,
-    Tpm { key: u32, pcrs: u32 },
-}
-
 impl ZoneArgs {
     /// Opens or makes the store, binds the socket, closes the sandbox, and serves until a signal
     /// stops it; then writes a checkpoint. Notes to standard error say where it serves. Errors:
     /// SR-2041 without a key; the errors of the key, the store and the TPM; SR-1001 for an unknown
     /// user; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let users = self.allowed()?;
-        let tpm = self.open_tpm()?;
-        let attester = self.attester(tpm.as_ref())?;
-        // Before a store is made: a new one that found no anchor would look like one that was put
-        // back.
-        let anchor = self.anchor(tpm.as_ref())?;
-        let store = self.store(context, anchor)?;
-        let zone = Zone::new(store, ColumnKeys::default(), attester, users);
-        let mut zone = self.recording(zone, context)?;
+        let setup = self.setup(context)?;
+        let key = keys::required(self.key, "the zone's store")?;
+        let made = || note("a new store: whoever loses its key has lost every value in it");
+        let mut zone = setup.zone(&key, made)?;
         zone.on_store_error(|error| warn(error.code(), error.detail()));
-        let about = |error: std::io::Error| Failure::io(&self.socket, &error);
+        let about = |error: std::io::Error| Failure::io(&setup.socket, &error);
         // Who may connect is decided by user id.
-        let serving = Serving::bind(zone, &self.socket, 0o666).map_err(about)?;
+        let serving = Serving::bind(zone, &setup.socket, 0o666).map_err(about)?;
         let stopper = serving.stopper();
-        if matches!(self.attest, AttestChoice::Process) {
+        if setup.evidence == Evidence::Process {
             note(
                 "attestation by the process itself: it proves nothing, and clients must be told to accept it",
             );
         }
-        note(&format!("serving at {}", self.socket.display()));
-        let sandbox = Sandbox {
-            directories: self.directories(),
-            insist_on_locks: self.insist_on_locks,
-            all_threads: true,
-        };
+        note(&format!("serving at {}", setup.socket.display()));
         let closed = move |closed| {
             tell_closed(closed);
             // Its thread begins inside the sandbox.
             ctrlc::set_handler(move || stopper.stop()).map_err(std::io::Error::other)
         };
-        let mut zone = serving.run(Some(&sandbox), closed).map_err(about)?;
+        let mut zone = serving.run(Some(&setup.sandbox()), closed).map_err(about)?;
         zone.checkpoint()?;
         note("stopped");
         Ok(())
     }
 
-    /// Returns the ids of the users whose processes may connect, as [`allowed`]: SR-1001 if there
-    /// is no user of a given name.
-    fn allowed(&self) -> Result<Vec<u32>, Failure> {
-        allowed(&self.users)
-    }
-
-    /// Returns the zone, which then may write records of sessions, sealed for the key in the file
-    /// that was named; unchanged if none was. Makes the directory for them. Errors: those of the
-    /// key; SR-5001 when the system reports an error.
-    fn recording(&self, zone: Zone, context: &Context) -> Result<Zone, Failure> {
-        let Some(file) = &self.record_key_file else {
-            return Ok(zone);
-        };
-        let opener = KeySource::File(file.clone()).opener(&SourceContext {
-            keyring: context.keyring.clone(),
-            creating: false,
-            prompt: String::new(),
-        })?;
-        let directory = self.state.join("records");
-        std::fs::create_dir_all(&directory).map_err(|error| Failure::io(&directory, &error))?;
-        Ok(zone.recording(directory, opener.recipient()?))
-    }
-
-    /// Opens the TPM if the anchor or the attestation needs it, before the sandbox closes, after
-    /// which nothing can be opened. `None` if nothing needs it; SR-5001 if it cannot be opened.
-    fn open_tpm(&self) -> Result<Option<Arc<Tpm>>, Failure> {
-        let anchored = matches!(self.anchor, Some(AnchorChoice::Tpm(_)));
-        if !anchored && matches!(self.attest, AttestChoice::Process) {
-            return Ok(None);
-        }
-        let tpm = Tpm::open(&self.tpm);
-        tpm.map(Some)
-            .map_err(|failure| self.tpm_failure(failure.into()))
-    }
-
-    /// Makes an SR-5001 failure about the TPM.
-    fn tpm_failure(&self, error: std::io::Error) -> Failure {
-        Failure::io(Path::new(&self.tpm), &error)
-    }
-
-    /// Returns what attests the zone: the TPM's quotes, or the process itself, which proves
-    /// nothing. SR-5001 if the TPM or the program's own file cannot be used.
-    fn attester(&self, tpm: Option<&Arc<Tpm>>) -> Result<Box<dyn Attester>, Failure> {
-        match (self.attest, tpm) {
-            (AttestChoice::Tpm { key, pcrs }, Some(tpm)) => {
-                let attester = TpmAttester::new(Arc::clone(tpm), key, pcrs);
-                Ok(Box::new(attester.map_err(|error| self.tpm_failure(error))?))
-            }
-            _ => {
-                let attester = ProcessAttester::new()
-                    .map_err(|error| Failure::io(Path::new("/proc/self/exe"), &error))?;
-                Ok(Box::new(attester))
-            }
-        }
-    }
-
-    /// Returns the freshness anchor of the store: a counter of the TPM, or a file. SR-5001 if the
-    /// TPM's counter cannot be used.
-    fn anchor(&self, tpm: Option<&Arc<Tpm>>) -> Result<Box<dyn Anchor>, Failure> {
-        match (&self.anchor, tpm) {
-            (Some(AnchorChoice::Tpm(index)), Some(tpm)) => {
-                let counter = tpm.counter(*index);
-                let counter = counter.map_err(|failure| self.tpm_failure(failure.into()))?;
-                Ok(Box::new(store::TpmAnchor::new(counter)))
-            }
-            _ => Ok(Box::new(store::FileAnchor::at(self.anchor_file()))),
-        }
-    }
-
-    /// Returns the path of the anchor's file: the one that was named, otherwise one in the state
-    /// directory, also if the anchor is in the TPM.
-    fn anchor_file(&self) -> PathBuf {
-        match &self.anchor {
-            Some(AnchorChoice::File(path)) => path.clone(),
-            _ => self.state.join(store::ANCHOR_NAME),
-        }
-    }
-
-    /// Returns the directories that the sandbox leaves accessible: the state, and those of the
-    /// anchor's file and of the socket.
-    fn directories(&self) -> Vec<PathBuf> {
-        let parent = |path: &Path| {
-            path.parent()
-                .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
-        };
-        vec![
-            self.state.clone(),
-            parent(&self.anchor_file()),
-            parent(&self.socket),
-        ]
-    }
-
-    /// Opens the sealed store with the key of the options. If there is none, makes it first and
-    /// notes that its values are lost with the key. SR-2041 without a key, SR-8010 if the store is
-    /// older than its anchor, SR-8025 if another process has it open; the errors of the key and the
-    /// store; SR-5001 when the system reports an error.
-    fn store(&self, context: &Context, anchor: Box<dyn Anchor>) -> Result<store::Store, Failure> {
-        let there = self.state.join(store::HEADER_NAME).exists();
-        let key = keys::required(self.key.clone(), "the zone's store")?;
-        let opener = key.opener(&SourceContext {
-            keyring: context.keyring.clone(),
-            creating: !there,
-            prompt: format!("Passphrase of {}", self.state.display()),
-        })?;
-        if !there {
-            std::fs::create_dir_all(&self.state)
-                .map_err(|error| Failure::io(&self.state, &error))?;
-            store::create(&self.state, &opener.recipient()?)?;
-            note("a new store: whoever loses its key has lost every value in it");
-        }
-        let options = Options {
+    /// Returns how the options set the zone up. SR-1001 for an unknown user; SR-5001.
+    fn setup(&self, context: &Context) -> Result<ZoneSetup, Failure> {
+        Ok(ZoneSetup {
+            state: self.state.clone(),
+            socket: self.socket.clone(),
+            users: allowed(&self.users)?,
             memory_limit: self.memory.saturating_mul(1 << 20),
+            anchor: self.anchor.clone(),
+            evidence: self.attest,
+            tpm: self.tpm.clone(),
+            accept_restored: self.accept_restored,
             insist_on_locks: self.insist_on_locks,
-            // A TPM's counter does not begin at zero, and a store that was made just now cannot be
-            // an older one.
-            accept_restored: self.accept_restored || !there,
-        };
-        Ok(store::open(&self.state, &opener, anchor, options)?)
+            record_key: self.record_key_file.clone(),
+            keyring: context.keyring.clone(),
+        })
     }
 }
 
@@ -292,17 +161,17 @@ fn user_id(name: &str) -> Result<u32, Failure> {
 
 /// Parses `tpm:INDEX` as a counter of the TPM, anything else as the path of a file. The error is
 /// the text that clap shows.
-fn anchor(text: &str) -> Result<AnchorChoice, String> {
+fn anchor(text: &str) -> Result<AnchorPlace, String> {
     match text.strip_prefix("tpm:") {
-        Some(index) => handle(index).map(AnchorChoice::Tpm),
-        None => Ok(AnchorChoice::File(PathBuf::from(text))),
+        Some(index) => handle(index).map(AnchorPlace::Tpm),
+        None => Ok(AnchorPlace::File(PathBuf::from(text))),
     }
 }
 
 /// Parses `process` or `tpm:HANDLE:PCR,PCR...`. The error is the text that clap shows.
-fn attest_choice(text: &str) -> Result<AttestChoice, String> {
+fn attest_choice(text: &str) -> Result<Evidence, String> {
     if text == "process" {
-        return Ok(AttestChoice::Process);
+        return Ok(Evidence::Process);
     }
     let form = || String::from("process, or tpm:HANDLE:PCR,PCR...");
     let rest = text.strip_prefix("tpm:").ok_or_else(form)?;
@@ -314,7 +183,7 @@ fn attest_choice(text: &str) -> Result<AttestChoice, String> {
         pcrs |= bit;
     }
     let key = handle(key)?;
-    Ok(AttestChoice::Tpm { key, pcrs })
+    Ok(Evidence::Tpm { key, pcrs })
 }
 
 /// Parses a handle or index of a TPM in hexadecimal after `0x`. The error is the text that clap

@@ -9,3 +9,4 @@ pub mod keys;
 pub mod proxy;
 pub mod server;
 pub mod sql;
+pub mod zone_status;

@@ -9,4 +9,5 @@ pub mod record;
 pub mod sandbox;
 pub mod serve;
 pub mod session;
+pub mod setup;
 pub mod store;
