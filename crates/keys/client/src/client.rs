@@ -249,7 +249,7 @@ impl Client {
     /// nodes that are granted it.
     ///
     /// # Errors
-    /// as [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
+    /// As [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
     /// without such a key, [`Kind::Unreachable`] if no server answers.
     pub fn needs(&self, name: &str) -> Result<Needs> {
         let path = format!("/v1/keys/{}/needs", checked_key_name(name)?);
@@ -328,7 +328,7 @@ impl Client {
     /// report.
     ///
     /// # Errors
-    /// as [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
+    /// As [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
     /// without such a key, [`Kind::Unreachable`] if no server answers.
     pub fn report(&self, object_id: &[u8; 16], report: &Report) -> Result<()> {
         let body = json(report)?;
@@ -343,7 +343,7 @@ impl Client {
     /// no certificate.
     ///
     /// # Errors
-    /// as [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
+    /// As [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
     /// without such a key, [`Kind::Unreachable`] if no server answers.
     pub fn status(&self) -> Result<ServerStatus> {
         parse_json(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
