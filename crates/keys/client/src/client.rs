@@ -159,8 +159,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Malformed`] if the pages of the list do not go on in order or do not end; otherwise
-    /// as [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
-    /// without such a key, [`Kind::Unreachable`] if no server answers.
+    /// as [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::Unreachable`]
+    /// if no server answers.
     pub fn keys(&self) -> Result<Vec<KeyRecord>> {
         let mut all: Vec<KeyRecord> = Vec::new();
         for _ in 0..PAGES_MAX {
@@ -284,8 +284,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Refused`] for more than 32 MiB, before anything is sent; otherwise as
-    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without
-    /// such a key, [`Kind::Unreachable`] if no server answers.
+    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::Unreachable`] if
+    /// no server answers.
     pub fn put_escrow(&self, object_id: &[u8; 16], sealed: &[u8]) -> Result<()> {
         if sealed.len() > ESCROW_MAX {
             return Err(Error::new(Kind::Refused, "an escrow has at most 32 MiB"));
@@ -302,8 +302,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::NotFound`] if there is none or another node owns it; otherwise as
-    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without
-    /// such a key, [`Kind::Unreachable`] if no server answers.
+    /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::Unreachable`] if
+    /// no server answers.
     pub fn escrow(&self, object_id: &[u8; 16]) -> Result<Vec<u8>> {
         let path = format!("/v1/escrow/{}", hex(object_id));
         let response = self.ask(&Request::get(path, ESCROW_MAX))?;
@@ -315,7 +315,7 @@ impl Client {
     /// # Errors
     /// [`Kind::NotFound`] if there is none, which may also be because an earlier attempt of this
     /// call removed it; otherwise as [`Client::material`], such as [`Kind::Denied`] without the
-    /// right, [`Kind::NotFound`] without such a key, [`Kind::Unreachable`] if no server answers.
+    /// right, [`Kind::Unreachable`] if no server answers.
     pub fn delete_escrow(&self, object_id: &[u8; 16]) -> Result<()> {
         self.ask(&Request {
             method: Method::DELETE,
@@ -328,8 +328,8 @@ impl Client {
     /// report.
     ///
     /// # Errors
-    /// As [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
-    /// without such a key, [`Kind::Unreachable`] if no server answers.
+    /// As [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::Unreachable`]
+    /// if no server answers.
     pub fn report(&self, object_id: &[u8; 16], report: &Report) -> Result<()> {
         let body = json(report)?;
         self.ask(&Request {
@@ -343,8 +343,7 @@ impl Client {
     /// no certificate.
     ///
     /// # Errors
-    /// As [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`]
-    /// without such a key, [`Kind::Unreachable`] if no server answers.
+    /// As [`Client::material`], such as [`Kind::Unreachable`] if no server answers.
     pub fn status(&self) -> Result<ServerStatus> {
         parse_json(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
     }
@@ -359,7 +358,7 @@ impl Client {
     /// and for what a state does not allow; [`Kind::Uncertain`] if a request that is not repeatable
     /// may have taken effect; [`Kind::Exists`] for a name that is taken; otherwise as
     /// [`Client::material`], such as [`Kind::Denied`] without the right, [`Kind::NotFound`] without
-    /// such a key, [`Kind::Unreachable`] if no server answers.
+    /// what the path names, [`Kind::Unreachable`] if no server answers.
     pub fn call(
         &self,
         method: &Method,
