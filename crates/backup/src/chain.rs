@@ -240,7 +240,10 @@ impl<'a> Chain<'a> {
 /// files so far, of all sets.
 ///
 /// # Errors
-/// As [`restore::restore`], [`restore_chain_sealed`] and [`restore_chain`]; those of `programs`.
+/// SR-7113 or SR-7176 when the target cannot be used, SR-1001 for options that do not fit; SR-7108
+/// to SR-7112 when a set is damaged; SR-7150 when a directory was exchanged meanwhile; SR-7161 or
+/// SR-7162 when a chain cannot be put together; SR-5001 when the system reports an error, or the
+/// restore is to stop; those of `programs`.
 pub fn restore_newest(
     chain: &Chain<'_>,
     options: &RestoreOptions,

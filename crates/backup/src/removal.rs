@@ -181,7 +181,8 @@ pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Base
 /// stays, so that the position is not used again before a later one has a head.
 ///
 /// # Errors
-/// As [`remove_head`].
+/// SR-5001, or SR-7141 to SR-7143 for an object store, when the store fails; it is then not known
+/// whether the head exists.
 pub(crate) fn withdraw(store: &dyn Store, position: u32, set_id: &str) -> Result<bool> {
     let removed = mark_and_remove(store, position, set_id, &mut Bases::default())?;
     Ok(removed != Removed::Stays)

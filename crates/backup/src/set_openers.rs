@@ -14,7 +14,8 @@ use crate::Result;
 /// something is to be sealed with it (`creating`).
 ///
 /// # Errors
-/// Those of [`KeySource::opener`].
+/// Those of the source: SR-2003 when the keyring has no such key, SR-2004 without a keyring,
+/// SR-2007 for a key file that cannot be read, and others.
 pub fn fetch_opener(
     source: &KeySource,
     keyring: Option<PathBuf>,

@@ -35,7 +35,9 @@ impl Directory {
     /// Returns the directory at `path`, which has to hold a sealed instance.
     ///
     /// # Errors
-    /// As [`Self::existing`] and [`Self::check_sealed`].
+    /// SR-1006 when nothing is there, SR-7011 when it holds no instance; SR-7003 while it is
+    /// converted and has no header, SR-7004 when it is not sealed; SR-5001 when the system reports
+    /// an error.
     pub fn sealed(path: &Path) -> Result<Self, Error> {
         let directory = Self::existing(path)?;
         directory.check_sealed()?;

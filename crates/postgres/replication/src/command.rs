@@ -127,7 +127,8 @@ impl Connection {
     /// connection ends. With `reserve` the server keeps the log from its last restart point on.
     ///
     /// # Errors
-    /// As [`Self::read_slot`]; a name that exists is SQLSTATE 42710.
+    /// [`Error::Misuse`] for a malformed name of a slot; [`Error::Server`] when the server refuses;
+    /// those of the protocol and the connection. A name that exists is SQLSTATE 42710.
     pub fn create_slot(&mut self, name: &str, temporary: bool, reserve: bool) -> Result<NewSlot> {
         check_slot_name(name)?;
         let temporary = if temporary { " TEMPORARY" } else { "" };
@@ -143,7 +144,9 @@ impl Connection {
     /// Drops a slot (`DROP_REPLICATION_SLOT`); with `wait`, waits until no connection uses it.
     ///
     /// # Errors
-    /// As [`Self::read_slot`]; a slot that does not exist is SQLSTATE 42704, one in use 55006.
+    /// [`Error::Misuse`] for a malformed name of a slot; [`Error::Server`] when the server refuses;
+    /// those of the protocol and the connection. A slot that does not exist is SQLSTATE 42704, one
+    /// in use 55006.
     pub fn drop_slot(&mut self, name: &str, wait: bool) -> Result<()> {
         check_slot_name(name)?;
         let wait = if wait { " WAIT" } else { "" };
@@ -155,7 +158,8 @@ impl Connection {
     /// SQLSTATE 58P01.
     ///
     /// # Errors
-    /// As [`Self::identify_system`].
+    /// [`Error::Server`] when the server refuses, after which the connection can be used again;
+    /// [`Error::Protocol`] for an answer of another form; those of the connection.
     pub fn timeline_history(&mut self, timeline: u32) -> Result<TimelineHistory> {
         let command = format!("TIMELINE_HISTORY {timeline}");
         let row = self.single(&command, "a timeline's history was being read")?;

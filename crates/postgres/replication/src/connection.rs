@@ -93,7 +93,8 @@ impl Connection {
     /// Authenticates as a physical replication client on a local socket that is connected already.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// [`Error::Unsupported`] for a server before PostgreSQL 15; every other kind but
+    /// [`Error::GivenUp`].
     pub fn on_socket(socket: UnixStream, config: &Config) -> Result<Self> {
         Self::begin(Session::on_socket(Socket::Local(socket), config, &OPTIONS)?)
     }

@@ -61,7 +61,8 @@ pub fn read(from: &mut impl Read) -> io::Result<Option<Message>> {
 /// may have at most 10,000 bytes.
 ///
 /// # Errors
-/// As [`read`], but the end of the stream is always an error.
+/// Those of the reader; `InvalidData` for an impossible length; `UnexpectedEof` when the stream
+/// ends before, even at once.
 pub fn read_startup(from: &mut impl Read) -> io::Result<Vec<u8>> {
     read_body(from, STARTUP_MAX)
 }

@@ -94,7 +94,8 @@ pub fn verify(metadata: &Metadata, keys: &BTreeMap<u32, SecretBytes>) -> Result<
 /// keys, the fields of the re-encryption's key slot, and the saved segments.
 ///
 /// # Errors
-/// As [`verify`].
+/// [`LuksError::Forged`] when a part of the metadata is missing; [`LuksError::Reencrypting`] when a
+/// key that is needed is not in `keys`; [`LuksError::Unsupported`] for an unknown type of segment.
 fn serialised(
     metadata: &Metadata,
     version: u32,

@@ -37,8 +37,10 @@ pub struct Request<'a> {
 /// afterwards when the volume is read-only although writes were wanted.
 ///
 /// # Errors
-/// As [`check_mountpoint`], [`open_locked`], [`read`], [`check_not_active`], [`unlock`],
-/// [`Volume::open`] and [`Mounted::mount`]; what `secret` reports.
+/// [`LuksError::Mountpoint`] when the mount point is no empty directory; [`LuksError::InUse`] when
+/// the volume is in use; those of reading the header and of the passphrase, such as
+/// [`LuksError::NotLuks`], [`LuksError::Damaged`] and [`LuksError::WrongKey`]; [`LuksError::Fuse`]
+/// when mounting fails; what `secret` reports.
 pub fn mount<E: From<LuksError>>(
     request: &Request<'_>,
     secret: impl FnOnce(&Found) -> Result<(SecretBytes, Slots), E>,

@@ -130,7 +130,8 @@ pub fn contents(path: &Path) -> Result<Contents, Error> {
 /// one, in words. `None` when there is none.
 ///
 /// # Errors
-/// As [`contents`].
+/// SR-1006 when there is no such file, SR-5001 when the system reports an error; SR-8322 when it is
+/// neither a block device nor a regular file.
 pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
     let found = contents(path)?.holds;
     if !found.as_deref().is_some_and(|what| what.contains("LUKS")) {

@@ -103,7 +103,8 @@ impl Volume {
     /// Reads and checks the header in the file `header`, of the volume whose data are on `path`.
     ///
     /// # Errors
-    /// As [`Volume::open`]; locks of other processes are not looked at.
+    /// SR-1006 when nothing is at `path`; SR-8322 when the file has no LUKS2 header; SR-8324 when
+    /// libcryptsetup fails. Locks of other processes are not looked at.
     pub fn detached(header: &Path, path: &Path) -> Result<Self, Error> {
         Self::load(path, Either::Right((header, path)))
     }

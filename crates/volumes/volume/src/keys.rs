@@ -83,14 +83,15 @@ pub trait Keys {
     /// Fetches the newest version of the key; makes a key when there is none of that name.
     ///
     /// # Errors
-    /// As [`Keys::fetch`]; what the keyring or the key server reports, such as SR-2004 without a
-    /// keyring or SR-8402 when no server answers when the key cannot be made.
+    /// SR-2012 when all versions of the key are retired; what the keyring or the key server
+    /// reports, such as SR-2004 without a keyring or SR-8402 when no server answers.
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error>;
 
     /// Makes a new version of the key, and fetches it.
     ///
     /// # Errors
-    /// As [`Keys::fetch`].
+    /// SR-2003 when there is no such key; what the keyring or the key server reports, such as
+    /// SR-2004 without a keyring or SR-8402 when no server answers.
     fn rotate(&mut self, name: &str) -> Result<Material, Error>;
 
     /// Asks for the key's destruction. A keyring destroys none, and the result is that it was kept.
@@ -151,7 +152,9 @@ pub trait Keys {
 /// slot.
 ///
 /// # Errors
-/// As [`Keys::fetch`].
+/// SR-2003 when there is no such key or version; SR-5001 when there is no memory for keys; what the
+/// keyring or the key server reports, such as SR-2004 without a keyring or SR-8402 when no server
+/// answers.
 pub fn secret_of_token(keys: &mut dyn Keys, token: &StrongroomToken) -> Result<SecretBytes, Error> {
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
     slot_secret(&material.key, &token.object_id)

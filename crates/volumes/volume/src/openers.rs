@@ -46,7 +46,9 @@ pub fn add_passphrase(
 /// slot.
 ///
 /// # Errors
-/// As [`add_passphrase`].
+/// SR-2002 when `secret` opens no slot; SR-8328 while the volume is re-encrypted; SR-8340 for a
+/// cipher that is not known to be safe, SR-8307 when trying a slot would cost too much; SR-8324
+/// when libcryptsetup fails.
 pub fn add_recovery(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -63,7 +65,9 @@ pub fn add_recovery(
 /// Returns the slot.
 ///
 /// # Errors
-/// As [`add_passphrase`].
+/// SR-2002 when `secret` opens no slot; SR-8328 while the volume is re-encrypted; SR-8340 for a
+/// cipher that is not known to be safe, SR-8307 when trying a slot would cost too much; SR-8324
+/// when libcryptsetup fails.
 pub fn add_material(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -88,7 +92,9 @@ pub fn add_material(
 /// if it has a Strongroom token that can be read. Returns the slot.
 ///
 /// # Errors
-/// As [`Keys::fetch_or_create`] and [`add_material`].
+/// SR-2012 when all versions of the key are retired; what the key's source reports, such as SR-2004
+/// without a keyring or SR-8402 when no key server answers; SR-2002 when `secret` opens no slot,
+/// and the others of [`add_material`].
 pub fn add_key(
     volume: &mut Volume,
     secret: &SecretBytes,

@@ -107,7 +107,8 @@ pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
 /// files at `places`; waits for it for at most `wait`.
 ///
 /// # Errors
-/// As [`find`].
+/// When `wait` is over: SR-1006 when it has not appeared; SR-8320 when it is part of another
+/// device; SR-8335 when several devices match.
 pub fn find_in(places: &KernelPaths, device: &str, wait: Duration) -> Result<PathBuf, Error> {
     let began = Instant::now();
     let mut search = Search::new(places, device);

@@ -36,7 +36,7 @@ pub trait RecoveryPlace {
 /// Makes a recovery key, and shows it. Call it before the volume `of` has the key.
 ///
 /// # Errors
-/// As [`new_recovery_key`] and [`RecoveryPlace::show`].
+/// SR-5001 when there is no memory, or the system has no random bytes; as [`RecoveryPlace::show`].
 pub(crate) fn shown_key(place: &dyn RecoveryPlace, of: &Path) -> Result<SecretBytes, Error> {
     let key = new_recovery_key()?;
     place.show(&key, of)?;
@@ -47,7 +47,8 @@ pub(crate) fn shown_key(place: &dyn RecoveryPlace, of: &Path) -> Result<SecretBy
 /// Returns the slot and the key.
 ///
 /// # Errors
-/// As [`new_recovery_key`], [`RecoveryPlace::show`] and [`add_recovery`].
+/// As [`RecoveryPlace::show`]; SR-2002 when `secret` opens no slot, and the others of
+/// [`add_recovery`].
 pub fn add_shown_recovery(
     volume: &mut Volume,
     secret: &SecretBytes,

@@ -42,7 +42,7 @@ pub fn slot_secret(material: &SecretKey, object_id: &[u8; 16]) -> Result<SecretB
 /// Derives the passphrase of a key slot from the key that a TPM sealed, as 64 raw bytes.
 ///
 /// # Errors
-/// As [`slot_secret`].
+/// SR-5001 when there is no memory for keys.
 pub fn tpm_secret(sealed: &SecretKey, salt: &[u8; 16]) -> Result<SecretBytes, Error> {
     Ok(hkdf_bytes(sealed, salt, TPM_INFO, SLOT_SECRET_LEN)?)
 }
@@ -50,7 +50,7 @@ pub fn tpm_secret(sealed: &SecretKey, salt: &[u8; 16]) -> Result<SecretBytes, Er
 /// Derives the key that header backups of the volume `object_id` are sealed under.
 ///
 /// # Errors
-/// As [`slot_secret`].
+/// SR-5001 when there is no memory for keys.
 pub fn escrow_key(material: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKey, Error> {
     Ok(hkdf(material, object_id, ESCROW_INFO)?)
 }
@@ -59,7 +59,7 @@ pub fn escrow_key(material: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKe
 /// that a TPM sealed.
 ///
 /// # Errors
-/// As [`slot_secret`].
+/// SR-5001 when there is no memory for keys.
 pub fn kept_key(sealed: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKey, Error> {
     Ok(hkdf(sealed, object_id, KEPT_INFO)?)
 }

@@ -159,7 +159,9 @@ pub struct Request<'a> {
 /// is a note.
 ///
 /// # Errors
-/// As [`shred`]; what `keys` reports, unless `keeps_key` is set.
+/// SR-8320 when the device is in use, SR-8322 when it is no LUKS2 volume, SR-8359 for another UUID,
+/// SR-8362 when other objects need the key; SR-8324 or SR-5001 when destroying fails; what `keys`
+/// reports, unless `keeps_key` is set.
 pub fn shred_and_report<E: From<Error>>(
     request: Request<'_>,
     keys: impl FnOnce(Provider) -> Result<Box<dyn Keys>, E>,

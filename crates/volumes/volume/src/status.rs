@@ -83,7 +83,9 @@ pub fn device_of(path: &Path) -> PathBuf {
 /// as is a passphrase that is kept where the caller may not read it.
 ///
 /// # Errors
-/// As [`Volume::open`].
+/// SR-1006 when nothing is at `path`; SR-8322 when it is no LUKS2 volume; SR-8320 when another
+/// process has it locked for writing; SR-8324 when libcryptsetup fails; SR-5001 when the system
+/// reports an error.
 pub fn state(path: &Path) -> Result<State, Error> {
     let mut volume = Volume::open(path)?;
     let metadata = volume.metadata()?;

@@ -57,7 +57,7 @@ impl Session {
     /// settings. TLS is begun first, if the settings ask for it and the socket is not local.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Every kind but [`Error::GivenUp`] and [`Error::Unsupported`].
     pub fn on_socket(socket: Socket, config: &Config, options: &SessionOptions) -> Result<Self> {
         let deadline = config.connect_timeout.map(|wait| Instant::now() + wait);
         Self::begin(socket, config, options, deadline)

@@ -89,7 +89,8 @@ impl StatementClient {
     /// Makes a prepared statement of this name on the server.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// The server's error; [`Error::Misuse`] if the name or `sql` has a zero byte, and nothing is
+    /// sent then; those of the protocol and of the connection.
     pub fn prepare(&mut self, name: &str, sql: &str) -> Result<()> {
         let appended = self.append_parse(name, sql);
         frontend::sync(self.session.output());
@@ -100,7 +101,9 @@ impl StatementClient {
     /// awaited between the rows. The answer has the rows of all executions.
     ///
     /// # Errors
-    /// As [`Self::ask`]. After the first error the server executes none of the rows that follow.
+    /// The server's first error; [`Error::Misuse`] for a zero byte in the name or too many
+    /// parameters, and nothing is sent then; those of the protocol and of the connection. After the
+    /// first error the server executes none of the rows that follow.
     pub fn execute_each(&mut self, name: &str, rows: &[TextRow]) -> Result<Answer> {
         let appended = rows
             .iter()
