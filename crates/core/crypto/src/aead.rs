@@ -39,7 +39,8 @@ impl GcmKey {
     /// Expands `key`, and wipes the stack.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`] when AWS-LC fails.
+    /// [`CryptoError::OutOfLockedMemory`] without memory for keys; [`CryptoError::Library`] when
+    /// AWS-LC fails.
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
         let expanded = expand_for_long(key.expose());
         wipe_stack();
@@ -50,7 +51,8 @@ impl GcmKey {
     /// the stack. For keys that are used for nothing else.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`] when AWS-LC fails.
+    /// [`CryptoError::OutOfLockedMemory`] without memory for keys; [`CryptoError::Library`] when
+    /// AWS-LC fails.
     pub fn derive(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<Self, CryptoError> {
         let expanded = derive_and_expand(expand_for_long, ikm, salt, info);
         wipe_stack();
@@ -279,8 +281,8 @@ fn open(
 }
 
 /// Expands an AES-256 key with the library that is faster for long messages on this processor. The
-/// caller wipes the stack. Errors: [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]
-/// when AWS-LC fails.
+/// caller wipes the stack. Errors: [`CryptoError::OutOfLockedMemory`] without memory for keys;
+/// [`CryptoError::Library`] when AWS-LC fails.
 #[inline(never)]
 fn expand_for_long(key: &[u8]) -> Result<Expanded, CryptoError> {
     #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
@@ -295,7 +297,7 @@ fn expand_for_long(key: &[u8]) -> Result<Expanded, CryptoError> {
 }
 
 /// Expands an AES-256 key with ring, whose set-up is quick. The caller wipes the stack. Errors:
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys.
 #[inline(never)]
 fn expand_for_short(key: &[u8]) -> Result<Expanded, CryptoError> {
     expand(&AES_256_GCM, key).map(Expanded::Ring)
@@ -303,7 +305,7 @@ fn expand_for_short(key: &[u8]) -> Result<Expanded, CryptoError> {
 
 /// Expands a key with ring, into locked memory. Not inlined, so that [`wipe_stack`] reaches the
 /// copies of the key in its frames. Errors: [`CryptoError::TooLong`] for another length than the
-/// algorithm's; [`CryptoError::OutOfLockedMemory`].
+/// algorithm's; [`CryptoError::OutOfLockedMemory`] without memory for keys.
 #[inline(never)]
 fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKey>, CryptoError> {
     let unbound = UnboundKey::new(algorithm, key).map_err(|_| CryptoError::TooLong)?;
@@ -311,7 +313,7 @@ fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKe
 }
 
 /// Derives a key with HKDF and expands it with `expander`. Not inlined, as [`expand`]. Errors:
-/// [`CryptoError::OutOfLockedMemory`]; those of `expander`.
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys; those of `expander`.
 #[inline(never)]
 fn derive_and_expand(
     expander: fn(&[u8]) -> Result<Expanded, CryptoError>,

@@ -33,7 +33,8 @@ impl KeyAgreement {
     /// `salt`. Consumes the private key.
     ///
     /// # Errors
-    /// [`CryptoError::Key`] for a public key of small order; [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::Key`] for a public key of small order; [`CryptoError::OutOfLockedMemory`]
+    /// without memory for keys.
     pub fn agree(
         self,
         peer: &[u8; 32],
@@ -53,7 +54,8 @@ impl KeyAgreement {
 }
 
 /// Makes a fresh private key for one agreement, and its public key. Not inlined, so that
-/// [`wipe_stack`] reaches its frames. Errors: [`CryptoError::Random`].
+/// [`wipe_stack`] reaches its frames. Errors: [`CryptoError::Random`] when the kernel gives no
+/// random bytes.
 #[inline(never)]
 fn generate() -> Result<(KeyAgreement, [u8; 32]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&X25519, &SystemRandom::new())

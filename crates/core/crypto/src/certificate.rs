@@ -147,7 +147,7 @@ impl Certificate {
     /// and this label. The ciphertext is as long as the modulus.
     ///
     /// # Errors
-    /// [`CryptoError::Library`], [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::Library`], [`CryptoError::OutOfLockedMemory`] without memory for keys.
     pub fn wrap(&self, key: &SecretKey, label: &[u8]) -> Result<Vec<u8>, CryptoError> {
         encrypt_for(&self.public, key, label)
     }

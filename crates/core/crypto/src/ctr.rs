@@ -89,7 +89,7 @@ fn combine(schedule: &Aes256Enc, iv: &[u8; 16], in_out: &mut [u8]) {
 }
 
 /// Expands a key into locked memory. Not inlined, so that [`wipe_stack`] reaches the copies of the
-/// key in its frames. Errors: [`CryptoError::OutOfLockedMemory`].
+/// key in its frames. Errors: [`CryptoError::OutOfLockedMemory`] without memory for keys.
 #[inline(never)]
 fn expand(key: &SecretKey) -> Result<Locked<Aes256Enc>, CryptoError> {
     Locked::new(Aes256Enc::new(key.expose().into()))

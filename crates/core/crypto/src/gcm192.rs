@@ -18,7 +18,8 @@ const KEY_LEN: usize = 24;
 /// Encrypts in place under the first 24 bytes of `key`, and returns the tag over `in_out` and
 /// `aad`. The caller must never use a nonce twice with a key. Errors, after each of which the
 /// contents of `in_out` are undefined: [`CryptoError::TooLong`] above 2 GiB;
-/// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys; [`CryptoError::Library`] when the
+/// library fails.
 pub(crate) fn seal(
     key: &SecretKey,
     nonce: &[u8; 12],

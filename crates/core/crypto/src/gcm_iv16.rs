@@ -25,8 +25,8 @@ impl GcmIv16Key {
     /// Expands `key` for both directions, and wipes the stack.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`] if libcrypto fails or cannot be
-    /// set up.
+    /// [`CryptoError::OutOfLockedMemory`] without memory for keys; [`CryptoError::Library`] if
+    /// libcrypto fails or cannot be set up.
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
         let expand = |direction| Context::gcm_256_iv16(key.expose(), direction);
         let expanded = expand(Direction::Encrypt).and_then(|encrypt| {
@@ -41,8 +41,9 @@ impl GcmIv16Key {
     /// **The caller's duty:** never use one nonce twice under one key; see `GcmKey::seal`.
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::OutOfLockedMemory`];
-    /// [`CryptoError::Library`] if libcrypto fails. The contents of `in_out` are then undefined.
+    /// [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::OutOfLockedMemory`] without memory for
+    /// keys; [`CryptoError::Library`] if libcrypto fails. The contents of `in_out` are then
+    /// undefined.
     pub fn seal(&self, nonce: &[u8; 16], in_out: &mut [u8]) -> Result<[u8; 16], CryptoError> {
         let sealed = self.encrypt.try_clone().and_then(|mut context| {
             context.begin(nonce)?;

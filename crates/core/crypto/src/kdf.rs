@@ -38,7 +38,8 @@ pub fn hkdf(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<SecretKey, Cryp
 /// length only.
 ///
 /// # Errors
-/// [`CryptoError::TooLong`] for more than 8160 bytes; [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::TooLong`] for more than 8160 bytes; [`CryptoError::OutOfLockedMemory`] without
+/// memory for keys.
 pub fn hkdf_bytes(
     ikm: &SecretKey,
     salt: &[u8],
@@ -51,7 +52,8 @@ pub fn hkdf_bytes(
 }
 
 /// Writes HKDF-SHA-256 of an input of any length into `out`; then wipes the stack. Errors:
-/// [`CryptoError::TooLong`] for an output above 8160 bytes, [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::TooLong`] for an output above 8160 bytes, [`CryptoError::OutOfLockedMemory`]
+/// without memory for keys.
 pub(crate) fn hkdf_into(
     ikm: &[u8],
     salt: &[u8],
@@ -140,7 +142,7 @@ impl Argon2Params {
 /// # Errors
 /// [`CryptoError::KdfParameters`] for parameters out of bounds or a salt shorter than 8 bytes,
 /// [`CryptoError::OutOfMemory`] if the system refuses the memory,
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys.
 pub fn argon2id(
     pass: &SecretBytes,
     salt: &[u8],
@@ -189,7 +191,7 @@ pub(crate) fn argon2_into(
 
 /// Writes HKDF, extract and expand, into `out`. Not inlined, so that [`wipe_stack`] reaches the
 /// copies of the key in its frames; the caller wipes. Errors: [`CryptoError::TooLong`] for an
-/// output above 8160 bytes; [`CryptoError::OutOfLockedMemory`].
+/// output above 8160 bytes; [`CryptoError::OutOfLockedMemory`] without memory for keys.
 #[inline(never)]
 pub(crate) fn extract_and_expand(
     ikm: &[u8],

@@ -74,7 +74,7 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Expands an XTS key into a context: 32 bytes for AES-128, 64 for AES-256, both halves
     /// together. Errors: [`CryptoError::Key`] for another length; [`CryptoError::Library`] without
-    /// libcrypto; [`CryptoError::OutOfLockedMemory`].
+    /// libcrypto; [`CryptoError::OutOfLockedMemory`] without memory for keys.
     pub(crate) fn xts(key: &[u8], direction: Direction) -> Result<Self, CryptoError> {
         let ciphers = ciphers()?;
         let cipher = match key.len() {
@@ -87,7 +87,7 @@ impl Context {
     }
 
     /// Makes a context with an expanded key, in locked memory. Errors: [`CryptoError::Key`] when
-    /// libcrypto refuses the key; [`CryptoError::OutOfLockedMemory`].
+    /// libcrypto refuses the key; [`CryptoError::OutOfLockedMemory`] without memory for keys.
     ///
     /// # Safety
     ///
@@ -135,7 +135,8 @@ impl Context {
 
     /// Encrypts or decrypts one data unit of XTS. `from` and `to` are of equal length, a multiple
     /// of 16 that is not zero. Allocates nothing. Errors: [`CryptoError::Length`] for unequal
-    /// lengths; [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::Library`].
+    /// lengths; [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::Library`] when the library
+    /// fails.
     pub(crate) fn apply_xts(
         &mut self,
         tweak: &[u8; 16],
@@ -179,7 +180,7 @@ impl Context {
 
     /// Expands an AES-192 key of 24 bytes for one message of GCM with a 96-bit nonce. Errors:
     /// [`CryptoError::Key`] for another length; [`CryptoError::Library`] without libcrypto;
-    /// [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::OutOfLockedMemory`] without memory for keys.
     pub(crate) fn gcm_192(
         key: &[u8],
         nonce: &[u8; 12],
@@ -194,7 +195,8 @@ impl Context {
     }
 
     /// Expands an AES-256 key for messages of GCM with nonces of 128 bits; each begins with
-    /// [`Context::begin`]. Errors: [`CryptoError::Library`]; [`CryptoError::OutOfLockedMemory`].
+    /// [`Context::begin`]. Errors: [`CryptoError::Library`] when the library fails;
+    /// [`CryptoError::OutOfLockedMemory`] without memory for keys.
     pub(crate) fn gcm_256_iv16(key: &[u8; 32], direction: Direction) -> Result<Self, CryptoError> {
         let cipher = ciphers()?.aes_256_gcm;
         let _locked = InArena::enter();
@@ -213,7 +215,7 @@ impl Context {
     }
 
     /// Begins a message under this nonce; only for a context of [`Context::gcm_256_iv16`]. Errors:
-    /// [`CryptoError::Library`].
+    /// [`CryptoError::Library`] when the library fails.
     pub(crate) fn begin(&mut self, nonce: &[u8; 16]) -> Result<(), CryptoError> {
         // SAFETY: the context has cipher and key; the nonce is as long as `gcm_256_iv16` said.
         let begun = unsafe {
@@ -231,7 +233,8 @@ impl Context {
 
     /// Expands three DES keys, 24 bytes together, for one message in CBC mode without padding.
     /// Errors: [`CryptoError::Key`] for another length of keys or `iv`; [`CryptoError::Library`]
-    /// when libcrypto does not have the cipher; [`CryptoError::OutOfLockedMemory`].
+    /// when libcrypto does not have the cipher; [`CryptoError::OutOfLockedMemory`] without memory
+    /// for keys.
     pub(crate) fn triple_des(
         keys: &[u8],
         iv: &[u8],
@@ -257,7 +260,7 @@ impl Context {
     }
 
     /// Adds associated data; call it before the message. Errors: [`CryptoError::TooLong`] above 2
-    /// GiB; [`CryptoError::Library`].
+    /// GiB; [`CryptoError::Library`] when the library fails.
     pub(crate) fn add_associated_data(&mut self, aad: &[u8]) -> Result<(), CryptoError> {
         let len = c_int::try_from(aad.len()).map_err(|_| CryptoError::TooLong)?;
         let mut taken = 0;
@@ -277,7 +280,7 @@ impl Context {
 
     /// Encrypts or decrypts in place: the whole message of GCM, or whole blocks of one in CBC. Does
     /// nothing for an empty one, which libcrypto would take for associated data. Errors:
-    /// [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::Library`].
+    /// [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::Library`] when the library fails.
     pub(crate) fn apply_in_place(&mut self, in_out: &mut [u8]) -> Result<(), CryptoError> {
         if in_out.is_empty() {
             return Ok(());
@@ -292,7 +295,8 @@ impl Context {
         succeeded(c_int::from(done == 1 && written == len))
     }
 
-    /// Ends the encryption of a message and returns its tag. Errors: [`CryptoError::Library`].
+    /// Ends the encryption of a message and returns its tag. Errors: [`CryptoError::Library`] when
+    /// the library fails.
     pub(crate) fn finish_with_tag(&mut self) -> Result<[u8; 16], CryptoError> {
         self.finish()?;
         let mut tag = [0_u8; 16];
@@ -326,7 +330,7 @@ impl Context {
     }
 
     /// Ends a message; when it is decrypted with GCM this verifies its tag. Errors:
-    /// [`CryptoError::Library`].
+    /// [`CryptoError::Library`] when the library fails.
     fn finish(&mut self) -> Result<(), CryptoError> {
         let mut rest = [0_u8; 16];
         let mut written = 0;
@@ -336,7 +340,8 @@ impl Context {
         succeeded(done)
     }
 
-    /// Makes a context without cipher and key. Errors: [`CryptoError::OutOfLockedMemory`].
+    /// Makes a context without cipher and key. Errors: [`CryptoError::OutOfLockedMemory`] without
+    /// memory for keys.
     fn empty() -> Result<Self, CryptoError> {
         // SAFETY: no arguments; null when there is no memory.
         let context = unsafe { ffi::EVP_CIPHER_CTX_new() };
@@ -355,7 +360,7 @@ impl Drop for Context {
 }
 
 /// Turns libcrypto's result into ours: 1 is success. Otherwise drops libcrypto's errors, and
-/// returns [`CryptoError::Library`].
+/// returns [`CryptoError::Library`] when the library fails.
 fn succeeded(done: c_int) -> Result<(), CryptoError> {
     if done == 1 {
         return Ok(());

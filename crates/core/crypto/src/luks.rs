@@ -83,7 +83,8 @@ impl LuksHash {
 /// stack.
 ///
 /// # Errors
-/// [`CryptoError::TooLong`] for more than 64 KiB, [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::TooLong`] for more than 64 KiB, [`CryptoError::OutOfLockedMemory`] without memory
+/// for keys.
 pub fn pbkdf2(
     hash: LuksHash,
     secret: &SecretBytes,
@@ -132,7 +133,7 @@ pub enum Argon2Kind {
 /// # Errors
 /// [`CryptoError::KdfParameters`] for parameters that [`Argon2Params::check_work`] refuses, or a
 /// salt shorter than 8 bytes; [`CryptoError::OutOfMemory`]; [`CryptoError::TooLong`] for more than
-/// 64 KiB; [`CryptoError::OutOfLockedMemory`].
+/// 64 KiB; [`CryptoError::OutOfLockedMemory`] without memory for keys.
 pub fn argon2(
     kind: Argon2Kind,
     pass: &SecretBytes,
@@ -164,7 +165,7 @@ impl AfMerge {
     ///
     /// # Errors
     /// [`CryptoError::Length`] when one of them is zero; [`CryptoError::TooLong`] for stripes above
-    /// 64 KiB; [`CryptoError::OutOfLockedMemory`].
+    /// 64 KiB; [`CryptoError::OutOfLockedMemory`] without memory for keys.
     pub fn new(hash: LuksHash, len: usize, stripes: u32) -> Result<Self, CryptoError> {
         if len == 0 || stripes == 0 {
             return Err(CryptoError::Length);

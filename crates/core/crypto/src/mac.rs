@@ -124,7 +124,8 @@ pub(crate) fn equal_in_constant_time(a: &[u8; 32], b: &[u8; 32]) -> bool {
 }
 
 /// Computes the keyed hash states of a key, in locked memory. Not inlined, so that [`wipe_stack`]
-/// reaches the copies of the key that its frames leave. Errors: [`CryptoError::OutOfLockedMemory`].
+/// reaches the copies of the key that its frames leave. Errors: [`CryptoError::OutOfLockedMemory`]
+/// without memory for keys.
 #[inline(never)]
 fn absorb(key: &[u8]) -> Result<Locked<hmac::Key>, CryptoError> {
     Locked::new(hmac::Key::new(hmac::HMAC_SHA256, key))

@@ -58,7 +58,8 @@ pub fn nonce12() -> Result<[u8; NONCE_LEN], CryptoError> {
         .unwrap_or_else(|_| unbuffered())
 }
 
-/// Returns a random nonce by a system call of its own. Errors: [`CryptoError::Random`].
+/// Returns a random nonce by a system call of its own. Errors: [`CryptoError::Random`] when the
+/// kernel gives no random bytes.
 fn unbuffered() -> Result<[u8; NONCE_LEN], CryptoError> {
     let mut nonce = [0; NONCE_LEN];
     fill_random(&mut nonce)?;
@@ -123,7 +124,8 @@ impl Buffer {
     }
 
     /// Returns the next nonce, combined with the time, and wipes it from the buffer. Fills the
-    /// buffer when it is used up, or was wiped by a fork. Errors: [`CryptoError::Random`].
+    /// buffer when it is used up, or was wiped by a fork. Errors: [`CryptoError::Random`] when the
+    /// kernel gives no random bytes.
     fn draw(&mut self) -> Result<[u8; NONCE_LEN], CryptoError> {
         let page = self.page();
         if page.valid != VALID || page.next >= page.nonces.len() {
@@ -147,8 +149,8 @@ impl Buffer {
 }
 
 impl Page {
-    /// Fills the page with random nonces. Errors: [`CryptoError::Random`]; the page is then
-    /// invalid.
+    /// Fills the page with random nonces. Errors: [`CryptoError::Random`] when the kernel gives no
+    /// random bytes; the page is then invalid.
     fn fill(&mut self) -> Result<(), CryptoError> {
         self.valid = 0;
         fill_random(self.nonces.as_flattened_mut())?;

@@ -33,7 +33,7 @@ pub type P521Point = [u8; 2 * FIELD];
 ///
 /// # Errors
 /// [`CryptoError::Key`] when `server` is not a point on the curve; [`CryptoError::Library`],
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys.
 pub fn ecmr_provision(
     server: &P521Point,
     info: &[u8],
@@ -56,7 +56,7 @@ pub fn ecmr_provision(
 ///
 /// # Errors
 /// [`CryptoError::Key`] when `client` is not a point on the curve; [`CryptoError::Library`],
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys.
 pub fn ecmr_blind(client: &P521Point) -> Result<(SecretBytes, P521Point), CryptoError> {
     with_private(|| {
         let (group, mut context) = curve()?;
@@ -78,7 +78,7 @@ pub fn ecmr_blind(client: &P521Point) -> Result<(SecretBytes, P521Point), Crypto
 ///
 /// # Errors
 /// [`CryptoError::Key`] when `server` or the answer is not a point on the curve;
-/// [`CryptoError::Library`], [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::Library`], [`CryptoError::OutOfLockedMemory`] without memory for keys.
 pub fn ecmr_recover(
     blind: &SecretBytes,
     server: &P521Point,
@@ -127,7 +127,8 @@ pub fn verify_p521(
     }
 }
 
-/// Returns NIST P-521, and memory for computing on it. Errors: [`CryptoError::Library`].
+/// Returns NIST P-521, and memory for computing on it. Errors: [`CryptoError::Library`] when the
+/// library fails.
 fn curve() -> Result<(EcGroup, BigNumContext), CryptoError> {
     let group = EcGroup::from_curve_name(Nid::SECP521R1).map_err(library)?;
     Ok((group, BigNumContext::new().map_err(library)?))
@@ -145,7 +146,7 @@ fn parse_point(
 }
 
 /// Returns the coordinates of a point: x, then y. Errors: [`CryptoError::Key`] for the point at
-/// infinity; [`CryptoError::Library`].
+/// infinity; [`CryptoError::Library`] when the library fails.
 fn point_bytes(
     group: &EcGroup,
     point: &EcPointRef,
@@ -159,7 +160,8 @@ fn point_bytes(
 }
 
 /// Derives a key with HKDF from the x coordinate of the shared point. Errors: [`CryptoError::Key`]
-/// for the point at infinity; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
+/// for the point at infinity; [`CryptoError::OutOfLockedMemory`] without memory for keys;
+/// [`CryptoError::Library`] when the library fails.
 fn derive_key(
     group: &EcGroup,
     shared: &EcPointRef,
@@ -172,7 +174,8 @@ fn derive_key(
     SecretKey::filled_by(|out| hkdf_into(x, b"", info, out))
 }
 
-/// Turns libcrypto's errors, which are dropped, into [`CryptoError::Library`].
+/// Turns libcrypto's errors, which are dropped, into [`CryptoError::Library`] when the library
+/// fails.
 fn library(_: ErrorStack) -> CryptoError {
     CryptoError::Library
 }

@@ -146,7 +146,8 @@ impl PrivateKey {
 }
 
 /// Encrypts a key with RSAES-OAEP and this label for the owner of `public`. The ciphertext is as
-/// long as the modulus. Errors: [`CryptoError::Library`]; [`CryptoError::OutOfLockedMemory`].
+/// long as the modulus. Errors: [`CryptoError::Library`] when the library fails;
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys.
 pub(crate) fn encrypt_for<T: HasPublic>(
     public: &PKeyRef<T>,
     key: &SecretKey,

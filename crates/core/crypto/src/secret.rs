@@ -72,7 +72,7 @@ impl SecretKey {
     }
 
     /// Makes a key that `fill` writes in place, so that it never exists outside the cell. Errors:
-    /// those of `fill`; [`CryptoError::OutOfLockedMemory`].
+    /// those of `fill`; [`CryptoError::OutOfLockedMemory`] without memory for keys.
     pub(crate) fn filled_by(
         fill: impl FnOnce(&mut [u8; 32]) -> Result<(), CryptoError>,
     ) -> Result<Self, CryptoError> {
@@ -95,7 +95,8 @@ impl SecretBytes {
     /// with [`SecretBytes::truncate`].
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`] above 64 KiB, [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::TooLong`] above 64 KiB, [`CryptoError::OutOfLockedMemory`] without memory for
+    /// keys.
     pub fn with_capacity(n: usize) -> Result<Self, CryptoError> {
         Ok(Self {
             cell: Cell::new(n)?,
@@ -106,7 +107,8 @@ impl SecretBytes {
     /// Copies `bytes` into locked memory and wipes the source, also when it fails.
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`] above 64 KiB, [`CryptoError::OutOfLockedMemory`].
+    /// [`CryptoError::TooLong`] above 64 KiB, [`CryptoError::OutOfLockedMemory`] without memory for
+    /// keys.
     pub fn take(bytes: &mut [u8]) -> Result<Self, CryptoError> {
         let taken = Self::with_capacity(bytes.len()).map(|mut secret| {
             secret.as_mut_slice().copy_from_slice(bytes);
@@ -174,7 +176,7 @@ impl<T> Locked<T> {
     /// Moves `value` into locked memory.
     ///
     /// # Errors
-    /// [`CryptoError::OutOfLockedMemory`]; the value is then dropped.
+    /// [`CryptoError::OutOfLockedMemory`] without memory for keys; the value is then dropped.
     pub fn new(value: T) -> Result<Self, CryptoError> {
         const { Self::FITS };
         let cell = Cell::new(size_of::<T>())?;

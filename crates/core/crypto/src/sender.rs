@@ -24,7 +24,7 @@ const POINT: usize = 65;
 ///
 /// # Errors
 /// [`CryptoError::Key`] when `peer` is not a point on the curve; [`CryptoError::Random`],
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys.
 pub fn kdfe_p256(
     peer: &[u8; POINT],
     label: &[u8],
@@ -36,7 +36,7 @@ pub fn kdfe_p256(
 
 /// Makes the key and the point of [`kdfe_p256`], without the wipe. Not inlined, so that
 /// [`wipe_stack`] reaches its frames. Errors: [`CryptoError::Key`], [`CryptoError::Random`],
-/// [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys.
 #[inline(never)]
 fn agree(peer: &[u8; POINT], label: &[u8]) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new())

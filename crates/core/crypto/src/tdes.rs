@@ -64,8 +64,8 @@ impl TripleDes {
     ///
     /// # Errors
     /// [`CryptoError::TooLong`] for a message of 8 MiB - 8 bytes or more;
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. The contents of `in_out` are
-    /// then undefined.
+    /// [`CryptoError::OutOfLockedMemory`] without memory for keys; [`CryptoError::Library`] when
+    /// the library fails. The contents of `in_out` are then undefined.
     pub fn seal(
         self,
         aad: &[u8],
@@ -96,8 +96,8 @@ impl TripleDes {
     ///
     /// # Errors
     /// [`CryptoError::Library`] when libcrypto no longer has the cipher,
-    /// [`CryptoError::OutOfLockedMemory`]. Whether the message is authentic is then not known, and
-    /// `in_out` is all zeros.
+    /// [`CryptoError::OutOfLockedMemory`] without memory for keys. Whether the message is authentic
+    /// is then not known, and `in_out` is all zeros.
     pub fn open(
         self,
         aad: &[u8],
@@ -119,7 +119,8 @@ impl TripleDes {
     }
 
     /// Makes a cipher context with the derived keys and vector. Errors: [`CryptoError::Library`]
-    /// when libcrypto does not have the cipher; [`CryptoError::OutOfLockedMemory`].
+    /// when libcrypto does not have the cipher; [`CryptoError::OutOfLockedMemory`] without memory
+    /// for keys.
     fn context(&self, direction: Direction) -> Result<Context, CryptoError> {
         let (keys, iv) = self.cipher.as_slice().split_at(KEYS);
         Context::triple_des(keys, iv, direction)

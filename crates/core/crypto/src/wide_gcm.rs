@@ -58,7 +58,8 @@ impl WideGcm {
     }
 
     /// Expands 32 bytes in locked memory. Whoever calls this wipes the stack. Errors:
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
+    /// [`CryptoError::OutOfLockedMemory`] without memory for keys; [`CryptoError::Library`] when
+    /// the library fails.
     #[inline(never)]
     pub(crate) fn new(key: &[u8]) -> Result<Self, CryptoError> {
         // SAFETY: a C structure of integers and a pointer, for which zeros are a value.

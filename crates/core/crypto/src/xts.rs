@@ -46,7 +46,8 @@ impl XtsKey {
     ///
     /// # Errors
     /// [`CryptoError::Key`] for another length, or when both halves are equal (SP 800-38E requires
-    /// that they differ); [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
+    /// that they differ); [`CryptoError::OutOfLockedMemory`] without memory for keys;
+    /// [`CryptoError::Library`] when the library fails.
     pub fn new(key: &SecretBytes) -> Result<Self, CryptoError> {
         let expanded = Self::expanded(key);
         wipe_stack();
@@ -65,7 +66,7 @@ impl XtsKey {
     /// # Errors
     /// [`CryptoError::Length`] for other lengths; [`CryptoError::TooLong`] above 16 MiB (SP
     /// 800-38E); [`CryptoError::OutOfLockedMemory`] while other threads use the key;
-    /// [`CryptoError::Library`].
+    /// [`CryptoError::Library`] when the library fails.
     pub fn encrypt(&self, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), CryptoError> {
         check_lengths(from, to)?;
         self.with_lane(|pair| pair.encrypt.apply_xts(tweak, from, to))
@@ -77,7 +78,7 @@ impl XtsKey {
     /// # Errors
     /// [`CryptoError::Length`] unless both lengths are equal and a multiple of 16 from 16 up;
     /// [`CryptoError::TooLong`] above 16 MiB; [`CryptoError::OutOfLockedMemory`] while other
-    /// threads use the key; [`CryptoError::Library`].
+    /// threads use the key; [`CryptoError::Library`] when the library fails.
     pub fn decrypt(&self, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), CryptoError> {
         check_lengths(from, to)?;
         self.with_lane(|pair| pair.decrypt.apply_xts(tweak, from, to))
@@ -105,7 +106,8 @@ impl XtsKey {
 
     /// Runs `work` with contexts that no other thread is using, and copies them where there are
     /// none. Never waits for a lane: in a forked child it may be held by a thread that does not
-    /// exist there. Errors: those of `work`; [`CryptoError::OutOfLockedMemory`].
+    /// exist there. Errors: those of `work`; [`CryptoError::OutOfLockedMemory`] without memory for
+    /// keys.
     fn with_lane(
         &self,
         work: impl FnOnce(&mut Pair) -> Result<(), CryptoError>,
@@ -132,7 +134,7 @@ impl XtsKey {
 }
 
 impl Pair {
-    /// Copies both contexts. Errors: [`CryptoError::OutOfLockedMemory`].
+    /// Copies both contexts. Errors: [`CryptoError::OutOfLockedMemory`] without memory for keys.
     fn try_clone(&self) -> Result<Self, CryptoError> {
         Ok(Self {
             encrypt: self.encrypt.try_clone()?,

@@ -126,7 +126,7 @@ impl Service {
     /// never.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports: SR-8435 when it does not answer, or a record is damaged.
     pub fn read_break_glass(&self) -> Result<Option<BreakGlass>, Error> {
         Ok(self.read(BREAK_GLASS)?.record)
     }
@@ -135,7 +135,7 @@ impl Service {
     /// since the last call. The first call also does so for a use within the last 30 days.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports: SR-8435 when it does not answer, or a record is damaged.
     pub fn watch_break_glass(&self) -> Result<(), Error> {
         let Some(last) = self.read_break_glass()? else {
             return Ok(());

@@ -77,7 +77,7 @@ impl Service {
     /// once a minute; certificates that were not used yet are left out.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports: SR-8435 when it does not answer, or a record is damaged.
     pub fn client_expiry(&self) -> Result<ClientExpiry, Error> {
         let mut cached = self.expiry.lock();
         if let Some(expiry) = ExpiryCache::recent(*cached, now()) {

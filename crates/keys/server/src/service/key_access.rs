@@ -105,7 +105,7 @@ impl Service {
     /// carry; none when there is no request.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports: SR-8435 when it does not answer, or a record is damaged.
     pub(super) fn drop_stale_request(&self, key: &mut Key) -> Result<Vec<Guard>, Error> {
         let Some(request) = &key.destroy_asked else {
             return Ok(Vec::new());

@@ -341,7 +341,7 @@ impl Service {
     /// tokens and pieces of headers that no record names.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports: SR-8435 when it does not answer, or a record is damaged.
     pub fn sweep(&self) -> Result<usize, Error> {
         const PAGE: usize = 500;
         let (mut after, mut count) = (String::new(), 0_usize);

@@ -34,7 +34,7 @@ impl Service {
     /// ago.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports: SR-8435 when it does not answer, or a record is damaged.
     pub fn space(&self, config: &Config) -> Result<SpaceInfo, Error> {
         let measured = &self.space.measured;
         let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,7 @@ impl Service {
     /// while any lasts, and when all are over.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports: SR-8435 when it does not answer, or a record is damaged.
     pub fn watch_space(&self, config: &Config) -> Result<(), Error> {
         let (space, kinds) = self.measure_space(config)?;
         let measured = &self.space.measured;

@@ -103,7 +103,7 @@ impl Service {
     /// Commits a row of the audit log for an event that no enrolled client caused.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports: SR-8435 when it does not answer, or a record is damaged.
     pub fn record_event(
         &self,
         address: &str,
