@@ -178,7 +178,7 @@ impl ChosenKey {
         self.key.opener(&self.context)
     }
 
-    /// Opens the instance with it, for its files.
+    /// Fetches the key and opens the instance with it, so that its files can be read.
     ///
     /// # Errors
     /// SR-2002 when the key does not open the header; SR-7003 while a conversion is unfinished;
@@ -191,7 +191,7 @@ impl ChosenKey {
         Instance::open(&directory.path, &[], &self.opener()?).map_err(about)
     }
 
-    /// Opens the instance's header with it.
+    /// Fetches the key and opens the instance's header with it.
     ///
     /// # Errors
     /// SR-2002 when the key does not open it; SR-3001 to SR-3007 for a header that is not valid;
@@ -203,7 +203,7 @@ impl ChosenKey {
         Object::open(&header, ObjectKind::Postgres, &opener).map_err(about)
     }
 
-    /// Returns whether it is what the instance's own configuration names.
+    /// Returns whether this source is the one that the instance's own configuration names.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.origin == Origin::Configuration
@@ -216,8 +216,9 @@ impl ChosenKey {
         matches!(self.key, KeySource::Env(_) | KeySource::File(_))
     }
 
-    /// Returns what programs need in their environment to find the key: nothing when they find it
-    /// by themselves. A typed key is put into a descriptor that they inherit.
+    /// Returns the variables that programs need in their environment to find the key: none when
+    /// they find it by themselves. A typed key is put into a descriptor that they inherit, and that
+    /// the result keeps open.
     ///
     /// # Errors
     /// SR-1004 when the keyring's root key is a passphrase, which a server has nobody to ask for;

@@ -67,13 +67,13 @@ impl Directory {
         Error::new(code, format!("{}: {detail}", self.named.display()))
     }
 
-    /// Returns whether there is a header. Nothing says yet that it is a good one.
+    /// Returns whether the directory has a header, which may still be damaged.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         instance::is_sealed(&self.path)
     }
 
-    /// Checks that it is sealed: that there is a header.
+    /// Checks that the instance is sealed: that the directory has a header.
     ///
     /// # Errors
     /// SR-7003 while it is converted and has no header, SR-7004 when it is not sealed.
@@ -109,7 +109,7 @@ impl Directory {
         major_version(&self.path)
     }
 
-    /// Returns the process id of the server that runs on it. `None` when none does.
+    /// Returns the process id of the server that runs on the directory. `None` when none does.
     #[must_use]
     pub fn server(&self) -> Option<u32> {
         running_server(&self.path)

@@ -66,7 +66,7 @@ impl Facts {
     }
 }
 
-/// Says in words whom a slot is for.
+/// Describes in words what opens a slot: a key of a keyring, a certificate, a passphrase and so on.
 #[must_use]
 pub fn opener(kind: &SlotKind) -> String {
     match kind {

@@ -42,8 +42,10 @@ impl Server<'_> {
     /// runs it.
     ///
     /// # Errors
-    /// SR-7008 when a server runs; SR-7033 without a configuration; as [`Self::promote`], but
-    /// without SR-7027.
+    /// SR-7008 when a server runs; SR-7033 without a configuration; SR-7003 while the instance is
+    /// converted; SR-7015 for root; SR-7016 without PostgreSQL's programs, SR-7017 without the
+    /// library; SR-2001 when nothing names a key, and those of the key; SR-7001 when it does not
+    /// open the control file; SR-5001, also for another user than the owner.
     pub fn start(&self, key: GivenKey) -> Result<Shielded, Error> {
         self.directory.check_stopped()?;
         let configuration = self.configuration()?;
@@ -56,7 +58,10 @@ impl Server<'_> {
     /// caller runs it.
     ///
     /// # Errors
-    /// SR-7033 without a configuration; as [`Self::promote`], but without SR-7027.
+    /// SR-7033 without a configuration; SR-7003 while the instance is converted; SR-7015 for root;
+    /// SR-7016 without PostgreSQL's programs, SR-7017 without the library; SR-2001 when nothing
+    /// names a key, and those of the key; SR-7001 when it does not open the control file; SR-5001,
+    /// also for another user than the owner.
     pub fn restart(&self, key: GivenKey) -> Result<Shielded, Error> {
         let options = self.options.iter();
         let mut options = options.map(|option| option.to_string_lossy());
