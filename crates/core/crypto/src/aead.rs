@@ -242,8 +242,8 @@ fn check_length(message: &[u8]) -> Result<(), CryptoError> {
     }
 }
 
-/// Encrypts in place with ring, and returns the tag. Errors: [`CryptoError::TooLong`]; `in_out` is
-/// then unchanged.
+/// Encrypts in place with ring, and returns the tag. Errors: [`CryptoError::TooLong`] above 64 GiB
+/// - 32 bytes; `in_out` is then unchanged.
 fn seal(
     key: &LessSafeKey,
     nonce: &[u8; 12],

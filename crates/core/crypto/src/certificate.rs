@@ -47,7 +47,8 @@ impl Certificate {
     /// # Errors
     /// [`CertificateError::Malformed`] when it is not exactly a certificate of at most 16 KiB in
     /// DER; [`CertificateError::Weak`] for another key than RSA of 2048 to 4096 bits, or another
-    /// use than key encipherment; [`CertificateError::Crypto`].
+    /// use than key encipherment; [`CertificateError::Crypto`] when libcrypto fails, or without
+    /// memory for keys.
     pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
         set_up()?;
         let read = X509::from_der(der).map_err(|_| CertificateError::Malformed)?;
@@ -64,7 +65,7 @@ impl Certificate {
     ///
     /// # Errors
     /// [`CertificateError::Subject`] for a subject or a number of days that is not valid;
-    /// [`CertificateError::Crypto`].
+    /// [`CertificateError::Crypto`] when libcrypto fails, or without memory for keys.
     pub fn self_signed(
         key: &PrivateKey,
         subject: &str,
@@ -213,7 +214,8 @@ fn self_signed_x509(
 
 /// Parses a name such as `CN=backup,O=Example`; a backslash escapes the next character. Errors:
 /// [`CertificateError::Subject`] for a part without `=`, an unknown field, or a value that is empty
-/// or has control characters; [`CertificateError::Crypto`].
+/// or has control characters; [`CertificateError::Crypto`] when libcrypto fails, or without memory
+/// for keys.
 fn parse_subject(text: &str) -> Result<X509Name, CertificateError> {
     let mut builder = X509Name::builder().map_err(|_| CryptoError::Library)?;
     for part in split_unescaped(text) {

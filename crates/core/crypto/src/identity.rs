@@ -45,7 +45,7 @@ impl Identity {
     /// [`CertificateError::Malformed`] when there is no certificate or it cannot be read;
     /// [`CertificateError::Weak`]; [`CertificateError::Mismatch`] when no certificate is the
     /// private key's; [`CertificateError::Passphrase`] when one is needed and not given, or is
-    /// wrong; [`CertificateError::Crypto`].
+    /// wrong; [`CertificateError::Crypto`] when libcrypto fails, or without memory for keys.
     pub fn read(bytes: &[u8], passphrase: Option<&SecretBytes>) -> Result<Self, CertificateError> {
         let identity = match Form::of(bytes) {
             Form::Pem => Self::from_pem(bytes, passphrase)?,
@@ -73,7 +73,7 @@ impl Identity {
     /// # Errors
     /// [`CertificateError::Passphrase`] for one that cannot be used; [`CertificateError::Subject`]
     /// for a name with a zero byte; [`CertificateError::Mismatch`] when they are not a pair;
-    /// [`CertificateError::Crypto`].
+    /// [`CertificateError::Crypto`] when libcrypto fails, or without memory for keys.
     pub fn to_pkcs12(
         certificate: &Certificate,
         key: &PrivateKey,
@@ -154,7 +154,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 /// Checks that the private key is the certificate's: the public keys are equal, and a random key
 /// that is encrypted with one half opens with the other. Errors: [`CertificateError::Mismatch`];
-/// [`CertificateError::Crypto`].
+/// [`CertificateError::Crypto`] when libcrypto fails, or without memory for keys.
 pub(crate) fn check_pair(
     certificate: &Certificate,
     key: &PrivateKey,
@@ -175,7 +175,8 @@ pub(crate) fn check_pair(
 ///
 /// # Errors
 /// [`CertificateError::Passphrase`] when the key is encrypted and `passphrase` does not open it;
-/// [`CertificateError::Malformed`] when it cannot be read; [`CertificateError::Crypto`].
+/// [`CertificateError::Malformed`] when it cannot be read; [`CertificateError::Crypto`] when
+/// libcrypto fails, or without memory for keys.
 pub(crate) fn private_key_from_pem(
     bytes: &[u8],
     passphrase: Option<&SecretBytes>,

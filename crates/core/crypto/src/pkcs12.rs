@@ -42,7 +42,8 @@ pub(crate) fn key_usage(x509: &X509Ref) -> u32 {
 
 /// Makes the bytes of a PKCS #12 file, sealed under the passphrase. Does not check that they are a
 /// pair. Errors: [`CertificateError::Passphrase`] for a passphrase that cannot be used;
-/// [`CertificateError::Subject`] for a name with a zero byte; [`CertificateError::Crypto`].
+/// [`CertificateError::Subject`] for a name with a zero byte; [`CertificateError::Crypto`] when
+/// libcrypto fails, or without memory for keys.
 pub(crate) fn write(
     certificate: &Certificate,
     key: &PrivateKey,
@@ -81,8 +82,10 @@ pub(crate) fn write(
 
 /// Reads the bytes of a PKCS #12 file: the certificate, its private key if there is one, and the
 /// name in the file. Further certificates are ignored. Does not check that they are a pair. Errors:
-/// [`CertificateError::Passphrase`] for a wrong or unusable one; [`CertificateError::Malformed`];
-/// [`CertificateError::Weak`]; [`CertificateError::Crypto`].
+/// [`CertificateError::Passphrase`] for a wrong or unusable one; [`CertificateError::Malformed`]
+/// when it cannot be read; [`CertificateError::Weak`] for another key than RSA of 2048 to 4096
+/// bits, or another use; [`CertificateError::Crypto`] when libcrypto fails, or without memory for
+/// keys.
 pub(crate) fn read(bytes: &[u8], passphrase: &SecretBytes) -> Result<Identity, CertificateError> {
     let passphrase = terminated(passphrase)?;
     let parts = with_private(|| parts(bytes, &passphrase))??;
@@ -140,7 +143,8 @@ fn parts(
 
 /// Returns the passphrase with a zero byte at its end, in locked memory. It must be text: other
 /// programs read it as such. Errors: [`CertificateError::Passphrase`] when it is empty, is not
-/// UTF-8, or contains a zero byte; [`CertificateError::Crypto`].
+/// UTF-8, or contains a zero byte; [`CertificateError::Crypto`] when libcrypto fails, or without
+/// memory for keys.
 fn terminated(passphrase: &SecretBytes) -> Result<SecretBytes, CertificateError> {
     let bytes = passphrase.as_slice();
     if bytes.is_empty() || bytes.contains(&0) || std::str::from_utf8(bytes).is_err() {

@@ -48,7 +48,8 @@ impl PrivateKey {
     /// Makes a key pair of `bits` bits, 3072 or 4096, with the exponent 65537. Takes a few seconds.
     ///
     /// # Errors
-    /// [`CertificateError::Weak`] for another size; [`CertificateError::Crypto`].
+    /// [`CertificateError::Weak`] for another size; [`CertificateError::Crypto`] when libcrypto
+    /// fails, or without memory for keys.
     pub fn generate(bits: u32) -> Result<Self, CertificateError> {
         if bits != 3072 && bits != 4096 {
             return Err(CertificateError::Weak);
@@ -66,7 +67,8 @@ impl PrivateKey {
     ///
     /// # Errors
     /// [`CertificateError::Malformed`] when it is none; [`CertificateError::Weak`] unless it is RSA
-    /// of 2048 to 4096 bits with a sound exponent; [`CertificateError::Crypto`].
+    /// of 2048 to 4096 bits with a sound exponent; [`CertificateError::Crypto`] when libcrypto
+    /// fails, or without memory for keys.
     pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
         let key = with_private(|| PKey::private_key_from_der(der))?;
         Self::of(key.map_err(|_| CertificateError::Malformed)?)
@@ -138,7 +140,8 @@ impl PrivateKey {
     }
 
     /// Checks a key and computes its id. Errors: [`CertificateError::Weak`] unless it is RSA of
-    /// 2048 to 4096 bits with a sound exponent; [`CertificateError::Crypto`].
+    /// 2048 to 4096 bits with a sound exponent; [`CertificateError::Crypto`] when libcrypto fails,
+    /// or without memory for keys.
     pub(crate) fn of(key: PKey<Private>) -> Result<Self, CertificateError> {
         let id = with_private(|| checked_id(&key))??;
         Ok(Self { key, id })
@@ -168,7 +171,8 @@ pub(crate) fn encrypt_for<T: HasPublic>(
 
 /// Checks a key, and returns the SHA-256 of its `SubjectPublicKeyInfo`. Errors:
 /// [`CertificateError::Weak`] unless the key is RSA of 2048 to 4096 bits, in steps of 64, with an
-/// odd exponent from 65537 to 2^256; [`CertificateError::Crypto`].
+/// odd exponent from 65537 to 2^256; [`CertificateError::Crypto`] when libcrypto fails, or without
+/// memory for keys.
 pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], CertificateError> {
     if key.id() != Id::RSA || !BITS.contains(&key.bits()) || !key.bits().is_multiple_of(64) {
         return Err(CertificateError::Weak);

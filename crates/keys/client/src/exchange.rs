@@ -163,7 +163,8 @@ type Reason = (Kind, String);
 
 /// Reads the status, the `Retry-After` in seconds, and the body of a response: into locked memory
 /// where a success is secret, else into memory that is wiped. [`Kind::Malformed`] if the body is
-/// longer than `request.response_max`, or than 16 KiB with an error status.
+/// longer than `request.response_max`, or than 16 KiB with an error status; [`Kind::Host`] without
+/// locked memory; else as [`translate_error`].
 fn read_response(
     mut response: http::Response<ureq::Body>,
     request: &Request<'_>,
