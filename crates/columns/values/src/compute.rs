@@ -144,8 +144,7 @@ impl Condition {
     }
 
     /// Calls the function and returns its boolean result. NULL is no [`Operand`], so that there is
-    /// always a result. Faults: those of PostgreSQL's function, such as [`Fault::LikeEscapeAtEnd`];
-    /// [`Fault::KindMismatch`] for arguments that are not the function's.
+    /// always a result.
     ///
     /// # Errors
     /// The fault that stands for the error of PostgreSQL's function, such as a pattern that ends
