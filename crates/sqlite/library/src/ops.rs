@@ -272,7 +272,7 @@ pub fn rekey(
             resumed: false,
         });
     }
-    vfs::rekey(raw, "main", new.as_ref(), progress)
+    vfs::rekey(raw, "main", new.as_deref(), progress)
 }
 
 /// Authenticates every page, log frame and journal slot of the database at `sealed`, and returns
