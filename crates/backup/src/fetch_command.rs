@@ -65,8 +65,9 @@ impl FetchCommand<'_> {
 /// set, `None` for a set of something else.
 ///
 /// # Errors
-/// SR-1001 without `facts`; SR-7122 when the target is a position before the end of the backup; as
-/// [`FetchCommand::line`].
+/// SR-1001 without `facts`, for a key that is typed, and for a path that cannot be written into the
+/// command; SR-7122 when the target is a position before the end of the backup; SR-5001 when a path
+/// cannot be made absolute.
 pub fn settings_of_recovery(
     target: RecoveryTarget,
     facts: Option<&PostgresFacts>,
@@ -88,7 +89,8 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::on_path(path, error))
 }
 
-/// Returns the medium's path made absolute; a URL is returned unchanged.
+/// Returns the medium's path made absolute; a URL is returned unchanged. SR-5001 without a working
+/// directory.
 fn absolute_medium(medium: &Path) -> Result<PathBuf> {
     if is_url(medium) {
         return Ok(medium.to_path_buf());

@@ -27,8 +27,9 @@ pub struct RewrappedMedium {
 /// does. Files that expire meanwhile are passed over.
 ///
 /// # Errors
-/// SR-7101 when there is no medium; the first error of an object that does not only mean that it
-/// was left as it is. The objects before it have the new slots then.
+/// SR-7101 when there is no medium; the first error of an object, unless it means only that the key
+/// does not open it or that others can open it too, for which it is left as it is. The objects
+/// before the failed one have the new slots then.
 pub fn rewrap_medium(
     store: &dyn Store,
     old: &Opener,

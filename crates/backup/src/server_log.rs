@@ -25,13 +25,14 @@ use crate::{Error, Result};
 
 /// How a sealed instance seals the files of its log.
 pub trait LogSealing {
-    /// Returns at most `most` bytes of the file at `path`, opened. The server calls it `name`.
+    /// Returns at most `most` bytes of the file at `path`, opened (decrypted). The server calls the
+    /// file `name`, which decides how it is sealed.
     ///
     /// # Errors
     /// SR-1006 when there is none; SR-5001 when the system reports an error.
     fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>>;
 
-    /// Returns `content` sealed as the file `name`.
+    /// Returns `content` sealed as the file `name`. Writes no file.
     ///
     /// # Errors
     /// SR-5001 when the system reports an error.
@@ -41,7 +42,8 @@ pub trait LogSealing {
     /// cluster.
     ///
     /// # Errors
-    /// SR-7173 when it is not; SR-1006, SR-5001 when the system reports an error.
+    /// SR-7173 when it is not; SR-1006 when the instance has no control file; SR-5001 when the
+    /// system reports an error.
     fn check_system(&self, name: &str, system: u64) -> Result<()>;
 }
 

@@ -14,8 +14,8 @@ use crate::Result;
 /// something is to be sealed with it (`creating`).
 ///
 /// # Errors
-/// Those of the source: SR-2003 when the keyring has no such key, SR-2004 without a keyring,
-/// SR-2007 for a key file that cannot be read, and others.
+/// SR-2003 when the keyring has no such key, SR-2004 without a keyring; SR-2007 for a key file that
+/// cannot be read; SR-1004 without a terminal for a passphrase; other codes by the source.
 pub fn fetch_opener(
     source: &KeySource,
     keyring: Option<PathBuf>,
@@ -76,8 +76,8 @@ pub fn with_key<T>(
     with_kept_key(key, keyring, open).map(|(done, _)| done)
 }
 
-/// As [`with_key`], and also returns the key with which `open` succeeded, for what is opened later;
-/// `None` when none was needed.
+/// Calls `open` as [`with_key`] does, and returns with its result the key with which it succeeded,
+/// for what is opened later; `None` when none was needed.
 ///
 /// # Errors
 /// As [`with_key`].

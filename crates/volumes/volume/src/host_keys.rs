@@ -25,10 +25,10 @@ pub struct HostKeys {
 }
 
 impl HostKeys {
-    /// Returns the source of keys: the one that was named, otherwise `hint`, which is that of a
-    /// volume's token, otherwise the key server when a node's configuration was named or exists,
-    /// otherwise the keyring. No request is made, and the keyring is opened when a key is asked
-    /// for.
+    /// Returns the source of keys (a keyring or the key server): the one that was named, otherwise
+    /// `hint`, which is that of a volume's token, otherwise the key server when a node's
+    /// configuration was named or exists, otherwise the keyring. No request is made, and the
+    /// keyring is opened when a key is asked for.
     ///
     /// # Errors
     /// SR-8400 or SR-8401 when the node's configuration cannot be used.

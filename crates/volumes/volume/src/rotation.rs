@@ -46,7 +46,10 @@ pub struct StayingSecrets<'a> {
 /// removed first. What the key server does not take is told to `notices`.
 ///
 /// # Errors
-/// As [`Volume::open_to_change`], [`HostKeys::open`] and [`rotate_slots`]; SR-8323 without a token.
+/// SR-1006 when nothing is at `path`, SR-8322 when it is no LUKS2 volume, SR-8320 when it is in
+/// use; SR-8323 without a token; SR-8400 or SR-8401 when the node's configuration cannot be used;
+/// SR-8328 while the volume is re-encrypted; SR-2002 when the token's version does not open the
+/// volume; and the others of [`rotate_slots`].
 pub fn rotate_key(path: &Path, keys: &HostKeys, notices: &dyn Notices) -> Result<Rotated, Error> {
     let (mut volume, _, mut keys) = open(path, keys, notices)?;
     let rotated = rotate_slots(&mut volume, keys.as_mut())?;
@@ -96,8 +99,9 @@ pub fn rotate_data(
 }
 
 /// Opens the volume on `path` to change it, and the source of the key that its token names. Removes
-/// the passphrase that is kept of it. SR-8323 without a token; as [`Volume::open_to_change`] and
-/// [`HostKeys::open`].
+/// the passphrase that is kept of it. SR-1006 when nothing is at `path`, SR-8322 when it is no
+/// LUKS2 volume, SR-8320 when it is in use; SR-8323 without a token; SR-8400 or SR-8401 when the
+/// node's configuration cannot be used.
 fn open(
     path: &Path,
     keys: &HostKeys,
@@ -116,7 +120,8 @@ impl StayingSecrets<'_> {
     /// volume is open.
     ///
     /// # Errors
-    /// As [`begin_with`]; what the secrets and the place of the recovery key report.
+    /// SR-8338 when the passphrase of an opener is missing; SR-2002 when one opens no slot; the
+    /// others of [`begin_with`]; those of fetching the secrets and of showing the recovery key.
     fn begin(
         &self,
         volume: &mut Volume,

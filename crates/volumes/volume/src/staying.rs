@@ -36,9 +36,9 @@ pub struct GivenUp<'a> {
     pub recovery_keys: bool,
 }
 
-/// Begins a change of the volume key as [`begin`], with the openers that stay. `of_token` is the
-/// passphrase that the token's key makes; each other opener that is not given up must have its
-/// passphrase in `given`.
+/// Begins a re-encryption under a new volume key, with the openers that stay; no data move yet.
+/// `of_token` is the passphrase that the token's key makes; each other opener that is not given up
+/// must have its passphrase in `given`.
 ///
 /// # Errors
 /// SR-8338 with the openers whose passphrase is missing; SR-2002 when `of_token` opens no slot; as

@@ -51,7 +51,8 @@ impl VolumeOpener {
     ///
     /// # Errors
     /// SR-8324 when the header cannot be read; SR-8323 when there is no usable token; SR-8361 when
-    /// it is no recovery key; what the key's source, the TPM and the person's source report.
+    /// what was typed is no recovery key; the errors of the key's source, of the TPM and of asking
+    /// the person.
     pub fn secret(&self, volume: &mut Volume) -> Result<(By, SecretBytes), Error> {
         if self.is_tpm(volume)? {
             return Ok((By::Person, self.tpm.secret(volume)?));
@@ -81,7 +82,7 @@ impl VolumeOpener {
     /// neither was.
     ///
     /// # Errors
-    /// SR-8361 when it is no recovery key; what the person's source reports.
+    /// SR-8361 when what was typed is no recovery key; the errors of reading or asking for it.
     pub fn typed(&self, path: &Path) -> Result<Option<SecretBytes>, Error> {
         match &self.named {
             NamedOpener::Token | NamedOpener::Tpm => Ok(None),
@@ -90,8 +91,9 @@ impl VolumeOpener {
         }
     }
 
-    /// Returns the passphrase that the token's key makes. The caller tries it on a slot. Fails as
-    /// [`HostKeys::open`] and [`secret_of_token`].
+    /// Returns the passphrase that the token's key makes. The caller tries it on a slot. SR-8400 or
+    /// SR-8401 when the node's configuration cannot be used; SR-2003 when there is no such key or
+    /// version; the other errors of the keyring or key server.
     fn secret_of_key(&self, token: &StrongroomToken) -> Result<SecretBytes, Error> {
         let mut keys = self.keys.open(Some(token.provider))?;
         secret_of_token(keys.as_mut(), token)
@@ -129,7 +131,7 @@ impl VolumeOpener {
     /// `None` when there is no token, or, with a note, when that key cannot be fetched.
     ///
     /// # Errors
-    /// What fetching a secret that was named reports.
+    /// The errors of fetching a secret that was named, such as SR-8361 for what is no recovery key.
     pub fn proof_of(
         &self,
         backup: &Backup,
