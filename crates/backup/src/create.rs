@@ -109,8 +109,8 @@ type Written = (
 );
 
 /// Writes the stream of `source`, cut into `stripes` families, to all media. Returns the end of the
-/// stream, what the source left out, and the end of each family. After an error the caller removes
-/// the families.
+/// stream, what the source left out, and the end of each family. After an error, of the source, a
+/// medium or the sealing, the caller removes the families.
 fn write_families(
     media: &[TargetMedium<'_>],
     set_keys: &SetKeys,

@@ -24,7 +24,8 @@ pub struct RewrappedMedium {
 }
 
 /// Gives every set of the medium and every file of its archived log key slots as [`rewrap_set`]
-/// does. Files that expire meanwhile are passed over.
+/// does. Files that expire meanwhile are passed over; what was left as it is, and sets whose head
+/// cannot be read, are in the result.
 ///
 /// # Errors
 /// SR-7101 when there is no medium; the first error of an object, unless it means only that the key

@@ -64,8 +64,8 @@ impl Undo {
         Ok(Some(Self { disk, plan }))
     }
 
-    /// Copies `count` units from number `first` on, durably, before they are overwritten; the copy
-    /// replaces the one before.
+    /// Copies `count` units (blocks or headers) from number `first` on into the rekey's file,
+    /// durably, before they are overwritten; the copy replaces the one before. The system's errors.
     pub(crate) fn save(
         &self,
         database: &dyn Disk,
@@ -94,9 +94,9 @@ impl Undo {
         self.disk.sync()
     }
 
-    /// Restores, durably, the units that a crash left half written: those that open under none of
-    /// the keys and whose copy opens. Returns their number. SR-2212 when the copy names a unit that
-    /// the database does not have; SR-5001 when the system reports an error.
+    /// Restores, durably, the units (blocks or headers) that a crash left half written: those that
+    /// open under none of the keys and whose copy opens. Returns their number. SR-2212 when the
+    /// copy names a unit that the database does not have; SR-5001 when the system reports an error.
     pub(crate) fn restore(&self, database: &dyn Disk, keys: &[&Sealer]) -> Result<u64, Error> {
         let failed = io_error("putting units back");
         let Some(head) = self.head().map_err(&failed)? else {

@@ -71,7 +71,7 @@ impl HeldDirectory {
         }
     }
 
-    /// The directory itself, as a place.
+    /// Returns the place of the directory itself, for what is done with an entry.
     pub(super) fn entry_path(&self) -> EntryPath<'_> {
         EntryPath {
             held: &self.held,
