@@ -26,7 +26,7 @@ pub enum Protection {
 }
 
 impl Protection {
-    /// The word in output.
+    /// Returns the word for it in output: `sealed` or `plain`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -117,7 +117,7 @@ impl CreateOptions<'_> {
         }
     }
 
-    /// Whether the set is sealed.
+    /// Returns whether the set is sealed or plain: sealed if it has a recipient.
     pub(crate) fn protection(&self) -> Protection {
         if self.recipients.is_empty() {
             Protection::Plain

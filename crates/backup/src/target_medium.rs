@@ -203,7 +203,7 @@ pub(crate) struct StartTime {
 }
 
 impl StartTime {
-    /// The present time, by both clocks.
+    /// Returns the present time, by the calendar's clock and by the one that only runs forward.
     pub(crate) fn now() -> Self {
         Self {
             wall: SystemTime::now(),

@@ -52,7 +52,7 @@ struct State {
 }
 
 impl State {
-    /// The state in a file's metadata.
+    /// Takes the state (device, inode, size and times) from a file's metadata.
     fn of(about: &Metadata) -> Self {
         Self {
             device: about.dev(),

@@ -252,7 +252,7 @@ impl NewFiles {
         self.filled = Some(path.to_path_buf());
     }
 
-    /// Keeps what was made.
+    /// Keeps what was made: nothing is removed when this is dropped.
     fn keep(mut self) {
         self.directories.clear();
         self.filled = None;

@@ -310,7 +310,7 @@ impl Segment {
         }
     }
 
-    /// Returns whether it has that flag.
+    /// Returns whether the segment has that flag.
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|known| known == flag)

@@ -63,7 +63,7 @@ pub(crate) fn in_use(path: &Path, why: &str) -> Error {
     Error::new(&code::VOLUME_IN_USE, format!("{}: {why}", path.display()))
 }
 
-/// Returns SR-5001 with the path.
+/// Returns SR-5001 with the path and the system's error.
 pub(crate) fn io(path: &Path, error: std::io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }

@@ -72,14 +72,14 @@ impl Outcome {
         }
     }
 
-    /// Marks it as open, opened by this opener.
+    /// Marks the entry as open, opened by this opener.
     fn unlocked(mut self, by: &'static str) -> Self {
         self.unlocked = true;
         self.by = Some(by);
         self
     }
 
-    /// Adds the error to its failures.
+    /// Adds the error to the failures of this outcome.
     fn locked(mut self, error: &Error) -> Self {
         self.failures.push(summary(error));
         self

@@ -20,7 +20,7 @@ impl Secret {
         &self.0
     }
 
-    /// Makes a second copy.
+    /// Makes a second copy, which is overwritten when it is dropped too.
     pub(crate) fn again(&self) -> Self {
         Self::new(self.0.to_vec())
     }
