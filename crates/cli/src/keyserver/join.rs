@@ -83,7 +83,8 @@ impl JoinArgs {
             creating: false,
             prompt: "One-time token".to_owned(),
         };
-        keys::passphrase(&source, &about, "--token-file FILE or --token-env VAR")
+        let instead = "--token-file FILE or --token-env VAR";
+        Ok(keys::passphrase(&source, &about, instead)?)
     }
 }
 
