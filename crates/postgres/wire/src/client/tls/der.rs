@@ -4,6 +4,8 @@
 //! Must not: parse other fields, or decide about trust. It returns `None` for any input that it
 //! does not understand. RFC 5280, section 4.1; ITU-T X.690 for the encoding.
 
+use jiff::civil::DateTime;
+
 /// Object identifiers of signature algorithms, as encoded, and the hash that each names (RFC 8017,
 /// RFC 5758).
 const SIGNATURES: [(&[u8], Hash); 9] = [
@@ -41,6 +43,9 @@ const SIGNATURES: [(&[u8], Hash); 9] = [
         Hash::Sha512,
     ),
 ];
+
+/// 1970-01-01 00:00:00.
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 const SEQUENCE: u8 = 0x30;
 const OBJECT_IDENTIFIER: u8 = 0x06;
@@ -111,7 +116,8 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 }
 
 /// Takes a time of one of the only two forms of RFC 5280, `YYMMDDHHMMSSZ` and `YYYYMMDDHHMMSSZ`.
-/// Returns it in seconds since 1970 UTC, and the bytes after it. `None` for every other form.
+/// Returns it in seconds since 1970 UTC, and the bytes after it. `None` for every other form, and
+/// for what is no date or no time of day.
 fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (digits, rest, century) = match element(bytes, UTC_TIME) {
         Some((digits, rest)) => (digits, rest, 0),
@@ -128,7 +134,7 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
         let digits = digits.get(from..from + count)?;
         let sum = digits
             .iter()
-            .fold(0_i64, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+            .fold(0_i16, |sum, digit| sum * 10 + i16::from(digit - b'0'));
         Some(sum)
     };
     let year = match century {
@@ -138,26 +144,13 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
         },
         _ => number(0, 4)?,
     };
-    let after = 2 + century;
-    let days = days(year, number(after, 2)?, number(after + 2, 2)?)?;
-    let (hour, minute, second) = (
-        number(after + 4, 2)?,
-        number(after + 6, 2)?,
-        number(after + 8, 2)?,
-    );
-    Some((((days * 24 + hour) * 60 + minute) * 60 + second, rest))
-}
-
-/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar; negative before
-/// it. `None` for a month above 12, a day above 31, or a zero.
-fn days(year: i64, month: i64, day: i64) -> Option<i64> {
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let year = if month <= 2 { year - 1 } else { year };
-    let from_march = (month + 9) % 12;
-    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    Some(year * 365 + leaps + (from_march * 153 + 2) / 5 + day - 1 - 719_468)
+    let part = |at: usize| i8::try_from(number(century + at, 2)?).ok();
+    let (month, day) = (part(2)?, part(4)?);
+    let (hour, minute, second) = (part(6)?, part(8)?, part(10)?);
+    let time = DateTime::new(year, month, day, hour, minute, second, 0).ok()?;
+    // Not a point in time: the last that jiff has is a day before the end of the year 9999, which
+    // stands for "no end" in certificates.
+    Some((time.duration_since(EPOCH).as_secs(), rest))
 }
 
 #[cfg(test)]
@@ -189,6 +182,8 @@ mod tests {
             "701301000000Z",
             "70010100000xZ",
             "7001010000000",
+            "230229000000Z",
+            "700101240000Z",
         ] {
             assert_eq!(utc(wrong), None, "{wrong}");
         }
