@@ -1,14 +1,15 @@
-//! Places, keys and the loadable extension for a test.
+//! Places and keys of a test, and the loadable extension.
 //!
 //! Must not: put a key on a command line.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 
 use strongroom_sqlite::{KeySource, OpenOptions};
 
 use crate::random::Random;
+
+pub use strongroom_testing_support::key::raw_key;
+pub use strongroom_testing_support::product::sqlite_extension as extension;
 
 /// A directory of a test's own, with a directory for temporary files and raw keys in files.
 pub struct Room {
@@ -79,50 +80,6 @@ impl Room {
             ..OpenOptions::default()
         }
     }
-}
-
-/// A raw key as 64 hexadecimal digits.
-#[must_use]
-pub fn raw_key(random: &mut Random) -> String {
-    (0..4).map(|_| format!("{:016x}", random.next())).collect()
-}
-
-/// `libstrongroom_sqlite.so`: the file that `STRONGROOM_EXTENSION` names, or one built now beside
-/// the running test.
-///
-/// # Panics
-/// When it cannot be built: the tests of the extension cannot do without it.
-pub fn extension() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        if let Some(given) = std::env::var_os("STRONGROOM_EXTENSION") {
-            return PathBuf::from(given);
-        }
-        // <target>/debug/deps/<test>
-        let test = std::env::current_exe().expect("a running program has a path");
-        let profile = test
-            .ancestors()
-            .nth(2)
-            .expect("tests run in <target>/<profile>/deps");
-        let target = profile
-            .parent()
-            .expect("a profile lies in a target directory");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args([
-                "build",
-                "--quiet",
-                "-p",
-                "strongroom-sqlite-extension",
-                "--manifest-path",
-            ])
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
-            .env("CARGO_TARGET_DIR", target)
-            .status()
-            .expect("cargo can be started");
-        assert!(status.success(), "building the extension");
-        target.join("debug/libstrongroom_sqlite.so")
-    })
 }
 
 /// A Python whose `sqlite3` module can load extensions: the distribution's. `STRONGROOM_PYTHON`

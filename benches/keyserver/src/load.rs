@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use strongroom_benches::Failure;
 use strongroom_keys_client::{Client, Version};
+use strongroom_tls::rustls::pki_types::ServerName;
+use strongroom_tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
+use strongroom_tls::{Identity, ServerCheck, TlsClient};
 
 /// What a load came to.
 pub(crate) struct Measured {
@@ -140,17 +140,10 @@ fn answer(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> Result<(), F
 }
 
 fn config(directory: &Path) -> Result<Arc<ClientConfig>, Failure> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(
-        directory.join("authority.pem"),
-    )?)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_client_auth_cert(
-            vec![CertificateDer::from_pem_file(directory.join("node.pem"))?],
-            PrivateKeyDer::from_pem_file(directory.join("node.key"))?,
-        )?;
-    Ok(Arc::new(config))
+    let read = |name| std::fs::read(directory.join(name));
+    let authority = strongroom_tls::certificates(&read("authority.pem")?)?;
+    let check = ServerCheck::Authorities(strongroom_tls::authorities(authority)?);
+    let identity = Identity::from_pem(&read("node.pem")?, &read("node.key")?)?;
+    let client = TlsClient::new(check).identity(Some(identity));
+    Ok(Arc::new(client.build()?))
 }

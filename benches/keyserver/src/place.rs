@@ -4,20 +4,20 @@
 //! Must not: leave a process behind.
 
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use strongroom_benches::Failure;
 use strongroom_crypto::SecretBytes;
 use strongroom_keyring::durable;
 use strongroom_keys_client::{Client, Enrolment, Method, Node, enrol};
+use strongroom_testing_support::etcd::Cluster;
+use strongroom_testing_support::key::ROOT;
+use strongroom_testing_support::keyserver::KeyServer;
 
 /// No start takes longer.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// The root key of the servers that are measured. They keep nothing.
-const ROOT: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const MEMBERS: usize = 3;
 
 /// Where a server keeps its records.
@@ -36,78 +36,49 @@ impl Kind {
     }
 }
 
-/// Processes that end with this value.
-struct Processes(Vec<Child>);
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            drop(child.kill());
-            drop(child.wait());
-        }
-    }
-}
-
 /// A server's files, and the store that it needs.
 pub(crate) struct Place {
     directory: tempfile::TempDir,
     strongroom: PathBuf,
     pub(crate) port: u16,
-    _etcd: Processes,
-}
-
-/// A port that is free now.
-fn free() -> Result<u16, Failure> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    _etcd: Option<Cluster>,
 }
 
 impl Place {
     pub(crate) fn new(kind: Kind, below: &Path, strongroom: &Path) -> Result<Self, Failure> {
         let directory = tempfile::tempdir_in(below)?;
-        let (store, etcd) = match kind {
-            Kind::Sqlite => (
-                directory.path().join("keys.db").display().to_string(),
-                Vec::new(),
-            ),
-            Kind::Etcd => etcd(directory.path())?,
+        let etcd = match kind {
+            Kind::Sqlite => None,
+            Kind::Etcd => {
+                let more = ["--quota-backend-bytes", "8589934592"].map(String::from);
+                let members = tempfile::tempdir_in(below)?;
+                Some(Cluster::start_in(members, "http", MEMBERS, &more))
+            }
         };
+        let text = |name: &str| directory.path().join(name).display().to_string();
+        let store = etcd
+            .as_ref()
+            .map_or_else(|| text("keys.db"), Cluster::store);
+        // A file delivers it to the server and to whoever fills the store.
+        std::fs::File::create(text("root.key"))?.write_all(ROOT.as_bytes())?;
+        let provider = format!("file:{}", text("root.key"));
+        let config = text("server.toml");
+        let options = ["--store", &store, "--config", &config];
+        let more = ["--name", "127.0.0.1", "--root-provider", &provider];
+        let options = [options, more].concat();
+        let made = KeyServer::init(directory.path(), &options, Command::new(strongroom));
         let place = Self {
-            port: free()?,
+            port: made.port(),
             strongroom: strongroom.to_owned(),
             directory,
-            _etcd: Processes(etcd),
+            _etcd: etcd,
         };
-        let address = format!("127.0.0.1:{}", place.port);
-        let config = place.path("server.toml").display().to_string();
-        // A file delivers it to the server and to whoever fills the store.
-        let root = place.path("root.key");
-        std::fs::File::create(&root)?.write_all(ROOT.as_bytes())?;
-        let provider = format!("file:{}", root.display());
-        let init = [
-            "--store",
-            &store,
-            "--config",
-            &config,
-            "--name",
-            "127.0.0.1",
-        ];
-        let more = ["--address", &address, "--root-provider", &provider];
-        let done = place.command("init").args(init).args(more).output()?;
-        if !done.status.success() {
-            return Err(String::from_utf8_lossy(&done.stderr).into());
-        }
         place.lift_limits()?;
         Ok(place)
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
-    }
-
-    fn command(&self, verb: &str) -> Command {
-        let mut command = Command::new(&self.strongroom);
-        command.args(["keyserver", verb]);
-        command
     }
 
     /// What is measured is the server, not its limits.
@@ -179,26 +150,19 @@ impl Place {
     /// Starts the server; the time until it delivers the key `name`, or lists keys where there is
     /// none yet.
     pub(crate) fn start(&self, name: Option<&str>) -> Result<(Running, Duration), Failure> {
+        let mut server = KeyServer::at(self.directory.path(), self.port);
         let began = Instant::now();
-        let mut child = self
-            .command("run")
-            .arg("--config")
-            .arg(self.path("server.toml"))
-            .stderr(Stdio::null())
-            .spawn()?;
-        let pid = child.id();
-        let mut running = Running(Processes(Vec::new()), pid);
-        loop {
-            if child.try_wait()?.is_some() || began.elapsed() > PATIENCE {
-                return Err("the server does not start".into());
-            }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.serves(name)? {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let mut failure = None;
+        server.start_until(Command::new(&self.strongroom), PATIENCE, || {
+            self.serves(name).unwrap_or_else(|error| {
+                failure = Some(error);
+                true
+            })
+        });
+        match failure {
+            Some(error) => Err(error),
+            None => Ok((Running(server), began.elapsed())),
         }
-        running.0.0.push(child);
-        Ok((running, began.elapsed()))
     }
 
     fn serves(&self, name: Option<&str>) -> Result<bool, Failure> {
@@ -219,12 +183,12 @@ impl Place {
 }
 
 /// A server that runs until this is dropped.
-pub(crate) struct Running(Processes, u32);
+pub(crate) struct Running(KeyServer);
 
 impl Running {
     /// What it has of memory, in bytes.
     pub(crate) fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.1));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.process()));
         let text = status.unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib: u64 = line
@@ -232,59 +196,4 @@ impl Running {
             .unwrap_or_default();
         kib * 1024
     }
-}
-
-/// Three members, and the store as the server names it.
-fn etcd(directory: &Path) -> Result<(String, Vec<Child>), Failure> {
-    let ports: Vec<(u16, u16)> = (0..MEMBERS)
-        .map(|_| Ok::<_, Failure>((free()?, free()?)))
-        .collect::<Result<_, _>>()?;
-    let url = |port: u16| format!("http://127.0.0.1:{port}");
-    let all: Vec<String> = ports
-        .iter()
-        .enumerate()
-        .map(|(at, (_, peer))| format!("m{at}={}", url(*peer)))
-        .collect();
-    let mut members = Processes(Vec::new());
-    for (at, (client, peer)) in ports.iter().enumerate() {
-        let (client, peer) = (url(*client), url(*peer));
-        let child = Command::new("etcd")
-            .args(["--name", &format!("m{at}"), "--data-dir"])
-            .arg(directory.join(format!("m{at}")))
-            .args([
-                "--listen-client-urls",
-                &client,
-                "--advertise-client-urls",
-                &client,
-            ])
-            .args([
-                "--listen-peer-urls",
-                &peer,
-                "--initial-advertise-peer-urls",
-                &peer,
-            ])
-            .args([
-                "--initial-cluster",
-                &all.join(","),
-                "--quota-backend-bytes",
-                "8589934592",
-            ])
-            .args(["--log-level", "error", "--logger", "zap"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        members.0.push(child);
-    }
-    let began = Instant::now();
-    for (client, _) in &ports {
-        while TcpStream::connect(("127.0.0.1", *client)).is_err() {
-            if began.elapsed() > Duration::from_secs(60) {
-                return Err("etcd does not start".into());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-    let urls: Vec<String> = ports.iter().map(|(client, _)| url(*client)).collect();
-    let children = std::mem::take(&mut members.0);
-    Ok((format!("etcd:{}", urls.join(",")), children))
 }

@@ -8,10 +8,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use strongroom_testing_support::process::{
+    self, checked, children, is_alive, patiently, refused, signal,
+};
 
 use crate::programs::Programs;
-use crate::room::{Room, checked, refused};
+use crate::room::Room;
 use crate::session::Session;
 
 static NEXT_PORT: AtomicU16 = AtomicU16::new(5432);
@@ -403,7 +407,7 @@ impl<'a> Instance<'a> {
         signal("-KILL", &all);
         // Until they are reaped, too: PostgreSQL takes the dead postmaster for a live one before.
         let gone = patiently(Duration::from_secs(20), || {
-            !all.iter().any(|pid| status(*pid).is_some())
+            !all.iter().any(|pid| process::status(*pid).is_some())
         });
         assert!(gone, "killed processes remain");
     }
@@ -487,51 +491,4 @@ fn failed(text: &str) -> ! {
 pub fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
-}
-
-/// Whether `condition` comes true before the time is over.
-pub fn patiently(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    while start.elapsed() < limit {
-        if condition() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    condition()
-}
-
-/// Sends a signal, given as kill(1) takes it, to processes by number.
-pub fn signal(which: &str, processes: &[u32]) {
-    if processes.is_empty() {
-        return;
-    }
-    let mut kill = Command::new("kill");
-    kill.arg(which).args(processes.iter().map(u32::to_string));
-    // One that has ended meanwhile is no error.
-    drop(kill.stderr(Stdio::null()).status());
-}
-
-/// Parent and state of a process.
-fn status(pid: u32) -> Option<(u32, char)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = text.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?.chars().next()?;
-    Some((fields.next()?.parse().ok()?, state))
-}
-
-/// Whether the process runs; one that only waits to be reaped does not.
-#[must_use]
-pub fn is_alive(pid: u32) -> bool {
-    status(pid).is_some_and(|(_, state)| state != 'Z' && state != 'X')
-}
-
-/// The processes that this one started.
-#[must_use]
-pub fn children(parent: u32) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| status(*pid).is_some_and(|(of, _)| of == parent))
-        .collect()
 }

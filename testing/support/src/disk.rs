@@ -7,6 +7,9 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::account::is_root;
+use crate::process::checked;
+
 /// A mounted file system; it goes when this goes out of scope.
 pub struct SmallDisk(PathBuf);
 
@@ -21,15 +24,17 @@ impl SmallDisk {
         reason = "what a test leaves out is for whoever runs it"
     )]
     pub fn mount(at: &Path, kib: u32) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
+        if !is_root() {
             println!("not tested: only root can mount a small file system");
             return None;
         }
         fs::create_dir_all(at).unwrap();
         let options = format!("size={kib}k,mode=0700");
-        run(Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "strongroom-test"])
-            .arg(at));
+        checked(
+            Command::new("mount")
+                .args(["-t", "tmpfs", "-o", &options, "strongroom-test"])
+                .arg(at),
+        );
         Some(Self(at.to_owned()))
     }
 
@@ -60,12 +65,6 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        run(Command::new("umount").arg("--lazy").arg(&self.0));
+        checked(Command::new("umount").arg("--lazy").arg(&self.0));
     }
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {err}");
 }

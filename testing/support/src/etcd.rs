@@ -1,15 +1,13 @@
-//! Members of etcd as processes, on ports of the kernel's choice.
-//!
-//! A port that was free may be taken before a member has it: the cluster is then made anew.
+//! Members of etcd as processes on this host.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest wait for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::port::free_port;
+use crate::process::PATIENCE;
 
 /// A cluster; its processes end with it.
 pub struct Cluster {
@@ -27,28 +25,22 @@ impl Cluster {
 
     /// `count` members with further arguments.
     pub fn start_with(scheme: &'static str, count: usize, more: &[String]) -> Self {
-        for _ in 0..5 {
-            if let Some(cluster) = Self::try_start(scheme, count, more) {
-                return cluster;
-            }
-        }
-        panic!("etcd does not start");
+        Self::start_in(tempfile::tempdir().unwrap(), scheme, count, more)
     }
 
-    fn try_start(scheme: &'static str, count: usize, more: &[String]) -> Option<Self> {
-        let held: Vec<TcpListener> = (0..count * 2)
-            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-            .collect();
-        let port = |at: usize| held[at].local_addr().unwrap().port();
-        let ports = (0..count)
-            .map(|at| (port(at * 2), port(at * 2 + 1)))
-            .collect();
-        drop(held);
+    /// The same, with everything that they write in this directory.
+    pub fn start_in(
+        directory: tempfile::TempDir,
+        scheme: &'static str,
+        count: usize,
+        more: &[String],
+    ) -> Self {
+        let ports = (0..count).map(|_| (free_port(), free_port())).collect();
         let mut cluster = Self {
             members: Vec::new(),
             ports,
             scheme,
-            directory: tempfile::tempdir().unwrap(),
+            directory,
         };
         for at in 0..count {
             let child = cluster.spawn(at, more);
@@ -58,14 +50,12 @@ impl Cluster {
         for at in 0..count {
             while TcpStream::connect(("127.0.0.1", cluster.ports[at].0)).is_err() {
                 let child = cluster.members[at].as_mut().unwrap();
-                if child.try_wait().unwrap().is_some() {
-                    return None;
-                }
+                assert!(child.try_wait().unwrap().is_none(), "etcd has ended");
                 assert!(Instant::now() < deadline, "etcd does not listen");
                 std::thread::sleep(Duration::from_millis(30));
             }
         }
-        Some(cluster)
+        cluster
     }
 
     fn spawn(&self, at: usize, more: &[String]) -> Child {

@@ -1,54 +1,21 @@
 //! A real server in a directory of its own, made and started as PostgreSQL's user when the test
-//! is root, ended by process number.
-//!
-//! `STRONGROOM_TEST_PG_BIN` names the directory of the binaries; else the newest below
-//! /usr/lib/postgresql is taken.
+//! is root, ended by process number; its backups, taken over the replication protocol.
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use strongroom_postgres_replication::{
     BackupEnd, BackupEvent, BackupOptions, Config, Connection, Error,
 };
 
-/// PostgreSQL's user, when the test is root.
-fn other_user() -> Option<(u32, u32)> {
-    static USER: OnceLock<Option<(u32, u32)>> = OnceLock::new();
-    *USER.get_or_init(|| {
-        let me = fs::metadata("/proc/self").unwrap().uid();
-        (me == 0).then(|| {
-            let users = fs::read_to_string("/etc/passwd").unwrap();
-            let line = users.lines().find(|line| line.starts_with("postgres:"));
-            let mut fields = line.expect("a user postgres").split(':').skip(2);
-            let mut number = || fields.next().unwrap().parse().unwrap();
-            (number(), number())
-        })
-    })
-}
+use crate::{account, programs};
 
-/// The binaries under test.
-pub fn installed() -> PathBuf {
-    if let Some(named) = std::env::var_os("STRONGROOM_TEST_PG_BIN") {
-        return PathBuf::from(named);
-    }
-    let mut found: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
-        .expect("PostgreSQL's server is installed")
-        .flatten()
-        .filter_map(|entry| {
-            let major = entry.file_name().to_str()?.parse().ok()?;
-            Some((major, entry.path().join("bin")))
-        })
-        .collect();
-    found.sort();
-    found.pop().expect("PostgreSQL's server is installed").1
-}
+pub use crate::account::give;
+pub use crate::port::free_port;
+pub use crate::process::{checked, until};
+pub use crate::programs::installed;
 
 /// A directory that is removed with it.
 #[derive(Debug)]
@@ -77,40 +44,11 @@ impl Room {
     }
 }
 
-/// Gives a file to PostgreSQL's user.
-pub fn give(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    if let Some((user, group)) = other_user() {
-        chown(path, Some(user), Some(group)).unwrap();
-    }
-}
-
-/// A program that runs as PostgreSQL's user.
+/// A program that runs as PostgreSQL's user, outside of the caller's directory and language.
 pub fn command(program: impl AsRef<Path>) -> Command {
-    let mut command = Command::new(program.as_ref());
+    let mut command = account::command(program.as_ref());
+    command.current_dir("/").env("LC_ALL", "C");
     command
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .env("LC_ALL", "C");
-    if let Some((user, group)) = other_user() {
-        command.uid(user).gid(group);
-    }
-    command
-}
-
-/// What a program printed.
-pub fn checked(command: &mut Command) -> String {
-    let output = command.output().expect("the program can be started");
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{out}{err}",
-        output.status
-    );
-    out.into_owned()
 }
 
 pub fn append(path: &Path, text: &str) {
@@ -174,14 +112,9 @@ impl<'a> Server<'a> {
         append(&self.data.join("postgresql.conf"), settings);
     }
 
-    /// A program of this version; a client that it lacks is the installed one.
+    /// A program of this version; a client that it lacks is the newest one.
     pub fn program(&self, name: &str) -> Command {
-        let here = self.bin.join(name);
-        command(if here.exists() {
-            here
-        } else {
-            installed().join(name)
-        })
+        command(programs::program(&self.bin, name))
     }
 
     pub fn start(&self) {
@@ -274,20 +207,6 @@ pub fn config(text: &str) -> Result<Config, Error> {
     Config::parse(text, &|_| None::<OsString>)
 }
 
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-/// Waits until it is so.
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// `pg_verifybackup`, where it runs: the one of some packages does not.
 #[expect(
     clippy::print_stderr,
@@ -376,8 +295,5 @@ pub fn unpack(room: &Room, from: &Path, taken: &Taken, data: &Path) {
         }
     }
     fs::copy(from.join("backup_manifest"), data.join("backup_manifest")).unwrap();
-    if let Some((user, group)) = other_user() {
-        let owner = format!("{user}:{group}");
-        checked(Command::new("chown").args(["-R", &owner]).arg(room.at("")));
-    }
+    account::give_all(&room.at(""));
 }

@@ -36,11 +36,6 @@ pub fn settings(port: u16) -> Vec<(String, String)> {
     .to_vec()
 }
 
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 impl S3 {
     pub fn started() -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/s3_server.py");

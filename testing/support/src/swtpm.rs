@@ -1,11 +1,13 @@
 //! A simulated TPM (`swtpm`) of the test's own, set up with `tpm2-tools`: a second implementation
 //! of what the product speaks. Shared by the tests of this crate and of the client.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::port::free_pair;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -23,7 +25,8 @@ impl Swtpm {
         let directory =
             std::env::temp_dir().join(format!("strongroom-tpm-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let port = two_ports();
+        // The second one is the control channel's.
+        let port = free_pair();
         let child = Command::new("swtpm")
             .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear"])
             .arg("--tpmstate")
@@ -130,16 +133,4 @@ impl Drop for Swtpm {
         drop(self.child.wait());
         drop(std::fs::remove_dir_all(&self.directory));
     }
-}
-
-/// The first of two free ports in a row, the control channel's being the second.
-fn two_ports() -> u16 {
-    for _ in 0..100 {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = first.local_addr().unwrap().port();
-        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
-            return port;
-        }
-    }
-    unreachable!("two free ports")
 }

@@ -5,13 +5,12 @@
 //! Must not: listen anywhere but on loopback; outlive its value.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use strongroom_testing_support::key::OTHER;
+use strongroom_testing_support::keyserver as support;
 
 use crate::machine::LONG;
 use crate::place;
@@ -23,8 +22,7 @@ pub const NAME: &str = "keys-a";
 #[derive(Debug)]
 pub struct KeyServer {
     directory: PathBuf,
-    port: u16,
-    child: Option<Child>,
+    server: support::KeyServer,
 }
 
 /// A node's configuration and identity, in a directory of the host.
@@ -42,34 +40,20 @@ impl KeyServer {
     #[must_use]
     pub fn start(directory: &Path) -> Self {
         fs::create_dir_all(directory).expect("a directory");
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|socket| socket.local_addr())
-            .expect("a free port")
-            .port();
         let root = directory.join("root.key");
-        write(
-            &root,
-            "a1b2030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20",
-            0o600,
+        write(&root, OTHER, 0o600);
+        let (store, provider) = (
+            text(&directory.join("keys.db")),
+            format!("file:{}", root.display()),
         );
+        let names = ["--name", NAME, "--name", "127.0.0.1"];
+        let options = ["--store", &store, "--root-provider", &provider];
+        let options = [&names[..], &options].concat();
+        let made = support::KeyServer::init(directory, &options, Command::new(place::command()));
         let mut server = Self {
             directory: directory.to_owned(),
-            port,
-            child: None,
+            server: made,
         };
-        let output = Command::new(place::command())
-            .args(["keyserver", "init", "--name", NAME, "--name", "127.0.0.1"])
-            .args(["--address", &format!("127.0.0.1:{port}")])
-            .arg("--store")
-            .arg(server.at("keys.db"))
-            .args(["--root-provider", &format!("file:{}", root.display())])
-            .output()
-            .expect("the command can be started");
-        assert!(
-            output.status.success(),
-            "keyserver init: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
         server.run();
         server
     }
@@ -79,47 +63,23 @@ impl KeyServer {
     /// # Panics
     /// When it does not come up.
     pub fn run(&mut self) {
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.at("log"))
-            .expect("a file");
-        let child = Command::new(place::command())
-            .args(["keyserver", "run", "--config"])
-            .arg(self.at("server.toml"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("the command can be started");
-        self.child = Some(child);
-        let until = Instant::now() + LONG;
-        while self
-            .curl(&["--max-time", "10"], "/v1/status")
-            .and_then(|answer| answer.get("sealed")?.as_bool())
-            != Some(false)
-        {
-            assert!(
-                Instant::now() < until,
-                "the key server did not come up: {}",
-                fs::read_to_string(self.at("log")).unwrap_or_default()
-            );
-            thread::sleep(Duration::from_millis(100));
-        }
+        let (directory, port) = (self.directory.clone(), self.port());
+        let status = || curl(&directory, port, &["--max-time", "10"], "/v1/status");
+        let command = Command::new(place::command());
+        self.server.start_until(command, LONG, || {
+            status().and_then(|answer| answer.get("sealed")?.as_bool()) == Some(false)
+        });
     }
 
     /// Ends it.
     pub fn stop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            drop(child.kill());
-            drop(child.wait());
-        }
+        self.server.stop();
     }
 
     /// The port on loopback.
     #[must_use]
-    pub const fn port(&self) -> u16 {
-        self.port
+    pub fn port(&self) -> u16 {
+        self.server.port()
     }
 
     /// What the administrator asks. `None` when there was no answer, or none in JSON.
@@ -212,23 +172,14 @@ impl KeyServer {
         write(&key, &fs::read_to_string(&key).expect("a key"), 0o600);
         write(
             &node.directory.join("node.toml"),
-            &configuration(&format!("127.0.0.1:{}", self.port), 60),
+            &configuration(&self.server.address(), 60),
             0o644,
         );
         node
     }
 
     fn curl(&self, arguments: &[&str], path: &str) -> Option<Value> {
-        let output = Command::new("curl")
-            .args(["-s", "--cacert", &text(&self.at("authority.pem"))])
-            .args(arguments)
-            .arg(format!("https://127.0.0.1:{}{path}", self.port))
-            .output()
-            .expect("apt-get install curl");
-        if output.stdout.is_empty() && output.status.success() {
-            return Some(Value::Null);
-        }
-        serde_json::from_slice(&output.stdout).ok()
+        curl(&self.directory, self.port(), arguments, path)
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -285,10 +236,18 @@ impl Node {
     }
 }
 
-impl Drop for KeyServer {
-    fn drop(&mut self) {
-        self.stop();
+/// Asks the server whose files are in this directory.
+fn curl(directory: &Path, port: u16, arguments: &[&str], path: &str) -> Option<Value> {
+    let output = Command::new("curl")
+        .args(["-s", "--cacert", &text(&directory.join("authority.pem"))])
+        .args(arguments)
+        .arg(format!("https://127.0.0.1:{port}{path}"))
+        .output()
+        .expect("apt-get install curl");
+    if output.stdout.is_empty() && output.status.success() {
+        return Some(Value::Null);
     }
+    serde_json::from_slice(&output.stdout).ok()
 }
 
 /// A node's configuration that asks this server, for so many seconds in all.

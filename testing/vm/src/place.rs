@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use strongroom_testing_support::product;
+
 /// `<target>/vm`, made when it is not there.
 ///
 /// # Panics
 /// When it cannot be made.
 #[must_use]
 pub fn cache() -> PathBuf {
-    let place = target().join("vm");
+    let place = product::target().join("vm");
     fs::create_dir_all(&place).expect("a directory below the target directory");
     place
 }
@@ -75,26 +77,13 @@ pub fn plugin() -> PathBuf {
 }
 
 /// Builds what goes into a guest, as the running test was built, and names one of the files that
-/// come of it. All at once: cargo would build what they have in common anew for each, with other
-/// features.
+/// come of it.
 ///
 /// # Panics
 /// When it cannot be built.
 #[must_use]
 pub fn built(file: &str) -> PathBuf {
-    let profile = profile();
-    let release = profile.file_name().is_some_and(|name| name == "release");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
-    let status = Command::new(cargo)
-        .args(["build", "--quiet", "--manifest-path", manifest])
-        .args(["-p", "strongroom-cli", "-p", "strongroom-volume-token"])
-        .args(release.then_some("--release"))
-        .env("CARGO_TARGET_DIR", target())
-        .status()
-        .expect("cargo can be started");
-    assert!(status.success(), "cargo build");
-    profile.join(file)
+    product::built(&["strongroom-cli", "strongroom-volume-token"], file)
 }
 
 /// A copy without debugging information: what a guest loads into its memory.
@@ -127,22 +116,4 @@ pub fn stripped(program: &Path) -> PathBuf {
         );
     });
     copy
-}
-
-fn profile() -> PathBuf {
-    let program = std::env::current_exe().expect("a running program has a path");
-    let inside = program.parent().expect("a program lies in a directory");
-    let inside = if inside.ends_with("deps") {
-        inside.parent()
-    } else {
-        Some(inside)
-    };
-    inside.expect("<target>/<profile>").to_owned()
-}
-
-fn target() -> PathBuf {
-    profile()
-        .parent()
-        .expect("a profile lies in a target directory")
-        .to_owned()
 }

@@ -18,6 +18,7 @@ use strongroom_backup::{
 };
 use strongroom_format::code;
 use strongroom_keyring::Opener;
+use strongroom_testing_support::port::free_port;
 use strongroom_testing_support::s3::{self, BUCKET, Fate, Relay, S3, settings};
 
 fn medium(port: u16, prefix: &str) -> ObjectMedium {
@@ -290,7 +291,7 @@ fn an_answer_lost_for_a_replacement_is_settled_by_reading() {
 #[test]
 fn a_store_that_is_gone_is_told_at_once_and_never_as_an_absent_file() {
     let opener = key();
-    let nobody = patient(s3::free_port(), "m", 2);
+    let nobody = patient(free_port(), "m", 2);
     let began = Instant::now();
     let gone = list(&nobody).unwrap_err();
     assert_eq!(gone.code(), &code::STORE_LOST, "{gone}");

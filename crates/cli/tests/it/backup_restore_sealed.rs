@@ -13,9 +13,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use instance::{OTHER, Place, Run};
+use strongroom_testing_support::process::{PATIENCE, patiently};
 
 const MARK: &str = "canary row that is looked for";
 const SEALED: [&str; 3] = ["--sealed", "--instance-key-file", "other"];
@@ -28,7 +28,7 @@ fn place() -> Place {
     fs::set_permissions(place.path("medium.key"), mode).unwrap();
     for name in ["space", "tmp"] {
         fs::create_dir(place.path(name)).unwrap();
-        instance::give(&place.path(name));
+        instance::give_unchanged(&place.path(name));
     }
     let mut settings = fs::read_to_string(place.path("data/postgresql.conf")).unwrap();
     settings.push_str(&format!(
@@ -76,16 +76,8 @@ fn traced(place: &Place, options: &[&str], arguments: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn until(what: &str, place: &Place, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < Duration::from_secs(90),
-            "{what}: {}",
-            place.log()
-        );
-        std::thread::sleep(Duration::from_millis(100));
-    }
+fn until(what: &str, place: &Place, done: impl FnMut() -> bool) {
+    assert!(patiently(PATIENCE, done), "{what}: {}", place.log());
 }
 
 /// Starts the restored instance by the command, with the key that its own configuration names.
@@ -215,7 +207,7 @@ fn a_sealed_restore_needs_a_key_and_a_cluster() {
     let place = Place::new();
     place.write("medium.key", OTHER);
     fs::create_dir(place.path("tree")).unwrap();
-    instance::give(&place.path("tree"));
+    instance::give_unchanged(&place.path("tree"));
     place.write("tree/file", "a file");
     let create = ["backup", "create", "tree", "--to", "medium", "--key-file"];
     place
@@ -223,12 +215,12 @@ fn a_sealed_restore_needs_a_key_and_a_cluster() {
         .succeeded();
     place
         .strongroom(&restore("restored", &["--sealed"]))
-        .failed(2, "SR-2041");
+        .ended_with(2, "SR-2041");
     let key_alone = place.strongroom(&restore("restored", &SEALED[1..]));
     assert_eq!(key_alone.code, 2, "{}", key_alone.err);
     place
         .strongroom(&restore("restored", &SEALED))
-        .failed(2, "SR-1001");
+        .ended_with(2, "SR-1001");
     assert!(!place.path("restored").exists());
     // Nothing is said of a directory that lies in clear as its source did.
     let run = place.strongroom(&restore("restored", &[]));

@@ -10,9 +10,9 @@ use crate::instance;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::{Duration, Instant};
 
 use instance::{OTHER, Place, Run};
+use strongroom_testing_support::process::{PATIENCE, patiently};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/backup.md");
 
@@ -75,16 +75,8 @@ fn archiving() -> Place {
 }
 
 #[track_caller]
-fn until(what: &str, place: &Place, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < Duration::from_secs(90),
-            "{what}: {}",
-            place.log()
-        );
-        std::thread::sleep(Duration::from_millis(100));
-    }
+fn until(what: &str, place: &Place, done: impl FnMut() -> bool) {
+    assert!(patiently(PATIENCE, done), "{what}: {}", place.log());
 }
 
 /// Ends the present segment and waits for the archive to have it.
@@ -145,7 +137,7 @@ fn a_sealed_instance_is_recovered_to_a_time_by_the_words_of_the_guide() {
     let keyring = place.path("keyring").display().to_string();
     let mut words = vec!["--keyring", &keyring];
     words.extend(push.split(' '));
-    place.strongroom(&words).failed(6, "SR-7173");
+    place.strongroom(&words).ended_with(6, "SR-7173");
 }
 
 /// A sealed standby, or a copy that is recovered sealed: its shield refuses log in clear, and needs
@@ -217,12 +209,12 @@ fn without_the_instances_key_nothing_is_archived() {
             .concat(),
         )
     };
-    push(&file).failed(3, "SR-2001");
+    push(&file).ended_with(3, "SR-2001");
     place.write(
         "data/strongroom.conf",
         &format!("key_file = {}\n", place.path("other").display()),
     );
-    push(&file).failed(3, "SR-2002");
+    push(&file).ended_with(3, "SR-2002");
     place.write(
         "data/strongroom.conf",
         &format!("key_file = {}\n", place.path("key").display()),

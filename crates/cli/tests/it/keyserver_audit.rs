@@ -11,44 +11,17 @@
 
 use crate::common;
 
-use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use common::{Place, Run};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process that ends with the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
+use common::{Place, Run, keyserver};
+use strongroom_testing_support::keyserver::KeyServer;
+use strongroom_testing_support::process::until;
 
 /// A server's files; of its log two rows stay in the store.
-fn made(place: &Place) {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let listen = free.local_addr().unwrap().to_string();
-    drop(free);
-    let init = [
-        "keyserver",
-        "init",
-        "--store",
-        "srv/keys.db",
-        "--name",
-        "127.0.0.1",
-        "--address",
-        &listen,
-        "--root-provider",
-        "env:ROOT",
-    ];
-    place.run(&init).succeeded();
+fn made(place: &Place) -> KeyServer {
+    let server = keyserver::made(place, "srv");
     let config = String::from_utf8(place.read("srv/server.toml")).unwrap();
     let changed = config.replace(
         "[audit]\nkeep_days = 90\nkeep_rows = 1000000\n",
@@ -56,18 +29,6 @@ fn made(place: &Place) {
     );
     assert_ne!(changed, config);
     place.write("srv/server.toml", changed);
-}
-
-fn run(place: &Place) -> Process {
-    let mut command = place.command();
-    command.args(["keyserver", "run", "--config", "srv/server.toml"]);
-    let child = command.stderr(Stdio::null()).spawn().unwrap();
-    let server = Process(child);
-    let began = Instant::now();
-    while admin(place, &["keys"]).code != 0 {
-        assert!(began.elapsed() < PATIENCE, "the server does not serve");
-        std::thread::sleep(Duration::from_millis(50));
-    }
     server
 }
 
@@ -100,8 +61,8 @@ fn verify(place: &Place, more: &[&str]) -> Run {
 #[test]
 fn archives_are_checked_without_the_server_and_the_server_goes_on_after_them() {
     let place = Place::new();
-    made(&place);
-    let server = run(&place);
+    let mut server = made(&place);
+    server.start(|| place.command());
     for n in 0..8 {
         admin(&place, &["create", &format!("k{n}")]).succeeded();
     }
@@ -159,8 +120,9 @@ fn archives_are_checked_without_the_server_and_the_server_goes_on_after_them() {
 #[test]
 fn a_server_that_is_killed_at_any_write_loses_no_row() {
     let place = Place::new();
-    made(&place);
-    drop(run(&place));
+    let mut server = made(&place);
+    server.start(|| place.command());
+    server.stop();
     let (mut kills, mut archived) = (0, 0);
     // Each start writes a row, and so makes an archive. The calls are those that name a file or
     // make one durable; strace counts them for each thread. Who is not killed is told to end.
@@ -173,8 +135,8 @@ fn a_server_that_is_killed_at_any_write_loses_no_row() {
             .arg(format!("--inject={group}:signal=KILL:when={at}"))
             .args(["timeout", "5"]);
         let words = ["keyserver", "run", "--config", "srv/server.toml"];
-        let mut server = place.under(strace, &words);
-        let status = server.stderr(Stdio::null()).status().unwrap();
+        let mut killed = place.under(strace, &words);
+        let status = killed.stderr(Stdio::null()).status().unwrap();
         if status.code() == Some(124) {
             break;
         }
@@ -190,7 +152,7 @@ fn a_server_that_is_killed_at_any_write_loses_no_row() {
         kills >= 5 && archived > 0 && archived < kills,
         "{archived} archives, {kills} kills"
     );
-    let _server = run(&place);
+    server.start(|| place.command());
     admin(&place, &["audit", "archive"]).succeeded();
     let told = verify(&place, &["--node", "srv/admin.toml"]).succeeded();
     assert!(told.contains("whole: rows 1 to "), "{told}");
@@ -200,21 +162,13 @@ fn a_server_that_is_killed_at_any_write_loses_no_row() {
 #[test]
 fn a_server_says_that_its_store_is_filling_up() {
     let place = Place::new();
-    made(&place);
+    let mut server = made(&place);
     let config = String::from_utf8(place.read("srv/server.toml")).unwrap();
     let changed = config.replace("free_mib = 1024", "free_mib = 900000000");
     assert_ne!(changed, config);
     place.write("srv/server.toml", changed);
-    let mut command = place.command();
-    command.args(["keyserver", "run", "--config", "srv/server.toml"]);
-    let log = std::fs::File::create(place.path("log")).unwrap();
-    let _server = Process(command.stderr(log).spawn().unwrap());
-    let began = Instant::now();
-    let told = || String::from_utf8(place.read("log")).unwrap();
-    while !told().contains("SR-8474") {
-        assert!(began.elapsed() < PATIENCE, "{}", told());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    server.start(|| place.command());
+    until("it says so", || server.log().contains("SR-8474"));
     let status = admin(&place, &["status"]);
     assert!(status.err.contains("SR-8474"), "{}", status.err);
     assert!(

@@ -1,8 +1,7 @@
 //! The certificates of key servers, and the way back in without an administrator: the real command
 //! beside real servers, with real etcd.
 //!
-//! Method: servers are processes of the same binary on ports of the kernel's choice, etcd is
-//! Debian's, clocks are libfaketime's.
+//! Method: servers are processes of the same binary, etcd is Debian's, clocks are libfaketime's.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,56 +11,13 @@
 use crate::common;
 use std::fs::File;
 use std::io::Read as _;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
-use common::keyserver::Server;
-use common::{Place, Run};
+use common::{Place, Run, keyserver};
 use strongroom_testing_support::etcd::Cluster;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process that ends with the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().port()
-}
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// Runs a server whose log goes to `name/log`.
-fn run(place: &Place, name: &str) -> Process {
-    let mut command = place.command();
-    command.args([
-        "keyserver",
-        "run",
-        "--config",
-        &format!("{name}/server.toml"),
-    ]);
-    let log = File::create(place.path(&format!("{name}/log"))).unwrap();
-    Process(command.stderr(log).stdout(Stdio::null()).spawn().unwrap())
-}
-
-fn log(place: &Place, name: &str) -> String {
-    String::from_utf8(place.read(&format!("{name}/log"))).unwrap()
-}
+use strongroom_testing_support::keyserver::KeyServer;
+use strongroom_testing_support::port::free_port;
+use strongroom_testing_support::process::{PATIENCE, until};
 
 fn server_cert(place: &Place, verb: &str, name: &str, more: &[&str]) -> Run {
     let config = format!("{name}/server.toml");
@@ -85,37 +41,25 @@ fn a_second_server_over_etcd_by_the_guide() {
     let place = Place::new();
     let etcd = Cluster::start(1);
     let store = etcd.store();
-    let ports = [free_port(), free_port()];
-    let listen = ports.map(|port| format!("127.0.0.1:{port}"));
-    for name in ["a", "b"] {
-        std::fs::create_dir(place.path(name)).unwrap();
-    }
-    let init = [
-        "keyserver",
-        "init",
-        "--store",
-        &store,
-        "--config",
-        "a/server.toml",
-        "--name",
-        "127.0.0.1",
-        "--address",
-        &listen[0],
-        "--root-provider",
-        "env:ROOT",
-    ];
-    place.run(&init).succeeded();
-    let first = run(&place, "a");
-    let at = |n: usize, host: &str| keys_at(&place, "a", &format!("https://{host}:{}", ports[n]));
-    until("the first one serves", || at(0, "127.0.0.1").code == 0);
+    let made = ["--store", &store, "--config", "a/server.toml"];
+    let known = ["--name", "127.0.0.1", "--root-provider", "env:ROOT"];
+    let options = [&made[..], &known].concat();
+    let mut first = KeyServer::init(&place.path("a"), &options, place.command());
+    let mut second = KeyServer::at(&place.path("b"), free_port());
+    std::fs::create_dir(place.path("b")).unwrap();
+    let (of_first, of_second) = (first.port(), second.port());
+    let at = |host: &str, port: u16| keys_at(&place, "a", &format!("https://{host}:{port}"));
+    first.start_until(place.command(), PATIENCE, || {
+        at("127.0.0.1", of_first).code == 0
+    });
 
     // By the guide: server.toml with other names and another address, root.keyring, and its own
     // certificate.
     let config = String::from_utf8(place.read("a/server.toml")).unwrap();
     let config = config
         .replace("names = [\"127.0.0.1\"]", "names = [\"localhost\"]")
-        .replace(&listen[0], &listen[1]);
-    assert!(config.contains("localhost") && config.contains(&listen[1]));
+        .replace(&first.address(), &second.address());
+    assert!(config.contains("localhost") && config.contains(&second.address()));
     place.write("b/server.toml", config);
     std::fs::copy(place.path("a/root.keyring"), place.path("b/root.keyring")).unwrap();
     let made = server_cert(&place, "issue", "b", &[]).succeeded();
@@ -125,10 +69,11 @@ fn a_second_server_over_etcd_by_the_guide() {
     );
     assert_eq!(place.read("a/authority.pem"), place.read("b/authority.pem"));
     server_cert(&place, "issue", "b", &[]).failed(6, "SR-1002");
-    let _second = run(&place, "b");
-    until("the second one serves", || at(1, "localhost").code == 0);
+    second.start_until(place.command(), PATIENCE, || {
+        at("localhost", of_second).code == 0
+    });
     drop(first);
-    at(1, "localhost").succeeded();
+    at("localhost", of_second).succeeded();
     let create = ["keyserver", "create", "k", "--node", "a/at.toml"];
     place.run(&create).succeeded();
     let audit = ["keyserver", "audit", "--verify", "--node", "a/at.toml"];
@@ -138,9 +83,8 @@ fn a_second_server_over_etcd_by_the_guide() {
 #[test]
 fn a_server_gets_another_key_and_another_name_while_it_runs() {
     let place = Place::new();
-    let server = Server::start(&place, "a");
-    let port = server.url.rsplit(':').next().unwrap().to_owned();
-    let at = |host: &str| keys_at(&place, "a", &format!("https://{host}:{port}"));
+    let server = keyserver::started(&place, "a");
+    let at = |host: &str| keys_at(&place, "a", &format!("https://{host}:{}", server.port()));
     at("localhost").failed(3, "SR-8403");
     let config = String::from_utf8(place.read("a/server.toml")).unwrap();
     place.write("a/server.toml", format!("# Ours.\n{config}"));
@@ -198,8 +142,8 @@ fn a_server_gets_another_key_and_another_name_while_it_runs() {
 #[test]
 fn a_server_renews_its_own_certificate() {
     let place = Place::new();
-    let port = free_port();
-    let address = format!("127.0.0.1:{port}");
+    let mut server = KeyServer::at(&place.path("a"), free_port());
+    let address = server.address();
     let init = [
         "keyserver",
         "init",
@@ -215,21 +159,20 @@ fn a_server_renews_its_own_certificate() {
     std::fs::create_dir(place.path("a")).unwrap();
     place.run_at("-70d", &init).succeeded();
     let former = [place.read("a/server.pem"), place.read("a/server.key")];
-    let _server = run(&place, "a");
+    server.start_until(place.command(), PATIENCE, || true);
     until("it is renewed", || {
-        log(&place, "a").contains("certificate renewed")
+        server.log().contains("certificate renewed")
     });
     let now = [place.read("a/server.pem"), place.read("a/server.key")];
     assert!(former[0] != now[0] && former[1] != now[1]);
-    let url = format!("https://127.0.0.1:{port}");
-    keys_at(&place, "a", &url).succeeded();
+    keys_at(&place, "a", &server.url()).succeeded();
 }
 
 /// A server that custodians have opened, with a node, and the files of another one whose shares are
 /// others.
-fn custodians(place: &Place) -> Process {
-    let port = free_port();
-    let listen = format!("127.0.0.1:{port}");
+fn custodians(place: &Place) -> KeyServer {
+    let mut server = KeyServer::at(&place.path("a"), free_port());
+    let listen = server.address();
     for name in ["a", "b"] {
         std::fs::create_dir(place.path(name)).unwrap();
         let (store, shares) = (format!("{name}/keys.db"), format!("{name}/shares"));
@@ -251,9 +194,9 @@ fn custodians(place: &Place) -> Process {
         ];
         place.run(&init).succeeded();
     }
-    let server = run(place, "a");
+    // It listens, and stays sealed.
+    server.start_until(place.command(), PATIENCE, || true);
     let node = ["--node", "a/admin.toml"];
-    until("it listens", || TcpStream::connect(&listen).is_ok());
     for n in [1, 2] {
         let share = format!("a/shares/share-{n}.txt");
         let unseal = ["keyserver", "unseal", "--share-file", &share];
@@ -264,7 +207,7 @@ fn custodians(place: &Place) -> Process {
     let join = [
         "keyserver",
         "join",
-        &format!("https://{listen}"),
+        &server.url(),
         "--authority",
         "a/authority.pem",
         "--node",
@@ -281,7 +224,7 @@ fn custodians(place: &Place) -> Process {
 #[test]
 fn who_has_the_shares_gets_back_in_and_everybody_hears_of_it() {
     let place = Place::new();
-    let _server = custodians(&place);
+    let server = custodians(&place);
     let node = ["--node", "a/admin.toml"];
     let glass = |name: &str, shares: &[&str]| {
         let fixed = [
@@ -308,14 +251,14 @@ fn who_has_the_shares_gets_back_in_and_everybody_hears_of_it() {
     glass("admin", &[one, other]).failed(3, "SR-8432");
     glass("admin", &[one, one]).failed(6, "SR-8441");
     glass("host", &[one, two]).failed(6, "SR-8424");
-    assert!(!log(&place, "a").contains("break-glass"));
+    assert!(!server.log().contains("break-glass"));
 
     // The administrator whose key was lost: another certificate, and the former one ends.
     let made = glass("admin", &[two, one]);
     assert!(made.err.contains("SR-8472"), "{}", made.err);
     made.succeeded();
     until("the server that runs says so", || {
-        log(&place, "a").contains("\"event\":\"break-glass\"")
+        server.log().contains("\"event\":\"break-glass\"")
     });
     place
         .run(&[&["keyserver", "nodes"][..], &node].concat())

@@ -7,8 +7,6 @@
 use crate::common;
 use crate::common::server;
 
-use std::time::{Duration, Instant};
-
 use common::{Place, Run};
 use server::Server;
 
@@ -20,18 +18,10 @@ fn by(place: &Place, config: &str, words: &[&str]) -> Run {
 const ADMIN: &str = "server/admin.toml";
 const BOSS: &str = "boss/node.toml";
 
-/// Starts the server anew and waits until it is open.
+/// Starts the server anew.
 fn restart(server: &mut Server) {
     server.stop();
     server.start();
-    let began = Instant::now();
-    while by(&server.place, ADMIN, &["keys"]).code != 0 {
-        assert!(
-            began.elapsed() < Duration::from_secs(120),
-            "it stays sealed"
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// A server that wants two administrators, `admin` and `boss`, and has the key `k`.

@@ -1,8 +1,8 @@
 //! A host joins a key server, and keeps the root key of a keyring there: the real command against
 //! the real server.
 //!
-//! Method: the server is a process of the same binary, on a port of the kernel's choice; what must
-//! not be sent or written is looked for afterwards.
+//! Method: the server is a process of the same binary; what must not be sent or written is looked
+//! for afterwards.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -10,8 +10,8 @@ use crate::common;
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use common::Place;
-use common::keyserver::Server;
+use common::{Place, keyserver};
+use strongroom_testing_support::keyserver::KeyServer;
 
 fn token(place: &Place, file: &str, more: &[&str]) {
     let fixed = [
@@ -46,9 +46,9 @@ fn join(place: &Place, url: &str, authority: &str, token: &str, more: &[&str]) -
 #[test]
 fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
     let place = Place::new();
-    let mut server = Server::start(&place, "a");
-    let other = Server::start(&place, "b");
-    let url = server.url.clone();
+    let mut server = keyserver::started(&place, "a");
+    let other = keyserver::started(&place, "b");
+    let url = server.url();
     token(&place, "token", &["--may-create"]);
 
     joins_that_cannot_be_right(&place, &url);
@@ -160,7 +160,7 @@ fn joined_once(place: &Place, url: &str) {
 }
 
 /// Another server that has a key of that name is not one that has that key.
-fn another_servers_key_of_that_name(place: &Place, other: &Server) {
+fn another_servers_key_of_that_name(place: &Place, other: &KeyServer) {
     let node = String::from_utf8(place.read("etc/node.toml")).unwrap();
     let other_node = "etc-b/node.toml";
     let made = [
@@ -177,7 +177,7 @@ fn another_servers_key_of_that_name(place: &Place, other: &Server) {
     let joined = [
         "keyserver",
         "join",
-        &other.url,
+        &other.url(),
         "--authority",
         "b/authority.pem",
         "--node",
@@ -198,7 +198,7 @@ fn another_servers_key_of_that_name(place: &Place, other: &Server) {
         .replace("\"authority.pem\"", "\"../etc-b/authority.pem\"")
         .replace("\"node.pem\"", "\"../etc-b/node.pem\"")
         .replace("\"node.key\"", "\"../etc-b/node.key\"");
-    assert!(foreign.contains(&other.url) && foreign.contains("../etc-b/node.key"));
+    assert!(foreign.contains(&other.url()) && foreign.contains("../etc-b/node.key"));
     place.write("etc/node.toml", foreign);
     place.run(&["key", "create", "no"]).failed(4, "SR-2105");
     place.write("etc/node.toml", node);

@@ -7,16 +7,16 @@
 
 use crate::common;
 
-use common::keyserver::Server;
-use common::{Place, Run};
+use common::{Place, Run, keyserver};
+use strongroom_testing_support::keyserver::KeyServer;
 
 /// Days that a certificate is valid, unless server.toml says otherwise.
 const DAYS: u32 = 1825;
 
 /// A server, and a host that joined it and made a key.
-fn joined() -> (Place, Server) {
+fn joined() -> (Place, KeyServer) {
     let place = Place::new();
-    let server = Server::start(&place, "a");
+    let server = keyserver::started(&place, "a");
     let token = [
         "keyserver",
         "token",
@@ -31,7 +31,7 @@ fn joined() -> (Place, Server) {
     let join = [
         "keyserver",
         "join",
-        &server.url,
+        &server.url(),
         "--authority",
         "a/authority.pem",
         "--node",

@@ -6,62 +6,8 @@
 
 use crate::common;
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
-
-use common::Place;
+use common::{Place, keyserver};
 use serde_json::Value;
-
-/// A key server that ends with the test.
-struct Server {
-    child: Child,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// Makes and starts a server in `server/`; writes `node.toml` for its administrator.
-fn server(place: &Place) -> Server {
-    let init = [
-        "keyserver",
-        "init",
-        "--store",
-        "server/store.db",
-        "--root-provider",
-        "env:ROOT",
-        "--name",
-        "127.0.0.1",
-        "--address",
-        "127.0.0.1:0",
-    ];
-    place.run(&init).succeeded();
-    let mut command = place.command();
-    command.args(["keyserver", "run", "--config", "server/server.toml"]);
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut address = None;
-    // It listens, then its root key is delivered.
-    for line in lines.by_ref() {
-        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        match line["event"].as_str().unwrap() {
-            "listening" => address = line["address"].as_str().map(str::to_owned),
-            "unsealed" => break,
-            _ => {}
-        }
-    }
-    // Its log is read on, so that it never waits for a reader.
-    std::thread::spawn(move || lines.for_each(drop));
-    let node = format!(
-        "servers = [\"https://{}\"]\nauthority = \"authority.pem\"\ncertificate = \"admin.pem\"\nkey = \"admin.key\"\n",
-        address.unwrap()
-    );
-    place.write("server/node.toml", node);
-    Server { child }
-}
 
 fn place() -> Place {
     let place = Place::new();
@@ -159,12 +105,12 @@ fn what_cannot_be_reported_does_not_keep_the_rest_back() {
 #[test]
 fn a_server_keeps_what_a_later_report_leaves_out() {
     let place = place();
-    let _server = server(&place);
+    let _server = keyserver::started(&place, "server");
     let report = [
         "keyserver",
         "report",
         "--node",
-        "server/node.toml",
+        "server/admin.toml",
         "--json",
         "app.db",
     ];
@@ -175,7 +121,7 @@ fn a_server_keeps_what_a_later_report_leaves_out() {
     assert!(verified.as_u64().is_some(), "{sent}");
     let again = place.run(&report).json();
     assert_eq!(again["objects"][0]["verified"], Value::Null);
-    let path = place.path("server/node.toml");
+    let path = place.path("server/admin.toml");
     let client = strongroom_keys_client::Node::load(&path).unwrap().client();
     let kept = client
         .call(

@@ -8,8 +8,8 @@ use crate::common;
 use std::process::Command;
 use std::time::Instant;
 
-use common::keyserver::Server;
-use common::{Place, Run};
+use common::{Place, Run, keyserver};
+use strongroom_testing_support::keyserver::KeyServer;
 
 /// Options by which three custodians get shares, of which two open the server.
 const SHARES: [&str; 6] = [
@@ -110,8 +110,8 @@ fn a_share_that_could_not_be_kept_is_not_made() {
 #[test]
 fn nobody_waits_in_silence_for_a_server_that_does_not_run() {
     let place = Place::new();
-    let mut server = Server::start(&place, "a");
-    let url = server.url.clone();
+    let mut server = keyserver::started(&place, "a");
+    let url = server.url();
     let token = ["token", "db-7", "--out", "token"];
     admin(&place, &token).succeeded();
     let join = ["keyserver", "join", &url, "--authority", "a/authority.pem"];
@@ -173,15 +173,16 @@ fn nobody_waits_in_silence_for_a_server_that_does_not_run() {
         .failed(3, "SR-8402");
     let note = format!(
         "note: waiting for the key server at {}, for 6 s at most",
-        server.url
+        server.url()
     );
     assert_eq!(told.matches(&note).count(), 1, "{told}");
 }
 
 /// An address without `https://`, wherever one is given.
 #[track_caller]
-fn bare_addresses_are_refused(place: &Place, server: &Server) {
-    let bare = server.url.trim_start_matches("https://");
+fn bare_addresses_are_refused(place: &Place, server: &KeyServer) {
+    let bare = server.address();
+    let bare = bare.as_str();
     let authority = ["--authority", "a/authority.pem"];
     let status = ["keyserver", "status", "--server", bare];
     let told = place
@@ -213,7 +214,7 @@ fn bare_addresses_are_refused(place: &Place, server: &Server) {
 #[test]
 fn what_is_not_there_or_not_an_address_is_told_as_that() {
     let place = Place::new();
-    let server = Server::start(&place, "a");
+    let server = keyserver::started(&place, "a");
     // Tokens.
     let id = "0".repeat(64);
     for nothing in [&id[..], "nothing", "a b", &id[1..]] {

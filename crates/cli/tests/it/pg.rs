@@ -53,7 +53,7 @@ fn from_initdb_to_an_unattended_start() {
     );
     place
         .strongroom(&["pg", "start", "-D", "data"])
-        .failed(6, "SR-7008");
+        .ended_with(6, "SR-7008");
     place
         .strongroom(&["pg", "restart", "-D", "data", "-l", "log"])
         .succeeded();
@@ -62,17 +62,17 @@ fn from_initdb_to_an_unattended_start() {
     place.stop();
     // As pg_ctl, which fails too, but in words of its own.
     let stop = ["pg", "stop", "-D", "data"];
-    let told = place.strongroom(&stop).failed(5, "SR-7027");
+    let told = place.strongroom(&stop).ended_with(5, "SR-7027");
     assert!(told.contains("no server is running"), "{told}");
     place.write("data/postmaster.pid", "999999999\n");
-    let told = place.strongroom(&stop).failed(5, "SR-7027");
+    let told = place.strongroom(&stop).ended_with(5, "SR-7027");
     assert!(told.contains("postmaster.pid is left over"), "{told}");
     if is_root() {
         // After a crash and a reboot the number may be another user's process: PostgreSQL starts,
         // and so do we.
         let mut other = Command::new("sleep").arg("600").spawn().unwrap();
         place.write("data/postmaster.pid", &format!("{}\n", other.id()));
-        place.strongroom(&stop).failed(5, "SR-7027");
+        place.strongroom(&stop).ended_with(5, "SR-7027");
         place.start(&[]).succeeded();
         place.stop();
         other.kill().unwrap();
@@ -320,7 +320,7 @@ fn a_program_under_the_shield_is_itself() {
     assert_eq!(run(&mut command).succeeded(), "one\ntwo\n");
     place
         .strongroom(&["pg", "run", "-D", "data", "--", "nonexistent"])
-        .failed(2, "SR-1006");
+        .ended_with(2, "SR-1006");
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn an_instance_can_take_over_another_ones_data_key() {
         "--key-file",
         "other",
     ];
-    place.strongroom(&wrong).failed(3, "SR-2002");
+    place.strongroom(&wrong).ended_with(3, "SR-2002");
     assert!(!place.path("third").exists());
 }
 
@@ -434,7 +434,7 @@ fn root_is_refused_as_postgresql_refuses_it() {
         &["pg", "restart", "-D", &data],
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_strongroom"));
-        run(command.args(arguments)).failed(2, "SR-7015");
+        run(command.args(arguments)).ended_with(2, "SR-7015");
     }
     assert!(!place.path("new").exists());
     assert_eq!(before, place.everything("data"));
@@ -480,7 +480,7 @@ fn a_cluster_of_debian_starts_with_the_lines_that_service_prints() {
     )
     .succeeded();
     let unsealed = ["pg", "service", "-D", "data"];
-    place.strongroom(&unsealed).failed(6, "SR-7004");
+    place.strongroom(&unsealed).ended_with(6, "SR-7004");
     place
         .strongroom(&["pg", "encrypt", "-D", "data", "--key-file", "key"])
         .succeeded();
@@ -541,10 +541,10 @@ fn verify_finds_what_is_authenticated_and_says_what_is_not() {
     assert!(!of_status.contains("authentic"), "{of_status}");
     place
         .strongroom(&["verify", "data", "--key-file", "other"])
-        .failed(3, "SR-2002");
+        .ended_with(3, "SR-2002");
     place
         .strongroom(&["verify", "data/strongroom.header"])
-        .failed(4, "SR-3007");
+        .ended_with(4, "SR-3007");
     let state = place.path("data/pg_replslot/s/state");
     let mut bytes = fs::read(&state).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -554,5 +554,5 @@ fn verify_finds_what_is_authenticated_and_says_what_is_not() {
     assert_eq!(result["ok"], false);
     assert_eq!(result["bad"][0]["file"], "pg_replslot/s/state");
     assert_eq!(result["checked"][0]["kind"], "container");
-    run.failed(4, "SR-7001");
+    run.ended_with(4, "SR-7001");
 }

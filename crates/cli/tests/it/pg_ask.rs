@@ -18,11 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs the command on a terminal, types each line after its prompt, and returns exit code and
 /// everything shown.
 fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, String) {
-    let inner = place.command(arguments);
-    let mut session = on_terminal::session();
-    session.arg(inner.get_program()).args(inner.get_args());
+    let mut session = on_terminal::session_by(place.program("setsid"));
     session
-        .current_dir(place.path(""))
+        .arg(place.binary())
+        .args(arguments)
         .env_clear()
         .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
         .env("LC_ALL", "C.UTF-8");
@@ -57,7 +56,7 @@ fn asked_once_and_handed_on_by_nothing_that_others_see() {
         "{}",
         place.log()
     );
-    place.start(&["--ask"]).failed(2, "SR-1004");
+    place.start(&["--ask"]).ended_with(2, "SR-1004");
 
     let options = place.options();
     let start = [

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use instance::{Place, is_root, run};
+use strongroom_testing_support::process::{children, signal, status};
 
 const ROWS: &str = "select count(*) from t where v = 'canary row ' || i";
 
@@ -24,7 +25,7 @@ fn plain() -> Place {
         .succeeded();
     start_plain(&place);
     fs::create_dir(place.path("space")).unwrap();
-    instance::give(&place.path("space"));
+    instance::give_unchanged(&place.path("space"));
     let space = place.path("space").display().to_string();
     place.sql(&format!("create tablespace s location '{space}'"));
     place.sql(
@@ -101,7 +102,7 @@ fn sealed_rotated_and_opened_again() {
         after.contains("/other\n"),
         "the configuration names the new key: {after}"
     );
-    place.start(&["--key-file", "key"]).failed(3, "SR-2002");
+    place.start(&["--key-file", "key"]).ended_with(3, "SR-2002");
     place.start_unattended().succeeded();
     assert_eq!(place.sql(ROWS), "20100");
     place.stop();
@@ -132,9 +133,9 @@ fn who_may_open_it_changes_while_the_server_runs() {
     let former = header();
     let rotate = ["pg", "rotate", "-D", "data", "--slots-only"];
     let by = |options: &[&str]| place.strongroom(&[&rotate[..], options].concat());
-    by(&["--key-file", "other", "--new-key-file", "key"]).failed(3, "SR-2002");
+    by(&["--key-file", "other", "--new-key-file", "key"]).ended_with(3, "SR-2002");
     assert_eq!(former, header());
-    by(&["--new-key-file", "nowhere"]).failed(3, "SR-2007");
+    by(&["--new-key-file", "nowhere"]).ended_with(3, "SR-2007");
     assert_eq!(former, header());
     let told = by(&["--new-key-file", "other"]).succeeded();
     assert!(
@@ -143,7 +144,7 @@ fn who_may_open_it_changes_while_the_server_runs() {
     );
     assert_eq!(place.sql("select 1"), "1");
     place.stop();
-    place.start(&["--key-file", "key"]).failed(3, "SR-2002");
+    place.start(&["--key-file", "key"]).ended_with(3, "SR-2002");
     place.start_unattended().succeeded();
     place.stop();
     by(&[]).succeeded();
@@ -165,18 +166,18 @@ fn what_must_not_be_converted_is_not() {
     let encrypt =
         |options: &[&str]| place.strongroom(&[&["pg", "encrypt", "-D", "data"], options].concat());
     let before = place.everything("data");
-    encrypt(&[]).failed(2, "SR-2041");
-    encrypt(&["--key-file", "nowhere"]).failed(3, "SR-2007");
+    encrypt(&[]).ended_with(2, "SR-2041");
+    encrypt(&["--key-file", "nowhere"]).ended_with(3, "SR-2007");
     place
         .strongroom(&["pg", "decrypt", "-D", "data"])
-        .failed(6, "SR-7004");
+        .ended_with(6, "SR-7004");
     place
         .strongroom(&["pg", "rotate", "-D", "data"])
-        .failed(6, "SR-7004");
+        .ended_with(6, "SR-7004");
     assert!(before == place.everything("data"));
 
     start_plain(&place);
-    encrypt(&["--key-file", "key"]).failed(6, "SR-7008");
+    encrypt(&["--key-file", "key"]).ended_with(6, "SR-7008");
     let pid = place.pid("data").unwrap().to_string();
     assert!(
         Command::new("kill")
@@ -190,7 +191,7 @@ fn what_must_not_be_converted_is_not() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let before = place.everything("data");
-    encrypt(&["--key-file", "key"]).failed(6, "SR-7009");
+    encrypt(&["--key-file", "key"]).ended_with(6, "SR-7009");
     assert!(
         before == place.everything("data"),
         "neither header nor configuration is left"
@@ -199,14 +200,14 @@ fn what_must_not_be_converted_is_not() {
     place.stop();
 
     encrypt(&["--key-file", "key"]).succeeded();
-    encrypt(&["--key-file", "key"]).failed(6, "SR-7012");
+    encrypt(&["--key-file", "key"]).ended_with(6, "SR-7012");
     place.start(&[]).succeeded();
     place
         .strongroom(&["pg", "decrypt", "-D", "data"])
-        .failed(6, "SR-7008");
+        .ended_with(6, "SR-7008");
     place
         .strongroom(&["pg", "rotate", "-D", "data"])
-        .failed(6, "SR-7008");
+        .ended_with(6, "SR-7008");
     place.stop();
 }
 
@@ -244,36 +245,23 @@ fn killed_until_done(place: &Place, arguments: &[&str], is_done: impl Fn() -> bo
     unreachable!("it never ends");
 }
 
-/// Ends a process and what it has started (under root the command is a child of runuser), and waits
-/// for them. Each is stopped before it is asked for its children: one that is about to start
-/// another would leave that one behind.
-fn end(pid: u32) {
-    let mut pids = vec![pid.to_string()];
+/// Ends a process and what it has started, and waits for them. Each is stopped before its children
+/// are listed: one that is about to start another would leave that one behind.
+fn end(process: u32) {
+    let mut all = vec![process];
     let mut next = 0;
-    while let Some(pid) = pids.get(next).cloned() {
-        drop(Command::new("kill").args(["-STOP", &pid]).output());
-        let runs = || {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let state = stat.rsplit(") ").next().unwrap_or_default().to_owned();
-            !(state.is_empty() || state.starts_with(['T', 'Z', 'X']))
-        };
+    while let Some(process) = all.get(next).copied() {
+        signal("-STOP", &[process]);
+        let runs = || status(process).is_some_and(|(_, state)| !"TZX".contains(state));
         while runs() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        pids.extend(
-            children
-                .unwrap_or_default()
-                .split_whitespace()
-                .map(str::to_owned),
-        );
+        all.extend(children(process));
         next += 1;
     }
-    for pid in &pids {
-        drop(Command::new("kill").args(["-KILL", pid]).output());
-    }
-    for pid in &pids {
-        instance::wait_until_gone(pid.parse().unwrap());
+    signal("-KILL", &all);
+    for process in all {
+        instance::wait_until_gone(process);
     }
 }
 
@@ -283,7 +271,7 @@ fn a_conversion_that_was_killed_before_its_header_keeps_a_server_from_starting()
     let place = plain();
     let state = "strongroom-convert 1 encrypt 00112233445566778899aabbccddeeff\n";
     place.write("data/strongroom.convert", state);
-    instance::give(&place.path("data/strongroom.convert"));
+    instance::give_unchanged(&place.path("data/strongroom.convert"));
     assert_ne!(place.start_unattended().code, 0);
     assert!(place.log().contains("SR-7003"), "{}", place.log());
     place
@@ -304,7 +292,7 @@ fn a_conversion_that_was_killed_is_completed_by_the_same_command() {
     };
     let refuses_to_start = || {
         if unfinished() {
-            place.start(&["--key-file", "key"]).failed(6, "SR-7003");
+            place.start(&["--key-file", "key"]).ended_with(6, "SR-7003");
             assert!(status().contains("begun and not finished"), "{}", status());
             assert_ne!(
                 place.start_unattended().code,

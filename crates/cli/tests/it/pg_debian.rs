@@ -186,7 +186,7 @@ fn where_the_configuration_lies_is_found_or_asked_for() {
     fs::create_dir(&copy).unwrap();
     fs::copy(&file, copy.join("postgresql.conf")).unwrap();
     let start = ["pg", "start", "-D", "main", "-l", "main.log"];
-    let told = as_owner(&place, &start).failed(2, "SR-7033");
+    let told = as_owner(&place, &start).ended_with(2, "SR-7033");
     let version = version();
     let both = format!("clusters {version}/copy and {version}/main have this directory");
     assert!(told.contains(&both), "{told}");
@@ -198,14 +198,14 @@ fn where_the_configuration_lies_is_found_or_asked_for() {
     // A server goes by data_directory: it would run on another instance.
     place.write("other.conf", "data_directory = '/nowhere'\n");
     let words = [&start[..], &["--config-file", "other.conf"]].concat();
-    let told = as_owner(&place, &words).failed(2, "SR-7033");
+    let told = as_owner(&place, &words).ended_with(2, "SR-7033");
     assert!(told.contains("other.conf is of /nowhere"), "{told}");
 
     fs::remove_dir_all(place.path("etc")).unwrap();
-    let told = as_owner(&place, &start).failed(2, "SR-7033");
+    let told = as_owner(&place, &start).ended_with(2, "SR-7033");
     assert!(told.contains("no cluster in"), "{told}");
     let words = [&start[..], &["--config-file", "nowhere"]].concat();
-    as_owner(&place, &words).failed(2, "SR-1006");
+    as_owner(&place, &words).ended_with(2, "SR-1006");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_replica_is_made_and_promoted() {
     let data = place.path("replica").display().to_string();
     let promote = ["pg", "promote", "-D", &data];
     let wrong = [&promote[..], &["--key-file", "key"]].concat();
-    as_owner(&place, &wrong).failed(3, "SR-2002");
+    as_owner(&place, &wrong).ended_with(3, "SR-2002");
     assert_eq!(sql(&place, SECOND, "select pg_is_in_recovery()"), "t");
     // Root acts as the directory's owner.
     as_administrator(&place, &promote).succeeded();
@@ -283,7 +283,7 @@ fn a_replica_is_made_and_promoted() {
 
     // Once more, by Debian's command under the shield.
     control(&place, "replica", "stop").succeeded();
-    as_owner(&place, &promote).failed(5, "SR-7027");
+    as_owner(&place, &promote).ended_with(5, "SR-7027");
     place.write("replica/standby.signal", "");
     control(&place, "replica", "start").succeeded();
     let version = version();

@@ -36,17 +36,17 @@ fn what_takes_the_place_of_a_file_is_told() {
         drop(fs::remove_file(&path));
         fs::create_dir(&path).unwrap();
         for arguments in [verify, plaintext, rotate] {
-            place.strongroom(arguments).failed(6, "SR-7002");
+            place.strongroom(arguments).ended_with(6, "SR-7002");
         }
         fs::remove_dir(&path).unwrap();
         put_pipe(&path);
         for arguments in [verify, plaintext, rotate] {
-            place.strongroom(arguments).failed(6, "SR-7002");
+            place.strongroom(arguments).ended_with(6, "SR-7002");
         }
         fs::remove_file(&path).unwrap();
         if let Some(bytes) = kept {
             place.overwrite(&format!("data/{name}"), &bytes);
-            instance::give(&path);
+            instance::give_unchanged(&path);
         }
     }
 
@@ -54,7 +54,7 @@ fn what_takes_the_place_of_a_file_is_told() {
     let tablespace = place.path("data/pg_tblspc/16999");
     symlink(place.path("not-mounted"), &tablespace).unwrap();
     for arguments in [verify, plaintext, rotate] {
-        let said = place.strongroom(arguments).failed(6, "SR-7002");
+        let said = place.strongroom(arguments).ended_with(6, "SR-7002");
         assert!(said.contains("mount it"), "{said}");
     }
     fs::remove_file(&tablespace).unwrap();
@@ -89,7 +89,7 @@ fn a_named_pipe_in_the_place_of_a_file_is_not_waited_for() {
         fs::remove_file(&path).unwrap();
         if let Some(bytes) = kept {
             place.overwrite(&format!("data/{name}"), &bytes);
-            instance::give(&path);
+            instance::give_unchanged(&path);
         }
     }
 }
@@ -98,7 +98,7 @@ fn a_named_pipe_in_the_place_of_a_file_is_not_waited_for() {
 #[track_caller]
 fn ends(place: &Place, arguments: &[&str], pipe: &str) {
     let mut command = place.command(arguments);
-    // A group of its own: as root, the command is started through another program.
+    // A group of its own: what the command has started ends with it.
     command.stdin(Stdio::null()).process_group(0);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();

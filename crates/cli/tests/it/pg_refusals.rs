@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use strongroom_format::header::header_layout;
 
-use instance::{OTHER, Place, Run, bindir, give, is_root, run};
+use instance::{OTHER, Place, Run, bindir, give_unchanged, is_root, run};
 
 const HEADER: &str = "data/strongroom.header";
 
@@ -33,7 +33,7 @@ const fn refusal(exit: i32, code: &'static str) -> Refusal {
 #[track_caller]
 fn refused(place: &Place, expected: &Refusal) {
     let before = place.everything("data");
-    place.start(&[]).failed(expected.exit, expected.code);
+    place.start(&[]).ended_with(expected.exit, expected.code);
     unattended_refused(place, expected.code);
     assert!(
         before == place.everything("data"),
@@ -114,7 +114,7 @@ fn a_key_command_that_hangs_is_given_up() {
     let before = place.everything("data");
     let begun = Instant::now();
     let hasty = |command: &mut Command| run(command.env("STRONGROOM_KEY_COMMAND_TIMEOUT", "1"));
-    hasty(&mut place.command(&["pg", "start", "-D", "data", "-l", "log"])).failed(3, "SR-2010");
+    hasty(&mut place.command(&["pg", "start", "-D", "data", "-l", "log"])).ended_with(3, "SR-2010");
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert!(before == place.everything("data"));
 }
@@ -123,14 +123,18 @@ fn a_key_command_that_hangs_is_given_up() {
 fn options_are_tried_before_the_configuration() {
     let place = Place::with_instance();
     let before = place.everything("data");
-    place.start(&["--key-file", "other"]).failed(3, "SR-2002");
-    place.start(&["--key-file", "nowhere"]).failed(3, "SR-2007");
+    place
+        .start(&["--key-file", "other"])
+        .ended_with(3, "SR-2002");
+    place
+        .start(&["--key-file", "nowhere"])
+        .ended_with(3, "SR-2007");
     let wrong = |arguments: &[&str]| run(place.command(arguments).env("PGENCRYPTIONKEY", OTHER));
-    wrong(&["pg", "start", "-D", "data"]).failed(3, "SR-2002");
-    wrong(&["pg", "controldata", "-D", "data"]).failed(3, "SR-2002");
-    wrong(&["pg", "run", "-D", "data", "--", "true"]).failed(3, "SR-2002");
-    wrong(&["pg", "rotate", "-D", "data"]).failed(3, "SR-2002");
-    wrong(&["pg", "decrypt", "-D", "data"]).failed(3, "SR-2002");
+    wrong(&["pg", "start", "-D", "data"]).ended_with(3, "SR-2002");
+    wrong(&["pg", "controldata", "-D", "data"]).ended_with(3, "SR-2002");
+    wrong(&["pg", "run", "-D", "data", "--", "true"]).ended_with(3, "SR-2002");
+    wrong(&["pg", "rotate", "-D", "data"]).ended_with(3, "SR-2002");
+    wrong(&["pg", "decrypt", "-D", "data"]).ended_with(3, "SR-2002");
     assert!(before == place.everything("data"));
 }
 
@@ -182,7 +186,7 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
     spoilt(&header_of("b"), &refusal(3, "SR-2002"));
     place.overwrite(HEADER, &header_of("c"));
     let before = place.everything("data");
-    place.start(&[]).failed(4, "SR-7001");
+    place.start(&[]).ended_with(4, "SR-7001");
     assert_ne!(place.start_unattended().code, 0);
     assert!(before == place.everything("data"), "nothing was changed");
 
@@ -190,7 +194,7 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
     // plain one, and PostgreSQL then finds a control file that it cannot read.
     fs::remove_file(&path).unwrap();
     let before = place.everything("data");
-    place.start(&[]).failed(6, "SR-7004");
+    place.start(&[]).ended_with(6, "SR-7004");
     assert_ne!(place.start_unattended().code, 0);
     assert!(before == place.everything("data"));
     place.overwrite(HEADER, &good);
@@ -226,38 +230,39 @@ fn initdb_keeps_nothing_of_what_failed() {
     let initdb = |arguments: &[&str]| {
         place.strongroom(&[&["pg", "initdb", "-D", "a/b"], arguments].concat())
     };
-    initdb(&[]).failed(2, "SR-2041");
-    initdb(&["--key-file", "nowhere"]).failed(3, "SR-2007");
-    initdb(&["--key-command", "exit 1"]).failed(3, "SR-2009");
-    initdb(&["--key-file", "key", "--", "--locale=nonsense"]).failed(5, "SR-7018");
-    initdb(&["--key-file", "key", "--", "--no-clean", "--locale=nonsense"]).failed(5, "SR-7018");
-    initdb(&["--key-file", "key", "--bindir", "/nonexistent"]).failed(2, "SR-7016");
-    initdb(&["--key-file", "key", "--", "-D", "elsewhere"]).failed(2, "SR-1001");
-    initdb(&["--key-file", "key", "--header-only", "--", "-k"]).failed(2, "SR-1001");
-    initdb(&["--key-command", " cat key"]).failed(2, "SR-2019");
+    initdb(&[]).ended_with(2, "SR-2041");
+    initdb(&["--key-file", "nowhere"]).ended_with(3, "SR-2007");
+    initdb(&["--key-command", "exit 1"]).ended_with(3, "SR-2009");
+    initdb(&["--key-file", "key", "--", "--locale=nonsense"]).ended_with(5, "SR-7018");
+    initdb(&["--key-file", "key", "--", "--no-clean", "--locale=nonsense"])
+        .ended_with(5, "SR-7018");
+    initdb(&["--key-file", "key", "--bindir", "/nonexistent"]).ended_with(2, "SR-7016");
+    initdb(&["--key-file", "key", "--", "-D", "elsewhere"]).ended_with(2, "SR-1001");
+    initdb(&["--key-file", "key", "--header-only", "--", "-k"]).ended_with(2, "SR-1001");
+    initdb(&["--key-command", " cat key"]).ended_with(2, "SR-2019");
     let mut without = place.command(&["pg", "initdb", "-D", "a/b", "--key-file", "key"]);
-    run(without.env("STRONGROOM_SHIELD_LIB", "/nonexistent.so")).failed(2, "SR-7017");
+    run(without.env("STRONGROOM_SHIELD_LIB", "/nonexistent.so")).ended_with(2, "SR-7017");
     // A file that is there but is no library: initdb runs without the shield, and finds the
     // directory not empty.
     let mut useless = place.command(&["pg", "initdb", "-D", "a/b", "--key-file", "key"]);
-    run(useless.env("STRONGROOM_SHIELD_LIB", place.path("key"))).failed(5, "SR-7018");
+    run(useless.env("STRONGROOM_SHIELD_LIB", place.path("key"))).ended_with(5, "SR-7018");
     assert!(
         !place.path("a").exists(),
         "directories that were made are removed"
     );
 
     fs::create_dir(place.path("a")).unwrap();
-    give(&place.path("a"));
+    give_unchanged(&place.path("a"));
     fs::create_dir(place.path("a/b")).unwrap();
-    give(&place.path("a/b"));
-    initdb(&["--key-file", "key", "--", "--locale=nonsense"]).failed(5, "SR-7018");
+    give_unchanged(&place.path("a/b"));
+    initdb(&["--key-file", "key", "--", "--locale=nonsense"]).ended_with(5, "SR-7018");
     assert_eq!(
         fs::read_dir(place.path("a/b")).unwrap().count(),
         0,
         "one that was there stays, empty"
     );
     place.write("a/b/somebodys file", "kept");
-    initdb(&["--key-file", "key"]).failed(6, "SR-1002");
+    initdb(&["--key-file", "key"]).ended_with(6, "SR-1002");
     assert_eq!(fs::read(place.path("a/b/somebodys file")).unwrap(), b"kept");
     place
         .strongroom(&[
@@ -271,7 +276,7 @@ fn initdb_keeps_nothing_of_what_failed() {
         ])
         .succeeded();
     let again = ["pg", "initdb", "-D", "sealed", "--key-file", "other"];
-    place.strongroom(&again).failed(6, "SR-7012");
+    place.strongroom(&again).ended_with(6, "SR-7012");
 }
 
 #[test]
@@ -279,11 +284,11 @@ fn directories_that_are_none() {
     let place = Place::new();
     place
         .strongroom(&["pg", "start", "-D", "nowhere"])
-        .failed(2, "SR-1006");
+        .ended_with(2, "SR-1006");
     place
         .strongroom(&["pg", "start", "-D", "key"])
-        .failed(2, "SR-7011");
-    place.strongroom(&["pg", "start"]).failed(2, "SR-1001");
+        .ended_with(2, "SR-7011");
+    place.strongroom(&["pg", "start"]).ended_with(2, "SR-1001");
     fs::create_dir(place.path("empty")).unwrap();
     for verb in [
         "start",
@@ -297,11 +302,11 @@ fn directories_that_are_none() {
     ] {
         place
             .strongroom(&["pg", verb, "-D", "empty"])
-            .failed(2, "SR-7011");
+            .ended_with(2, "SR-7011");
     }
     place
         .strongroom(&["pg", "run", "-D", "empty", "--", "true"])
-        .failed(6, "SR-7004");
+        .ended_with(6, "SR-7004");
 }
 
 /// In a mount namespace of its own, so that nothing is left mounted.
@@ -331,19 +336,19 @@ fn on_a_read_only_file_system_nothing_starts_and_the_reason_is_told() {
     read_only(&[
         "pg", "start", "-D", &data, "-l", "log", "--", "-o", &options,
     ])
-    .failed(5, "SR-7018");
+    .ended_with(5, "SR-7018");
     assert!(
         place.log().contains("Read-only file system"),
         "{}",
         place.log()
     );
-    read_only(&["pg", "rotate", "-D", &data]).failed(5, "SR-5001");
-    read_only(&["pg", "rotate", "-D", &data, "--slots-only"]).failed(5, "SR-5001");
-    read_only(&["pg", "decrypt", "-D", &data]).failed(5, "SR-5001");
+    read_only(&["pg", "rotate", "-D", &data]).ended_with(5, "SR-5001");
+    read_only(&["pg", "rotate", "-D", &data, "--slots-only"]).ended_with(5, "SR-5001");
+    read_only(&["pg", "decrypt", "-D", &data]).ended_with(5, "SR-5001");
     read_only(&["pg", "controldata", "-D", &data]).succeeded();
     assert!(before == place.everything("data"));
     let new = format!("{data}/new");
-    read_only(&["pg", "initdb", "-D", &new, "--key-file", "key"]).failed(5, "SR-5001");
+    read_only(&["pg", "initdb", "-D", &new, "--key-file", "key"]).ended_with(5, "SR-5001");
 }
 
 /// A directory of programs in which one stands for PostgreSQL's own: a script, in which REAL is the
@@ -386,7 +391,7 @@ fn an_instance_of_another_make_or_outside_the_shield_is_not_kept() {
     ] {
         let script = format!("REAL/pg_controldata \"$@\" | sed 's/^\\({line}: *\\).*/\\1{other}/'");
         let bin = programs_with(&place, "pg_controldata", &script);
-        let told = run_with(&bin).failed(6, "SR-7010");
+        let told = run_with(&bin).ended_with(6, "SR-7010");
         assert!(
             told.contains(&format!("{line}: {other} instead of")),
             "{told}"
@@ -396,6 +401,6 @@ fn an_instance_of_another_make_or_outside_the_shield_is_not_kept() {
     // An initdb that the library does not get into, on a directory that it believes to be empty.
     let script = "unset LD_PRELOAD; mkdir aside; mv \"$2\"/strongroom.* aside; REAL/initdb \"$@\"; mv aside/* \"$2\"";
     let bin = programs_with(&place, "initdb", script);
-    run_with(&bin).failed(70, "SR-7021");
+    run_with(&bin).ended_with(70, "SR-7021");
     assert!(!place.path("data").exists());
 }

@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
-use instance::{Place, Run, give, run};
+use instance::{Place, Run, give_unchanged, run};
 
 /// An instance that a cluster of postgresql-common has, and that cluster's directory.
 fn clustered(environment: Option<&str>) -> (Place, PathBuf) {
@@ -19,7 +19,7 @@ fn clustered(environment: Option<&str>) -> (Place, PathBuf) {
     let cluster = place.path("etc/15/main");
     fs::create_dir_all(&cluster).unwrap();
     for path in ["etc", "etc/15", "etc/15/main"] {
-        give(&place.path(path));
+        give_unchanged(&place.path(path));
     }
     let data = place.path("data").canonicalize().unwrap();
     place.write(
@@ -111,7 +111,7 @@ fn an_environment_is_made_where_there_is_none() {
 fn another_preload_is_kept_and_nothing_is_installed() {
     let other = "LD_PRELOAD = '/usr/lib/libother.so'\n";
     let (place, cluster) = clustered(Some(other));
-    let told = service(&place, &["--install"]).failed(6, "SR-1002");
+    let told = service(&place, &["--install"]).ended_with(6, "SR-1002");
     assert!(told.contains("put this library first"), "{told}");
     let environment = cluster.join("environment");
     assert_eq!(fs::read_to_string(&environment).unwrap(), other);
@@ -136,7 +136,7 @@ fn a_drop_in_that_an_administrator_wrote_is_kept() {
     let name = "units/postgresql@15-main.service.d/strongroom.conf";
     let written = "[Service]\nLimitCORE=infinity\nNice=5\n";
     place.write(name, written);
-    let told = service(&place, &["--install"]).failed(6, "SR-1002");
+    let told = service(&place, &["--install"]).ended_with(6, "SR-1002");
     assert!(told.contains("strongroom.conf: has another text"), "{told}");
     assert_eq!(fs::read_to_string(place.path(name)).unwrap(), written);
     assert!(!cluster.join("environment").exists());
@@ -154,7 +154,7 @@ fn a_drop_in_that_an_administrator_wrote_is_kept() {
 fn an_environment_that_is_too_long_is_kept_whole() {
     let long = format!("{}TZ = 'UTC'\n", "# a comment\n".repeat(100_000));
     let (place, cluster) = clustered(Some(&long));
-    service(&place, &["--install"]).failed(5, "SR-5001");
+    service(&place, &["--install"]).ended_with(5, "SR-5001");
     let environment = cluster.join("environment");
     assert_eq!(fs::read_to_string(environment).unwrap(), long);
 }
@@ -162,7 +162,7 @@ fn an_environment_that_is_too_long_is_kept_whole() {
 #[test]
 fn an_instance_without_a_cluster_is_told_so() {
     let place = Place::with_instance();
-    let told = service(&place, &["--install"]).failed(2, "SR-7028");
+    let told = service(&place, &["--install"]).ended_with(2, "SR-7028");
     let looked = format!("looked in {}", place.path("etc").display());
     assert!(told.contains(&looked), "{told}");
     assert!(!place.path("units").exists());

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use instance::{Place, bindir};
+use strongroom_testing_support::process;
 
 /// Directories of transaction status files.
 const DIRECTORIES: [&str; 7] = [
@@ -136,17 +137,9 @@ fn a_real_server_stores_no_zeros_and_recovers_without_them() {
     // Killed between two checkpoints, with work that only the log has.
     place.sql("update work set v = v + 1");
     let pid = place.pid("data").unwrap();
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(pid).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
+    process::signal("-KILL", &[pid]);
     // PostgreSQL takes a process that waits to be collected for a running one.
-    let killed = std::time::Instant::now();
-    while Path::new(&format!("/proc/{pid}")).exists() {
-        assert!(killed.elapsed() < Duration::from_secs(60), "{pid} is there");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    process::until("it is collected", || process::status(pid).is_none());
     place.start(&[]).succeeded();
     check_no_zeros(&data);
     let sum = place.sql("select sum(v) from work");
@@ -194,7 +187,7 @@ fn zeros_in_a_transaction_status_file_do_not_undo_transactions() {
     for (offset, zeros) in [(unit * 16, 16), (0, 8192)] {
         with_changed(&place, "data/pg_xact/0000", offset, zeros, || {
             drop(fs::remove_file(place.path("log")));
-            let told = place.strongroom(&verified).failed(4, "SR-7029");
+            let told = place.strongroom(&verified).ended_with(4, "SR-7029");
             assert!(told.contains("pg_xact/0000"), "{told}");
             let started = place.start(&[]);
             assert_ne!(started.code, 0, "the server took zeros: {}", started.out);
@@ -250,7 +243,7 @@ fn status_says_whether_data_checksums_are_on_and_warns_when_they_are_off() {
         json.contains("\"data_checksums\": false") || json.contains("\"data_checksums\":false"),
         "{json}"
     );
-    status(&place, &["--key-file", "other"]).failed(3, "SR-2002");
+    status(&place, &["--key-file", "other"]).ended_with(3, "SR-2002");
     // A key that only a command has is not fetched for this.
     place.overwrite(
         "data/strongroom.conf",
@@ -297,7 +290,7 @@ fn a_key_command_runs_once_when_an_instance_is_sealed() {
     place.strongroom(&opened).succeeded();
     let (key, runs) = (place.path("key"), place.path("runs"));
     fs::File::create(&runs).unwrap();
-    instance::give(&runs);
+    instance::give_unchanged(&runs);
     let command = format!("echo >> {}; cat {}", runs.display(), key.display());
     let sealed = ["pg", "encrypt", "-D", "data", "--key-command", &command];
     place.strongroom(&sealed).succeeded();

@@ -138,7 +138,7 @@ fn the_library_runs_no_command_that_another_user_named() {
     mode(0o660);
     place
         .strongroom(&["pg", "controldata", "-D", "data"])
-        .failed(6, "SR-6022");
+        .ended_with(6, "SR-6022");
     mode(0o640);
     place
         .strongroom(&["pg", "controldata", "-D", "data"])
@@ -261,17 +261,17 @@ fn what_cannot_be_done_as_the_owner_is_refused() {
     place.write("file", "nothing");
     // In the hands of two users: either could lead root to the other's.
     chown("file", 1);
-    as_root(&place, &["inspect", &at("file")]).failed(6, "SR-6020");
+    as_root(&place, &["inspect", &at("file")]).ended_with(6, "SR-6020");
     // A directory in which everybody may exchange names.
     fs::create_dir(place.path("open")).unwrap();
     fs::set_permissions(place.path("open"), fs::Permissions::from_mode(0o777)).unwrap();
-    as_root(&place, &["inspect", &at("open/file")]).failed(6, "SR-6020");
+    as_root(&place, &["inspect", &at("open/file")]).ended_with(6, "SR-6020");
     // A user whom the system does not know.
     let unknown = root_place();
     let file = unknown.path().join("file");
     fs::File::create(&file).unwrap();
     std::os::unix::fs::chown(&file, Some(3_999_999), Some(3_999_999)).unwrap();
-    let told = as_root(&place, &["inspect", file.to_str().unwrap()]).failed(6, "SR-6021");
+    let told = as_root(&place, &["inspect", file.to_str().unwrap()]).ended_with(6, "SR-6021");
     assert!(
         told.contains("3999999") && told.contains("runuser"),
         "{told}"

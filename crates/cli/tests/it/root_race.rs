@@ -16,7 +16,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use instance::root::{can_be_tried, library, owner, planted, ran_as, root_place, state};
-use instance::{Place, give, run};
+use instance::{Place, give_unchanged, run};
 use tempfile::TempDir;
 
 /// The commands, a line each. `DATA`, `RING`, `SEALED` and `KEY` are the other user's; `UNITS` is
@@ -78,7 +78,7 @@ fn theirs() -> Place {
     }
     for path in ["etc", "etc/15", "etc/15/main"] {
         fs::create_dir(place.path(path)).unwrap();
-        give(&place.path(path));
+        give_unchanged(&place.path(path));
     }
     let line = format!("data_directory = '{}'\n", place.path("data").display());
     place.write("etc/15/main/postgresql.conf", &line);

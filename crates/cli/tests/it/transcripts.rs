@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use common::Place;
 use page::{Block, Fate, Step, blocks, steps};
+use strongroom_testing_support::product;
 
 /// What is typed at every question.
 const PASSPHRASE: &str = "correct horse battery staple";
@@ -173,8 +174,8 @@ fn what_failed(chosen: &[Block]) -> Option<String> {
         .env("PATH", format!("{}:/usr/bin:{search}", commands.display()))
         .env("WORK", &work)
         .env("OUT", place.path(""))
-        .env("EXTENSION", beside("STRONGROOM_EXTENSION", "libstrongroom_sqlite.so"))
-        .env("LIBRARY", beside("STRONGROOM_SHIELD_LIB", "libstrongroom_shield.so"))
+        .env("EXTENSION", product::sqlite_extension())
+        .env("LIBRARY", product::shield())
         // The command finds it where it is installed.
         .env_remove("STRONGROOM_SHIELD_LIB")
         .env_remove("STRONGROOM_KEYRING");
@@ -239,14 +240,6 @@ fn script(chosen: &[Block]) -> (String, Vec<(usize, Step)>) {
 /// One word of the shell's language.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-/// A library that a variable names, or that `make test` has built beside the command.
-fn beside(variable: &str, name: &str) -> PathBuf {
-    std::env::var_os(variable).map_or_else(
-        || Path::new(env!("CARGO_BIN_EXE_strongroom")).with_file_name(name),
-        PathBuf::from,
-    )
 }
 
 /// Whether the output is what the page shows. A shown line `...` stands for any number of lines.

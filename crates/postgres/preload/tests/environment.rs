@@ -13,10 +13,11 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{Keyring, NewObject, Object, Provider};
+use strongroom_testing_support::account::give_unchanged;
+use strongroom_testing_support::process::until;
 use support::{Place, Server, check};
 
 const SECRET: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
@@ -25,14 +26,6 @@ fn put(path: &Path, bytes: &[u8]) {
     std::fs::File::create(path)
         .and_then(|mut file| std::io::Write::write_all(&mut file, bytes))
         .unwrap();
-}
-
-fn patiently(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Runs a server whose key is in `variable`, and searches all that could show it.
@@ -57,14 +50,14 @@ fn keeps_it(place: &Place, server: &Server, variable: &str) {
         "create table t as select 1 as a; select pg_switch_wal(); copy t to program 'env > {}; cat > /dev/null'",
         printed.display()
     ));
-    patiently("nothing is archived", || {
+    until("nothing is archived", || {
         std::fs::read(&seen).is_ok_and(|text| !text.is_empty())
     });
     // The postmaster goes on with the keys that it has.
     let which = "select pid from pg_stat_activity where backend_type = 'checkpointer'";
     let killed = server.sql(which);
     check(Command::new("kill").args(["-9", &killed]).output().unwrap());
-    patiently("it does not come back", || {
+    until("it does not come back", || {
         let asked = server.psql().args(["-c", which]).output().unwrap();
         let now = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
         // Until the postmaster has noticed, it is the former one that is named.
@@ -125,9 +118,9 @@ fn children_of_the_server_get_neither_the_library_nor_a_key() {
     put(&other.join("strongroom.header"), &object.initial_bytes());
     let text = format!("key_id = app\nkeyring = {}\n", path.display());
     put(&other.join("strongroom.conf"), text.as_bytes());
-    support::give(&path);
+    give_unchanged(&path);
     for file in ["strongroom.header", "strongroom.conf"] {
-        support::give(&other.join(file));
+        give_unchanged(&other.join(file));
     }
     let server = Server::create_with(&place, other, &[("MY_ROOT", SECRET)]);
     keeps_it(&place, &server, "MY_ROOT");

@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked, refused};
+use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::{Found, files_of};
+use strongroom_testing_support::process::{checked, patiently, refused};
 
 const CANARY: &str = "CANARYarchive";
 const ALL: &str = "select count(*), sum(hashtext(x)) from t";

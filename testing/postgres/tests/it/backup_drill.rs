@@ -16,7 +16,9 @@ use strongroom_testing::random::{Random, seed};
 use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked, refused};
+use strongroom_testing_postgres::room::Room;
+use strongroom_testing_support::account::give;
+use strongroom_testing_support::process::{checked, refused};
 
 struct Work<'a> {
     room: &'a Room,
@@ -176,7 +178,7 @@ fn what_fails_is_told_and_nothing_is_left() {
     room.put(&liar.join("postgres"), script.as_bytes());
     fs::copy(work.programs.path("pg_ctl"), liar.join("pg_ctl")).unwrap();
     for name in ["postgres", "pg_ctl"] {
-        room.give(&liar.join(name), 0o755);
+        give(&liar.join(name), 0o755);
     }
     told(
         &mut work.with_options(room.backup(), &liar, &[]),
@@ -280,7 +282,7 @@ fn a_signal_ends_the_restore_and_the_start_too() {
         "#!/bin/sh\ncase \"$1\" in --version|-V) exec {real} \"$@\";; esac\nexec sleep 600\n"
     );
     room.put(&slow.join("postgres"), script.as_bytes());
-    room.give(&slow.join("postgres"), 0o755);
+    give(&slow.join("postgres"), 0o755);
     let drill = work.with_options(room.backup(), &slow, &[]);
     stopped_at(&work, drill, "run", "none");
 }

@@ -20,7 +20,9 @@ use strongroom_testing::random::{Random, seed};
 use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked, refused};
+use strongroom_testing_postgres::room::Room;
+use strongroom_testing_support::account::give;
+use strongroom_testing_support::process::{checked, refused};
 
 const LOOK: &str = "select count(*), md5(string_agg(t, '' order by i)) from a; \
     select count(*), md5(string_agg(t, '' order by i)) from still; select count(*) from elsewhere";
@@ -255,7 +257,7 @@ fn tablespaces_of_a_chain_go_to_another_file_system() {
     if device(memory.path()) == device(room.path()) {
         return;
     }
-    room.give(memory.path(), 0o700);
+    give(memory.path(), 0o700);
     checked(&mut work.create(&[]));
     work.server
         .sql("update a set t = 'changed' || i where i % 1000 = 0; insert into elsewhere select * from elsewhere limit 10");
@@ -379,7 +381,7 @@ fn programs_that_fail_are_told(work: &Work<'_>) {
     let postgres = work.programs.path("postgres").display().to_string();
     let script = |name: &str, text: &str| {
         room.put(&liar.join(name), text.as_bytes());
-        room.give(&liar.join(name), 0o755);
+        give(&liar.join(name), 0o755);
     };
     script("postgres", &format!("#!/bin/sh\nexec {postgres} \"$@\"\n"));
     script(

@@ -15,13 +15,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use strongroom_testing::random::{Random, seed};
 use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked, refused};
+use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::Found;
+use strongroom_testing_support::process::{checked, refused, until};
 
 const CANARY: &str = "CANARYreceived";
 const SETTINGS: &str = "wal_level = replica\nwal_keep_size = 512MB\n";
@@ -170,20 +170,12 @@ impl<'a> Work<'a> {
         let restored = Instance::named(self.room, &self.programs, name, Protection::Plain);
         restored.configure("archive_mode = off\n");
         restored.start();
-        patiently("recovered", || {
+        until("recovered", || {
             restored.sql("select pg_is_in_recovery()") == "f"
         });
         let said = restored.sql("select count(*) from t");
         restored.stop();
         said
-    }
-}
-
-fn patiently(what: &str, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -204,17 +196,17 @@ fn a_killed_receiver_goes_on_without_a_gap() {
         let receiver = work.receiver(&slot);
         work.insert(30_000);
         if kill % 2 == 0 {
-            patiently("some log is archived", || !work.archived().is_empty());
+            until("some log is archived", || !work.archived().is_empty());
         } else {
-            patiently("all log is flushed", || has_all(&work.server));
+            until("all log is flushed", || has_all(&work.server));
         }
         receiver.kill();
     }
     work.server.sql("select pg_switch_wal()");
     let mut receiver = work.receiver(&slot);
-    patiently("all log is flushed", || has_all(&work.server));
+    until("all log is flushed", || has_all(&work.server));
     work.insert(7);
-    patiently("all log is flushed", || has_all(&work.server));
+    until("all log is flushed", || has_all(&work.server));
     assert_eq!(receiver.terminate(), Some(0));
     work.compare(&work.server, "00000001");
     // What the last segment has is in pieces, which are of that segment only.
@@ -256,11 +248,11 @@ fn a_commit_waits_for_the_medium() {
     command.arg("--to").arg(work.medium());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let receiver = Receiver(command.spawn().unwrap());
-    patiently("the receiver is there", || {
+    until("the receiver is there", || {
         work.server.sql("select count(*) from pg_stat_replication") == "1"
     });
     work.server.sql("select pg_reload_conf()");
-    patiently("it is synchronous", || {
+    until("it is synchronous", || {
         work.server
             .sql("select sync_state from pg_stat_replication")
             == "sync"
@@ -296,9 +288,9 @@ fn the_archive_may_be_written_by_both() {
         work.insert(20_000);
         work.server.sql("select pg_switch_wal()");
     }
-    patiently("all log is flushed", || has_all(&work.server));
+    until("all log is flushed", || has_all(&work.server));
     let last = work.server.sql("select pg_walfile_name(pg_switch_wal())");
-    patiently("archived", || {
+    until("archived", || {
         work.server
             .sql("select coalesce(last_archived_wal, '') from pg_stat_archiver")
             >= last
@@ -346,8 +338,8 @@ fn a_receiver_follows_a_server_that_was_promoted() {
     };
     let mut receiver = receive(&[]);
     work.insert(30_000);
-    patiently("some log is archived", || !work.archived().is_empty());
-    patiently("replayed", || {
+    until("some log is archived", || !work.archived().is_empty());
+    until("replayed", || {
         standby.sql("select count(*) from t") == "50000"
     });
     work.server.stop();
@@ -356,7 +348,7 @@ fn a_receiver_follows_a_server_that_was_promoted() {
         "insert into t select n, 'new' from generate_series(1, 30000) n; select pg_switch_wal()",
     );
     standby.sql("insert into t select n, 'new' from generate_series(1, 5) n");
-    patiently("all log is flushed", || has_all(&standby));
+    until("all log is flushed", || has_all(&standby));
     assert_eq!(receiver.terminate(), Some(0));
     let names = work.archived();
     assert!(

@@ -13,9 +13,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked, refused};
+use strongroom_testing_postgres::room::Room;
+use strongroom_testing_support::process::{checked, patiently, refused};
 
 const COUNT: &str = "select 'rows', count(*) from t";
 /// Bytes of a page of the log.

@@ -10,13 +10,13 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use strongroom_testing::random::{Random, seed};
 use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked};
+use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::Found;
+use strongroom_testing_support::process::{checked, until};
 
 const CANARY: &str = "CANARYsource";
 const LOOK: &str = "select count(*), md5(string_agg(t, '' order by i)) from a";
@@ -71,14 +71,6 @@ impl<'a> Work<'a> {
     }
 }
 
-fn patiently(what: &str, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// A backup that stands still in the middle of the cluster's files, until it is told to go on.
 fn waiting(work: &Work<'_>, server: &Instance<'_>, medium: &str) -> Child {
     let mut create = work.create(server, medium);
@@ -87,7 +79,7 @@ fn waiting(work: &Work<'_>, server: &Instance<'_>, medium: &str) -> Child {
     let child = child.unwrap();
     let phase = "select coalesce(max(phase), '') from pg_stat_progress_basebackup";
     let streaming = "streaming database files";
-    patiently("the backup has begun", || server.sql(phase) == streaming);
+    until("the backup has begun", || server.sql(phase) == streaming);
     signal(&child, "-STOP");
     assert_eq!(server.sql(phase), streaming, "it is not over");
     child
@@ -158,7 +150,7 @@ fn a_standby_is_a_source() {
     standby.start();
     primary.sql("insert into a select i, 'later' from generate_series(1, 1000) i");
     let wanted = primary.sql(LOOK);
-    patiently("replayed", || standby.sql(LOOK) == wanted);
+    until("replayed", || standby.sql(LOOK) == wanted);
     checked(&mut work.create(&standby, "medium"));
     let mut verify = room.backup();
     verify

@@ -18,9 +18,11 @@ use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed, times};
 use strongroom_testing_postgres::crash::{self, Clients, Record};
-use strongroom_testing_postgres::instance::{Instance, Protection, children, signal};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::Room;
+use strongroom_testing_support::account::give;
+use strongroom_testing_support::process::{children, signal};
 
 /// Little memory and frequent checkpoints: pages are written while they change.
 const SETTINGS: &str = "shared_buffers = 2MB\ncheckpoint_timeout = 30s\nmax_wal_size = 48MB\nmin_wal_size = 32MB\n\
@@ -122,7 +124,7 @@ impl<'a> Small<'a> {
         if !mount.status().is_ok_and(|status| status.success()) {
             return None;
         }
-        room.give(&at, 0o755);
+        give(&at, 0o755);
         Some(Self { room })
     }
 }

@@ -12,8 +12,9 @@ use std::path::Path;
 use strongroom_testing::random::{Random, seed};
 use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, refused};
+use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::files_of;
+use strongroom_testing_support::process::refused;
 
 fn flip(path: &Path, at: u64) {
     let file = std::fs::OpenOptions::new()

@@ -11,7 +11,8 @@ use std::process::Command;
 
 use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, other_user};
+use strongroom_testing_postgres::room::Room;
+use strongroom_testing_support::account::other_user;
 
 /// `$OLD` is the installed version, `$BIN` has command and library, `$NEW` is the installation of
 /// 16, `$METHOD` what

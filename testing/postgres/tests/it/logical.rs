@@ -12,10 +12,11 @@
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::files_of;
+use strongroom_testing_support::process::patiently;
 
 const SETTINGS: &str = "wal_level = logical\nlogical_decoding_work_mem = 64kB\nwork_mem = 64kB\nshared_buffers = 4MB\n\
     wal_retrieve_retry_interval = 200ms\n";

@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed, times};
 use strongroom_testing_postgres::crash;
-use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked, refused};
+use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::files_of;
+use strongroom_testing_support::process::{checked, patiently, refused};
 
 const SETTINGS: &str = "wal_level = logical\nshared_buffers = 4MB\nautovacuum = off\nmax_replication_slots = 20\n\
     shared_preload_libraries = 'pg_stat_statements'\n";

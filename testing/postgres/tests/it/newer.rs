@@ -21,8 +21,10 @@ use strongroom_testing::random::{Random, seed};
 use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked, refused};
+use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::{Found, files_of};
+use strongroom_testing_support::account::give;
+use strongroom_testing_support::process::{checked, refused};
 
 const CANARY: &str = "CANARYnewer";
 
@@ -413,8 +415,8 @@ fn rings_are_refused_and_nothing_else_is() {
             .arg(&library)
             .arg("-Wl,-rpath,$ORIGIN"),
     );
-    room.give(&library, 0o755);
-    room.give(&program, 0o755);
+    give(&library, 0o755);
+    give(&program, 0o755);
     let run = |command: &mut Command| command.output().expect("a program");
     let mut sealed = instance.shielded(room.command(&program));
     let sealed = run(sealed

@@ -15,10 +15,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::trace::{self, Call};
+use strongroom_testing_support::process::patiently;
 
 const SETTINGS: &str = "shared_buffers = 1MB\nwork_mem = 64kB\ntemp_buffers = 800kB\nwal_level = logical\n\
     logical_decoding_work_mem = 64kB\nautovacuum = off\nshared_preload_libraries = 'pg_stat_statements'\n\

@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked};
+use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::Found;
+use strongroom_testing_support::process::{checked, patiently};
 
 const CANARY: &str = "archived_canary_";
 const ALL: &str = "select count(*), sum(hashtext(x)) from t";

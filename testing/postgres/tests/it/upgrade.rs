@@ -20,8 +20,9 @@ use strongroom_testing::random::{Random, seed};
 use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
-use strongroom_testing_postgres::room::{Room, checked, refused};
+use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::{Found, files_of};
+use strongroom_testing_support::process::{checked, refused};
 
 const CANARY: &str = "CANARYupgrade";
 

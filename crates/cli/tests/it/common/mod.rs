@@ -4,7 +4,6 @@
 //! Every run gets an environment without the caller's keyring, home and state directory.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "a test that panics has failed, which is what it is for"
 )]
 #![allow(
@@ -27,22 +26,12 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// The root key of the tests' keyrings.
-pub(crate) const ROOT: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+pub(crate) use strongroom_testing_support::key::ROOT;
+pub(crate) use strongroom_testing_support::process::Run;
 
 /// A directory that is removed when the test ends.
 pub(crate) struct Place {
     directory: TempDir,
-}
-
-/// How one run ended.
-pub(crate) struct Run {
-    /// Exit code.
-    pub(crate) code: i32,
-    /// Standard output.
-    pub(crate) out: String,
-    /// Standard error.
-    pub(crate) err: String,
 }
 
 impl Place {
@@ -133,7 +122,7 @@ impl Place {
     pub(crate) fn run_at(&self, clock: &str, arguments: &[&str]) -> Run {
         let mut faketime = Command::new("faketime");
         faketime.args(["-f", clock]);
-        finished(self.under(faketime, arguments).output().unwrap())
+        Run::from(self.under(faketime, arguments).output().unwrap())
     }
 
     /// Runs the command until its call number `at` of this group of system calls, which ends it;
@@ -160,7 +149,7 @@ impl Place {
 
     /// Runs the command.
     pub(crate) fn run(&self, arguments: &[&str]) -> Run {
-        finished(self.command().args(arguments).output().unwrap())
+        Run::from(self.command().args(arguments).output().unwrap())
     }
 
     /// Runs the command with `input` on standard input.
@@ -177,7 +166,7 @@ impl Place {
         let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
-        finished(output)
+        Run::from(output)
     }
 
     /// Makes a keyring with one key `app`.
@@ -198,43 +187,6 @@ impl Place {
         );
         connection.execute_batch(&sql).unwrap();
         path
-    }
-}
-
-fn finished(output: std::process::Output) -> Run {
-    Run {
-        code: output.status.code().unwrap(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-impl Run {
-    /// Asserts success; returns standard output.
-    #[track_caller]
-    pub(crate) fn succeeded(self) -> String {
-        assert_eq!(self.code, 0, "out: {}\nerr: {}", self.out, self.err);
-        self.out
-    }
-
-    /// Asserts failure with this exit code and this error code on standard error; returns standard
-    /// error.
-    #[track_caller]
-    pub(crate) fn failed(self, code: i32, sr: &str) -> String {
-        assert_eq!(self.code, code, "out: {}\nerr: {}", self.out, self.err);
-        assert!(
-            self.err.contains(&format!("error[{sr}]: ")),
-            "{sr} not in: {}",
-            self.err
-        );
-        self.err
-    }
-
-    /// Asserts that standard output is exactly one JSON value and returns it.
-    #[track_caller]
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.out)
-            .unwrap_or_else(|e| panic!("{e}: out: {}\nerr: {}", self.out, self.err))
     }
 }
 

@@ -27,7 +27,11 @@ pub(crate) fn new() -> (File, File) {
 /// `setsid`, which runs the program and arguments that are added to it in a session whose terminal
 /// is its standard input.
 pub(crate) fn session() -> Command {
-    let mut session = Command::new("setsid");
+    session_by(Command::new("setsid"))
+}
+
+/// The same by a command for `setsid` as another user has it.
+pub(crate) fn session_by(mut session: Command) -> Command {
     session.args(["--ctty", "--wait"]);
     session
 }

@@ -7,7 +7,6 @@
 //! dropped.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "a test that panics has failed, which is what it is for"
 )]
 #![allow(
@@ -27,72 +26,38 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use strongroom_testing_support::account;
+use strongroom_testing_support::process::signal;
+use strongroom_testing_support::product::{self, SHIELD};
 use tempfile::TempDir;
 
-/// The key of the tests, and another one.
-pub(crate) const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-pub(crate) const OTHER: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+pub(crate) use strongroom_testing_support::account::{give_unchanged, is_root};
+pub(crate) use strongroom_testing_support::key::{OTHER, ROOT as KEY};
+pub(crate) use strongroom_testing_support::process::{Run, run, wait_until_gone};
+pub(crate) use strongroom_testing_support::programs::bindir;
 
 static NEXT_PORT: AtomicU16 = AtomicU16::new(5432);
 
 /// `strongroom` and `libstrongroom_shield.so`, side by side, readable by everybody; there as long
 /// as any place is.
-fn product() -> Arc<TempDir> {
+fn side_by_side() -> Arc<TempDir> {
     static MADE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(there) = made.upgrade() {
         return there;
     }
-    let command = PathBuf::from(env!("CARGO_BIN_EXE_strongroom"));
+    let command = env!("CARGO_BIN_EXE_strongroom");
     let directory = tempfile::Builder::new().prefix("sr-pg-").tempdir().unwrap();
     open_to_all(directory.path());
-    fs::copy(&command, directory.path().join("strongroom")).unwrap();
-    let library = library(&command);
-    fs::copy(library, directory.path().join("libstrongroom_shield.so")).unwrap();
+    fs::copy(command, directory.path().join("strongroom")).unwrap();
+    fs::copy(product::shield(), directory.path().join(SHIELD)).unwrap();
     let directory = Arc::new(directory);
     *made = Arc::downgrade(&directory);
     directory
 }
 
-/// The library that `STRONGROOM_SHIELD_LIB` names, or one that is built now, with the profile of
-/// the command.
-fn library(command: &Path) -> PathBuf {
-    if let Some(named) = std::env::var_os("STRONGROOM_SHIELD_LIB") {
-        return named.into();
-    }
-    let profile = command.parent().unwrap();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build
-        .args(["build", "--quiet", "-p", "strongroom-postgres-preload"])
-        .env("CARGO_TARGET_DIR", profile.parent().unwrap());
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "building the library");
-    profile.join("libstrongroom_shield.so")
-}
-
 fn open_to_all(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-pub(crate) fn is_root() -> bool {
-    fs::metadata("/proc/self").unwrap().uid() == 0
-}
-
-/// PostgreSQL's programs: those of `PG_BINDIR`, or the newest that Debian's packages brought.
-pub(crate) fn bindir() -> PathBuf {
-    if let Some(given) = std::env::var_os("PG_BINDIR") {
-        return given.into();
-    }
-    let versions = fs::read_dir("/usr/lib/postgresql").expect("install postgresql-15");
-    let mut found: Vec<PathBuf> = versions
-        .map(|entry| entry.unwrap().path().join("bin"))
-        .filter(|path| path.join("postgres").exists())
-        .collect();
-    found.sort();
-    found.pop().expect("install postgresql-15")
 }
 
 /// A directory that PostgreSQL's user owns, with the key in the file `key`. It is removed when the
@@ -103,23 +68,16 @@ pub(crate) struct Place {
     port: u16,
 }
 
-/// How one run ended.
-pub(crate) struct Run {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
 impl Place {
     pub(crate) fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("sr-").tempdir().unwrap();
         open_to_all(directory.path());
         let place = Self {
             directory,
-            product: product(),
+            product: side_by_side(),
             port: NEXT_PORT.fetch_add(1, Ordering::Relaxed),
         };
-        give(place.directory.path());
+        give_unchanged(place.directory.path());
         place.write("key", KEY);
         place.write("other", OTHER);
         place
@@ -158,7 +116,7 @@ impl Place {
         let path = self.path(name);
         let mut file = fs::File::create(&path).unwrap();
         file.write_all(bytes).unwrap();
-        give(&path);
+        give_unchanged(&path);
     }
 
     /// Where the command and the library are.
@@ -168,20 +126,13 @@ impl Place {
 
     /// A program as PostgreSQL's user, in this place, with the environment of a service.
     pub(crate) fn program(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = if is_root() {
-            let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--"]).arg(program.as_ref());
-            command
-        } else {
-            Command::new(program.as_ref())
-        };
+        let mut command = account::command(program.as_ref());
         command
             .current_dir(self.directory.path())
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin:/sbin")
             .env("HOME", self.directory.path())
-            .env("LC_ALL", "C.UTF-8")
-            .stdin(Stdio::null());
+            .env("LC_ALL", "C.UTF-8");
         if let Some(given) = std::env::var_os("PG_BINDIR") {
             command.env("PG_BINDIR", given);
         }
@@ -225,7 +176,7 @@ impl Place {
     /// One of PostgreSQL's programs, with nothing but the library in its environment.
     pub(crate) fn preloaded(&self, program: &str, arguments: &[&str]) -> Run {
         let mut command = self.program(bindir().join(program));
-        let library = self.product.path().join("libstrongroom_shield.so");
+        let library = self.product.path().join(SHIELD);
         run(command.args(arguments).env("LD_PRELOAD", library))
     }
 
@@ -288,7 +239,7 @@ impl Place {
     }
 
     /// Process number of the server of a data directory.
-    pub(crate) fn pid(&self, data: &str) -> Option<i32> {
+    pub(crate) fn pid(&self, data: &str) -> Option<u32> {
         let text = fs::read_to_string(self.path(data).join("postmaster.pid")).ok()?;
         text.lines().next()?.trim().parse().ok()
     }
@@ -342,91 +293,9 @@ impl Drop for Place {
         {
             let name = entry.file_name();
             if let Some(pid) = self.pid(&name.to_string_lossy()) {
-                drop(
-                    Command::new("kill")
-                        .args(["-QUIT", &pid.to_string()])
-                        .output(),
-                );
+                signal("-QUIT", &[pid]);
                 wait_until_gone(pid);
             }
         }
-    }
-}
-
-pub(crate) fn wait_until_gone(pid: i32) {
-    // One that has ended and waits to be collected is gone too, but only with its last thread: a
-    // thread that the kernel still holds, in fsync for instance, keeps the process's files open and
-    // locked.
-    let there = || {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-        let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-        stat.is_ok_and(|stat| !stat.contains(") Z ") || threads() > 1)
-    };
-    for _ in 0..600 {
-        if !there() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-}
-
-/// Makes PostgreSQL's user the owner, when this is root.
-pub(crate) fn give(path: &Path) {
-    if is_root() {
-        let status = Command::new("chown")
-            .arg("postgres:postgres")
-            .arg(path)
-            .status();
-        assert!(status.unwrap().success(), "the user postgres is needed");
-    }
-}
-
-/// Runs a command to its end. Its output goes through files: a server that it starts keeps pipes
-/// open.
-pub(crate) fn run(command: &mut Command) -> Run {
-    let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-    let status = command
-        .stdout(out.try_clone().unwrap())
-        .stderr(err.try_clone().unwrap())
-        .status()
-        .unwrap();
-    let text = |file: &mut fs::File| {
-        use std::io::Seek as _;
-        let mut text = String::new();
-        file.rewind().unwrap();
-        file.read_to_string(&mut text).unwrap();
-        text
-    };
-    Run {
-        code: status.code().unwrap_or(-1),
-        out: text(&mut out),
-        err: text(&mut err),
-    }
-}
-
-impl Run {
-    /// Asserts success; returns standard output.
-    #[track_caller]
-    pub(crate) fn succeeded(self) -> String {
-        assert_eq!(self.code, 0, "out: {}\nerr: {}", self.out, self.err);
-        self.out
-    }
-
-    /// Asserts failure of this command with an exit code and an error code; the error is its last
-    /// two lines.
-    #[track_caller]
-    pub(crate) fn failed(self, code: i32, sr: &str) -> String {
-        let shown = format!("out: {}\nerr: {}", self.out, self.err);
-        assert_eq!(self.code, code, "{shown}");
-        let lines: Vec<&str> = self.err.lines().collect();
-        let [.., what, todo] = lines.as_slice() else {
-            panic!("{shown}");
-        };
-        assert!(
-            what.starts_with(&format!("error[{sr}]: ")),
-            "{sr} not in: {shown}"
-        );
-        assert!(todo.starts_with("  to do: "), "{shown}");
-        self.err
     }
 }

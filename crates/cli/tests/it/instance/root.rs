@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use strongroom_testing_support::product::SHIELD;
 use tempfile::TempDir;
 
 use super::{Place, is_root};
@@ -37,7 +38,7 @@ pub(crate) fn ran_as(place: &Place) -> Vec<String> {
 }
 
 pub(crate) fn library(place: &Place) -> PathBuf {
-    place.product().join("libstrongroom_shield.so")
+    place.product().join(SHIELD)
 }
 
 /// A directory of root's, below which nothing is anybody else's.

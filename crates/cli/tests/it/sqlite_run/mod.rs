@@ -17,11 +17,12 @@ mod keys;
 mod refusals;
 mod tools;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
 use common::{Place, Run};
+use strongroom_testing_support::product;
 
 const SHELL: &str = "/usr/bin/sqlite3";
 const PYTHON: &str = "/usr/bin/python3";
@@ -35,30 +36,14 @@ fn libraries() {
         if std::env::var_os("STRONGROOM_EXT").is_some() {
             return;
         }
-        let profile = Path::new(env!("CARGO_BIN_EXE_strongroom"))
-            .parent()
-            .unwrap();
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build
-            .args(["build", "--quiet", "-p", "strongroom-sqlite-extension"])
-            .args(["-p", "strongroom-sqlite-run"])
-            .env("CARGO_TARGET_DIR", profile.parent().unwrap());
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().unwrap().success(), "building the libraries");
+        let packages = ["strongroom-sqlite-extension", "strongroom-sqlite-run"];
+        product::built(&packages, "libstrongroom_sqlite_run.so");
     });
 }
 
 /// The environment with the tools from `PyPI`.
 fn tools() -> PathBuf {
-    let usual = || {
-        let profile = Path::new(env!("CARGO_BIN_EXE_strongroom"))
-            .parent()
-            .unwrap();
-        profile.parent().unwrap().join("sqlite-tools")
-    };
+    let usual = || product::target().join("sqlite-tools");
     let found = std::env::var_os("STRONGROOM_SQLITE_TOOLS").map_or_else(usual, PathBuf::from);
     let python = found.join("bin/python");
     assert!(python.exists(), "{}: make deps-test", python.display());

@@ -14,9 +14,11 @@ pub mod wal;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use strongroom_testing_support::account;
+use strongroom_testing_support::process::checked;
 use tempfile::TempDir;
 
 /// A PostgreSQL server in a temporary directory.
@@ -44,38 +46,12 @@ fn installed(name: &str) -> PathBuf {
 
 /// A command that runs PostgreSQL's program of this name, as the user that servers run as.
 fn program(name: &str) -> Command {
-    let path = installed(name);
-    // A server refuses to run as root, so the user is `postgres` then.
-    let root = std::fs::metadata("/proc/self").is_ok_and(|own| {
-        use std::os::unix::fs::MetadataExt;
-        own.uid() == 0
-    });
-    if !root {
-        return Command::new(path);
-    }
-    let mut command = Command::new("runuser");
-    command.args(["-u", "postgres", "--"]).arg(path);
-    command
-}
-
-/// Runs a command that must succeed; its output.
-fn succeed(command: &mut Command) -> Output {
-    // A server must not inherit the pipe, because reading from it would last as long as the server.
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.expect("the program can be run");
-    assert!(
-        output.status.success(),
-        "{command:?}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output
+    account::command(installed(name))
 }
 
 /// Checks that the installed SQL script is this tree's.
 fn check_installed() {
-    let share = succeed(program("pg_config").arg("--sharedir")).stdout;
-    let share = String::from_utf8(share).expect("a path in UTF-8");
+    let share = checked(program("pg_config").arg("--sharedir"));
     let script = "strongroom_columns--0.1.sql";
     let installed = Path::new(share.trim()).join("extension").join(script);
     let own = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -102,7 +78,7 @@ impl Server {
         let directory = directory.expect("a temporary directory");
         open_to_all(directory.path());
         let server = Self { directory };
-        succeed(program("initdb").arg("--pgdata").arg(server.data()).args([
+        checked(program("initdb").arg("--pgdata").arg(server.data()).args([
             "--auth=trust",
             "--encoding=UTF8",
             "--locale=C",
@@ -223,8 +199,7 @@ impl Server {
             .arg(copy.data())
             .arg("--host")
             .arg(self.socket());
-        let _made =
-            succeed(command.args(["--username=postgres", "--checkpoint=fast", "--no-sync"]));
+        checked(command.args(["--username=postgres", "--checkpoint=fast", "--no-sync"]));
         copy.configure(&format!(
             "unix_socket_directories = '{}'\n",
             copy.socket().display()
@@ -245,7 +220,7 @@ impl Server {
             "--source-server=host={} user=postgres dbname=postgres",
             other.socket().display()
         ));
-        let _done = succeed(&mut command);
+        checked(&mut command);
         self.configure(&format!(
             "unix_socket_directories = '{}'\n",
             self.socket().display()
@@ -267,7 +242,7 @@ impl Server {
         let segments = segments
             .flatten()
             .filter(|entry| entry.file_name().len() == 24);
-        let _copied = succeed(command.args(segments.map(|entry| entry.path())).arg(to));
+        checked(command.args(segments.map(|entry| entry.path())).arg(to));
     }
 
     /// Adds lines to the server's settings; they apply from its next start.
@@ -301,8 +276,7 @@ impl Server {
     pub fn dump(&self, table: &str) -> String {
         let mut command = program("pg_dump");
         command.arg("--host").arg(self.socket());
-        let output = succeed(command.args(["--username=postgres", "--table", table, "postgres"]));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        checked(command.args(["--username=postgres", "--table", table, "postgres"]))
     }
 
     /// Number of the zone's redo records in the write-ahead log between two positions.
@@ -330,8 +304,7 @@ impl Server {
             "--end",
             end,
         ]);
-        let output = succeed(&mut command).stdout;
-        let lines = String::from_utf8_lossy(&output).into_owned();
+        let lines = checked(&mut command);
         let own = lines.lines().filter(|line| line.contains("strongroom"));
         let positions = own.map(|line| {
             let at = line

@@ -5,8 +5,9 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use strongroom_testing_support::process::{children, is_alive, patiently, signal};
 
 use crate::Server;
 
@@ -37,19 +38,8 @@ impl Server {
     pub fn processes(&self) -> Vec<(u32, String)> {
         let postmaster = self.postmaster();
         let mut found = vec![(postmaster, title(postmaster))];
-        let processes = std::fs::read_dir("/proc").expect("there is /proc");
-        for entry in processes.flatten() {
-            let Some(number) = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok())
-            else {
-                continue;
-            };
-            if parent(number) == Some(postmaster) {
-                found.push((number, title(number)));
-            }
-        }
+        let started = children(postmaster).into_iter();
+        found.extend(started.map(|number| (number, title(number))));
         found
     }
 
@@ -62,17 +52,13 @@ impl Server {
     pub fn kill(&self) {
         let processes = self.processes();
         for (number, _) in &processes {
-            kill(*number);
+            signal("-KILL", &[*number]);
         }
-        let begun = Instant::now();
         // The postmaster is reaped by its parent, and the processes that it has started by init.
-        while processes.iter().any(|(number, _)| is_alive(*number)) {
-            assert!(
-                begun.elapsed() < KILL_LIMIT,
-                "a process stays: {processes:?}"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let ended = patiently(KILL_LIMIT, || {
+            !processes.iter().any(|(number, _)| is_alive(*number))
+        });
+        assert!(ended, "a process stays: {processes:?}");
         // A zombie that is not reaped would be taken for a running postmaster.
         for lock in [
             self.data().join("postmaster.pid"),
@@ -83,37 +69,10 @@ impl Server {
     }
 }
 
-/// Ends a process with SIGKILL. It may have ended already.
-pub fn kill(process: u32) {
-    let ended = Command::new("kill")
-        .args(["-KILL", &process.to_string()])
-        .output();
-    drop(ended.expect("kill can be run"));
-}
-
-/// Whether a process exists and is not a zombie.
-fn is_alive(process: u32) -> bool {
-    state(process).is_some_and(|(state, _)| state != 'Z')
-}
-
 /// Command line of a process, which PostgreSQL sets to the process's title.
 fn title(process: u32) -> String {
     let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).replace('\0', " ")
-}
-
-/// State and parent of a process.
-fn state(process: u32) -> Option<(char, u32)> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in brackets may contain anything.
-    let (_, rest) = text.rsplit_once(") ")?;
-    let mut fields = rest.split(' ');
-    let state = fields.next()?.chars().next()?;
-    Some((state, fields.next()?.parse().ok()?))
-}
-
-fn parent(process: u32) -> Option<u32> {
-    state(process).map(|(_, parent)| parent)
 }
 
 /// Processor time that a process has used in user and kernel mode, in clock ticks.

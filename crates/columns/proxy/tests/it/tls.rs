@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
+use strongroom_testing_support::account::give_all;
+use strongroom_testing_support::port::free_port;
+use strongroom_testing_support::process::checked;
 use support::{Server, client, config};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -42,13 +45,8 @@ impl Authority {
     }
 
     fn openssl(&self, args: &str) {
-        let output = Command::new("openssl")
-            .args(args.split(' '))
-            .current_dir(&self.0)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "openssl {args}: {said}");
+        let mut openssl = Command::new("openssl");
+        checked(openssl.args(args.split(' ')).current_dir(&self.0));
     }
 
     /// A key and a certificate for `localhost` and 127.0.0.1.
@@ -68,12 +66,7 @@ impl Authority {
     /// A server with `ssl` on; where it listens.
     fn server(&self, authentication: &str) -> (Server, String) {
         self.certify("server");
-        let owner = Command::new("chown")
-            .arg("-R")
-            .arg("postgres")
-            .arg(&self.0)
-            .status();
-        assert!(owner.unwrap().success());
+        give_all(&self.0);
         let port = free_port();
         let more = format!(
             "-c ssl=on -c ssl_cert_file={0}/server.pem -c ssl_key_file={0}/server.key -c listen_addresses=127.0.0.1 -c port={port}",
@@ -88,11 +81,6 @@ impl Drop for Authority {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// A proxy at a TCP port.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use common::{Authority, COUNTED, LONG, Server, answer, material, node, node_with};
 use rcgen::ExtendedKeyUsagePurpose;
 use strongroom_keys_client::{Client, Kind, Node, Version};
+use strongroom_testing_support::port::free_port;
 
 /// Limits of a request and of a call, so short that a test which waits for them is quick.
 const SHORT: &str = "request_timeout_seconds = 1\ntotal_timeout_seconds = 1";
@@ -292,9 +293,7 @@ fn a_connection_that_breaks_is_tried_again() {
 #[test]
 fn the_next_server_is_asked_when_one_is_dead_foreign_or_sealed() {
     let place = Place::new();
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = format!("https://{}", gone.local_addr().unwrap());
-    drop(gone);
+    let dead = format!("https://127.0.0.1:{}", free_port());
     let sealed = place.server(|_, tls| {
         answer(
             tls,
@@ -409,9 +408,7 @@ fn a_change_that_may_have_been_made_is_not_asked_for_again() {
     assert_eq!(client.rotate("vol").unwrap_err().kind(), Kind::Uncertain);
     assert_eq!((server.seen().len(), other.connections()), (2, 0));
     // Where nothing was sent, the next server is asked.
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = format!("https://{}", gone.local_addr().unwrap());
-    drop(gone);
+    let dead = format!("https://127.0.0.1:{}", free_port());
     assert_eq!(
         place
             .client_of(&[dead, other.url()], AMPLE)

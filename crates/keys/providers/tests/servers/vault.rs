@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use strongroom_testing_support::port::free_port;
 
 use crate::support::http::{Asked, answer, request, served};
 use crate::support::relay::{Fault, Relay, Side, server_side};
@@ -308,8 +309,7 @@ fn a_real_engine_where_one_is_installed() {
         eprintln!("not tested: neither `bao` nor `vault` is installed");
         return;
     };
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = port.local_addr().unwrap().port();
+    let port = free_port();
     let mut home = Home::new();
     let server = Command::new(program)
         .args([

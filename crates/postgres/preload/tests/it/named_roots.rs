@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Output;
 
 use strongroom_format::header::Cipher;
-use support::{Place, binaries, library, program};
+use support::{Place, bindir, library, program};
 
 fn run(place: &Place, roots: &str, words: &[&Path]) -> Output {
     let mut command = program("env");
@@ -29,8 +29,8 @@ fn a_directory_without_a_header_is_not_written_in_clear() {
     let plain = place.plain("plain");
     let both = format!("{}:{}", sealed.display(), plain.display());
     let programs = [
-        vec![binaries().join("initdb"), "-D".into(), plain.clone()],
-        vec![binaries().join("postgres"), "-D".into(), sealed],
+        vec![bindir().join("initdb"), "-D".into(), plain.clone()],
+        vec![bindir().join("postgres"), "-D".into(), sealed],
         vec!["/bin/cp".into(), "/etc/hostname".into(), plain.join("copy")],
     ];
     for roots in [plain.to_str().unwrap(), "plain", "missing", &both] {

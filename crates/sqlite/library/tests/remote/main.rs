@@ -10,8 +10,6 @@
 
 mod caching;
 mod counts;
-#[path = "../stock/extension.rs"]
-mod extension;
 mod liar;
 mod lies;
 mod nginx;

@@ -1,13 +1,15 @@
 //! A real nginx over TLS, on a port of this host, with a certificate of a private authority.
 //! Stopped by its process id.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::support::{remote, write};
 use strongroom_sqlite::RemoteOptions;
+use strongroom_testing_support::port::free_port;
+
+use crate::support::{remote, write};
 
 const NGINX: &str = "/usr/sbin/nginx";
 
@@ -35,13 +37,7 @@ impl Nginx {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         certificates(directory.path());
-        // Closed again before nginx has it: should somebody else take it, nginx says so and the
-        // test fails.
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = free_port();
         let (here, served) = (directory.path().display(), root.display());
         let text = format!(
             "daemon off; master_process off; pid {here}/pid; error_log {here}/error.log warn;

@@ -1,15 +1,14 @@
 //! Goal: the distribution's `sqlite3` and Python read a remote database with the loaded extension:
 //! by a URI, and by a pointer file where only a name can be given. Several processes fill one cache
 //! while some of them are killed.
-//!
-//! The extension is the one named by `STRONGROOM_EXT`, else it is built.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::extension::extension;
+use strongroom_testing_support::product::sqlite_extension;
+
 use crate::nginx::Nginx;
 use crate::support::{ROWS, Scratch, body, write};
 
@@ -37,7 +36,7 @@ fn uri(scratch: &Scratch, nginx: &Nginx, more: &str) -> String {
 
 /// Runs the shell with the extension loaded.
 fn shell(scratch: &Scratch, commands: &[&str], permitted: bool) -> Output {
-    let load = format!(".load {}", extension().display());
+    let load = format!(".load {}", sqlite_extension().display());
     let mut shell = Command::new(SHELL);
     shell.arg("-batch").arg(":memory:").arg(load);
     shell.args(commands).current_dir(scratch.directory.path());
@@ -187,7 +186,7 @@ fn reader(scratch: &Scratch, uri: &str) -> Command {
     let mut command = Command::new(PYTHON);
     command
         .arg(scratch.path("reader.py"))
-        .arg(extension())
+        .arg(sqlite_extension())
         .arg(uri)
         .arg(ROWS.to_string());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

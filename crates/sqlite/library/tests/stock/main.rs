@@ -4,17 +4,16 @@
 //!
 //! Method: the Python scripts beside this file, run with the distribution's Python
 //! (`/usr/bin/python3`, which has the distribution's SQLite) and `/usr/bin/sqlite3`, each in a
-//! directory of its own. The extension is the one named by `STRONGROOM_EXT`, else it is built. A
-//! host that cannot load extensions fails the tests with the package to install.
+//! directory of its own. A host that cannot load extensions fails the tests with the package to
+//! install.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-mod extension;
 mod memory;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-use extension::extension;
+use strongroom_testing_support::product::sqlite_extension;
 
 const PYTHON: &str = "/usr/bin/python3";
 const SHELL: &str = "/usr/bin/sqlite3";
@@ -53,7 +52,7 @@ fn python<'a>(command: &'a mut Command, script: &str, scratch: &Path) -> &'a mut
     command
         .arg(scripts.join(script))
         .current_dir(&scripts)
-        .env("STRONGROOM_EXT", extension())
+        .env("STRONGROOM_EXT", sqlite_extension())
         .env("STRONGROOM_SCRATCH", scratch)
         .env("STRONGROOM_LOG", "off")
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -11,7 +11,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::extension::extension;
+use strongroom_testing_support::product::sqlite_extension;
+
 use crate::{PYTHON, check_host, checked, python};
 
 /// What the usual run does not run.
@@ -76,7 +77,7 @@ fn program(tool: &[&str], program: &Path, mistake: Option<&str>) -> Output {
         None => Command::new(program),
     };
     command
-        .arg(extension())
+        .arg(sqlite_extension())
         .arg(scratch.path())
         .args(mistake)
         .env("STRONGROOM_LOG", "off")

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use strongroom_benches_oltp::wire::{Client, Failure};
 use strongroom_columns_testing::owner::Owner;
-use strongroom_columns_testing::processes::kill;
 use strongroom_columns_testing::{Server, print_line, seconds, seed};
+use strongroom_testing_support::process::signal;
 
 /// SQLSTATE of SR-8006: a connection whose zone was started again has no session until the proxy
 /// has opened one, which it tries once a second.
@@ -274,7 +274,7 @@ impl Campaign {
                     .map(|(number, _)| *number)
                     .collect();
                 if let Some(backend) = random.choice(&backends) {
-                    kill(*backend);
+                    signal("-KILL", &[*backend]);
                 }
             }
             Victim::Proxy => {

@@ -6,6 +6,7 @@
 
 pub(crate) mod harness;
 
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,8 +16,10 @@ use strongroom_columns_proxy::keys::ColumnKeys;
 use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
 use strongroom_columns_proxy::sql::catalog::PinnedColumn;
 use strongroom_crypto::SecretKey;
+use strongroom_testing_support::account;
+use strongroom_testing_support::process::checked;
+use strongroom_testing_support::programs::{self, bindir};
 
-const BIN: &str = "/usr/lib/postgresql/15/bin";
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A server, stopped and removed when dropped.
@@ -40,13 +43,13 @@ impl Server {
         let server = Self { directory };
         let data = server.directory.join("data");
         let password = server.directory.join("password");
-        succeed(
+        checked(
             as_postgres("sh")
                 .arg("-c")
                 .arg(format!("echo secret > {}", password.display())),
         );
-        succeed(
-            as_postgres(&format!("{BIN}/initdb"))
+        checked(
+            program("initdb")
                 .arg("-D")
                 .arg(&data)
                 .arg("--no-sync")
@@ -64,8 +67,8 @@ impl Server {
             "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c log_statement=all {more}",
             server.directory.display()
         );
-        succeed(
-            as_postgres(&format!("{BIN}/pg_ctl"))
+        checked(
+            program("pg_ctl")
                 .arg("-D")
                 .arg(&data)
                 .arg("-w")
@@ -151,7 +154,7 @@ pub(crate) fn started(mut config: Config, directory: &Path) -> u16 {
 impl Drop for Server {
     fn drop(&mut self) {
         let data = self.directory.join("data");
-        let _stopped = as_postgres(&format!("{BIN}/pg_ctl"))
+        let _stopped = program("pg_ctl")
             .arg("-D")
             .arg(data)
             .arg("-m")
@@ -162,26 +165,21 @@ impl Drop for Server {
     }
 }
 
-fn as_postgres(program: &str) -> Command {
-    let mut command = Command::new("runuser");
-    command
-        .current_dir("/")
-        .args(["-u", "postgres", "--", program]);
-    command
+/// A program of PostgreSQL's, as its user.
+fn program(name: &str) -> Command {
+    as_postgres(programs::program(&bindir(), name))
 }
 
-fn succeed(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+/// Any program as PostgreSQL's user.
+fn as_postgres(program: impl AsRef<OsStr>) -> Command {
+    let mut command = account::command(program);
+    command.current_dir("/");
+    command
 }
 
 /// A client program of PostgreSQL's, over the socket in `directory`.
 pub(crate) fn client(program: &str, directory: &Path, port: u16) -> Command {
-    let mut command = Command::new(format!("{BIN}/{program}"));
+    let mut command = Command::new(programs::program(&bindir(), program));
     command
         .env("PGHOST", directory)
         .env("PGPORT", port.to_string())

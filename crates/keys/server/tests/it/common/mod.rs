@@ -23,9 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{CertificateParams, DnType, KeyPair};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 use strongroom_keyring::Provider;
 use strongroom_keys_server::config::Config;
@@ -34,6 +33,7 @@ use strongroom_keys_server::init::{NewServer, RootSource, init};
 use strongroom_keys_server::serve::serve;
 use strongroom_keys_server::server::Server;
 use strongroom_keys_server::tls;
+use strongroom_tls::{ServerCheck, TlsClient};
 use tokio::sync::watch;
 
 /// The longest wait for something that must happen.
@@ -223,6 +223,17 @@ impl Identity {
     }
 }
 
+/// A client's side of TLS: the server's authority, and the client's certificate and private key, in
+/// PEM.
+pub(crate) fn tls_client(authority: &[u8], identity: Option<(&str, &str)>) -> Arc<ClientConfig> {
+    let authority = strongroom_tls::certificates(authority).unwrap();
+    let check = ServerCheck::Authorities(strongroom_tls::authorities(authority).unwrap());
+    let identity = identity.map(|(certificate, key)| {
+        strongroom_tls::Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap()
+    });
+    Arc::new(TlsClient::new(check).identity(identity).build().unwrap())
+}
+
 /// One connection.
 pub(crate) struct Client {
     stream: StreamOwned<ClientConnection, TcpStream>,
@@ -270,26 +281,10 @@ impl Client {
         authority: &[u8],
         identity: Option<&Identity>,
     ) -> std::io::Result<Self> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(authority).unwrap())
-            .unwrap();
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let config = match identity {
-            None => builder.with_no_client_auth(),
-            Some(identity) => builder
-                .with_client_auth_cert(
-                    vec![CertificateDer::from_pem_slice(identity.certificate.as_bytes()).unwrap()],
-                    PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap(),
-                )
-                .unwrap(),
-        };
+        let identity = identity.map(|of| (of.certificate.as_str(), of.key.as_str()));
+        let config = tls_client(authority, identity);
         let name = ServerName::try_from("localhost").unwrap();
-        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        let connection = ClientConnection::new(config, name).unwrap();
         let socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConnection, StreamOwned};
 use strongroom_crypto::SecretBytes;
 use strongroom_keys_server::authority::parse_client_certificate;
 use strongroom_keys_server::config::Config;
@@ -20,6 +20,8 @@ use strongroom_keys_server::server::Server;
 use strongroom_keys_server::service::{NewToken, Peer, Service};
 use strongroom_keys_server::tls;
 use tokio::sync::watch;
+
+use crate::common::tls_client;
 
 /// The server, its files, its shares.
 pub(crate) struct Running {
@@ -223,27 +225,11 @@ impl Running {
         to: SocketAddr,
         client: Option<&Credentials>,
     ) -> StreamOwned<ClientConnection, TcpStream> {
-        let mut roots = RootCertStore::empty();
         let authority = self.file("authority.pem");
-        roots
-            .add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap())
-            .unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let config = match client {
-            None => builder.with_no_client_auth(),
-            Some(client) => {
-                let chain = CertificateDer::pem_slice_iter(client.certificate.as_bytes());
-                let key = PrivateKeyDer::from_pem_slice(client.key.as_bytes()).unwrap();
-                let chain = chain.map(Result::unwrap).collect();
-                builder.with_client_auth_cert(chain, key).unwrap()
-            }
-        };
+        let client = client.map(|of| (of.certificate.as_str(), of.key.as_str()));
+        let config = tls_client(authority.as_bytes(), client);
         let name = ServerName::try_from("localhost").unwrap();
-        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        let connection = ClientConnection::new(config, name).unwrap();
         StreamOwned::new(connection, TcpStream::connect(to).unwrap())
     }
 }

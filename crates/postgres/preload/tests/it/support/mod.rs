@@ -10,51 +10,38 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
+use strongroom_testing_support::account::{give, give_unchanged};
+use strongroom_testing_support::process::{children, is_alive, patiently, signal, until};
+use strongroom_testing_support::product::{self, SHIELD};
+use strongroom_testing_support::programs;
+
+pub(crate) use strongroom_testing_support::account::command as program;
+pub(crate) use strongroom_testing_support::programs::bindir;
 
 /// 32 bytes, and the same as a key file holds them.
 const KEY: [u8; 32] = [0x5a; 32];
 
-/// `libstrongroom_shield.so`: the file that `STRONGROOM_SHIELD_LIB` names, or one built now with
-/// the profile of this test.
+/// The library under test, where the user `postgres` can read it.
 pub(crate) fn library() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
-        let named = std::env::var_os("STRONGROOM_SHIELD_LIB").map(PathBuf::from);
-        let library = named.unwrap_or_else(built);
         remove_left_copies();
-        // Where the user `postgres` can read it.
         let directory = std::env::temp_dir().join(format!("sr-shield-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
-        let copy = directory.join("libstrongroom_shield.so");
-        fs::copy(library, &copy).unwrap();
+        let copy = directory.join(SHIELD);
+        fs::copy(product::shield(), &copy).unwrap();
         copy
     })
-}
-
-/// In the target directory of this test.
-fn built() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).unwrap();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .args(["build", "--quiet", "-p", "strongroom-postgres-preload"])
-        .env("CARGO_TARGET_DIR", profile.parent().unwrap());
-    if profile.ends_with("release") {
-        command.arg("--release");
-    }
-    assert!(command.status().unwrap().success(), "building the library");
-    profile.join("libstrongroom_shield.so")
 }
 
 /// Removes the copies of test processes that have ended: nothing of a test process runs after its
@@ -81,10 +68,8 @@ impl Place {
     pub(crate) fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("sr-").tempdir().unwrap();
         let place = Self { directory };
-        let key: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
-        put(&place.key(), key.as_bytes());
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        give(place.path());
+        put(&place.key(), "5a".repeat(32).as_bytes());
+        give(place.path(), 0o755);
         place
     }
 
@@ -109,7 +94,7 @@ impl Place {
         let text = format!("key_file = {}\n", self.key().display());
         put(&directory.join("strongroom.conf"), text.as_bytes());
         for file in ["strongroom.header", "strongroom.conf"] {
-            give(&directory.join(file));
+            give_unchanged(&directory.join(file));
         }
         directory
     }
@@ -118,8 +103,7 @@ impl Place {
     pub(crate) fn plain(&self, name: &str) -> PathBuf {
         let directory = self.path().join(name);
         fs::create_dir(&directory).unwrap();
-        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
-        give(&directory);
+        give(&directory, 0o700);
         directory
     }
 }
@@ -128,23 +112,6 @@ fn put(path: &Path, bytes: &[u8]) {
     fs::File::create(path)
         .and_then(|mut file| file.write_all(bytes))
         .unwrap();
-}
-
-/// Makes the user `postgres` the owner, when this is root.
-pub(crate) fn give(path: &Path) {
-    if is_root() {
-        check(
-            Command::new("chown")
-                .arg("postgres")
-                .arg(path)
-                .output()
-                .unwrap(),
-        );
-    }
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
 /// What a program printed, which must have succeeded.
@@ -159,46 +126,14 @@ pub(crate) fn check(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A program as the user that owns the instances.
-pub(crate) fn program(path: impl AsRef<Path>) -> Command {
-    if is_root() {
-        let mut command = Command::new("runuser");
-        command.args(["-u", "postgres", "--"]).arg(path.as_ref());
-        return command;
-    }
-    Command::new(path.as_ref())
-}
-
-/// The PostgreSQL whose directory of programs `PG_BINDIR` names, else the newest of Debian's
-/// packages.
-pub(crate) fn binaries() -> PathBuf {
-    std::env::var_os("PG_BINDIR").map_or_else(installed, PathBuf::from)
-}
-
-/// One of PostgreSQL's programs. Packages of servers alone lack the clients; those of another
-/// version do for most things.
+/// One of PostgreSQL's programs.
 pub(crate) fn binary(name: &str) -> PathBuf {
-    let own = binaries().join(name);
-    if own.exists() {
-        own
-    } else {
-        installed().join(name)
-    }
+    programs::program(&bindir(), name)
 }
 
 /// Whether this program is there in the server's own version.
 pub(crate) fn has(name: &str) -> bool {
-    binaries().join(name).exists()
-}
-
-fn installed() -> PathBuf {
-    let versions = fs::read_dir("/usr/lib/postgresql").expect("apt install postgresql-15");
-    let mut found: Vec<PathBuf> = versions
-        .map(|entry| entry.unwrap().path().join("bin"))
-        .filter(|path| path.join("postgres").exists())
-        .collect();
-    found.sort();
-    found.pop().expect("apt install postgresql-15")
+    bindir().join(name).exists()
 }
 
 /// A server on a sealed data directory, or on a plain one.
@@ -329,28 +264,13 @@ impl Server {
 
     /// SIGKILL to the postmaster; returns when its backends have noticed.
     pub(crate) fn kill(&self) {
-        let pid = self.postmaster().unwrap().to_string();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let mut all: Vec<String> = vec![pid.clone()];
-        all.extend(
-            children
-                .unwrap_or_default()
-                .split_whitespace()
-                .map(str::to_owned),
-        );
-        check(Command::new("kill").args(["-9", &pid]).output().unwrap());
-        let end = Instant::now() + Duration::from_secs(30);
-        let alive = |pid: &String| {
-            fs::read_to_string(format!("/proc/{pid}/stat"))
-                .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
-        };
-        while all.iter().any(alive) {
-            assert!(
-                Instant::now() < end,
-                "processes of a killed server are still there"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let postmaster = self.postmaster().unwrap();
+        let mut all = children(postmaster);
+        all.push(postmaster);
+        signal("-KILL", &[postmaster]);
+        until("processes of a killed server have ended", || {
+            !all.iter().any(|process| is_alive(*process))
+        });
         // What nobody else may have reaped yet would look like a running server.
         fs::remove_file(self.data.join("postmaster.pid")).unwrap();
         let lock = format!(".s.PGSQL.{}.lock", self.port());
@@ -405,11 +325,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(pid) = self.postmaster() {
             // By its number: SIGQUIT, an immediate shutdown.
-            drop(Command::new("kill").args(["-3", &pid.to_string()]).output());
-            let end = Instant::now() + Duration::from_secs(20);
-            while self.postmaster().is_some() && Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            signal("-QUIT", &[pid]);
+            patiently(Duration::from_secs(20), || self.postmaster().is_none());
         }
     }
 }
