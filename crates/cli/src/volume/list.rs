@@ -2,14 +2,11 @@
 //!
 //! Must not: need a key; fail because one device cannot be read.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_luks2::begins_as_luks;
-use strongroom_volume::probe::block_devices;
-use strongroom_volume::status::{State, state};
+use strongroom_volume::status::{State, states};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -41,14 +38,8 @@ impl ListArgs {
     /// table or JSON; without `--all` only those with a token of Strongroom's. A device that cannot
     /// be read is left out without an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut paths: BTreeSet<PathBuf> = self.paths.iter().cloned().collect();
-        paths.extend(block_devices());
-        let is_luks = |path: &&PathBuf| begins_as_luks(path).unwrap_or_default();
-        let volumes = paths.iter().filter(is_luks);
-        let volumes: Vec<State> = volumes
-            .filter_map(|path| state(path).ok())
-            .filter(|state| self.all || state.key_id.is_some())
-            .collect();
+        let mut volumes = states(&self.paths);
+        volumes.retain(|state| self.all || state.key_id.is_some());
         if self.json {
             return context.output.json(&Listed { volumes });
         }

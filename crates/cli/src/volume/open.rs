@@ -2,7 +2,7 @@
 //!
 //! Must not: show a key.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -56,7 +56,7 @@ impl OpenArgs {
         let name = match (&self.name, self.test) {
             (_, true) => None,
             (Some(name), _) => Some(name.clone()),
-            (None, _) => Some(name_of(&self.path)),
+            (None, _) => Some(active::name_for(&self.path)),
         };
         if let Some(name) = &name {
             active::check_name(name)?;
@@ -80,12 +80,4 @@ impl OpenArgs {
         let what = opened.mapping.unwrap_or_else(|| "it opens".to_owned());
         context.output.line(&format!("{what} (key slot {slot})"))
     }
-}
-
-/// Returns a name for the mapping: the file's name without its extension and without characters
-/// other than ASCII letters, digits and `._-`, at most 47 characters. It may be empty.
-fn name_of(path: &Path) -> String {
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let fine = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
-    name.chars().filter(fine).take(47).collect()
 }

@@ -56,6 +56,16 @@ pub fn path_of(name: &str) -> PathBuf {
     Path::new(MAPPER).join(name)
 }
 
+/// Returns a name for the mapping of the device or file at `path`: its name without its extension
+/// and without characters other than ASCII letters, digits and `._-`, at most 47 characters. It may
+/// be empty.
+#[must_use]
+pub fn name_for(path: &Path) -> String {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let fine = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
+    name.chars().filter(fine).take(47).collect()
+}
+
 /// Checks that a text can be the name of a mapping: 1 to 47 characters of `a-z A-Z 0-9 . _ -`, not
 /// beginning with a full stop, and not `control`.
 ///

@@ -52,3 +52,30 @@ impl HostKeys {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_source_goes_before_the_tokens_and_that_before_the_configured_one() {
+        let room = tempfile::tempdir().unwrap();
+        let keys = |provider| HostKeys {
+            provider,
+            node: Some(room.path().join("node.toml")),
+            keyring: room.path().join("keyring"),
+        };
+        let (keyring, server) = (Some(Provider::Keyring), Some(Provider::KeyServer));
+        // The node's configuration is missing, so that the key server is an error.
+        for (named, hint, expected) in [
+            (None, None, None),
+            (None, keyring, keyring),
+            (None, server, None),
+            (keyring, server, keyring),
+            (server, keyring, None),
+        ] {
+            let opened = keys(named).open(hint).ok();
+            assert_eq!(opened.map(|keys| keys.provider()), expected);
+        }
+    }
+}

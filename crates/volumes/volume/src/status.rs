@@ -3,16 +3,18 @@
 //!
 //! Must not: need a key.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
-use strongroom_luks2::{Keyslot, KeyslotKind, Metadata};
+use strongroom_luks2::{Keyslot, KeyslotKind, Metadata, begins_as_luks};
 
 use crate::device::Volume;
 use crate::header::first_segment;
 use crate::kept::KeptPassphrase;
+use crate::probe::block_devices;
 use crate::{active, tpm};
 
 /// A volume's state. A stable contract: docs/reference/volume.md.
@@ -77,6 +79,17 @@ pub fn device_of(path: &Path) -> PathBuf {
     let name = name.to_string_lossy();
     let mapping = is_name.then(|| active::mapping(&name)).flatten();
     mapping.map_or_else(|| path.to_owned(), |mapping| mapping.device)
+}
+
+/// Reads the states of the LUKS2 volumes on this host's block devices and in the files `more`,
+/// without a key, in the order of their paths. One that cannot be read is left out.
+#[must_use]
+pub fn states(more: &[PathBuf]) -> Vec<State> {
+    let mut paths: BTreeSet<PathBuf> = more.iter().cloned().collect();
+    paths.extend(block_devices());
+    let is_luks = |path: &&PathBuf| begins_as_luks(path).unwrap_or_default();
+    let volumes = paths.iter().filter(is_luks);
+    volumes.filter_map(|path| state(path).ok()).collect()
 }
 
 /// Reads the state of the volume on `path`, without a key. A token that cannot be read is left out,
