@@ -223,7 +223,8 @@ impl FamilyReader {
     }
 }
 
-/// Makes SR-7109 for one segment.
+/// Makes SR-7109 (a segment is damaged, forged, or from another place) for the segment `number` of
+/// the set's data file (family) of that number; both numbers are in the detail.
 pub(crate) fn bad_segment(family: u16, number: u32) -> Error {
     Error::new(&code::SEGMENT, format!("family {family}, segment {number}"))
 }

@@ -274,9 +274,10 @@ pub(crate) fn publish_to_all(
     Ok(created)
 }
 
-/// Withdraws a set from all media, because one medium that was to be initialised again failed: the
-/// older sets of the others would no longer be listed. Returns the error to report: `first`, or
-/// SR-7147 when a head may still exist.
+/// Withdraws the new set from the media that have it: removes its head and its families. Called
+/// when another medium failed and any is begun anew, because going on would replace that one's
+/// `medium.json`, after which its older sets are not listed. Returns the error to report: `first`,
+/// or, when a head may still exist, SR-7147 with `first` in its detail; families stay there.
 fn withdraw_everywhere(
     there: Vec<(&TargetMedium<'_>, Created)>,
     set_keys: &SetKeys,

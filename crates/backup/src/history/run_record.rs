@@ -120,8 +120,9 @@ impl RunRecord {
         self.detail = detail;
     }
 
-    /// Notes the set that the run made or uses, and its source. If its head cannot be read, nothing
-    /// is noted and there is no error: the run itself still counts.
+    /// Notes the set that the run made or uses, which is at `position` on the medium, and as the
+    /// run's source what the set was made of. Reads the set's head and does not authenticate it. If
+    /// that fails, nothing is noted and there is no error: the run itself still counts.
     pub fn set_backup_set(&mut self, store: &dyn Store, position: u32) {
         if let Ok(set) = listed(store, position) {
             self.source.clone_from(&set.description.source);

@@ -217,9 +217,11 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Writes one entry, a file with its bytes. Returns the level to be read next for a directory,
-    /// `None` for anything else. An entry that cannot be stored, that vanishes, or is a socket,
-    /// pipe or device is noted as left out. SR-7114 when reading fails; errors of the medium.
+    /// Writes one entry of the directory `within`, a file with its bytes, a link as a link. Returns
+    /// the level to be read next for a directory, `None` for anything else. `stored` is its path in
+    /// the stream, `levels` how many directories are open. Notes as left out: a path too long to be
+    /// stored, a directory too deep, what vanishes or is exchanged, a socket, pipe or device.
+    /// SR-7114 when reading fails, also for lack of permission; errors of the medium.
     fn entry(
         &mut self,
         within: &OwnedFd,

@@ -251,7 +251,7 @@ pub(crate) fn parent_of(path: &[u8]) -> Option<&[u8]> {
     path.get(..slash)
 }
 
-/// Makes SR-7111 with the reason.
+/// Makes SR-7111 (the contents of the set are malformed) with the reason as its detail.
 fn malformed(why: &str) -> Error {
     Error::new(&code::STREAM, why)
 }

@@ -184,7 +184,7 @@ impl Civil {
             + i64::from(self.micro)
     }
 
-    /// The Julian day of the date.
+    /// The Julian day of the date, whatever the time. Wraps beyond the last date, as [`julian`].
     pub(crate) const fn julian(&self) -> i32 {
         julian(self.year, self.month, self.day)
     }

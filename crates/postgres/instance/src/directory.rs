@@ -67,7 +67,8 @@ impl Directory {
         Error::new(code, format!("{}: {detail}", self.named.display()))
     }
 
-    /// Returns whether the directory has a header, which may still be damaged.
+    /// Looks on disk whether the directory has a file of the header's name. The file is not read,
+    /// and may be damaged. False also if the system reports an error.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         instance::is_sealed(&self.path)
@@ -96,20 +97,22 @@ impl Directory {
         Err(self.failure(&code::PG_NOT_SEALED, &detail))
     }
 
-    /// Returns whether a conversion was begun and not finished.
+    /// Looks on disk whether a conversion was begun and not finished. False also if the system
+    /// reports an error.
     #[must_use]
     pub fn is_converting(&self) -> bool {
         self.path.join(CONVERT_FILE).symlink_metadata().is_ok()
     }
 
-    /// Returns PostgreSQL's major version, from `PG_VERSION`. `None` when that is missing or
-    /// malformed.
+    /// Reads PostgreSQL's major version from `PG_VERSION`; it need not be a supported one. `None`
+    /// when the file is missing or malformed, or cannot be read.
     #[must_use]
     pub fn major(&self) -> Option<u32> {
         major_version(&self.path)
     }
 
-    /// Returns the process id of the server that runs on the directory. `None` when none does.
+    /// Returns the process id of the server that runs on the directory now: the one that
+    /// `postmaster.pid` names, if it exists. `None` when none does, or the file cannot be read.
     #[must_use]
     pub fn server(&self) -> Option<u32> {
         running_server(&self.path)
@@ -123,7 +126,8 @@ impl Directory {
         }
     }
 
-    /// Returns whether the data directory belongs to the user of this process.
+    /// Returns whether the data directory belongs to the effective user of this process. False also
+    /// if it cannot be examined.
     #[must_use]
     pub fn is_own(&self) -> bool {
         is_own(&self.path)

@@ -75,7 +75,7 @@ macro_rules! next {
             );)*
         }
         $(
-            /// The C library's function of this name.
+            /// Calls the C library's function of this name; fails with ENOSYS if it has none.
             ///
             /// # Safety
             /// As that function's.
@@ -269,7 +269,9 @@ unsafe fn any_fstat(fd: c_int, about: *mut libc::stat) -> c_int {
     c_int::try_from(done).unwrap_or(-1)
 }
 
-/// The table of the C library's functions that the core (`shield`) calls; built at first use.
+/// Returns the table of the C library's functions that the core (`shield`) calls, made at the first
+/// call and kept. Each entry finds its function by itself when it is first called. A function that
+/// the C library lacks fails with ENOSYS then; nothing fails here.
 pub(crate) fn real() -> &'static Real {
     static REAL: OnceLock<Real> = OnceLock::new();
     REAL.get_or_init(|| {

@@ -109,8 +109,9 @@ fn lend<B, T>(
     Ok(result)
 }
 
-/// Maps zeroed memory for a `T`, which is made of bytes, and excludes it from core dumps if
-/// possible. `None` when there is none.
+/// Maps zeroed memory for a `T`, and excludes it from core dumps if the kernel permits that. `None`
+/// if no memory can be mapped. Call it only for a `T` for which any bytes are valid; [`unmap`]
+/// frees it.
 fn map<T>() -> Option<NonNull<T>> {
     // SAFETY: a fresh private mapping; arguments are plain.
     let base = unsafe {

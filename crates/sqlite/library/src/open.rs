@@ -53,8 +53,10 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Fetches the key that these options name, for the database at `path`. `None` when no key is
-    /// given. Errors are those of the key's source (SR-2003 to SR-2012).
+    /// Fetches the key that these options name; `None` when they name none. `path` is shown where a
+    /// passphrase is asked for. With `creating`, for a database that is new, a passphrase is asked
+    /// for twice, and a key of the keyring must be able to seal (else SR-2012, SR-2039). Errors are
+    /// those of [`KeySource::opener`], which include the keyring's and its provider's.
     pub(crate) fn opener(&self, path: &Path, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
         self.key
             .as_ref()
@@ -64,8 +66,9 @@ impl OpenOptions {
 }
 
 /// Fetches the key that `source` gives, with the keyring of `options` or of the environment. `path`
-/// is shown where a passphrase is asked for. `creating` says that the database is new. Errors are
-/// those of the source (SR-2003 to SR-2012).
+/// is shown where a passphrase is asked for. With `creating`, for a database that is new, a
+/// passphrase is asked for twice, and a key of the keyring must be able to seal (else SR-2012,
+/// SR-2039). Errors are those of [`KeySource::opener`].
 pub(crate) fn opener_of(
     source: &KeySource,
     options: &OpenOptions,

@@ -270,8 +270,8 @@ fn open_sealed(
 
 /// Fetches the key for this file; `None` when none is named. SR-2018 when the key comes from a
 /// command, or from a keyring whose provider runs one or acts in another way, and an SQL statement
-/// may have named it, unless `STRONGROOM_ATTACH_KEY_COMMAND` is 1. Otherwise the errors of the
-/// key's source (SR-2003 to SR-2012). Errors are reported.
+/// may have named it, unless `STRONGROOM_ATTACH_KEY_COMMAND` is 1. Otherwise the errors of
+/// `KeySource::opener`, the keyring's provider's among them. Errors are reported.
 fn opener_for_request(
     request: &OpenRequest,
     parameters: &KeyOptions,

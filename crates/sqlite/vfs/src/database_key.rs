@@ -20,7 +20,7 @@ pub(crate) fn names_a_key(options: &KeyOptions, path: &str) -> bool {
 /// Fetches the key of the database at `path`: from the URI, else from a registered key, else,
 /// unless the URI allows plaintext, the default of a program that `strongroom sqlite run` has
 /// started. `None`: no key is given. `creating` says that the database is new. Errors are those of
-/// the key's source (SR-2003 to SR-2012); SR-6009 for a malformed default.
+/// `KeySource::opener`, the keyring's provider's among them; SR-6009 for a malformed default.
 pub(crate) fn opener_for(
     options: &KeyOptions,
     path: &str,

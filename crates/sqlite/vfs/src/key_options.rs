@@ -89,8 +89,8 @@ impl KeyOptions {
     }
 
     /// Fetches the key that the parameters name. `None` when they name none. `prompt` names the
-    /// database in messages; `creating` says that it is new. Errors are those of the key's source
-    /// (SR-2003 to SR-2012).
+    /// database in messages; `creating` says that it is new. Errors are those of
+    /// `KeySource::opener`, the keyring's provider's among them.
     pub(crate) fn own_opener(&self, prompt: &str, creating: bool) -> Result<Option<Opener>, Error> {
         let Some(source) = &self.source else {
             return Ok(None);

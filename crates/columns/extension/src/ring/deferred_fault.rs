@@ -22,8 +22,9 @@ thread_local! {
     static DEFERRED: Cell<Option<Deferred>> = const { Cell::new(None) };
 }
 
-/// Keeps a fault of an operation that was posted in transaction level `level`, unless an earlier
-/// one is kept. Raises nothing.
+/// Keeps the fault of an operation that was posted in transaction level `level`, until
+/// [`raise_due`] raises it, once the transaction is back at that level. If a fault is kept already,
+/// that one stays and this one is dropped. Raises nothing itself.
 pub(super) fn defer(level: i32, broken: Broken) {
     let first = DEFERRED.get().unwrap_or(Deferred { level, broken });
     DEFERRED.set(Some(first));

@@ -180,10 +180,12 @@ impl Upstream {
         Ok(())
     }
 
-    /// Sends a Bind message with its confidential parameters sealed and the constants' values
-    /// added, and keeps the portal. If there are parameters or constants it first waits for the
-    /// server's description of the statement. Fails, with no Bind sent, if it is malformed, a value
-    /// cannot be sealed, or which columns are confidential has changed.
+    /// Sends a Bind message, with confidential parameters and the constants that Parse took out of
+    /// the text sealed, and keeps the portal. With either, or when several statements may have the
+    /// name, it first waits for the server's description, and asks for one if SQL made the
+    /// statement. Fails, with no Bind sent: malformed, too many parameters, no such statement, a
+    /// value not valid or not to be sent in clear, a pinned column no longer confidential, or (if
+    /// it waited) other columns confidential than at Parse.
     pub(super) fn handle_bind(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (portal, name) = (

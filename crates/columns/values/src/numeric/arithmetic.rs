@@ -527,9 +527,10 @@ pub(crate) fn root(magnitude: &BigUint, scale: u32, wanted: u32) -> BigInt {
     BigInt::from((radicand.sqrt() + 5_u8) / 10_u8)
 }
 
-/// The number rounded to the precision and scale of a type modifier (`numeric(numeric, typmod)`),
-/// into `out`; unchanged for none. `Fault::NumericFieldOverflow` if it has too many digits or is
-/// infinite; `Fault::KindMismatch` if it is no numeric.
+/// Sets `out` to the number, rounded to the precision and scale of a type modifier
+/// (`numeric(numeric, typmod)`). A `typmod` below 4 is no modifier: any number stays as it is then,
+/// and NaN always. With one, `Fault::NumericFieldOverflow` for an infinity, and for too many digits
+/// before the point. `Fault::KindMismatch` if `a` is no numeric.
 pub(crate) fn coerce(a: Value<'_>, typmod: i32, out: &mut Out) -> Result<(), Fault> {
     let number = Num::read(a)?;
     let Some(packed) = typmod.checked_sub(4).filter(|packed| *packed >= 0) else {

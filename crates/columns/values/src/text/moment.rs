@@ -111,8 +111,9 @@ fn era(text: &str) -> (&str, bool) {
     }
 }
 
-/// The number at the beginning, of 1 to `most` digits; how many digits it has; the rest of the
-/// text. `Unreadable::Unsupported` for no or more digits.
+/// Reads the digits at the beginning: returns their number, how many they are, and the rest of the
+/// text. `Unreadable::Unsupported` if there is no digit, or if there are more than `most`, which is
+/// at most 9 for every caller: so many always fit.
 fn number(text: &str, most: usize) -> Result<(i32, usize, &str), Unreadable> {
     let len = text.bytes().take_while(u8::is_ascii_digit).count();
     if len == 0 || len > most {

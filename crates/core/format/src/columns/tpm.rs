@@ -211,8 +211,9 @@ pub enum AttestationKey<'a> {
 }
 
 impl<'a> AttestationKey<'a> {
-    /// Reads a `TPM2B_PUBLIC` (12.2.5). `None` unless it is one of a key that signs nothing but
-    /// what its TPM made, with an algorithm that is accepted.
+    /// Parses the public area of a TPM's key (`TPM2B_PUBLIC`, 12.2.5). `None` unless the key was
+    /// made in the TPM, cannot leave it, and signs nothing but data that the TPM made itself, with
+    /// ECDSA on P-256 or RSASSA and SHA-256. `None` also for malformed bytes, or bytes after it.
     #[must_use]
     pub fn parse(public: &'a [u8]) -> Option<Self> {
         let mut outer = Fields(public);

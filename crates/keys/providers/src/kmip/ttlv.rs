@@ -280,8 +280,8 @@ impl Encoder {
         self.put(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
     }
 
-    /// Appends bytes. Those that do not fit are counted and not written, so that
-    /// [`Encoder::finish`] notices.
+    /// Appends bytes. If they do not all fit, none of them is written, but all are counted, so that
+    /// [`Encoder::finish`] returns `None`.
     fn put(&mut self, bytes: &[u8]) {
         let end = self.length.saturating_add(bytes.len());
         if let Some(place) = self.held.as_mut_slice().get_mut(self.length..end) {

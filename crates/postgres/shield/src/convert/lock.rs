@@ -26,24 +26,24 @@ pub(super) struct ConversionLock {
 }
 
 impl ConversionLock {
-    /// Locks a directory on which no server may be running, until the value is dropped. Does not
-    /// wait.
+    /// Locks a directory for a conversion by the caller, until the value is dropped. No server may
+    /// be running on it, and nobody else may hold this lock. Does not wait; makes no file.
     ///
     /// # Errors
     /// SR-7011 when it is no data directory of a supported version; SR-7008 when a server runs;
-    /// SR-7003 when another process is converting it; SR-5001 when the system reports an error.
+    /// SR-7003 when the lock is held already; SR-5001 when the system reports an error.
     pub(super) fn new(directory: &Path) -> Result<Self, Error> {
         let lock = Self::while_server_may_run(directory)?;
         check_no_server(&lock.directory)?;
         Ok(lock)
     }
 
-    /// Locks a directory against conversions, until the value is dropped. A server may be running.
-    /// Does not wait.
+    /// Takes the same lock as [`Self::new`], on which conversions and changes of the header exclude
+    /// one another, until the value is dropped; but a server may be running. Does not wait.
     ///
     /// # Errors
-    /// SR-7011 when it is no data directory of a supported version; SR-7003 when another process is
-    /// converting it; SR-5001 when the system reports an error.
+    /// SR-7011 when it is no data directory of a supported version; SR-7003 when the lock is held
+    /// already; SR-5001 when the system reports an error.
     pub(super) fn while_server_may_run(directory: &Path) -> Result<Self, Error> {
         let major = read_major(directory)?;
         let io = |error| Error::io(directory.display().to_string(), error);
