@@ -188,6 +188,10 @@ fn unconverted() -> Error {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::big_endian_bytes,
+    reason = "PostgreSQL's protocol is big-endian"
+)]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;

@@ -47,7 +47,7 @@ impl Resolver<'_> {
     /// its result's columns.
     fn simple_select(&mut self, select: &mut SelectStmt) -> Columns {
         self.scopes.push(Vec::new());
-        self.from_items(&mut select.from_clause);
+        self.sources(&mut select.from_clause);
         self.optional_expr(select.where_clause.as_mut());
         let windows = std::mem::take(&mut self.windows);
         for window in &mut select.window_clause {

@@ -13,7 +13,7 @@ use super::tree::names;
 impl Resolver<'_> {
     /// Walks the items of a FROM or USING clause, and adds each with its columns to the innermost
     /// scope.
-    pub(crate) fn from_items(&mut self, items: &mut [Node]) {
+    pub(crate) fn sources(&mut self, items: &mut [Node]) {
         for item in items {
             self.source(item);
         }

@@ -144,7 +144,7 @@ impl Resolver<'_> {
         let range = update.relation.clone().unwrap_or_default();
         let (alias, target) = self.target(&range);
         self.scopes.push(vec![Source::new(alias, target.clone())]);
-        self.from_items(&mut update.from_clause);
+        self.sources(&mut update.from_clause);
         self.set(&mut update.target_list, &target);
         self.optional_expr(update.where_clause.as_mut());
         let columns = self.returning(update.returning_clause.as_mut());
@@ -160,7 +160,7 @@ impl Resolver<'_> {
         let range = delete.relation.clone().unwrap_or_default();
         let (alias, target) = self.target(&range);
         self.scopes.push(vec![Source::new(alias, target)]);
-        self.from_items(&mut delete.using_clause);
+        self.sources(&mut delete.using_clause);
         self.optional_expr(delete.where_clause.as_mut());
         let columns = self.returning(delete.returning_clause.as_mut());
         self.scopes.pop();
