@@ -63,14 +63,15 @@ impl Base {
     }
 }
 
-/// Opens the set at `position`, or the newest one of the cluster `system_identifier`, and reads its
-/// manifest, to build an incremental set on. With `signers`, that set and all that it builds on
-/// have to be signed by one of them.
+/// Opens the set at `position` (from 1), or with `None` the newest one of the cluster
+/// `system_identifier`, and reads its manifest, to build an incremental set on. With `signers`, its
+/// bases are opened too, and each set has to be signed by one of them.
 ///
 /// # Errors
-/// Those of [`open_set`]; with `signers` those of [`open_chain`] and [`Chain::check_signed_by`];
-/// SR-7160 when there is no such set, when it is another cluster's or has no manifest, or when it
-/// or one of its bases is missing.
+/// Those of [`open_set`], such as SR-7107 for an empty position; SR-7160 when the cluster has no
+/// set, when the set is another cluster's or has no manifest, or when it or one of its bases is
+/// missing or about to be removed; with `signers` those of [`open_chain`] (SR-7161 for a missing
+/// base) and [`Chain::check_signed_by`].
 pub fn open_base(
     store: &dyn Store,
     position: Option<u32>,

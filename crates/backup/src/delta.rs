@@ -230,8 +230,9 @@ fn check_owner(
     Err(refusal(to, &why))
 }
 
-/// Checks that the directory is the source of the set, unless forced. SR-7176 otherwise, and always
-/// for a sealed instance.
+/// Checks that the directory is the source of the set: a data directory of the same cluster for a
+/// set of PostgreSQL, else the path that the set was made of. SR-7176 if it is not, unless forced;
+/// SR-7176 in any case if it holds a sealed instance. SR-5001 if the path cannot be resolved.
 fn check_what_it_is(
     to: &Path,
     held: &File,

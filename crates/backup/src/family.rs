@@ -84,7 +84,7 @@ pub(crate) struct FamilyWriter {
 impl FamilyWriter {
     /// Begins a family: writes its header, the same bytes to each of `outs`, a medium and its
     /// mirrors. With `signed` the result of [`FamilyWriter::finish`] has a digest of all its bytes.
-    /// Errors of the media.
+    /// The error of the first medium that fails.
     pub(crate) fn begin(
         outs: Vec<(String, Box<dyn Upload>)>,
         key: &FamilyKey,
@@ -105,8 +105,9 @@ impl FamilyWriter {
         self.segments
     }
 
-    /// Writes one segment: head, data as they are, trailer. Errors of the media; SR-9001 after 2^32
-    /// segments.
+    /// Appends one segment, through a buffer: its head, `data` unchanged (compressed and sealed
+    /// before, where the set is), its trailer. The error of the first medium or mirror that fails,
+    /// which may be about earlier bytes; SR-9001 after 2^32 segments.
     pub(crate) fn segment(
         &mut self,
         head: SegmentHead,
