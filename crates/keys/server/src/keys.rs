@@ -167,7 +167,8 @@ impl WrapContext<'_> {
     }
 }
 
-/// Joins a label and the parts into associated data.
+/// Concatenates a label and the parts, without their lengths. So that no two lists give the same
+/// bytes, only the last part may vary in length.
 fn associated_data(label: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     let mut out = label.to_vec();
     for part in parts {

@@ -227,8 +227,8 @@ impl<'a> SealedObject<'a> {
     }
 }
 
-/// Splits an area with its length before it from the bytes that follow. `None` when it is cut
-/// short.
+/// Reads an area that has its length (2 bytes, little-endian) before it. Returns the area without
+/// the length, and the bytes that follow it. `None` when it is cut short.
 fn split_area(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))

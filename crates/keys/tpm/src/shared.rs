@@ -54,7 +54,9 @@ impl Tpm {
     /// specifies it. The signature covers `data` too.
     ///
     /// # Errors
-    /// Why the TPM did not sign, such as [`Failure::Refused`] or [`Failure::TimedOut`].
+    /// [`Failure::Refused`] by the TPM; [`Failure::TimedOut`] when it does not answer within 30
+    /// seconds; [`Failure::System`] when the system reports an error; [`Failure::OutOfStep`] when
+    /// an earlier command got no response; [`Failure::Malformed`] for a response without its parts.
     pub fn quote(&self, handle: u32, pcrs: u32, data: &[u8; 32]) -> Result<Vec<u8>, Failure> {
         let mut body = handle.to_be_bytes().to_vec();
         body.extend_from_slice(&EMPTY_PASSWORD);
@@ -70,7 +72,7 @@ impl Tpm {
     ///
     /// # Errors
     /// [`Failure::NotCounter`] for an index that is not a counter, that loses increments at a power
-    /// cut, or that needs an authorization; why the TPM did not read or increment it.
+    /// cut, or that needs an authorization; those of [`Counter::increment`].
     pub fn counter(self: &Arc<Self>, index: u32) -> Result<Counter, Failure> {
         let attributes = self.attributes(index)?;
         let wanted = AUTH_READ | AUTH_WRITE | COUNTER;
@@ -136,8 +138,10 @@ impl Counter {
     /// Reads the counter's value from the TPM.
     ///
     /// # Errors
-    /// [`Failure::System`] or [`Failure::TimedOut`] when it does not answer within 30 seconds;
-    /// [`Failure::Refused`] by the TPM; [`Failure::Malformed`].
+    /// [`Failure::TimedOut`] when the TPM does not answer within 30 seconds; [`Failure::System`]
+    /// when the system reports an error; [`Failure::OutOfStep`] for every command after one of
+    /// these; [`Failure::Refused`] by the TPM; [`Failure::Malformed`] for a response without a
+    /// value.
     pub fn read(&self) -> Result<u64, Failure> {
         let mut body = self.handles();
         body.extend_from_slice(&COUNTER_SIZE.to_be_bytes());
@@ -152,9 +156,10 @@ impl Counter {
     /// Raises the counter by one, in the TPM's own memory; the new value is not read.
     ///
     /// # Errors
-    /// [`Failure::System`] or [`Failure::TimedOut`] when the TPM does not answer within 30 seconds,
-    /// so that it may be raised all the same; [`Failure::Refused`] by the TPM;
-    /// [`Failure::Malformed`].
+    /// [`Failure::TimedOut`] when the TPM does not answer within 30 seconds, [`Failure::System`]
+    /// when the system reports an error, [`Failure::Malformed`] for a response without its parts:
+    /// after these it may be raised all the same. [`Failure::OutOfStep`] when an earlier command
+    /// got no response; [`Failure::Refused`] by the TPM.
     pub fn increment(&self) -> Result<(), Failure> {
         self.tpm
             .authorized_command(NV_INCREMENT, &self.handles())

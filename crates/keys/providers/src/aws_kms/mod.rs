@@ -213,8 +213,8 @@ impl SealingServer for Kms {
     }
 }
 
-/// Returns the encryption context of a request, as JSON with the keyring's id. It appears in clear
-/// in AWS's log.
+/// Returns the encryption context of a request, as JSON: a fixed purpose, and in hexadecimal the
+/// keyring's id, which is the last 16 bytes of `context`. It appears in clear in AWS's log.
 fn encryption_context(context: &[u8]) -> String {
     let id = context_id(context);
     format!("{{\"purpose\":\"strongroom keyring root\",\"id\":\"{id}\"}}")
