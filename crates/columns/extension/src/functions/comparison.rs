@@ -69,8 +69,7 @@ fn are_equal(call: &Call) -> bool {
     known.unwrap_or_else(|| compare_arguments(call) == 0)
 }
 
-/// Has the zone compare two values, and waits: -1, 0 or 1. Returns the zone's fault, or `Lost` if
-/// it is gone.
+/// Has the zone compare two values, and waits: -1, 0 or 1. Fails as [`Connection::call`] does.
 fn call_compare(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Result<i32, Broken> {
     let answer = connection.call(Descriptor {
         flags: u16::from(kind.number()),

@@ -92,8 +92,8 @@ fn depends_on_time_zone(function: &Function) -> bool {
 }
 
 /// Sends what the zone has to know before a function is called, the time zone and a third argument,
-/// and returns the descriptor of the call. Returns the zone's fault, or `Lost` if it is gone;
-/// raises an ERROR for an unknown field.
+/// and returns the descriptor of the call. Fails as [`Connection::call`] does; raises an ERROR for
+/// an unknown field.
 fn prepare_call(
     connection: &mut Connection,
     op: Op,

@@ -123,7 +123,7 @@ pub(crate) fn find_or_make(storage: StorageId, table: &Table) -> u16 {
 }
 
 /// Has the zone find the partition of a storage, or make it with the table's columns. Returns its
-/// number. Returns the zone's fault, or `Lost` if it is gone.
+/// number. Fails as [`Connection::call`] does.
 fn make(connection: &mut Connection, storage: StorageId, table: &Table) -> Result<u64, Broken> {
     let mut bytes = storage.record(table.relation).to_vec();
     for column in &*table.columns {

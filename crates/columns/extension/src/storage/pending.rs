@@ -53,14 +53,14 @@ fn add(change: Change) {
 }
 
 /// Notes that this transaction has created this storage: its partition is dropped if the
-/// transaction aborts.
+/// transaction, or the subtransaction that created it, aborts. Sends nothing now.
 pub(crate) fn add_created(storage: StorageId) {
     add(Change::Created(storage));
 }
 
-/// Notes that a relation loses this storage: its partition is dropped if the transaction commits.
-/// Not if the transaction has copied the storage (SET TABLESPACE, VACUUM FULL): then the partition
-/// moves.
+/// Notes that a relation loses this storage: its partition is dropped if the transaction commits,
+/// and kept if it, or this subtransaction, aborts. Does nothing if the transaction has copied the
+/// storage (SET TABLESPACE, VACUUM FULL): then the partition moves.
 pub(crate) fn add_dropped(storage: StorageId) {
     let is_copied = |one: &Pending| match one.change {
         Change::Copied(from, _) | Change::Moved(from, _) => from == storage,

@@ -175,7 +175,7 @@ fn drop_partition(storage: StorageId) {
 }
 
 /// Has the zone give the partition of one storage to another; returns the redo record, which is
-/// empty if there is no partition. Returns the zone's fault, or `Lost` if it is gone.
+/// empty if there is no partition. Fails as [`Connection::call`] does.
 fn move_partition(
     connection: &mut Connection,
     from: StorageId,

@@ -85,7 +85,8 @@ fn peer(script: &[u8]) -> Option<(Stream, UnixStream)> {
     Some((Stream::Plain(Socket::Local(ours)), theirs))
 }
 
-/// Takes the bytes as the first ones of a client. Panics if a connection comes of them.
+/// Accepts a client that sends these bytes, 16 KiB at most, and nothing more. Panics if it is
+/// connected to a server, because there is none. Does nothing without locked memory.
 pub fn beginning(bytes: &[u8]) {
     let script = bytes.get(..bytes.len().min(SCRIPT_MAX)).unwrap_or_default();
     let (Some(keys), Some((client, _theirs))) = (keys(), peer(script)) else {

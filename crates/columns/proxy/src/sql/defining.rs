@@ -73,8 +73,10 @@ fn retypes(catalog: &Catalog, command: &Node) -> bool {
             || name.is_some_and(|name| catalog.may_hold_confidential(name)))
 }
 
-/// Returns schema, name and columns of the table that a CREATE TABLE makes. `None` unless the
-/// statement names all its columns itself: with LIKE, INHERITS or PARTITION OF it does not.
+/// Returns schema, name and columns of the table that a CREATE TABLE makes. The schema is empty if
+/// the statement names none; `catalog` tells which of the columns' types hold confidential values.
+/// `None` for another statement, and with LIKE, INHERITS or PARTITION OF, which take columns from
+/// other tables.
 fn table_from_statement(catalog: &Catalog, node: &Node) -> Option<(String, String, Vec<Column>)> {
     let Some(NodeEnum::CreateStmt(create)) = node.node.as_ref() else {
         return None;

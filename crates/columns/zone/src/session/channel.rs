@@ -260,9 +260,11 @@ impl Channel {
         Ok((ticket, ledger))
     }
 
-    /// Answers a sealed message of the ring's session `current`: returns the counts, replaces the
-    /// ticket, or closes the session. `Fault::BadMessage` for another session, a message that is
-    /// out of order or does not open; `Fault::NotAllowed` for a renewal that is not authenticated.
+    /// Answers a sealed message of the ring's session `current`: returns the counts of its ticket,
+    /// replaces the ticket, or closes the session. `Fault::BadMessage` for another session, a
+    /// message that is out of order, does not open or is none of these; `Fault::NotAllowed` for a
+    /// new ticket with another id or other keys, or that not each of its keys, taken from `keys`,
+    /// authenticates; `Fault::OutOfMemory` if the reply cannot be sealed.
     fn handle_sealed(
         &mut self,
         keys: &ColumnKeys,
