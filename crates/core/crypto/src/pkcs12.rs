@@ -40,10 +40,10 @@ pub(crate) fn key_usage(x509: &X509Ref) -> u32 {
     unsafe { ffi::X509_get_key_usage(x509.as_ptr()) }
 }
 
-/// Makes the bytes of a PKCS #12 file, sealed under the passphrase. Does not check that they are a
-/// pair. Errors: [`CertificateError::Passphrase`] for a passphrase that cannot be used;
+/// Makes the bytes of a PKCS #12 file, sealed under the passphrase. Errors:
+/// [`CertificateError::Passphrase`] for one that is empty, is not UTF-8 or has a zero byte;
 /// [`CertificateError::Subject`] for a name with a zero byte; [`CertificateError::Crypto`] when
-/// libcrypto fails, or without memory for keys.
+/// certificate and key are not a pair, libcrypto fails, or there is no memory for keys.
 pub(crate) fn write(
     certificate: &Certificate,
     key: &PrivateKey,

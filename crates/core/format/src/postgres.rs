@@ -214,7 +214,9 @@ pub fn tweak_wal_unnamed(process: u32, block: u32) -> [u8; 16] {
     wal_tweak(0, u64::from(process), block)
 }
 
-/// The tweak of a block of the log. `segment` is the number of the segment since the log began.
+/// The tweak of block `block` of a segment of the log. `segment` is the last 16 digits of its name
+/// as a number, or the process of an `xlogtemp` file. No tag sets it apart from other files'
+/// tweaks, because the log has a key of its own.
 fn wal_tweak(timeline: u32, segment: u64, block: u32) -> [u8; 16] {
     use tweak_wal_layout as at;
     tweak_of(|out| {
