@@ -192,7 +192,8 @@ pub struct Classified {
 }
 
 impl Classified {
-    /// Returns this class without an identity.
+    /// Makes the result for a file of this class from whose path no tweak is made: its identity is
+    /// [`Identity::None`].
     const fn of(class: Class) -> Self {
         Self {
             class,

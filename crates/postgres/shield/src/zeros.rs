@@ -118,8 +118,9 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
         && rest.iter().all(|byte| *byte == 0)
 }
 
-/// Whether some aligned group of four bytes is zero. This is a cheap first check: it is true for
-/// one block of ciphertext in two million, and only then are the units compared one by one.
+/// Whether some group of four bytes, aligned to the start of `bytes`, is zero. If not, no unit of
+/// 16 bytes is zero. This is a cheap first check: it is true for one block of ciphertext in two
+/// million, and only then are the units compared one by one.
 fn may_hold_zero_unit(bytes: &[u8]) -> bool {
     let (lines, rest) = bytes.as_chunks::<LINE>();
     let mut found = [0_u32; LINE / 4];

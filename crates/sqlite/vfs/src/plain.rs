@@ -275,7 +275,8 @@ impl PlainLog {
 }
 
 impl IoMethods for PlainLog {
-    /// Returns the file below, which holds the same bytes, except frames that are held back.
+    /// Returns the log's own file. It has the same bytes, except frames of a copy that are still
+    /// held in memory.
     fn lower(&self) -> LowerFile {
         self.lower
     }

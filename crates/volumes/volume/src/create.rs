@@ -238,11 +238,13 @@ fn add_openers(
     volume.uuid()
 }
 
-/// Reads the header in memory again, tries the token's passphrase on it, and compares the token.
+/// Reads the header in memory again, tries the token's passphrase on its slots, and compares its
+/// token with that of `openers`. `place` is the device or file for the volume's data. Writes
+/// nothing.
 ///
 /// # Errors
-/// SR-2002 when the passphrase opens no slot; SR-9001 when the token differs; SR-8324 when
-/// libcryptsetup fails.
+/// SR-2002 when the passphrase opens no slot; SR-9001 when the token differs; SR-8323 when there
+/// is none; SR-1006 when nothing is at `place`; SR-8324 when libcryptsetup fails.
 fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> Result<(), Error> {
     let mut volume = Volume::detached(&header.path, place)?;
     let slot = volume.try_secret(None, openers.secret)?;
