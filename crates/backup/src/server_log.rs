@@ -26,13 +26,14 @@ use crate::{Error, Result};
 /// How a sealed instance seals the files of its log.
 pub trait LogSealing {
     /// Returns at most `most` bytes of the file at `path`, opened (decrypted). The server calls the
-    /// file `name`, which decides how it is sealed.
+    /// file `name`, which decides how it is sealed; one that is not sealed is returned as it is.
     ///
     /// # Errors
     /// SR-1006 when there is none; SR-5001 when the system reports an error.
     fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>>;
 
-    /// Returns `content` sealed as the file `name`. Writes no file.
+    /// Returns `content` sealed as the file `name`; unchanged where such files are not sealed.
+    /// Writes no file.
     ///
     /// # Errors
     /// SR-5001 when the system reports an error.

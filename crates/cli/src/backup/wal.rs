@@ -156,14 +156,16 @@ impl OfInstance {
 }
 
 impl LogSealing for OfInstance {
-    /// Returns at most `most` bytes of a file of the log, opened. Errors as [`SealedLog::open`]:
-    /// SR-1006 if there is no file, SR-5001 when the system reports an error.
+    /// Returns at most `most` bytes of a file of the log, decrypted, or as they are if a file of
+    /// this name is not sealed (a timeline's history). SR-1006 if there is no file, SR-5001 when
+    /// the system reports an error.
     fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, Error> {
         self.0.open(path, name, most)
     }
 
-    /// Returns `content` sealed as the file `name` of the instance's log. Errors as
-    /// [`SealedLog::seal`]: SR-5001 when the system reports an error.
+    /// Returns `content` sealed as the file `name` of the instance's log, or unchanged if a file of
+    /// this name is not sealed (a timeline's history). Writes no file. SR-5001 if the system has no
+    /// memory for the sealing, or reports another error.
     fn seal(&self, name: &str, content: &[u8]) -> Result<Vec<u8>, Error> {
         self.0.seal(name, content)
     }

@@ -255,7 +255,9 @@ impl Store {
         &self.cache.pools.memory
     }
 
-    /// The store's present figures.
+    /// Returns the store's present figures: how many partitions and values it has, how many bytes
+    /// in memory and on disk, what the last checkpoint reached, whether all memory is locked, and
+    /// whether the host's log is still to be replayed. Takes no lock.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {

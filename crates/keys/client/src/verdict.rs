@@ -90,7 +90,9 @@ pub(crate) fn judge(response: Response) -> Verdict {
 }
 
 /// Decides what a status means without the error body of a key server: it comes from a proxy in
-/// front of it, or from another program. Another attempt is worth it for 408, 429 and 5xx.
+/// front of it, or from another program. 408, 429 and 5xx are [`Verdict::Retry`], with `wait` as
+/// the pause before another attempt. All others are [`Verdict::NotKeyServer`]; none is final,
+/// because no key server has decided.
 fn judge_status(status: u16, wait: Duration) -> Verdict {
     let refusal = |kind, detail| Refusal {
         kind,

@@ -40,8 +40,8 @@ impl Registers {
         Ok(Self(mask))
     }
 
-    /// Makes the choice of a mask: bit n is register n. `None` for a mask without a register, or
-    /// with one that does not exist.
+    /// Makes a choice of registers from a mask, whose bit n means register n. `None` if no bit is
+    /// set, or one above bit 23.
     pub(crate) fn from_mask(mask: u32) -> Option<Self> {
         (mask != 0 && mask >> PCRS == 0).then_some(Self(mask))
     }

@@ -77,7 +77,7 @@ impl SealedLog {
     }
 
     /// Returns at most `most` bytes of the file of the log at `path`, opened. The server calls it
-    /// `name`, which decides how it is sealed.
+    /// `name`, which decides how it is sealed; one that is not sealed is returned as it is.
     ///
     /// # Errors
     /// SR-1006 when there is none; SR-5001 when the system reports an error.

@@ -24,8 +24,8 @@ use crate::report;
 
 symbols! {
     /// As rename(2). A file that is sealed for its name is first converted to the new one, or
-    /// checked if it comes from the restore command. Fails with EXDEV where that is impossible, and
-    /// ENOENT for Strongroom's own files.
+    /// checked if it comes from the restore command. Fails with EXDEV where that is impossible,
+    /// ENOENT for a file of Strongroom's own, and EACCES for such a new name or a refused path.
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
         match prepare_rename(resolve_path(from), resolve_path(to), from) {
             Ok(()) => next::rename(from, to),
@@ -145,12 +145,14 @@ unsafe fn prepare_rename_at(
     }
 }
 
-/// Does what must be done before `from` gets its new name: converts the file in place and syncs it,
-/// checks it, or refuses. Does nothing for paths whose treatment is the same.
+/// Does what must be done before `from` gets its new name: a new log file or a container is sealed
+/// for it in place and synced, a restored segment is checked ([`check_restored`], with its errors).
+/// Does nothing if the bytes can stay as they are, or `from` is null.
 ///
-/// Errors: EXDEV if the contents cannot get that name (reported as SR-7040 where a container is
-/// bound to its name), those of [`check_restored`], EIO if a container does not open, the error in
-/// `source` or `target`, and the kernel's.
+/// Errors: the error in `source` or `target`; ENOENT if `from` is Strongroom's own file, EACCES if
+/// the target is, or the shield refuses a path; EXDEV between different keys or databases, or if
+/// the contents cannot get that name (reported as SR-7040 where a container is bound to its name);
+/// EIO if a file does not open; the kernel's. After a failure a part may be converted.
 ///
 /// # Safety
 /// `from` is null or a terminated string.

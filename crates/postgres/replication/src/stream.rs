@@ -303,13 +303,14 @@ impl WalStream<'_> {
         Ok(Event::Keepalive(Lsn(first)))
     }
 
-    /// Confirms positions, and sends them to the server, which may then remove the log before
-    /// `flush`. No position may be before the one confirmed last, `flush` and `apply` may not be
-    /// after `write`, nor `write` after the received log.
+    /// Confirms positions and sends them to the server, which may then remove the log before
+    /// `flush`. After the end of the stream it succeeds, but sends nothing. No position may be
+    /// before the one confirmed last, `flush` and `apply` not after `write`, and `write` not after
+    /// [`Self::received`].
     ///
     /// # Errors
-    /// [`Error::Misuse`] for other positions, after which the stream can be continued; as
-    /// [`Self::keep_alive`].
+    /// [`Error::Misuse`] for other positions: nothing is sent, and the stream can be continued.
+    /// Those of [`Self::keep_alive`], after which it cannot.
     pub fn confirm(&mut self, positions: Positions) -> Result<()> {
         let before = self.confirmed;
         let forward = positions.write >= before.write

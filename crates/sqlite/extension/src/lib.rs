@@ -11,6 +11,8 @@ use strongroom_sqlite_vfs::{entry_point, sqlite3, take_default_from_environment,
 /// The entry point that SQLite derives from the file's name. Turns reports on standard error on,
 /// unless `STRONGROOM_LOG=off`, reads the program's default key from the environment, registers the
 /// client for remote databases, and then installs the VFS and the SQL functions (`entry_point`).
+/// Returns `SQLITE_OK_LOAD_PERMANENTLY`, or `SQLITE_NOMEM` or `SQLITE_ERROR` after a failure, whose
+/// text it puts into `error`, in memory that SQLite frees.
 ///
 /// # Safety
 /// Called by SQLite with its own arguments.
@@ -30,9 +32,10 @@ pub unsafe extern "C" fn sqlite3_strongroomsqlite_init(
     unsafe { entry_point(connection, error, routines) }
 }
 
-/// The entry point for a renamed file. Turns reports on standard error on, unless
-/// `STRONGROOM_LOG=off`, reads the program's default key from the environment, and installs the VFS
-/// and the SQL functions, exactly as [`sqlite3_strongroomsqlite_init`] does.
+/// The entry point that SQLite looks for whatever the file's name is, so that the file may be
+/// renamed. Does what [`sqlite3_strongroomsqlite_init`] does: sets up reports on standard error and
+/// the default key, and installs the VFS and the SQL functions. Returns as it does:
+/// `SQLITE_OK_LOAD_PERMANENTLY`, or SQLite's code of an error, whose text it puts into `error`.
 ///
 /// # Safety
 /// As [`sqlite3_strongroomsqlite_init`].

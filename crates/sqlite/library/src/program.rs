@@ -31,7 +31,8 @@ pub fn check(word: &OsStr) -> Result<PathBuf, Error> {
     Ok(program)
 }
 
-/// Makes the error SR-2285 for the program at `path`.
+/// Makes the error SR-2285, that the SQLite extension cannot be loaded into the program at `path`,
+/// with the reason `why`.
 fn refusal(path: &Path, why: &str) -> Error {
     Error::new(&code::RUN_PROGRAM, format!("{}: {why}", path.display()))
 }

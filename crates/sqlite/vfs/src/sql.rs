@@ -230,9 +230,9 @@ unsafe extern "C" fn forget_key(
     });
 }
 
-/// Returns `path` as SQLite makes it absolute when it opens the file. SR-6009 for an empty path, as
-/// which SQL's NULL is read too, and for a URI: a key that is registered for them would never be
-/// used.
+/// Returns the absolute path that SQLite makes of `path` when it opens the file. SR-6009 if `path`
+/// is empty (so is an argument that is NULL) or begins with `file:`, because a key that is
+/// registered for it would never be used; and if the VFS below makes no absolute path of it.
 fn absolute(path: &str) -> Result<String, Error> {
     if path.is_empty() || path.starts_with("file:") {
         let detail = "strongroom_key: the path of a file is needed, not a URI";

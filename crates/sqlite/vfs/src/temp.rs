@@ -68,8 +68,9 @@ impl TempFile {
         })
     }
 
-    /// Notes in memory that chunk `index` of the file was written, so that it is read from now on.
-    /// SR-9001 if the index does not fit into `usize`.
+    /// Notes in memory that chunk `index` was written to the file, and so has to be read from there
+    /// from now on; a chunk without this note reads as zeros. SR-9001 if the index does not fit
+    /// into `usize`.
     fn mark_written(&mut self, index: u64) -> SqliteResult<()> {
         let index =
             usize::try_from(index).map_err(|_| report(&code::BUG, "temporary file size"))?;

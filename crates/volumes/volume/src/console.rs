@@ -30,8 +30,8 @@ const TYPED_MAX: usize = 1024;
 /// waits at most `wait`.
 ///
 /// # Errors
-/// SR-2001 when nobody typed in time, or nothing; SR-1004 where there is no terminal; SR-5001 when
-/// the system reports an error.
+/// SR-2001 when no line was typed in time, or an empty one; SR-1004 where there is no terminal;
+/// SR-5001 when the system reports an error.
 pub fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
     if wait.is_zero() {
         return Err(too_late());
@@ -53,7 +53,8 @@ pub fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
 /// before `wait` is over.
 ///
 /// # Errors
-/// SR-2001 when nobody typed within `wait`; SR-5001 when the system reports an error.
+/// SR-2001 when nobody typed within `wait`, or an empty line was typed; SR-5001 when the system
+/// reports an error.
 fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, Error> {
     let asked = Command::new(SYSTEMD_ASK)
         .arg(format!("--timeout={}", wait.as_secs().max(1)))
@@ -97,10 +98,12 @@ fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretByte
     typed.finish().map(Some)
 }
 
-/// Asks at the terminal with its echo switched off, and restores the echo whatever happens.
+/// Writes the prompt to the terminal, and returns the line that is typed, without its end. Switches
+/// the echo off meanwhile, and restores it after an error too.
 ///
 /// # Errors
-/// SR-2001 when nobody typed within `wait`, or nothing; SR-5001 when the system reports an error.
+/// SR-2001 when the whole line was not typed within `wait`, or is empty; SR-5001 when the system
+/// reports an error.
 fn at_terminal(terminal: &File, prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
     let failed = |error: std::io::Error| io(Path::new("the console"), error);
     let before = tcgetattr(terminal).map_err(|error| failed(error.into()))?;

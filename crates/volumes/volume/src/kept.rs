@@ -48,7 +48,8 @@ pub struct Term {
     pub until: u64,
 }
 
-/// Has the TPM unseal an object that it sealed until this time of its clock.
+/// Has the TPM unseal an object, which it does until its clock has reached this time, in
+/// milliseconds.
 pub type Unseal<'a> = &'a dyn Fn(&[u8], u64) -> Result<SecretKey, Error>;
 
 /// A kept passphrase, as it is in its file.
@@ -194,12 +195,13 @@ impl KeptPassphrase {
         Ok(Self { bytes, term })
     }
 
-    /// Opens the passphrase. `unseal` has the TPM unseal an object that it sealed until a time of
-    /// its clock.
+    /// Returns the passphrase, opened with a key that `unseal` has the TPM unseal. `token` is the
+    /// volume's, for which the passphrase was found: it is bound to the volume. Removes nothing.
     ///
     /// # Errors
-    /// SR-8355 when its term is over, or the file was changed; what `unseal` reports: SR-8350 for a
-    /// TPM in another state, SR-8351 for another TPM, SR-8352 when it does not answer or refuses.
+    /// SR-8355 when its term is over, the clock was set back, or the file was changed or is another
+    /// volume's; what `unseal` reports: SR-8350 for a TPM in another state, SR-8351 for another
+    /// TPM, SR-8352 when it does not answer or refuses; SR-5001 without memory.
     pub fn secret(
         &self,
         token: &StrongroomToken,

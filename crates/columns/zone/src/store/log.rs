@@ -108,7 +108,8 @@ impl LogStorage for OnDisk {
 /// The store's own log.
 pub struct LogFile {
     storage: Box<dyn LogStorage>,
-    /// Position of the file's first byte.
+    /// Position of the file's first byte. Positions count the bytes of the log, also of the part
+    /// that was cut off; the first file begins at the store's position.
     base: u64,
     /// Position after the last frame.
     end: u64,
@@ -171,7 +172,7 @@ impl LogFile {
     }
 
     /// Writes a record after the last one. It is durable after [`LogFile::sync`]. Returns the
-    /// position after it.
+    /// position after it ([`LogFile::end`]).
     ///
     /// # Errors
     /// SR-8015 if the disk is full; SR-8023 if it cannot be written, and always after a failed
@@ -211,7 +212,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// The position after the last record.
+    /// The position after the last record that was appended, durable or not. Positions count the
+    /// bytes of the log, also of the part that was cut off: they are no offsets in the file.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end

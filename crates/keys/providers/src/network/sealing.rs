@@ -132,8 +132,8 @@ fn seal(
     Ok(blob)
 }
 
-/// Returns the argument that the keyring stores: the locator in its canonical form, then the blob
-/// as it was given, if any.
+/// Returns the argument that the keyring stores: the locator in its canonical form, then `;blob=`
+/// and the wrapped root key exactly as the whole argument `given` ends with them, if it does.
 pub(crate) fn stored_argument(canonical: &Locator, given: &str) -> String {
     let blob = given.get(locator(given).len()..).unwrap_or_default();
     format!("{}{blob}", canonical.text())

@@ -26,13 +26,14 @@ pub(super) struct KeyChange {
 }
 
 impl Service {
-    /// Reads a key if the client may know of it. Returns the key, the guards on what was read, and
-    /// the client's grant, which an administrator or a viewer need not have.
+    /// Reads a key if the client may know of it. Returns the key, the guards with which a commit
+    /// fails if what was read has changed since, and the client's grant, which an administrator or
+    /// a viewer need not have. Locks nothing.
     ///
     /// # Errors
-    /// SR-8423 for a node without a grant, whether the key exists or not (V3); SR-8454 for an
-    /// administrator or a viewer when the key does not exist; SR-8429 for an invalid name; what the
-    /// store reports.
+    /// SR-8423 for a node without a grant, whether the key exists or not, so that it learns nothing
+    /// (V3 in `service/mod.rs`); SR-8454 for an administrator or a viewer when the key does not
+    /// exist; SR-8429 for an invalid name; what the store reports.
     pub(super) fn read_key(
         &self,
         client: &Client,
