@@ -212,8 +212,9 @@ impl Arena {
     /// # Errors
     /// [`Fault::StaleFid`] for a slot of another statement; [`Fault::ForgedFid`] for one of another
     /// arena, or of a literal; [`Fault::BadRequest`] for one that is filled;
-    /// [`Fault::StringTooLong`] for a value of 4 GiB or more; [`Fault::ArenaFull`] if there are too
-    /// many slots or bytes; [`Fault::OutOfMemory`] if no memory is left.
+    /// [`Fault::StringTooLong`] for a value of 4 GiB or more; [`Fault::ArenaFull`] for a slot above
+    /// 2^26 or too far after the last one, or if the values' bytes are too many;
+    /// [`Fault::OutOfMemory`] if no memory is left.
     pub(crate) fn put(&mut self, fid: Fid, meta: Meta, value: Value<'_>) -> Result<(), Fault> {
         let at = self.free_slot_index(fid)?;
         self.values.put(at, meta, value)
@@ -299,12 +300,13 @@ impl Arena {
         }
     }
 
-    /// Stores a new accumulator in an empty slot, until the statement ends.
+    /// Stores a new accumulator, until the statement ends, in the slot that the backend chose: that
+    /// of the identifier `fid`, which has to be empty.
     ///
     /// # Errors
     /// [`Fault::StaleFid`] for a slot of another statement; [`Fault::ForgedFid`] for one of another
-    /// arena; [`Fault::BadRequest`] for one that is filled; [`Fault::ArenaFull`] if there are too
-    /// many slots; [`Fault::OutOfMemory`] if no memory is left.
+    /// arena, or of a literal; [`Fault::BadRequest`] for one that is filled; [`Fault::ArenaFull`]
+    /// for one above 2^26 or too far after the last one; [`Fault::OutOfMemory`] without memory.
     pub(crate) fn put_aggregate(&mut self, fid: Fid, total: RunningAggregate) -> Result<(), Fault> {
         let at = self.free_slot_index(fid)?;
         if self

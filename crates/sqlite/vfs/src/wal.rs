@@ -385,9 +385,10 @@ impl WalFile {
         )
     }
 
-    /// Checks that the salts in a frame header are those of the loaded generation, after reading
-    /// the log's header again if they are not. SR-4006 if they still differ. Zero salts and
-    /// checksums, which SQLite writes while it defers checksums, are accepted.
+    /// Checks that a frame header has the salts of the loaded generation. If not, loads the log's
+    /// header again, and compares once more: SR-4006 if they still differ, or no valid header was
+    /// found. While a generation is loaded, accepts a header with zero salts and checksums, which
+    /// SQLite writes while it defers checksums. Otherwise fails as the files do.
     fn match_generation(&mut self, header: &[u8]) -> SqliteResult<()> {
         let salts = &header[8..16];
         // Salts and checksum are zero while SQLite defers checksums (`walEncodeFrame`): it does so

@@ -269,7 +269,8 @@ impl Connection {
 
     /// Sends a question without waiting for its answers. `words` are written to `offset` within the
     /// part of the data area for prefetched questions, and the answers to the same offset within
-    /// the part for their answers. `BadRequest` if they do not fit, `Lost` if the zone is gone.
+    /// the part for their answers. `BadRequest` if they do not fit, `Lost` if the zone is gone,
+    /// `Interrupted` at the end of a transaction.
     pub(crate) fn prefetch(
         &mut self,
         descriptor: Descriptor,
@@ -295,8 +296,14 @@ impl Connection {
         })
     }
 
-    /// Waits for the answers to a prefetched question, and returns them: `len` bytes. `None` if the
-    /// operation failed, if its answers were overwritten since, or if it went to another zone.
+    /// Waits for the answers to a prefetched question, and returns a copy of them: `len` bytes.
+    /// Handles interrupts meanwhile, so it may unwind. `None` if the operation failed, if its
+    /// answers were overwritten since, or if the session has another connection by now.
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if the zone is gone, `Interrupted` at the end of a transaction, `BadRequest` if `len`
+    /// bytes reach beyond the data area.
     pub(crate) fn prefetched_answers(
         &mut self,
         question: Prefetched,
@@ -313,8 +320,8 @@ impl Connection {
         self.copy(at, len).map(Some)
     }
 
-    /// Waits until no prefetched operation uses its part of the data area. `Lost` if the zone is
-    /// gone.
+    /// Waits until no prefetched operation uses its part of the data area; handles interrupts
+    /// meanwhile. `Lost` if the zone is gone, `Interrupted` at the end of a transaction.
     pub(crate) fn finish_prefetches(&mut self) -> Result<(), Broken> {
         if let Some(operation) = self.last_prefetch {
             self.host.answer(operation, check_while_waiting)?;
@@ -324,7 +331,8 @@ impl Connection {
     }
 
     /// Waits until no posted or prefetched operation uses the data area up to `end`, which is about
-    /// to be written. May report the fault of a posted operation. `Lost` if the zone is gone.
+    /// to be written. May report the fault of a posted operation. `Lost` if the zone is gone,
+    /// `Interrupted` at the end of a transaction.
     fn wait_until_writable(&mut self, end: usize) -> Result<(), Broken> {
         if end > PREFETCH_OFFSET {
             self.finish_prefetches()?;
@@ -398,7 +406,8 @@ impl Connection {
     }
 
     /// Sends bytes as the argument of an operation, waits, and returns the bytes of its answer.
-    /// `StringTooLong` for more than 1 MiB; the zone's fault; `Lost` if the zone is gone.
+    /// `StringTooLong` for more than 1 MiB; else fails as [`Self::call`]: with the zone's fault or
+    /// an earlier one, `Lost`, or `Interrupted`.
     pub(crate) fn exchange(&mut self, op: Op, bytes: &[u8]) -> Result<Vec<u8>, Broken> {
         let n = self.write(0, bytes)?;
         let answer = self.call(Descriptor {
@@ -409,7 +418,8 @@ impl Connection {
     }
 
     /// Writes bytes into the data area, after what is still using it; returns their number.
-    /// `StringTooLong` if they do not fit, `Lost` if the zone is gone.
+    /// `StringTooLong` if they do not fit, else as [`Self::call`] while it waits: `Lost` if the
+    /// zone is gone, `Earlier` for the fault of a posted operation.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<u32, Broken> {
         let too_long = Broken::Fault(Fault::StringTooLong);
         let n = u32::try_from(bytes.len()).map_err(|_| too_long)?;
@@ -422,7 +432,8 @@ impl Connection {
     }
 
     /// Writes words into the data area, after what is still using it. `BadRequest` if they do not
-    /// fit, `Lost` if the zone is gone.
+    /// fit, else as [`Self::call`] while it waits: `Lost` if the zone is gone, `Earlier` for the
+    /// fault of a posted operation.
     pub(crate) fn write_words(&mut self, offset: usize, words: &[u64]) -> Result<(), Broken> {
         self.wait_until_writable(offset.saturating_add(words.len().saturating_mul(8)))?;
         let area = self.host.area(check_while_waiting)?;

@@ -60,9 +60,10 @@ pub(super) struct ColumnKey {
 }
 
 impl ColumnKey {
-    /// Whether no further record needs to contain the binding. The host's word alone is not enough:
+    /// Whether both the host's log and a manifest of the store have the binding, so that no further
+    /// record needs to contain it. The log is not enough, because only the host says what is in it:
     /// it could leave the record out, and have the column bound to another key after a restart. A
-    /// manifest alone is not enough either: standbys read the log only.
+    /// manifest is not enough either, because standbys read the log only.
     pub(super) const fn is_known(&self) -> bool {
         self.announced && self.durable
     }
