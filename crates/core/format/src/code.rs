@@ -317,7 +317,7 @@ codes! {
     SIGNATURE_KEY = 7179, Key, "the file holds no key that can sign or check backup sets", "make a private key for --sign-key with `openssl genpkey -algorithm ed25519 -out FILE`, and its public key for --signed-by with `openssl pkey -in FILE -pubout -out FILE.pub`";
 
     FID_STALE = 8001, Data, "the identifier no longer names a value", "if a table still holds it, restore the table and the zone to the same point in time; report it if neither was restored";
-    FID_FORGED = 8002, Data, "the identifier never named a value of this table or statement", "something other than Strongroom wrote it into the table, or the zone's store belongs to another server";
+    FID_FORGED = 8002, Data, "the identifier never named a value of this table or statement", "on a standby, run the statement again in a moment; otherwise start the zone with the store of this server; if it has that, the value was lost or something other than Strongroom wrote the row: restore the table from a backup";
     ZONE_LOST = 8003, Io, "the zone ended or was restarted while the statement ran", "run the statement again; the zone's own log says why it ended";
     FID_KIND = 8004, Data, "the value has another type than the operation needs", "something other than Strongroom wrote the identifier there, or the table's definition was changed in the catalog";
     FID_COLUMN = 8005, Data, "the value belongs to another column", "something other than Strongroom moved identifiers between columns: restore the table from a backup";
@@ -350,7 +350,7 @@ codes! {
     COLUMN_STATEMENT = 8103, Refused, "a statement of this kind cannot pass the proxy without revealing values", "see its hint; an operator can run the statement at the server, without values";
     COLUMN_VALUE = 8104, Usage, "the value is not valid for the column's type", "correct the value; PostgreSQL would refuse it too";
     COLUMN_PROTOCOL = 8105, Usage, "a message of PostgreSQL's protocol is malformed, or was not expected here", "the driver or the server does not speak version 3 of the protocol as the proxy expects it; please report it";
-    COLUMN_DENIED = 8106, Data, "the server claims that a pinned column is not confidential", "find out who changed the column's type; nothing is sent until server and proxy agree";
+    COLUMN_DENIED = 8106, Data, "the server claims that a column that --pin names is not confidential", "find out who changed the column's type, and change it back; if it is meant to be plain, restart the proxy without --pin for it; until then nothing is sent";
     COLUMN_CONVERT = 8121, Refused, "the column cannot be converted in its present state", "follow the message, and run the command again; nothing was changed";
     COLUMN_SERVER = 8122, Refused, "the database server refused a statement of this command", "see its message; what was converted stays converted, and the same command goes on from there";
     COLUMN_RECORD = 8123, Data, "the record does not open", "give the key for records that the zone was started with; a record that was changed or cut short cannot be replayed";
