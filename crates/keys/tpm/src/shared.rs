@@ -139,9 +139,9 @@ impl Counter {
     ///
     /// # Errors
     /// [`Failure::TimedOut`] when the TPM does not answer within 30 seconds; [`Failure::System`]
-    /// when the system reports an error; [`Failure::OutOfStep`] for every command after one of
-    /// these; [`Failure::Refused`] by the TPM; [`Failure::Malformed`] for a response without a
-    /// value.
+    /// when the system reports an error; [`Failure::OutOfStep`] when an earlier command got no
+    /// response: only a new connection helps then; [`Failure::Refused`] by the TPM;
+    /// [`Failure::Malformed`] for a response without a value.
     pub fn read(&self) -> Result<u64, Failure> {
         let mut body = self.handles();
         body.extend_from_slice(&COUNTER_SIZE.to_be_bytes());
