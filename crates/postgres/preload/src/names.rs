@@ -145,9 +145,9 @@ unsafe fn prepare_rename_at(
     }
 }
 
-/// Does what must be done before `from` gets its new name: a new log file or a container is sealed
-/// for it in place and synced, a restored segment is checked ([`check_restored`], with its errors).
-/// Does nothing if the bytes can stay as they are, or `from` is null.
+/// Does what must be done before `from` gets its new name: converts a new log file or a container
+/// in place and syncs it, or checks a restored segment ([`check_restored`], with its errors). Does
+/// nothing if the bytes can stay as they are, or `from` is null.
 ///
 /// Errors: the error in `source` or `target`; ENOENT if `from` is Strongroom's own file, EACCES if
 /// the target is, or the shield refuses a path; EXDEV between different keys or databases, or if
