@@ -178,7 +178,7 @@ impl OldDirectory {
 }
 
 /// Checks that the directory is not a mount point and contains nothing that the restore needs.
-/// SR-7176 otherwise.
+/// SR-7176 otherwise; SR-5001 if the system reports an error.
 fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
     let real = fs::canonicalize(to).map_err(|error| failed(to, error))?;
     let parent = parent_of(&real);

@@ -214,10 +214,11 @@ fn format(
     add_openers(openers, header, place, &key)
 }
 
-/// Adds the key slots and their tokens to the header in memory. Returns the volume's UUID.
+/// Adds the key slots and their tokens to the header in memory. `place` is the device or file for
+/// the volume's data. Returns the volume's UUID.
 ///
 /// # Errors
-/// SR-8324 when libcryptsetup fails.
+/// SR-1006 when nothing is at `place`; SR-8324 when libcryptsetup fails.
 fn add_openers(
     openers: &Openers<'_>,
     header: &MemoryFile,
