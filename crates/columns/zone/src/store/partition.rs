@@ -129,7 +129,9 @@ pub(super) enum Refusal {
 }
 
 impl Extent {
-    /// An extent without values. `own` says that this incarnation gives out its slots.
+    /// Makes an extent without values. `own`: it is new, and its slots are given out. Otherwise
+    /// another start of the zone opened it: the caller fills in its values, and none of its slots
+    /// is given out any more (F4).
     pub(super) fn new(column: u16, kind: Kind, own: bool) -> Box<Self> {
         Box::new(Self {
             column,
@@ -188,8 +190,9 @@ impl Partition {
         Some((found.blocks.get_mut(block % BLOCKS)?, &mut self.slabs))
     }
 
-    /// Adds an extent under this number, over any that is there. False if the number is below the
-    /// first one.
+    /// Puts an extent at this number, in place of any that is there, and moves `next_extent` beyond
+    /// it. Returns false, and changes nothing, if the number is below `first_extent`, with which
+    /// the partition begins.
     pub(super) fn insert(&mut self, number: u32, extent: Box<Extent>) -> bool {
         let Some(at) = number.checked_sub(self.first_extent) else {
             return false;
