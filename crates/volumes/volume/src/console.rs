@@ -23,14 +23,15 @@ const TERMINALS: [&str; 2] = ["/dev/tty", "/dev/console"];
 /// Where systemd, as the first process, says that it is there.
 const SYSTEMD: &str = "/run/systemd/system";
 const SYSTEMD_ASK: &str = "systemd-ask-password";
-/// Longest passphrase.
+/// Longest line with its end, in bytes.
 const TYPED_MAX: usize = 1024;
 
 /// Asks for a passphrase through systemd, or at `/dev/tty` or `/dev/console` without echo, and
 /// waits at most `wait`.
 ///
 /// # Errors
-/// SR-2001 when no line was typed in time, or an empty one; SR-1004 where there is no terminal;
+/// SR-2001 when no line was typed in time, or an empty one; SR-2011 for a longer one than 1023
+/// bytes; SR-1004 where there is no terminal;
 /// SR-5001 when the system reports an error.
 pub fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Error> {
     if wait.is_zero() {
@@ -222,7 +223,8 @@ impl Typed {
         }
     }
 
-    /// Returns the first line without its end, and wipes the rest. SR-2001 when it is empty.
+    /// Returns the first line without its end, and wipes the rest. SR-2001 when it is empty,
+    /// SR-2011 when it has more than 1023 bytes.
     fn finish(mut self) -> Result<SecretBytes, Error> {
         let typed = self.bytes.as_slice().get(..self.filled).unwrap_or_default();
         let end = typed
@@ -231,6 +233,13 @@ impl Typed {
             .unwrap_or(self.filled);
         if end == 0 {
             return Err(Error::new(&code::NO_KEY, "nothing was typed"));
+        }
+        // Without its end it may go on: the part that was read is another passphrase.
+        if end == TYPED_MAX {
+            return Err(Error::new(
+                &code::KEY_MALFORMED,
+                "a passphrase of more than 1023 bytes",
+            ));
         }
         if let Some(rest) = self.bytes.as_mut_slice().get_mut(end..) {
             rest.zeroize();
@@ -268,10 +277,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_ends_the_reading() {
-        let long = vec![b'x'; 2 * TYPED_MAX];
-        let passphrase = typed(&long).finish().unwrap();
-        assert_eq!(passphrase.as_slice().len(), TYPED_MAX);
+    fn what_is_too_long_is_refused_and_not_cut() {
+        let longest = [&vec![b'x'; TYPED_MAX - 1][..], b"\n"].concat();
+        let passphrase = typed(&longest).finish().unwrap();
+        assert_eq!(passphrase.as_slice().len(), TYPED_MAX - 1);
+        let error = typed(&vec![b'x'; 2 * TYPED_MAX]).finish().err().unwrap();
+        assert_eq!(error.code(), &code::KEY_MALFORMED);
     }
 
     #[test]
