@@ -149,7 +149,7 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Er
             return (offset.map_or(0, |offset| offset.min(head.len())), problem);
         }
         FileFormat::Other if head.starts_with(&JOURNAL_MAGIC) => {
-            report.kind = FileKind::SqliteJournal
+            report.kind = FileKind::SqliteJournal;
         }
         FileFormat::Other if head.starts_with(&WAL_MAGIC) => report.kind = FileKind::SqliteWal,
         FileFormat::Other => {}

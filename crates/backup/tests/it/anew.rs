@@ -176,7 +176,7 @@ fn a_sealed_set_of_a_newer_version_is_not_called_damaged_and_is_not_overwritten(
         assert_eq!(refused.code(), &code::NEWER_FORMAT, "byte {also}");
         assert_eq!(names(&place, "sets"), ["00000001"]);
     }
-    let mut head = whole.clone();
+    let mut head = whole;
     head[100] = 1; // Bytes that are zero in this version.
     put(&path, &head);
     let listing = list(&place.medium()).unwrap();

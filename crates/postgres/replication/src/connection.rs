@@ -405,8 +405,8 @@ mod tests {
         let mut sent = Vec::new();
         peer.read_to_end(&mut sent).unwrap();
         // The startup packet, and nothing of the first command.
-        let length = sent.first_chunk::<4>().unwrap();
-        let startup = usize::try_from(u32::from_be_bytes(*length)).unwrap();
+        assert_eq!(sent[..3], [0; 3]);
+        let startup = usize::from(sent[3]);
         assert_eq!(&sent[startup..], b"Q\0\0\0\x14IDENTIFY_SYSTEM\0");
     }
 }
