@@ -101,7 +101,8 @@ pub use set::Cipher;
 pub use set_openers::{fetch_opener, set_recipients, with_kept_key, with_key};
 pub use signing_keys::{check_signers, read_public_key, read_signing_key};
 pub use source::{
-    DirectorySource, LocalSource, PostgresSource, Source, SqliteSource, is_connection, refuse_within,
+    DirectorySource, LocalSource, PostgresSource, Source, SqliteSource, is_connection,
+    refuse_within,
 };
 pub use store::{LocalStore, Store, Upload, Version};
 pub use stream::writer::StreamWriter;
