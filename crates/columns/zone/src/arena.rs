@@ -362,10 +362,10 @@ impl Arena {
         fid.slot().checked_sub(self.base).ok_or(Fault::StaleFid)
     }
 
-    /// The index of the slot that is to be filled under this identifier; whether it is empty is not
-    /// checked. `Fault::ForgedFid` for an identifier of another arena or another sort,
-    /// `Fault::StaleFid` for one of another statement, `Fault::ArenaFull` above 2^26 slots, or more
-    /// than 65536 slots after the last one.
+    /// The index of the slot in which a value with this identifier would be stored. Does not look
+    /// whether the slot is empty, and reserves nothing. `Fault::ForgedFid` for an identifier of
+    /// another arena or another sort, `Fault::StaleFid` for one of another statement,
+    /// `Fault::ArenaFull` above 2^26 slots, or more than 65536 slots after the last one.
     fn free_slot_index(&self, fid: Fid) -> Result<u64, Fault> {
         let at = self.slot_index(fid)?;
         let end = self.values.slots.len();

@@ -128,10 +128,10 @@ impl WalFile {
         format!("{}-wal", self.sealed.path())
     }
 
-    /// Reads the log's prologue and header from the file and sets `self.generation`. It becomes
-    /// `None`, which counts as an empty log, if the file is too short, belongs to another database,
-    /// does not authenticate, or is not of the generation that the anchor names. In the last case,
-    /// and for another database, SR-4006 is reported as a warning, once for each handle.
+    /// Sets `self.generation` from the log's prologue and header. `None`, which counts as an empty
+    /// log, if the file is too short, belongs to another database, does not authenticate, or is not
+    /// of the generation that the anchor names; in the last case, and for another database, warns
+    /// with SR-4006, once for each handle. Fails as the files do, and for the cryptography.
     fn load_header(&mut self) -> SqliteResult<()> {
         let mut bytes = [0; WAL_HEAD];
         self.generation = None;
@@ -446,9 +446,9 @@ impl WalFile {
         self.patch_frame(index, within, data)
     }
 
-    /// Reads from the log's header, which is loaded from the file first. If no generation opens,
-    /// `out`, which the caller has set to zero, is left so: SQLite takes this for an empty log.
-    /// `SQLITE_IOERR_SHORT_READ` if the log is also too short for the read.
+    /// Loads the log's header and reads from it. If no generation opens: `SQLITE_IOERR_SHORT_READ`
+    /// if the log ends before the read does, else `out` keeps the caller's zeros, which SQLite
+    /// takes for an empty log. Warns (SR-4006) and fails as [`Self::load_header`] does.
     fn read_header(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.load_header()?;
         let size = self.geometry.logical_size(self.lower.size()?);

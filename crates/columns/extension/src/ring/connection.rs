@@ -153,8 +153,8 @@ impl Connection {
     }
 
     /// Joins the parallel group of the session whose ring has this number (its arena), with the
-    /// group's secret, and waits for the answer. Returns the zone's fault, `NotAllowed` for a wrong
-    /// secret, or `Lost` if the zone is gone.
+    /// group's secret, and waits for the answer. Fails as [`Self::call`] does; the fault is
+    /// `NotAllowed` for a wrong secret.
     pub(super) fn join_group(&mut self, arena: u16, secret: u64) -> Result<(), Broken> {
         self.call(Descriptor {
             a: u64::from(arena),
@@ -165,8 +165,8 @@ impl Connection {
     }
 
     /// Makes this session the leader of a parallel group, if it is none yet; returns the number of
-    /// its ring (its arena) and the group's secret. Waits for the zone; returns its fault, or
-    /// `Lost` if it is gone.
+    /// its ring (its arena) and the group's secret. Waits for the zone, and fails as
+    /// [`Self::call`] does.
     pub(super) fn lead_group(&mut self) -> Result<(u16, u64), Broken> {
         if let Some(group) = self.group {
             return Ok(group);
@@ -177,9 +177,8 @@ impl Connection {
         Ok(group)
     }
 
-    /// Sends the session's time zone, and waits for the answer, unless the zone knows it. Returns
-    /// the zone's fault, `TimeZoneUnknown` for one that it does not know, or `Lost` if the zone is
-    /// gone.
+    /// Sends the session's time zone, if it has changed, and waits for the answer. Fails as
+    /// [`Self::call`] does; the fault is `TimeZoneUnknown` for one that the zone does not know.
     pub(crate) fn send_time_zone(&mut self) -> Result<(), Broken> {
         // SAFETY: reads a pointer; PostgreSQL keeps one structure for each time zone, for ever.
         let now = unsafe { pg_sys::session_timezone };
@@ -197,9 +196,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the name of the record that the zone is to make, and waits for the answer, unless the
-    /// zone knows it. Returns the zone's fault, `NotRecorded` if it records nothing under that
-    /// name, or `Lost` if the zone is gone.
+    /// If the setting `strongroom.record` has changed, tells the zone under which name to record
+    /// this backend's requests for a replay, or with an empty name to stop, and waits for the
+    /// answer. Fails as [`Self::call`] does; the fault is `NotRecorded` if the zone makes no
+    /// records, or the name is not valid or in use.
     pub(super) fn send_record_name(&mut self) -> Result<(), Broken> {
         let name = settings::record_name();
         if name.is_empty() && self.record_name.is_empty() || name == self.record_name {
@@ -216,8 +216,8 @@ impl Connection {
 
     /// Has the zone open an envelope; returns the identifier of its value. A literal lives as long
     /// as the connection, other values until the statement is over. A short one that is no literal
-    /// is posted, so that a later call reports its fault; otherwise waits, and returns the zone's
-    /// fault, or `Lost` if the zone is gone.
+    /// is posted, so that a later call reports its fault; otherwise waits, and fails as
+    /// [`Self::call`] does.
     pub(crate) fn open_envelope(
         &mut self,
         kind: Kind,
@@ -343,23 +343,22 @@ impl Connection {
         Ok(())
     }
 
-    /// Has the zone seal one value of this kind, and waits; returns its envelope. Returns the
-    /// zone's fault, or `Lost` if the zone is gone.
+    /// Has the zone seal one value of this kind, and waits; returns its envelope. Fails as
+    /// [`Self::call`] does.
     pub(crate) fn seal(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
         let one = self.seal_all(u16::from(kind.number()), &[fid])?.pop();
         one.ok_or(Broken::Fault(Fault::BadRequest))
     }
 
     /// Has the zone seal values of any kinds, and waits; returns their envelopes in this order, or
-    /// none at all if they do not fit into one answer. Returns the zone's fault, or `Lost` if the
-    /// zone is gone.
+    /// none at all if they do not fit into one answer. Fails as [`Self::call`] does.
     pub(crate) fn seal_many(&mut self, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.seal_all(0, fids)
     }
 
     /// Has the zone seal values, all of the kind in `flags` unless that is 0, and waits; returns
-    /// their envelopes in this order, or none at all if they do not fit into one answer. Returns
-    /// the zone's fault, or `Lost` if it is gone.
+    /// their envelopes in this order, or none at all if they do not fit into one answer. Fails as
+    /// [`Self::call`] does.
     fn seal_all(&mut self, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.write_words(0, fids)?;
         let answer = self.call(Descriptor {
@@ -380,8 +379,8 @@ impl Connection {
         Ok(envelopes)
     }
 
-    /// Has the zone give a value in clear, and waits; returns its binary form. Returns the zone's
-    /// fault, `NotAllowed` without the right, or `Lost` if the zone is gone.
+    /// Has the zone give a value in clear, and waits; returns its binary form. Fails as
+    /// [`Self::call`] does; the fault is `NotAllowed` without the right.
     pub(crate) fn declassify(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
         let answer = self.call(Descriptor {
             flags: u16::from(kind.number()),
@@ -392,7 +391,7 @@ impl Connection {
     }
 
     /// Gives the zone a value in clear, in its binary form, and waits; returns its identifier.
-    /// Returns the zone's fault, `NotAllowed` without the right, or `Lost` if the zone is gone.
+    /// Fails as [`Self::call`] does; the fault is `NotAllowed` without the right.
     pub(crate) fn classify(&mut self, kind: Kind, bytes: &[u8]) -> Result<u64, Broken> {
         let n = self.write(0, bytes)?;
         let r = self.new_identifier()?;
