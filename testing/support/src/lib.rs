@@ -1,6 +1,6 @@
-//! What tests and benchmarks of several crates share: real servers as processes of their own and the
-//! ports that they listen at, the product as it was built, programs run to their end, a simulated
-//! TPM, a small file system, and one source of random numbers.
+//! What tests and benchmarks of several crates share: real servers as processes of their own, and
+//! the ports that they listen at; the product as it was built; programs run to their end; a
+//! simulated TPM, a small file system, and one source of random numbers.
 //!
 //! Invariant: whatever is started ends with the value that stands for it, by its process id.
 //!

@@ -319,16 +319,14 @@ fn on_a_read_only_file_system_nothing_starts_and_the_reason_is_told() {
     let before = place.everything("data");
     let data = place.path("data").display().to_string();
     let read_only = |arguments: &[&str]| -> Run {
-        let inner = place.command(arguments);
         let mut command = Command::new("unshare");
         command.args(["-m", "/bin/sh", "-c"]);
-        let script =
-            format!("mount --bind {data} {data} && mount -o remount,bind,ro {data} && exec \"$@\"");
-        command
-            .arg(script)
-            .arg("sh")
-            .arg(inner.get_program())
-            .args(inner.get_args());
+        // Only root mounts.
+        let script = format!(
+            "mount --bind {data} {data} && mount -o remount,bind,ro {data} && exec runuser -u postgres -- \"$@\""
+        );
+        command.arg(script).arg("sh");
+        command.arg(place.binary()).args(arguments);
         command.current_dir(place.path(""));
         run(&mut command)
     };
