@@ -220,7 +220,7 @@ codes! {
     URI = 6009, Usage, "a URI parameter, or another setting of a database, is not valid", "see the detail; docs/reference/sqlite.md lists the parameters";
     BUSY = 6010, Io, "another connection is using the database", "close it there, or try again";
     REKEY_NEEDED = 6011, Refused, "a rekey of this database was begun and not finished", "finish it with `strongroom sqlite rekey SEALED`";
-    SEALS_MANY = 6012, Warning, "the data key of a database has sealed at least a quarter of the pages that it may seal", "before it has sealed them all, give the database a new data key: `strongroom sqlite rekey SEALED`";
+    SEALS_MANY = 6012, Warning, "the data key of a database has sealed at least a quarter of the pages that it may seal", "nothing is refused; before it has sealed them all, give the database a new data key: `strongroom sqlite rekey SEALED`";
     SEALS_PASSED = 6013, Warning, "the data key of a database has sealed more pages than it may seal", "give the database a new data key with `strongroom sqlite rekey SEALED`; nothing is refused until then";
     OWNER_WAY = 6020, Refused, "root was given a path that another user could exchange for another one", "run the command as the user who owns it (runuser -u USER -- strongroom ...), or let every directory on the way belong to root or to that user, writable by nobody else";
     OWNER_ACT = 6021, Refused, "root cannot act as the owner of the path", "run the command as that user: runuser -u USER -- strongroom ..., or setpriv --reuid where the user has no name";
@@ -341,8 +341,8 @@ codes! {
     STORE_IO = 8023, Io, "the operating system reported an error on the zone's store", "see its message; after a failed write to the disk the zone must be restarted";
     STORE_MANIFEST = 8024, Data, "the manifest of the zone's store is damaged or forged, or belongs to another store", "restore the zone's directory from a backup and let it replay the log";
     STORE_IN_USE = 8025, Refused, "another process has the zone's store open", "end the other zone first: a store serves one zone at a time";
-    ZONE_UNLOCKED = 8026, Warning, "memory of the zone could not be locked and may be swapped out", "the zone runs all the same; raise the memlock limit (ulimit -l, LimitMEMLOCK=) to the zone's memory limit and 64 MiB for values and keys, or to `unlimited` for all memory of the process; or encrypt the swap space";
-    ZONE_LOCK = 8027, Refused, "the memory for values could not be locked, and the zone was started with --insist-on-locks", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB";
+    ZONE_UNLOCKED = 8026, Warning, "memory of the zone could not be locked and may be swapped out", "the zone runs all the same; raise the memlock limit (ulimit -l, LimitMEMLOCK=) and start the zone again: with the zone's memory limit plus 64 MiB it locks values and keys, with `unlimited` all memory of the process; or encrypt the swap space";
+    ZONE_LOCK = 8027, Refused, "the memory for values could not be locked, and the zone was started with --insist-on-locks", "raise the memlock limit (ulimit -l) to the zone's memory limit plus 64 MiB, and start the zone again";
     EXTENTS_FULL = 8028, Refused, "the partition's identifiers are used up", "rewrite the table with VACUUM FULL, which gives it a new partition";
     STORE_HISTORY = 8030, Data, "the zone's store and the server's log belong to different histories", "give the zone a store from before the histories diverged, or a copy of the store of the zone whose server this one now follows: docs/guides/columns.md";
     COLUMN_CONSTANT = 8101, Refused, "a constant would reach the server in clear", "write it where its type is known, or start the proxy with --plaintext-constants=allow if the server may know it";
@@ -388,7 +388,7 @@ codes! {
     VOLUME_LOCKED = 8336, Key, "not every volume was unlocked in time", "see the reason for each; `strongroom volume open` tries again";
     VOLUME_NAME = 8337, Usage, "the name of a mapping or a label is not valid", "use 1 to 47 characters of a-z, A-Z, 0-9, '.', '_', '-'; no mapping may have the name already";
     VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only if the secret for each key slot is given", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or remove slots with --drop";
-    VOLUME_WARNED = 8339, Warning, "something remains although the keys of the volume are destroyed", "destroy every backup of its header; a key that is scheduled for destruction is gone only when `strongroom keyserver keys` shows it as destroyed";
+    VOLUME_WARNED = 8339, Warning, "something remains that may help to read the shredded volume", "see the detail; destroy every backup of its header; if the key server destroys its key at a later time, `strongroom keyserver keys` shows when that is done";
     VOLUME_CIPHER = 8340, Refused, "the header names a cipher that does not encrypt, or one that Strongroom does not open", "if nobody changed it on purpose, somebody wrote to the disk: restore the header from its backup, and do not trust the contents of the disk";
     VOLUME_OLD_DATA = 8341, Warning, "the device's former contents can be read below the volume until they are overwritten", "make the volume again with --overwrite --wipe, which overwrites the whole device first; on flash memory only the device's own secure erase reaches every block";
     VOLUME_TPM_STATE = 8350, Key, "the machine is not in the state that the TPM sealed the volume's key for", "boot the system that it was sealed under, or open the volume with its key (`strongroom volume open DEVICE`) or --recovery; then run `strongroom volume unenroll DEVICE tpm` and `strongroom volume enroll DEVICE tpm`";
@@ -410,7 +410,7 @@ codes! {
     KEYSERVER_NOT_TRUSTED = 8403, Key, "the certificate of the server that answered is not one that the configured authority issued for this address", "see the message: the address must have a name that the server's certificate has; otherwise check this host's clock, and that `authority` is the file that the key server gave; somebody may intercept the connection";
     KEYSERVER_ANSWER = 8404, Data, "the response is not one of a key server, or not to this request", "check the address of the server, and its version";
     KEYSERVER_UNCERTAIN = 8405, Io, "a change was sent, and no answer says whether it was made", "look at the state of the key server before you ask for the change again";
-    KEYSERVER_REFUSED = 8406, Key, "the key server refused the request", "see its message; the codes of the key server are in this table";
+    KEYSERVER_REFUSED = 8406, Key, "the key server refused the request", "see the server's message in the detail; `strongroom explain CODE` says what a code in it means";
     KEYSERVER_NOT_ACCEPTED = 8407, Key, "the key server does not accept this node's certificate", "the certificate may have expired, or belong to another key server: join again with `strongroom keyserver join`";
     KEYSERVER_ADDRESS = 8408, Usage, "this is not the address of a key server", "write `https://`, a name or IP address that is in the server's certificate, and the port if it is not 443: https://keys.example.org:8443";
     KEYSERVER_NOBODY = 8409, Key, "no key server can be reached at that address", "check that the key server runs (`strongroom keyserver run` on its machine), and the name and port in `servers` of the configuration or after --server";
