@@ -75,14 +75,14 @@ fn retypes(catalog: &Catalog, command: &Node) -> bool {
 
 /// Returns schema, name and columns of the table that a CREATE TABLE makes. The schema is empty if
 /// the statement names none; `catalog` tells which of the columns' types hold confidential values.
-/// `None` for another statement, and with LIKE, INHERITS or PARTITION OF, which take columns from
-/// other tables.
+/// `None` for another statement, and with LIKE, INHERITS, PARTITION OF or OF, which take columns
+/// from other tables or from a type.
 fn table_from_statement(catalog: &Catalog, node: &Node) -> Option<(String, String, Vec<Column>)> {
     let Some(NodeEnum::CreateStmt(create)) = node.node.as_ref() else {
         return None;
     };
     let range = create.relation.as_ref()?;
-    if !create.inh_relations.is_empty() {
+    if !create.inh_relations.is_empty() || create.of_typename.is_some() {
         return None;
     }
     let mut columns = Vec::new();

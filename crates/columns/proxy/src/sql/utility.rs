@@ -369,7 +369,7 @@ pub(super) fn kind_from_definition(of: Option<&TypeName>) -> Option<Kind> {
 }
 
 /// Returns a defined column's name, and what its type says of its values: confidential, unknown if
-/// the type holds confidential values, else plain.
+/// the type holds confidential values or is not named here, else plain.
 pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
     let name = column
         .type_name
@@ -378,6 +378,8 @@ pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (
     let flow = match (kind_from_definition(column.type_name.as_ref()), name) {
         (Some(kind), _) => Flow::confidential(Some(kind)),
         (None, Some(name)) if catalog.holds_confidential(name) => Flow::unknown(),
+        // PARTITION OF and OF: the column of the parent, the attribute of the type.
+        (None, None) => Flow::unknown(),
         _ => Flow::plain(),
     };
     (column.colname.clone(), flow)
@@ -394,8 +396,8 @@ fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
             columns.named.push((name, flow));
         }
     }
-    // LIKE, INHERITS, PARTITION OF: columns of other tables.
-    let inherits = !create.inh_relations.is_empty();
+    // LIKE, INHERITS, PARTITION OF, OF: columns of other tables or of a type.
+    let inherits = !create.inh_relations.is_empty() || create.of_typename.is_some();
     let like = create
         .table_elts
         .iter()

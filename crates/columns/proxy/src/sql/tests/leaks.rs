@@ -328,6 +328,9 @@ fn types_that_hold_confidential_values() {
         "SELECT 'Alice'::never_heard_of",
         "SELECT 1 FROM people(1) WHERE b = 'Alice'",
         "CREATE TABLE n (c d DEFAULT 'Alice')",
+        "CREATE TABLE n OF pair (b DEFAULT 'Alice')",
+        "CREATE TABLE n OF pair (CHECK (b <> 'Alice'))",
+        "CREATE TABLE n PARTITION OF p (name DEFAULT 'Alice') FOR VALUES FROM (1) TO (10)",
         "SELECT 'srv1:Alice'::enc_text",
     ] {
         hidden_in(&catalog, sql);
@@ -427,6 +430,7 @@ fn what_a_statement_changes_is_not_known_to_the_next() {
         "CREATE TABLE plain AS SELECT name FROM p; SELECT 1 FROM plain WHERE name = 'Alice'",
         "SELECT name INTO plain FROM p; SELECT 1 FROM plain WHERE name = 'Alice'",
         "CREATE TEMP TABLE plain (LIKE p); INSERT INTO plain (name) VALUES ('Alice')",
+        "CREATE TEMP TABLE plain OF pair; INSERT INTO plain (b) VALUES ('Alice')",
         "CREATE FOREIGN TABLE plain (name enc_text) SERVER s; SELECT 1 FROM plain WHERE name = 'Alice'",
         "ALTER SCHEMA public RENAME TO x; ALTER SCHEMA other RENAME TO public; SELECT 1 FROM public.only WHERE c = 'Alice'",
         "CREATE TEMP TABLE plain (name enc_text); SELECT 1 FROM plain WHERE name = 'Alice'",
