@@ -1,5 +1,5 @@
 # Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust toolchain.
-#   make demo     build, then the tour: every line that it prints is a check
+#   make demo     build, and the tour: every line that it prints is a check; the first after some minutes
 #   make test     every test, but for what takes long with confidential columns
 #   make test-sqlite-memory  the SQLite extension under valgrind and the address sanitizer, all of it: minutes
 #   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface by its description
@@ -56,8 +56,11 @@ deps-test: deps-postgres
 		$(DUCKDB)/$$version/bin/pip install --quiet duckdb==$$version && touch $(DUCKDB)/$$version/ready; } || exit 1; done
 	@[ -e $(DUCKDB)/1.4.4/httpfs ] || { $(DUCKDB)/1.4.4/bin/pip install --quiet duckdb-extension-httpfs==1.4.4 && touch $(DUCKDB)/1.4.4/httpfs; }
 
+# TOUR is the tour of `make demo`, which is built in the same run: what is built twice for two sets of packages takes minutes.
+TOUR :=
 build: deps
-	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload
+	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload \
+		--lib --bin strongroom $(TOUR)
 
 # The one place that the guides, and the units in packaging/systemd, count on. PostgreSQL's server and root load these files: they are root's.
 install:
@@ -67,14 +70,8 @@ install:
 	install -D -m 755 $(TARGET)/release/libstrongroom_sqlite.so $(DESTDIR)/usr/lib/strongroom/libstrongroom_sqlite.so
 	install -D -m 755 $(TARGET)/release/libstrongroom_sqlite_run.so $(DESTDIR)/usr/lib/strongroom/libstrongroom_sqlite_run.so
 
-TOUR_COLUMNS := $(abspath $(TARGET)/columns)
-demo: deps-postgres build
-	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
-	-@packaging/install-debian qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup \
-		e2fsprogs:/usr/sbin/mke2fs binutils:strip openssl:openssl curl:curl
-	DESTDIR=$(TOUR_COLUMNS) crates/columns/extension/install
-	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
-	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(TOUR_COLUMNS) $(TARGET)/release/strongroom-tour
+demo:
+	CARGO=$(CARGO) benches/tour/demo
 
 # All with one profile, that of development, and with the features that the whole workspace with its tests asks for: the
 # dependencies are built once. Cargo would build many of them again for `-p`, which asks for fewer features.
