@@ -22,7 +22,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install audit test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -76,17 +76,28 @@ demo:
 # All with one profile, that of development, and with the features that the whole workspace with its tests asks for: the
 # dependencies are built once. Cargo would build many of them again for `-p`, which asks for fewer features.
 DEV := $(abspath $(TARGET)/debug)
-# Many tests wait for a server, a disk or a clock: twice as many at once as there are processors.
+# Many tests wait for a server, a disk or a clock: each program runs twice as many at once as there are processors, and two
+# programs run at the same time.
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: deps-test
 	$(CARGO) build --locked --workspace --lib --bins --tests
+	@nice -n 19 $(MAKE) --no-print-directory test-parts-built >$(TARGET)/test-parts.log 2>&1 & parts=$$!; failed=0; \
 	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_SQLITE_TOOLS=$(SQLITE_TOOLS) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
-		RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked --workspace --no-fail-fast
-	$(CARGO) test --locked --workspace --features strongroom-testing/count-often --test simulation -- sealed_ freshness_ power_cuts
+		RUST_TEST_THREADS=$(TEST_THREADS) CARGO=$(CARGO) testing/run-tests --locked --workspace || failed=1; \
+	wait $$parts || { tail -30 $(TARGET)/test-parts.log; failed=1; }; exit $$failed
+	$(COUNT_OFTEN) -- sealed_ freshness_ power_cuts
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory test-python BUILT=yes
 	$(MAKE) --no-print-directory test-columns BUILT=yes COLUMNS_TESTS="--test committed --test it -- the_committed_script $(COLUMNS_USUAL:%=%::)"
+
+# What the later parts of `make test` need is compiled while its first part runs, whose tests wait half of the time.
+COUNT_OFTEN := $(CARGO) test --locked --workspace --features strongroom-testing/count-often --test simulation
+test-parts-built: columns-postgres
+	fuzz/run --build
+	$(COLUMNS_DEV) crates/columns/extension/install dev
+	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) test --locked --workspace --no-run
+	$(COUNT_OFTEN) --no-run
 
 # The part of the SQLite extension's tests under valgrind that takes minutes, with the part that `make test` has.
 test-sqlite-memory: deps-test
