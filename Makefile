@@ -10,6 +10,7 @@
 #   make wheel    the Python wheel of sealed SQLite
 #   make test-volume   volumes in a virtual machine: boots, power cuts, stolen disks; an hour
 #   make lint     formatting, the rules of the house (testing/tidy), clippy, documentation links
+#   make audit    licences, sources and known vulnerabilities of the packages of others
 #   make bench    the products beside stock SQLite and stock PostgreSQL, interleaved
 #   make bench-sqlite   the part of it that is about sealed SQLite and its peers, SQLCipher and SQLite3 Multiple Ciphers
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
@@ -22,7 +23,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install audit test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install audit audit-tool test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -180,6 +181,21 @@ lint: deps
 	$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 	$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+# The packages of others: licences, sources and what must not come in, by deny.toml; and known vulnerabilities where the
+# database of advisories can be fetched. The tool is compiled below the target directory, in a few minutes.
+DENY_VERSION := 0.20.2
+DENY := $(abspath $(TARGET))/tools/bin/cargo-deny
+audit-tool:
+	@[ -x $(DENY) ] && $(DENY) --version | grep -q ' $(DENY_VERSION)$$' || \
+		CARGO_TARGET_DIR=$(abspath $(TARGET))/tools/build $(CARGO) install --quiet --locked --version $(DENY_VERSION) --root $(abspath $(TARGET))/tools cargo-deny
+	@rm -rf $(abspath $(TARGET))/tools/build
+
+audit: audit-tool
+	$(DENY) --locked --offline check licenses bans sources
+	$(DENY) --locked --offline --manifest-path crates/columns/extension/Cargo.toml check --config deny.toml licenses bans sources
+	@if $(DENY) --locked fetch db >/dev/null 2>&1; then $(DENY) --locked check advisories; \
+		else echo "audit: advisories were not checked, because their database cannot be fetched"; fi
 
 # PostgreSQL's user must be able to enter the directory.
 BENCH_DIRECTORY ?= /var/tmp
