@@ -192,8 +192,8 @@ audit-tool:
 	@rm -rf $(abspath $(TARGET))/tools/build
 
 audit: audit-tool
-	$(DENY) --locked --offline check licenses bans sources
-	$(DENY) --locked --offline --manifest-path crates/columns/extension/Cargo.toml check --config deny.toml licenses bans sources
+	$(DENY) --locked --offline --log-level error check licenses bans sources
+	$(DENY) --locked --offline --config deny.toml --manifest-path crates/columns/extension/Cargo.toml --log-level error check licenses bans sources
 	@if $(DENY) --locked fetch db >/dev/null 2>&1; then $(DENY) --locked check advisories; \
 		else echo "audit: advisories were not checked, because their database cannot be fetched"; fi
 
