@@ -1,5 +1,5 @@
 # Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust toolchain.
-#   make demo     build, then the tour: every line that it prints is a check
+#   make demo     build, and the tour: every line that it prints is a check; the first after some minutes
 #   make test     every test, but for what takes long with confidential columns
 #   make test-sqlite-memory  the SQLite extension under valgrind and the address sanitizer, all of it: minutes
 #   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface by its description
@@ -10,6 +10,7 @@
 #   make wheel    the Python wheel of sealed SQLite
 #   make test-volume   volumes in a virtual machine: boots, power cuts, stolen disks; an hour
 #   make lint     formatting, the rules of the house (testing/tidy), clippy, documentation links
+#   make audit    licences, sources and known vulnerabilities of the packages of others
 #   make bench    the products beside stock SQLite and stock PostgreSQL, interleaved
 #   make bench-sqlite   the part of it that is about sealed SQLite and its peers, SQLCipher and SQLite3 Multiple Ciphers
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
@@ -22,7 +23,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install audit audit-tool test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -56,8 +57,11 @@ deps-test: deps-postgres
 		$(DUCKDB)/$$version/bin/pip install --quiet duckdb==$$version && touch $(DUCKDB)/$$version/ready; } || exit 1; done
 	@[ -e $(DUCKDB)/1.4.4/httpfs ] || { $(DUCKDB)/1.4.4/bin/pip install --quiet duckdb-extension-httpfs==1.4.4 && touch $(DUCKDB)/1.4.4/httpfs; }
 
+# TOUR is the tour of `make demo`, which is built in the same run: what is built twice for two sets of packages takes minutes.
+TOUR :=
 build: deps
-	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload
+	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload \
+		--lib --bin strongroom $(TOUR)
 
 # The one place that the guides, and the units in packaging/systemd, count on. PostgreSQL's server and root load these files: they are root's.
 install:
@@ -67,29 +71,34 @@ install:
 	install -D -m 755 $(TARGET)/release/libstrongroom_sqlite.so $(DESTDIR)/usr/lib/strongroom/libstrongroom_sqlite.so
 	install -D -m 755 $(TARGET)/release/libstrongroom_sqlite_run.so $(DESTDIR)/usr/lib/strongroom/libstrongroom_sqlite_run.so
 
-TOUR_COLUMNS := $(abspath $(TARGET)/columns)
-demo: deps-postgres build
-	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
-	-@packaging/install-debian qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup \
-		e2fsprogs:/usr/sbin/mke2fs binutils:strip openssl:openssl curl:curl
-	DESTDIR=$(TOUR_COLUMNS) crates/columns/extension/install
-	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
-	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(TOUR_COLUMNS) $(TARGET)/release/strongroom-tour
+demo:
+	CARGO=$(CARGO) benches/tour/demo
 
 # All with one profile, that of development, and with the features that the whole workspace with its tests asks for: the
 # dependencies are built once. Cargo would build many of them again for `-p`, which asks for fewer features.
 DEV := $(abspath $(TARGET)/debug)
-# Many tests wait for a server, a disk or a clock: twice as many at once as there are processors.
+# Many tests wait for a server, a disk or a clock: each program runs twice as many at once as there are processors, and two
+# programs run at the same time.
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: deps-test
 	$(CARGO) build --locked --workspace --lib --bins --tests
+	@nice -n 19 $(MAKE) --no-print-directory test-parts-built >$(TARGET)/test-parts.log 2>&1 & parts=$$!; failed=0; \
 	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_SQLITE_TOOLS=$(SQLITE_TOOLS) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
-		RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked --workspace --no-fail-fast
-	$(CARGO) test --locked --workspace --features strongroom-testing/count-often --test simulation -- sealed_ freshness_ power_cuts
+		RUST_TEST_THREADS=$(TEST_THREADS) CARGO=$(CARGO) testing/run-tests --locked --workspace || failed=1; \
+	wait $$parts || { tail -30 $(TARGET)/test-parts.log; failed=1; }; exit $$failed
+	$(COUNT_OFTEN) -- sealed_ freshness_ power_cuts
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory test-python BUILT=yes
 	$(MAKE) --no-print-directory test-columns BUILT=yes COLUMNS_TESTS="--test committed --test it -- the_committed_script $(COLUMNS_USUAL:%=%::)"
+
+# What the later parts of `make test` need is compiled while its first part runs, whose tests wait half of the time.
+COUNT_OFTEN := $(CARGO) test --locked --workspace --features strongroom-testing/count-often --test simulation
+test-parts-built: columns-postgres
+	fuzz/run --build
+	$(COLUMNS_DEV) crates/columns/extension/install dev
+	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) test --locked --workspace --no-run
+	$(COUNT_OFTEN) --no-run
 
 # The part of the SQLite extension's tests under valgrind that takes minutes, with the part that `make test` has.
 test-sqlite-memory: deps-test
@@ -172,6 +181,21 @@ lint: deps
 	$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 	$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+# The packages of others: licences, sources and what must not come in, by deny.toml; and known vulnerabilities where the
+# database of advisories can be fetched. The tool is compiled below the target directory, in a few minutes.
+DENY_VERSION := 0.20.2
+DENY := $(abspath $(TARGET))/tools/bin/cargo-deny
+audit-tool:
+	@[ -x $(DENY) ] && $(DENY) --version | grep -q ' $(DENY_VERSION)$$' || \
+		CARGO_TARGET_DIR=$(abspath $(TARGET))/tools/build $(CARGO) install --quiet --locked --version $(DENY_VERSION) --root $(abspath $(TARGET))/tools cargo-deny
+	@rm -rf $(abspath $(TARGET))/tools/build
+
+audit: audit-tool
+	$(DENY) --locked --offline --log-level error check licenses bans sources
+	$(DENY) --locked --offline --config deny.toml --manifest-path crates/columns/extension/Cargo.toml --log-level error check licenses bans sources
+	@if $(DENY) --locked fetch db >/dev/null 2>&1; then $(DENY) --locked check advisories; \
+		else echo "audit: advisories were not checked, because their database cannot be fetched"; fi
 
 # PostgreSQL's user must be able to enter the directory.
 BENCH_DIRECTORY ?= /var/tmp

@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! 1. Every numbered line is a check that can fail; the exit code is 0 only if none did.
-//! 2. Wherever the command can do a thing, the command does it; the library serves for timing and
-//!    for looking on.
+//! 2. Wherever the command can do a thing, the command does it; the library serves for timing, for
+//!    looking on, and for the first part, which is shown before there is a command.
 //! 3. Everything is made in ./demo-out, which is removed first. The keys in it are made for the
 //!    tour. Two exceptions: the sockets, whose paths must be short, and the data directories where
 //!    PostgreSQL's user cannot enter ./demo-out; both are in the directory for temporary files, and
@@ -14,38 +14,32 @@
 //! Must not: touch anything else, or use a key or keyring of the user's.
 
 mod backups;
-mod checks;
 mod columns;
 mod command;
-mod data;
 mod evidence;
 mod keys;
 mod postgres;
-mod spill;
 mod tamper;
 mod tour;
 mod volumes;
 
-use std::io::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use strongroom_benches::Failure;
-use strongroom_benches::variant;
+use strongroom_benches::{Failure, note};
+use strongroom_tour::checks::Checks;
+use strongroom_tour::engine;
+use strongroom_tour::place::Place;
 
-use crate::checks::Checks;
 use crate::command::Strongroom;
-use crate::tour::{OUT, SCALE, Tour};
+use crate::tour::Tour;
 
 fn main() -> ExitCode {
     match run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            // When standard error is closed there is nobody to tell.
-            let written = writeln!(std::io::stderr(), "strongroom-tour: {error}");
-            drop(written);
+            note(&format!("strongroom-tour: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -55,6 +49,8 @@ fn main() -> ExitCode {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     All,
+    /// All but what `strongroom-tour-sqlite` has shown, on the files that it has left.
+    Rest,
     Sqlite,
     Postgres,
     Columns,
@@ -67,64 +63,62 @@ impl Part {
     fn named() -> Result<Self, Failure> {
         match std::env::args().nth(1).as_deref() {
             None => Ok(Self::All),
+            Some("rest") => Ok(Self::Rest),
             Some("sqlite") => Ok(Self::Sqlite),
             Some("postgres") => Ok(Self::Postgres),
             Some("columns") => Ok(Self::Columns),
             Some("backups") => Ok(Self::Backups),
             Some("volumes") => Ok(Self::Volumes),
             Some(_) => {
-                Err("usage: strongroom-tour [sqlite|postgres|columns|backups|volumes]".into())
+                Err("usage: strongroom-tour [rest|sqlite|postgres|columns|backups|volumes]".into())
             }
         }
+    }
+
+    /// Whether this choice has `part` in it.
+    fn has(self, part: Self) -> bool {
+        self == part || matches!(self, Self::All | Self::Rest)
     }
 }
 
 fn run() -> Result<bool, Failure> {
     let part = Part::named()?;
     let begin = Instant::now();
-    let out = Path::new(OUT);
-    let strongroom = Strongroom::find(out.join("keyring"))?;
-    match std::fs::remove_dir_all(out) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-        _ => std::fs::create_dir(out)?,
-    }
-    let plain = variant::stock(&out.join("plain.db"))?;
-    if variant::vfs_is_registered() {
-        return Err("the VFS was registered before the plain database was opened".into());
-    }
+    let place = if part == Part::Rest {
+        Place::as_left()?
+    } else {
+        Place::emptied()?
+    };
     let mut tour = Tour {
-        out: out.to_path_buf(),
-        strongroom,
+        strongroom: Strongroom::find(place.path("keyring"))?,
+        place,
         checks: Checks::default(),
-        plain,
     };
     if matches!(part, Part::All | Part::Sqlite) {
+        engine::run(&tour.place, &mut tour.checks)?;
+    }
+    if part.has(Part::Sqlite) {
         sqlite(&mut tour)?;
     }
-    if matches!(part, Part::All | Part::Postgres) {
+    if part.has(Part::Postgres) {
         postgres::run(&mut tour)?;
     }
-    if matches!(part, Part::All | Part::Columns) {
+    if part.has(Part::Columns) {
         columns::run(&mut tour)?;
     }
-    if matches!(part, Part::All | Part::Backups) {
+    if part.has(Part::Backups) {
         backups::run(&mut tour)?;
     }
-    if matches!(part, Part::All | Part::Volumes) {
+    if part.has(Part::Volumes) {
         volumes::run(&mut tour)?;
     }
     tour.checks.summary(begin.elapsed().as_secs())
 }
 
+/// What the command does with the databases that the first part has left.
 fn sqlite(tour: &mut Tour) -> Result<(), Failure> {
-    writeln!(
-        std::io::stdout(),
-        "Strongroom: the TPC-H tables at scale {SCALE}, plain and sealed, in ./{OUT}"
-    )?;
     keys::make(tour)?;
-    data::load(tour)?;
-    data::queries(tour)?;
-    spill::run(tour)?;
+    keys::adopt(tour)?;
     evidence::pictures(tour)?;
     tamper::run(tour)?;
     keys::wrong(tour)?;

@@ -12,8 +12,8 @@ use strongroom_benches::report::duration;
 use strongroom_benches::stats::timed;
 use tempfile::TempDir;
 
-use crate::checks::{Checks, Found, found};
 use crate::command::Ran;
+use strongroom_tour::checks::{Checks, Found, found};
 
 /// pgbench's scale.
 pub(crate) const SCALE: &str = "2";

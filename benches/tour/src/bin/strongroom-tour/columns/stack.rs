@@ -40,7 +40,7 @@ impl Workplace {
     pub(super) fn prepare(tour: &Tour) -> Result<Self, Failure> {
         let tools = Tools::find()?;
         let account = Account::here()?;
-        let out = tour.out.canonicalize()?;
+        let out = tour.out().canonicalize()?;
         let mut named = tempfile::Builder::new();
         named.prefix("columns-");
         let directory = if account.reaches(&out) {

@@ -11,9 +11,9 @@ use strongroom_benches::Failure;
 use strongroom_benches::report::{duration, mebibytes};
 use strongroom_benches::stats::timed;
 
-use crate::checks::{Checks, found};
 use crate::tour::Tour;
 use stack::{Stack, Workplace};
+use strongroom_tour::checks::{Checks, Found, found};
 
 /// What a confidential string and a plain one begin with: the second is what a search has to find.
 const CONFIDENTIAL: &str = "canary-confidential";
@@ -160,7 +160,7 @@ fn look(stack: &Stack<'_>, checks: &mut Checks) -> Result<(), Failure> {
     })
 }
 
-fn shown(seen: &search::Seen) -> Result<crate::checks::Found, Failure> {
+fn shown(seen: &search::Seen) -> Result<Found, Failure> {
     let [confidential, plain] = seen.counts[..] else {
         return Err("two words were looked for".into());
     };

@@ -16,7 +16,7 @@ use strongroom_benches::stats::timed;
 
 use super::canary;
 use super::instances::{BALANCES, Instances, Workplace, shown_balances, succeeded};
-use crate::checks::{Checks, found};
+use strongroom_tour::checks::{Checks, found};
 
 /// Clients that write at the moment of the cut.
 const CLIENTS: u32 = 2;

@@ -13,8 +13,8 @@ use rusqlite::Connection;
 use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::{Failure, bytes, variant};
 
-use crate::checks::found;
 use crate::tour::Tour;
+use strongroom_tour::checks::found;
 
 /// Rows of the database that is backed up.
 const ROWS: u32 = 50_000;

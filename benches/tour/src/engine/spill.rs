@@ -13,8 +13,9 @@ use strongroom_benches::Failure;
 use strongroom_benches::bytes::{entropy, holds_any};
 use strongroom_benches::report::mebibytes;
 
+use super::Engine;
 use crate::checks::{Found, found};
-use crate::tour::{KEY, KNOWN, Tour};
+use crate::place::KNOWN;
 
 /// A sealed spill has at least this entropy, in bits per byte. (Nonces are counters: a few bytes
 /// per 4 KiB repeat.)
@@ -26,29 +27,30 @@ const SPILL_MIN: usize = 1 << 20;
 type Before = BTreeSet<PathBuf>;
 
 /// A sort and a temporary table on both databases.
-pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
-    tour.checks
+pub(super) fn run(engine: &mut Engine<'_>) -> Result<(), Failure> {
+    engine
+        .checks
         .heading("Temporary files, found through /proc/self/fd")?;
     let before: Before = nameless()?;
-    let plain = tour.open_plain()?;
-    let path = tour.sealed();
-    let sealed = tour.open_sealed(&path, KEY)?;
+    let place = engine.place;
+    let plain = place.open_plain()?;
+    let sealed = place.open_sealed(&place.sealed(), &place.key_file())?;
     for connection in [&plain, &sealed] {
         connection.pragma_update(None, "cache_size", -1000)?;
         connection.pragma_update(None, "temp_store", "FILE")?;
     }
-    tour.checks.check("plain: a sort that spills", || {
+    engine.checks.check("plain: a sort that spills", || {
         judge(&sort(&plain, &before)?, false)
     })?;
-    tour.checks.check("sealed: the same sort", || {
+    engine.checks.check("sealed: the same sort", || {
         judge(&sort(&sealed, &before)?, true)
     })?;
     // The files of one connection must not be taken for the other's.
-    tour.checks.check("plain: a temporary table", || {
+    engine.checks.check("plain: a temporary table", || {
         judge(&temporary_table(&plain, &before)?, false)
     })?;
     drop(plain);
-    tour.checks.check("sealed: the same temporary table", || {
+    engine.checks.check("sealed: the same temporary table", || {
         judge(&temporary_table(&sealed, &before)?, true)
     })
 }

@@ -1,4 +1,4 @@
-//! The keyring, wrong keys, a new data key, a new root key.
+//! The keyring, the databases sealed under its keys, wrong keys, a new data key, a new root key.
 //!
 //! Must not: show a key.
 
@@ -6,8 +6,8 @@ use strongroom_benches::Failure;
 use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::stats::timed;
 
-use crate::checks::found;
 use crate::tour::{KEY, NEXT_KEY, OTHER_KEY, Tour};
+use strongroom_tour::checks::found;
 
 /// A keyring with a root key in a file, and three keys in it.
 pub(crate) fn make(tour: &mut Tour) -> Result<(), Failure> {
@@ -40,10 +40,50 @@ pub(crate) fn make(tour: &mut Tour) -> Result<(), Failure> {
     })
 }
 
-/// What a wrong key, no key and stock SQLite get.
+/// A sealed copy of the plain database, and the sealed database from its key file to a key of the
+/// keyring.
+pub(crate) fn adopt(tour: &mut Tour) -> Result<(), Failure> {
+    tour.checks
+        .heading("Databases under a key of the keyring")?;
+    let (plain, copy) = (tour.place.plain(), tour.path("encrypted.db"));
+    let (sealed, key, strongroom) = (tour.place.sealed(), tour.place.key_file(), &tour.strongroom);
+    tour.checks.check("sqlite encrypt of the plain one", || {
+        let paths = [plain.display().to_string(), copy.display().to_string()];
+        let arguments = ["sqlite", "encrypt", &paths[0], &paths[1], "--key-id", KEY];
+        let (duration, _) = timed(|| strongroom.succeed(&arguments))?;
+        let verified = strongroom.verify(&copy, KEY)?;
+        std::fs::remove_file(&copy)?;
+        found(
+            verified.clean(),
+            format!("{:.1} s; {}", duration.as_secs_f64(), verified.shown()),
+        )
+    })?;
+    let (path, key_text) = (sealed.display().to_string(), key.display().to_string());
+    tour.checks.check("sqlite rekey: key file to keyring", || {
+        let arguments = [
+            "sqlite",
+            "rekey",
+            &path,
+            "--key-file",
+            &key_text,
+            "--new-key-id",
+            KEY,
+        ];
+        let (duration, _) = timed(|| strongroom.succeed(&arguments))?;
+        std::fs::remove_file(&key)?;
+        let verified = strongroom.verify(&sealed, KEY)?;
+        found(
+            verified.clean(),
+            format!("{:.1} s; {}", duration.as_secs_f64(), verified.shown()),
+        )
+    })
+}
+
+/// What a wrong key and no key get from the command.
 pub(crate) fn wrong(tour: &mut Tour) -> Result<(), Failure> {
-    tour.checks.heading("Without the key")?;
-    let (sealed, strongroom) = (tour.sealed(), &tour.strongroom);
+    tour.checks
+        .heading("With the command: the right key, another one, none")?;
+    let (sealed, strongroom) = (tour.place.sealed(), &tour.strongroom);
     let shell = |options: &[&str]| {
         let path = sealed.display().to_string();
         let mut arguments = vec![
@@ -76,24 +116,17 @@ pub(crate) fn wrong(tour: &mut Tour) -> Result<(), Failure> {
             ran.refused(3, "SR-2001") && ran.stdout.is_empty(),
             ran.shown(),
         )
-    })?;
-    tour.checks.check("stock SQLite", || {
-        let connection = strongroom_benches::variant::stock(&sealed)?;
-        let read = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
-            row.get::<_, i64>(0)
-        });
-        let error = read.err().and_then(|error| error.sqlite_error_code());
-        found(
-            error == Some(rusqlite::ErrorCode::NotADatabase),
-            "\"file is not a database\"",
-        )
     })
 }
 
 /// A new data key, sealed for another key; every page is sealed again.
 pub(crate) fn rekey(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks.heading("New keys")?;
-    let (sealed, before, strongroom) = (tour.sealed(), tour.path("before.db"), &tour.strongroom);
+    let (sealed, before, strongroom) = (
+        tour.place.sealed(),
+        tour.path("before.db"),
+        &tour.strongroom,
+    );
     let path = sealed.display().to_string();
     tour.checks.check("sqlite rekey for another key", || {
         std::fs::copy(&sealed, &before)?;
@@ -144,7 +177,8 @@ pub(crate) fn rekey(tour: &mut Tour) -> Result<(), Failure> {
 
 /// A new root key: the keyring is sealed again, the database is not touched.
 pub(crate) fn rotate_root(tour: &mut Tour) -> Result<(), Failure> {
-    let (sealed, keyring, strongroom) = (tour.sealed(), tour.path("keyring"), &tour.strongroom);
+    let (sealed, keyring, strongroom) =
+        (tour.place.sealed(), tour.path("keyring"), &tour.strongroom);
     let (root, next) = (tour.path("root.key"), tour.path("root-next.key"));
     tour.checks
         .check("keyring rotate-root to a new root key", || {

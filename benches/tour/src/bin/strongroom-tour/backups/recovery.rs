@@ -6,16 +6,17 @@
 use strongroom_benches::Failure;
 use strongroom_benches::postgres::{Cluster, Server, Tools};
 
-use crate::checks::{Checks, found};
 use crate::postgres::instances::{Workplace, succeeded};
 use crate::tour::Tour;
+use strongroom_tour::checks::{Checks, found};
 
 /// The whole part.
 pub(super) fn run(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks
         .heading("Backups: a PostgreSQL server, and a point of its log")?;
+    let out = tour.out().to_path_buf();
     let checks = &mut tour.checks;
-    let begun = Tools::find().and_then(|tools| Workplace::prepare(&tour.out, &tools));
+    let begun = Tools::find().and_then(|tools| Workplace::prepare(&out, &tools));
     let workplace = match begun {
         Ok(workplace) => workplace,
         Err(error) => return checks.check("PostgreSQL can be run", || Err(error)),

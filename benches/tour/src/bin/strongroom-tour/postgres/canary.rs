@@ -13,7 +13,7 @@ use strongroom_benches::postgres::Cluster;
 use strongroom_benches::report::mebibytes;
 
 use super::instances::Instances;
-use crate::checks::{Checks, found};
+use strongroom_tour::checks::{Checks, found};
 
 /// What every canary begins with.
 const CALL: &[u8] = b"canary-";

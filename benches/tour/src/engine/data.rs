@@ -8,8 +8,9 @@ use strongroom_benches::report::{duration, mebibytes};
 use strongroom_benches::stats::{Samples, timed};
 use strongroom_benches::tpch::{self, Answer, QUERIES, Query, TABLES, answer};
 
+use super::Engine;
 use crate::checks::found;
-use crate::tour::{KEY, SCALE, Tour};
+use crate::place::SCALE;
 
 /// Rounds of each query; the line shows medians.
 const ROUNDS: u32 = 3;
@@ -18,12 +19,12 @@ const ROUNDS: u32 = 3;
 const RATIO_MAX: f64 = 2.0;
 
 /// Loads a plain and a sealed database, batch by batch in turn.
-pub(crate) fn load(tour: &mut Tour) -> Result<(), Failure> {
-    tour.checks.heading("The same rows, plain and sealed")?;
-    let plain = &tour.plain;
-    let sealed_path = tour.sealed();
-    let sealed = tour.open_sealed(&sealed_path, KEY)?;
-    tour.checks.check("load into both, with indexes", || {
+pub(super) fn load(engine: &mut Engine<'_>) -> Result<(), Failure> {
+    engine.checks.heading("The same rows, plain and sealed")?;
+    let (plain, place) = (&engine.plain, engine.place);
+    let sealed_path = place.sealed();
+    let sealed = place.open_sealed(&sealed_path, &place.key_file())?;
+    engine.checks.check("load into both, with indexes", || {
         let spent = tpch::load(&[plain, &sealed], SCALE)?;
         let seconds: Vec<f64> = spent.iter().map(std::time::Duration::as_secs_f64).collect();
         let [plain, sealed] = seconds[..] else {
@@ -31,7 +32,7 @@ pub(crate) fn load(tour: &mut Tour) -> Result<(), Failure> {
         };
         found(plain > 0.0, compared(plain, sealed))
     })?;
-    tour.checks.check("rows", || {
+    engine.checks.check("rows", || {
         let (plain, sealed) = (count(plain)?, count(&sealed)?);
         found(
             plain == sealed && plain > 800_000,
@@ -39,8 +40,8 @@ pub(crate) fn load(tour: &mut Tour) -> Result<(), Failure> {
         )
     })?;
     drop(sealed);
-    let (plain_path, strongroom) = (tour.plain_path(), &tour.strongroom);
-    tour.checks.check("sizes", || {
+    let plain_path = place.plain();
+    engine.checks.check("sizes", || {
         let (plain, sealed) = (
             std::fs::metadata(&plain_path)?.len(),
             std::fs::metadata(&sealed_path)?.len(),
@@ -53,18 +54,6 @@ pub(crate) fn load(tour: &mut Tour) -> Result<(), Failure> {
             larger * 100.0
         );
         found((0.0..0.05).contains(&larger), text)
-    })?;
-    let copy = tour.path("encrypted.db");
-    tour.checks.check("sqlite encrypt of the plain one", || {
-        let paths = [plain_path.display().to_string(), copy.display().to_string()];
-        let arguments = ["sqlite", "encrypt", &paths[0], &paths[1], "--key-id", KEY];
-        let (duration, _) = timed(|| strongroom.succeed(&arguments))?;
-        let verified = strongroom.verify(&copy, KEY)?;
-        std::fs::remove_file(&copy)?;
-        found(
-            verified.clean(),
-            format!("{:.1} s; {}", duration.as_secs_f64(), verified.shown()),
-        )
     })
 }
 
@@ -78,19 +67,19 @@ fn count(connection: &Connection) -> Result<i64, Failure> {
 }
 
 /// The queries, in turn on both databases.
-pub(crate) fn queries(tour: &mut Tour) -> Result<(), Failure> {
-    tour.checks
+pub(super) fn queries(engine: &mut Engine<'_>) -> Result<(), Failure> {
+    engine
+        .checks
         .heading("The same TPC-H queries: median of 3, page cache 2000 KiB, same rows or FAILED")?;
-    let path = tour.sealed();
-    let sealed = tour.open_sealed(&path, KEY)?;
-    let plain = &tour.plain;
+    let (plain, place) = (&engine.plain, engine.place);
+    let sealed = place.open_sealed(&place.sealed(), &place.key_file())?;
     for connection in [plain, &sealed] {
         connection.pragma_update(None, "cache_size", -2000)?;
     }
     let (mut all_plain, mut all_sealed) = (0.0, 0.0);
     for query in QUERIES {
         let name = format!("{:<4}{}", query.name, query.title);
-        tour.checks.check(&name, || {
+        engine.checks.check(&name, || {
             let both = compare(plain, &sealed, query)?;
             all_plain += both.plain.median();
             all_sealed += both.sealed.median();
@@ -100,7 +89,7 @@ pub(crate) fn queries(tour: &mut Tour) -> Result<(), Failure> {
             )
         })?;
     }
-    tour.checks.check("all of them", || {
+    engine.checks.check("all of them", || {
         let text = compared(all_plain, all_sealed);
         found(all_plain > 0.0 && all_sealed / all_plain < RATIO_MAX, text)
     })

@@ -9,13 +9,17 @@ use std::io::Write as _;
 use strongroom_benches::Failure;
 
 /// What a check found: whether it holds, and the figures that show it.
-pub(crate) struct Found {
+#[derive(Debug)]
+pub struct Found {
     holds: bool,
     measured: String,
 }
 
-/// A finding.
-pub(crate) fn found(holds: bool, measured: impl Into<String>) -> Result<Found, Failure> {
+/// What a check found.
+///
+/// # Errors
+/// None: it is the last expression of a check.
+pub fn found(holds: bool, measured: impl Into<String>) -> Result<Found, Failure> {
     Ok(Found {
         holds,
         measured: measured.into(),
@@ -27,21 +31,27 @@ const WHAT: usize = 46;
 const MEASURED: usize = 52;
 
 /// The lines so far.
-#[derive(Default)]
-pub(crate) struct Checks {
+#[derive(Debug, Default)]
+pub struct Checks {
     passed: u32,
     failed: u32,
 }
 
 impl Checks {
-    /// A heading.
-    pub(crate) fn heading(&self, text: &str) -> Result<(), Failure> {
+    /// Prints a heading.
+    ///
+    /// # Errors
+    /// The line cannot be printed.
+    pub fn heading(&self, text: &str) -> Result<(), Failure> {
         writeln!(std::io::stdout(), "\n{text}")?;
         Ok(())
     }
 
-    /// Runs `check` and prints its line. Fails only if the line cannot be printed.
-    pub(crate) fn check(
+    /// Runs `check` and prints its line.
+    ///
+    /// # Errors
+    /// The line cannot be printed. A check that fails, or ends in an error, is a line of its own.
+    pub fn check(
         &mut self,
         what: &str,
         check: impl FnOnce() -> Result<Found, Failure>,
@@ -72,8 +82,11 @@ impl Checks {
         Ok(())
     }
 
-    /// The last line. True when nothing failed.
-    pub(crate) fn summary(&self, seconds: u64) -> Result<bool, Failure> {
+    /// Prints the last line. True when nothing failed.
+    ///
+    /// # Errors
+    /// The line cannot be printed.
+    pub fn summary(&self, seconds: u64) -> Result<bool, Failure> {
         writeln!(
             std::io::stdout(),
             "\n{} passed, {} failed, {seconds} s",

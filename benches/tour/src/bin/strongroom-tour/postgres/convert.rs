@@ -8,7 +8,7 @@ use strongroom_benches::stats::timed;
 
 use super::canary;
 use super::instances::{BALANCES, Instances, balanced, succeeded};
-use crate::checks::{Checks, found};
+use strongroom_tour::checks::{Checks, found};
 
 /// On both instances; the servers are stopped at the end.
 pub(super) fn run(mut instances: Instances<'_>, checks: &mut Checks) -> Result<(), Failure> {

@@ -20,8 +20,8 @@ use strongroom_testing_vm::nbd::Served;
 use strongroom_testing_vm::random::Random;
 use strongroom_testing_vm::{place, postgres, scan};
 
-use crate::checks::found;
 use crate::tour::Tour;
+use strongroom_tour::checks::found;
 
 const KNOWN: &str = "furiously regular accounts";
 const TABLE: &str = "[[volume]]\nname = \"data\"\ndevice = \"LABEL=orders\"\nopeners = [\"keyserver\"]\n\

@@ -10,7 +10,7 @@ use strongroom_benches::Failure;
 use strongroom_benches::postgres::Server;
 
 use super::instances::{Instances, ran, succeeded};
-use crate::checks::{Checks, Found, found};
+use strongroom_tour::checks::{Checks, Found, found};
 
 /// On the stopped, sealed instance.
 pub(super) fn run(instances: &mut Instances<'_>, checks: &mut Checks) -> Result<(), Failure> {
