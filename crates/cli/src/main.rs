@@ -4,7 +4,7 @@
 //! 1. Results go to standard output, everything else to standard error.
 //! 2. The exit code is the class of the error's code; see docs/reference/exit-codes.md.
 //! 3. With `--json`, standard output holds exactly one JSON object, also when the command fails.
-//!    Only `keyserver audit`, which shows a log, prints an object for each row on a line of its own.
+//!    Only `keyserver audit`, which shows a log, prints one object for each row, each on its line.
 //! 4. Core dumps are switched off before anything else is done.
 //! 5. Root has become the owner of what the command is pointed at before a subcommand begins
 //!    ([`strongroom_launch::owner`]).

@@ -2,7 +2,6 @@
 //! told of them.
 //!
 //! Method: the real binary, as node and as server, over real TLS.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use crate::common;
 

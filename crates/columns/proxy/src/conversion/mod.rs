@@ -131,9 +131,7 @@ fn change_access_method(
         "ALTER TABLE {} SET ACCESS METHOD strongroom",
         table.qualified()
     );
-    database.retry_until_locked(|connection| {
-        Ok(connection.run(&change).map(drop)?)
-    })?;
+    database.retry_until_locked(|connection| Ok(connection.run(&change).map(drop)?))?;
     "strongroom".clone_into(&mut table.access_method);
     Ok(())
 }
