@@ -122,6 +122,7 @@ fn dependencies_point_one_way() {
                 "crates/cli",
                 "testing",
                 "benches",
+                "benches/tour",
             ],
         ),
         // PostgreSQL's wire protocol is spoken in one place.

@@ -8,7 +8,7 @@ use strongroom_benches::report::{duration, mebibytes};
 use strongroom_benches::stats::{Samples, timed};
 use strongroom_benches::tpch::{self, Answer, QUERIES, Query, TABLES, answer};
 
-use super::Engine;
+use super::databases::Databases;
 use crate::checks::found;
 use crate::place::SCALE;
 
@@ -19,12 +19,14 @@ const ROUNDS: u32 = 3;
 const RATIO_MAX: f64 = 2.0;
 
 /// Loads a plain and a sealed database, batch by batch in turn.
-pub(super) fn load(engine: &mut Engine<'_>) -> Result<(), Failure> {
-    engine.checks.heading("The same rows, plain and sealed")?;
-    let (plain, place) = (&engine.plain, engine.place);
+pub(super) fn load(databases: &mut Databases<'_>) -> Result<(), Failure> {
+    databases
+        .checks
+        .heading("The same rows, plain and sealed")?;
+    let (plain, place) = (&databases.plain, databases.place);
     let sealed_path = place.sealed();
     let sealed = place.open_sealed(&sealed_path, &place.key_file())?;
-    engine.checks.check("load into both, with indexes", || {
+    databases.checks.check("load into both, with indexes", || {
         let spent = tpch::load(&[plain, &sealed], SCALE)?;
         let seconds: Vec<f64> = spent.iter().map(std::time::Duration::as_secs_f64).collect();
         let [plain, sealed] = seconds[..] else {
@@ -32,7 +34,7 @@ pub(super) fn load(engine: &mut Engine<'_>) -> Result<(), Failure> {
         };
         found(plain > 0.0, compared(plain, sealed))
     })?;
-    engine.checks.check("rows", || {
+    databases.checks.check("rows", || {
         let (plain, sealed) = (count(plain)?, count(&sealed)?);
         found(
             plain == sealed && plain > 800_000,
@@ -41,7 +43,7 @@ pub(super) fn load(engine: &mut Engine<'_>) -> Result<(), Failure> {
     })?;
     drop(sealed);
     let plain_path = place.plain();
-    engine.checks.check("sizes", || {
+    databases.checks.check("sizes", || {
         let (plain, sealed) = (
             std::fs::metadata(&plain_path)?.len(),
             std::fs::metadata(&sealed_path)?.len(),
@@ -67,11 +69,11 @@ fn count(connection: &Connection) -> Result<i64, Failure> {
 }
 
 /// The queries, in turn on both databases.
-pub(super) fn queries(engine: &mut Engine<'_>) -> Result<(), Failure> {
-    engine
+pub(super) fn queries(databases: &mut Databases<'_>) -> Result<(), Failure> {
+    databases
         .checks
         .heading("The same TPC-H queries: median of 3, page cache 2000 KiB, same rows or FAILED")?;
-    let (plain, place) = (&engine.plain, engine.place);
+    let (plain, place) = (&databases.plain, databases.place);
     let sealed = place.open_sealed(&place.sealed(), &place.key_file())?;
     for connection in [plain, &sealed] {
         connection.pragma_update(None, "cache_size", -2000)?;
@@ -79,7 +81,7 @@ pub(super) fn queries(engine: &mut Engine<'_>) -> Result<(), Failure> {
     let (mut all_plain, mut all_sealed) = (0.0, 0.0);
     for query in QUERIES {
         let name = format!("{:<4}{}", query.name, query.title);
-        engine.checks.check(&name, || {
+        databases.checks.check(&name, || {
             let both = compare(plain, &sealed, query)?;
             all_plain += both.plain.median();
             all_sealed += both.sealed.median();
@@ -89,7 +91,7 @@ pub(super) fn queries(engine: &mut Engine<'_>) -> Result<(), Failure> {
             )
         })?;
     }
-    engine.checks.check("all of them", || {
+    databases.checks.check("all of them", || {
         let text = compared(all_plain, all_sealed);
         found(all_plain > 0.0 && all_sealed / all_plain < RATIO_MAX, text)
     })

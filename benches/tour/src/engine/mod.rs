@@ -3,27 +3,18 @@
 //! Must not: need the `strongroom` command.
 
 mod data;
+mod databases;
 mod refused;
 mod spill;
 
 use std::io::Write as _;
 
-use rusqlite::Connection;
 use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::{Failure, variant};
 
+use self::databases::Databases;
 use crate::checks::Checks;
 use crate::place::{OUT, Place, SCALE};
-
-/// What the steps of the first part use.
-struct Engine<'a> {
-    place: &'a Place,
-    checks: &'a mut Checks,
-    /// The plain database for everything that is timed: opened before the VFS is registered in this
-    /// process, which watches the statements of connections that are opened afterwards (B1 of
-    /// `strongroom_benches`).
-    plain: Connection,
-}
 
 /// Runs the first part in an empty directory. Leaves the plain database, the sealed one, and the
 /// file with its key.
@@ -40,13 +31,13 @@ pub fn run(place: &Place, checks: &mut Checks) -> Result<(), Failure> {
         "Strongroom: the TPC-H tables at scale {SCALE}, plain and sealed, in ./{OUT}"
     )?;
     new_key_file(&place.key_file())?;
-    let mut engine = Engine {
+    let mut databases = Databases {
         place,
         checks,
         plain,
     };
-    data::load(&mut engine)?;
-    refused::run(&mut engine)?;
-    data::queries(&mut engine)?;
-    spill::run(&mut engine)
+    data::load(&mut databases)?;
+    refused::run(&mut databases)?;
+    data::queries(&mut databases)?;
+    spill::run(&mut databases)
 }

@@ -9,7 +9,7 @@ use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::{Failure, variant};
 use strongroom_sqlite::{OpenOptions, explain};
 
-use super::Engine;
+use super::databases::Databases;
 use crate::checks::{Found, found};
 use crate::damage;
 use crate::place::KNOWN;
@@ -18,25 +18,25 @@ use crate::place::KNOWN;
 const WHOLE: &str = "SELECT sum(l_tax) FROM lineitem NOT INDEXED";
 
 /// Other keys, no key, stock SQLite; a known text in both files; one bit flipped in a copy.
-pub(super) fn run(engine: &mut Engine<'_>) -> Result<(), Failure> {
-    engine.checks.heading("Without the key")?;
-    let place = engine.place;
+pub(super) fn run(databases: &mut Databases<'_>) -> Result<(), Failure> {
+    databases.checks.heading("Without the key")?;
+    let place = databases.place;
     let (sealed, key) = (place.sealed(), place.key_file());
-    engine.checks.check("another key", || {
+    databases.checks.check("another key", || {
         let other = place.path("other.key");
         new_key_file(&other)?;
         let answer = place.open_sealed(&sealed, &other).and_then(|it| sum(&it));
         std::fs::remove_file(&other)?;
         refused(answer, "SR-2002")
     })?;
-    engine.checks.check("no key", || {
+    databases.checks.check("no key", || {
         let opened = strongroom_sqlite::open(&sealed, &OpenOptions::default());
         refused(
             opened.map_err(Failure::from).and_then(|it| sum(&it)),
             "SR-2001",
         )
     })?;
-    engine.checks.check("stock SQLite", || {
+    databases.checks.check("stock SQLite", || {
         let read = variant::stock(&sealed)?.query_row(WHOLE, [], |row| row.get::<_, f64>(0));
         let error = read.err().and_then(|error| error.sqlite_error_code());
         found(
@@ -45,7 +45,7 @@ pub(super) fn run(engine: &mut Engine<'_>) -> Result<(), Failure> {
         )
     })?;
     let (plain, text) = (place.plain(), KNOWN[0]);
-    engine
+    databases
         .checks
         .check(&format!("\"{text}\" in the files"), || {
             let plain = occurrences(&std::fs::read(&plain)?, text.as_bytes());
@@ -55,7 +55,7 @@ pub(super) fn run(engine: &mut Engine<'_>) -> Result<(), Failure> {
                 format!("{plain} times plain, {sealed} times sealed"),
             )
         })?;
-    engine
+    databases
         .checks
         .check("one bit of a copy flipped: a query", || {
             let copy = place.path("flipped.db");

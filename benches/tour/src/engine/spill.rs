@@ -13,7 +13,7 @@ use strongroom_benches::Failure;
 use strongroom_benches::bytes::{entropy, holds_any};
 use strongroom_benches::report::mebibytes;
 
-use super::Engine;
+use super::databases::Databases;
 use crate::checks::{Found, found};
 use crate::place::KNOWN;
 
@@ -27,32 +27,34 @@ const SPILL_MIN: usize = 1 << 20;
 type Before = BTreeSet<PathBuf>;
 
 /// A sort and a temporary table on both databases.
-pub(super) fn run(engine: &mut Engine<'_>) -> Result<(), Failure> {
-    engine
+pub(super) fn run(databases: &mut Databases<'_>) -> Result<(), Failure> {
+    databases
         .checks
         .heading("Temporary files, found through /proc/self/fd")?;
     let before: Before = nameless()?;
-    let place = engine.place;
+    let place = databases.place;
     let plain = place.open_plain()?;
     let sealed = place.open_sealed(&place.sealed(), &place.key_file())?;
     for connection in [&plain, &sealed] {
         connection.pragma_update(None, "cache_size", -1000)?;
         connection.pragma_update(None, "temp_store", "FILE")?;
     }
-    engine.checks.check("plain: a sort that spills", || {
+    databases.checks.check("plain: a sort that spills", || {
         judge(&sort(&plain, &before)?, false)
     })?;
-    engine.checks.check("sealed: the same sort", || {
+    databases.checks.check("sealed: the same sort", || {
         judge(&sort(&sealed, &before)?, true)
     })?;
     // The files of one connection must not be taken for the other's.
-    engine.checks.check("plain: a temporary table", || {
+    databases.checks.check("plain: a temporary table", || {
         judge(&temporary_table(&plain, &before)?, false)
     })?;
     drop(plain);
-    engine.checks.check("sealed: the same temporary table", || {
-        judge(&temporary_table(&sealed, &before)?, true)
-    })
+    databases
+        .checks
+        .check("sealed: the same temporary table", || {
+            judge(&temporary_table(&sealed, &before)?, true)
+        })
 }
 
 /// Steps part of the way through a sort of the largest table; what its temporary files hold then.

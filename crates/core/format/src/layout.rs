@@ -14,8 +14,8 @@ pub struct Field {
     pub len: usize,
 }
 
-/// Whether `fields` cover `0..size` in order, without gap or overlap. The macro `layout!` calls it
-/// when the program is compiled.
+/// Whether `fields` cover `0..size` in order, without gap or overlap. The macro of this file calls
+/// it when the program is compiled.
 #[must_use]
 pub const fn covers(fields: &[Field], size: usize) -> bool {
     let mut at = 0;
