@@ -231,8 +231,8 @@ pub(crate) struct HeadInputs<'a> {
 /// that the new one replaces. That a removal failed is no error; it is noted in the result.
 ///
 /// # Errors
-/// SR-7145 when some media have the set and others do not; when none has it, the error of the first
-/// one. SR-7147 when it is not known whether a medium has it.
+/// SR-7145 when some media have the set and others do not; when none has it, SR-7147 if it is not
+/// known of one whether it has the set, else the error of the first one.
 pub(crate) fn publish_to_all(
     targets: Vec<TargetMedium<'_>>,
     sealing: &HeadInputs<'_>,
@@ -247,8 +247,8 @@ pub(crate) fn publish_to_all(
     }
     let anew = targets.iter().any(|target| target.replaced.is_some());
     if anew && !failed.is_empty() {
-        let (_, first) = failed.swap_remove(0);
-        return Err(withdraw_everywhere(there, sealing.set_keys, first));
+        let error = error_to_report(failed);
+        return Err(withdraw_everywhere(there, sealing.set_keys, error));
     }
     let mut made = Vec::new();
     for (target, created) in there {
@@ -258,8 +258,7 @@ pub(crate) fn publish_to_all(
         }
     }
     if made.is_empty() {
-        let first = failed.into_iter().next();
-        return Err(first.map_or_else(|| Error::new(&code::BUG, "no medium"), |(_, error)| error));
+        return Err(error_to_report(failed));
     }
     if !failed.is_empty() {
         return Err(Error::new(&code::MIRRORS, describe_outcome(&made, &failed)));
@@ -291,6 +290,18 @@ fn withdraw_everywhere(
         }
     }
     first
+}
+
+/// Chooses the error to report when no medium is known to have the set: SR-7147 of whichever medium
+/// may have it after all, else the first error. SR-9001 without an error.
+fn error_to_report(mut failed: Vec<(String, Error)>) -> Error {
+    let unsettled = failed
+        .iter()
+        .position(|(_, error)| error.code() == &code::UNSETTLED);
+    match failed.is_empty() {
+        true => Error::new(&code::BUG, "no medium"),
+        false => failed.swap_remove(unsettled.unwrap_or(0)).1,
+    }
 }
 
 /// Names the media that have the set, and those that do not, with their errors.
@@ -468,4 +479,23 @@ pub(crate) fn remove_families(store: &dyn Store, set_keys: &SetKeys, stripes: u1
     }
     drop(store.remove(&manifest::manifest_name(&set_id)));
     drop(store.remove(&signature_name(&set_id)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_medium_that_may_have_the_set_is_reported_before_one_that_has_not() {
+        let failed = |codes: &[&'static code::Code]| {
+            let errors = codes
+                .iter()
+                .map(|code| (String::new(), Error::new(code, "")));
+            error_to_report(errors.collect())
+        };
+        let io = &code::IO;
+        assert_eq!(failed(&[io, &code::UNSETTLED]).code(), &code::UNSETTLED);
+        assert_eq!(failed(&[io, &code::SET_LATE]).code(), io);
+        assert_eq!(failed(&[]).code(), &code::BUG);
+    }
 }

@@ -8,6 +8,7 @@
 //! Must not: change a file, or need PostgreSQL.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use strongroom_format::code::{self, Code};
@@ -129,9 +130,8 @@ struct FileCheck {
 }
 
 impl FileCheck {
-    /// Reads every file that can be checked, and counts them by kind. A file that cannot be opened,
-    /// such as one that the server has removed meanwhile, is left out; damaged ones are in the
-    /// result.
+    /// Reads every file that can be checked, and counts them by kind. A file that is gone, because
+    /// the server has removed it meanwhile, is left out; damaged ones are in the result.
     ///
     /// # Errors
     /// SR-7002 when a part of the instance is missing, or a file cannot be one of a sealed
@@ -154,8 +154,11 @@ impl FileCheck {
                 continue;
             };
             // A running server removes and replaces files.
-            let Ok(file) = File::open(directory.path.join(relative)) else {
-                continue;
+            let path = directory.path.join(relative);
+            let file = match File::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(Error::on_path(&path, error)),
             };
             let count = match kind {
                 CONTAINER => &mut looked.containers,
@@ -173,7 +176,7 @@ impl FileCheck {
                 }),
                 Err((errno, _)) => {
                     let error = std::io::Error::from_raw_os_error(errno.0);
-                    return Err(Error::on_path(&directory.path.join(relative), error));
+                    return Err(Error::on_path(&path, error));
                 }
             }
             progress(done, total);
