@@ -122,7 +122,8 @@ impl Failure {
         Self { detail, ..self }
     }
 
-    /// Returns the code, which also decides the exit status.
+    /// Returns the code. It decides the exit status too, unless [`Failure::with_exit_code`] or
+    /// [`Failure::already_reported`] has set another.
     pub(crate) fn code(&self) -> &'static Code {
         self.code
     }

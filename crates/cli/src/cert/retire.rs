@@ -19,8 +19,10 @@ pub(super) struct RetireArgs {
 }
 
 impl RetireArgs {
-    /// Retires the certificate, so that nothing new is sealed for it, and prints that. SR-2026 if
-    /// there is no such certificate; the errors of opening the keyring.
+    /// Retires the certificate, so that nothing new is sealed for it, writes the keyring, and
+    /// prints that; prints the same, and writes nothing, if it is retired already. SR-2026 if there
+    /// is no such certificate; the errors of opening and of writing the keyring, such as SR-2016
+    /// while another process keeps its lock; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut keyring = Keyring::open(&context.keyring_path())?;
         keyring.retire_certificate(&self.name)?;

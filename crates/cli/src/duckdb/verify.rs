@@ -14,8 +14,9 @@ use crate::key_options::KeyOptions;
 use crate::progress::Progress;
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 
-/// Returns whether a file is a DuckDB database, encrypted or not, by its first bytes. SR-1006 or
-/// SR-1007 if there is no such regular file; SR-5001 when the system reports an error.
+/// Returns whether a file is a DuckDB database, encrypted or not, by its first 12 bytes; false for
+/// a shorter file. SR-1006 if nothing is there, SR-1007 if it is no regular file; SR-5001 when the
+/// system reports an error.
 pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {
     use std::io::Read as _;
     let (file, _) = strongroom_keyring::paths::open_to_read(path)?;
