@@ -48,9 +48,11 @@ struct Value {
     fid: u64,
 }
 
-/// Has the zone store the confidential values of these rows of `relation`, logs their redo record,
-/// and replaces their identifiers in the slots by permanent ones. Raises the zone's faults as an
-/// ERROR. Nothing for a table without confidential columns.
+/// Has the zone store the confidential values of these rows of `relation`, logs their redo records
+/// without a flush, and replaces their identifiers in the slots by permanent ones. Makes the
+/// table's partition if the zone has none. NULL values, and tables without confidential columns,
+/// are left alone. Raises an ERROR with the zone's fault, or when the zone is gone or was started
+/// again; the identifiers in the slots are then unchanged.
 pub(crate) fn promote_rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
     let table = partition::table_of(relation);
     if table.columns.is_empty() {

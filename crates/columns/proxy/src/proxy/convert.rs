@@ -507,9 +507,9 @@ fn map_array_elements(
     Ok(Zeroizing::new(framed.split_off(4)))
 }
 
-/// Widens an `int2` to `int4` and a `float4` to `float8`; other values stay as they are. `declared`
-/// is the OID of the type that the client declared; `kind` is for the error, which is SR-8104 for a
-/// value of another length.
+/// Widens an `int2` to `int4` and a `float4` to `float8`; values of other types stay as they are,
+/// unchecked. `declared` is the OID of the type that the client declared. SR-8104, which names
+/// `kind`, if an `int2` does not have 2 bytes or a `float4` 4.
 #[expect(
     clippy::big_endian_bytes,
     reason = "PostgreSQL's binary forms are big-endian"

@@ -213,8 +213,9 @@ fn authenticate(
     }
 }
 
-/// Returns the body of an authentication request for the client: without mechanisms that bind the
-/// exchange to a TLS connection, because the client's connection is not the server's.
+/// Returns the body of a server's message for the client. That of `AuthenticationSASL` loses the
+/// mechanisms that bind the exchange to a TLS connection (`-PLUS`), because the client's connection
+/// is not the server's; its list may become empty. The body of any other message stays as it is.
 fn without_channel_binding(message: &Message) -> Cow<'_, [u8]> {
     let mut fields = Fields(&message.body);
     if message.tag != b'R' || fields.int32() != Some(SASL) {

@@ -154,8 +154,8 @@ impl Ring {
     }
 
     /// Forgets what is valid for one statement only: values, which are wiped, the token key,
-    /// grants, faults, a pending argument. `statement` and `base` are the next one's number and
-    /// first slot.
+    /// grants, faults, a pending argument. Literals, session, settings and group remain.
+    /// `statement` and `base` are the next one's number and first slot.
     fn end_statement(&mut self, statement: u8, base: u64) {
         self.arena.end_statement(statement, base);
         self.token = None;

@@ -19,15 +19,16 @@ pub(super) struct Reclamation {
 }
 
 impl Reclamation {
-    /// Notes that the ring `owner` collects marks in a partition; returns the number of the sweep
-    /// that will follow, one more than the last.
+    /// Notes that the ring `owner` collects marks in a partition, in place of any ring that did.
+    /// Returns the number of the sweep that will follow: one more than the last number given, for
+    /// whatever partition.
     pub(super) fn begin_marking(&mut self, partition: u16, owner: u32) -> u64 {
         self.last_sweep += 1;
         self.marking.insert(partition, owner);
         self.last_sweep
     }
 
-    /// Notes that no marks are collected in a partition any more.
+    /// Notes that no ring collects marks in a partition any more. Its quarantine stays as it is.
     pub(super) fn end_marking(&mut self, partition: u16) {
         self.marking.remove(&partition);
     }

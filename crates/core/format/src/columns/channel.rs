@@ -144,7 +144,8 @@ impl Attestation {
         sound.then_some(parsed)
     }
 
-    /// Head and evidence.
+    /// The whole attestation, as [`Self::parse`] reads it: the head, then the evidence. The
+    /// evidence may have at most [`EVIDENCE_MAX`] bytes, which is not checked here.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = self.head().to_vec();
