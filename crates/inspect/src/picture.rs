@@ -143,7 +143,8 @@ fn dimensions(pixels: usize) -> (u32, u32) {
     (width, pixels.div_ceil(width).max(1))
 }
 
-/// Returns the colour of a byte value, interpolated between the steps of the colour map.
+/// Returns the colour (red, green, blue) of a byte value: from dark violet for 0 to yellow for 255,
+/// interpolated between the steps of the colour map.
 fn colour(value: u8) -> [u8; 3] {
     let (step, within) = (usize::from(value) / 32, u32::from(value) % 32);
     let low = VIRIDIS.get(step).copied().unwrap_or(BEYOND_END);

@@ -32,8 +32,9 @@ pub type P521Point = [u8; 2 * FIELD];
 /// Returns that key with the client's point, from which it can be recovered with the server's help.
 ///
 /// # Errors
-/// [`CryptoError::Key`] when `server` is not a point on the curve; [`CryptoError::Library`],
-/// [`CryptoError::OutOfLockedMemory`] without memory for keys.
+/// [`CryptoError::Key`] when `server` is not a point on the curve;
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys; [`CryptoError::Library`] when
+/// libcrypto fails, as without random numbers.
 pub fn ecmr_provision(
     server: &P521Point,
     info: &[u8],
@@ -55,8 +56,9 @@ pub fn ecmr_provision(
 /// which is kept, and the point to send.
 ///
 /// # Errors
-/// [`CryptoError::Key`] when `client` is not a point on the curve; [`CryptoError::Library`],
-/// [`CryptoError::OutOfLockedMemory`] without memory for keys.
+/// [`CryptoError::Key`] when `client` is not a point on the curve;
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys; [`CryptoError::Library`] when
+/// libcrypto fails, as without random numbers.
 pub fn ecmr_blind(client: &P521Point) -> Result<(SecretBytes, P521Point), CryptoError> {
     with_private(|| {
         let (group, mut context) = curve()?;
@@ -78,7 +80,8 @@ pub fn ecmr_blind(client: &P521Point) -> Result<(SecretBytes, P521Point), Crypto
 ///
 /// # Errors
 /// [`CryptoError::Key`] when `server` or the answer is not a point on the curve;
-/// [`CryptoError::Library`], [`CryptoError::OutOfLockedMemory`] without memory for keys.
+/// [`CryptoError::OutOfLockedMemory`] without memory for keys; [`CryptoError::Library`] when
+/// libcrypto fails.
 pub fn ecmr_recover(
     blind: &SecretBytes,
     server: &P521Point,
