@@ -250,8 +250,9 @@ pub fn sign_message(authority: &Authority, message: &[u8]) -> Result<String, Err
     Ok(hex(&signed?))
 }
 
-/// Whether `signature`, in hexadecimal digits, is a signature of the authority over a message;
-/// false also for a text that is not such digits. `authority`: its certificate in PEM.
+/// Whether `signature`, in hexadecimal digits as [`sign_message`] makes it, is a signature of the
+/// authority over a message; false also for a text that is not such digits, or a key other than
+/// ECDSA on P-256. `authority`: its certificate in PEM; its dates and issuer are not checked.
 ///
 /// # Errors
 /// SR-8440 when the certificate cannot be read.

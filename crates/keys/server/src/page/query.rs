@@ -121,8 +121,8 @@ impl Query {
         Ok(query)
     }
 
-    /// Sets the parameter of this name; an unknown name changes nothing. Fails if the value is not
-    /// valid.
+    /// Sets the parameter of this name, in place of an earlier value; an unknown name changes
+    /// nothing. Fails with the parameter's name if the value is not valid, or is too long a text.
     fn set(&mut self, name: &str, value: &str) -> Result<(), BadQuery> {
         let bad = |parameter| BadQuery { parameter };
         let text = |parameter| {

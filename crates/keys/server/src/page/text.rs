@@ -97,7 +97,7 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{digits} {}", if number == 1 { one } else { many })
 }
 
-/// Writes a number with its thousands separated by narrow no-break spaces.
+/// Writes a number with its thousands, from 1000 on, separated by narrow no-break spaces (U+202F).
 #[must_use]
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
