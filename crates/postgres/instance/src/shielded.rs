@@ -92,11 +92,12 @@ impl Shielded {
         self.command.env(ALL_VARIABLE, "1");
     }
 
-    /// Runs it to its end, on the streams of this process.
+    /// Runs it to its end, on the streams of this process where [`Self::command`] was given no
+    /// others.
     ///
     /// # Errors
-    /// SR-7018 when it fails; SR-1006 when there is no such program; SR-5001 when the system
-    /// reports an error.
+    /// SR-7018 when it ends with a status other than 0, or by a signal; SR-1006 when there is no
+    /// such program; SR-5001 when the system reports an error.
     pub fn run(mut self) -> Result<(), Error> {
         let status = self
             .command

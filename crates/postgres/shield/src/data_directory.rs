@@ -55,10 +55,11 @@ pub fn major_version(directory: &Path) -> Option<u32> {
         .ok()
 }
 
-/// Returns the process id of the server that runs on the directory; `None` when there is none. As
-/// for `pg_ctl`, it is the process that `postmaster.pid` names, if it exists and is neither this
-/// process nor its parent. A process that the directory's owner may not signal belongs to another
-/// user, and got the number later.
+/// Returns the process id of the server that runs on the directory: as for `pg_ctl`, the process
+/// that `postmaster.pid` names, if it exists and is neither this process nor its parent. `None`
+/// when there is none, and also when the file is malformed or cannot be read. A process that this
+/// one may not signal counts, unless the directory is this user's own: then that process is another
+/// user's, and got the number later.
 #[must_use]
 pub fn running_server(directory: &Path) -> Option<u32> {
     let number = recorded_process(directory).ok()??.checked_abs()?;
