@@ -350,15 +350,17 @@ fn check_names(source: &Path, target: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the file begins with the sealed magic. Registers the VFS. SR-1006 when it does not
-/// exist.
+/// Whether the file begins with the sealed magic; false for an empty file. Registers the VFS.
+/// Errors: those of [`register`]; SR-1006 when the file does not exist, SR-6009 when its path is
+/// not UTF-8, SR-5001 when it cannot be read.
 fn sealed_at(path: &Path) -> Result<bool, Error> {
     register()?;
     Ok(is_sealed(&vfs::head(path, 4096)?))
 }
 
 /// Whether a rekey of the database has begun and is not finished, by its newest header. False if
-/// the header does not parse; SR-1006 or SR-5001 if the file cannot be read.
+/// the header does not parse. Errors: SR-1006 if the file does not exist, SR-6009 if its path is
+/// not UTF-8, SR-5001 if it cannot be read, SR-9001 if the VFS is not registered.
 fn under_way(path: &Path) -> Result<bool, Error> {
     let header = strongroom_keyring::redo::newest_header(path, &vfs::head(path, 4096)?);
     let parsed = strongroom_format::header::Header::parse(&header);

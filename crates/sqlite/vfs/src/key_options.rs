@@ -30,8 +30,10 @@ pub(crate) struct KeyOptions {
 }
 
 impl KeyOptions {
-    /// Reads the parameters; `get` returns a parameter's value if the URI has it. Fetches no key.
-    /// SR-2280 for another product's word, SR-2019 for more than one key, SR-6009 for an invalid
+    /// Reads the parameters; `get` returns a parameter's value if the URI has it. Every one may be
+    /// missing, the key too. `freshness` and `allow_plaintext` are on for `1`, `on`, `true` and
+    /// `yes`, and off for any other value. Fetches no key. Errors: SR-2280 for a parameter of
+    /// another product, or a misspelt one; SR-2019 for more than one key; SR-6009 for an invalid
     /// cipher or page size.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         if let Some(instead) = foreign_words::advice_for_parameter(&get) {
