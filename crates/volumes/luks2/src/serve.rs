@@ -30,17 +30,21 @@ pub struct Request<'a> {
 }
 
 /// Locks the volume, reads its header, opens it with the passphrase that `secret` returns, and
-/// mounts its data. Serve the result with [`Mounted::serve`].
+/// mounts its data through FUSE, as the one file `volume` in the directory. It does not mount the
+/// file system in that file. Requests wait until [`Mounted::serve`] is called; the lock is held
+/// until that returns, or the result is dropped.
 ///
 /// `secret` returns the passphrase for the header that was found, and the slots to try it on.
 /// `warned` is called before that when not both copies of the header are whole and alike, and
 /// afterwards when the volume is read-only although writes were wanted.
 ///
 /// # Errors
-/// [`LuksError::Mountpoint`] when the mount point is no empty directory; [`LuksError::InUse`] when
-/// the volume is in use; those of reading the header and of the passphrase, such as
-/// [`LuksError::NotLuks`], [`LuksError::Damaged`] and [`LuksError::WrongKey`]; [`LuksError::Fuse`]
-/// when mounting fails; what `secret` reports.
+/// [`LuksError::Mountpoint`] when the mount point is no empty directory; [`LuksError::Io`] when the
+/// volume cannot be opened or read; [`LuksError::InUse`] when it is in use; of the header
+/// [`LuksError::NotLuks`], [`LuksError::Luks1`], [`LuksError::Damaged`], [`LuksError::Forged`],
+/// [`LuksError::Reencrypting`], [`LuksError::Unsupported`]; [`LuksError::WrongKey`] when no slot
+/// opens, [`LuksError::Cost`] when one is too costly to be tried; [`LuksError::Crypto`];
+/// [`LuksError::Fuse`] when mounting fails; what `secret` reports.
 pub fn mount<E: From<LuksError>>(
     request: &Request<'_>,
     secret: impl FnOnce(&Found) -> Result<(SecretBytes, Slots), E>,
