@@ -285,7 +285,7 @@ codes! {
     SET_NOT_SEALED = 7126, Data, "the set or archived file is not sealed, although a key was given or the medium is sealed", "leave out the key only if it was never sealed; otherwise somebody replaced it: use another copy of the medium";
     WAL_GAP = 7130, Data, "the archive lacks a file of the write-ahead log, but has later ones", "bring the file back from another copy of the medium, or end recovery before it with --until-lsn or --until-time";
     MEDIUM_CHANGED = 7131, Refused, "another writer is using the backup medium, or has begun it anew meanwhile", "run the command again when the other writer has ended; no set was added";
-    OTHER_RECIPIENTS = 7132, Refused, "other keys or certificates open the set or archived file too, and would no longer do so", "give --drop-others if they are to lose it; nothing was changed";
+    OTHER_RECIPIENTS = 7132, Refused, "other keys or certificates open the set or archived file too, and would no longer do so", "give --add if they are to keep access, or --drop-others if they are to lose it; the set or file was not changed";
     STORE_URL = 7140, Usage, "the URL does not name a usable place in an object store", "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; credentials and endpoint come from the environment";
     STORE_LOST = 7141, Io, "the object store cannot be reached, or does not answer", "check the network, the endpoint and the proxy (AWS_ENDPOINT and others), then run the command again";
     STORE_DENIED = 7142, Io, "the object store denies access", "check the credentials in the environment, the clock, and the store's policy: it must allow get, put, delete and list below the prefix";
@@ -319,7 +319,7 @@ codes! {
     FID_STALE = 8001, Data, "the identifier no longer names a value", "if a table still holds it, restore the table and the zone to the same point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this table or statement", "on a standby, run the statement again in a moment; otherwise start the zone with the store of this server; if it has that, the value was lost or something other than Strongroom wrote the row: restore the table from a backup";
     ZONE_LOST = 8003, Io, "the zone ended or was restarted while the statement ran", "run the statement again; the zone's own log says why it ended";
-    FID_KIND = 8004, Data, "the value has another type than the operation needs", "something other than Strongroom wrote the identifier there, or the table's definition was changed in the catalog";
+    FID_KIND = 8004, Data, "the value has another type than the operation needs", "if the table's definition was changed in the catalog, change it back; otherwise something other than Strongroom wrote the identifier there: restore the table from a backup";
     FID_COLUMN = 8005, Data, "the value belongs to another column", "something other than Strongroom moved identifiers between columns: restore the table from a backup";
     NO_TICKET = 8006, Refused, "the session has no ticket that allows this operation", "connect through `strongroom columns proxy`, or have the data owner issue a ticket for it";
     TICKET_SPENT = 8007, Refused, "the ticket's budget is spent", "have the data owner issue a new one; the ledger shows what the last one was used for";
