@@ -189,7 +189,8 @@ impl Recording {
     }
 
     /// Appends a call to the record; writes whole pieces, and keeps the rest in memory. `None` if
-    /// the call is too long, the record would become too long, or writing fails.
+    /// the call is too long, the record would become too long, or sealing or writing fails; the
+    /// record must then be given up.
     fn append(&mut self, call: &RecordedCall) -> Option<()> {
         call.append(&mut self.pending)?;
         while self.pending.len() >= RECORD_PIECE_MAX {
@@ -200,8 +201,10 @@ impl Recording {
         Some(())
     }
 
-    /// Seals a piece and writes it to the file, without a sync. `None` if writing fails or the
-    /// record would become longer than [`RECORD_MAX`].
+    /// Seals a piece and writes it to the file, without a sync; `last` marks it as the record's
+    /// last, without which the record is not replayed. `None` if sealing or writing fails, or the
+    /// record would become longer than [`RECORD_MAX`]. The record must then be given up: a part of
+    /// the piece may be in the file.
     fn write(&mut self, mut piece: Vec<u8>, last: bool) -> Option<()> {
         let head = PieceHead {
             last,

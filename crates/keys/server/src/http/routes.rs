@@ -32,7 +32,7 @@ use crate::records::{Report, Role};
 use crate::server::Server;
 use crate::service::{Delivered, KeyInfo, NewToken};
 
-/// Builds the router of the API. Another path or method gets SR-8433 (404 or 405).
+/// Builds the API's router. SR-8433 for any other path (status 404) or method (status 405).
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/healthz", get(health))
