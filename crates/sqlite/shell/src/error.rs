@@ -67,8 +67,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Returns the VFS's error that caused one of SQLite's, or else SQLite's own (SR-1005, SR-6010 or
-/// SR-5001). Its detail may quote the statement.
+/// Returns the VFS's error that caused one of SQLite's, which the VFS then forgets, or else
+/// SQLite's own: SR-6010 for busy or locked, SR-5001 for I/O, SR-3001 for a file that is no
+/// database, SR-4011 for a malformed one, SR-1005 for any other. Its detail may quote a part of the
+/// statement.
 pub(crate) fn sql_failure(error: rusqlite::Error) -> Error {
     strongroom_sqlite::explain(error).into()
 }

@@ -338,10 +338,11 @@ impl SealedDatabase {
         Ok(())
     }
 
-    /// Writes the anchor that follows `old`, with this state of freshness, and returns it. Does not
-    /// sync: SQLite's sync follows. The caller holds the database's write lock, or makes its
-    /// checkpoint. SR-3010 if the sequence is used up; SR-5001 if it cannot be sealed; otherwise
-    /// fails as the file below does.
+    /// Writes the anchor that follows `old`, with the same log and count of seals and with this
+    /// state of freshness, and returns it. Does not sync: SQLite's sync follows. The caller holds
+    /// the database's write lock, or makes its checkpoint. SR-3010 if the sequence is used up;
+    /// SR-9001 if the database keeps no freshness; SR-5001 without memory for keys; otherwise fails
+    /// as the file below does.
     pub(crate) fn write_anchor(
         &self,
         lower: LowerFile,

@@ -151,8 +151,8 @@ fn quoted_len(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// Returns the rest of the text after white space and comments. A comment that does not end takes
-/// all of it.
+/// Returns the text without the white space, byte-order marks and comments (`--` to the end of the
+/// line, `/* */`) at its beginning. A comment that does not end takes all of it.
 fn skip_blanks_and_comments(mut text: &str) -> &str {
     loop {
         // SQLite's tokenizer takes a byte-order mark for white space, wherever it stands between

@@ -259,7 +259,7 @@ impl IoMethods for SuperWriter {
         self.lower.sync(flags)
     }
 
-    /// Returns the length of the names in bytes.
+    /// Returns the length of the names in memory in bytes, as SQLite sees it. Never fails.
     fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.names.len() as u64)
     }
@@ -368,7 +368,7 @@ impl IoMethods for SuperReader {
         Err(SqliteCode(crate::ffi::SQLITE_READONLY))
     }
 
-    /// Returns the length of the image in bytes.
+    /// Returns the length of the image in bytes. Never fails.
     fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.image.len() as u64)
     }

@@ -111,8 +111,8 @@ impl IoMethods for JournalFile {
         Ok(())
     }
 
-    /// Returns the size of the plain journal in bytes. Checks a found journal first, and writes
-    /// what is buffered.
+    /// Returns the size of the plain journal in bytes. Checks a found journal first (SR-4004,
+    /// SR-4007), and writes what is buffered. Fails as [`JournalCore::size`] does.
     fn size(&mut self) -> SqliteResult<u64> {
         lock(&self.core).size()
     }

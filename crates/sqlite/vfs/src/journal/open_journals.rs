@@ -34,7 +34,8 @@ pub(super) fn remember(path: String, core: &Arc<Mutex<JournalCore>>) {
 /// process has none open there. Does not sync.
 ///
 /// # Errors
-/// The error of the first journal that cannot be written. It must not be taken for absent then.
+/// The error of the first journal that cannot be written; later ones are not tried. The caller must
+/// not take the journal for absent then.
 pub(crate) fn flush_journal_at(path: &str) -> SqliteResult<()> {
     let cores: Vec<Arc<Mutex<JournalCore>>> = live(|list| {
         let here = list.iter().filter(|(known, _)| known == path);

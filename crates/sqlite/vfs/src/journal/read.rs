@@ -63,7 +63,8 @@ impl JournalCore {
     /// Checks a found journal that is about to be played back (J4, J6), once for each handle. Does
     /// nothing for a journal that this handle began, for one without a head or mark, and for one
     /// that has ended. SR-4004 if a part of what counts is damaged, SR-4007 if the journal is of
-    /// another state of the database. SQLite has the database to itself then.
+    /// another state of the database; otherwise fails as [`Self::read_head`] does. Notes that a
+    /// playback begins once it has passed. SQLite has the database to itself then.
     pub(super) fn check_found(&mut self) -> SqliteResult<()> {
         if self.begun_here || self.checked {
             return Ok(());
@@ -130,10 +131,11 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Returns the size of the plain journal in bytes, as SQLite sees it. First checks a found
-    /// journal, once: SR-4004 if what counts in it is damaged, SR-4007 if it is of another state of
-    /// the database. Writes what is buffered. SQLite asks for the size before it plays a found
-    /// journal back, and reads nothing of one that is shorter than a header.
+    /// Returns the size of the plain journal in bytes, as SQLite sees it, and writes what is
+    /// buffered. SQLite asks for it before it plays a found journal back, so first checks such a
+    /// journal, until it has passed once, and then notes for the database that a playback begins.
+    /// SR-4004 if what counts in it is damaged; SR-4007 if it is of another state of the database;
+    /// SR-2017 or SR-3004 if the header cannot be read again; or as the files below fail.
     pub(super) fn size(&mut self) -> SqliteResult<u64> {
         self.check_found()?;
         self.logical_size()

@@ -77,9 +77,10 @@ impl Pointer {
         })
     }
 
-    /// Parses the text of a pointer file: after the first line, a name and a value on each line,
-    /// and `url` among them. Empty lines and comments are skipped. The error is a text that says
-    /// what is wrong.
+    /// Parses the text of a pointer file: after [`FIRST_LINE`], on each line one of [`NAMES`] and a
+    /// value, each name at most once and `url` among them. Empty lines and those that begin with
+    /// `#` are skipped. The error, also for an unknown name or another first line, is a text that
+    /// says what is wrong.
     fn of(text: &[u8]) -> Result<Self, String> {
         let lines = text
             .strip_prefix(FIRST_LINE)
