@@ -212,9 +212,9 @@ fn verified_exchange_key(
 
 impl Tang {
     /// Sends a request for a path below the server's address, GET without a body and POST with one,
-    /// and returns the body of the response. Errors: SR-2103 for status 404; SR-2101 for any other
-    /// status than 200, a body longer than 64 KiB, and when the server does not answer before the
-    /// deadline.
+    /// and returns the body of the response. Errors: SR-2103 for status 404; SR-2101 when the
+    /// server cannot be reached, breaks off or does not answer before the deadline, for any other
+    /// status than 200 (a redirect is not followed), and for a body longer than 64 KiB.
     fn send(&self, path: &str, body: Option<&[u8]>, deadline: Deadline) -> Result<Vec<u8>, Error> {
         let lost = |error: &ureq::Error| {
             Error::new(
@@ -250,8 +250,8 @@ impl Tang {
 
     /// Recovers the key of the exchange with the server's help: sends the client's point, blinded
     /// by a random scalar, which the server multiplies by its private key. Errors: SR-2105 when the
-    /// answer is malformed; SR-2103 when the server no longer has the key; SR-2101 when it does not
-    /// answer before the deadline; SR-5001 when the system reports an error.
+    /// answer is malformed; SR-2103 when the server no longer has the key; SR-2101 when it cannot
+    /// be reached or does not answer before the deadline; SR-5001 when the system reports an error.
     fn recover(
         &self,
         exchange: &ExchangeKey,
@@ -272,7 +272,7 @@ impl Tang {
 
     /// Opens a blob: recovers the key with the server's help, and decrypts the secret. Errors:
     /// SR-2105 when the blob is malformed or does not decrypt; SR-2103 when the server no longer
-    /// has the key; SR-2101 when it does not answer before the deadline.
+    /// has the key; SR-2101 when it cannot be reached or does not answer before the deadline.
     fn open(&self, blob: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let malformed = || not_accepted("the wrapped key is malformed");
         let (thumbprint, rest) = blob.split_first_chunk::<32>().ok_or_else(malformed)?;

@@ -341,7 +341,7 @@ async fn needs(
     )
 }
 
-/// Handles `POST /v1/keys/{name}/disable`, for admins: stops its delivery and sends its state.
+/// Handles `POST /v1/keys/{name}/disable`: stops delivery, sends state. SR-8422/8423 unless admin.
 async fn disable(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -356,7 +356,7 @@ async fn disable(
     )
 }
 
-/// Handles `POST /v1/keys/{name}/enable`, for admins: allows its delivery and sends its state.
+/// Handles `POST /v1/keys/{name}/enable`: allows delivery, sends state. SR-8422/8423 unless admin.
 async fn enable(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -371,7 +371,8 @@ async fn enable(
     )
 }
 
-/// Handles `POST /v1/keys/{name}/restore`, for admins: cancels its destruction. SR-8439 if none.
+/// Handles `POST /v1/keys/{name}/restore`: cancels its destruction, sends the state. SR-8422 unless
+/// admin, SR-8423 without a grant; SR-8439 if active without a request; SR-8425 if destroyed.
 async fn restore(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -392,9 +393,8 @@ struct DestroyRequestBody {
     after_seconds: Option<u64>,
 }
 
-/// Handles `POST /v1/keys/{name}/destroy`: schedules or requests the destruction, by
-/// `after_seconds` of the body, which may be empty, and sends the key's state. Errors of
-/// `Service::destroy_key`.
+/// Handles `POST /v1/keys/{name}/destroy`: schedules or requests destruction, by `after_seconds` of
+/// a body that may be empty, and sends the key's state. Errors of `Service::destroy_key`.
 async fn destroy(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -415,7 +415,7 @@ async fn destroy(
     key_state_response(&info.await?)
 }
 
-/// Handles `DELETE /v1/keys/{name}/destroy`, for admins: withdraws a request. SR-8439 if none.
+/// Handles `DELETE /v1/keys/{name}/destroy`: ends a request. SR-8422 unless admin; SR-8439 if none.
 async fn destroy_withdraw(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -458,7 +458,7 @@ async fn objects(
     list_response("objects", &found.await?, limit)
 }
 
-/// Handles `DELETE /v1/objects/{id}`, for admins: removes an object's report, 204. SR-8457 if none.
+/// Handles `DELETE /v1/objects/{id}`: removes a report, 204. SR-8422 unless admin; SR-8457 if none.
 async fn forget(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -484,8 +484,8 @@ struct TokenRequest {
     expires_seconds: u64,
 }
 
-/// Handles `POST /v1/tokens`, for admins: creates an enrolment token and sends its text, once, 201.
-/// SR-8429 for a malformed request; SR-8454 for an unknown key; SR-8428 if sealed.
+/// Handles `POST /v1/tokens`: creates an enrolment token and sends its text, once, 201. SR-8422
+/// unless admin; SR-8429 for a malformed request; SR-8454 for an unknown key; SR-8428 if sealed.
 async fn token(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -526,7 +526,7 @@ async fn tokens(
     list_response("tokens", &found.await?, limit)
 }
 
-/// Handles `DELETE /v1/tokens/{id}`, for admins: removes an unused token, 204. SR-8459 if none.
+/// Handles `DELETE /v1/tokens/{id}`: drops an unused token. SR-8422 unless admin; SR-8459 if none.
 async fn withdraw(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -553,7 +553,7 @@ async fn nodes(
     list_response("nodes", &found.await?, limit)
 }
 
-/// Handles `DELETE /v1/nodes/{name}`, for admins: revokes a client, 204. SR-8455 if there is none.
+/// Handles `DELETE /v1/nodes/{name}`: revokes a client, 204. SR-8422 unless admin; SR-8455 if none.
 async fn revoke(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -576,7 +576,7 @@ struct GrantRequest {
     may_destroy: bool,
 }
 
-/// Handles `POST /v1/grants`, for admins: grants a key to a node, 204. SR-8454, SR-8455 if none.
+/// Handles `POST /v1/grants`: grants a key, 204. SR-8422 unless admin; SR-8454, SR-8455 if unknown.
 async fn grant(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -591,7 +591,7 @@ async fn grant(
     no_content()
 }
 
-/// Handles `DELETE /v1/grants`, for admins: removes the grant in the body, 204. SR-8444 if none.
+/// Handles `DELETE /v1/grants`: removes a grant, 204. SR-8422 unless admin; SR-8444 if none.
 async fn ungrant(
     State(server): SharedServer,
     Extension(connection): Connection,
