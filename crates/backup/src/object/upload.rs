@@ -93,8 +93,8 @@ impl ObjectUpload {
     }
 
     /// Starts the upload of the current part, and waits first until few enough bytes are under way.
-    /// The first part begins the multipart upload. Errors of that, and of parts that have ended
-    /// meanwhile.
+    /// The first part begins the multipart upload. SR-7141 to SR-7143 of that, and of parts that
+    /// have ended meanwhile.
     fn send_part(&mut self) -> io::Result<()> {
         let mib = u32::try_from(self.held.div_ceil(1 << 20)).unwrap_or(u32::MAX);
         let payload = self.payload();
@@ -125,8 +125,8 @@ impl ObjectUpload {
         Ok(())
     }
 
-    /// Takes parts off the list whose upload has ended, and returns the first error of one; with
-    /// `all` it waits for the others.
+    /// Takes parts off the list whose upload has ended, and returns the first error of one (SR-7141
+    /// to SR-7143); with `all` it waits for the others.
     fn collect_finished(&mut self, all: bool) -> io::Result<()> {
         while let Some(part) = self.under_way.pop_front() {
             if !all && !part.is_finished() {
@@ -181,8 +181,10 @@ fn too_long() -> io::Error {
 }
 
 impl Write for ObjectUpload {
-    /// Takes bytes into the part that is being filled, and may start its upload. `BrokenPipe` after
-    /// a failure.
+    /// Takes at most 1 MiB of the bytes into the part that is being filled, and returns how many.
+    /// Starts the upload of a full part; waits first while too many bytes are under way. SR-7141 to
+    /// SR-7143 if the upload cannot begin, an earlier part failed, or there are too many parts.
+    /// Each call after an error fails with `BrokenPipe`.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.failed {
             // The buffered writer in front of this tries once more when it is dropped.
@@ -200,7 +202,8 @@ impl Write for ObjectUpload {
 }
 
 impl Upload for ObjectUpload {
-    /// Completes the object, after which it is durable. After an error the upload is aborted.
+    /// Completes the object, after which it is durable. SR-7141 to SR-7143 if that fails; the
+    /// upload is then aborted.
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.complete()?;
         self.upload = None;

@@ -66,7 +66,8 @@ impl Facts {
     }
 }
 
-/// Describes in words what opens a slot: a key of a keyring, a certificate, a passphrase and so on.
+/// Describes in words what opens a slot: a passphrase, a raw key, a key of a keyring with name and
+/// version, or a certificate with its id in hexadecimal digits.
 #[must_use]
 pub fn opener(kind: &SlotKind) -> String {
     match kind {

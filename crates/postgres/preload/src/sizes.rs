@@ -44,11 +44,13 @@ symbols! {
     fn lstat64(path: *const c_char, about: *mut Stat) -> c_int {
         stat_by_path(resolve_path(path), StatBuffer::Stat(about), || next::lstat(path, about))
     }
-    /// As the C library's function, with the logical size of a sealed file.
+    /// As the C library's function, with the logical size of a sealed file; EIO if the shield's
+    /// entry for the descriptor is invalid.
     fn fstat(fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::fstat(fd, about))
     }
-    /// As the C library's function, with the logical size of a sealed file.
+    /// As the C library's function, with the logical size of a sealed file; EIO if the shield's
+    /// entry for the descriptor is invalid.
     fn fstat64(fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::fstat(fd, about))
     }
@@ -95,11 +97,13 @@ symbols! {
             resolve_path(path), StatBuffer::Stat(about), || next::__lxstat(version, path, about)
         )
     }
-    /// As the C library's function, with the logical size of a sealed file.
+    /// As the C library's function, with the logical size of a sealed file; EIO if the shield's
+    /// entry for the descriptor is invalid.
     fn __fxstat(version: c_int, fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::__fxstat(version, fd, about))
     }
-    /// As the C library's function, with the logical size of a sealed file.
+    /// As the C library's function, with the logical size of a sealed file; EIO if the shield's
+    /// entry for the descriptor is invalid.
     fn __fxstat64(version: c_int, fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::__fxstat(version, fd, about))
     }

@@ -449,7 +449,8 @@ fn default_host(address: Option<IpAddr>, port: u16) -> String {
 }
 
 /// Takes the password from the connection string, else from PGPASSWORD, where it need not be UTF-8.
-/// `None` if it is given nowhere.
+/// An empty one counts as not given; `None` if it is given nowhere. Fails with [`Error::Config`]
+/// only if the string has an empty `password` and PGPASSWORD is not UTF-8.
 fn password(keywords: &mut Keywords<'_>) -> Result<Option<Secret>> {
     let here = keywords.pairs.iter().any(|(name, _)| name == "password");
     if here && let Some(password) = keywords.take("password")? {
