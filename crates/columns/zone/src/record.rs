@@ -103,7 +103,8 @@ impl Recorder {
         matches!(op, Op::Declassify | Op::Classify) && self.open.contains_key(&ring)
     }
 
-    /// Whether the ring's record has ended with an error since the last call. Clears that mark.
+    /// Whether the ring's record has ended because [`Self::append`] failed, since the last call.
+    /// Clears that mark, as beginning or ending a record does. False for an unknown ring.
     pub(crate) fn has_failed(&mut self, ring: u16) -> bool {
         !self.failed.is_empty() && self.failed.remove(&ring)
     }

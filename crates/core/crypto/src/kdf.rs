@@ -216,8 +216,10 @@ impl KeyType for OutputLen {
     }
 }
 
-/// Runs Argon2 on the given matrix, and writes the key into `out`. Not inlined, as
-/// [`extract_and_expand`]. Errors: [`CryptoError::KdfParameters`].
+/// Runs Argon2 in the given matrix, which wipes itself when it is dropped, and writes the key into
+/// `out`. Copies of the key stay on the stack: the caller calls [`wipe_stack`], which reaches them
+/// because this is not inlined, and wipes `out` after an error. [`CryptoError::KdfParameters`] if
+/// the matrix is too small, the salt too short, or a length not as the parameters say.
 #[inline(never)]
 fn fill_and_hash(
     argon2: &Argon2<'_>,

@@ -40,9 +40,10 @@ pub(crate) fn are_equal(a: u64, b: u64) -> Option<bool> {
     })
 }
 
-/// Keeps the orders (0 less, 1 equal, 2 greater) of each of the values `of` and the value `with`;
-/// returns the first order, as -1, 0 or 1, and their number. With `turned`, `with` is the left
-/// operand of the question that will be asked. `None` for no orders.
+/// Keeps, until the statement is over, the order (0 less, 1 equal, 2 greater) of each value in `of`
+/// compared with the value `with`. With `turned`, `with` is the left operand of the question that
+/// will be asked: each order is kept, and the first one returned, with its sign turned. Returns the
+/// first order, as -1, 0 or 1, and the length of `of`; `None` without orders.
 pub(crate) fn keep_orders(
     orders: &[u8],
     of: &[u64],
@@ -58,15 +59,17 @@ pub(crate) fn keep_orders(
     })
 }
 
-/// Keeps the orders (0 less, 1 equal, 2 greater) of pairs of values; returns the first order, as
-/// -1, 0 or 1, and their number. `None` for no orders.
+/// Keeps, until the statement is over, the order (0 less, 1 equal, 2 greater) of each pair of
+/// values in `pairs`, where the two lie next to each other. Returns the first order, as -1, 0 or 1,
+/// and the number of pairs; `None` without orders.
 pub(crate) fn keep_pair_orders(orders: &[u8], pairs: &[u64]) -> Option<(i32, usize)> {
     let (pairs, _) = pairs.as_chunks::<2>();
     keep(orders, pairs, |[a, b], order| (a, b, order))
 }
 
-/// Keeps a batch of orders; `as_asked` returns the operands and the order of each question. Returns
-/// the first order and their number.
+/// Keeps a batch of orders (0 to 2); `as_asked` takes one of `of` and its order, as -1, 0 or 1, and
+/// returns the operands and the order of its question. Returns the first such order and the length
+/// of `of`; `None` without orders.
 fn keep<T: Copy>(
     orders: &[u8],
     of: &[T],
@@ -85,8 +88,8 @@ fn keep<T: Copy>(
     Some((answer?, of.len()))
 }
 
-/// Keeps the booleans (0 or 1) that the function `code` returns for each of the values `of` with
-/// the value `with`. A 2, where the function failed, is not kept.
+/// Keeps, until the statement is over, the booleans (0 or 1) that the function `code` returns for
+/// each of the values `of` with the value `with`. A 2, where the function failed, is not kept.
 pub(crate) fn keep_truths(truths: &[u8], of: &[u64], code: u16, with: u64) {
     let connection = latest_number();
     MEMO.with(|memo| {
@@ -99,7 +102,7 @@ pub(crate) fn keep_truths(truths: &[u8], of: &[u64], code: u16, with: u64) {
     });
 }
 
-/// Keeps the equality tokens of values, two words each.
+/// Keeps the equality tokens, two words each, of the values `of` until the statement is over.
 pub(crate) fn keep_tokens(tokens: &[u64], of: &[u64]) {
     let connection = latest_number();
     let (tokens, _) = tokens.as_chunks::<2>();

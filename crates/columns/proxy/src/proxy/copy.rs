@@ -70,7 +70,7 @@ struct CopyStream {
     /// Header row or binary header are still to come.
     header: bool,
     sealing: bool,
-    /// The end marker has come; the server ignores further data.
+    /// The end marker has come; further data is ignored, or refused in binary form.
     ended: bool,
 }
 
@@ -163,8 +163,8 @@ impl CopyStream {
         Ok(())
     }
 
-    /// Checks data after the end marker: as in the server, it is ignored in text and an error
-    /// (22P04) in binary form (copyfromparse.c).
+    /// Checks data after the end marker. As in the server (copyfromparse.c), it is ignored in text
+    /// and CSV, and refused in binary form unless it is empty: SR-8104 with SQLSTATE 22P04.
     fn check_after_end(&self, bytes: &[u8]) -> Result<(), Refusal> {
         if self.transform.options.format == CopyFormat::Binary && !bytes.is_empty() {
             return Err(Refusal::value(

@@ -140,7 +140,8 @@ impl PartitionTable {
             .map(|boxed| &mut **boxed)
     }
 
-    /// The addresses of all blocks for which `wanted` returns true, in order.
+    /// The addresses of all blocks for which `wanted` returns true, in order of partition, extent
+    /// and block.
     pub(super) fn blocks_where(
         &self,
         wanted: impl Fn(&Extent, &Block) -> bool,
