@@ -253,9 +253,10 @@ impl UnopenedHead {
     /// authenticated.
     ///
     /// # Errors
-    /// SR-7106 when record or description is malformed or cut short; SR-3002 when the object header
-    /// or the record is newer; SR-3003 when bytes of the object header are set that a set does not
-    /// use, SR-3006 when it is cut short.
+    /// SR-7106 when record or description is malformed or cut short, or they are of different sets,
+    /// or only one of record and object header is that of a sealed set; SR-3002 when the object
+    /// header or the record is newer; SR-3003 when bytes of the object header are set that a set
+    /// does not use, SR-3006 when it is cut short.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self> {
         let bad = |why: &str| Error::new(&code::SET_HEAD, why);
         let header_len = header_len(&bytes);

@@ -424,8 +424,10 @@ impl Receiver<'_> {
         }
     }
 
-    /// Reports to the server the position up to which the log is durable. An error when the
-    /// connection fails.
+    /// Tells the server that the log is received up to where the stream is and durable up to
+    /// `flush`; the server may then remove the log before `flush`. Succeeds without effect when
+    /// the stream has ended or the server has shut down. Errors: the server's, when it has ended
+    /// the stream with one, and those of the connection.
     fn confirm(
         &self,
         stream: &mut WalStream<'_>,

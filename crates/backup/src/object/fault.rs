@@ -105,7 +105,8 @@ fn full(error: &Error) -> String {
     texts.join("\n")
 }
 
-/// The text between the first `before` and the next `after`. `None` when one of them is missing.
+/// The text between the first `before` and the next `after`, without both. `None` when one of them
+/// is missing.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     let rest = text.split_once(before)?.1;
     Some(rest.split_once(after)?.0)

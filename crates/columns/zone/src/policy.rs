@@ -63,8 +63,8 @@ impl Common {
 /// one column needs no session.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without a session or the rights, [`Fault::BudgetSpent`] if the budget has
-/// fewer left.
+/// [`Fault::NotAllowed`] without a session, or if its ticket lacks the rights or is not valid now;
+/// [`Fault::BudgetSpent`] if the budget has fewer left. The ledger counts what a ticket refuses.
 pub(crate) fn truths(
     session: Option<&mut Session>,
     wanted: u32,
@@ -95,8 +95,9 @@ pub(crate) fn truths(
 /// one, only values of a column or an envelope may be sealed, under their own key.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without the right or a session that is needed, [`Fault::BudgetSpent`] if
-/// the budget has none left.
+/// [`Fault::NotAllowed`] without a session that is needed, or if its ticket lacks the right, is not
+/// valid now, or names no key where one is needed; [`Fault::BudgetSpent`] if the budget has none
+/// left.
 pub(crate) fn output(
     mut session: Option<&mut Session>,
     scope: &Scope,
@@ -135,9 +136,9 @@ pub(crate) fn output(
 /// Anything else would let an operator compare values of two columns, or constants.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without a session or right that is needed: storing a value in a column of
-/// another key also makes it readable under that key. [`Fault::BudgetSpent`] if the budget has no
-/// output left; those of `draw`.
+/// [`Fault::NotAllowed`] without a session or right that is needed, or with a ticket that is not
+/// valid now: storing a value in a column of another key also makes it readable under that key.
+/// [`Fault::BudgetSpent`] if the budget has no output left; those of `draw`.
 pub(crate) fn store(
     session: Option<&mut Session>,
     scope: &Scope,
@@ -185,8 +186,8 @@ pub(crate) fn store(
 /// the session's budget, and in its ledger.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without a session or the right, [`Fault::BudgetSpent`] if the budget has
-/// none left.
+/// [`Fault::NotAllowed`] without a session, or if its ticket lacks the right or is not valid now;
+/// [`Fault::BudgetSpent`] if the budget has none left. The ledger counts what a ticket refuses.
 pub(crate) fn declassify(
     session: Option<&mut Session>,
     scope: &Scope,
@@ -199,13 +200,13 @@ pub(crate) fn declassify(
     Ok(())
 }
 
-/// The scope of a value that came in clear: the scope of a constant of the session. A client that
-/// may choose such values can find out any value by comparing, so it needs the same right as for
-/// reading values in clear.
+/// The scope of a value that came in clear: that of a constant under the first key of the session's
+/// ticket. A client that may choose such values can find out any value by comparing, so it needs
+/// the same right as for reading values in clear. The session's ledger counts the value.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without a session, a key or the right. The session's ledger counts each
-/// value, and each refusal.
+/// [`Fault::NotAllowed`] without a session, or if its ticket names no key; also if the ticket lacks
+/// the right or is not valid now, which the ledger counts as a refusal.
 pub(crate) fn classify(session: Option<&mut Session>) -> Result<Scope, Fault> {
     let session = session.ok_or(Fault::NotAllowed)?;
     let key = session.first_key().ok_or(Fault::NotAllowed)?;

@@ -108,7 +108,7 @@ pub enum State {
 }
 
 impl State {
-    /// Its name in the interface.
+    /// The state's name in the server's HTTP interface and in its errors, such as `active`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

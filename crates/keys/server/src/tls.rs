@@ -34,10 +34,11 @@ pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
 }
 
 /// Builds the TLS configuration with this certificate and key, in PEM, instead of those on the
-/// disk. The authority is read from its file.
+/// disk. The authority, by which client certificates are verified, is read from its file.
 ///
 /// # Errors
-/// SR-8440 if one of them cannot be used.
+/// SR-8440 if one of the three cannot be used, the key does not belong to the certificate, or
+/// others may write the authority's file.
 pub fn server_config_with(
     config: &Config,
     certificate: &str,

@@ -119,9 +119,11 @@ impl Connection {
         }
     }
 
-    /// Sends a command and reads its whole response. After a failure the connection takes no
-    /// further command: each is then [`Failure::OutOfStep`]. Errors: also [`Failure::TimedOut`]
-    /// when the deadline passes, [`Failure::Malformed`] for a wrong length, [`Failure::System`].
+    /// Sends a command and returns its whole response with its head, whatever the response code in
+    /// it says. After a failure the connection takes no further command: each is then
+    /// [`Failure::OutOfStep`]. Errors: also [`Failure::TimedOut`] when the deadline passes,
+    /// [`Failure::Malformed`] when the response has a wrong length, [`Failure::System`] when the
+    /// system reports an error or the other side has closed.
     fn exchange(&mut self, command: &[u8]) -> Result<Vec<u8>, Failure> {
         if self.is_out_of_step {
             return Err(Failure::OutOfStep);

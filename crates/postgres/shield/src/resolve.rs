@@ -181,8 +181,10 @@ fn resolved_path(root: u8, relative: &[u8]) -> Resolved {
     }
 }
 
-/// Returns the database whose relations are in the directory `relative`, which is found by
-/// classifying a relation's name in it. `None` for anything else.
+/// Returns the object id of the database whose relations are in `relative`, a path relative to the
+/// data directory, whose class is `class`; 0 for `global`, whose relations all databases share.
+/// Classifies the name of a relation in it to find out. `None` if it is no directory, or one
+/// without relations.
 fn database_of_directory(class: Class, relative: &[u8]) -> Option<u32> {
     if class != Class::Directory {
         return None;
@@ -194,8 +196,8 @@ fn database_of_directory(class: Class, relative: &[u8]) -> Option<u32> {
     }
 }
 
-/// Returns the digest of the name of the slot state in this directory, if it is the directory of a
-/// slot; else `None`.
+/// Returns the digest of the name of the slot state in `relative`, a path relative to the data
+/// directory, whose class is `class`. `None` if it is not the directory of a slot.
 fn slot_of_directory(class: Class, relative: &[u8]) -> Option<container_name::NameDigest> {
     match class {
         Class::Directory => container_name::slot_directory_digest(relative),

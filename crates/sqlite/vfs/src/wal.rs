@@ -129,9 +129,9 @@ impl WalFile {
     }
 
     /// Sets `self.generation` from the log's prologue and header. `None`, which counts as an empty
-    /// log, if the file is too short, belongs to another database, does not authenticate, or is not
-    /// of the generation that the anchor names; in the last case, and for another database, warns
-    /// with SR-4006, once for each handle. Fails as the files do, and for the cryptography.
+    /// log, if the file is too short, not authentic, of another database, or not of the anchor's
+    /// generation; warns of the last two with SR-4006, once for each handle. SR-2017, SR-3004 or
+    /// SR-3010 for the database's header, SR-5001 for the cryptography; else fails as the files do.
     fn load_header(&mut self) -> SqliteResult<()> {
         let mut bytes = [0; WAL_HEAD];
         self.generation = None;
@@ -290,9 +290,9 @@ impl WalFile {
         index < self.written && self.generation.as_ref().map(name) == Some(self.written_in)
     }
 
-    /// Reads frame `index` into `self.frame` and opens it there, so that the plaintext begins at
-    /// byte 12. If it does not open, the log's header is read again, and the frame once more.
-    /// Returns whether the frame is authentic, forged or absent; damage is not an error here.
+    /// Reads frame `index`, from 0, and opens it in `self.frame`, its plaintext from byte 12. If it
+    /// is not authentic, loads the log's header again and tries once more. Returns its state:
+    /// damage is no error. Warns (SR-4006) and fails as [`Self::load_header`] and the file do.
     fn open_frame(&mut self, index: u64) -> SqliteResult<FrameStatus> {
         for reloaded in [false, true] {
             if reloaded || self.generation.is_none() {

@@ -57,8 +57,8 @@ impl<'de> Visitor<'de> for TreeVisitor {
         Ok(Tree::Bool(value))
     }
 
-    /// Reads a number that is not negative; a fraction is refused, because there is no method for
-    /// it.
+    /// Turns a number that is not negative into [`Tree::Number`]. A fraction is refused, because
+    /// there is no method for it.
     fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
         Ok(Tree::Number(value))
     }

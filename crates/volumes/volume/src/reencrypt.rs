@@ -42,7 +42,8 @@ pub struct StayingOpener<'a> {
     pub stretch: Stretch,
 }
 
-/// Checks that the version of libcryptsetup may re-encrypt.
+/// Checks that the version of the loaded libcryptsetup may re-encrypt: 2.4.3 or later, but not
+/// 2.7.0 to 2.7.4.
 ///
 /// # Errors
 /// SR-8329 when it may not, or is not known.

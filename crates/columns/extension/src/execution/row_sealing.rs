@@ -41,7 +41,8 @@ pub(crate) struct InstalledReceiver {
 }
 
 impl Drop for InstalledReceiver {
-    /// Puts the client's receiver back, and forgets the envelopes.
+    /// Puts the client's receiver back, frees the one that replaced it, and forgets the envelopes
+    /// that are kept of the last row.
     fn drop(&mut self) {
         // SAFETY: made from a box in `install`, and used here for the last time.
         let receiver = unsafe { Box::from_raw(self.receiver) };
@@ -52,7 +53,9 @@ impl Drop for InstalledReceiver {
 }
 
 /// Replaces the receiver of a query that sends at least two confidential columns to a client, until
-/// the result is dropped. `None`, and nothing is replaced, for any other query.
+/// the result is dropped. The new one seals a row's values in one call of the zone, and passes the
+/// row on. `None`, and nothing is replaced, for any other query. `query` must have been started by
+/// the executor, and outlive the result.
 pub(crate) fn install(query: *mut QueryDesc) -> Option<InstalledReceiver> {
     // SAFETY: a query that the executor has started, so it has the type of its rows; it may have no
     // receiver.

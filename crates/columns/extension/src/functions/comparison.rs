@@ -39,8 +39,9 @@ sql_functions! {
     strongroom_hash_extended, pg_finfo_strongroom_hash_extended => hash_extended;
 }
 
-/// The order of the two arguments: -1, 0 or 1. From an answer that is kept, from one call for many
-/// rows, or from a call of its own; raises the zone's faults as an ERROR.
+/// The order of the two arguments: -1, 0 or 1. From their identifiers if these are the same, from
+/// an answer of the zone that is kept, or by asking the zone, for many rows at once where that is
+/// useful. Raises the zone's faults as an ERROR.
 fn compare_arguments(call: &Call) -> i32 {
     let (a, b) = (call.bits(0), call.bits(1));
     if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
@@ -80,12 +81,14 @@ fn call_compare(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Resu
     Ok(answer.value.cast_signed().signum().try_into().unwrap_or(0))
 }
 
-/// Whether the first argument is less than the second. Raises the zone's faults as an ERROR.
+/// Whether the first argument is less than the second, as [`compare_arguments`] finds out. Raises
+/// the zone's faults as an ERROR.
 fn less(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) < 0)
 }
 
-/// Whether the first argument is at most the second. Raises the zone's faults as an ERROR.
+/// Whether the first argument is at most the second, as [`compare_arguments`] finds out. Raises the
+/// zone's faults as an ERROR.
 fn at_most(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) <= 0)
 }
@@ -95,12 +98,14 @@ fn equal(call: &mut Call) -> Datum {
     Datum::from(are_equal(call))
 }
 
-/// Whether the first argument is at least the second. Raises the zone's faults as an ERROR.
+/// Whether the first argument is at least the second, as [`compare_arguments`] finds out. Raises
+/// the zone's faults as an ERROR.
 fn at_least(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) >= 0)
 }
 
-/// Whether the first argument is greater than the second. Raises the zone's faults as an ERROR.
+/// Whether the first argument is greater than the second, as [`compare_arguments`] finds out.
+/// Raises the zone's faults as an ERROR.
 fn greater(call: &mut Call) -> Datum {
     Datum::from(compare_arguments(call) > 0)
 }

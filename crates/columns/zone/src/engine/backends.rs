@@ -267,7 +267,7 @@ impl Rings {
 
     /// Makes the ring the leader of a group whose secret is `fresh`, and returns the group's
     /// secret; that of the existing group if it leads one. `Fault::BadRequest` if it is a member of
-    /// a group.
+    /// a group, `Fault::ForgedFid` if there is no such ring.
     pub(super) fn lead(&mut self, number: u16, fresh: u64) -> Result<u64, Fault> {
         let ring = self.get_mut(number)?;
         match ring.group {
@@ -282,7 +282,8 @@ impl Rings {
 
     /// Makes the ring a member of the group that `leader` leads; it uses the leader's session in
     /// place of its own. `Fault::BadRequest` if it leads or is in a group already,
-    /// `Fault::NotAllowed` if there is no such leader or the secret is wrong.
+    /// `Fault::NotAllowed` if there is no such leader, its backend has gone, or the secret is
+    /// wrong; `Fault::ForgedFid` if there is no ring `number`.
     pub(super) fn join(&mut self, number: u16, leader: u16, secret: u64) -> Result<(), Fault> {
         if !matches!(self.get(number)?.group, Group::Alone) {
             return Err(Fault::BadRequest);
@@ -352,7 +353,8 @@ impl Rings {
     }
 
     /// The key of the equality tokens of the running statement of this ring, or of its group (X6);
-    /// drawn at the first call in a statement. `Fault::OutOfMemory` if none can be drawn.
+    /// drawn at the first call in a statement. `Fault::OutOfMemory` if none can be drawn,
+    /// `Fault::ForgedFid` if there is no such ring.
     pub(super) fn token_key(&mut self, number: u16) -> Result<&MacKey, Fault> {
         let number = match self.get(number)?.group {
             Group::Member(leader, _) => leader,

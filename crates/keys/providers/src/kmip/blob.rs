@@ -48,8 +48,9 @@ impl Blob {
         [&head, id, &self.iv, &self.tag, &self.ciphertext].concat()
     }
 
-    /// Reads a blob, the opposite of [`Self::bytes`]. `None` for bytes that are not one: unknown
-    /// method or version, no identifier, no ciphertext, cut short.
+    /// Reads a blob, the opposite of [`Self::bytes`], and opens nothing; what follows the tag is
+    /// the ciphertext. `None` for bytes that are not one: unknown method or version, no identifier
+    /// or one that is not UTF-8, no ciphertext, cut short.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (&[method, version, length], rest) = bytes.split_first_chunk()?;
         let method = match method {

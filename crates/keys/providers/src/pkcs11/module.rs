@@ -222,7 +222,9 @@ fn translate_unwrap_error(error: &Failed) -> Error {
     }
 }
 
-/// Whether the token or the host failed, rather than the operation.
+/// Whether the error names the token or the host as what failed: the device, its removal or memory,
+/// the host's memory, a closed session. False for every other error, also for one that names no
+/// cause, such as a general error.
 fn is_absence(error: &Failed) -> bool {
     matches!(
         error,

@@ -48,9 +48,10 @@ pub(super) async fn metrics(
 }
 
 /// Handles `GET /v1/audit?after=N&limit=M`: responds with rows of the audit log after the row N,
-/// where the store's part of the log begins, and `more`. SR-8429 for a malformed query; SR-8422
-/// unless the client is a viewer or an administrator; SR-8436 for a row that does not open; SR-8428
-/// while sealed.
+/// where the store's part of the log begins, and `more`, whether there may be further rows. SR-8429
+/// for a malformed query; SR-8420 without a certificate, SR-8421 for one that is not enrolled,
+/// SR-8422 unless the client is a viewer or an administrator; SR-8436 for a row that does not open;
+/// SR-8428 while sealed; what the store reports.
 pub(super) async fn audit(
     State(server): SharedServer,
     Extension(connection): Connection,
@@ -72,8 +73,10 @@ pub(super) async fn audit(
     ok_json(&value!({"begins": begins, "rows": rows, "more": more}))
 }
 
-/// Handles `POST /v1/audit/archive`: archives all rows that the configuration does not keep,
-/// removes them from the store, and responds with the archives. Errors of
+/// Handles `POST /v1/audit/archive` of an administrator: writes all rows that the configuration
+/// does not keep into archives, files in the server's configured directory, and removes them from
+/// the store. Responds with the name of each archive, its first and last row and the last one's
+/// hash, not with its contents; with none when no row is due. Errors of
 /// [`crate::service::Service::archive`]; SR-8428 while sealed.
 pub(super) async fn archive(
     State(server): SharedServer,

@@ -135,9 +135,10 @@ impl Service {
         })
     }
 
-    /// Adds a version with new random bytes, wrapped, to `key`, in memory, and returns its number.
-    /// SR-8439 when the key has 2000 versions; SR-8435 if its id is malformed; SR-5001 without
-    /// random numbers or memory for keys.
+    /// Adds a version with new random bytes, wrapped and bound to `name`, the key's name, to `key`
+    /// in memory, as its newest, and returns its number. The caller stores the key. SR-8439 when it
+    /// has 2000 versions; SR-8435 if its id is malformed; SR-5001 without random numbers or memory
+    /// for keys.
     fn add_version(&self, name: &str, key: &mut Key) -> Result<u32, Error> {
         let last = key.versions.last().map_or(0, |last| last.version);
         if key.versions.len() >= VERSIONS_MAX {

@@ -77,7 +77,7 @@ impl StatementClient {
     /// without a time limit. A parameter that is `None` is NULL.
     ///
     /// # Errors
-    /// As [`Self::run`]; [`Error::Misuse`] also if there are too many parameters.
+    /// As [`Self::run`]; [`Error::Misuse`] also for parameters that are too many or too long.
     pub fn ask(&mut self, sql: &str, parameters: &[Option<&str>]) -> Result<Answer> {
         let appended = self
             .append_parse("", sql)
@@ -97,13 +97,17 @@ impl StatementClient {
         self.exchange(appended).map(drop)
     }
 
-    /// Executes a prepared statement once for each row of parameters, in one pipeline: nothing is
-    /// awaited between the rows. The answer has the rows of all executions.
+    /// Executes a prepared statement once for each row of parameters, in one pipeline, and waits
+    /// for all results without a time limit. All executions are one transaction, unless one was
+    /// begun before. The answer has all their rows and how many rows were written; what the server
+    /// sends has to fit into the sockets' buffers, because nothing is read before everything is
+    /// sent.
     ///
     /// # Errors
-    /// The server's first error; [`Error::Misuse`] for a zero byte in the name or too many
-    /// parameters, and nothing is sent then; those of the protocol and of the connection. After the
-    /// first error the server executes none of the rows that follow.
+    /// The server's first error: it executes none of the rows that follow, and the executed ones
+    /// are rolled back with their transaction. [`Error::Misuse`] for a zero byte in the name, and
+    /// for parameters that are too many or too long; nothing is sent then. Those of the protocol
+    /// and of the connection.
     pub fn execute_each(&mut self, name: &str, rows: &[TextRow]) -> Result<Answer> {
         let appended = rows
             .iter()

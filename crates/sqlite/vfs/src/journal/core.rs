@@ -492,9 +492,10 @@ impl JournalCore {
     }
 
     /// Truncates the journal to `size` bytes of the plain journal. With size 0 the transaction is
-    /// over, and what is buffered is discarded; otherwise it is written first, and the last chunk
-    /// is sealed again in its new length. Does not sync. Fails as [`Self::flush`] and the file
-    /// below do.
+    /// over: discards what is buffered, and forgets the nonces of page 1 and the undo journal that
+    /// the database shares. Otherwise writes what is buffered first, and seals the last chunk again
+    /// in its new length. Does not sync: see [`Self::sync_truncation`]. Fails as [`Self::flush`]
+    /// and the file below do.
     pub(super) fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size == 0 {
             // What is still buffered belongs to a journal that is no longer needed. On a full disk

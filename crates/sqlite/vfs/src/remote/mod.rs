@@ -178,8 +178,9 @@ pub(crate) fn name(lower: LowerFile) -> String {
     file::with(lower, |remote| Ok(remote.name().to_owned())).unwrap_or_default()
 }
 
-/// Fetches the bytes at `at` of a remote file again, past every cache, and reads them into `page`
-/// (D4). The client's errors (SR-2241 to SR-2247) are reported.
+/// Fetches the bytes at `at` of a remote file again, past every cache, which get them too, and
+/// reads them into `page` as they are, sealed. Reports the client's errors (SR-2241 to SR-2247).
+/// `SQLITE_IOERR_SHORT_READ` beyond the file's end, `SQLITE_IOERR` if the file is not a remote one.
 pub(crate) fn fetch_again(lower: LowerFile, at: u64, page: &mut [u8]) -> SqliteResult<()> {
     file::with(lower, |remote| remote.distrust(at, page.len()))?;
     lower.read(page, at)
