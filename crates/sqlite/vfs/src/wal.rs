@@ -212,7 +212,7 @@ impl WalFile {
 
     /// Begins a new generation with a random salt and sets `self.generation`. Nothing is written to
     /// the log yet, but the database's anchor is made to name the generation first, durably.
-    /// SR-3010 if no anchor is valid; SR-5001 without random numbers.
+    /// SR-3010 if no anchor is valid; SR-2017 or SR-3004 for a header that was replaced; SR-5001.
     fn begin_generation(&mut self) -> SqliteResult<()> {
         let opened = self.sealed.refresh(self.main)?;
         let prologue = Prologue {
@@ -327,7 +327,7 @@ impl WalFile {
 
     /// Replaces `data.len()` bytes at `within` of frame `index`, which must be in the log, and
     /// writes the frame again, as SQLite does within a transaction. SR-4003 if the frame is absent
-    /// or not authentic.
+    /// or not authentic; otherwise fails as [`Self::open_frame`] does, and when it cannot write.
     fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         if self.open_frame(index)? != FrameStatus::Open {
             return Err(self.damage_error(index));
@@ -358,7 +358,7 @@ impl WalFile {
 
     /// Writes a frame header that was held back into the frame that has its page already. Drops it,
     /// and succeeds, when there is no such frame. SR-4003 if this handle wrote the frame and it no
-    /// longer opens. Does nothing if no header is held back.
+    /// longer opens, else as [`Self::patch_frame`]. Does nothing if no header is held back.
     fn flush_pending(&mut self) -> SqliteResult<()> {
         let Some((index, header)) = self.pending.take() else {
             return Ok(());
@@ -418,7 +418,7 @@ impl WalFile {
     /// Handles a write at byte `within` of frame `index`. A frame header is held in memory until
     /// its page follows, and both are then sealed and written together; if this handle wrote the
     /// frame before, the header is written at once. Any other write changes a frame that is in the
-    /// log.
+    /// log. Fails as [`Self::match_generation`] and [`Self::patch_frame`] do.
     fn write_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         if within == 0 && data.len() == WAL_FRAME_HEADER {
             self.flush_pending()?;
