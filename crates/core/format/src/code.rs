@@ -229,7 +229,7 @@ codes! {
 
     PG_FILE = 7001, Data, "a sealed file of a PostgreSQL instance is damaged or cut short, or was sealed under another key or for another name", "restore the file from a backup; a file that PostgreSQL makes anew (statistics, caches) may be removed while the server is stopped";
     PG_REFUSED = 7002, Refused, "a file or a call that cannot be sealed was refused", "see the detail: mount what is not mounted, put back the file whose place something else has taken; a server needs dynamic_shared_memory_type = posix and io_method worker or sync; other names are in the documentation of what is sealed";
-    PG_CONVERTING = 7003, Refused, "a conversion of the instance was begun and not finished", "finish it with the `strongroom pg` command that began it";
+    PG_CONVERTING = 7003, Refused, "a conversion of the instance was begun and not finished", "if the `strongroom pg` command that began it still runs, wait until it has ended; otherwise run it again, which finishes the conversion";
     PG_NOT_SEALED = 7004, Refused, "the shield was given a key, but the data directory is not sealed", "seal it with `strongroom pg encrypt` or `strongroom pg initdb`, or start it without the shield";
     PG_SYMBOL = 7005, Io, "the C library lacks a function that the shield needs", "use the shield with glibc 2.31 or later";
     PG_ROOTS = 7006, Usage, "one program cannot have more than 8 instances open", "name at most 8 data directories";
@@ -278,7 +278,7 @@ codes! {
     NOT_COPIED = 7118, Warning, "something was left out of the backup", "see the detail: sockets, pipes and devices hold no data, and a file that was removed or exchanged during the backup is in the next one; back up in another way whatever else you need";
     PLAIN_SET = 7119, Warning, "the backup is not encrypted: anyone who can read the medium can read the data", "leave out --no-encryption and give a key";
     WAL_DIFFERS = 7120, Refused, "the archive has a different file of that name already", "find out which server wrote it: two servers must not share one archive; nothing was overwritten";
-    WAL_ABSENT = 7121, Usage, "the archive has no file of that name", "none, if recovery has reached the end of the archive: PostgreSQL asks until a file is missing";
+    WAL_ABSENT = 7121, Usage, "the archive has no file of that name", "none, if recovery has reached the end of the archive: PostgreSQL asks until a file is missing; otherwise check the name, or bring the file back from another copy of the medium";
     UNTIL_LATER = 7122, Usage, "the recovery target lies before the end of the backup", "choose an earlier set: a backup is consistent only from its end on";
     UNEXPIRED = 7123, Refused, "--init or --format would remove a set that has not expired", "wait until it expires, add the set with --append, or give --skip to remove it all the same";
     BACKUP_KEY_LOST = 7124, Warning, "if the key of this backup is lost, the backup is lost", "keep the key, or an export of the keyring, in a second place, apart from the medium";
@@ -397,7 +397,7 @@ codes! {
     VOLUME_RESTORE = 8353, Refused, "the device holds something that restoring the header would destroy", "check that it is the right device and the right backup; --confirm UUID gives up the volume that the message names, --overwrite anything else; nothing was changed";
     VOLUME_BACKUP = 8354, Data, "the backup of a volume's header cannot be used: it is damaged, cut short, or was made during a re-encryption", "use another backup, or the one that the key server keeps; nothing was changed";
     VOLUME_KEPT = 8355, Key, "the passphrase that was kept for a boot without key servers cannot be used: it has expired, was changed, or belongs to another volume or key", "boot the machine while a key server answers, which keeps it anew, or open the volume with --recovery or a passphrase";
-    VOLUME_NOT_KEPT = 8356, Warning, "the volume's passphrase could not be kept for a boot without key servers", "see the detail; the machine needs a TPM (/dev/tpmrm0, or `tcti` in the table) and room in /var/lib/strongroom/cache";
+    VOLUME_NOT_KEPT = 8356, Warning, "the volume's passphrase could not be kept for a boot without key servers", "see the detail; the machine needs a TPM (/dev/tpmrm0, or `tcti` in the table) and room in /var/lib/strongroom/cache; it is tried again when a key server next delivers the volume's key";
     VOLUME_UNSEEN = 8357, Usage, "the recovery key cannot be shown, because there is no terminal", "give --recovery-out FILE to write it to a new file that only you can read; `strongroom volume create --no-recovery` makes a volume without one";
     VOLUME_KEY_REMAINS = 8358, Refused, "the volume is destroyed, but the key server did not destroy everything that it should", "see the message for what still exists and why; have an administrator run `strongroom keyserver destroy KEY` (and a second one, where the server requires two); until then, anyone who gets the key and a copy of the header can read the data";
     VOLUME_CONFIRM = 8359, Refused, "--confirm names another volume", "if this is the volume to destroy, give the UUID that `strongroom volume status DEVICE` shows; nothing was changed";
