@@ -318,7 +318,7 @@ codes! {
 
     FID_STALE = 8001, Data, "the identifier no longer names a value", "if a table still holds it, restore the table and the zone to the same point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this table or statement", "on a standby, run the statement again in a moment; otherwise start the zone with the store of this server; if it has that, the value was lost or something other than Strongroom wrote the row: restore the table from a backup";
-    ZONE_LOST = 8003, Io, "the zone ended or was restarted while the statement ran", "run the statement again; the zone's own log says why it ended";
+    ZONE_LOST = 8003, Io, "the zone cannot be reached, or ended or was restarted while the statement ran", "run the statement again; if the zone cannot be reached, check that it runs and that strongroom.zone is the path of its socket; the zone's own log says why it ended";
     FID_KIND = 8004, Data, "the value has another type than the operation needs", "if the table's definition was changed in the catalog, change it back; otherwise something other than Strongroom wrote the identifier there: restore the table from a backup";
     FID_COLUMN = 8005, Data, "the value belongs to another column", "something other than Strongroom moved identifiers between columns: restore the table from a backup";
     NO_TICKET = 8006, Refused, "the session has no ticket that allows this operation", "connect through `strongroom columns proxy`, or have the data owner issue a ticket for it";
