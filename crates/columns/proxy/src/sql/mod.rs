@@ -100,7 +100,7 @@ fn statement_text<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
 }
 
 /// Plans one statement. Without confidential types in the database it is sent as it is. Fails as
-/// [`plan`] does, but for the length and for what the parser refuses.
+/// [`plan()`] does, but for the length and for what the parser refuses.
 fn plan_statement(
     raw: RawStmt,
     text: &str,
