@@ -23,7 +23,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install audit audit-tool test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install audit audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -59,8 +59,10 @@ deps-test: deps-postgres
 
 # TOUR is the tour of `make demo`, which is built in the same run: what is built twice for two sets of packages takes minutes.
 TOUR :=
+# AUDITABLE=auditable has cargo-auditable write the list of packages into each binary (`make audit-tools` installs it).
+AUDITABLE :=
 build: deps
-	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload \
+	PATH=$(TOOLS)/bin:$$PATH $(CARGO) $(AUDITABLE) build --locked --release -p strongroom-cli -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload \
 		--lib --bin strongroom $(TOUR)
 
 # The one place that the guides, and the units in packaging/systemd, count on. PostgreSQL's server and root load these files: they are root's.
@@ -182,20 +184,26 @@ lint: deps
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 	$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
-# The packages of others: licences, sources and what must not come in, by deny.toml; and known vulnerabilities where the
-# database of advisories can be fetched. The tool is compiled below the target directory, in a few minutes.
+# The packages of others: licences, sources and what must not come in, by deny.toml; known vulnerabilities where the database of
+# advisories can be fetched; and whether a binary lists what it was built of. The tools are compiled below the target directory, in some minutes.
 DENY_VERSION := 0.20.2
-DENY := $(abspath $(TARGET))/tools/bin/cargo-deny
-audit-tool:
-	@[ -x $(DENY) ] && $(DENY) --version | grep -q ' $(DENY_VERSION)$$' || \
-		CARGO_TARGET_DIR=$(abspath $(TARGET))/tools/build $(CARGO) install --quiet --locked --version $(DENY_VERSION) --root $(abspath $(TARGET))/tools cargo-deny
-	@rm -rf $(abspath $(TARGET))/tools/build
+AUDITABLE_VERSION := 0.7.7
+TOOLS := $(abspath $(TARGET))/tools
+DENY := $(TOOLS)/bin/cargo-deny
+audit-tools:
+	@$(DENY) --version 2>/dev/null | grep -q ' $(DENY_VERSION)$$' || \
+		CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --quiet --locked --force --version $(DENY_VERSION) --root $(TOOLS) cargo-deny
+	@grep -q '"cargo-auditable $(AUDITABLE_VERSION) ' $(TOOLS)/.crates.toml || \
+		CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --quiet --locked --force --version $(AUDITABLE_VERSION) --root $(TOOLS) cargo-auditable
+	@rm -rf $(TOOLS)/build
 
-audit: audit-tool
+audit: audit-tools
 	$(DENY) --locked --offline --log-level error check licenses bans sources
 	$(DENY) --locked --offline --config deny.toml --manifest-path crates/columns/extension/Cargo.toml --log-level error check licenses bans sources
 	@if $(DENY) --locked fetch db >/dev/null 2>&1; then $(DENY) --locked check advisories; \
 		else echo "audit: advisories were not checked, because their database cannot be fetched"; fi
+	PATH=$(TOOLS)/bin:$$PATH $(CARGO) auditable build --locked --quiet -p strongroom-sqlite-run --target-dir $(TOOLS)/auditable
+	packaging/list-packages $(TOOLS)/auditable/debug/libstrongroom_sqlite_run.so | grep '^strongroom-sqlite-run '
 
 # PostgreSQL's user must be able to enter the directory.
 BENCH_DIRECTORY ?= /var/tmp
