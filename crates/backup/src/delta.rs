@@ -122,14 +122,16 @@ impl OldDirectory {
     }
 
     /// Exchanges the old directory for the new one, `files`, which is complete and durable at the
-    /// path `new`, and removes the old one. Returns the path of what could not be removed; `None`
-    /// when all was.
+    /// path `new`, and removes the old one: of a cluster first the control file, so that no server
+    /// starts on what may be left. Returns `new`, under which the rest of the old directory is,
+    /// when something could not be removed; `None` when all was.
     ///
     /// # Errors
     /// SR-7176 when a server was started on the old directory meanwhile, something was mounted in
-    /// it, or a file that was taken over from it has changed; SR-7150 when the directory itself was
-    /// exchanged; SR-5001 when the system reports an error. The old directory then keeps its name,
-    /// unless only making the exchange durable failed.
+    /// it, a cluster has got a link other than those to tablespaces, or a file that was taken over
+    /// from it has changed; SR-7150 when the directory itself was exchanged; SR-5001 when the
+    /// system reports an error. The old directory then keeps its name, or has it again, except for
+    /// SR-5001 when making the exchange durable or undoing it failed: then it is at `new`.
     pub(crate) fn exchange(self, new: &Path, files: &Files) -> Result<Option<PathBuf>> {
         check_no_server(&self.to)?;
         let device = self.held.metadata().map(|about| about.dev());

@@ -117,7 +117,8 @@ fn slot_report(metadata: &Metadata, number: u32, slot: &Keyslot) -> LuksSlotRepo
     }
 }
 
-/// Returns what opens the slot: the kind of the first token that names it, otherwise "passphrase".
+/// Returns what opens the slot: of the tokens that name it, the kind of the one with the lowest
+/// number, with control characters escaped; "passphrase" if no token names it.
 fn opener(metadata: &Metadata, number: u32) -> String {
     let mut tokens = metadata.tokens.values();
     let token = tokens.find(|token| token.keyslots.contains(&number));

@@ -202,8 +202,10 @@ fn check_structures(
     Ok(())
 }
 
-/// Runs a statement with psql, and returns what it prints; `None` when psql is not installed.
-/// SR-7163, with psql's message, when the statement fails.
+/// Runs a statement with psql in this database, as the superuser of `questions`, and returns the
+/// rows that it prints, unaligned and without a heading; `None` when psql is not installed.
+/// SR-7163, with psql's message, when it cannot connect or the statement fails; SR-7164 when psql
+/// cannot be run; SR-5001, also when the test is to stop, for which psql is killed.
 fn sql(
     server: &Server,
     questions: &DrillQuestions,

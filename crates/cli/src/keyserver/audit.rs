@@ -227,7 +227,8 @@ impl VerifyArgs {
     }
 }
 
-/// Returns a row of the audit log as one line, with control characters escaped.
+/// Returns a row of the audit log as one line without a line end: number, time, address, actor,
+/// action, subject, the version if there is one, and detail. Control characters are escaped.
 fn row_text(row: &Row) -> String {
     let version = match row.version {
         0 => String::new(),

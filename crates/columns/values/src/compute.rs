@@ -278,7 +278,7 @@ fn double(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The function on `numeric` with this code. `None` for an unknown code.
+/// The function on `numeric` with this code. `None` for a code that is not of these functions.
 fn numeric(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         140 => |a, _, out| arithmetic::add(a.value(0)?, a.value(1)?, out),

@@ -134,7 +134,8 @@ impl Pool {
     }
 
     /// Gives `units` units of 64 bytes, which the caller has wiped to zeros, back to their arena.
-    /// Unmaps all empty arenas but one. Panics when the address is in no arena.
+    /// Unmaps all empty arenas but one. Panics when the address is in no arena, or one of the units
+    /// is free already.
     fn release(&mut self, base: NonNull<u8>, units: usize) {
         let owner = self
             .arenas

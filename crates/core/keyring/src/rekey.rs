@@ -57,8 +57,8 @@ impl Object {
     /// are gone. The first new slot becomes the one in use. Writes nothing.
     ///
     /// # Errors
-    /// SR-2019 without recipients; SR-2012 for a retired key; SR-3009 when the slots do not fit;
-    /// SR-5001 when the system reports an error.
+    /// SR-2019 without recipients; SR-2012 for a recipient whose key is retired; SR-3009 when the
+    /// slots do not fit; SR-5001 when the system reports an error.
     pub fn rewrapped(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         self.rewrapped_with(&mut System, recipients)
     }
@@ -68,8 +68,8 @@ impl Object {
     /// second one. Writes nothing.
     ///
     /// # Errors
-    /// SR-2019 without recipients; SR-2012 for a retired key; SR-3009 when the slots do not fit;
-    /// SR-5001 when the system reports an error.
+    /// SR-2019 without recipients; SR-2012 for a recipient whose key is retired; SR-3009 when the
+    /// slots do not fit; SR-5001 when the system reports an error.
     pub fn extended(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         let mut header = self.next_header()?;
         let (slots, _) = self.new_slots(&mut System, header.epoch, &self.data_key, recipients)?;
@@ -102,7 +102,8 @@ impl Object {
     /// # Errors
     /// SR-6011 when a rekey is under way; SR-2019 when no recipient is given and other slots would
     /// be lost; SR-2017 when no recipient is given and the slot in use is gone; SR-2012 for a
-    /// retired key; SR-3009 when the slots do not fit; SR-5001 when the system reports an error.
+    /// recipient whose key is retired; SR-3009 when the slots do not fit; SR-5001 when the system
+    /// reports an error.
     pub fn rekey_begun(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         self.rekey_begun_with(&mut System, recipients)
     }
@@ -128,8 +129,9 @@ impl Object {
     }
 
     /// As [`Object::rewrapped`], with the random values of `fresh`: the same data key, with slots
-    /// for exactly these recipients. Errors: SR-2019 without recipients; SR-2012 for a retired key;
-    /// SR-3009 when the slots do not fit; SR-5001 when the system reports an error.
+    /// for exactly these recipients. Writes nothing. Errors: SR-2019 without recipients; SR-2012
+    /// for a recipient whose key is retired; SR-3009 when the slots do not fit; SR-5001 when the
+    /// system reports an error.
     pub(crate) fn rewrapped_with(
         &self,
         fresh: &mut dyn Fresh,
@@ -149,8 +151,8 @@ impl Object {
     /// As [`Object::rekey_begun`], with the random values of `fresh`: a new data key at the next
     /// epoch, with the present one wrapped under it. Errors: SR-6011 when a rekey is under way;
     /// without recipients SR-2019 when other slots would be lost and SR-2017 when the slot in use
-    /// is gone; SR-2012 for a retired key; SR-3009 when the slots do not fit; SR-5001 when the
-    /// system reports an error.
+    /// is gone; SR-2012 for a recipient whose key is retired; SR-3009 when the slots do not fit;
+    /// SR-5001 when the system reports an error.
     pub(crate) fn rekey_begun_with(
         &self,
         fresh: &mut dyn Fresh,
@@ -222,8 +224,8 @@ impl Object {
     }
 
     /// Seals a slot for each recipient, and returns them with the first one's KEK. Errors: SR-2019
-    /// without recipients; SR-3009 for too many; SR-2012 for a retired key; SR-5001 when the system
-    /// reports an error.
+    /// without recipients; SR-3009 for too many; SR-2012 for a recipient whose key is retired;
+    /// SR-5001 when the system reports an error.
     fn new_slots(
         &self,
         fresh: &mut dyn Fresh,

@@ -353,8 +353,8 @@ impl Config {
         id.ok_or_else(|| Error::new(&code::SERVER_CONFIG, "server_id: 32 hexadecimal digits"))
     }
 
-    /// Returns the URL under which clients reach the server: its first name, and the port on which
-    /// it listens.
+    /// Returns the URL under which clients reach the server: `https`, its first name (`localhost`
+    /// if it has none), and the port on which it listens.
     #[must_use]
     pub fn url(&self) -> String {
         let first = self.names.first().map_or("localhost", String::as_str);

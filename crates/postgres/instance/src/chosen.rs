@@ -292,12 +292,14 @@ impl ChosenKey {
         !matches!(self.key, KeySource::Given(_) | KeySource::Ask)
     }
 
-    /// Returns the text of `strongroom.conf` for this source. Writes nothing.
+    /// Returns the text of `strongroom.conf` for this source. A typed key is no error: the text
+    /// then names no source, and says only that a passphrase is asked for. Writes nothing.
     ///
     /// # Errors
-    /// SR-2019 when the source cannot be written there, which is found before anything is made;
-    /// SR-1004 when the keyring's root key is a passphrase, which a server has nobody to ask for;
-    /// those of reading the keyring's file, such as SR-2004 without one.
+    /// SR-2019 when the source's name, path or command is empty, has several lines or blanks around
+    /// it, or a path is not UTF-8; SR-1004 when the keyring's root key is a passphrase, which a
+    /// server has nobody to ask for; those of reading the keyring's file, such as SR-2004 without
+    /// one; SR-5001 without a working directory.
     pub fn configuration(&self) -> Result<String, Error> {
         self.check_keyring()?;
         let mut out = String::from(

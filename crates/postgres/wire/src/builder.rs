@@ -91,7 +91,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Ends the message: writes its length into the room that was left for it.
+    /// Ends the message: writes the length of what was appended, itself included, into the room
+    /// that was left for it. A message of 4 GiB or more is the caller's error: 2^32 - 1 is written.
     #[inline]
     pub fn end(&mut self) {
         let length = self.out.len().saturating_sub(self.start);

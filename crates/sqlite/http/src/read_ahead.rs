@@ -53,8 +53,8 @@ impl ReadAhead {
         }
     }
 
-    /// Notes that an attempt of the last planned request failed: the next one at that position is
-    /// half as long.
+    /// Notes that an attempt of the last planned request failed: if the read goes on behind it, the
+    /// next request is half as long, but 2 blocks at least. Does nothing before the first request.
     pub(crate) fn note_failed(&mut self) {
         if let Some(position) = self.0.first_mut() {
             position.run = (position.run / 4).max(1);

@@ -205,7 +205,8 @@ impl UnitKey {
     }
 
     /// Seals `plain`, the parts joined, as unit `position` of `role`, under a random nonce (S1),
-    /// and appends nonce, ciphertext and tag to `out`. SR-5001 if the cryptography fails.
+    /// and appends nonce, ciphertext and tag to `out`. SR-5001 if the cryptography fails: `out` may
+    /// then hold `plain`, and must not be written.
     pub(crate) fn seal(
         &self,
         role: Role,
@@ -219,7 +220,7 @@ impl UnitKey {
 
     /// Seals `plain`, the parts joined, as unit `position` of `role`, under a nonce that the caller
     /// never repeats for this key, and appends nonce, ciphertext and tag to `out`. SR-5001 if the
-    /// cryptography fails.
+    /// cryptography fails: `out` may then hold `plain`, and must not be written.
     pub(crate) fn seal_with(
         &self,
         nonce: &[u8; 12],

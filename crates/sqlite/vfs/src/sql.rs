@@ -199,10 +199,11 @@ unsafe extern "C" fn register_key(
 }
 
 /// `strongroom_key_id(path, name)`: as `strongroom_key()`, with the name of a key of the keyring,
-/// for programs that cannot write a URI. The key is looked up at once, and again at each open;
-/// SR-2003 if the keyring has no such key, SR-2004 if there is no keyring; other errors of the
-/// keyring and its provider. The keyring is the one that the environment names, else the default
-/// one: SQL cannot name another, whose provider could be a command.
+/// for programs that cannot write a URI. The key is looked up at once, and again at each open.
+/// SR-6009 for an empty path or a URI, SR-2003 if the keyring has no such key, SR-2004 if there is
+/// no keyring; other errors of the keyring and its provider. Nothing is registered then. The
+/// keyring is the one that the environment names, else the default one: SQL cannot name another,
+/// whose provider could be a command.
 unsafe extern "C" fn register_key_id(
     context: *mut sqlite3_context,
     _count: c_int,

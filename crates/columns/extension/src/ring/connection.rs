@@ -133,8 +133,8 @@ impl Connection {
         Ok(())
     }
 
-    /// A new identifier for a result of this statement. Sends nothing. `ArenaFull` if all are used
-    /// up.
+    /// A new identifier for a result of this statement, at whose end it becomes void. Sends
+    /// nothing. `ArenaFull` if the statement has used all.
     pub(crate) fn new_identifier(&mut self) -> Result<u64, Broken> {
         self.has_ephemerals = true;
         self.host.fresh().map(Fid::bits)

@@ -199,7 +199,7 @@ impl Session {
     }
 
     /// Waits as [`Self::wait`] does, for at most `limit`; returns false also when that has passed
-    /// first.
+    /// first. `done` is called with the state locked, at first and after each [`Self::wake`].
     pub(crate) fn wait_for(&self, limit: Duration, mut done: impl FnMut(&State) -> bool) -> bool {
         let state = self.lock();
         let (state, waited) = self

@@ -97,12 +97,14 @@ pub(super) enum Failure {
 }
 
 impl From<Refusal> for Failure {
+    /// Makes a failure of which the client is told by this refusal.
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
 impl From<io::Error> for Failure {
+    /// Makes a failure that ends the connection.
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }

@@ -203,8 +203,10 @@ impl Keywords<'_> {
         value.filter(|value| !value.is_empty())
     }
 
-    /// Takes a keyword's value as a number, or as another type that text can be parsed into. `None`
-    /// if it is not given. Fails with [`Error::Config`] if it cannot be parsed.
+    /// Takes a keyword's value, as [`Self::take`] does, from the connection string or else from its
+    /// environment variable, as a number or another type that text can be parsed into; blanks
+    /// around it do not matter. `None` if it is empty or not given in both. Fails with
+    /// [`Error::Config`] if it cannot be parsed, or the variable is not UTF-8.
     fn number<T: std::str::FromStr>(&mut self, keyword: &str) -> Result<Option<T>> {
         let Some(text) = self.take(keyword)? else {
             return Ok(None);

@@ -43,9 +43,10 @@ struct Secured {
 impl Transport {
     /// Asks the server for TLS and makes the handshake, as `sslmode` says. No TLS is used on a
     /// local socket, with `disable`, and with `prefer` if the server has none. Sets the socket's
-    /// timeouts to the time until the deadline. Fails with [`Error::Tls`] if the server has no TLS
-    /// or its certificate is not accepted, with [`Error::Config`] if a file of the settings cannot
-    /// be used, with [`Error::TimedOut`], and with those of the connection and the protocol.
+    /// timeouts to the time until the deadline; without one, it waits without limit. Fails with
+    /// [`Error::Tls`] if the server has no TLS, its certificate is not accepted or TLS fails
+    /// otherwise, with [`Error::Config`] if a file or the host of the settings cannot be used, with
+    /// [`Error::TimedOut`] at the deadline, and with those of the connection and the protocol.
     pub(crate) fn agree(
         socket: Socket,
         config: &Config,
