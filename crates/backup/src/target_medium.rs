@@ -325,8 +325,10 @@ impl TargetMedium<'_> {
     }
 
     /// Stores the manifest and publishes the head, unless the writer took too long (SR-7144) or the
-    /// base is gone (SR-7161); withdraws it if the medium was begun anew meanwhile (SR-7131). After
-    /// an error without a head, the families are removed or become orphans.
+    /// base is gone (SR-7161); withdraws it if the medium was begun anew meanwhile (SR-7131), or if
+    /// that cannot be found out. SR-7147 when it could not be withdrawn: the set may exist, and its
+    /// families stay. SR-7103 when no position is left; errors of the store. After an error without
+    /// a head, the families are removed or become orphans.
     fn publish(&self, sealing: &HeadInputs<'_>, mut description: Description) -> Result<Created> {
         let (store, set_keys) = (self.store, sealing.set_keys);
         description.medium_id.clone_from(&self.medium.medium_id);

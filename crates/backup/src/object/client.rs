@@ -94,8 +94,9 @@ impl Client {
         Ok(path)
     }
 
-    /// Runs a request, and waits for its end. The first one, and those after the store was lost,
-    /// have a short time limit, after which the error is a timeout.
+    /// Runs a request, waits for its end, and notes whether the store answered. The first one, and
+    /// those after one without an answer until one is answered again, have a short time limit here,
+    /// after which the error is a timeout; the store may carry out such a request all the same.
     pub(super) fn send<T>(
         &self,
         work: impl Future<Output = object_store::Result<T>>,

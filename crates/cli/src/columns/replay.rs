@@ -40,8 +40,11 @@ pub(super) struct ReplayArgs {
 
 impl ReplayArgs {
     /// Opens and authenticates the record, and serves its answers at the socket until a signal
-    /// stops it. SR-2041 without a key, SR-8123 if the record does not open; the errors of the key;
-    /// SR-5001 for the socket or the sandbox, SR-9001 if the signal handler cannot be installed.
+    /// stops it; the socket's file is then removed. SR-1001 if there is no user of a name; SR-2041
+    /// without a key, and the errors of the key; SR-8123 if the record is cut, changed or too long,
+    /// and the errors of [`strongroom_keyring::Object::open`] if its header does not open; SR-5001
+    /// if the record cannot be read, or for the list of users, the socket or the sandbox; SR-9001
+    /// if the signal handler cannot be installed.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = allowed(&self.users)?;
         let key = keys::required(self.key, "a record")?;

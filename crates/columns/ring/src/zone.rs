@@ -122,8 +122,8 @@ const QUIT: u64 = u64::MAX - 1;
 
 impl Server {
     /// Makes the socket at `path`, whose file gets the permissions `mode`, and listens; accepts
-    /// nothing until [`Self::run`]. Every backend gets `incarnation`, the random number of this
-    /// start.
+    /// nothing until [`Self::run`]. A socket there on which no process listens is replaced. Every
+    /// backend gets `incarnation`, the random number of this start.
     ///
     /// # Errors
     ///

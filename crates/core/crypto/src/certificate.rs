@@ -231,7 +231,8 @@ fn parse_subject(text: &str) -> Result<X509Name, CertificateError> {
     Ok(builder.build())
 }
 
-/// Splits at commas that no backslash escapes.
+/// Splits at commas that no backslash escapes; one that is escaped itself escapes nothing. The
+/// parts keep their backslashes and blanks; an empty text is one empty part.
 fn split_unescaped(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut escaped) = (0, false);

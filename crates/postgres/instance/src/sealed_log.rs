@@ -143,11 +143,12 @@ impl SealedLog {
     }
 
     /// Checks that a segment is of this instance's cluster: that `system`, its system identifier,
-    /// is the one in the control file.
+    /// is the one in the control file. Does not read the segment; `name` is for the message.
     ///
     /// # Errors
-    /// SR-7173 when it is not; SR-1006 when there is no such file, SR-5001 when the system reports
-    /// an error.
+    /// SR-7173 when it is not, or the control file is too short to say; SR-1006 without a control
+    /// file, SR-1007 when that is not a regular file; SR-5001 when it is damaged or the system
+    /// reports an error.
     pub fn check_system(&self, name: &str, system: u64) -> Result<(), Error> {
         let relative = Path::new("global/pg_control");
         let path = self.directory.path.join(relative);

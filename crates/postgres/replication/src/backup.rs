@@ -493,8 +493,9 @@ fn tablespace(row: &Row) -> Result<Tablespace> {
     })
 }
 
-/// Returns the text of the command `BASE_BACKUP`. [`Error::Misuse`] for options that the server
-/// would refuse.
+/// Returns the text of the command `BASE_BACKUP`. [`Error::Misuse`] for a rate out of range, an
+/// incremental backup without a manifest, or a label with a zero byte. Whatever else the server may
+/// refuse is not checked.
 fn command(options: &BackupOptions) -> Result<String> {
     if let Some(rate) = options.max_rate
         && !(32..=1_048_576).contains(&rate)

@@ -101,15 +101,17 @@ impl Refusal {
 const HEADER_LEN: usize = 48;
 type HeaderBytes = [u8; HEADER_LEN];
 
-/// Checks a file that was restored from an archive, before it gets the name of the segment `to`. If
-/// it is the segment in clear, and `in_clear` allows that, seals it in place and syncs it. A
-/// segment under another key would decrypt to noise, which PostgreSQL takes for the end of the log:
-/// recovery would stop there without an error.
+/// Checks the first 48 bytes of a file that was restored from an archive, before it gets the name
+/// of the segment `to`. If it is the segment in clear, and `in_clear` allows that, checks its
+/// length, seals it in place and syncs it. The segment under this key is accepted whatever its
+/// length, and so are zeros in place of the 48 bytes. One under another key would decrypt to noise,
+/// which PostgreSQL takes for the end of the log: recovery would stop there without an error.
 ///
 /// # Errors
-/// `NotTheSegment` for any other file or one cut short, `AnotherInstance` for one in clear of
-/// another instance or version, `PlainSegments` for one in clear where that is refused, `Linked`
-/// for one in clear with several names, `Kernel` for the kernel's.
+/// `NotTheSegment` for any other file, one shorter than 48 bytes, or one in clear of another
+/// length; `AnotherInstance` for one in clear of another instance or version, `PlainSegments` for
+/// one in clear where that is refused, `Linked` for one in clear with several names or behind a
+/// symbolic link, `Kernel` for the kernel's, after which the file may be sealed in part.
 pub fn check_restored(
     real: &Real,
     path: &CStr,

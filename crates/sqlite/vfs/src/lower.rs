@@ -65,7 +65,9 @@ impl LowerFile {
     }
 
     /// Reads `out.len()` bytes at `at`. Where the file is shorter, the missing bytes are zero and
-    /// the result is `SQLITE_IOERR_SHORT_READ`. Other errors are those of the VFS below.
+    /// the result is `SQLITE_IOERR_SHORT_READ`. Other errors are those of the VFS below, and
+    /// `SQLITE_IOERR` or `SQLITE_IOERR_READ` when the file is not open, or offset or length is too
+    /// large for SQLite.
     pub(crate) fn read(self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let call = self.methods()?.read.ok_or(SqliteCode(SQLITE_IOERR))?;
         let (amount, offset) = (amount(out.len())?, offset(at)?);

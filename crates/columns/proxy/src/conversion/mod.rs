@@ -45,11 +45,13 @@ const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Converts the column, or continues a conversion that was interrupted. `connection` leads to the
 /// data owner's proxy. `note` gets what the user should know. A column that is so already is left
-/// as it is.
+/// as it is. At the end the table is locked, the old column dropped, and the new one, which is the
+/// table's last, gets its name.
 ///
 /// # Errors
-/// SR-8121 when the column cannot be converted; SR-8122 for what the server refuses; SR-5001 for a
-/// failure of the connection. What was converted stays converted.
+/// SR-8121 when the column cannot be converted, or not now: another session converts one of the
+/// table, or others hold locks on it all the time. SR-8122 for what the server refuses; SR-5001 for
+/// a failure of the connection. What was converted stays converted.
 pub fn convert(
     connection: StatementClient,
     options: &ConversionOptions,

@@ -113,7 +113,8 @@ impl Literal {
     }
 
     /// Cuts the text off after `len` characters, as an explicit cast to a length does (varchar.c).
-    /// `false` for a negative length.
+    /// A shorter text is left as it is, and not padded. `false`, and no change, for a negative
+    /// length.
     fn cut(&mut self, len: i32) -> bool {
         let Ok(len) = usize::try_from(len) else {
             return false;

@@ -193,7 +193,8 @@ impl Exact {
     }
 
     /// The variance, or its square root for `stddev`, of a sample or of all values
-    /// (`numeric_stddev_internal`). NaN if there was a NaN or an infinity.
+    /// (`numeric_stddev_internal`). NaN if there was a NaN or an infinity. 0 for too few values,
+    /// where SQL has NULL: the caller checks their number.
     fn deviation(&self, aggregate: Aggregate, sample: bool) -> Num {
         if self.nans > 0 || self.infinities != [0, 0] {
             return Num::Nan;

@@ -53,8 +53,9 @@ pub struct PieceHead {
 }
 
 impl PieceHead {
-    /// Parses a head from the first 24 bytes. `None` when there are fewer, the magic is another, or
-    /// the size is more than [`RECORD_PIECE_MAX`].
+    /// Parses a head from the first 24 bytes. `None` when there are fewer, the magic is another,
+    /// the mark of the last piece is neither 0 nor 1, or the size is more than
+    /// [`RECORD_PIECE_MAX`].
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         use record_piece_layout as at;

@@ -269,7 +269,8 @@ fn read_rsa<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     })
 }
 
-/// Registers as the three bytes of a `pcrSelect` in a command: bit n is register n.
+/// Registers as the three bytes of a `pcrSelect` in a command: bit n is register n, beginning with
+/// the lowest bit of the first byte. Bits of registers above 23 are left out.
 #[must_use]
 pub fn selected(pcrs: u32) -> [u8; 3] {
     let [a, b, c, _] = pcrs.to_le_bytes();

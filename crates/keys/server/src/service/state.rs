@@ -100,10 +100,14 @@ impl Service {
         *self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Commits a row of the audit log for an event that no enrolled client caused.
+    /// Commits a row of the audit log, durably, for an event that no enrolled client caused; the
+    /// row also goes to syslog, if that is set. `address` is `-` for the server itself.
     ///
     /// # Errors
-    /// What the store reports: SR-8435 when it does not answer, or a record is damaged.
+    /// SR-8435 when the store does not answer, or what the SQLite extension reports: it is then
+    /// unknown whether the row is in the log. SR-8442 when other servers append rows again and
+    /// again, SR-8436 when the last row does not open, SR-5001 without random numbers or locked
+    /// memory: no row was appended.
     pub fn record_event(
         &self,
         address: &str,
