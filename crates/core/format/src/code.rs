@@ -337,7 +337,7 @@ codes! {
     BAD_REQUEST = 8019, Usage, "the zone does not know the request", "use the extension of the same version as the zone";
     ARENA_FULL = 8020, Refused, "the statement has made more values than an arena can address", "split the statement";
     CLIENT_MESSAGE = 8021, Data, "the client's message does not open", "connect again; if it happens again, something between client and zone changes the messages";
-    NOT_ACCUMULATOR = 8022, Data, "the identifier does not name an accumulator", "something other than Strongroom wrote it";
+    NOT_ACCUMULATOR = 8022, Data, "the identifier does not name an accumulator", "use the aggregate itself, such as `sum`, and do not call its `_step` or `_final` function; if no statement calls one, something other than Strongroom changed the identifier in the server: do not trust the result";
     STORE_IO = 8023, Io, "the operating system reported an error on the zone's store", "see its message; after a failed write to the disk the zone must be restarted";
     STORE_MANIFEST = 8024, Data, "the manifest of the zone's store is damaged or forged, or belongs to another store", "restore the zone's directory from a backup and let it replay the log";
     STORE_IN_USE = 8025, Refused, "another process has the zone's store open", "end the other zone first: a store serves one zone at a time";
@@ -386,7 +386,7 @@ codes! {
     VOLUME_COPY = 8334, Data, "the copy differs from its source", "do not use the copy; stop everything that writes to the source and run the command again, which copies the differences";
     VOLUME_TABLE = 8335, Usage, "the table of the volumes that are opened at boot is not valid", "see the detail; docs/reference/volume.md describes the table";
     VOLUME_LOCKED = 8336, Key, "not every volume was unlocked in time", "see the reason for each; `strongroom volume open` tries again";
-    VOLUME_NAME = 8337, Usage, "the name of a mapping or a label is not valid", "use 1 to 47 characters of a-z, A-Z, 0-9, '.', '_', '-'; no mapping may have the name already";
+    VOLUME_NAME = 8337, Usage, "the name of a mapping or a label is not valid", "use 1 to 47 characters of a-z, A-Z, 0-9, '.', '_', '-'; a mapping's name does not begin with '.', is not `control`, and no mapping has it already";
     VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only if the secret for each key slot is given", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or remove slots with --drop";
     VOLUME_WARNED = 8339, Warning, "something remains that may help to read the shredded volume", "see the detail; destroy every backup of its header; if the key server destroys its key at a later time, `strongroom keyserver keys` shows when that is done";
     VOLUME_CIPHER = 8340, Refused, "the header names a cipher that does not encrypt, or one that Strongroom does not open", "if nobody changed it on purpose, somebody wrote to the disk: restore the header from its backup, and do not trust the contents of the disk";
