@@ -294,7 +294,8 @@ impl Files {
         Ok(())
     }
 
-    /// Removes a file of the root; no error if there is none.
+    /// Removes a file of the root, not durably yet; no error if there is none. SR-5001 when the
+    /// system reports another error.
     pub(crate) fn remove_root_file(&self, name: &str) -> Result<()> {
         match unlinkat(&self.root.held, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime};
 /// No run leaves a file that it is writing unchanged for so long.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes the regular files of `directory` whose names `is_ours` accepts and that were not changed
-/// for a day. A missing directory, or a file that somebody else removes meanwhile, is no error.
+/// Removes the regular files of `directory`, not of directories in it, whose names `is_ours`
+/// accepts and that were not changed for a day. A missing directory, or a file that somebody else
+/// removes meanwhile, is no error; nor is a file whose age cannot be read, which stays.
 ///
 /// # Errors
-/// The system's.
+/// The system's when the directory cannot be read or a file cannot be removed; files after it stay.
 pub(crate) fn collect(directory: &Path, is_ours: impl Fn(&str) -> bool) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -67,7 +67,8 @@ impl ThreadsOption {
     }
 }
 
-/// Returns how many files and bytes were converted, as text, and for a resumed run how many before.
+/// Returns as text how many files this run converted, and how many bytes were converted; for a
+/// resumed run also how many files earlier runs had converted, whose bytes are in the number.
 pub(super) fn amount(report: &Report) -> String {
     let mut out = format!("{} files, {} bytes", report.converted, report.bytes);
     if report.resumed {

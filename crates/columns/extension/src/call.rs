@@ -103,9 +103,9 @@ impl Call {
         unsafe { (*(*self.0).flinfo).fn_oid }
     }
 
-    /// What is cached for this call site: a number of at most 16 bits, which `find` returns at the
-    /// first call, and how many answers were asked for in batches and used here. Caches it unless
-    /// it is 0.
+    /// What is cached for this call site: a number, and how many answers were asked for in batches
+    /// and used here. While nothing is cached, `find` returns the number, of at most 16 bits, and
+    /// both counts are 0. It is cached unless it is 0: the next call then asks `find` again.
     pub(crate) fn site(&self, find: impl FnOnce(&Self) -> usize) -> Site {
         Site(self.cached(find))
     }

@@ -325,7 +325,8 @@ impl Area {
         Some(())
     }
 
-    /// Copies words from `offset` into `out`, as many as it holds. `None` as in [`Self::read`].
+    /// Copies words from `offset`, which is in bytes, into `out`, as many as it holds. `None`, and
+    /// `out` is untouched, if it is not a multiple of 8 or the range leaves the area.
     #[must_use]
     pub fn read_words(&self, offset: usize, out: &mut [u64]) -> Option<()> {
         let words = self.range(offset, out.len().checked_mul(8)?)?;
@@ -335,7 +336,8 @@ impl Area {
         Some(())
     }
 
-    /// Writes words at `offset`. `None` as in [`Self::write`].
+    /// Writes words at `offset`, which is in bytes. `None`, and nothing is written, if it is not a
+    /// multiple of 8 or the words do not fit in the area.
     #[must_use]
     pub fn write_words(&self, offset: usize, values: &[u64]) -> Option<()> {
         let words = self.range(offset, values.len().checked_mul(8)?)?;

@@ -66,8 +66,9 @@ pub struct CreatedInstance {
 ///
 /// # Errors
 /// SR-1002 when the directory is not empty, SR-7012 when it is sealed already; SR-7017 without the
-/// library; SR-7018 when initdb fails; SR-7021 when it wrote in clear; SR-7010 for an instance of
-/// another geometry; those of the key; SR-5001, also when `stop` became true.
+/// library; SR-1006 without the program initdb; SR-7018 when it fails; SR-7021 when it wrote in
+/// clear; SR-7010 for an instance of another geometry; SR-1001 when the directory's name holds a
+/// colon; those of the key; SR-5001, also when `stop` became true.
 pub fn create(new: CreationOptions<'_>) -> Result<CreatedInstance, Error> {
     programs::library()?;
     check_empty(new.directory)?;
@@ -123,7 +124,14 @@ fn header(
 }
 
 impl Initdb<'_> {
-    /// Runs initdb under the shield to its end, on the directory. SR-7018 when it fails.
+    /// Runs initdb under the shield to its end, on the directory, on the streams of this process.
+    /// What it wrote stays when it fails: the caller removes it.
+    ///
+    /// # Errors
+    /// SR-7018 when initdb fails, or ends by a signal; SR-1006 when there is no such program;
+    /// SR-7017 without the shield's library; SR-1001 when the directory's name holds a colon;
+    /// SR-1004 when a server could not open the key's keyring; those of the key's source; SR-5001
+    /// when the system reports an error.
     fn run(&self, directory: &Directory, chosen: &ChosenKey) -> Result<(), Error> {
         let program = self.program.clone();
         let mut shielded = Shielded::new(program, &[directory], Some(chosen))?;

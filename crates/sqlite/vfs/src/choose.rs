@@ -69,8 +69,16 @@ impl OpenRequest {
 }
 
 /// Decides by SQLite's flags and the file's first bytes of which kind the file is, and prepares it.
-/// A sealed database is opened with its key if one is named. Errors are reported; the caller closes
-/// the file below then.
+/// Fetches the key of a sealed database, from its URI, a registration or the program's defaults,
+/// and opens it; without a key it stays locked. An empty database becomes sealed if there is a key,
+/// and plain otherwise. A pointer to a remote database is followed to its server. The log or
+/// journal of a new sealed database has that database's header written first.
+///
+/// After an error the caller closes the file below. Errors of Strongroom are reported: SR-3001 to
+/// SR-3008 for a file that is damaged or of another kind, SR-2282 and SR-2284 for one that must not
+/// be plain, SR-6005 where another VFS hides a sealed database, SR-2001 for a log or journal
+/// without a key, SR-4005 for a super-journal, those of the key and of a remote server. An error of
+/// the VFS below may be returned without a report.
 pub(crate) fn choose_file(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & TEMPORARY_FILES != 0 {

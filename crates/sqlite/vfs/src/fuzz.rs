@@ -42,12 +42,13 @@ impl Choices<'_> {
         *first
     }
 
-    /// Takes two bytes of the fuzzer's input as a little-endian number.
+    /// Takes two bytes of the fuzzer's input as a little-endian number. A missing byte counts as 0.
     fn word(&mut self) -> u64 {
         u64::from(self.byte()) | u64::from(self.byte()) << 8
     }
 
-    /// Takes a number of the fuzzer's input: mostly below 253, sometimes of any size.
+    /// Takes a number of the fuzzer's input: mostly below 253, sometimes of any size. A missing
+    /// byte counts as 0.
     fn number(&mut self) -> u64 {
         match self.byte() {
             255 => u64::from_le_bytes([0; 8].map(|_: u8| self.byte())),

@@ -261,11 +261,13 @@ fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> R
 }
 
 /// Writes zeros to every sector through a temporary mapping, which is closed at the end: a sector
-/// of an authenticated volume cannot be read before it was written once, with its tag.
+/// of an authenticated volume cannot be read before it was written once, with its tag. `progress`
+/// gets the size and what is done of it, in bytes. `place` is named in errors.
 ///
 /// # Errors
-/// SR-8327 without device-mapper; SR-8324 when libcryptsetup fails, or `progress` has ended it by
-/// returning false.
+/// SR-8327 without device-mapper; SR-8320 when the device is in use; SR-5001 when the system
+/// reports an error, such as a sector that cannot be written; SR-8324 when libcryptsetup fails
+/// otherwise, or `progress` has ended it by returning false.
 fn wipe(
     device: &mut CryptDevice,
     key: &SecretBytes,

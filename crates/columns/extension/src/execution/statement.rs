@@ -216,8 +216,9 @@ fn hold_active_portal() {
     }
 }
 
-/// Counts a portal as a holder of identifiers, unless it was the last one counted. `context` is the
-/// portal's memory context.
+/// Counts a portal as a holder of identifiers, unless it was the last one counted, until PostgreSQL
+/// frees or resets its memory context, `context`. Identifiers stay valid as long as there is a
+/// holder.
 fn hold_portal(context: pg_sys::MemoryContext) {
     if COUNTED_PORTAL.get() != context {
         hold_until_freed(context);

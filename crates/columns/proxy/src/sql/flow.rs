@@ -168,7 +168,8 @@ impl Columns {
     }
 
     /// Appends the columns that a `*` stands for. If `other` may have more columns than are known,
-    /// the places of columns after its known ones are uncertain from then on.
+    /// so may `self` from then on, with what both know of unknown columns joined, and the places of
+    /// columns after its known ones are uncertain. Places that are uncertain in `other` stay so.
     pub(crate) fn splice(&mut self, other: Self) {
         let before = self.named.len();
         let moved = other

@@ -465,8 +465,10 @@ fn walk_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, col
     resolver.optional_expr(constraint.where_clause.as_mut());
 }
 
-/// Walks an ALTER TABLE: its defaults, constraints and partition bounds. The table is put into a
-/// scope, which is left there.
+/// Walks an ALTER TABLE: its defaults, constraints and partition bounds. The table is put into the
+/// innermost scope, which is made if there is none, and stays there. The resolver marks the
+/// constants that flow into confidential columns and keeps refusals; a column that is defined with
+/// a confidential type sets its `touched`.
 fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
     add_source(resolver, alter.relation.as_ref());
     for command in &mut alter.cmds {

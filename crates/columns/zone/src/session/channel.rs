@@ -355,8 +355,8 @@ fn open_message(key: &GcmKey, hello: Option<&[u8]>, message: &[u8]) -> Result<Ve
 }
 
 /// The ticket of a renewal. `Fault::BadMessage` if it cannot be parsed; `Fault::NotAllowed` unless
-/// it has the id and the keys of the ticket before, so that the counts go on, and every key
-/// authenticates it.
+/// it has the id and the keys of the ticket before, in the same order, so that the counts go on,
+/// and every key authenticates it.
 fn parse_renewal(keys: &ColumnKeys, before: &Ticket, body: &[u8]) -> Result<Ticket, Fault> {
     let (ticket, covered, macs) = Ticket::parse(body).ok_or(Fault::BadMessage)?;
     let same = ticket.ticket_id == before.ticket_id && ticket.keys == before.keys;
