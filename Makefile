@@ -23,7 +23,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install audit audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install lint-workspace lint-extension audit audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -172,17 +172,23 @@ bench-columns-oltp: columns-postgres build
 	$(COLUMNS) crates/columns/extension/install release
 	cd crates/columns/extension && $(COLUMNS) $(CARGO) run --locked --release -p strongroom-columns-testing --bin strongroom-bench-columns-oltp
 
-# The extension is a workspace of its own, and is looked at against the installed PostgreSQL's headers.
+# The extension is a workspace of its own, and is looked at against the installed PostgreSQL's headers. Both workspaces at once,
+# by two jobs together: while one compiles C, which is one long step, the other has work.
 COLUMNS_LINT := cd crates/columns/extension && PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config
 lint: deps
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
 	$(CARGO) fmt --all --check
 	$(CARGO) test --locked --quiet -p strongroom-tidy
 	cd crates/columns/extension && $(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
-	$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+	$(MAKE) --no-print-directory -j $$(nproc) --output-sync=target lint-workspace lint-extension
+
+lint-workspace:
+	+$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	+RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+lint-extension:
+	+$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	+$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 # The packages of others: licences, sources and what must not come in, by deny.toml; known vulnerabilities where the database of
 # advisories can be fetched; and whether a binary lists what it was built of. The tools are compiled below the target directory, in some minutes.

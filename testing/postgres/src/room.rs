@@ -71,7 +71,7 @@ impl Room {
     /// # Panics
     /// When it cannot be built.
     pub fn trace_library(&self) {
-        let plain = product::built_for_development(&["strongroom-postgres-preload"], SHIELD);
+        let plain = product::shield_for_development();
         fs::copy(plain, &self.library).expect("the library can be copied");
         // Without strip(1) it is only slower.
         drop(Command::new("strip").arg(&self.library).status());

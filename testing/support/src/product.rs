@@ -41,9 +41,15 @@ pub fn built(packages: &[&str], file: &str) -> PathBuf {
     built_in(&profile(), packages, file)
 }
 
-/// The same with the profile for development, whatever that of the test is.
-pub fn built_for_development(packages: &[&str], file: &str) -> PathBuf {
-    built_in(&target().join("debug"), packages, file)
+/// `libstrongroom_shield.so` with the profile for development: what `STRONGROOM_SHIELD_LIB` names if
+/// the test has this profile too, else one that is built now. Cargo builds much of it anew for one
+/// package alone, with other features: minutes.
+pub fn shield_for_development() -> PathBuf {
+    let profile = target().join("debug");
+    match std::env::var_os("STRONGROOM_SHIELD_LIB") {
+        Some(named) if Path::new(&named).starts_with(&profile) => named.into(),
+        _ => built_in(&profile, &["strongroom-postgres-preload"], SHIELD),
+    }
 }
 
 fn built_in(profile: &Path, packages: &[&str], file: &str) -> PathBuf {

@@ -236,9 +236,9 @@ try:
         db.execute('commit')
         done += 1
 except sqlite3.Error as error:
-    print(done, 'full', error)
+    print(done, 'full', error, flush=True)
 else:
-    print(done, 'room')
+    print(done, 'room', flush=True)
 os._exit(0)
 """
 
@@ -271,9 +271,9 @@ try:
     db = connect(sys.argv[1], key_env='K')
     db.execute('create table t(a, b)')
     db.execute('insert into t values(1, ?)', (NEEDLE,))
-    print('room')
+    print('room', flush=True)
 except sqlite3.Error as error:
-    print('full')
+    print('full', flush=True)
 os._exit(0)
 """ % room
         outcome = child(code, name).strip()

@@ -101,12 +101,26 @@ impl Serving {
             attached_at(&self.at).as_deref(),
             Some(self.volume.as_path())
         );
-        assert_eq!(detach(&self.at, PATIENCE).unwrap(), self.volume);
+        assert_eq!(detach_when_unused(&self.at), self.volume);
     }
 
     fn end(mut self) {
-        detach(&self.at, PATIENCE).unwrap();
+        detach_when_unused(&self.at);
         assert!(self.process.wait().unwrap().success());
+    }
+}
+
+/// Detaches what is attached at `at`. A child that another test's thread has forked keeps the files
+/// open that this test has closed, until it runs its program: the file is in use for that long.
+fn detach_when_unused(at: &Path) -> PathBuf {
+    let begun = Instant::now();
+    loop {
+        match detach(at, PATIENCE) {
+            Err(LuksError::InUse(_)) if begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            ended => return ended.unwrap(),
+        }
     }
 }
 
