@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use strongroom_crypto::SecretBytes;
-use strongroom_sqlite::{Cipher, KeySource, OpenOptions, open, ops};
+use strongroom_sqlite::{Cipher, KeySource, OpenOptions, explain, open, ops};
 
 fn given(text: &str) -> KeySource {
     KeySource::Given(SecretBytes::take(&mut text.as_bytes().to_vec()).unwrap())
@@ -211,6 +211,34 @@ fn rekey_with_wal_and_second_connection() {
     assert_eq!(sum(&connection).1, before.1 + 9);
 }
 
+/// A database of 5000 rows under the key `RAW`, whose rekey for `OTHER` has begun and could not
+/// finish, because the log cannot be emptied while somebody reads. Its rows and their lengths.
+fn with_interrupted_rekey(path: &Path) -> (i64, i64) {
+    let reader = open(path, &options(RAW)).unwrap();
+    reader
+        .execute_batch(
+            "PRAGMA journal_mode=wal; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
+             WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n WHERE x<5000)
+             INSERT INTO t SELECT x, hex(randomblob(100)) FROM n;",
+        )
+        .unwrap();
+    let rows = sum(&reader);
+    reader
+        .execute_batch("BEGIN; SELECT count(*) FROM t;")
+        .unwrap();
+    let writer = open(path, &options(RAW)).unwrap();
+    writer.busy_timeout(std::time::Duration::ZERO).unwrap();
+    let refused = pragma_rekey(&writer, OTHER).unwrap_err();
+    assert_eq!(explain(refused).code().number, 6010);
+    reader.execute_batch("COMMIT").unwrap();
+    rows
+}
+
+fn pragma_rekey(connection: &rusqlite::Connection, key: &str) -> rusqlite::Result<String> {
+    let pragma = format!("PRAGMA rekey = \"x'{key}'\"");
+    connection.query_row(&pragma, [], |row| row.get(0))
+}
+
 /// Once, the interrupted rekey was finished for its own key, and success was reported although the
 /// named key did not open the database.
 #[test]
@@ -220,41 +248,15 @@ fn a_rekey_after_an_interrupted_one_is_for_the_key_that_is_named() {
     for by_pragma in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sealed.db");
-        let reader = open(&path, &options(RAW)).unwrap();
-        reader
-            .execute_batch(
-                "PRAGMA journal_mode=wal; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
-                 WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n WHERE x<5000)
-                 INSERT INTO t SELECT x, hex(randomblob(100)) FROM n;",
-            )
-            .unwrap();
-        let before = sum(&reader);
-        // The log cannot be emptied while somebody reads: the rekey has begun and cannot finish.
-        reader
-            .execute_batch("BEGIN; SELECT count(*) FROM t;")
-            .unwrap();
-        let rekey = |old: &str, new: &str| {
-            ops::rekey(
-                &path,
-                &options(old),
-                Some(&given(new)),
-                false,
-                &mut |_, _| {},
-            )
-        };
-        assert_eq!(rekey(RAW, OTHER).unwrap_err().code().number, 6010);
-        reader.execute_batch("COMMIT").unwrap();
-        drop(reader);
+        let before = with_interrupted_rekey(&path);
         if by_pragma {
             let connection = open(&path, &options(OTHER)).unwrap();
-            let said: String = connection
-                .query_row(&format!("PRAGMA rekey = \"x'{THIRD}'\""), [], |row| {
-                    row.get(0)
-                })
-                .unwrap();
+            let said = pragma_rekey(&connection, THIRD).unwrap();
             assert!(said.starts_with("ok: "), "{said}");
         } else {
-            let done = rekey(OTHER, THIRD).unwrap();
+            let new = given(THIRD);
+            let done = ops::rekey(&path, &options(OTHER), Some(&new), false, &mut |_, _| {});
+            let done = done.unwrap();
             assert_eq!((done.epoch, done.resumed), (3, true));
         }
         assert_eq!(sum(&open(&path, &options(THIRD)).unwrap()), before);
@@ -267,36 +269,17 @@ fn a_rekey_after_an_interrupted_one_is_for_the_key_that_is_named() {
     }
 }
 
-/// The same key again only finishes what was interrupted.
+/// The same key again only finishes what was interrupted, also when the old key is named.
 #[test]
 fn a_rekey_for_the_same_key_again_finishes_it() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sealed.db");
-    let reader = open(&path, &options(RAW)).unwrap();
-    reader
-        .execute_batch(
-            "PRAGMA journal_mode=wal; CREATE TABLE t(a, b TEXT); INSERT INTO t VALUES(1, 'x')",
-        )
-        .unwrap();
-    reader
-        .execute_batch("BEGIN; SELECT count(*) FROM t;")
-        .unwrap();
-    let rekey = || {
-        ops::rekey(
-            &path,
-            &options(RAW),
-            Some(&given(OTHER)),
-            false,
-            &mut |_, _| {},
-        )
-    };
-    assert_eq!(rekey().unwrap_err().code().number, 6010);
-    reader.execute_batch("COMMIT").unwrap();
-    drop(reader);
-    let done = rekey().unwrap();
+    let before = with_interrupted_rekey(&path);
+    let new = given(OTHER);
+    let done = ops::rekey(&path, &options(RAW), Some(&new), false, &mut |_, _| {}).unwrap();
     assert_eq!((done.epoch, done.resumed), (2, true));
-    assert_eq!(sum(&open(&path, &options(OTHER)).unwrap()), (1, 1));
+    assert_eq!(sum(&open(&path, &options(OTHER)).unwrap()), before);
 }
 
 /// A header that fixed the layout of a new database once made SQLite ignore both pragmas without a
