@@ -23,7 +23,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install lint-workspace lint-extension audit audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install test-count-often lint-workspace lint-extension audit audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -89,13 +89,14 @@ test: deps-test
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		RUST_TEST_THREADS=$(TEST_THREADS) CARGO=$(CARGO) testing/run-tests --locked --workspace || failed=1; \
 	wait $$parts || { tail -30 $(TARGET)/test-parts.log; failed=1; }; exit $$failed
-	$(COUNT_OFTEN) -- sealed_ freshness_ power_cuts
-	$(MAKE) --no-print-directory fuzz
-	$(MAKE) --no-print-directory test-python BUILT=yes
-	$(MAKE) --no-print-directory test-columns BUILT=yes COLUMNS_TESTS="--test committed --test it -- the_committed_script $(COLUMNS_USUAL:%=%::)"
+	$(MAKE) --no-print-directory -j 2 --output-sync=target BUILT=yes \
+		COLUMNS_TESTS="--test committed --test it -- the_committed_script $(COLUMNS_USUAL:%=%::)" test-columns test-count-often fuzz test-python
 
 # What the later parts of `make test` need is compiled while its first part runs, whose tests wait half of the time.
 COUNT_OFTEN := $(CARGO) test --locked --workspace --features strongroom-testing/count-often --test simulation
+test-count-often:
+	$(COUNT_OFTEN) -- sealed_ freshness_ power_cuts
+
 test-parts-built: columns-postgres
 	fuzz/run --build
 	$(COLUMNS_DEV) crates/columns/extension/install dev
@@ -191,16 +192,16 @@ lint-extension:
 	+$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 # The packages of others: licences, sources and what must not come in, by deny.toml; known vulnerabilities where the database of
-# advisories can be fetched; and whether a binary lists what it was built of. The tools are compiled below the target directory, in some minutes.
+# advisories can be fetched; and whether a binary lists what it was built of. The tools are compiled below the target directory, without optimisation.
 DENY_VERSION := 0.20.2
 AUDITABLE_VERSION := 0.7.7
 TOOLS := $(abspath $(TARGET))/tools
 DENY := $(TOOLS)/bin/cargo-deny
 audit-tools:
 	@$(DENY) --version 2>/dev/null | grep -q ' $(DENY_VERSION)$$' || \
-		CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --quiet --locked --force --version $(DENY_VERSION) --root $(TOOLS) cargo-deny
+		CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --quiet --debug --locked --force --version $(DENY_VERSION) --root $(TOOLS) cargo-deny
 	@grep -q '"cargo-auditable $(AUDITABLE_VERSION) ' $(TOOLS)/.crates.toml || \
-		CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --quiet --locked --force --version $(AUDITABLE_VERSION) --root $(TOOLS) cargo-auditable
+		CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --quiet --debug --locked --force --version $(AUDITABLE_VERSION) --root $(TOOLS) cargo-auditable
 	@rm -rf $(TOOLS)/build
 
 audit: audit-tools
