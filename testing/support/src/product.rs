@@ -41,9 +41,9 @@ pub fn built(packages: &[&str], file: &str) -> PathBuf {
     built_in(&profile(), packages, file)
 }
 
-/// `libstrongroom_shield.so` with the profile for development: what `STRONGROOM_SHIELD_LIB` names, if
-/// that was built so beside the running test, else one that is built now. Cargo builds much of it
-/// anew for one package alone, with other features, which takes minutes.
+/// `libstrongroom_shield.so` with the profile for development: what `STRONGROOM_SHIELD_LIB` names,
+/// if that was built so beside the running test, else one that is built now. Cargo builds much of
+/// it anew for one package alone, with other features, which takes minutes.
 pub fn shield_for_development() -> PathBuf {
     let profile = target().join("debug");
     match std::env::var_os("STRONGROOM_SHIELD_LIB") {
