@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strongroom_crypto::fill_random;
 use strongroom_format::code;
 use strongroom_format::journal::{
-    JOURNAL_CHUNK, JOURNAL_LINK, JOURNAL_MARKS, JOURNAL_SHADOW, JournalMark, JournalState, Segment,
-    journal_slot_crosses_cache_page, journal_slot_layout, journal_slot_offset, link_layout,
+    JOURNAL_CHUNK, JOURNAL_HEAD, JOURNAL_LINK, JOURNAL_MARKS, JOURNAL_SHADOW, JournalMark,
+    JournalState, Segment, journal_slot_crosses_cache_page, journal_slot_layout,
+    journal_slot_offset, link_layout,
 };
 use strongroom_format::layout::is_zero;
 use strongroom_format::sqlite::{AuxKind, Prologue, page_offset};
@@ -32,6 +33,9 @@ use super::slot::{open_slot, seal_slot, shadow_of};
 pub(super) const CHUNK: u64 = JOURNAL_CHUNK as u64;
 /// Records are buffered up to this many bytes before they are written in one piece.
 const BUFFER_MAX: usize = 64 * 1024;
+/// What the buffer of a new journal has room for: the records of a small transaction. Without it the
+/// buffer grows in steps, each of which copies it, in every transaction.
+const BUFFER_FIRST: usize = 32 * 1024;
 /// In PERSIST mode SQLite ends a transaction by writing this many zeros over the journal's header
 /// (pager.c, `zeroJournalHdr`).
 pub(super) const JOURNAL_END_LEN: usize = 28;
@@ -282,6 +286,9 @@ impl JournalCore {
             let start = to_usize(at - self.buffer_at)?;
             self.buffer[start..start + data.len()].copy_from_slice(data);
         } else if at == end {
+            if self.buffer.capacity() == 0 {
+                self.buffer.reserve(BUFFER_FIRST);
+            }
             self.buffer.extend_from_slice(data);
         } else {
             self.overwrite(data, at)?;
@@ -399,6 +406,8 @@ impl JournalCore {
         };
         let mut out = std::mem::take(&mut self.slots);
         out.clear();
+        let slots = self.buffer.len().div_ceil(JOURNAL_CHUNK);
+        out.reserve(JOURNAL_HEAD + slots * journal_slot_layout::SIZE);
         let mut physical = journal_slot_offset(self.buffer_at / CHUNK);
         if self.head_dirty {
             let head = new_head(&in_force.key, &in_force.prologue, in_force.mark.as_ref());
