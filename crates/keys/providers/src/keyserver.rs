@@ -13,13 +13,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use strongroom_crypto::{GcmKey, SecretBytes, SecretKey, hkdf, nonce12};
+use strongroom_crypto::{GcmKey, SecretKey, hkdf, nonce12};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_keyring::provider::{Made, Registered};
 use strongroom_keys_client::{Client, Fetched, Node, Version, key_name_is_valid};
 
 use crate::deadline::Deadline;
+use crate::network::credential::copy;
 use crate::network::locator::Locator;
 use crate::network::sealing::{SealingProvider, SealingServer, stored_argument};
 
@@ -110,8 +111,7 @@ impl SealingServer for KeyServer {
         let key = sealing_key(&fetched.material, context)?;
         let nonce = nonce12()?;
         // In clear until it is encrypted in place.
-        let mut sealed = SecretBytes::with_capacity(SECRET_LEN)?;
-        sealed.as_mut_slice().copy_from_slice(secret.expose());
+        let mut sealed = copy(secret.expose())?;
         let tag = key.seal(&nonce, context, sealed.as_mut_slice())?;
         let version = fetched.version.to_le_bytes();
         Ok([&version[..], &nonce, &tag, sealed.as_slice()].concat())
@@ -127,9 +127,8 @@ impl SealingServer for KeyServer {
             .ok_or_else(|| Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed"))?;
         let fetched = self.fetch(Version::Number(blob.version))?;
         let key = sealing_key(&fetched.material, context)?;
-        let mut room = SecretBytes::with_capacity(SECRET_LEN)?;
+        let mut room = copy(blob.ciphertext)?;
         let secret = room.as_mut_slice();
-        secret.copy_from_slice(blob.ciphertext);
         let wrong = || Error::new(&code::PROVIDER_ANSWER, "the server delivered another key");
         key.open(blob.nonce, context, secret, blob.tag)
             .map_err(|_| wrong())?;

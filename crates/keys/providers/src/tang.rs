@@ -18,8 +18,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
 use strongroom_crypto::{
-    CryptoError, GcmKey, P521Point, SecretBytes, SecretKey, ecmr_blind, ecmr_provision,
-    ecmr_recover, sha256, verify_p521,
+    CryptoError, GcmKey, P521Point, SecretKey, ecmr_blind, ecmr_provision, ecmr_recover, sha256,
+    verify_p521,
 };
 use strongroom_format::code;
 use strongroom_keyring::provider::{Created, Made, Registered, Wrapped, locator};
@@ -27,6 +27,7 @@ use strongroom_keyring::{Error, Opener, RootProvider};
 use strongroom_tls::http;
 
 use crate::deadline::Deadline;
+use crate::network::credential::copy;
 use crate::options::Options;
 
 pub(crate) const REGISTERED: Registered = Registered {
@@ -44,7 +45,6 @@ const BODY_MAX: u64 = 64 * 1024;
 const FIELD: usize = 66;
 const POINT: usize = 2 * FIELD;
 const NONCE: [u8; 12] = [0; 12];
-const SECRET_LEN: usize = 32;
 
 struct Tang {
     argument: String,
@@ -334,8 +334,7 @@ impl RootProvider for Tang {
             let (key, client) =
                 ecmr_provision(&exchange.point, context).map_err(translate_crypto_error)?;
             // In clear until it is encrypted in place.
-            let mut sealed = SecretBytes::with_capacity(SECRET_LEN)?;
-            sealed.as_mut_slice().copy_from_slice(secret.expose());
+            let mut sealed = copy(secret.expose())?;
             let tag = GcmKey::new(&key)?.seal(&NONCE, context, sealed.as_mut_slice())?;
             let parts = [
                 &exchange.thumbprint[..],
