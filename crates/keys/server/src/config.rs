@@ -28,6 +28,11 @@ pub(crate) const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// What is said of a file that decides whom the server trusts and has such permissions.
 pub(crate) const OTHERS_MAY_WRITE: &str = "others may write to it; give it mode 0644";
 
+/// Makes the error for a TLS file of the configuration that cannot be used (SR-8440).
+pub(crate) fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::new(&code::SERVER_TLS, format!("{}: {why}", path.display()))
+}
+
 /// The configuration. Paths are as they are in the file, relative to its directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

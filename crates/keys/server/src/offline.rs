@@ -15,7 +15,7 @@ use strongroom_keyring::pair::{Lock, Pair, must_be_ours};
 use strongroom_keyring::{Error, Keyring};
 
 use crate::authority::IssuedCertificate;
-use crate::config::Config;
+use crate::config::{Config, unusable};
 use crate::init::write_new;
 use crate::keys::{Keys, ROOT_KEY_NAME};
 use crate::service::Service;
@@ -172,11 +172,6 @@ impl LockedFiles {
             .and_then(|()| pair.settle(lock));
         written.map_err(|error| unusable(key, &error))
     }
-}
-
-/// Makes the error for a file that cannot be used (SR-8440).
-fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::new(&code::SERVER_TLS, format!("{}: {error}", path.display()))
 }
 
 /// Returns the pair of files of a server's certificate and key. Reads nothing.

@@ -20,7 +20,7 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::config::{Config, OTHERS_MAY_WRITE, WRITABLE_BY_OTHERS};
+use crate::config::{Config, OTHERS_MAY_WRITE, WRITABLE_BY_OTHERS, unusable};
 use crate::offline;
 
 /// Builds the TLS configuration with the files that `config` names.
@@ -207,9 +207,4 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error>
         true => Err(unusable(path, &"no certificate in it")),
         false => Ok(read),
     }
-}
-
-/// Makes the error for a TLS file that cannot be used (SR-8440).
-fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::new(&code::SERVER_TLS, format!("{}: {error}", path.display()))
 }

@@ -20,7 +20,7 @@ use strongroom_tls::rustls::{ClientConfig, RootCertStore};
 use strongroom_tls::{Identity, ServerCheck, TlsClient, authorities, certificates, http};
 use ureq::Agent;
 
-use crate::config::Config;
+use crate::config::{Config, unusable};
 
 /// The longest response, in bytes: a page of the largest records.
 const RESPONSE_MAX: u64 = 256 * 1024 * 1024;
@@ -143,11 +143,6 @@ fn tls_config(config: &Config) -> Result<ClientConfig, Error> {
         .identity(identity)
         .build()
         .map_err(|error| unusable(&certificate.unwrap_or_default(), &error))
-}
-
-/// Makes the error for a TLS file that cannot be used (SR-8440).
-fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Error {
-    Error::new(&code::SERVER_TLS, format!("{}: {why}", path.display()))
 }
 
 /// Reads the certificates of a PEM file, at least one. SR-8440 if it cannot be read or has none.
