@@ -569,6 +569,8 @@ mod tests {
         for wrong in [
             r#"{"dbSize":"20 kB"}"#,
             r#"{"dbSize":"-1"}"#,
+            r#"{"dbSize":"99999999999999999999"}"#,
+            r#"{"dbSize":"1","dbSiz"#,
             r#"{"dbSize":"1","dbSizeQuota":"much"}"#,
         ] {
             assert_eq!(space(wrong), None, "{wrong}");
