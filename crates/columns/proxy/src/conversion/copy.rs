@@ -188,16 +188,13 @@ fn unconverted() -> Error {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::big_endian_bytes,
-    reason = "PostgreSQL's protocol is big-endian"
-)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::Write as _;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     use strongroom_postgres_wire::client::{Config, Socket};
+    use strongroom_postgres_wire::{Message, append, read, read_startup};
 
     use super::*;
 
@@ -205,20 +202,9 @@ mod tests {
     const ENDURED: usize = 1000;
 
     fn message(tag: u8, body: &[u8]) -> Vec<u8> {
-        let len = u32::try_from(body.len() + 4).unwrap();
-        [&[tag], &len.to_be_bytes()[..], body].concat()
-    }
-
-    /// Reads a message of a client: its type, unless it is the first one, and its body.
-    fn received(socket: &mut UnixStream, is_first: bool) -> Option<(u8, Vec<u8>)> {
-        let (mut tag, mut len) = ([0], [0; 4]);
-        if !is_first {
-            socket.read_exact(&mut tag).ok()?;
-        }
-        socket.read_exact(&mut len).ok()?;
-        let mut body = vec![0; usize::try_from(u32::from_be_bytes(len)).unwrap() - 4];
-        socket.read_exact(&mut body).ok()?;
-        Some((tag[0], body))
+        let mut out = Vec::new();
+        append(&mut out, tag, body);
+        out
     }
 
     /// A server whose tables have one block, and where every batch of rows meets a deadlock. Counts
@@ -227,11 +213,11 @@ mod tests {
         let (complete, ready) = (message(b'C', b"SELECT 0\0"), message(b'Z', b"I"));
         let row = message(b'D', b"\0\x01\0\0\0\x011");
         let deadlock = message(b'E', b"SERROR\0VERROR\0C40P01\0Mdeadlock detected\0\0");
-        received(&mut socket, true).unwrap();
+        read_startup(&mut socket).unwrap();
         let accepted = [message(b'R', &[0; 4]), ready.clone()].concat();
         socket.write_all(&accepted).unwrap();
         let mut met = 0;
-        while let Some((tag, body)) = received(&mut socket, false) {
+        while let Ok(Some(Message { tag, body })) = read(&mut socket) {
             let answer = match tag {
                 b'Q' if body.starts_with(b"SELECT") => [&row[..], &complete, &ready].concat(),
                 b'Q' => [&complete[..], &ready].concat(),
