@@ -15,7 +15,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use strongroom_format::code;
+use strongroom_format::code::{self, Class};
 use strongroom_format::header::ObjectKind;
 use strongroom_format::layout::u32_at;
 use strongroom_format::sqlite::{lock_byte_page, page_offset, tail_layout};
@@ -118,7 +118,7 @@ fn opens(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result<bool
     })?;
     match Object::open(&header, ObjectKind::Sqlite, opener) {
         Ok(_) => Ok(true),
-        Err(error) if error.code().class == code::WRONG_KEY.class => Ok(false),
+        Err(error) if error.code().class == Class::Key => Ok(false),
         Err(error) => Err(error),
     }
 }
