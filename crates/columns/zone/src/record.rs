@@ -81,8 +81,8 @@ impl Recorder {
         }
     }
 
-    /// Copies the operation's arguments out of the data area, before it replaces them. `None` if
-    /// the ring is not recorded, the operation is none that is recorded, or its arguments do not
+    /// Copies the operation's arguments out of the data area, before the operation replaces them.
+    /// Returns `None` if this ring or this operation is not recorded, or if the arguments do not
     /// lie in the area.
     pub(crate) fn input(
         &self,

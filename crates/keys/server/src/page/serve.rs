@@ -196,10 +196,10 @@ async fn unknown_path(
     .await
 }
 
-/// Looks up the reader, who has to be a viewer or an administrator, and the fleet, and responds
-/// with the page that `content` makes. Otherwise responds with a page that says why there is none:
-/// 503 while the server is sealed or the store fails, 401 without a certificate, 403 without the
-/// role, or what `content` reports.
+/// Responds with the page that `content` makes of the fleet, if the reader is a viewer or an
+/// administrator. Otherwise responds with a page that gives the reason: 503 while the server is
+/// sealed or the store fails, 401 without a certificate, 403 without one of the two roles, or what
+/// `content` reports.
 async fn render_page(
     server: Arc<Server>,
     connection: ConnectionInfo,
