@@ -1,10 +1,15 @@
-# Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust toolchain.
-#   make demo     build, and the tour: every line that it prints is a check; the first after some minutes
+# Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust
+# toolchain.
+#   make demo     build, and the tour: every line that it prints is a check; the first after some
+#                 minutes
 #   make test     every test, but for what takes long with confidential columns
-#   make test-sqlite-memory  the SQLite extension under valgrind and the address sanitizer, all of it: minutes
-#   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface by its description
+#   make test-sqlite-memory  the SQLite extension under valgrind and the address sanitizer, all of
+#                            it: minutes
+#   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface
+#                        by its description
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
-#   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
+#   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension,
+#                      and the whole with zone and proxy
 #   make test-python   the part of it that is about the Python wheel
 #   make fuzz     the part of it that runs the fuzz targets, a few seconds each
 #   make wheel    the Python wheel of sealed SQLite
@@ -12,8 +17,10 @@
 #   make lint     formatting, the rules of the house (testing/tidy), clippy, documentation links
 #   make audit    licences, sources and known vulnerabilities of the packages of others
 #   make bench    the products beside stock SQLite and stock PostgreSQL, interleaved
-#   make bench-sqlite   the part of it that is about sealed SQLite and its peers, SQLCipher and SQLite3 Multiple Ciphers
-#   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
+#   make bench-sqlite   the part of it that is about sealed SQLite and its peers, SQLCipher and
+#                       SQLite3 Multiple Ciphers
+#   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty
+#                       combinations, with their chart
 #   make bench-volume   volumes in a virtual machine, beside plain disks
 #   make bench-duckdb   another key for a DuckDB database beside DuckDB's own copy
 #   make bench-columns  the part of it that is about confidential columns
@@ -25,8 +32,9 @@ SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
 .PHONY: install test-count-often lint-workspace lint-extension audit audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
-# What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
-# an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
+# What the build needs, and what only the tests need: stock SQLite's shell, headers and Python
+# module, stock PostgreSQL, an S3 server, and a debugger for core dumps. Nothing is installed when
+# everything is there, and no server is left running.
 deps:
 	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h "perl:/usr/share/perl/5*/IPC/Cmd.pm" pkg-config:pkg-config \
 		"libclang-dev:/usr/lib/llvm-*/lib/libclang.so" libcryptsetup-dev:/usr/include/libcryptsetup.h
@@ -48,24 +56,29 @@ deps-test: deps-postgres
 	@python3 -c 'import kmip.services.server' 2>/dev/null || python3 -m pip install --quiet PyKMIP || \
 		python3 -m pip install --quiet --break-system-packages PyKMIP
 
-# Programs that know nothing of Strongroom and run on sealed databases, and two other products that encrypt SQLite's.
+# Programs that know nothing of Strongroom and run on sealed databases, and two other products that
+# encrypt SQLite's.
 	@[ -e $(SQLITE_TOOLS)/ready ] || { python3 -m venv $(SQLITE_TOOLS) && $(SQLITE_TOOLS)/bin/pip install --quiet datasette==0.65.5 \
 		sqlite-utils==4.2.1 litecli==1.17.1 sqlcipher3-wheels==0.5.7 apsw-sqlite3mc==3.54.0.0 && touch $(SQLITE_TOOLS)/ready; }
 
-# Three DuckDBs, each in an environment of its own; 1.4 writes encrypted files only with an extension that comes by name too.
+# Three DuckDBs, each in an environment of its own; 1.4 writes encrypted files only with an
+# extension that comes by name too.
 	@for version in 1.4.4 1.5.5 2.0.0; do [ -e $(DUCKDB)/$$version/ready ] || { python3 -m venv $(DUCKDB)/$$version && \
 		$(DUCKDB)/$$version/bin/pip install --quiet duckdb==$$version && touch $(DUCKDB)/$$version/ready; } || exit 1; done
 	@[ -e $(DUCKDB)/1.4.4/httpfs ] || { $(DUCKDB)/1.4.4/bin/pip install --quiet duckdb-extension-httpfs==1.4.4 && touch $(DUCKDB)/1.4.4/httpfs; }
 
-# TOUR is the tour of `make demo`, which is built in the same run: what is built twice for two sets of packages takes minutes.
+# TOUR is the tour of `make demo`, which is built in the same run: what is built twice for two sets
+# of packages takes minutes.
 TOUR :=
-# AUDITABLE=auditable has cargo-auditable write the list of packages into each binary (`make audit-tools` installs it).
+# AUDITABLE=auditable has cargo-auditable write the list of packages into each binary (`make
+# audit-tools` installs it).
 AUDITABLE :=
 build: deps
 	PATH=$(TOOLS)/bin:$$PATH $(CARGO) $(AUDITABLE) build --locked --release -p strongroom-cli -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload \
 		--lib --bin strongroom $(TOUR)
 
-# The one place that the guides, and the units in packaging/systemd, count on. PostgreSQL's server and root load these files: they are root's.
+# The one place that the guides, and the units in packaging/systemd, count on. PostgreSQL's server
+# and root load these files: they are root's.
 install:
 	@[ -e $(TARGET)/release/strongroom ] || { echo "first: make build" >&2; exit 1; }
 	install -D -m 755 $(TARGET)/release/strongroom $(DESTDIR)/usr/bin/strongroom
@@ -76,11 +89,12 @@ install:
 demo:
 	CARGO=$(CARGO) benches/tour/demo
 
-# All with one profile, that of development, and with the features that the whole workspace with its tests asks for: the
-# dependencies are built once. Cargo would build many of them again for `-p`, which asks for fewer features.
+# All with one profile, that of development, and with the features that the whole workspace with its
+# tests asks for: the dependencies are built once. Cargo would build many of them again for `-p`,
+# which asks for fewer features.
 DEV := $(abspath $(TARGET)/debug)
-# Many tests wait for a server, a disk or a clock: each program runs twice as many at once as there are processors, and two
-# programs run at the same time.
+# Many tests wait for a server, a disk or a clock: each program runs twice as many at once as there
+# are processors, and two programs run at the same time.
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: deps-test
 	$(CARGO) build --locked --workspace --lib --bins --tests
@@ -92,7 +106,8 @@ test: deps-test
 	$(MAKE) --no-print-directory -j 2 --output-sync=target BUILT=yes \
 		COLUMNS_TESTS="--test committed --test it -- the_committed_script $(COLUMNS_USUAL:%=%::)" test-columns test-count-often fuzz test-python
 
-# What the later parts of `make test` need is compiled while its first part runs, whose tests wait half of the time.
+# What the later parts of `make test` need is compiled while its first part runs, whose tests wait
+# half of the time.
 COUNT_OFTEN := $(CARGO) test --locked --workspace --features strongroom-testing/count-often --test simulation
 test-count-often:
 	$(COUNT_OFTEN) -- sealed_ freshness_ power_cuts
@@ -103,19 +118,22 @@ test-parts-built: columns-postgres
 	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) test --locked --workspace --no-run
 	$(COUNT_OFTEN) --no-run
 
-# The part of the SQLite extension's tests under valgrind that takes minutes, with the part that `make test` has.
+# The part of the SQLite extension's tests under valgrind that takes minutes, with the part that
+# `make test` has.
 test-sqlite-memory: deps-test
 	$(CARGO) build --locked -p strongroom-sqlite-extension
 	STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so $(CARGO) test --locked -p strongroom-sqlite --test stock -- --include-ignored memory::
 
-# Each parser of outside bytes under libFuzzer, for seconds; FUZZ="--features sqlite,providers,proxy 60" has all, which takes minutes to build.
+# Each parser of outside bytes under libFuzzer, for seconds; FUZZ="--features sqlite,providers,proxy
+# 60" has all, which takes minutes to build.
 FUZZ ?= 4
 fuzz: deps
 	@packaging/install-debian g++:g++
 	fuzz/run $(FUZZ)
 
-# The Python wheel: built with the profile of the other tests, so that only the library's last link is new. With BUILT=yes,
-# here and for the columns, the command is not built first: `make test` has built it.
+# The Python wheel: built with the profile of the other tests, so that only the library's last link
+# is new. With BUILT=yes, here and for the columns, the command is not built first: `make test` has
+# built it.
 PYTHON_TOOLS := $(abspath $(TARGET)/python)
 test-python: deps-test
 	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)
@@ -141,7 +159,8 @@ test-regress: deps-postgres build
 	testing/postgres/regress/run --library $(SHIELD) --command $(abspath $(TARGET)/release/strongroom) --cache $(abspath $(TARGET)/postgresql)
 
 VOLUME_LOADS := fio:fio sysbench:sysbench mariadb-server-core:mariadbd mariadb-client-core:mariadb
-# Volumes in a virtual machine of emulated hardware. The kernel's package is downloaded and unpacked below the target directory, never installed.
+# Volumes in a virtual machine of emulated hardware. The kernel's package is downloaded and unpacked
+# below the target directory, never installed.
 test-volume: deps-test build
 	@packaging/install-debian $(VOLUME_LOADS) mmdebstrap:mmdebstrap
 	$(CARGO) build --locked --release -p strongroom-volume-token
@@ -149,8 +168,9 @@ test-volume: deps-test build
 		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked -p strongroom-testing-vm --no-fail-fast -- \
 		--include-ignored --nocapture --test-threads=1
 
-# The extension of confidential columns is a workspace of its own, because it is built against one PostgreSQL. Its tests run
-# the whole: server, zone and proxy. It is installed into a copy of PostgreSQL of its own; debuggers are needed for core dumps.
+# The extension of confidential columns is a workspace of its own, because it is built against one
+# PostgreSQL. Its tests run the whole: server, zone and proxy. It is installed into a copy of
+# PostgreSQL of its own; debuggers are needed for core dumps.
 COLUMNS_POSTGRES := $(abspath $(TARGET)/postgresql-15)
 COLUMNS_CONFIG := PGRX_PG_CONFIG_PATH=$(COLUMNS_POSTGRES)/lib/postgresql/15/bin/pg_config
 COLUMNS := STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(COLUMNS_CONFIG)
@@ -159,8 +179,8 @@ columns-postgres: deps-postgres
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h" gdb:gdb sysbench:sysbench
 	crates/columns/extension/private-postgresql $(COLUMNS_POSTGRES)
 
-# What `make test` runs of them: the shorter ones. The others are kills under load, recovery, replication, sweeps, conversions, full disks, TPC-C,
-# TPC-H and sysbench.
+# What `make test` runs of them: the shorter ones. The others are kills under load, recovery,
+# replication, sweeps, conversions, full disks, TPC-C, TPC-H and sysbench.
 COLUMNS_USUAL := answer_memo catalogs connections definitions faults lost_records operator owner_commands plans random slot statements whole
 COLUMNS_TESTS :=
 test-columns: columns-postgres
@@ -173,8 +193,9 @@ bench-columns-oltp: columns-postgres build
 	$(COLUMNS) crates/columns/extension/install release
 	cd crates/columns/extension && $(COLUMNS) $(CARGO) run --locked --release -p strongroom-columns-testing --bin strongroom-bench-columns-oltp
 
-# The extension is a workspace of its own, and is looked at against the installed PostgreSQL's headers. Both workspaces at once,
-# by two jobs together: while one compiles C, which is one long step, the other has work.
+# The extension is a workspace of its own, and is looked at against the installed PostgreSQL's
+# headers. Both workspaces at once, by two jobs together: while one compiles C, which is one long
+# step, the other has work.
 COLUMNS_LINT := cd crates/columns/extension && PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config
 lint: deps
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
@@ -191,8 +212,9 @@ lint-extension:
 	+$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	+$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
-# The packages of others: licences, sources and what must not come in, by deny.toml; known vulnerabilities where the database of
-# advisories can be fetched; and whether a binary lists what it was built of. The tools are compiled below the target directory, without optimisation.
+# The packages of others: licences, sources and what must not come in, by deny.toml; known
+# vulnerabilities where the database of advisories can be fetched; and whether a binary lists what
+# it was built of. The tools are compiled below the target directory, without optimisation.
 DENY_VERSION := 0.20.2
 AUDITABLE_VERSION := 0.7.7
 TOOLS := $(abspath $(TARGET))/tools
@@ -233,7 +255,8 @@ bench-sqlite: deps
 	benches/sqlite/build-peers $(TARGET)/sqlite-peers
 	$(TARGET)/release/strongroom-bench-sqlite --drivers $(TARGET)/sqlite-peers --extension $(EXTENSION) --directory $(BENCH_DIRECTORY) $(SQLITE_BENCH)
 
-# Backups: some ten minutes a round. BACKUP_BENCH=--quick shows in a minute or two that everything runs.
+# Backups: some ten minutes a round. BACKUP_BENCH=--quick shows in a minute or two that everything
+# runs.
 BACKUP_BENCH ?= --rounds 3
 bench-backup: deps-postgres build
 	@packaging/install-debian pgbackrest:pgbackrest restic:restic age:age zstd:zstd
@@ -241,14 +264,16 @@ bench-backup: deps-postgres build
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --matrix --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
 
-# Volumes in the virtual machine, beside plain disks: some ten minutes a round. The figures are of emulated hardware.
+# Volumes in the virtual machine, beside plain disks: some ten minutes a round. The figures are of
+# emulated hardware.
 VOLUME_BENCH ?= 3
 bench-volume: deps-test build
 	@packaging/install-debian $(VOLUME_LOADS)
 	STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) run --locked --release -p strongroom-benches-vm \
 		--bin strongroom-bench-volume-vm -- $(VOLUME_BENCH)
 
-# The key server: some ten minutes. KEYSERVER_BENCH=--quick shows in half a minute that everything runs.
+# The key server: some ten minutes. KEYSERVER_BENCH=--quick shows in half a minute that everything
+# runs.
 bench-keyserver: deps-test build
 	$(CARGO) build --locked --release -p strongroom-benches-keyserver
 	STRONGROOM_BIN=$(abspath $(TARGET)/release/strongroom) $(TARGET)/release/strongroom-bench-keyserver --directory $(BENCH_DIRECTORY) $(KEYSERVER_BENCH)

@@ -71,6 +71,25 @@ fn sources() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
+/// Scripts, makefiles, units of systemd, TOML and Python: files whose comments begin with `#`.
+fn scripts_and_settings() -> Vec<(PathBuf, String)> {
+    let by_name = ["py", "service", "sh", "timer", "toml"];
+    let mut found = Vec::new();
+    for path in files(&root(), "").unwrap() {
+        let known = match path.extension() {
+            Some(ending) => by_name.iter().any(|name| ending == *name),
+            None => true,
+        };
+        // Without an ending: what is no text is no script.
+        if let (true, Ok(text)) = (known, std::fs::read_to_string(&path))
+            && (path.extension().is_some() || text.starts_with("#!") || path.ends_with("Makefile"))
+        {
+            found.push((path, text));
+        }
+    }
+    found
+}
+
 #[test]
 fn every_source_says_what_it_is_for() {
     for (path, text) in sources() {
@@ -245,9 +264,12 @@ fn format_and_vfs_do_not_link_to_sqlite() {
 #[test]
 fn comments_fit_the_page() {
     let mut long = Vec::new();
-    for (path, text) in sources() {
+    let rust = sources().into_iter().map(|source| (source, "//"));
+    let others = scripts_and_settings();
+    assert!(others.len() > 50, "scripts are where they are looked for");
+    for ((path, text), mark) in rust.chain(others.into_iter().map(|other| (other, "#"))) {
         for (number, line) in (1..).zip(text.lines()) {
-            let is_comment = line.trim_start().starts_with("//");
+            let is_comment = line.trim_start().starts_with(mark);
             // An address cannot be broken.
             if is_comment && line.chars().count() > COLUMNS_MAX && !line.contains("://") {
                 long.push(format!("{}:{number}", path.display()));

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Obeys the harness, line by line, through a virtio-serial port: as a service where systemd runs, in init.sh where that is all there is.
-# Each line is `NUMBER BASE64(script)`; each answer `NUMBER EXIT-CODE BASE64(output)`.
+# Obeys the harness, line by line, through a virtio-serial port: as a service where systemd runs, in
+# init.sh where that is all there is. Each line is `NUMBER BASE64(script)`; each answer `NUMBER
+# EXIT-CODE BASE64(output)`.
 exec 3<>"${harness:-/dev/virtio-ports/harness}"
 echo "ready 0 $(cut -d' ' -f1 /proc/uptime | base64)" >&3
 while read -r number script <&3; do

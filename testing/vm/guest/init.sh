@@ -1,5 +1,6 @@
 #!/bin/sh
-# The first process of a test's guest: mounts, modules, names of disks, network; then obeys the harness (harness.sh).
+# The first process of a test's guest: mounts, modules, names of disks, network; then obeys the
+# harness (harness.sh).
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/usr/lib/postgresql/bin HOME=/root LC_ALL=C
 mount -t proc proc /proc
 mount -t sysfs sys /sys

@@ -103,7 +103,8 @@ class Errors(Case):
         connection.close()
         with self.assertRaises(sqlite3.ProgrammingError):
             connection.execute("SELECT 1")
-        # An older error of the extension with the same result code, in another thread, is not this one's.
+        # An older error of the extension with the same result code, in another thread, is not this
+        # one's.
         thread = threading.Thread(target=lambda: self.fails("SR-2002", strongroom.connect, "a.db", key_env="K2"))
         thread.start()
         thread.join()
@@ -154,7 +155,8 @@ class Errors(Case):
             shown = shown_by(call)
             self.assertIn("connect{", shown)
             self.assertNotIn(secret, shown)
-        # A key as an argument stands in the caller's frame and in ours; it is refused without being repeated.
+        # A key as an argument stands in the caller's frame and in ours; it is refused without being
+        # repeated.
         error = self.fails("SR-2271", strongroom.connect, "a.db", key=secret)
         self.assertNotIn(secret, str(error) + repr(vars(error)))
 

@@ -1,5 +1,5 @@
-# Exchanges, as fast as it can, everything that root is pointed at. Ends when the file `stop` is there, with all back.
-# Arguments: the place, and a directory of root's to which links are made.
+# Exchanges, as fast as it can, everything that root is pointed at. Ends when the file `stop` is
+# there, with all back. Arguments: the place, and a directory of root's to which links are made.
 import os, sys, random, itertools
 place, victim = sys.argv[1], sys.argv[2]
 os.chdir(place)

@@ -278,7 +278,8 @@ os._exit(0)
 """ % room
         outcome = child(code, name).strip()
         no_plaintext(name + "*")
-        # Afterwards the name can be used, or the reason is told; nothing is taken for a plain database.
+        # Afterwards the name can be used, or the reason is told; nothing is taken for a plain
+        # database.
         try:
             db = connect(name, key_env="K")
             db.execute("create table if not exists t2(a)")

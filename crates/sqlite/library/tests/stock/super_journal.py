@@ -137,7 +137,8 @@ def test_journals_of_two_participants_exchanged():
     os.rename(at("f2.db-journal"), at("f1.db-journal"))
     os.rename(at("swap"), at("f2.db-journal"))
     for part in outcome("f1.db", "f2.db"):
-        # Both were ended before the commit point; a journal that is not ours must not make it a commit.
+        # Both were ended before the commit point; a journal that is not ours must not make it a
+        # commit.
         assert part in (0, 200) or "SR-4" in str(part), part
     print("  note: journals exchanged:", outcome("f1.db", "f2.db"))
 

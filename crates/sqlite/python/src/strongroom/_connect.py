@@ -30,7 +30,8 @@ KeyCallable = Callable[[], Union[str, bytes, bytearray]]
 _C = TypeVar("_C", bound=sqlite3.Connection)
 _UNSET: Any = object()
 
-# Held while a key is registered: two threads that open one database must not take each other's away.
+# Held while a key is registered: two threads that open one database must not take each other's
+# away.
 _registration = threading.RLock()
 
 
@@ -371,7 +372,8 @@ class _Registered:
         _registration.acquire()
         try:
             with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-                # The tuple has no name, and sqlite3 no frame: a traceback that shows variables does not show the key.
+                # The tuple has no name, and sqlite3 no frame: a traceback that shows variables does
+                # not show the key.
                 connection.execute("SELECT strongroom_key(CAST(? AS TEXT), ?)", (self._path, self._key)).fetchone()
         except BaseException as error:
             _registration.release()

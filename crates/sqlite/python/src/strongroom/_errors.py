@@ -12,8 +12,8 @@ import re
 import sqlite3
 from typing import NoReturn, Optional
 
-# What goes wrong before the extension is loaded, or before SQLite is called: (class of code, what happened, what to do).
-# docs/reference/errors.md has the same words; a test compares them.
+# What goes wrong before the extension is loaded, or before SQLite is called: (class of code, what
+# happened, what to do). docs/reference/errors.md has the same words; a test compares them.
 OWN = {
     "SR-1002": (
         "the output exists already, and would have to be overwritten",
@@ -53,7 +53,8 @@ OWN = {
     "SR-6007": ("this SQLite library is too old for the sealing VFS", "use SQLite 3.37 or later"),
 }
 
-# Result codes of SQLite under which the extension's errors travel, and SQLite's words for them (Python before 3.11 has no number).
+# Result codes of SQLite under which the extension's errors travel, and SQLite's words for them
+# (Python before 3.11 has no number).
 _SQLITE_ERROR = 1
 _RESULTS = {
     9: "interrupted",
@@ -120,11 +121,13 @@ def explain(error: BaseException) -> Optional[Error]:
     result = _result(error, message)
     if result is None:
         return None
-    # The extension keeps errors for each thread, and any connection tells them; this one is of nobody else.
+    # The extension keeps errors for each thread, and any connection tells them; this one is of
+    # nobody else.
     asked = sqlite3.connect(":memory:")
     try:
         row = asked.execute("SELECT strongroom_last_error(?)", (str(result),)).fetchone()
-        # What fails with SQLITE_ERROR says itself what the extension says, or is not the extension's.
+        # What fails with SQLITE_ERROR says itself what the extension says, or is not the
+        # extension's.
         line = message if result == _SQLITE_ERROR else row[0] or ""
         found = _LINE.match(line)
         if found is None:

@@ -50,7 +50,8 @@ class Name:
             rest = "/" + rest[2:].partition("/")[2]
         path = unquote_to_bytes(rest)
         in_memory = path in (b"", b":memory:") or self.parameters.get("mode") == "memory"
-        # The shared in-memory databases of SQLite's own VFS "memdb" do not exist here: the VFS is the extension.
+        # The shared in-memory databases of SQLite's own VFS "memdb" do not exist here: the VFS is
+        # the extension.
         self.path = None if in_memory else path
 
     def names_key(self) -> bool:

@@ -33,8 +33,8 @@ use super::slot::{open_slot, seal_slot, shadow_of};
 pub(super) const CHUNK: u64 = JOURNAL_CHUNK as u64;
 /// Records are buffered up to this many bytes before they are written in one piece.
 const BUFFER_MAX: usize = 64 * 1024;
-/// What the buffer of a new journal has room for: the records of a small transaction. Without it the
-/// buffer grows in steps, each of which copies it, in every transaction.
+/// What the buffer of a new journal has room for: the records of a small transaction. Without it
+/// the buffer grows in steps, each of which copies it, in every transaction.
 const BUFFER_FIRST: usize = 32 * 1024;
 /// In PERSIST mode SQLite ends a transaction by writing this many zeros over the journal's header
 /// (pager.c, `zeroJournalHdr`).
