@@ -7,7 +7,7 @@ use pg_query::protobuf::{AlterTableType, Node, ObjectType, RangeVar};
 
 use super::catalog::{Catalog, Column};
 use super::tree::names;
-use super::utility::{column_from_definition, kind_from_definition};
+use super::utility::{column_from_definition, kind_from_definition, takes_other_columns};
 
 /// Returns the catalog as it will be after the statement; `None` when the statement changes nothing
 /// in it that matters. A relation whose columns the statement does not fully define is removed, so
@@ -82,7 +82,7 @@ fn table_from_statement(catalog: &Catalog, node: &Node) -> Option<(String, Strin
         return None;
     };
     let range = create.relation.as_ref()?;
-    if !create.inh_relations.is_empty() || create.of_typename.is_some() {
+    if takes_other_columns(create) {
         return None;
     }
     let mut columns = Vec::new();

@@ -385,6 +385,15 @@ pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (
     (column.colname.clone(), flow)
 }
 
+/// Whether a CREATE TABLE takes columns from other tables or from a type: LIKE, INHERITS, PARTITION
+/// OF, OF.
+pub(super) fn takes_other_columns(create: &CreateStmt) -> bool {
+    let is_like = |element: &Node| matches!(element.node, Some(NodeEnum::TableLikeClause(_)));
+    !create.inh_relations.is_empty()
+        || create.of_typename.is_some()
+        || create.table_elts.iter().any(is_like)
+}
+
 /// Walks the defaults, constraints and partition bounds of a CREATE TABLE. The table's own columns
 /// are put into a scope, which is left there.
 fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
@@ -396,13 +405,7 @@ fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
             columns.named.push((name, flow));
         }
     }
-    // LIKE, INHERITS, PARTITION OF, OF: columns of other tables or of a type.
-    let inherits = !create.inh_relations.is_empty() || create.of_typename.is_some();
-    let like = create
-        .table_elts
-        .iter()
-        .any(|element| matches!(element.node, Some(NodeEnum::TableLikeClause(_))));
-    if inherits || like {
+    if takes_other_columns(create) {
         columns.open = Some(Flow::unknown());
     }
     resolver
