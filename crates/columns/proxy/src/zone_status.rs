@@ -61,3 +61,56 @@ fn name_tables(connection: &mut StatementClient, status: &mut Value) -> Result<(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    use strongroom_postgres_wire::client::{Config, Socket};
+    use strongroom_postgres_wire::{Builder, append, read, read_startup};
+
+    use super::*;
+
+    /// A server that answers every statement with one row of this text.
+    fn serve(mut socket: UnixStream, text: &str) {
+        let (mut accepted, mut answer) = (Vec::new(), Vec::new());
+        append(&mut accepted, b'R', &[0; 4]);
+        append(&mut accepted, b'Z', b"I");
+        let mut row = Builder::new(&mut answer, b'D');
+        row.count(1).value(Some(text.as_bytes())).end();
+        append(&mut answer, b'C', b"SELECT 1\0");
+        append(&mut answer, b'Z', b"I");
+        read_startup(&mut socket).unwrap();
+        socket.write_all(&accepted).unwrap();
+        while matches!(read(&mut socket), Ok(Some(message)) if message.tag == b'Q') {
+            socket.write_all(&answer).unwrap();
+        }
+    }
+
+    fn told(text: &str) -> Result<Value, Error> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| serve(theirs, text));
+            let config = Config::without_tls("owner", "shop", None);
+            let client = StatementClient::on_socket(Socket::Local(ours), &config);
+            zone_status(&mut client.unwrap())
+        })
+    }
+
+    #[test]
+    fn a_status_that_is_cut_is_an_error_and_one_of_another_form_gets_no_names() {
+        let whole = r#"{"partitions":[{"database":16384,"filenode":7},{}],"memory":1}"#;
+        for cut in 0..whole.len() {
+            assert_eq!(told(&whole[..cut]).unwrap_err().code(), &code::BUG, "{cut}");
+        }
+        for text in [r#"{"partitions":{"database":0}}"#, "[]", "null", "7"] {
+            assert_eq!(told(text).unwrap().to_string(), text);
+        }
+        // The server's number is none, and the second partition has none either.
+        let named = told(whole).unwrap();
+        assert_eq!(named["partitions"][0].get("table"), None);
+        assert_eq!(named["partitions"][1]["table"], whole);
+        assert!(told("[".repeat(1 << 20).as_str()).is_err());
+    }
+}
