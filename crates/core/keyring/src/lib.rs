@@ -81,7 +81,7 @@ pub use opener::{Opener, take_text_as_raw_key_warning};
 pub use provider::{Provider, RootProvider};
 pub use purpose::Purpose;
 pub use recipient::Recipient;
-pub use regular::{Link, is_not_regular, open_regular, read_text};
+pub use regular::{Link, is_not_regular, open_regular, read_text, text_of};
 pub use secret_hex::secret_hex;
 pub use slot::passphrase_cost;
 pub use source::{KeySource, SourceContext};

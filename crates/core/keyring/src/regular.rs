@@ -69,7 +69,15 @@ pub fn open_regular(path: &Path, link: Link) -> io::Result<(File, Metadata)> {
 /// `FileTooLarge` when it is longer; of kind `InvalidData` when it is not UTF-8; any other is the
 /// system's.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    let (file, _) = open_regular(path, Link::Followed)?;
+    text_of(open_regular(path, Link::Followed)?.0, limit)
+}
+
+/// Reads the rest of `file` as text of at most `limit` bytes.
+///
+/// # Errors
+/// Of kind `FileTooLarge` when it is longer; of kind `InvalidData` when it is not UTF-8; any other
+/// is the system's.
+pub fn text_of(file: File, limit: u64) -> io::Result<String> {
     // As bytes: a text that is cut may end within a character, and is too long all the same.
     let mut bytes = Vec::new();
     let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;

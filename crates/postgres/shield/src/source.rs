@@ -11,13 +11,12 @@
     clippy::expect_used
 )]
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
 use strongroom_format::postgres::CONFIG_FILE;
 use strongroom_keyring::storage::About;
-use strongroom_keyring::{Error, KeySource, Keyring, Link, SourceContext, open_regular};
+use strongroom_keyring::{Error, KeySource, Keyring, Link, SourceContext, open_regular, text_of};
 
 /// The variable that holds the key itself; CYBERTEC's patches use it too.
 pub const KEY_VARIABLE: &str = "PGENCRYPTIONKEY";
@@ -126,12 +125,7 @@ pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
 /// source.
 fn read(path: &Path) -> std::io::Result<(String, About)> {
     let (file, about) = open_regular(path, Link::Followed)?;
-    let mut text = String::new();
-    let limit = CONFIGURATION_MAX.saturating_add(1);
-    if file.take(limit).read_to_string(&mut text)? as u64 > CONFIGURATION_MAX {
-        return Err(std::io::ErrorKind::FileTooLarge.into());
-    }
-    Ok((text, About::from(&about)))
+    Ok((text_of(file, CONFIGURATION_MAX)?, About::from(&about)))
 }
 
 /// Parses a configuration. `None` when it names no source. SR-7007 for a malformed or unknown line,

@@ -6,12 +6,13 @@
 //! Must not: ask anybody; take a key server's address from a disk.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 use strongroom_format::code;
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, text_of};
 
 use crate::active::check_name;
 
@@ -146,28 +147,18 @@ impl Table {
     /// SR-1006 when there is none; SR-8335 when it is not valid; SR-5001 when the system reports an
     /// error.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        use std::io::Read as _;
-        let file = File::open(path).map_err(|error| {
-            if error.kind() == std::io::ErrorKind::NotFound {
-                Error::new(&code::NOT_FOUND, path.display().to_string())
-            } else {
-                Error::io(path.display().to_string(), error)
-            }
-        })?;
-        let mut bytes = Vec::new();
-        file.take(TABLE_MAX.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(|error| Error::io(path.display().to_string(), error))?;
+        let file = File::open(path).map_err(|error| Error::opening(path, error))?;
         let bad = |what: &str| {
             let detail = format!("{}: {what}", path.display());
             Error::new(&code::VOLUME_TABLE, detail)
         };
-        // Volumes must not go missing because the rest of the table was not read.
-        if bytes.len() as u64 > TABLE_MAX {
-            return Err(bad("longer than 1 MiB"));
-        }
-        let text = std::str::from_utf8(&bytes).map_err(|_| bad("not UTF-8"))?;
-        Self::read(text).map_err(|error| bad(error.detail()))
+        // Never a part of it: volumes must not go missing.
+        let text = text_of(file, TABLE_MAX).map_err(|error| match error.kind() {
+            ErrorKind::FileTooLarge => bad("longer than 1 MiB"),
+            ErrorKind::InvalidData => bad("not UTF-8"),
+            _ => Error::on_path(path, error),
+        })?;
+        Self::read(&text).map_err(|error| bad(error.detail()))
     }
 
     /// Removes all volumes and swap areas but the one of this name.

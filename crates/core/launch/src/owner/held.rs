@@ -7,13 +7,14 @@
 //! Must not: be used where root can act as the owner instead.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
+use strongroom_keyring::text_of;
 
 /// Longest file that is read, in bytes.
 const READ_MAX: u64 = 1 << 20;
@@ -60,17 +61,9 @@ impl HeldDirectory {
         if !about.is_file() || about.nlink() != 1 {
             return Err(io::Error::other("not a file of its own"));
         }
-        let mut bytes = Vec::new();
-        file.take(READ_MAX.saturating_add(1))
-            .read_to_end(&mut bytes)?;
-        // A part of it must not be taken for the whole: callers write it back.
-        if bytes.len() as u64 > READ_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let text = String::from_utf8(bytes)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(Some(ExistingFile {
-            text,
+            // Never a part of it: callers write it back.
+            text: text_of(file, READ_MAX)?,
             user: about.uid(),
             group: about.gid(),
             mode: about.mode() & 0o777,
