@@ -17,7 +17,7 @@ use strongroom_format::{code, header};
 use strongroom_keyring::Error;
 use strongroom_luks2::{MAGIC_PRIMARY, MAGIC_SECONDARY, loop_device_of};
 
-use crate::error::{in_use, io, missing};
+use crate::error::{in_use, io};
 use crate::locked::{Purpose, check_not_locked};
 
 /// Bytes at the beginning that are searched: up to the end of the last signature in the table.
@@ -100,7 +100,7 @@ impl Contents {
 /// SR-1006 when there is no such file, SR-5001 when the system reports an error; SR-8322 when it is
 /// neither a block device nor a regular file.
 pub fn contents(path: &Path) -> Result<Contents, Error> {
-    let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
+    let about = std::fs::metadata(path).map_err(|error| Error::opening(path, error))?;
     let kind = about.file_type();
     if !kind.is_block_device() && !kind.is_file() {
         let detail = format!("{}: neither a block device nor a file", path.display());
@@ -150,7 +150,7 @@ pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
 /// # Errors
 /// SR-1006 when there is no such file, SR-5001 when the system reports an error.
 pub fn has_old_data(path: &Path) -> Result<bool, Error> {
-    let mut file = File::open(path).map_err(|error| missing(path, error))?;
+    let mut file = File::open(path).map_err(|error| Error::opening(path, error))?;
     let failed = |error| io(path, error);
     let len = file.seek(SeekFrom::End(0)).map_err(failed)?;
     for sample in 0..SAMPLES {
@@ -170,7 +170,7 @@ pub fn has_old_data(path: &Path) -> Result<bool, Error> {
 /// SR-8320 when it is in use; SR-1006 when there is no such file, SR-5001 when the system reports
 /// an error.
 pub fn check_unused(path: &Path) -> Result<(), Error> {
-    let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
+    let about = std::fs::metadata(path).map_err(|error| Error::opening(path, error))?;
     if about.file_type().is_block_device() {
         return open_exclusively(path, false).map(drop);
     }
@@ -188,7 +188,7 @@ pub fn check_unused(path: &Path) -> Result<(), Error> {
 /// SR-8320 when the device is in use; SR-1006 when there is no such file, SR-5001 when the system
 /// reports an error.
 pub fn open_exclusively(path: &Path, writing: bool) -> Result<File, Error> {
-    let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
+    let about = std::fs::metadata(path).map_err(|error| Error::opening(path, error))?;
     let mut options = OpenOptions::new();
     options.read(true).write(writing);
     if about.file_type().is_block_device() {

@@ -67,13 +67,3 @@ pub(crate) fn in_use(path: &Path, why: &str) -> Error {
 pub(crate) fn io(path: &Path, error: std::io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }
-
-/// Returns SR-1006 when the error is that there is nothing at `path`, otherwise SR-5001 with the
-/// path.
-pub(crate) fn missing(path: &Path, error: std::io::Error) -> Error {
-    if error.kind() == std::io::ErrorKind::NotFound {
-        Error::new(&code::NOT_FOUND, path.display().to_string())
-    } else {
-        io(path, error)
-    }
-}

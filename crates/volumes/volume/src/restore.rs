@@ -23,7 +23,7 @@ use strongroom_luks2::{
 use crate::contents::{check_unused, contents, other_than_luks};
 use crate::create::MemoryFile;
 use crate::device::Volume;
-use crate::error::{io, missing};
+use crate::error::io;
 use crate::escrow;
 use crate::header::check_cipher;
 use crate::keys::Keys;
@@ -68,7 +68,7 @@ impl Backup {
     /// [`Backup::check`].
     pub fn load(path: &Path, device: &Path) -> Result<Self, Error> {
         use std::io::Read as _;
-        let file = File::open(path).map_err(|error| missing(path, error))?;
+        let file = File::open(path).map_err(|error| Error::opening(path, error))?;
         let mut bytes = Vec::new();
         let read = file.take(BACKUP_MAX + 1).read_to_end(&mut bytes);
         read.map_err(|error| io(path, error))?;
@@ -187,7 +187,7 @@ impl Backup {
 /// SR-1006 when there is no such file, SR-5001 when the system reports an error; SR-8360 when there
 /// is none.
 pub fn token_on(path: &Path) -> Result<StrongroomToken, Error> {
-    let file = File::open(path).map_err(|error| missing(path, error))?;
+    let file = File::open(path).map_err(|error| Error::opening(path, error))?;
     // Not read by libcryptsetup, which would write to a header with one damaged copy.
     let found = read(&file).ok();
     let token = found.and_then(|found| token_of(&found.header.metadata).cloned());
