@@ -195,7 +195,7 @@ pub fn token_on(path: &Path) -> Result<StrongroomToken, Error> {
 }
 
 /// Returns the first Strongroom token that can be read. `None` when there is none.
-fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
+pub(crate) fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
     let mut tokens = metadata.tokens.values();
     tokens.find_map(Token::strongroom)
 }

@@ -8,13 +8,13 @@ use std::path::Path;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
-use strongroom_luks2::{Metadata, Slots, StrongroomToken, Token};
+use strongroom_luks2::{Metadata, Slots, StrongroomToken};
 
 use crate::device::{By, Volume};
 use crate::host_keys::HostKeys;
 use crate::keys::secret_of_token;
 use crate::notices::{Notices, summary};
-use crate::restore::Backup;
+use crate::restore::{Backup, token_of};
 use crate::secret::recovery_key;
 use crate::tpm;
 use crate::tpm_place::TpmPlace;
@@ -110,11 +110,9 @@ impl VolumeOpener {
         path: &Path,
         metadata: &Metadata,
     ) -> Result<(SecretBytes, Slots), Error> {
-        let mut tokens = metadata.tokens.values();
-        let ours = tokens.find_map(Token::strongroom);
+        let ours = token_of(metadata);
         let is_tpm = matches!(self.named, NamedOpener::Tpm);
-        let has_tpm = || metadata.tokens.values().any(|token| token.tpm().is_some());
-        if is_tpm || (ours.is_none() && has_tpm()) {
+        if is_tpm || (ours.is_none() && tpm::opens(metadata)) {
             let (secret, slots) = self.tpm.secret_of_metadata(path, metadata)?;
             return Ok((secret, Slots { only: Some(slots) }));
         }
