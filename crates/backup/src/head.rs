@@ -315,16 +315,14 @@ impl UnopenedHead {
     /// Parses the object header, which is not authenticated; `None` in a plain set.
     ///
     /// # Errors
-    /// SR-3002 when it is of a newer version; SR-3003 when it is damaged; SR-3007 when it is of
-    /// another kind of object.
+    /// SR-3003 when it is damaged; SR-3007 when it is of another kind of object.
     pub(crate) fn header(&self) -> Result<Option<Header>> {
         if !self.is_sealed() {
             return Ok(None);
         }
-        let header = Header::parse(&self.bytes).map_err(|error| match error {
-            HeaderError::Newer(version) => newer(version),
-            _ => Error::new(&code::HEADER_DAMAGED, "head of a set"),
-        })?;
+        // A newer version is refused when the head is parsed.
+        let damaged = |_| Error::new(&code::HEADER_DAMAGED, "head of a set");
+        let header = Header::parse(&self.bytes).map_err(damaged)?;
         if !inspect_checksum(&self.bytes) {
             return Err(Error::new(&code::HEADER_DAMAGED, "checksum"));
         }
