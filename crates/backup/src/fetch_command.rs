@@ -52,11 +52,9 @@ impl FetchCommand<'_> {
                 return Err(Error::new(&code::USAGE, text));
             }
         };
-        words.extend(
-            option
-                .into_iter()
-                .flat_map(|(name, value)| [name.to_owned(), value]),
-        );
+        if let Some((name, value)) = option {
+            words.extend([name.to_owned(), value]);
+        }
         Ok(words.join(" "))
     }
 }
