@@ -266,19 +266,13 @@ pub fn restore_newest(
 
 /// Restores a chain as a sealed instance. Each set is written over the previous one in sealed form,
 /// so that nothing is ever in clear and no program of PostgreSQL's is needed. `progress` gets the
-/// bytes of files so far, of all sets.
-///
-/// # Errors
-/// As [`restore::restore`]; SR-7161 when a set has changes of a file that the sets before it do not
-/// have. Nothing is at the target then.
-pub fn restore_chain_sealed(
+/// bytes of files so far, of all sets. Errors: as [`restore::restore`]; SR-7161 when a set has
+/// changes of a file that the sets before it do not have. Nothing is at the target then.
+fn restore_chain_sealed(
     chain: &Chain<'_>,
     options: &RestoreOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
-    if options.sealing.is_none() {
-        return Err(Error::new(&code::BUG, "nothing to seal a chain with"));
-    }
     let mut restored = restore::restore_part(chain.sets(), options, false, progress)?;
     let spaces: Vec<PathBuf> = restored.tablespaces.iter().cloned().collect();
     (restored.files, restored.bytes) = count_files(&absolute(&options.to)?, &spaces)?;
@@ -287,12 +281,10 @@ pub fn restore_chain_sealed(
 
 /// Restores a chain: each set into a directory of its own, which `combine`, the server's
 /// `pg_combinebackup`, puts together. `progress` gets the bytes of files so far, of all sets.
-///
-/// # Errors
-/// As [`restore::restore`]; SR-7162 when combining fails; SR-7176 when it should be restored over
-/// an existing directory. Nothing is at the target then, unless its name could not be made durable
-/// (SR-5001).
-pub fn restore_chain(
+/// Errors: as [`restore::restore`]; SR-7162 when combining fails; SR-7176 when it should be restored
+/// over an existing directory. Nothing is at the target then, unless its name could not be made
+/// durable (SR-5001).
+fn restore_chain(
     chain: &Chain<'_>,
     options: &RestoreOptions,
     combine: &Path,

@@ -69,9 +69,7 @@ mod verify;
 mod wal;
 mod writeback;
 
-pub use chain::{
-    Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed, restore_newest,
-};
+pub use chain::{Base, Chain, open_base, open_chain, restore_newest};
 pub use continuity::{LogCheck, check_log};
 pub use create::{create, create_on};
 pub use expire::{Expired, expire};

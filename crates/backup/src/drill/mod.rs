@@ -28,7 +28,7 @@ pub use self::options::{DrillOptions, DrillQuestions};
 use self::private_directory::PrivateDirectory;
 use self::programs::{check_status, check_stop};
 use self::server::Server;
-use crate::{ArchivedLog, Chain, Error, Kept, RestoreOptions, Result, restore, restore_chain};
+use crate::{ArchivedLog, Chain, Error, Kept, RestoreOptions, Result, restore_newest};
 
 /// What a test found good.
 #[derive(Debug, Serialize)]
@@ -84,12 +84,8 @@ impl RestoredCluster {
             delta: None,
             stop: Some(options.stop),
         };
-        if chain.is_incremental() {
-            let combine = options.programs.join("pg_combinebackup");
-            restore_chain(chain, &restore_options, &combine, progress)?;
-        } else {
-            restore(chain.newest()?, &restore_options, progress)?;
-        }
+        let programs = |_| Ok(options.programs.clone());
+        restore_newest(chain, &restore_options, &programs, progress)?;
         Ok(Self { directory })
     }
 
