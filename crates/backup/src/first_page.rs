@@ -8,8 +8,7 @@ use crate::log_names::{Piece, parse_segment_name};
 /// Whether `start`, the beginning of a file in `pg_wal`, belongs to the segment `name`, and not to
 /// an older segment whose file was renamed to be used again (PostgreSQL: `xlp_pageaddr` of
 /// `XLogPageHeaderData`). False too when `name` is no segment's, or `start` is too short.
-#[must_use]
-pub fn begins_segment(name: &str, start: &[u8]) -> bool {
+pub(crate) fn begins_segment(name: &str, start: &[u8]) -> bool {
     let facts = segment_facts(name, start);
     let Some((_, number)) = parse_segment_name(name) else {
         return false;

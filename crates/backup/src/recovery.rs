@@ -30,8 +30,7 @@ pub enum RecoveryTarget {
 
 /// The text of the settings of a recovery, for `postgresql.auto.conf`: `restore_command`, which
 /// brings a file of the archive, and the target. Nothing is written.
-#[must_use]
-pub fn recovery_settings(restore_command: &str, target: RecoveryTarget) -> String {
+pub(crate) fn recovery_settings(restore_command: &str, target: RecoveryTarget) -> String {
     let mut out = String::from("# Written by strongroom backup restore.\n");
     out.push_str(&format!("restore_command = {}\n", quoted(restore_command)));
     // A cluster that was recovered before still has the settings of that recovery. PostgreSQL takes

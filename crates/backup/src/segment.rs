@@ -67,11 +67,9 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 
 /// Compares a file with its name before it is archived. Returns the cluster's number for a segment,
 /// whole or partial, and `None` for a timeline's or a backup's history. Of records nothing is
-/// checked.
-///
-/// # Errors
-/// SR-7173 when PostgreSQL does not archive such a file, or its content does not match its name.
-pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
+/// checked. SR-7173 when PostgreSQL does not archive such a file, or its content does not match its
+/// name.
+pub(crate) fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
     let refused = |why: &str| Error::new(&code::NOT_LOG, format!("{name}: {why}"));
     let whole = name.strip_suffix(".partial").unwrap_or(name);
     if parse_segment_name(whole).is_some() {
