@@ -175,3 +175,40 @@ impl<S: LogSealing> ServerFile<S> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sealed instance is not asked for anything here.
+    struct NoInstance;
+
+    impl LogSealing for NoInstance {
+        fn open(&self, _: &Path, name: &str, _: u64) -> Result<Vec<u8>> {
+            Err(Error::new(&code::BUG, name))
+        }
+
+        fn seal(&self, name: &str, _: &[u8]) -> Result<Vec<u8>> {
+            Err(Error::new(&code::BUG, name))
+        }
+
+        fn check_system(&self, name: &str, _: u64) -> Result<()> {
+            Err(Error::new(&code::BUG, name))
+        }
+    }
+
+    #[test]
+    fn a_file_longer_than_a_segment_is_refused_unread() {
+        let place = tempfile::tempdir().unwrap();
+        let name = "000000010000000000000001";
+        let path = place.path().join(name);
+        let file = File::create(&path).unwrap();
+        let archived = || {
+            let read = read_to_archive(&path, name, || Ok(None::<NoInstance>));
+            read.unwrap_err().code()
+        };
+        assert_eq!(archived(), &code::NOT_LOG);
+        file.set_len(FILE_MAX + 1).unwrap();
+        assert_eq!(archived(), &code::BACKUP_SOURCE);
+    }
+}

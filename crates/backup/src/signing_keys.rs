@@ -59,3 +59,36 @@ pub fn check_signers(chain: &mut Chain<'_>, keys: &[VerifyingKey]) -> Result<Opt
     chain.check_signed_by(keys)?;
     Ok(chain.newest()?.signer().map(|id| hex::hex(&id)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strongroom_keyring::durable;
+
+    /// The public key of RFC 8410, section 10.1.
+    const PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\n\
+        MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n\
+        -----END PUBLIC KEY-----\n";
+
+    #[test]
+    fn a_public_key_that_is_too_long_cut_or_changed_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("key");
+        let read = |bytes: &[u8]| {
+            durable::replace(&path, bytes, 0o600).unwrap();
+            read_public_key(&path)
+        };
+        let mut text = PUBLIC.as_bytes().to_vec();
+        assert!(read(&text).is_ok());
+        for cut in 0..text.len() - 2 {
+            let error = read(&text[..cut]).err().unwrap();
+            assert_eq!(error.code(), &code::SIGNATURE_KEY, "{cut}");
+        }
+        // Within the base64 of the algorithm's name.
+        text[35] ^= 1;
+        assert_eq!(read(&text).err().unwrap().code(), &code::SIGNATURE_KEY);
+        text[35] ^= 1;
+        text.resize(usize::try_from(PUBLIC_MAX).unwrap() + 1, b'\n');
+        assert_eq!(read(&text).err().unwrap().code(), &code::SIGNATURE_KEY);
+    }
+}

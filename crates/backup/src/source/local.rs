@@ -86,3 +86,67 @@ pub fn refuse_within(source: &Path, medium: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strongroom_keyring::durable;
+
+    #[test]
+    fn a_source_is_what_its_first_bytes_say_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let refused = |name: &str| LocalSource::at(&at(name)).unwrap_err().code();
+        assert_eq!(
+            LocalSource::at(place.path()).unwrap(),
+            LocalSource::Directory
+        );
+        assert_eq!(refused("absent"), &code::NOT_FOUND);
+        let magic = b"SQLite format 3\0";
+        let whole = [&magic[..], &[0; 4080]].concat();
+        durable::replace(&at("plain"), &whole, 0o600).unwrap();
+        let plain = LocalSource::Database { sealed: false };
+        assert_eq!(LocalSource::at(&at("plain")).unwrap(), plain);
+        for flipped in 0..magic.len() {
+            let mut bytes = whole.clone();
+            bytes[flipped] ^= 1;
+            durable::replace(&at("flipped"), &bytes, 0o600).unwrap();
+            assert_eq!(refused("flipped"), &code::BACKUP_SOURCE, "{flipped}");
+        }
+        durable::replace(&at("cut"), &magic[..15], 0o600).unwrap();
+        assert_eq!(refused("cut"), &code::BACKUP_SOURCE);
+    }
+
+    #[test]
+    fn connection_strings_are_told_from_paths() {
+        for text in ["postgres://h", "postgresql://", "host=h", " port = 1"] {
+            assert!(is_connection(text), "{text}");
+        }
+        for text in ["", "=", "/a=b", "./host=h", "Host=h", "postgres:/h", "tree"] {
+            assert!(!is_connection(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_medium_below_its_source_is_refused_also_through_links() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        std::fs::create_dir_all(at("tree/below")).unwrap();
+        std::os::unix::fs::symlink("tree/below", at("link")).unwrap();
+        for fine in [".", "medium", "tree", "trees", "tree/../medium"] {
+            refuse_within(&at("tree"), &at(fine)).unwrap();
+        }
+        for below in [
+            "tree/below",
+            "tree/new",
+            "tree/below/new",
+            "link",
+            "link/new",
+        ] {
+            let refused = refuse_within(&at("tree"), &at(below)).unwrap_err();
+            assert_eq!(refused.code(), &code::SAME_FILE, "{below}");
+        }
+        let absent = refuse_within(&at("absent"), &at("medium")).unwrap_err();
+        assert_eq!(absent.code(), &code::NOT_FOUND);
+    }
+}
