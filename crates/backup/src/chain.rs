@@ -281,9 +281,9 @@ fn restore_chain_sealed(
 
 /// Restores a chain: each set into a directory of its own, which `combine`, the server's
 /// `pg_combinebackup`, puts together. `progress` gets the bytes of files so far, of all sets.
-/// Errors: as [`restore::restore`]; SR-7162 when combining fails; SR-7176 when it should be restored
-/// over an existing directory. Nothing is at the target then, unless its name could not be made
-/// durable (SR-5001).
+/// Errors: as [`restore::restore`]; SR-7162 when combining fails; SR-7176 when it should be
+/// restored over an existing directory. Nothing is at the target then, unless its name could not
+/// be made durable (SR-5001).
 fn restore_chain(
     chain: &Chain<'_>,
     options: &RestoreOptions,

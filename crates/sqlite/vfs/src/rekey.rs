@@ -82,10 +82,10 @@ pub fn rekey(
     Ok(report)
 }
 
-/// Begins a rekey in the header, for `recipient` or for the slot in use, seals every page again, and
-/// finishes it in the header. If a rekey is under way already, finishes that one instead, for the
-/// recipient that it was begun for: `recipient` is passed over, and `resumed` in the report is true.
-/// Fails as [`rekey`] does.
+/// Begins a rekey in the header, for `recipient` or for the slot in use, seals every page again,
+/// and finishes it in the header. If a rekey is under way already, finishes that one instead, for
+/// the recipient that it was begun for: `recipient` is passed over, and `resumed` in the report is
+/// true. Fails as [`rekey`] does.
 fn begin_or_resume(
     connection: *mut sqlite3,
     schema: &str,
