@@ -88,6 +88,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::unwrap_in_result, reason = "a test that panics has failed")]
     fn told(text: &str) -> Result<Value, Error> {
         let (ours, theirs) = UnixStream::pair().unwrap();
         std::thread::scope(|scope| {
