@@ -15,7 +15,6 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 use instance::{OTHER, Place, Run};
-use strongroom_testing_support::process::{PATIENCE, patiently};
 
 const MARK: &str = "canary row that is looked for";
 const SEALED: [&str; 3] = ["--sealed", "--instance-key-file", "other"];
@@ -75,11 +74,6 @@ fn traced(place: &Place, options: &[&str], arguments: &[&str]) -> Command {
     command
 }
 
-#[track_caller]
-fn until(what: &str, place: &Place, done: impl FnMut() -> bool) {
-    assert!(patiently(PATIENCE, done), "{what}: {}", place.log());
-}
-
 /// Starts the restored instance by the command, with the key that its own configuration names.
 fn start(place: &Place) -> Run {
     let options = place.options();
@@ -99,7 +93,7 @@ fn a_sealed_restore_writes_nothing_in_clear_and_recovers_to_a_time() {
         "insert into here select n, '{MARK}' from generate_series(1, 500) n"
     ));
     let segment = place.sql("select pg_walfile_name(pg_switch_wal())");
-    until("archived", &place, || {
+    place.until("archived", || {
         place.sql("select coalesce(max(last_archived_wal), '') from pg_stat_archiver") >= segment
     });
     place.stop();
@@ -149,7 +143,7 @@ fn a_sealed_restore_writes_nothing_in_clear_and_recovers_to_a_time() {
     place.write("restored/postgresql.auto.conf", &settings);
     let started = start(&place);
     assert_eq!(started.code, 0, "{} {}", started.err, place.log());
-    until("recovered", &place, || {
+    place.until("recovered", || {
         place.sql("select pg_is_in_recovery()") == "f"
     });
     let count = format!("select count(*) filter (where v = '{MARK}') from ");

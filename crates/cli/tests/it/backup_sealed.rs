@@ -12,7 +12,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use instance::{OTHER, Place, Run};
-use strongroom_testing_support::process::{PATIENCE, patiently};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/backup.md");
 
@@ -74,15 +73,10 @@ fn archiving() -> Place {
     place
 }
 
-#[track_caller]
-fn until(what: &str, place: &Place, done: impl FnMut() -> bool) {
-    assert!(patiently(PATIENCE, done), "{what}: {}", place.log());
-}
-
 /// Ends the present segment and waits for the archive to have it.
 fn archived(place: &Place) -> String {
     let segment = place.sql("select pg_walfile_name(pg_switch_wal())");
-    until("archived", place, || {
+    place.until("archived", || {
         place.sql("select coalesce(max(last_archived_wal), '') from pg_stat_archiver") >= segment
     });
     segment
@@ -123,7 +117,7 @@ fn a_sealed_instance_is_recovered_to_a_time_by_the_words_of_the_guide() {
     settings.push_str("archive_mode = off\n");
     place.write("restored/postgresql.auto.conf", &settings);
     start(&place, "restored").succeeded();
-    until("recovered", &place, || {
+    place.until("recovered", || {
         place.sql("select pg_is_in_recovery()") == "f"
     });
     assert_eq!(place.sql("select count(*) from t"), "1000");
@@ -181,7 +175,7 @@ fn a_sealed_instance_is_handed_its_log_sealed() {
     command.env("STRONGROOM_PG_PLAIN_ARCHIVE", "refuse");
     let started = instance::run(&mut command);
     assert_eq!(started.code, 0, "{} {}", started.err, place.log());
-    until("recovered", &place, || {
+    place.until("recovered", || {
         place.sql("select pg_is_in_recovery()") == "f"
     });
     assert_eq!(place.sql("select count(*) from t"), "1500");

@@ -178,18 +178,11 @@ fn what_must_not_be_converted_is_not() {
 
     start_plain(&place);
     encrypt(&["--key-file", "key"]).ended_with(6, "SR-7008");
-    let pid = place.pid("data").unwrap().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-QUIT", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
-    while place.path("data/postmaster.pid").exists() && fs::metadata(format!("/proc/{pid}")).is_ok()
-    {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let pid = place.pid("data").unwrap();
+    signal("-QUIT", &[pid]);
+    place.until("it ends", || {
+        place.pid("data").is_none() || status(pid).is_none()
+    });
     let before = place.everything("data");
     encrypt(&["--key-file", "key"]).ended_with(6, "SR-7009");
     assert!(

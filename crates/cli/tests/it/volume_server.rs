@@ -1,6 +1,5 @@
 //! Goal: a volume whose key is at the key server opens, changes and ends with it, and with nobody
-//! else's. Method: the real server on a port of the kernel's choice, joined with a one-time token;
-//! volumes in plain files.
+//! else's. Method: the real server, joined with a one-time token; volumes in plain files.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use crate::common::server;
@@ -8,6 +7,7 @@ use crate::common::server;
 use std::process::Command;
 
 use server::Server;
+use strongroom_testing_support::process::run;
 
 #[test]
 fn a_volume_lives_and_ends_with_the_servers_key() {
@@ -103,14 +103,10 @@ fn a_key_that_opens_another_volume_is_not_destroyed_with_the_first() {
         command.arg("volume").args(arguments);
         command.args(["--node", "db-7/node.toml"]);
         command.env("STRONGROOM_CACHE", server.place.path("cache"));
-        let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        (output.status.code(), said)
+        run(&mut command)
     };
     let shred = ["shred", "one", "--confirm", &uuids[0]];
-    let (code, said) = with_cache(&shred);
-    assert_eq!(code, Some(6), "{said}");
-    assert!(said.contains("error[SR-8362]"), "{said}");
+    let said = with_cache(&shred).failed(6, "SR-8362");
     assert!(said.contains("two on db-7"), "{said}");
     // Nothing was changed, as the error says.
     assert!(kept[0].exists() && kept[1].exists());
@@ -119,8 +115,7 @@ fn a_key_that_opens_another_volume_is_not_destroyed_with_the_first() {
         open.succeeded();
     }
     let alone = [&shred[..], &["--keep-key"]].concat();
-    let (code, said) = with_cache(&alone);
-    assert_eq!(code, Some(0), "{said}");
+    with_cache(&alone).succeeded();
     assert!(!kept[0].exists() && kept[1].exists());
     server
         .volume("db-7", &["open", "one", "--test"])

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use strongroom_testing_support::account;
-use strongroom_testing_support::process::signal;
+use strongroom_testing_support::process::{PATIENCE, patiently, signal};
 use strongroom_testing_support::product::{self, SHIELD};
 use tempfile::TempDir;
 
@@ -236,6 +236,12 @@ impl Place {
     /// The server's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Waits until it is so; what the server has logged tells why it did not come to be.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, so: impl FnMut() -> bool) {
+        assert!(patiently(PATIENCE, so), "{what}: {}", self.log());
     }
 
     /// Process number of the server of a data directory.
