@@ -3,28 +3,19 @@
 
 use strongroom_keyring::{Keyring, Provider};
 
-use crate::{Home, told};
+use crate::{Home, run_alone, told};
 
 #[test]
 fn a_keyring_opens_by_a_credential() {
     let home = Home::new();
     home.write("root", &[0xa5; 32]);
     std::fs::create_dir(home.path("directory")).unwrap();
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([
-            "credential::with_credentials",
-            "--exact",
-            "--ignored",
-            "--nocapture",
-        ])
-        .env("CREDENTIALS_DIRECTORY", home.directory.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success() && said.contains("everything was tried"),
-        "{said}"
+    let directory = home.directory.path().to_str().unwrap();
+    let said = run_alone(
+        "credential::with_credentials",
+        &[("CREDENTIALS_DIRECTORY", directory)],
     );
+    assert!(said.contains("everything was tried"), "{said}");
 }
 
 /// The other half of the test above.

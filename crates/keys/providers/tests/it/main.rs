@@ -10,11 +10,13 @@ mod tang;
 mod tpm;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Once;
 
 use strongroom_keyring::{Error, Keyring, Provider};
 use strongroom_keys_providers::child::{Launcher, set_launcher};
 use strongroom_keys_providers::serve_child;
+use strongroom_testing_support::process::checked;
 
 /// The variable by which the test program knows that it was started for a module's sake.
 const CHILD: &str = "STRONGROOM_TEST_PROVIDER_CHILD";
@@ -108,12 +110,17 @@ fn write(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
+/// Runs an ignored test of this program in a process of its own, with these variables, and returns
+/// what it wrote.
+fn run_alone(test: &str, environment: &[(&str, &str)]) -> String {
+    checked(
+        Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--ignored", "--nocapture"])
+            .envs(environment.iter().copied()),
+    )
+}
+
 fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) {
-    let output = std::process::Command::new(program)
-        .args(arguments)
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+    let environment = environment.iter().copied();
+    checked(Command::new(program).args(arguments).envs(environment));
 }

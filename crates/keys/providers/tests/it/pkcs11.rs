@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use strongroom_keyring::{Keyring, Provider};
 
-use crate::{Home, run, told, write};
+use crate::{Home, run, run_alone, told, write};
 
 const PIN: &str = "1234";
 
@@ -164,18 +164,17 @@ fn a_key_that_was_replaced_and_a_blob_that_was_changed_do_not_open() {
 /// Makes keys that may do less, and takes rights away from `root` when `disabling`: in a process of
 /// its own, which can be told where the tokens are.
 fn keys(token: &str, disabling: bool) {
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["pkcs11::making_keys", "--exact", "--ignored", "--nocapture"])
-        .env("SOFTHSM2_CONF", configuration())
-        .env("STRONGROOM_TEST_TOKEN", token)
-        .env(
+    let configuration = configuration();
+    let environment = [
+        ("SOFTHSM2_CONF", configuration.to_str().unwrap()),
+        ("STRONGROOM_TEST_TOKEN", token),
+        (
             "STRONGROOM_TEST_DISABLING",
             if disabling { "1" } else { "0" },
-        )
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("made"), "{said}");
+        ),
+    ];
+    let said = run_alone("pkcs11::making_keys", &environment);
+    assert!(said.contains("made"), "{said}");
 }
 
 /// The other half of the function above.
@@ -290,17 +289,12 @@ fn a_module_that_hangs_is_ended() {
     let body = "#include <unistd.h>\nint C_GetFunctionList(void **out) { (void)out; for (;;) sleep(1000); }\n";
     let uri = module(&home, "hang", body);
     // The limit is read from the environment, which a test cannot change for itself.
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["pkcs11::hanging", "--exact", "--ignored", "--nocapture"])
-        .env("STRONGROOM_PROVIDER_TIMEOUT", "2")
-        .env("STRONGROOM_TEST_URI", uri)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success() && said.contains("refused with 2101"),
-        "{said}"
-    );
+    let environment = [
+        ("STRONGROOM_PROVIDER_TIMEOUT", "2"),
+        ("STRONGROOM_TEST_URI", &uri),
+    ];
+    let said = run_alone("pkcs11::hanging", &environment);
+    assert!(said.contains("refused with 2101"), "{said}");
 }
 
 /// The other half of the test above.

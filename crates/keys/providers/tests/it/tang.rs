@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use strongroom_keyring::{Keyring, Provider};
 
-use crate::{Home, run, told};
+use crate::{Home, run, run_alone, told};
 
 type Change = Arc<Mutex<Option<fn(&str, &mut Vec<u8>)>>>;
 
@@ -262,17 +262,12 @@ fn no_server_and_a_silent_one_are_not_waited_for_for_ever() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().to_string();
     let moved = argument.replace(&tang.url, &format!("http://{port}"));
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["tang::silent", "--exact", "--ignored", "--nocapture"])
-        .env("STRONGROOM_PROVIDER_TIMEOUT", "1")
-        .env("STRONGROOM_TEST_ARGUMENT", &moved)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success() && said.contains("refused with 2101"),
-        "{said}"
-    );
+    let environment = [
+        ("STRONGROOM_PROVIDER_TIMEOUT", "1"),
+        ("STRONGROOM_TEST_ARGUMENT", &moved),
+    ];
+    let said = run_alone("tang::silent", &environment);
+    assert!(said.contains("refused with 2101"), "{said}");
     drop(silent);
     assert_eq!(told(home.with_argument(&moved)).0, 2101);
 }
@@ -292,14 +287,11 @@ fn both_requests_of_a_new_root_key_have_one_time_limit() {
     let home = Home::new();
     let tang = Tang::start(&home, "keys");
     let refused = |seconds: &str| {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["tang::created", "--exact", "--ignored", "--nocapture"])
-            .env("STRONGROOM_PROVIDER_TIMEOUT", seconds)
-            .env("STRONGROOM_TEST_ARGUMENT", tang.provider())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8_lossy(&output.stdout).contains("refused with 2101")
+        let environment = [
+            ("STRONGROOM_PROVIDER_TIMEOUT", seconds),
+            ("STRONGROOM_TEST_ARGUMENT", &tang.provider()),
+        ];
+        run_alone("tang::created", &environment).contains("refused with 2101")
     };
     // Each of them is within the limit, and both together are not.
     tang.changing(Some(|_, _| {

@@ -9,7 +9,7 @@ use strongroom_format::header::{HEADER_LEN, ObjectKind};
 use strongroom_keyring::provider::Wrapped;
 use strongroom_keyring::{Keyring, Object, Provider};
 
-use crate::{Home, told};
+use crate::{Home, run_alone, told};
 use strongroom_testing_support::swtpm::Swtpm;
 
 fn changed(argument: &str, from_end: usize) -> String {
@@ -191,17 +191,12 @@ fn a_listener_on_the_bus_learns_nothing_and_changes_nothing() {
 fn a_silent_tpm_is_not_waited_for_for_ever() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = silent.local_addr().unwrap().to_string();
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["tpm::silent", "--exact", "--ignored", "--nocapture"])
-        .env("STRONGROOM_PROVIDER_TIMEOUT", "1")
-        .env("STRONGROOM_TEST_PLACE", place)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success() && said.contains("refused with 2101"),
-        "{said}"
-    );
+    let environment = [
+        ("STRONGROOM_PROVIDER_TIMEOUT", "1"),
+        ("STRONGROOM_TEST_PLACE", &place),
+    ];
+    let said = run_alone("tpm::silent", &environment);
+    assert!(said.contains("refused with 2101"), "{said}");
 }
 
 /// The other half of the test above.

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+use strongroom_tls::rustls::pki_types::pem::PemObject as _;
+use strongroom_tls::rustls::pki_types::{PrivateKeyDer, ServerName};
+use strongroom_tls::rustls::{
+    ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned,
 };
+use strongroom_tls::{Identity, ServerCheck, TlsClient};
 
 /// What goes wrong.
 #[derive(Clone, Debug)]
@@ -198,39 +199,32 @@ fn answer(
 
 /// The side of a server with this certificate.
 pub(crate) fn server_side(directory: &Path, name: &str) -> Side<ServerConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let (chain, key) = pair(directory, name);
-    let config = ServerConfig::builder_with_provider(provider)
+    let (certificate, key) = pair(directory, name);
+    let config = ServerConfig::builder_with_provider(strongroom_tls::crypto_provider())
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(chain, key)
+        .with_single_cert(
+            strongroom_tls::certificates(&certificate).unwrap(),
+            PrivateKeyDer::from_pem_slice(&key).unwrap(),
+        )
         .unwrap();
     Side::Tls(Arc::new(config))
 }
 
 /// The side of a client with this certificate, of a server under `ca.pem`.
 pub(crate) fn client_side(directory: &Path, name: &str) -> Side<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let (chain, key) = pair(directory, name);
-    let mut roots = RootCertStore::empty();
-    let root = CertificateDer::from_pem_file(directory.join("ca.pem")).unwrap();
-    roots.add(root).unwrap();
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key)
-        .unwrap();
-    Side::Tls(Arc::new(config))
+    let authority = std::fs::read(directory.join("ca.pem")).unwrap();
+    let authority = strongroom_tls::certificates(&authority).unwrap();
+    let check = ServerCheck::Authorities(strongroom_tls::authorities(authority).unwrap());
+    let (certificate, key) = pair(directory, name);
+    let identity = Identity::from_pem(&certificate, &key).unwrap();
+    let client = TlsClient::new(check).identity(Some(identity));
+    Side::Tls(Arc::new(client.build().unwrap()))
 }
 
-fn pair(directory: &Path, name: &str) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
-    let certificate = directory.join(format!("{name}.pem"));
-    let key = directory.join(format!("{name}.key"));
-    let certificate = CertificateDer::from_pem_file(certificate).unwrap();
-    (
-        vec![certificate],
-        PrivateKeyDer::from_pem_file(key).unwrap(),
-    )
+/// A certificate and its private key, in PEM.
+fn pair(directory: &Path, name: &str) -> (Vec<u8>, Vec<u8>) {
+    let read = |end: &str| std::fs::read(directory.join(format!("{name}.{end}"))).unwrap();
+    (read("pem"), read("key"))
 }
