@@ -4,12 +4,13 @@
 //! Must not: listen on a network, or touch another instance.
 
 use std::fs;
-use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+
+use strongroom_testing_support::account::{self, give_unchanged};
+use strongroom_testing_support::process::{checked, run};
 
 /// Where Debian puts the programs of the version whose behaviour is tested; `PG_BINDIR` names
 /// another place.
@@ -22,8 +23,6 @@ static NEXT_SCRIPT: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Server {
     directory: tempfile::TempDir,
     programs: PathBuf,
-    /// Whom to run as, when the tests run as root.
-    user: Option<(u32, u32)>,
     /// The minor release: 20 of 15.20.
     release: u32,
 }
@@ -45,15 +44,13 @@ impl Server {
             .prefix("sr-values-")
             .tempdir()
             .unwrap();
-        let is_root = id(&["-u"]) == 0;
         let mut server = Self {
             directory,
             programs: std::env::var_os("PG_BINDIR")
                 .map_or_else(|| PathBuf::from(PROGRAMS), PathBuf::from),
-            user: is_root.then(|| (id(&["-u", "postgres"]), id(&["-g", "postgres"]))),
             release: 0,
         };
-        server.give(server.path());
+        give_unchanged(server.path());
         let version = checked(server.program("postgres").arg("--version"));
         assert!(
             version.contains(" 15."),
@@ -106,25 +103,15 @@ impl Server {
         self.directory.path()
     }
 
-    fn give(&self, path: &Path) {
-        if let Some((user, group)) = self.user {
-            chown(path, Some(user), Some(group)).unwrap();
-        }
-    }
-
     fn program(&self, name: &str) -> Command {
-        let mut command = Command::new(self.programs.join(name));
+        let mut command = account::command(self.programs.join(name));
         command
             .current_dir(self.path())
             .env("PGHOST", self.path())
-            .env("PGUSER", "postgres")
-            .stdin(Stdio::null());
+            .env("PGUSER", "postgres");
         command
             .env("LC_ALL", "C")
             .env("PGOPTIONS", "-c datestyle=ISO -c timezone=UTC");
-        if let Some((user, group)) = self.user {
-            command.uid(user).gid(group);
-        }
         command
     }
 
@@ -133,29 +120,27 @@ impl Server {
         let number = NEXT_SCRIPT.fetch_add(1, Ordering::Relaxed);
         let path = self.path().join(format!("script-{number}.sql"));
         fs::write(&path, script).unwrap();
-        self.give(&path);
+        give_unchanged(&path);
         let mut psql = self.program("psql");
-        checked(
-            psql.args([
-                "-X",
-                "-q",
-                "-A",
-                "-t",
-                "-v",
-                "ON_ERROR_STOP=1",
-                "-d",
-                "postgres",
-                "-f",
-            ])
-            .arg(&path),
-        )
+        psql.args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-d",
+            "postgres",
+            "-f",
+        ]);
+        run(psql.arg(&path)).succeeded()
     }
 
     /// A file that the server can read.
     pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path().join(name);
         fs::write(&path, bytes).unwrap();
-        self.give(&path);
+        give_unchanged(&path);
         path
     }
 }
@@ -169,37 +154,6 @@ impl Drop for Server {
                 .args(["-m", "immediate", "stop"]),
         );
     }
-}
-
-fn id(args: &[&str]) -> u32 {
-    checked(Command::new("id").args(args))
-        .trim()
-        .parse()
-        .unwrap()
-}
-
-/// Runs a command that must succeed; what it printed.
-fn checked(command: &mut Command) -> String {
-    // The server that pg_ctl starts keeps the pipes: its output goes to a file, and what is
-    // inherited is closed.
-    let is_start = command.get_args().any(|arg| arg == "start");
-    if is_start {
-        let status = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .unwrap();
-        assert!(status.success(), "pg_ctl start: {status}");
-        return String::new();
-    }
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{}: {said}",
-        command.get_program().display()
-    );
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// A field of COPY's text format.

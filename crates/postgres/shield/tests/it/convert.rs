@@ -30,6 +30,7 @@ use strongroom_postgres_shield::convert::{
     Action, Options, Report, decrypt, encrypt, rewrap, rotate, unfinished,
 };
 use strongroom_postgres_shield::table::{Treatment, treatment};
+use strongroom_testing_support::process;
 
 const CANARY: &[u8] = b"CANARY-7f3a";
 
@@ -358,17 +359,9 @@ fn what_cannot_be_converted_is_refused_and_left_alone() {
     instance.start();
     assert_eq!(code(seal(&instance)), 7008, "running");
     let pid = fs::read_to_string(data.join("postmaster.pid")).unwrap();
-    let pid = pid.lines().next().unwrap();
-    assert!(
-        Command::new("kill")
-            .args(["-KILL", pid])
-            .status()
-            .unwrap()
-            .success()
-    );
-    while Path::new("/proc").join(pid).exists() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let pid = pid.lines().next().unwrap().parse().unwrap();
+    process::signal("-KILL", &[pid]);
+    process::until("it is collected", || process::status(pid).is_none());
     std::thread::sleep(Duration::from_millis(300));
     let crashed = snapshot(&instance);
     assert_eq!(code(seal(&instance)), 7009, "crashed");

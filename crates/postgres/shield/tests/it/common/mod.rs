@@ -11,9 +11,11 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
+
+use strongroom_testing_support::process::{Run, checked};
+use strongroom_testing_support::{account, programs};
 
 /// An instance in a directory of its own, removed with it.
 pub(crate) struct Instance {
@@ -28,21 +30,11 @@ impl Instance {
             .prefix(&format!("sr-{name}-"))
             .tempdir()
             .unwrap();
-        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        account::give(directory.path(), 0o755);
         let instance = Self {
             directory,
-            bin: binaries(),
+            bin: programs::bindir(),
         };
-        if is_root() {
-            let path = instance.directory.path();
-            check(
-                Command::new("chown")
-                    .arg("postgres")
-                    .arg(path)
-                    .output()
-                    .unwrap(),
-            );
-        }
         let data = instance.data();
         let mut command = instance.program("initdb");
         command.arg("-D").arg(&data);
@@ -55,7 +47,7 @@ impl Instance {
             "UTF8",
             "--locale=C",
         ]);
-        check(command.output().unwrap());
+        checked(&mut command);
         instance
     }
 
@@ -89,15 +81,7 @@ impl Instance {
     pub(crate) fn tablespace(&self, name: &str) -> String {
         let path = self.directory.path().join(name);
         fs::create_dir(&path).unwrap();
-        if is_root() {
-            check(
-                Command::new("chown")
-                    .arg("postgres")
-                    .arg(&path)
-                    .output()
-                    .unwrap(),
-            );
-        }
+        account::give_unchanged(&path);
         path.to_str().unwrap().to_owned()
     }
 
@@ -117,12 +101,7 @@ impl Instance {
             .args(["-w", "-t", "60", "start"]);
         let options = "-c listen_addresses= -c fsync=off -c unix_socket_directories=.";
         command.args(["-o", options]);
-        match command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-        {
+        match command.stdout(Stdio::null()).stderr(Stdio::null()).status() {
             Ok(status) if status.success() => Ok(()),
             _ => Err(fs::read_to_string(log).unwrap_or_default()),
         }
@@ -130,12 +109,12 @@ impl Instance {
 
     /// A clean shutdown.
     pub(crate) fn stop(&self) {
-        self.pg_ctl_stop("fast");
+        checked(&mut self.stopping("fast"));
     }
 
     /// The postmaster's end by SIGQUIT, and recovery.
     pub(crate) fn kill_and_restart(&self) {
-        self.pg_ctl_stop("immediate");
+        checked(&mut self.stopping("immediate"));
         self.start();
     }
 
@@ -167,46 +146,31 @@ impl Instance {
         let mut input = child.stdin.take().unwrap();
         input.write_all(statements.as_bytes()).unwrap();
         drop(input);
-        check(child.wait_with_output().unwrap())
+        Run::from(child.wait_with_output().unwrap()).succeeded()
     }
 
     /// One of the instance's programs, as the user that owns it.
     pub(crate) fn program(&self, name: &str) -> Command {
-        let mut path = self.bin.join(name);
-        if !path.exists() {
-            // Some packages have the server alone; the clients of another version will do.
-            path = installed().join(name);
-        }
-        let mut command = if is_root() {
-            let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--"]).arg(path);
-            command
-        } else {
-            Command::new(path)
-        };
+        let mut command = account::command(programs::program(&self.bin, name));
         command.current_dir(self.directory.path());
         command
     }
 
-    fn pg_ctl_stop(&self, mode: &str) {
+    /// `pg_ctl stop` in this mode, waiting for the end.
+    fn stopping(&self, mode: &str) -> Command {
         let mut command = self.program("pg_ctl");
         command
             .arg("-D")
             .arg(self.data())
             .args(["-m", mode, "-w", "stop"]);
-        check(command.output().unwrap());
+        command
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
         if self.is_running() {
-            let mut command = self.program("pg_ctl");
-            command
-                .arg("-D")
-                .arg(self.data())
-                .args(["-m", "immediate", "-w", "stop"]);
-            drop(command.output());
+            drop(self.stopping("immediate").output());
         }
     }
 }
@@ -253,34 +217,4 @@ pub(crate) fn like(pattern: &str, text: &str) -> bool {
     let least = usize::from(head != '*');
     let most = text.chars().take_while(|&c| fits(c)).count();
     (least..=most).any(|length| text.is_char_boundary(length) && like(rest, &text[length..]))
-}
-
-/// The newest installed PostgreSQL, or the one that `PG_BINDIR` names.
-fn binaries() -> PathBuf {
-    if let Some(named) = std::env::var_os("PG_BINDIR") {
-        return PathBuf::from(named);
-    }
-    installed()
-}
-
-/// The newest of Debian's packages.
-fn installed() -> PathBuf {
-    let installed = fs::read_dir("/usr/lib/postgresql").unwrap();
-    let mut found: Vec<PathBuf> = installed
-        .flatten()
-        .map(|entry| entry.path().join("bin"))
-        .collect();
-    found.retain(|bin| bin.join("initdb").exists());
-    found.sort();
-    found.pop().unwrap()
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").unwrap().uid() == 0
-}
-
-fn check(output: Output) -> String {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", output.status);
-    String::from_utf8(output.stdout).unwrap()
 }
