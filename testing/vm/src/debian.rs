@@ -5,9 +5,11 @@
 //! Must not: change the host's own installation; contain a key but what a test puts into it.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use strongroom_testing_support::account::is_root;
 
 use crate::guest::HARNESS;
 use crate::kernel::Kernel;
@@ -37,8 +39,7 @@ impl Debian {
     /// Without root's rights (files of other owners are made), or when it cannot be installed.
     #[must_use]
     pub fn new(room: &Path) -> Self {
-        let own = fs::metadata("/proc/self").expect("proc").uid();
-        assert_eq!(own, 0, "another Debian is installed by root only");
+        assert!(is_root(), "another Debian is installed by root only");
         let root = room.join("root");
         run(Command::new("cp").arg("-a").arg(installed()).arg(&root));
         let debian = Self { root };

@@ -8,6 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use strongroom_testing_support::account::is_root;
+use strongroom_testing_support::programs::newest;
+
 use crate::archive::Archive;
 use crate::kernel::Kernel;
 use crate::{place, programs};
@@ -227,7 +230,8 @@ fn tools() -> Vec<PathBuf> {
 }
 
 fn stage(staging: &Path, tools: Vec<PathBuf>) {
-    let server = newest_postgresql();
+    let bin = newest().expect("apt-get install postgresql");
+    let server = bin.parent().expect("the version's directory");
     let major = server
         .file_name()
         .expect("a version")
@@ -269,7 +273,7 @@ fn stage(staging: &Path, tools: Vec<PathBuf>) {
         let status = Command::new("cp").arg("-a").arg(&tree).arg(&to).status();
         assert!(status.is_ok_and(|status| status.success()), "cp -a {tree}");
     }
-    cluster(&server, &staging.join("share/cluster.tar"));
+    cluster(server, &staging.join("share/cluster.tar"));
     // A path without the version, for scripts.
     let link = staging.join("lib/postgresql/bin");
     std::os::unix::fs::symlink(format!("{major}/bin"), link).expect("a link");
@@ -299,7 +303,7 @@ fn databases(to: &Path) {
 
 /// A small cluster, made here because making one takes minutes on emulated hardware.
 fn cluster(server: &Path, to: &Path) {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
     let room = tempfile::tempdir().expect("a directory");
     let data = room.path().join("data");
@@ -322,7 +326,7 @@ fn cluster(server: &Path, to: &Path) {
         .arg(&data)
         .current_dir(room.path())
         .stdout(std::process::Stdio::null());
-    if fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0) {
+    if is_root() {
         // PostgreSQL refuses root.
         fs::set_permissions(room.path(), fs::Permissions::from_mode(0o1777)).expect("permissions");
         initdb.uid(65534).gid(65534);
@@ -362,14 +366,4 @@ fn place_copy(file: &Path, to: &Path) {
     if let Err(why) = fs::copy(file, to) {
         assert!(file.is_dir(), "{}: {why}", file.display());
     }
-}
-
-fn newest_postgresql() -> PathBuf {
-    let versions = fs::read_dir("/usr/lib/postgresql").expect("apt-get install postgresql");
-    let versions = versions.flatten().map(|entry| entry.path());
-    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
-    versions
-        .filter(|path| path.join("bin/postgres").exists())
-        .max_by_key(number)
-        .expect("apt-get install postgresql")
 }
