@@ -21,6 +21,9 @@ const INITDB: [&str; 5] = [
     "--encoding=UTF8",
     "--no-sync",
 ];
+/// Options of `psql` for a script: it prints values alone, and ends at the first statement that
+/// fails.
+pub const PSQL: [&str; 6] = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"];
 /// The number in the socket's name; nothing listens on a network.
 const PORT: &str = "5432";
 
@@ -191,17 +194,7 @@ impl<'place> Cluster<'place> {
     /// The first statement that failed ends it.
     pub fn psql(&self, database: &str, script: &str) -> Result<String, Failure> {
         let mut command = self.program("psql");
-        let options = [
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-d",
-            database,
-        ];
-        let output = feed(command.args(options), script)?;
+        let output = feed(command.args(PSQL).args(["-d", database]), script)?;
         if output.status.success() {
             Ok(String::from_utf8(output.stdout)?.trim().to_owned())
         } else {
@@ -227,7 +220,10 @@ impl<'place> Cluster<'place> {
 }
 
 /// Runs a program with `input` as its standard input.
-fn feed(command: &mut Command, input: &str) -> Result<Output, Failure> {
+///
+/// # Errors
+/// It cannot be started.
+pub fn feed(command: &mut Command, input: &str) -> Result<Output, Failure> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -16,6 +16,6 @@ mod server;
 mod tools;
 
 pub use account::Account;
-pub use cluster::{Cluster, Place};
+pub use cluster::{Cluster, PSQL, Place, feed};
 pub use server::Server;
 pub use tools::{Tools, failed};

@@ -54,12 +54,7 @@ impl Strongroom {
 
     /// As [`Self::run`]; anything but success is an error with what the command said.
     pub(crate) fn succeed<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Ran, Failure> {
-        let ran = self.run(arguments)?;
-        if ran.code == Some(0) {
-            Ok(ran)
-        } else {
-            Err(ran.complaint().into())
-        }
+        self.run(arguments)?.succeeded()
     }
 
     /// `strongroom verify FILE --key-id KEY --json`.
@@ -87,6 +82,15 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
+    /// Itself when it ended well, else its complaint as an error.
+    pub(crate) fn succeeded(self) -> Result<Self, Failure> {
+        if self.code == Some(0) {
+            Ok(self)
+        } else {
+            Err(self.complaint().into())
+        }
+    }
+
     /// The first error line, or what there is.
     pub(crate) fn complaint(&self) -> String {
         let line = self.stderr.lines().find(|line| line.starts_with("error"));

@@ -121,11 +121,11 @@ fn same_rows(one: &Connection, other: &Connection, table: &Table) -> Result<u64,
 
 /// Every file that the tour leaves, but for the plain database, is searched for the tables' texts.
 pub(crate) fn leaks(tour: &mut Tour) -> Result<(), Failure> {
-    let out = tour.out().to_path_buf();
+    let out = tour.place.directory();
     tour.checks
         .check("row text in what is left in ./demo-out", || {
             let (mut files, mut clear) = (0, Vec::new());
-            for entry in std::fs::read_dir(&out)? {
+            for entry in std::fs::read_dir(out)? {
                 let path = entry?.path();
                 files += 1;
                 if holds_any(&std::fs::read(&path)?, &KNOWN) {

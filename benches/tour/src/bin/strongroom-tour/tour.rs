@@ -2,7 +2,7 @@
 //!
 //! Must not: make or remove a file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use strongroom_tour::checks::Checks;
 use strongroom_tour::place::Place;
@@ -25,11 +25,6 @@ pub(crate) struct Tour {
 }
 
 impl Tour {
-    /// The directory itself.
-    pub(crate) fn out(&self) -> &Path {
-        self.place.directory()
-    }
-
     /// The path of a file in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.place.path(name)

@@ -14,9 +14,8 @@ use strongroom_tour::checks::{Checks, found};
 pub(super) fn run(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks
         .heading("Backups: a PostgreSQL server, and a point of its log")?;
-    let out = tour.out().to_path_buf();
-    let checks = &mut tour.checks;
-    let begun = Tools::find().and_then(|tools| Workplace::prepare(&out, &tools));
+    let (checks, out) = (&mut tour.checks, tour.place.directory());
+    let begun = Tools::find().and_then(|tools| Workplace::prepare(out, &tools));
     let workplace = match begun {
         Ok(workplace) => workplace,
         Err(error) => return checks.check("PostgreSQL can be run", || Err(error)),

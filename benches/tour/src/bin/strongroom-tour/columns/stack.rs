@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use strongroom_benches::Failure;
 use strongroom_benches::key_files::new_key_file;
-use strongroom_benches::postgres::{Account, Cluster, Place, Server, Tools};
+use strongroom_benches::postgres::{Account, Cluster, PSQL, Place, Server, Tools, feed};
 use tempfile::TempDir;
 
 use crate::command::Ran;
@@ -40,7 +40,7 @@ impl Workplace {
     pub(super) fn prepare(tour: &Tour) -> Result<Self, Failure> {
         let tools = Tools::find()?;
         let account = Account::here()?;
-        let out = tour.out().canonicalize()?;
+        let out = tour.place.directory().canonicalize()?;
         let mut named = tempfile::Builder::new();
         named.prefix("columns-");
         let directory = if account.reaches(&out) {
@@ -90,12 +90,7 @@ impl Workplace {
     }
 
     fn succeed(&self, arguments: &[&str]) -> Result<Ran, Failure> {
-        let ran = Ran::from(self.command(arguments).output()?);
-        if ran.code == Some(0) {
-            Ok(ran)
-        } else {
-            Err(ran.complaint().into())
-        }
+        Ran::from(self.command(arguments).output()?).succeeded()
     }
 }
 
@@ -274,34 +269,16 @@ impl<'workplace> Stack<'workplace> {
     /// psql, connected to the proxy, as whoever runs the tour.
     fn psql(&self) -> Command {
         let mut command = Command::new(self.workplace.place.tools.bin.join("psql"));
-        command.args([
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-U",
-            "postgres",
-        ]);
         command
-            .args(["-d", "postgres", "-h"])
+            .args(PSQL)
+            .args(["-U", "postgres", "-d", "postgres", "-h"])
             .arg(self.workplace.sockets.path());
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
         command
     }
 
     /// What the owner gets.
     pub(super) fn owner(&self, script: &str) -> Result<String, Failure> {
-        let mut child = self.psql().spawn()?;
-        let mut input = child.stdin.take().ok_or("no standard input")?;
-        // A program that ended early says why.
-        drop(input.write_all(script.as_bytes()));
-        drop(input);
-        let ran = Ran::from(child.wait_with_output()?);
+        let ran = Ran::from(feed(&mut self.psql(), script)?);
         if ran.code == Some(0) {
             Ok(ran.stdout.trim_end().to_owned())
         } else {
@@ -321,7 +298,11 @@ impl<'workplace> Stack<'workplace> {
         query: &str,
         look: impl FnOnce(u32) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut child = Process(self.psql().spawn()?);
+        let mut psql = self.psql();
+        psql.stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = Process(psql.spawn()?);
         let mut input = child.0.stdin.take().ok_or("no standard input")?;
         writeln!(input, "{query};\n\\echo done")?;
         let output = child.0.stdout.take().ok_or("no standard output")?;

@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use strongroom_benches::Failure;
-use strongroom_benches::postgres::Cluster;
+use strongroom_benches::postgres::{Cluster, PSQL};
 use strongroom_benches::stats::timed;
 
 use super::canary;
@@ -110,16 +110,7 @@ impl Client {
         }
         File::create(&script)?.write_all(text.as_bytes())?;
         let mut command = cluster.program("psql");
-        command.args([
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-d",
-            "postgres",
-        ]);
+        command.args(PSQL).args(["-d", "postgres"]);
         command.stdin(File::open(&script)?);
         command.stdout(File::create(&log)?).stderr(Stdio::null());
         let session = command.spawn()?;

@@ -171,12 +171,7 @@ pub(crate) fn ran(mut command: Command) -> Result<Ran, Failure> {
 }
 
 pub(crate) fn succeeded(command: Command) -> Result<Ran, Failure> {
-    let ran = ran(command)?;
-    if ran.code == Some(0) {
-        Ok(ran)
-    } else {
-        Err(ran.complaint().into())
-    }
+    ran(command)?.succeeded()
 }
 
 /// Fills pgbench's tables and runs its transactions; the balances afterwards.

@@ -24,9 +24,8 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
         "PostgreSQL {}, stock: a plain instance, and one sealed with AES-256-XTS",
         version.unwrap_or_default()
     ))?;
-    let out = tour.out().to_path_buf();
-    let checks = &mut tour.checks;
-    let begun = tools.and_then(|tools| Workplace::prepare(&out, &tools));
+    let (checks, out) = (&mut tour.checks, tour.place.directory());
+    let begun = tools.and_then(|tools| Workplace::prepare(out, &tools));
     let workplace = match begun {
         Ok(workplace) => workplace,
         Err(error) => return checks.check("PostgreSQL can be run", || Err(error)),
