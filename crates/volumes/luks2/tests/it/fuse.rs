@@ -360,8 +360,7 @@ fn a_filesystem_on_a_loop_device_survives_the_death_of_the_process() {
         let there = std::fs::read(mounted.join(number.to_string())).unwrap();
         assert!(there == record(number), "file {number}");
     }
-    let done = Command::new("umount").arg(&mounted).status().unwrap();
-    assert!(done.success());
+    unmount(&mounted);
     free_loop_device(&device);
     serving.end();
 }
@@ -388,6 +387,21 @@ fn loop_device(file: &Path) -> Option<String> {
         .ok()?;
     let name = String::from_utf8(done.stdout).ok()?.trim().to_owned();
     (done.status.success() && !name.is_empty()).then_some(name)
+}
+
+/// Unmounts a file system. It can be busy although this test has closed its files: another test that
+/// starts a program holds copies of all descriptors until the program runs.
+fn unmount(mounted: &Path) {
+    let begun = Instant::now();
+    while !Command::new("umount")
+        .arg(mounted)
+        .status()
+        .unwrap()
+        .success()
+    {
+        assert!(begun.elapsed() < PATIENCE, "{} stays", mounted.display());
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Frees the device and waits until it is free: until then it holds the file.
