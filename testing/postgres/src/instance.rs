@@ -10,9 +10,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use strongroom_testing_support::cluster::Recipe;
 use strongroom_testing_support::process::{
     self, checked, children, is_alive, patiently, refused, signal,
 };
+use strongroom_testing_support::product;
 
 use crate::programs::Programs;
 use crate::room::Room;
@@ -72,18 +74,7 @@ impl<'a> Instance<'a> {
     /// # Panics
     /// When it fails.
     pub fn initialise(&self, more: &[&str]) {
-        let mut initdb = match &self.protection {
-            Protection::Plain => self.program("initdb"),
-            Protection::Sealed { .. } => self.strongroom("initdb"),
-        };
-        initdb.arg("-D").arg(&self.data);
-        if let Protection::Sealed { key, cipher } = &self.protection {
-            initdb
-                .args(["--cipher", cipher, "--key-file"])
-                .arg(key)
-                .arg("--");
-        }
-        initdb.args([
+        let options = [
             "-k",
             "-U",
             "postgres",
@@ -93,8 +84,25 @@ impl<'a> Instance<'a> {
             "UTF8",
             "--locale=C",
             "--no-sync",
-        ]);
-        checked(initdb.args(more));
+        ];
+        let options = [&options, more].concat();
+        let recipe = Recipe::plain(&options, self.programs.directory(), self.room.path());
+        let (recipe, mut initdb) = match &self.protection {
+            Protection::Plain => (recipe, self.program("initdb")),
+            Protection::Sealed { key, cipher } => {
+                let mut initdb = self.strongroom("initdb");
+                initdb
+                    .args(["--cipher", cipher, "--key-file"])
+                    .arg(key)
+                    .arg("--");
+                let mut recipe = recipe.sealed(key, product::command(), product::shield());
+                recipe.options.push(String::from(*cipher));
+                (recipe, initdb)
+            }
+        };
+        recipe.fill(&self.data, || {
+            checked(initdb.args(&options).arg("-D").arg(&self.data));
+        });
         self.configure(
             "fsync = off\nmax_prepared_transactions = 20\nlog_min_messages = warning\nlog_checkpoints = off\n\
              max_wal_size = 1GB\nlog_line_prefix = '%m [%p] '\n",

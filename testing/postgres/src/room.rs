@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use strongroom_testing_support::account::{self, give};
 use strongroom_testing_support::key::raw_key;
@@ -18,6 +19,7 @@ pub struct Room {
     directory: tempfile::TempDir,
     library: PathBuf,
     command: PathBuf,
+    _product: Arc<tempfile::TempDir>,
 }
 
 impl Room {
@@ -31,19 +33,14 @@ impl Room {
             .prefix(&format!("sr-{name}-"))
             .tempdir();
         let directory = directory.expect("a temporary directory");
-        // Copies: the library may be built anew while servers have it open.
-        let bin = directory.path().join("bin");
-        fs::create_dir(&bin).expect("a new directory");
+        let product = product::side_by_side(product::command());
         let room = Self {
-            library: bin.join(SHIELD),
-            command: bin.join("strongroom"),
+            library: product.path().join(SHIELD),
+            command: product.path().join("strongroom"),
+            _product: product,
             directory,
         };
-        fs::copy(product::shield(), &room.library).expect("the library can be copied");
-        fs::copy(product::command(), &room.command).expect("the command can be copied");
-        for path in [room.path(), &bin, &room.library, &room.command] {
-            give(path, 0o755);
-        }
+        give(room.path(), 0o755);
         room
     }
 
@@ -70,9 +67,11 @@ impl Room {
     ///
     /// # Panics
     /// When it cannot be built.
-    pub fn trace_library(&self) {
+    pub fn trace_library(&mut self) {
         let plain = product::shield_for_development();
+        self.library = self.at(SHIELD);
         fs::copy(plain, &self.library).expect("the library can be copied");
+        give(&self.library, 0o755);
         // Without strip(1) it is only slower.
         drop(Command::new("strip").arg(&self.library).status());
     }

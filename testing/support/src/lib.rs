@@ -17,6 +17,7 @@
 )]
 
 pub mod account;
+pub mod cluster;
 pub mod disk;
 pub mod etcd;
 pub mod key;

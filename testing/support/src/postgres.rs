@@ -10,6 +10,7 @@ use strongroom_postgres_replication::{
     BackupEnd, BackupEvent, BackupOptions, Config, Connection, Error,
 };
 
+use crate::cluster::Recipe;
 use crate::{account, programs};
 
 pub use crate::account::give;
@@ -84,8 +85,6 @@ impl<'a> Server<'a> {
             data: room.at("data"),
             port: free_port(),
         };
-        let mut initdb = server.program("initdb");
-        initdb.arg("-D").arg(&server.data);
         let options = [
             "-k",
             "-U",
@@ -95,8 +94,12 @@ impl<'a> Server<'a> {
             "-E",
             "UTF8",
             "--locale=C",
+            "--no-sync",
         ];
-        checked(initdb.args(options).arg("--no-sync"));
+        Recipe::plain(&options, bin, &room.at("")).fill(&server.data, || {
+            let mut initdb = server.program("initdb");
+            checked(initdb.arg("-D").arg(&server.data).args(options));
+        });
         server.configure("fsync = off\nshared_buffers = 16MB\nmax_wal_size = 1GB\n");
         server.configure(settings);
         server

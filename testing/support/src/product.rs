@@ -1,9 +1,13 @@
 //! The command and the libraries under test: the file that a variable names, or one that is built
 //! now, beside the running test and with its profile.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use tempfile::TempDir;
 
 /// The `strongroom` command, or what `STRONGROOM_COMMAND` names.
 pub fn command() -> &'static Path {
@@ -24,6 +28,30 @@ pub fn sqlite_extension() -> &'static Path {
     let variables = ["STRONGROOM_EXTENSION", "STRONGROOM_EXT"];
     let package = "strongroom-sqlite-extension";
     FOUND.get_or_init(|| found(&variables, package, "libstrongroom_sqlite.so"))
+}
+
+/// Copies of the command in this file, as `strongroom`, and of the preload library, side by side
+/// and readable by everybody; there as long as somebody has them. Copies, because what was built
+/// may be built anew while servers have it open, and may be where PostgreSQL's user sees nothing.
+pub fn side_by_side(command: &Path) -> Arc<TempDir> {
+    static MADE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(there) = made.upgrade() {
+        return there;
+    }
+    let directory = tempfile::Builder::new()
+        .prefix("sr-product-")
+        .tempdir()
+        .unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (from, name) in [(command, "strongroom"), (shield(), SHIELD)] {
+        let to = directory.path().join(name);
+        fs::copy(from, &to).unwrap();
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let directory = Arc::new(directory);
+    *made = Arc::downgrade(&directory);
+    directory
 }
 
 /// The file's name of the preload library.

@@ -23,10 +23,11 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use strongroom_testing_support::account;
+use strongroom_testing_support::cluster::Recipe;
 use strongroom_testing_support::process::{PATIENCE, patiently, signal};
 use strongroom_testing_support::product::{self, SHIELD};
 use tempfile::TempDir;
@@ -38,23 +39,8 @@ pub(crate) use strongroom_testing_support::programs::bindir;
 
 static NEXT_PORT: AtomicU16 = AtomicU16::new(5432);
 
-/// `strongroom` and `libstrongroom_shield.so`, side by side, readable by everybody; there as long
-/// as any place is.
-fn side_by_side() -> Arc<TempDir> {
-    static MADE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(there) = made.upgrade() {
-        return there;
-    }
-    let command = env!("CARGO_BIN_EXE_strongroom");
-    let directory = tempfile::Builder::new().prefix("sr-pg-").tempdir().unwrap();
-    open_to_all(directory.path());
-    fs::copy(command, directory.path().join("strongroom")).unwrap();
-    fs::copy(product::shield(), directory.path().join(SHIELD)).unwrap();
-    let directory = Arc::new(directory);
-    *made = Arc::downgrade(&directory);
-    directory
-}
+/// The command under test.
+const COMMAND: &str = env!("CARGO_BIN_EXE_strongroom");
 
 fn open_to_all(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -74,7 +60,7 @@ impl Place {
         open_to_all(directory.path());
         let place = Self {
             directory,
-            product: side_by_side(),
+            product: product::side_by_side(Path::new(COMMAND)),
             port: NEXT_PORT.fetch_add(1, Ordering::Relaxed),
         };
         give_unchanged(place.directory.path());
@@ -86,19 +72,18 @@ impl Place {
     /// A place with a sealed instance `data`, under the key in `key`.
     pub(crate) fn with_instance() -> Self {
         let place = Self::new();
-        place
-            .strongroom(&[
-                "pg",
-                "initdb",
-                "-D",
-                "data",
-                "--key-file",
-                "key",
-                "--",
-                "-k",
-                "--no-sync",
-            ])
-            .succeeded();
+        let words = ["pg", "initdb", "-D", "data", "--key-file", "key", "--"];
+        let options = ["-k", "--no-sync"];
+        let recipe = Recipe::plain(&options, &bindir(), place.directory.path()).sealed(
+            &place.path("key"),
+            Path::new(COMMAND),
+            product::shield(),
+        );
+        recipe.fill(&place.path("data"), || {
+            place
+                .strongroom(&[&words[..], &options[..]].concat())
+                .succeeded();
+        });
         place
     }
 

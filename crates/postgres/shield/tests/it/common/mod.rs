@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use strongroom_testing_support::cluster::Recipe;
 use strongroom_testing_support::process::{Run, checked};
 use strongroom_testing_support::{account, programs};
 
@@ -36,9 +37,7 @@ impl Instance {
             bin: programs::bindir(),
         };
         let data = instance.data();
-        let mut command = instance.program("initdb");
-        command.arg("-D").arg(&data);
-        command.args([
+        let options = [
             "-k",
             "-U",
             "postgres",
@@ -46,8 +45,12 @@ impl Instance {
             "-E",
             "UTF8",
             "--locale=C",
-        ]);
-        checked(&mut command);
+        ];
+        let recipe = Recipe::plain(&options, &instance.bin, instance.directory.path());
+        recipe.fill(&data, || {
+            let mut command = instance.program("initdb");
+            checked(command.arg("-D").arg(&data).args(options));
+        });
         instance
     }
 
