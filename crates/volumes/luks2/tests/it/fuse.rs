@@ -389,8 +389,8 @@ fn loop_device(file: &Path) -> Option<String> {
     (done.status.success() && !name.is_empty()).then_some(name)
 }
 
-/// Unmounts a file system. It can be busy although this test has closed its files: another test that
-/// starts a program holds copies of all descriptors until the program runs.
+/// Unmounts a file system. It can be busy although this test has closed its files: another test
+/// that starts a program holds copies of all descriptors until the program runs.
 fn unmount(mounted: &Path) {
     let begun = Instant::now();
     while !Command::new("umount")
