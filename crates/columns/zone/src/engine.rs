@@ -52,6 +52,8 @@ pub struct Zone {
     reporter: ErrorReporter,
     /// The ring that reads the host's log and passes its records to the zone.
     reader: Option<u16>,
+    /// How many values were computed, compared or tested since the start.
+    computed: u64,
 }
 
 /// Reports errors of the store to the zone's owner, and repeats none too soon.
@@ -115,6 +117,8 @@ impl Zone {
         attester: Box<dyn Attester>,
         users: Vec<u32>,
     ) -> Self {
+        // From now on setting the clock back makes no ticket last longer.
+        crate::session::now();
         for (id, key) in store.kept_keys() {
             // A key for which there is no locked memory is missing until its client brings it
             // again.
@@ -135,6 +139,7 @@ impl Zone {
                 last: None,
             },
             reader: None,
+            computed: 0,
         }
     }
 
@@ -164,6 +169,14 @@ impl Zone {
     pub fn checkpoint(&mut self) -> Result<(), Error> {
         let position = self.sources.store.position();
         self.sources.store.checkpoint(position).map(drop)
+    }
+
+    /// How many values were computed, compared or tested since the start, whether or not anybody
+    /// got an answer. What a ring may not ask must not raise it: the server sees for how long the
+    /// zone computes.
+    #[must_use]
+    pub const fn computed(&self) -> u64 {
+        self.computed
     }
 
     /// The random number of this start of the zone, 16 bytes.

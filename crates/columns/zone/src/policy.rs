@@ -57,52 +57,66 @@ impl Common {
     }
 }
 
-/// Checks that `count` truths (yes-or-no answers, orders, ranks or equality tokens) may be given
-/// for the operation whose right is `wanted`, on values that have `common` in common and were made
-/// from the keys of `scope`. With a session, takes them from its budget. Comparing stored values of
-/// one column needs no session.
-///
-/// # Errors
-/// [`Fault::NotAllowed`] without a session, or if its ticket lacks the rights or is not valid now;
-/// [`Fault::BudgetSpent`] if the budget has fewer left. The ledger counts what a ticket refuses.
-pub(crate) fn truths(
-    session: Option<&mut Session>,
-    wanted: u32,
-    common: Common,
-    scope: &Scope,
-    count: u64,
-) -> Result<(), Fault> {
-    // Comparing stored values of one column tells their order, which an index on the column tells
-    // as well: without it neither VACUUM nor REINDEX could run while no client is connected.
-    let comparing = wanted == right::COMPARE || wanted == right::RANK;
-    let free = comparing && matches!(common, Common::Column(_));
-    match session {
-        None if free => Ok(()),
-        None => Err(Fault::NotAllowed),
-        Some(session) => {
-            if !free {
-                session.allow(wanted | common.extra_rights(), scope.keys())?;
-            }
-            // With a ticket, order counts against its budget, though it would be free without one:
-            // the ledger counts all answers.
-            session.spend_truths(count)
+/// An answer about values that the server learns. Each counts as one truth of the ticket's budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Truth {
+    /// Which of two values is less, or that they are equal.
+    Order,
+    /// What a function says that gives a boolean, such as `LIKE`.
+    Condition,
+    /// A number that equal values of one statement have in common.
+    Token,
+    /// A value's place among others.
+    Rank,
+}
+
+impl Truth {
+    /// The right of a ticket that such an answer needs.
+    const fn right(self) -> u32 {
+        match self {
+            Self::Order | Self::Condition => right::COMPARE,
+            Self::Token => right::TOKEN,
+            Self::Rank => right::RANK,
         }
+    }
+
+    /// Whether it may be given to everybody. The order of stored values of one column may: an index
+    /// on the column tells it as well, and without it neither VACUUM nor REINDEX could run while no
+    /// client is connected. What a condition says of them is in no index.
+    const fn is_free(self, common: Common) -> bool {
+        matches!(self, Self::Order | Self::Rank) && matches!(common, Common::Column(_))
     }
 }
 
-/// The key under which a value of `len` bytes may be sealed for the ring, and the lineage that its
-/// envelope names. With a session, counts one output of `len` bytes against its budget. Without
-/// one, only values of a column or an envelope may be sealed, under their own key.
+/// Checks that such answers may be given about values that have `common` in common and were made
+/// from the keys of `scope`. Takes nothing from a budget. Whoever computes an answer asks this
+/// before: how long a refused computation takes would tell of its values.
+///
+/// # Errors
+/// [`Fault::NotAllowed`] without a session that is needed, or if its ticket lacks the rights or is
+/// not valid now; the ledger counts what a ticket refuses.
+pub(crate) fn judge(
+    session: Option<&mut Session>,
+    truth: Truth,
+    common: Common,
+    scope: &Scope,
+) -> Result<(), Fault> {
+    if truth.is_free(common) {
+        return Ok(());
+    }
+    let session = session.ok_or(Fault::NotAllowed)?;
+    session.allow(truth.right() | common.extra_rights(), scope.keys())
+}
+
+/// The key under which a value may be sealed for the ring, and the lineage that its envelope names.
+/// With a session, takes one output from its budget. Without one, only values of a column or an
+/// envelope may be sealed, under their own key.
 ///
 /// # Errors
 /// [`Fault::NotAllowed`] without a session that is needed, or if its ticket lacks the right, is not
 /// valid now, or names no key where one is needed; [`Fault::BudgetSpent`] if the budget has none
 /// left.
-pub(crate) fn output(
-    mut session: Option<&mut Session>,
-    scope: &Scope,
-    len: u64,
-) -> Result<Binding, Fault> {
+pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result<Binding, Fault> {
     let key = match (scope.origin(), scope.only_key()) {
         // A holder of the key of the column, or of the envelope, may know the value. Sealed under
         // that key it is revealed to nobody else.
@@ -115,7 +129,7 @@ pub(crate) fn output(
         }
     };
     if let Some(session) = session {
-        session.spend_outputs(1, len)?;
+        session.spend_output()?;
     }
     // A value that the zone seals must not look like one that a client sealed.
     let own = scope.lineage();
@@ -171,7 +185,7 @@ pub(crate) fn store(
     session.allow(wanted, scope.keys())?;
     session.allow(wanted, &[key])?;
     if scope.origin() == Origin::Computed {
-        session.spend_outputs(1, 0)?;
+        session.spend_output()?;
     }
     match bound {
         Some(bound) => Ok(bound),
@@ -182,20 +196,16 @@ pub(crate) fn store(
     }
 }
 
-/// Checks that a value of this scope and of `len` bytes may be given in clear. Counts it against
-/// the session's budget, and in its ledger.
+/// Checks that a value of this scope may be given in clear. Takes one output from the session's
+/// budget, and counts the value in its ledger.
 ///
 /// # Errors
 /// [`Fault::NotAllowed`] without a session, or if its ticket lacks the right or is not valid now;
 /// [`Fault::BudgetSpent`] if the budget has none left. The ledger counts what a ticket refuses.
-pub(crate) fn declassify(
-    session: Option<&mut Session>,
-    scope: &Scope,
-    len: u64,
-) -> Result<(), Fault> {
+pub(crate) fn declassify(session: Option<&mut Session>, scope: &Scope) -> Result<(), Fault> {
     let session = session.ok_or(Fault::NotAllowed)?;
     session.allow(right::DECLASSIFY, scope.keys())?;
-    session.spend_outputs(1, len)?;
+    session.spend_output()?;
     session.ledger().count_declassified(1);
     Ok(())
 }
@@ -283,42 +293,36 @@ mod tests {
         let one = Common::Nothing
             .with(Some((3, 1)), Origin::Column)
             .with(Some((3, 1)), Origin::Column);
-        assert_eq!(truths(None, right::COMPARE, one, &of, 9), Ok(()));
-        assert_eq!(truths(None, right::RANK, one, &of, 9), Ok(()));
-        assert_eq!(
-            truths(None, right::TOKEN, one, &of, 1),
-            Err(Fault::NotAllowed)
-        );
+        assert_eq!(judge(None, Truth::Order, one, &of), Ok(()));
+        assert_eq!(judge(None, Truth::Rank, one, &of), Ok(()));
+        for truth in [Truth::Token, Truth::Condition] {
+            let answer = judge(None, truth, one, &of);
+            assert_eq!(answer, Err(Fault::NotAllowed), "{truth:?}");
+        }
         let two = one.with(Some((3, 2)), Origin::Column);
         let other_table = one.with(Some((4, 1)), Origin::Column);
         let constant = one.with(None, Origin::Envelope);
         let result = one.with(None, Origin::Computed);
         for mixed in [two, other_table, constant, result, Common::Nothing] {
-            let answer = truths(None, right::COMPARE, mixed, &of, 1);
+            let answer = judge(None, Truth::Order, mixed, &of);
             assert_eq!(answer, Err(Fault::NotAllowed), "{mixed:?}");
         }
     }
 
     #[test]
-    fn what_is_free_without_a_ticket_is_charged_to_one() {
+    fn what_everybody_gets_needs_no_right_of_a_ticket() {
         let of = column(A);
         let one = Common::Nothing.with(Some((3, 1)), Origin::Column);
-        for wanted in [right::COMPARE, right::RANK] {
-            // No right at all on this column: it still may, as without a ticket.
-            let mut other = session(right::OUTPUT, &[B], 5);
-            assert_eq!(truths(Some(&mut other), wanted, one, &of, 3), Ok(()));
-            assert_eq!(other.ledger().truths(), 3);
-            assert_eq!(other.ledger().refusals(), 0);
-            assert_eq!(
-                truths(Some(&mut other), wanted, one, &of, 3),
-                Err(Fault::BudgetSpent)
-            );
-            assert_eq!(other.ledger().truths(), 3, "none was given");
-            assert_eq!(truths(Some(&mut other), wanted, one, &of, 2), Ok(()));
-            let mut free = session(right::ORDINARY, &[A], u64::MAX);
-            assert_eq!(truths(Some(&mut free), wanted, one, &of, 9), Ok(()));
-            assert_eq!(free.ledger().truths(), 9);
+        let mut other = session(right::OUTPUT, &[B], 5);
+        for truth in [Truth::Order, Truth::Rank] {
+            assert_eq!(judge(Some(&mut other), truth, one, &of), Ok(()));
         }
+        assert_eq!(other.ledger().refusals(), 0);
+        for truth in [Truth::Token, Truth::Condition] {
+            let answer = judge(Some(&mut other), truth, one, &of);
+            assert_eq!(answer, Err(Fault::NotAllowed), "{truth:?}");
+        }
+        assert_eq!(other.ledger().refusals(), 2);
     }
 
     #[test]
@@ -331,39 +335,24 @@ mod tests {
             .with(None, Origin::Envelope)
             .with(Some((3, 1)), Origin::Column);
         for common in [behind, before, before.with(None, Origin::Computed)] {
-            let mut without = session(right::COMPARE, &[A], 5);
-            let answer = truths(Some(&mut without), right::COMPARE, common, &scope, 1);
-            assert_eq!(answer, Err(Fault::NotAllowed), "{common:?}");
-            let mut with = session(right::COMPARE | right::CONSTANT, &[A], 5);
-            let answer = truths(Some(&mut with), right::COMPARE, common, &scope, 1);
-            assert_eq!(answer, Ok(()), "{common:?}");
+            for truth in [Truth::Order, Truth::Condition] {
+                let mut without = session(right::COMPARE, &[A], 5);
+                let answer = judge(Some(&mut without), truth, common, &scope);
+                assert_eq!(answer, Err(Fault::NotAllowed), "{common:?}");
+                let mut with = session(right::COMPARE | right::CONSTANT, &[A], 5);
+                let answer = judge(Some(&mut with), truth, common, &scope);
+                assert_eq!(answer, Ok(()), "{common:?}");
+            }
         }
     }
 
     #[test]
-    fn truths_are_spent_and_only_on_the_ticket_s_columns() {
+    fn answers_are_given_on_the_ticket_s_columns_only() {
         let mixed = Common::Mixed { constant: false };
-        let mut limited = session(right::COMPARE, &[A], 3);
-        assert_eq!(
-            truths(
-                Some(&mut limited),
-                right::COMPARE,
-                mixed,
-                &computed(&[A]),
-                3
-            ),
-            Ok(())
-        );
-        let spent = truths(
-            Some(&mut limited),
-            right::COMPARE,
-            mixed,
-            &computed(&[A]),
-            1,
-        );
-        assert_eq!(spent, Err(Fault::BudgetSpent));
         let mut one = session(right::COMPARE, &[A], 9);
-        let both = truths(Some(&mut one), right::COMPARE, mixed, &computed(&[A, B]), 1);
+        let own = judge(Some(&mut one), Truth::Order, mixed, &computed(&[A]));
+        assert_eq!(own, Ok(()));
+        let both = judge(Some(&mut one), Truth::Order, mixed, &computed(&[A, B]));
         assert_eq!(both, Err(Fault::NotAllowed));
     }
 
@@ -375,28 +364,28 @@ mod tests {
                 lineage: Lineage::RESULT,
             })
         };
-        assert_eq!(output(None, &column(A), 4), Ok(bound(A)));
-        assert_eq!(output(None, &Scope::envelope(bound(A)), 4), Ok(bound(A)));
+        assert_eq!(output(None, &column(A)), Ok(bound(A)));
+        assert_eq!(output(None, &Scope::envelope(bound(A))), Ok(bound(A)));
         assert_eq!(
-            output(None, &constant(B), 4),
+            output(None, &constant(B)),
             result(B),
             "never as something of a client"
         );
-        assert_eq!(output(None, &computed(&[A]), 4), Err(Fault::NotAllowed));
+        assert_eq!(output(None, &computed(&[A])), Err(Fault::NotAllowed));
         let mut owner = session(right::OUTPUT, &[B, A], 2);
-        assert_eq!(output(Some(&mut owner), &computed(&[A]), 4), result(A));
+        assert_eq!(output(Some(&mut owner), &computed(&[A])), result(A));
         assert_eq!(
-            output(Some(&mut owner), &computed(&[A, B]), 4),
+            output(Some(&mut owner), &computed(&[A, B])),
             result(B),
             "the first of the ticket"
         );
         assert_eq!(
-            output(Some(&mut owner), &computed(&[A]), 4),
+            output(Some(&mut owner), &computed(&[A])),
             Err(Fault::BudgetSpent)
         );
         let mut stranger = session(right::OUTPUT, &[B], 2);
         assert_eq!(
-            output(Some(&mut stranger), &computed(&[A]), 4),
+            output(Some(&mut stranger), &computed(&[A])),
             Err(Fault::NotAllowed)
         );
     }
@@ -487,17 +476,17 @@ mod tests {
     #[test]
     fn values_in_clear_need_a_right_of_their_own_both_ways() {
         let scope = column(A);
-        assert_eq!(declassify(None, &scope, 4), Err(Fault::NotAllowed));
+        assert_eq!(declassify(None, &scope), Err(Fault::NotAllowed));
         assert_eq!(classify(None).err(), Some(Fault::NotAllowed));
         let mut ordinary = session(right::ORDINARY, &[A], 9);
-        let answer = declassify(Some(&mut ordinary), &scope, 4);
+        let answer = declassify(Some(&mut ordinary), &scope);
         assert_eq!(answer, Err(Fault::NotAllowed));
         assert_eq!(classify(Some(&mut ordinary)).err(), Some(Fault::NotAllowed));
         let mut owner = session(right::DECLASSIFY, &[A], 1);
-        let other = declassify(Some(&mut owner), &computed(&[A, B]), 4);
+        let other = declassify(Some(&mut owner), &computed(&[A, B]));
         assert_eq!(other, Err(Fault::NotAllowed), "a key that is not named");
-        assert_eq!(declassify(Some(&mut owner), &computed(&[A]), 4), Ok(()));
-        let spent = declassify(Some(&mut owner), &scope, 4);
+        assert_eq!(declassify(Some(&mut owner), &computed(&[A])), Ok(()));
+        let spent = declassify(Some(&mut owner), &scope);
         assert_eq!(spent, Err(Fault::BudgetSpent));
         assert_eq!(classify(Some(&mut owner)), Ok(constant(A)));
         let ledger = owner.ledger().to_json();

@@ -11,7 +11,8 @@ pub mod channel;
 pub mod keys;
 pub mod ledger;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strongroom_columns_ring::Fault;
 use strongroom_format::columns::channel::Ticket;
@@ -113,9 +114,11 @@ impl Session {
         Ok(())
     }
 
-    /// Checks that the ticket has as many truths left. `Fault::BudgetSpent` otherwise, and the
-    /// ledger counts a refusal. Takes nothing from the budget.
-    fn check_budget(&self, count: u64) -> Result<(), Fault> {
+    /// Checks that the ticket has as many truths left. Takes nothing from the budget.
+    ///
+    /// # Errors
+    /// [`Fault::BudgetSpent`] if not; the ledger counts a refusal.
+    pub fn check_budget(&self, count: u64) -> Result<(), Fault> {
         let spent = self.ledger.truths().saturating_add(self.ledger.checks());
         if self.ticket.truths != u64::MAX && spent.saturating_add(count) > self.ticket.truths {
             self.ledger.count_refusal();
@@ -124,28 +127,38 @@ impl Session {
         Ok(())
     }
 
-    /// Counts `count` values, of `bytes` bytes together, in the ledger, before they are sealed or
-    /// given in clear. Only their number is limited.
+    /// Counts one value in the ledger, before it is sealed or given in clear.
+    /// [`Ledger::count_output_bytes`] counts its length, which is known later and not limited.
     ///
     /// # Errors
-    /// [`Fault::BudgetSpent`] if the ticket does not have as many left; the ledger counts a
-    /// refusal.
-    pub fn spend_outputs(&mut self, count: u64, bytes: u64) -> Result<(), Fault> {
-        let spent = self.ledger.outputs().saturating_add(count);
+    /// [`Fault::BudgetSpent`] if the ticket has no output left; the ledger counts a refusal.
+    pub fn spend_output(&mut self) -> Result<(), Fault> {
+        let spent = self.ledger.outputs().saturating_add(1);
         if self.ticket.outputs != u64::MAX && spent > self.ticket.outputs {
             self.ledger.count_refusal();
             return Err(Fault::BudgetSpent);
         }
-        self.ledger.count_outputs(count, bytes);
+        self.ledger.count_output();
         Ok(())
     }
 }
 
-/// Seconds since 1970. A clock before that counts as 1970: no ticket is valid then.
-fn now() -> u64 {
-    SystemTime::now()
+/// Seconds since 1970, by which tickets begin and end. By the machine's clock, but not earlier than
+/// its first time and what has passed since then: setting the clock back makes no ticket last
+/// longer. A clock that is set forward ends tickets early. A clock before 1970 counts as 1970.
+pub(crate) fn now() -> u64 {
+    static FIRST: OnceLock<(u64, Instant)> = OnceLock::new();
+    let clock = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+        .map_or(0, |since| since.as_secs());
+    let (first, begun) = FIRST.get_or_init(|| (clock, Instant::now()));
+    not_before(clock, *first, begun.elapsed())
+}
+
+/// `clock`, or what a clock would show that was right at `first` and has run for `passed` since, if
+/// that is later; all in seconds since 1970.
+fn not_before(clock: u64, first: u64, passed: Duration) -> u64 {
+    clock.max(first.saturating_add(passed.as_secs()))
 }
 
 #[cfg(test)]
@@ -190,12 +203,23 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_back_makes_no_time_pass_again() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(not_before(13_600, 10_000, hour), 13_600);
+        assert_eq!(not_before(10_001, 10_000, hour), 13_600, "set back");
+        assert_eq!(not_before(0, 10_000, hour), 13_600, "before 1970");
+        assert_eq!(not_before(99_999, 10_000, hour), 99_999, "set forward");
+        // A clock that was right again after it had been ahead is followed.
+        assert_eq!(not_before(13_700, 10_000, hour), 13_700);
+    }
+
+    #[test]
     fn a_budget_is_spent_once() {
         let mut limited = session(5, 1);
         assert_eq!(limited.spend_truths(5), Ok(()));
         assert_eq!(limited.spend_truths(1), Err(Fault::BudgetSpent));
-        assert_eq!(limited.spend_outputs(2, 100), Err(Fault::BudgetSpent));
-        assert_eq!(limited.spend_outputs(1, 100), Ok(()));
+        assert_eq!(limited.spend_output(), Ok(()));
+        assert_eq!(limited.spend_output(), Err(Fault::BudgetSpent));
         // An error of computing is an answer like any other.
         let mut both = session(3, 1);
         assert_eq!((both.spend_check(), both.spend_truths(2)), (Ok(()), Ok(())));

@@ -34,6 +34,7 @@ impl Zone {
             right::AGGREGATE | policy_input.common.extra_rights(),
             scope,
         )?;
+        self.computed += 1;
         let [value, delimiter, _] = &self.scratch.args;
         let delimiter = (descriptor.a != 0).then(|| delimiter.value());
         let arena = &mut self.sources.rings.get_mut(ring)?.arena;
@@ -60,8 +61,6 @@ impl Zone {
         let aggregate = aggregate_of(descriptor)?;
         let from = Fid::from_bits(descriptor.b).ok_or(Fault::ForgedFid)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
-        // A copy: the other one may be in another arena, or this very one.
-        let mut added = Accumulator::new(aggregate, kind).ok_or(Fault::BadRequest)?;
         let theirs = from.partition();
         if !self.sources.rings.same_group(ring, theirs) {
             return Err(Fault::ForgedFid);
@@ -71,11 +70,16 @@ impl Zone {
         if total.accumulator.aggregate_and_kind() != (aggregate, kind) {
             return Err(Fault::NotAnAccumulator);
         }
-        added.combine(&total.accumulator)?;
         let scope = other.scopes.get(total.scope)?.clone();
         let arena = &mut self.sources.rings.get_mut(ring)?.arena;
         let scope = arena.scopes.intern(scope)?;
         self.permit(ring, right::AGGREGATE, scope)?;
+        self.computed += 1;
+        // A copy: the other one may be in another arena, or this very one.
+        let mut added = Accumulator::new(aggregate, kind).ok_or(Fault::BadRequest)?;
+        let other = &self.sources.rings.get(theirs)?.arena;
+        let total = other.aggregate(from)?.ok_or(Fault::ForgedFid)?;
+        added.combine(&total.accumulator)?;
         let arena = &mut self.sources.rings.get_mut(ring)?.arena;
         if let Some((total, scopes)) = arena.aggregate_mut(fid)? {
             if total.accumulator.aggregate_and_kind() != (aggregate, kind) {

@@ -11,12 +11,15 @@ use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{ANSWER_HALF, Area, Descriptor, Fault};
 use strongroom_columns_values::{Value, compare, token_bytes};
 use strongroom_format::columns::Kind;
-use strongroom_format::columns::channel::right;
 
 use super::batch::Batch;
-use super::compute::with_ledger;
+use super::compute::{judge, with_ledger};
 use super::value_sources::PolicyInput;
 use super::{Zone, answers_of, copy_words, kind_of, offset_of};
+use crate::policy::Truth;
+
+/// The byte in a batch's answer for two values that are equal.
+const EQUAL: u8 = 1;
 
 /// The most bytes of values that are ranked together: more are compared pair by pair.
 const RANKED_BYTES_MAX: usize = 64 << 20;
@@ -34,7 +37,8 @@ impl Zone {
             let loaded = self.sources.load_of(ring, bits, kind, out)?;
             self.sources.add_operand(ring, &mut policy_input, &loaded)?;
         }
-        self.permit_truths(ring, right::COMPARE, &policy_input, 1)?;
+        self.permit_truth(ring, Truth::Order, &mut policy_input)?;
+        self.computed += 1;
         let [a, b, _] = &self.scratch.args;
         let order = compare(kind, a.value(), b.value())?;
         self.count_positive_truths(ring, u64::from(order == Ordering::Equal));
@@ -70,39 +74,65 @@ impl Zone {
         if count > ANSWER_HALF {
             return Err(Fault::BadRequest);
         }
-        let [with, each, _] = &mut self.scratch.args;
+        self.check_budget(ring, count as u64)?;
+        let mut orders = Vec::with_capacity(count);
+        let with = (!pairs).then_some(descriptor.a);
+        let compared = self.compare_each(ring, kind, with, &mut orders);
+        let count = orders.len() as u64;
+        self.charge(ring, count)?;
+        compared?;
+        if count == 0 {
+            return Ok(0);
+        }
+        area.write(answers_of(descriptor)?, &orders)
+            .ok_or(Fault::BadRequest)?;
+        let equal = orders.iter().filter(|order| **order == EQUAL).count();
+        self.count_positive_truths(ring, equal as u64);
+        Ok(count)
+    }
+
+    /// Compares each value of the identifiers in `scratch.words` with that of `with`; without
+    /// `with`, the first of each two identifiers with the second. `orders` gets a byte for each: 0
+    /// less, 1 equal, 2 greater; fewer if a fault ends it. Faults of loading; of the policy, before
+    /// anything is compared that it does not allow.
+    fn compare_each(
+        &mut self,
+        ring: u16,
+        kind: Kind,
+        with: Option<u64>,
+        orders: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let [second, each, _] = &mut self.scratch.args;
         let mut policy_input = PolicyInput::new();
-        if !pairs {
-            let loaded = self.sources.load_of(ring, descriptor.a, kind, with)?;
+        if let Some(bits) = with {
+            let loaded = self.sources.load_of(ring, bits, kind, second)?;
             self.sources.add_operand(ring, &mut policy_input, &loaded)?;
         }
-        let (mut orders, mut equal) = (Vec::with_capacity(count), 0);
+        let width = if with.is_some() { 1 } else { 2 };
         for bits in self.scratch.words.chunks_exact(width) {
             let [first, rest @ ..] = bits else { break };
             let loaded = self.sources.load_of(ring, *first, kind, each)?;
             self.sources.add_operand(ring, &mut policy_input, &loaded)?;
-            if let [second] = rest {
-                let loaded = self.sources.load_of(ring, *second, kind, with)?;
+            if let [other] = rest {
+                let loaded = self.sources.load_of(ring, *other, kind, second)?;
                 self.sources.add_operand(ring, &mut policy_input, &loaded)?;
             }
-            let order = compare(kind, each.value(), with.value())?;
-            equal += u64::from(order == Ordering::Equal);
-            orders.push(match order {
+            let sources = &self.sources;
+            judge(
+                &mut self.channel,
+                sources,
+                ring,
+                Truth::Order,
+                &mut policy_input,
+            )?;
+            self.computed += 1;
+            orders.push(match compare(kind, each.value(), second.value())? {
                 Ordering::Less => 0,
-                Ordering::Equal => 1,
+                Ordering::Equal => EQUAL,
                 Ordering::Greater => 2,
             });
         }
-        let count = orders.len() as u64;
-        if count == 0 {
-            return Ok(0);
-        }
-        // No answer was given so far.
-        self.permit_truths(ring, right::COMPARE, &policy_input, count)?;
-        area.write(answers_of(descriptor)?, &orders)
-            .ok_or(Fault::BadRequest)?;
-        self.count_positive_truths(ring, equal);
-        Ok(count)
+        Ok(())
     }
 
     /// [`strongroom_columns_ring::Op::Token`]: returns the first 8 bytes of the equality token of
@@ -137,12 +167,42 @@ impl Zone {
     /// budget and counts them in its ledger. Faults if a value cannot be loaded or has another
     /// kind, or the policy does not allow tokens.
     fn tokens(&mut self, ring: u16, kind: Kind) -> Result<Vec<u64>, Fault> {
+        let count = self.scratch.words.len();
+        self.check_budget(ring, count as u64)?;
+        let mut tokens = Vec::with_capacity(2 * count);
+        let made = self.token_each(ring, kind, &mut tokens);
+        self.scratch.buf.clear();
+        let count = (tokens.len() / 2) as u64;
+        self.charge(ring, count)?;
+        made?;
+        with_ledger(
+            &mut self.channel,
+            self.sources.rings.get(ring).ok(),
+            |ledger| {
+                ledger.count_tokens(count);
+            },
+        );
+        Ok(tokens)
+    }
+
+    /// Appends the two words of the token of each identifier in `scratch.words` to `tokens`; of
+    /// fewer if a fault ends it. Faults of loading; of the policy, before anything is computed that
+    /// it does not allow.
+    fn token_each(&mut self, ring: u16, kind: Kind, tokens: &mut Vec<u64>) -> Result<(), Fault> {
         let [each, ..] = &mut self.scratch.args;
         let mut policy_input = PolicyInput::new();
-        let mut tokens = Vec::with_capacity(2 * self.scratch.words.len());
         for bits in &self.scratch.words {
             let loaded = self.sources.load_of(ring, *bits, kind, each)?;
             self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            let sources = &self.sources;
+            judge(
+                &mut self.channel,
+                sources,
+                ring,
+                Truth::Token,
+                &mut policy_input,
+            )?;
+            self.computed += 1;
             self.scratch.buf.clear();
             token_bytes(kind, each.value(), &mut self.scratch.buf)?;
             let key = self.sources.rings.token_key(ring)?;
@@ -152,19 +212,7 @@ impl Zone {
             let (halves, _) = mac.as_chunks::<8>();
             tokens.extend(halves.iter().take(2).map(|half| u64::from_le_bytes(*half)));
         }
-        self.scratch.buf.clear();
-        let count = self.scratch.words.len() as u64;
-        if count != 0 {
-            self.permit_truths(ring, right::TOKEN, &policy_input, count)?;
-        }
-        with_ledger(
-            &mut self.channel,
-            self.sources.rings.get(ring).ok(),
-            |ledger| {
-                ledger.count_tokens(count);
-            },
-        );
-        Ok(tokens)
+        Ok(())
     }
 
     /// [`strongroom_columns_ring::Op::RankMany`]: replaces each of `n` identifiers in the data area
@@ -191,7 +239,15 @@ impl Zone {
         if count == 0 {
             return Ok(0);
         }
-        self.permit_truths(ring, right::RANK, &policy_input, count)?;
+        judge(
+            &mut self.channel,
+            &self.sources,
+            ring,
+            Truth::Rank,
+            &mut policy_input,
+        )?;
+        self.charge(ring, count)?;
+        self.computed += count;
         rank(kind, &batch, &mut self.scratch.words)?;
         let words = &self.scratch.words;
         area.write_words(offset_of(descriptor)?, words)

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use strongroom_columns_ring::function::{Arg, Field, Function, Gives};
 use strongroom_columns_ring::{Area, Descriptor, Fault};
-use strongroom_columns_values::Operand;
-use strongroom_format::columns::Fid;
+use strongroom_columns_values::{Condition, Operand};
 use strongroom_format::columns::channel::right;
+use strongroom_format::columns::{Fid, Kind};
 
 use super::backends::Ring;
-use super::value_sources::PolicyInput;
+use super::value_sources::{PolicyInput, ValueSources};
 use super::{Zone, answers_of, copy_words};
 use crate::arena::{Meta, ScopeId};
-use crate::policy;
+use crate::policy::{self, Truth};
 use crate::session::channel::Channel;
 
 /// The longest time of a batch of tests: no other ring is served meanwhile, and the backend that
@@ -58,6 +58,7 @@ impl Zone {
         let operands = operands
             .get(..resolved.function.args.len())
             .ok_or(Fault::BadRequest)?;
+        self.computed += 1;
         computation.run(operands, &state.settings, &mut self.scratch.out)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
         state
@@ -79,8 +80,9 @@ impl Zone {
     ) -> Result<u64, Fault> {
         let resolved = self.functions.get(descriptor.n)?;
         let condition = resolved.condition.ok_or(Fault::BadRequest)?;
-        let policy_input = self.arguments(ring, resolved.function, descriptor, third_argument)?;
-        self.permit_truths(ring, right::COMPARE, &policy_input, 1)?;
+        let mut policy_input =
+            self.arguments(ring, resolved.function, descriptor, third_argument)?;
+        self.permit_truth(ring, Truth::Condition, &mut policy_input)?;
         let operands = operands(
             &self.scratch.args,
             resolved.function,
@@ -90,6 +92,7 @@ impl Zone {
         let operands = operands
             .get(..resolved.function.args.len())
             .ok_or(Fault::BadRequest)?;
+        self.computed += 1;
         let truth = condition.run(operands)?;
         self.count_positive_truths(ring, u64::from(truth));
         Ok(u64::from(truth))
@@ -116,32 +119,59 @@ impl Zone {
         let [Arg::Of(first), Arg::Of(second)] = resolved.function.args else {
             return Err(Fault::BadRequest);
         };
-        let [each, with, _] = &mut self.scratch.args;
-        let mut policy_input = PolicyInput::new();
-        let loaded = self.sources.load_of(ring, descriptor.a, *second, with)?;
-        self.sources.add_operand(ring, &mut policy_input, &loaded)?;
-        let (mut truths, mut positive) = (Vec::with_capacity(self.scratch.words.len()), 0);
-        let begun = Instant::now();
-        for bits in &self.scratch.words {
-            if begun.elapsed() > TEST_BATCH_TIME_MAX {
-                break;
-            }
-            let loaded = self.sources.load_of(ring, *bits, *first, each)?;
-            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
-            // A failure is reported only when this very value is asked about: here its answer is 2.
-            let truth =
-                condition.run(&[Operand::Value(each.value()), Operand::Value(with.value())]);
-            positive += u64::from(truth == Ok(true));
-            truths.push(truth.map_or(2, u8::from));
-        }
-        // No answer was given so far, and none is given of the values that were left out.
-        self.permit_truths(ring, right::COMPARE, &policy_input, truths.len() as u64)?;
+        let kinds = (*first, *second);
+        self.check_budget(ring, self.scratch.words.len() as u64)?;
+        let mut truths = Vec::with_capacity(self.scratch.words.len());
+        let tested = self.test_each(ring, condition, kinds, descriptor.a, &mut truths);
+        let positive = truths.iter().filter(|truth| **truth == 1).count() as u64;
+        self.charge(ring, truths.len() as u64)?;
+        tested?;
         truths.resize(self.scratch.words.len(), 2);
         let count = truths.len() as u64;
         area.write(answers_of(descriptor)?, &truths)
             .ok_or(Fault::BadRequest)?;
         self.count_positive_truths(ring, positive);
         Ok(count)
+    }
+
+    /// Tests each value of the identifiers in `scratch.words`, of the first of `kinds`, with the
+    /// value of `with`, of the second. `truths` gets a byte for each: 0, 1, or 2 where the function
+    /// fails; fewer than there are identifiers after 20 ms, or if a fault ends it. Faults of
+    /// loading; of the policy, before anything is computed that it does not allow.
+    fn test_each(
+        &mut self,
+        ring: u16,
+        condition: Condition,
+        kinds: (Kind, Kind),
+        with: u64,
+        truths: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let [each, second, _] = &mut self.scratch.args;
+        let mut policy_input = PolicyInput::new();
+        let loaded = self.sources.load_of(ring, with, kinds.1, second)?;
+        self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+        let begun = Instant::now();
+        for bits in &self.scratch.words {
+            if begun.elapsed() > TEST_BATCH_TIME_MAX {
+                break;
+            }
+            let loaded = self.sources.load_of(ring, *bits, kinds.0, each)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            let sources = &self.sources;
+            judge(
+                &mut self.channel,
+                sources,
+                ring,
+                Truth::Condition,
+                &mut policy_input,
+            )?;
+            self.computed += 1;
+            // A failure is reported only when this very value is asked about: here its answer is 2.
+            let truth =
+                condition.run(&[Operand::Value(each.value()), Operand::Value(second.value())]);
+            truths.push(truth.map_or(2, u8::from));
+        }
+        Ok(())
     }
 
     /// Copies the confidential arguments of a function to `scratch.args`, each at its position, and
@@ -179,20 +209,34 @@ impl Zone {
         Ok(())
     }
 
-    /// Asks the policy whether `count` truths (yes-or-no answers and orders of values) may be given
-    /// by an operation whose right is `wanted`, and takes them from the session's budget.
-    /// `Fault::NotAllowed` or `Fault::BudgetSpent` if not.
-    pub(super) fn permit_truths(
+    /// Asks the policy whether one such answer may be given about these values, and takes it from
+    /// the session's budget. `Fault::NotAllowed` or `Fault::BudgetSpent` if not.
+    pub(super) fn permit_truth(
         &mut self,
         ring: u16,
-        wanted: u32,
-        policy_input: &PolicyInput,
-        count: u64,
+        truth: Truth,
+        policy_input: &mut PolicyInput,
     ) -> Result<(), Fault> {
+        judge(&mut self.channel, &self.sources, ring, truth, policy_input)?;
+        self.charge(ring, 1)
+    }
+
+    /// Checks that the session, if there is one, has so many truths left, before any of a batch is
+    /// computed. `Fault::BudgetSpent` if not.
+    pub(super) fn check_budget(&mut self, ring: u16, count: u64) -> Result<(), Fault> {
         let state = self.sources.rings.get(ring)?;
-        let scope = state.arena.scopes.get(policy_input.scope()?)?;
-        let session = Self::session(&mut self.channel, state);
-        policy::truths(session, wanted, policy_input.common, scope, count)
+        Self::session(&mut self.channel, state)
+            .map_or(Ok(()), |session| session.check_budget(count))
+    }
+
+    /// Takes so many truths from the budget of the session, if there is one, and counts them in its
+    /// ledger. With a session order counts, too, though everybody gets that of one column: the
+    /// ledger has all answers. Those that were computed count even if they are not given, because
+    /// the server sees how long the zone computes. `Fault::BudgetSpent` if fewer are left.
+    pub(super) fn charge(&mut self, ring: u16, count: u64) -> Result<(), Fault> {
+        let state = self.sources.rings.get(ring)?;
+        Self::session(&mut self.channel, state)
+            .map_or(Ok(()), |session| session.spend_truths(count))
     }
 
     /// Adds to the session's ledger how many of the answers that were given were true. Nothing
@@ -206,6 +250,24 @@ impl Zone {
             },
         );
     }
+}
+
+/// Asks the policy whether such answers may be given about the values in the input, unless it has
+/// said so already. `Fault::NotAllowed` if not, `Fault::BadRequest` without any value.
+pub(super) fn judge(
+    channel: &mut Channel,
+    sources: &ValueSources,
+    ring: u16,
+    truth: Truth,
+    input: &mut PolicyInput,
+) -> Result<(), Fault> {
+    if !input.judged {
+        let state = sources.rings.get(ring)?;
+        let scope = state.arena.scopes.get(input.scope()?)?;
+        policy::judge(Zone::session(channel, state), truth, input.common, scope)?;
+        input.judged = true;
+    }
+    Ok(())
 }
 
 /// Calls `what` with the ledger of the ring's session, if there is a ring and it has one.

@@ -8,6 +8,7 @@ use strongroom_columns_values::{receive, send};
 use strongroom_format::columns::Fid;
 use zeroize::Zeroize as _;
 
+use super::compute::with_ledger;
 use super::session::reply;
 use super::{Zone, copy_bytes, kind_of, len_of};
 use crate::arena::Meta;
@@ -27,13 +28,15 @@ impl Zone {
         let kind = kind_of(descriptor)?;
         let [each, ..] = &mut self.scratch.args;
         let loaded = self.sources.load_of(ring, descriptor.a, kind, each)?;
+        let state = self.sources.rings.get(ring)?;
+        let scope = state.arena.scopes.get(loaded.scope)?;
+        policy::declassify(Self::session(&mut self.channel, state), scope)?;
         self.scratch.buf.clear();
         send(kind, each.value(), &mut self.scratch.buf)?;
         let plain = self.scratch.buf.as_slice();
-        let state = self.sources.rings.get(ring)?;
-        let scope = state.arena.scopes.get(loaded.scope)?;
-        let session = Self::session(&mut self.channel, state);
-        policy::declassify(session, scope, plain.len() as u64)?;
+        with_ledger(&mut self.channel, Some(state), |ledger| {
+            ledger.count_output_bytes(plain.len() as u64);
+        });
         let len = reply(descriptor, area, plain);
         self.scratch.buf.clear();
         len

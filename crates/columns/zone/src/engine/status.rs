@@ -44,12 +44,13 @@ impl Zone {
         let stored: u64 = census.iter().map(|one| one.values).sum();
         let unread: u64 = census.iter().map(|one| one.unread).sum();
         format!(
-            "{{\"rings\":{rings},\"sessions\":{},\"keys\":{keys},\
+            "{{\"rings\":{rings},\"sessions\":{},\"keys\":{keys},\"computed\":{},\
              \"ephemerals\":{{\"values\":{values},\"literals\":{literals},\"bytes\":{bytes}}},\
              \"store\":{{\"partitions\":{},\"values\":{stored},\"unread\":{unread},\"resident\":{},\"mapped\":{},\"limit\":{},\
              \"quarantine\":{},\"position\":{},\"counter\":{},\"locked\":{},\"recovering\":{}}},\
              \"partitions\":[{}],\"ledgers\":[{}],\"ended\":{}}}",
             self.channel.sessions().count(),
+            self.computed,
             store.partitions,
             resident,
             mapped,

@@ -180,7 +180,8 @@ impl ValueSources {
     }
 
     /// Adds a loaded value to what the policy decides by: its column and origin to `common`, its
-    /// keys to `scope`. `Fault::ArenaFull` if there are too many scopes.
+    /// keys to `scope`. If that changes them, the policy has to judge again. `Fault::ArenaFull` if
+    /// there are too many scopes.
     pub(super) fn add_operand(
         &mut self,
         ring: u16,
@@ -192,11 +193,15 @@ impl ValueSources {
         }
         policy_input.last = Some((loaded.scope, loaded.place));
         let from = self.origin(ring, loaded.scope)?;
-        policy_input.common = policy_input.common.with(loaded.place, from);
-        policy_input.scope = Some(match policy_input.scope {
+        let common = policy_input.common.with(loaded.place, from);
+        let scope = Some(match policy_input.scope {
             Some(scope) => self.joined_scope(ring, scope, loaded.scope)?,
             None => self.joined_scope(ring, loaded.scope, loaded.scope)?,
         });
+        if (common, scope) != (policy_input.common, policy_input.scope) {
+            (policy_input.common, policy_input.scope) = (common, scope);
+            policy_input.judged = false;
+        }
         Ok(())
     }
 }
@@ -209,6 +214,8 @@ pub(super) struct PolicyInput {
     pub(super) scope: Option<ScopeId>,
     /// The value that was added last: most often the next one is like it.
     last: Option<(ScopeId, Option<ColumnAddress>)>,
+    /// Whether the policy has allowed an answer about what was added so far.
+    pub(super) judged: bool,
 }
 
 impl PolicyInput {
@@ -218,6 +225,7 @@ impl PolicyInput {
             common: Common::Nothing,
             scope: None,
             last: None,
+            judged: false,
         }
     }
 

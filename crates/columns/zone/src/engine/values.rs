@@ -9,6 +9,7 @@ use strongroom_crypto::sha256;
 use strongroom_format::columns::Fid;
 use zeroize::Zeroize as _;
 
+use super::compute::with_ledger;
 use super::{Zone, copy_bytes, copy_words, kind_of, len_of, offset_of};
 use crate::arena::{Meta, Scope};
 use crate::policy;
@@ -97,13 +98,15 @@ impl Zone {
             if wanted.is_some_and(|wanted| wanted != kind) {
                 return Err(Fault::KindMismatch);
             }
+            let state = self.sources.rings.get(ring)?;
+            let scope = state.arena.scopes.get(loaded.scope)?;
+            let of = policy::output(Self::session(&mut self.channel, state), scope)?;
             self.scratch.buf.clear();
             send(kind, each.value(), &mut self.scratch.buf)?;
             let plain = self.scratch.buf.as_slice();
-            let state = self.sources.rings.get(ring)?;
-            let scope = state.arena.scopes.get(loaded.scope)?;
-            let session = Self::session(&mut self.channel, state);
-            let of = policy::output(session, scope, plain.len() as u64)?;
+            with_ledger(&mut self.channel, Some(state), |ledger| {
+                ledger.count_output_bytes(plain.len() as u64);
+            });
             // Reserves the padding: a vector that grows would leave a copy of the value behind.
             self.scratch.plain.reserve(plain.len().saturating_add(32));
             self.scratch.plain.extend_from_slice(plain);

@@ -97,9 +97,13 @@ impl Ledger {
         self.raise(Count::Checks, 1);
     }
 
-    /// Adds values that were sealed or given in clear, and their bytes.
-    pub(super) fn count_outputs(&self, count: u64, bytes: u64) {
-        self.raise(Count::Outputs, count);
+    /// Adds one value that is sealed or given in clear.
+    pub(super) fn count_output(&self) {
+        self.raise(Count::Outputs, 1);
+    }
+
+    /// Adds bytes of values that were sealed or given in clear.
+    pub fn count_output_bytes(&self, bytes: u64) {
         self.raise(Count::OutputBytes, bytes);
     }
 

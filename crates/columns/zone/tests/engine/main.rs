@@ -13,6 +13,7 @@ mod batches;
 mod closed;
 mod faults;
 mod owner;
+mod refused;
 mod rights;
 mod timelines;
 

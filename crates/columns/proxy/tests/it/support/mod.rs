@@ -59,7 +59,7 @@ impl Server {
             "-U",
             "postgres",
         ];
-        Recipe::plain(&options, &bindir(), &server.directory).fill(&data, || {
+        Recipe::plain(&options, 0, &bindir(), &server.directory).fill(&data, || {
             let mut initdb = program("initdb");
             initdb.args(options).arg("-D").arg(&data);
             checked(initdb.arg("--pwfile").arg(&password));
