@@ -14,7 +14,6 @@ use strongroom_testing_support::cluster::Recipe;
 use strongroom_testing_support::process::{
     self, checked, children, is_alive, patiently, refused, signal,
 };
-use strongroom_testing_support::product;
 
 use crate::programs::Programs;
 use crate::room::Room;
@@ -86,23 +85,29 @@ impl<'a> Instance<'a> {
             "--no-sync",
         ];
         let options = [&options, more].concat();
-        let recipe = Recipe::plain(&options, self.programs.directory(), self.room.path());
-        let (recipe, mut initdb) = match &self.protection {
-            Protection::Plain => (recipe, self.program("initdb")),
+        match &self.protection {
+            Protection::Plain => {
+                let recipe = Recipe::plain(
+                    &options,
+                    self.room.next_instance(),
+                    self.programs.directory(),
+                    self.room.path(),
+                );
+                recipe.fill(&self.data, || {
+                    let mut initdb = self.program("initdb");
+                    checked(initdb.arg("-D").arg(&self.data).args(&options));
+                });
+            }
             Protection::Sealed { key, cipher } => {
                 let mut initdb = self.strongroom("initdb");
+                initdb.arg("-D").arg(&self.data);
                 initdb
                     .args(["--cipher", cipher, "--key-file"])
                     .arg(key)
                     .arg("--");
-                let mut recipe = recipe.sealed(key, product::command(), product::shield());
-                recipe.options.push(String::from(*cipher));
-                (recipe, initdb)
+                checked(initdb.args(&options));
             }
-        };
-        recipe.fill(&self.data, || {
-            checked(initdb.args(&options).arg("-D").arg(&self.data));
-        });
+        }
         self.configure(
             "fsync = off\nmax_prepared_transactions = 20\nlog_min_messages = warning\nlog_checkpoints = off\n\
              max_wal_size = 1GB\nlog_line_prefix = '%m [%p] '\n",

@@ -4,9 +4,11 @@
 //! Must not: put a key on a command line.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use strongroom_testing_support::account::{self, give};
 use strongroom_testing_support::key::raw_key;
@@ -19,7 +21,9 @@ pub struct Room {
     directory: tempfile::TempDir,
     library: PathBuf,
     command: PathBuf,
-    _product: Arc<tempfile::TempDir>,
+    /// The copies that the link `bin` leads to.
+    product: Arc<tempfile::TempDir>,
+    instances: AtomicU16,
 }
 
 impl Room {
@@ -37,10 +41,12 @@ impl Room {
         let room = Self {
             library: product.path().join(SHIELD),
             command: product.path().join("strongroom"),
-            _product: product,
+            product,
+            instances: AtomicU16::new(0),
             directory,
         };
         give(room.path(), 0o755);
+        symlink(room.product.path(), room.at("bin")).expect("a link in a new directory");
         room
     }
 
@@ -54,6 +60,11 @@ impl Room {
     #[must_use]
     pub fn at(&self, name: &str) -> PathBuf {
         self.path().join(name)
+    }
+
+    /// How many instances were made in the room before.
+    pub(crate) fn next_instance(&self) -> u16 {
+        self.instances.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The preload library.

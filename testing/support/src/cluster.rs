@@ -3,8 +3,7 @@
 //!
 //! The copies are kept below the target directory, one for each set of options, and are made anew
 //! when a program that they were made with has changed. All copies of one have the same system
-//! identifier and, sealed, the same instance key: a test that needs two instances which differ in
-//! them makes the second by `initdb`.
+//! identifier and, sealed, the same instance key: a test with several instances numbers them.
 //!
 //! Must not: start a server, or change what is kept.
 
@@ -35,9 +34,12 @@ pub struct Recipe<'a> {
 
 impl<'a> Recipe<'a> {
     /// The data directory of a plain instance: these options, and the `initdb` of these programs.
-    pub fn plain(options: &[&str], bin: &Path, room: &'a Path) -> Self {
+    /// Instances with different numbers have different system identifiers.
+    pub fn plain(options: &[&str], number: u16, bin: &Path, room: &'a Path) -> Self {
+        let mut options: Vec<String> = options.iter().map(|word| String::from(*word)).collect();
+        options.push(format!("number {number}"));
         Self {
-            options: options.iter().map(|word| String::from(*word)).collect(),
+            options,
             programs: vec![bin.join("initdb"), bin.join("postgres")],
             room,
         }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use strongroom_postgres_replication::{
     BackupEnd, BackupEvent, BackupOptions, Config, Connection, Error,
@@ -20,7 +21,10 @@ pub use crate::programs::installed;
 
 /// A directory that is removed with it.
 #[derive(Debug)]
-pub struct Room(tempfile::TempDir);
+pub struct Room {
+    directory: tempfile::TempDir,
+    instances: AtomicU16,
+}
 
 impl Room {
     pub fn new() -> Self {
@@ -29,11 +33,14 @@ impl Room {
             .tempdir()
             .unwrap();
         give(room.path(), 0o755);
-        Self(room)
+        Self {
+            directory: room,
+            instances: AtomicU16::new(0),
+        }
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// A new directory of PostgreSQL's user.
@@ -96,7 +103,8 @@ impl<'a> Server<'a> {
             "--locale=C",
             "--no-sync",
         ];
-        Recipe::plain(&options, bin, &room.at("")).fill(&server.data, || {
+        let number = room.instances.fetch_add(1, Ordering::Relaxed);
+        Recipe::plain(&options, number, bin, &room.at("")).fill(&server.data, || {
             let mut initdb = server.program("initdb");
             checked(initdb.arg("-D").arg(&server.data).args(options));
         });

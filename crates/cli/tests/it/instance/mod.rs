@@ -74,7 +74,7 @@ impl Place {
         let place = Self::new();
         let words = ["pg", "initdb", "-D", "data", "--key-file", "key", "--"];
         let options = ["-k", "--no-sync"];
-        let recipe = Recipe::plain(&options, &bindir(), place.directory.path()).sealed(
+        let recipe = Recipe::plain(&options, 0, &bindir(), place.directory.path()).sealed(
             &place.path("key"),
             Path::new(COMMAND),
             product::shield(),

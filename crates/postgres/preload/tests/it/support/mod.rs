@@ -177,7 +177,7 @@ impl Server {
         if server.shielded || !variables.is_empty() {
             make();
         } else {
-            Recipe::plain(&options, &bindir(), &server.beside).fill(&server.data, make);
+            Recipe::plain(&options, 0, &bindir(), &server.beside).fill(&server.data, make);
         }
         server
     }

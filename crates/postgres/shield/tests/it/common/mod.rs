@@ -46,7 +46,7 @@ impl Instance {
             "UTF8",
             "--locale=C",
         ];
-        let recipe = Recipe::plain(&options, &instance.bin, instance.directory.path());
+        let recipe = Recipe::plain(&options, 0, &instance.bin, instance.directory.path());
         recipe.fill(&data, || {
             let mut command = instance.program("initdb");
             checked(command.arg("-D").arg(&data).args(options));
