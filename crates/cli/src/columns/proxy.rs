@@ -4,6 +4,7 @@
 //! Must not: print a statement or a value.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -13,6 +14,7 @@ use strongroom_columns_proxy::proxy::{
     Address, Config, PlaintextConstants, Proxy, TicketTerms, Tls,
 };
 use strongroom_columns_proxy::sql::catalog::PinnedColumn;
+use strongroom_columns_proxy::zones::KnownZones;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;
@@ -64,6 +66,14 @@ pub(super) struct ProxyArgs {
     /// What registers of that TPM's SHA-256 bank have to hold; given several times: one of these
     #[arg(long, value_name = "PCR=HEX,...", value_parser = parse_policy, requires = "tpm_keys")]
     pcrs: Vec<PcrPolicy>,
+    /// File that keeps which keys a zone has shown to hold: these go to no other zone. Beside the
+    /// keyring unless given
+    #[arg(long, value_name = "FILE")]
+    zones: Option<PathBuf>,
+    /// Release keys, once, to a zone that does not hold them although another one did: a new zone,
+    /// or one that has lost its last value under the key
+    #[arg(long)]
+    new_zone: bool,
     /// Column that is confidential whatever the server says
     #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN", value_parser = parse_pinned_column)]
     pinned: Vec<PinnedColumn>,
@@ -146,6 +156,9 @@ impl ProxyArgs {
             .unwrap_or_else(Keyring::default_path);
         let keys = ColumnKeys::from_keyring(&Keyring::open(&path)?, &self.key_id)?;
         let tls = self.tls()?;
+        let zones = self.zones.unwrap_or_else(|| path.with_extension("zones"));
+        let known = KnownZones::at(zones.clone(), self.new_zone);
+        let known = known.map_err(|error| Failure::io(&zones, &error))?;
         let config = Config {
             listen: self.listen.iter().map(|text| address(text)).collect(),
             server: address(&self.server),
@@ -158,6 +171,7 @@ impl ProxyArgs {
                     tpm_keys: read_trusted_keys(&self.tpm_keys)?,
                     pcrs: self.pcrs,
                 },
+                zones: Arc::new(known),
                 lifetime: Duration::from_secs(self.ticket_lifetime),
                 truths: self.comparison_budget,
                 declassify: self.declassify,

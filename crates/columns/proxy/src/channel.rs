@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use strongroom_crypto::{GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, random32, sha256};
 use strongroom_format::columns::channel::{
     Attestation, AttestationProvider, BINDING_LABEL, CLIENT_LABEL, Hello, MESSAGE_HELLO,
-    MESSAGE_SEALED, Request, Sealed, TICKET_LABEL, Ticket, ZONE_LABEL, associated_data,
+    MESSAGE_SEALED, PROOF_LABEL, Request, Sealed, TICKET_LABEL, Ticket, ZONE_LABEL,
+    associated_data,
 };
 use strongroom_format::columns::tpm::ANSWER_SECONDS;
 use zeroize::Zeroize as _;
@@ -110,6 +111,8 @@ impl AttestationRequest {
         Ok(Attested {
             bytes: answer.to_vec(),
             zone_key: attestation.public_key,
+            proofs: attestation.proofs,
+            binding,
         })
     }
 }
@@ -145,12 +148,35 @@ fn check_process(
 pub struct Attested {
     bytes: Vec<u8>,
     zone_key: [u8; 32],
+    proofs: Vec<([u8; 16], [u8; 32])>,
+    binding: [u8; 32],
 }
 
 /// A column key with its id.
 pub type ColumnKeyRef<'a> = ([u8; 16], &'a SecretKey);
 
 impl Attested {
+    /// Returns the ids of those keys of which the zone has proven that it holds them already: the
+    /// attestation has a MAC of itself under each. A zone with values under a key holds it.
+    ///
+    /// # Errors
+    /// [`ChannelError::Unproven`] for a MAC under one of these keys that is wrong,
+    /// [`ChannelError::System`] without locked memory.
+    pub fn proven(&self, keys: &[ColumnKeyRef<'_>]) -> Result<Vec<[u8; 16]>, ChannelError> {
+        let mut proven = Vec::new();
+        for (id, key) in keys {
+            let Some((_, mac)) = self.proofs.iter().find(|(named, _)| named == id) else {
+                continue;
+            };
+            let held = MacKey::new(&hkdf(key, id, PROOF_LABEL.as_bytes())?)?;
+            if !held.verify(&[&self.binding], mac) {
+                return Err(ChannelError::Unproven);
+            }
+            proven.push(*id);
+        }
+        Ok(proven)
+    }
+
     /// Makes the message that opens a session: it releases these keys to the zone, sealed for the
     /// attested key, under a ticket for them. Returns it with the state that reads the answer.
     /// Sends nothing.

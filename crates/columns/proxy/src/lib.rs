@@ -10,3 +10,4 @@ pub mod proxy;
 pub mod server;
 pub mod sql;
 pub mod zone_status;
+pub mod zones;

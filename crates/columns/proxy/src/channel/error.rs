@@ -23,6 +23,12 @@ pub enum ChannelError {
     ProvesNothing,
     /// The program is not one that is allowed.
     Measurement,
+    /// The zone does not hold a key that another zone has shown to hold.
+    AnotherZone,
+    /// The zone names a key of the client's that it does not hold.
+    Unproven,
+    /// The file with the keys that a zone has shown to hold cannot be read or written.
+    Record,
     /// A message does not open, or is out of order.
     Message,
     /// No random numbers or no locked memory.
@@ -45,6 +51,12 @@ impl fmt::Display for ChannelError {
                 "the zone attests itself, which proves nothing, and that was not accepted"
             }
             Self::Measurement => "the zone runs a program that is not allowed",
+            Self::AnotherZone => {
+                "the zone does not hold the column key, although a zone did before: it may be another one, made to get the key; \
+                 a zone that is new, or that has lost its last value under this key, is taken with --new-zone"
+            }
+            Self::Unproven => "the zone names a column key that it does not hold",
+            Self::Record => "the file of --zones cannot be read or written",
             Self::Message => "a message from the zone does not open, or is out of order",
             Self::System => "no random numbers or no locked memory",
         })

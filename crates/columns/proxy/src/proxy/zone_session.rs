@@ -1,9 +1,11 @@
 //! A session with the zone: the zone attests, the proxy checks the attestation and releases the
 //! column keys under a ticket for one connection. The server passes the sealed messages on.
 //!
-//! Must not: release a key to a zone whose attestation was not accepted.
+//! Must not: release a key to a zone whose attestation was not accepted, or to another zone than
+//! the one that holds the key already.
 
 use std::io::{self, BufReader, Write as _};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strongroom_crypto::random16;
@@ -15,12 +17,15 @@ use super::stream::Stream;
 use crate::channel::{AttestationPolicy, AttestationRequest, OpenSession};
 use crate::keys::ColumnKeys;
 use crate::sql::refusal::Refusal;
+use crate::zones::KnownZones;
 
 /// The terms of a connection's ticket.
 #[derive(Clone, Debug)]
 pub struct TicketTerms {
     /// Which zones get the keys.
     pub accepted: AttestationPolicy,
+    /// The keys that a zone has shown to hold: from then on no other zone gets them.
+    pub zones: Arc<KnownZones>,
     /// How long a ticket is valid. It is renewed while the client is connected.
     pub lifetime: Duration,
     /// How many truths (comparisons, tests, tokens, ranks) a connection may learn. `None`: any
@@ -95,12 +100,17 @@ pub(super) fn open<E>(
         Err(error) => return refuse(&error),
     };
     let issued = Instant::now();
-    let attested = request.check(&answer, &terms.accepted);
-    let (message, opening) =
-        match attested.and_then(|attested| attested.open(&keys.released(), &ticket)) {
-            Ok(pair) => pair,
-            Err(error) => return refuse(&error),
-        };
+    let released = keys.released();
+    let opened = request
+        .check(&answer, &terms.accepted)
+        .and_then(|attested| {
+            terms.zones.admit(&released, &attested)?;
+            attested.open(&released, &ticket)
+        });
+    let (message, opening) = match opened {
+        Ok(pair) => pair,
+        Err(error) => return refuse(&error),
+    };
     let reply = match call("message", &message)? {
         Ok(reply) => reply,
         Err(message) => return refuse(&message),

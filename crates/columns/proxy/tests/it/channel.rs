@@ -17,7 +17,7 @@ use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 use strongroom_columns_zone::session::channel::Channel;
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::channel::{Request, Ticket, right};
+use strongroom_format::columns::channel::{Attestation, Request, Ticket, right};
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];
@@ -51,7 +51,13 @@ impl Zone {
 
     fn attest(&mut self, nonce: &[u8; 32]) -> Vec<u8> {
         self.channel
-            .attest(&*ATTESTER, (STORE, INCARNATION), 1, *nonce)
+            .attest(
+                &*ATTESTER,
+                (&self.keys, &[KEY, VICTIM]),
+                (STORE, INCARNATION),
+                1,
+                *nonce,
+            )
             .unwrap()
     }
 }
@@ -134,6 +140,39 @@ fn a_session_has_its_ticket_and_its_keys() {
         .unwrap();
     assert_eq!(client.receive(&reply.message), Ok(Vec::new()));
     assert!(reply.session.is_none() && zone.channel.session(&id).is_none());
+}
+
+/// A zone of somebody else's, whose program and machine are right, is told from the owner's by the
+/// keys that it does not have.
+#[test]
+fn a_zone_proves_which_keys_it_holds() {
+    let mut zone = Zone::new();
+    let (own, other) = (key(1), key(2));
+    let keys = [(KEY, &own), (VICTIM, &other)];
+    let proven = |zone: &mut Zone, change: &dyn Fn(&mut Attestation)| {
+        let request = AttestationRequest::new().unwrap();
+        let mut attestation = Attestation::parse(&zone.attest(request.nonce())).unwrap();
+        change(&mut attestation);
+        let attested = request.check(&attestation.to_bytes(), &accepted())?;
+        attested.proven(&keys)
+    };
+    assert_eq!(proven(&mut zone, &|_| {}), Ok(vec![]));
+    open(&mut zone, &[(KEY, &own)], &ticket(&[KEY])).unwrap();
+    assert_eq!(proven(&mut zone, &|_| {}), Ok(vec![KEY]));
+    // Under another name; of another attestation of the same zone; one more than the head says,
+    // which the evidence does not fit.
+    let renamed = |attestation: &mut Attestation| attestation.proofs[0].0 = VICTIM;
+    assert_eq!(proven(&mut zone, &renamed), Err(ChannelError::Unproven));
+    let request = AttestationRequest::new().unwrap();
+    let earlier = Attestation::parse(&zone.attest(request.nonce())).unwrap();
+    let replayed = |attestation: &mut Attestation| attestation.proofs.clone_from(&earlier.proofs);
+    assert_eq!(proven(&mut zone, &replayed), Err(ChannelError::Unproven));
+    let mut stranger = Zone::new();
+    let grafted = |attestation: &mut Attestation| {
+        attestation.proofs.clone_from(&earlier.proofs);
+        attestation.proof_count = 1;
+    };
+    assert!(proven(&mut stranger, &grafted).is_err());
 }
 
 #[test]

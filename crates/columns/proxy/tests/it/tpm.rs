@@ -64,7 +64,13 @@ impl Machine {
 
 fn answer(channel: &mut Channel, attester: &dyn Attester, request: &AttestationRequest) -> Vec<u8> {
     channel
-        .attest(attester, (STORE, INCARNATION), 1, *request.nonce())
+        .attest(
+            attester,
+            (&ColumnKeys::default(), &[]),
+            (STORE, INCARNATION),
+            1,
+            *request.nonce(),
+        )
         .unwrap()
 }
 

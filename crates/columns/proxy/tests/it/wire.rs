@@ -16,11 +16,13 @@
 use crate::support::harness;
 
 use std::io::Read as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness::{ENC_INT4, ENC_TEXT, FAILED, FORGOTTEN, P, Wire, Zone, begin, bind, catalog, parse};
 use strongroom_columns_proxy::channel::AttestationPolicy;
 use strongroom_columns_proxy::proxy::TicketTerms;
+use strongroom_columns_proxy::zones::KnownZones;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 
 #[test]
@@ -405,6 +407,7 @@ fn terms(truths: Option<u64>) -> TicketTerms {
             process: true,
             ..AttestationPolicy::default()
         },
+        zones: Arc::new(KnownZones::in_memory()),
         lifetime: Duration::from_secs(600),
         truths,
         declassify: false,

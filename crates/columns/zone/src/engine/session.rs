@@ -7,6 +7,7 @@ use strongroom_columns_values::{Settings, TimeZone};
 use strongroom_crypto::fill_random;
 
 use super::{Zone, copy_bytes, len_of, offset_of};
+use crate::session::KeyId;
 
 /// The longest name of a time zone or record, in bytes.
 const NAME_LEN_MAX: usize = 256;
@@ -61,10 +62,13 @@ impl Zone {
         let nonce = self.message_bytes(descriptor, area)?;
         let nonce = nonce.try_into().map_err(|_| Fault::BadMessage)?;
         let attester = self.attester.as_ref();
-        let (store, incarnation) = self.sources.store.identity();
-        let attestation = self
-            .channel
-            .attest(attester, (store, incarnation), ring, nonce)?;
+        let store = &self.sources.store;
+        // Not those that only a session has brought: they are forgotten with it, and a client
+        // expects of every later zone what it was shown once.
+        let kept: Vec<KeyId> = store.kept_keys().map(|(id, _)| *id).collect();
+        let keys = (&self.keys, &kept[..]);
+        let identity = store.identity();
+        let attestation = self.channel.attest(attester, keys, identity, ring, nonce)?;
         reply(descriptor, area, &attestation)
     }
 

@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::{GcmKey, KeyAgreement, SecretKey, random16, sha256};
 use strongroom_format::columns::channel::{
-    Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, MESSAGE_SEALED, Request, Sealed, Ticket,
-    ZONE_LABEL, associated_data, hello_layout, parse_opening,
+    Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, MESSAGE_SEALED, PROOFS_MAX, Request, Sealed,
+    Ticket, ZONE_LABEL, associated_data, hello_layout, parse_opening,
 };
 use zeroize::Zeroize as _;
 
 use super::accounts::Accounts;
 use super::attest::{Attester, binding};
-use super::{ColumnKeys, Ledger, Session, now};
+use super::{ColumnKeys, KeyId, Ledger, Session, now};
 
 /// The most pending agreements of one ring.
 const PENDING_MAX: usize = 4;
@@ -70,14 +70,16 @@ pub struct Channel {
 impl Channel {
     /// Makes a key agreement and returns an attestation of its public key under the client's nonce,
     /// as bytes. Keeps the private key for the client's answer: for two minutes, and at most four
-    /// for each ring, of which a new one replaces the oldest. `identity` is the object id of the
-    /// store and the zone's incarnation, `ring` the ring that asks.
+    /// for each ring, of which a new one replaces the oldest. `prove` are the ids of those of
+    /// `keys` that the attestation proves the zone to hold, at most [`PROOFS_MAX`]; `identity` is
+    /// the object id of the store and the zone's incarnation, `ring` the ring that asks.
     ///
     /// # Errors
     /// [`Fault::OutOfMemory`] if the system gives no random numbers or no evidence.
     pub fn attest(
         &mut self,
         attester: &dyn Attester,
+        (keys, prove): (&ColumnKeys, &[KeyId]),
         identity: ([u8; 16], [u8; 16]),
         ring: u16,
         nonce: [u8; 32],
@@ -94,6 +96,12 @@ impl Channel {
                 self.pending.remove(&public);
             }
         }
+        let prove: Vec<KeyId> = prove
+            .iter()
+            .filter(|id| keys.has(id))
+            .take(PROOFS_MAX)
+            .copied()
+            .collect();
         let (private, public_key) = KeyAgreement::generate().map_err(|_| Fault::OutOfMemory)?;
         let mut attestation = Attestation {
             provider: attester.provider(),
@@ -101,9 +109,13 @@ impl Channel {
             incarnation: identity.1,
             public_key,
             nonce,
+            proof_count: u32::try_from(prove.len()).map_err(|_| Fault::OutOfMemory)?,
+            proofs: Vec::new(),
             evidence: Vec::new(),
         };
-        let evidence = attester.evidence(&binding(&attestation));
+        let binding = binding(&attestation);
+        attestation.proofs = keys.proofs(&prove, &binding);
+        let evidence = attester.evidence(&binding);
         attestation.evidence = evidence.map_err(|_| Fault::OutOfMemory)?;
         let bytes = attestation.to_bytes();
         let waiting = PendingAgreement {

@@ -9,7 +9,7 @@ use strongroom_columns_envelope::{ColumnKey, EnvelopeError, id_of, parse_header}
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
 use strongroom_format::columns::Kind;
-use strongroom_format::columns::channel::TICKET_LABEL;
+use strongroom_format::columns::channel::{PROOF_LABEL, TICKET_LABEL};
 use zeroize::Zeroize as _;
 
 use crate::store::Binding;
@@ -19,6 +19,7 @@ pub use strongroom_columns_envelope::KeyId;
 struct HeldKey {
     column: ColumnKey,
     ticket: MacKey,
+    proof: MacKey,
 }
 
 /// The column keys that were released to this zone.
@@ -55,8 +56,14 @@ impl ColumnKeys {
             return Ok(());
         }
         let ticket = MacKey::new(&hkdf(&key, &id, TICKET_LABEL.as_bytes())?)?;
+        let proof = MacKey::new(&hkdf(&key, &id, PROOF_LABEL.as_bytes())?)?;
         let column = ColumnKey::new(id, key);
-        self.0.insert(id, HeldKey { column, ticket });
+        let held = HeldKey {
+            column,
+            ticket,
+            proof,
+        };
+        self.0.insert(id, held);
         Ok(())
     }
 
@@ -96,6 +103,14 @@ impl ColumnKeys {
         self.0
             .get(id)
             .is_some_and(|known| known.ticket.verify(&[covered], mac))
+    }
+
+    /// Proofs that the zone holds these column keys: for each that it does hold, its id and a MAC
+    /// under it of what an attestation's evidence binds.
+    pub(crate) fn proofs(&self, ids: &[KeyId], binding: &[u8; 32]) -> Vec<(KeyId, [u8; 32])> {
+        let held = ids.iter().filter_map(|id| Some((id, self.0.get(id)?)));
+        held.map(|(id, held)| (*id, held.proof.mac(&[binding])))
+            .collect()
     }
 
     /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is

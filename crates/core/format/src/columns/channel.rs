@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use crate::layout::{array, layout, put, u16_at, u64_at, zero_at};
+use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
 
 /// The version that this code writes, and the only one that it reads.
 pub const CHANNEL_VERSION: u16 = 1;
@@ -18,6 +18,8 @@ pub const MESSAGE_HELLO: u8 = 1;
 pub const MESSAGE_SEALED: u8 = 2;
 /// The most bytes of evidence.
 pub const EVIDENCE_MAX: usize = 65_536;
+/// The most proofs in an attestation.
+pub const PROOFS_MAX: usize = 1024;
 /// The most column keys with which a session is opened.
 pub const CHANNEL_KEYS_MAX: usize = 64;
 /// Label of a column key; the input is a key of the keyring, the salt the column key's id.
@@ -30,19 +32,30 @@ pub const CLIENT_LABEL: &str = "strongroom/v1/columns-client";
 pub const ZONE_LABEL: &str = "strongroom/v1/columns-zone";
 /// Label of a ticket's MAC key; the input is a column key.
 pub const TICKET_LABEL: &str = "strongroom/v1/columns-ticket";
+/// Label of the MAC key of a proof that the zone holds a column key; the input is the column key,
+/// the salt its id.
+pub const PROOF_LABEL: &str = "strongroom/v1/columns-proof";
 /// Prefix of what is hashed to the digest that evidence has to bind.
 pub const BINDING_LABEL: &str = "strongroom/v1/columns-attestation";
 
 layout! {
-    /// Layout of an attestation's head; the evidence follows.
+    /// Layout of an attestation's head; the proofs follow, then the evidence.
     attestation_layout, 104, {
         VERSION @ 0, 2;
         PROVIDER @ 2, 2;
-        RESERVED @ 4, 4;
+        PROOFS @ 4, 4;
         STORE_ID @ 8, 16;
         INCARNATION @ 24, 16;
         PUBLIC_KEY @ 40, 32;
         NONCE @ 72, 32;
+    }
+}
+
+layout! {
+    /// Layout of a proof that the zone holds a column key.
+    proof_layout, 48, {
+        KEY_ID @ 0, 16;
+        MAC @ 16, 32;
     }
 }
 
@@ -119,6 +132,12 @@ pub struct Attestation {
     pub public_key: [u8; 32],
     /// The client's nonce.
     pub nonce: [u8; 32],
+    /// How many proofs the attestation has. The head says so, therefore it is known before they are
+    /// made.
+    pub proof_count: u32,
+    /// For each column key that the zone holds, its id and a MAC under the key of what evidence has
+    /// to bind.
+    pub proofs: Vec<([u8; 16], [u8; 32])>,
     /// The provider's evidence.
     pub evidence: Vec<u8>,
 }
@@ -129,31 +148,47 @@ impl Attestation {
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use attestation_layout as at;
-        let evidence = record.get(at::SIZE..)?;
-        let sound = u16_at(record, at::VERSION)? == CHANNEL_VERSION
-            && zero_at(record, at::RESERVED)
-            && evidence.len() <= EVIDENCE_MAX;
+        let proof_count = u32_at(record, at::PROOFS)?;
+        let count = usize::try_from(proof_count)
+            .ok()
+            .filter(|count| *count <= PROOFS_MAX)?;
+        let (proofs, evidence) = record
+            .get(at::SIZE..)?
+            .split_at_checked(count.checked_mul(proof_layout::SIZE)?)?;
+        let proofs = proofs.chunks_exact(proof_layout::SIZE).map(|proof| {
+            let id = array(proof, proof_layout::KEY_ID)?;
+            Some((id, array(proof, proof_layout::MAC)?))
+        });
+        let sound =
+            u16_at(record, at::VERSION)? == CHANNEL_VERSION && evidence.len() <= EVIDENCE_MAX;
         let parsed = Self {
             provider: AttestationProvider::from_number(u16_at(record, at::PROVIDER)?)?,
             store_id: array(record, at::STORE_ID)?,
             incarnation: array(record, at::INCARNATION)?,
             public_key: array(record, at::PUBLIC_KEY)?,
             nonce: array(record, at::NONCE)?,
+            proof_count,
+            proofs: proofs.collect::<Option<_>>()?,
             evidence: evidence.to_vec(),
         };
         sound.then_some(parsed)
     }
 
-    /// The whole attestation, as [`Self::parse`] reads it: the head, then the evidence. The
-    /// evidence may have at most [`EVIDENCE_MAX`] bytes, which is not checked here.
+    /// The whole attestation, as [`Self::parse`] reads it: the head, the proofs, the evidence.
+    /// There have to be as many proofs as the head says, and the evidence may have at most
+    /// [`EVIDENCE_MAX`] bytes; neither is checked here.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = self.head().to_vec();
+        for (id, mac) in &self.proofs {
+            out.extend_from_slice(id);
+            out.extend_from_slice(mac);
+        }
         out.extend_from_slice(&self.evidence);
         out
     }
 
-    /// The head without the evidence: what evidence has to bind, after [`BINDING_LABEL`].
+    /// The head alone: what evidence has to bind, after [`BINDING_LABEL`].
     #[must_use]
     pub fn head(&self) -> [u8; attestation_layout::SIZE] {
         use attestation_layout as at;
@@ -165,6 +200,7 @@ impl Attestation {
                 at::PROVIDER,
                 &self.provider.number().to_le_bytes(),
             ),
+            put(&mut out, at::PROOFS, &self.proof_count.to_le_bytes()),
             put(&mut out, at::STORE_ID, &self.store_id),
             put(&mut out, at::INCARNATION, &self.incarnation),
             put(&mut out, at::PUBLIC_KEY, &self.public_key),
@@ -492,17 +528,23 @@ mod tests {
             incarnation: [2; 16],
             public_key: [3; 32],
             nonce: [4; 32],
+            proof_count: 2,
+            proofs: vec![([6; 16], [7; 32]), ([8; 16], [9; 32])],
             evidence: vec![5; 100],
         };
         let record = attestation.to_bytes();
         assert_eq!(record[..104], attestation.head());
+        assert_eq!(record.len(), 104 + 2 * 48 + 100);
         assert_eq!(Attestation::parse(&record), Some(attestation));
-        for (at, value) in [(0, 9), (2, 9), (4, 1)] {
+        // More proofs than bytes, and more than there may be.
+        for (at, value) in [(0, 9), (2, 9), (4, 5), (5, 4), (6, 1), (7, 0x80)] {
             let mut bad = record.clone();
             bad[at] = value;
             assert_eq!(Attestation::parse(&bad), None, "byte {at}");
         }
-        assert_eq!(Attestation::parse(&record[..103]), None);
+        for cut in 0..200 {
+            assert_eq!(Attestation::parse(&record[..cut]), None, "{cut} bytes");
+        }
     }
 
     #[test]

@@ -160,3 +160,37 @@ fn values_in_clear_take_a_right_of_their_own() {
         join pg_type u on u.oid = c.casttarget where t.typname like 'enc\\_%' <> (u.typname like 'enc\\_%')";
     assert_eq!(server.rows(contexts), "22|0");
 }
+
+/// The operator starts the same program with a key file and a directory of their own, and has the
+/// owner's next connection led to it: its attestation is as good as that of the owner's zone.
+#[test]
+fn a_zone_of_somebody_else_gets_no_keys() {
+    let (mut owner, server) = start_all_with(&[], &[]);
+    // The first zone is taken as it is; a restart before there are values changes nothing.
+    drop(owner.rows("create table staff (id int, name enc_text) using strongroom"));
+    owner.kill_zone();
+    owner.start_zone();
+    drop(owner.rows("insert into staff values (1, 'Ada')"));
+    assert_eq!(owner.rows("select name from staff"), "Ada");
+    let mut operator = Owner::new();
+    operator.start_zone();
+    let socket = operator.zone_socket();
+    let lead = format!("alter role postgres set strongroom.zone = '{}'", socket.display());
+    drop(server.rows(&lead));
+    let said = owner.run("select 1");
+    assert!(said.messages.contains("--new-zone"), "{}", said.messages);
+    // Nor does a proxy that is started anew release them.
+    owner.start_proxy(server.socket());
+    let said = owner.run("select 1");
+    assert!(said.messages.contains("--new-zone"), "{}", said.messages);
+    let status = server.rows("select strongroom_columns.status()");
+    assert!(status.contains("\"sessions\":0,\"keys\":0"), "{status}");
+    drop(server.rows("alter role postgres reset strongroom.zone"));
+    assert_eq!(owner.rows("select name from staff"), "Ada");
+    // The owner may mean it; once.
+    drop(server.rows(&lead));
+    owner.start_proxy_with(server.socket(), &["--new-zone"]);
+    drop(owner.rows("select 1"));
+    let status = server.rows("select strongroom_columns.status()");
+    assert!(status.contains("\"keys\":1"), "{status}");
+}

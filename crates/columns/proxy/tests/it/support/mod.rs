@@ -17,7 +17,6 @@ use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy
 use strongroom_columns_proxy::sql::catalog::PinnedColumn;
 use strongroom_crypto::SecretKey;
 use strongroom_testing_support::account;
-use strongroom_testing_support::cluster::Recipe;
 use strongroom_testing_support::process::checked;
 use strongroom_testing_support::programs::{self, bindir};
 
@@ -49,21 +48,21 @@ impl Server {
                 .arg("-c")
                 .arg(format!("echo secret > {}", password.display())),
         );
-        let options = [
-            "--no-sync",
-            "-A",
-            auth,
-            "--locale=C",
-            "-E",
-            "UTF8",
-            "-U",
-            "postgres",
-        ];
-        Recipe::plain(&options, 0, &bindir(), &server.directory).fill(&data, || {
-            let mut initdb = program("initdb");
-            initdb.args(options).arg("-D").arg(&data);
-            checked(initdb.arg("--pwfile").arg(&password));
-        });
+        checked(
+            program("initdb")
+                .arg("-D")
+                .arg(&data)
+                .arg("--no-sync")
+                .arg("-A")
+                .arg(auth)
+                .arg("--locale=C")
+                .arg("-E")
+                .arg("UTF8")
+                .arg("-U")
+                .arg("postgres")
+                .arg("--pwfile")
+                .arg(&password),
+        );
         let options = format!(
             "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c log_statement=all {more}",
             server.directory.display()
