@@ -10,7 +10,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use strongroom_testing_support::cluster::Recipe;
 use strongroom_testing_support::process::{
     self, checked, children, is_alive, patiently, refused, signal,
 };
@@ -73,7 +72,18 @@ impl<'a> Instance<'a> {
     /// # Panics
     /// When it fails.
     pub fn initialise(&self, more: &[&str]) {
-        let options = [
+        let mut initdb = match &self.protection {
+            Protection::Plain => self.program("initdb"),
+            Protection::Sealed { .. } => self.strongroom("initdb"),
+        };
+        initdb.arg("-D").arg(&self.data);
+        if let Protection::Sealed { key, cipher } = &self.protection {
+            initdb
+                .args(["--cipher", cipher, "--key-file"])
+                .arg(key)
+                .arg("--");
+        }
+        initdb.args([
             "-k",
             "-U",
             "postgres",
@@ -83,31 +93,8 @@ impl<'a> Instance<'a> {
             "UTF8",
             "--locale=C",
             "--no-sync",
-        ];
-        let options = [&options, more].concat();
-        match &self.protection {
-            Protection::Plain => {
-                let recipe = Recipe::plain(
-                    &options,
-                    self.room.next_instance(),
-                    self.programs.directory(),
-                    self.room.path(),
-                );
-                recipe.fill(&self.data, || {
-                    let mut initdb = self.program("initdb");
-                    checked(initdb.arg("-D").arg(&self.data).args(&options));
-                });
-            }
-            Protection::Sealed { key, cipher } => {
-                let mut initdb = self.strongroom("initdb");
-                initdb.arg("-D").arg(&self.data);
-                initdb
-                    .args(["--cipher", cipher, "--key-file"])
-                    .arg(key)
-                    .arg("--");
-                checked(initdb.args(&options));
-            }
-        }
+        ]);
+        checked(initdb.args(more));
         self.configure(
             "fsync = off\nmax_prepared_transactions = 20\nlog_min_messages = warning\nlog_checkpoints = off\n\
              max_wal_size = 1GB\nlog_line_prefix = '%m [%p] '\n",

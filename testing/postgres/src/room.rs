@@ -8,7 +8,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use strongroom_testing_support::account::{self, give};
 use strongroom_testing_support::key::raw_key;
@@ -23,7 +22,6 @@ pub struct Room {
     command: PathBuf,
     /// The copies that the link `bin` leads to.
     product: Arc<tempfile::TempDir>,
-    instances: AtomicU16,
 }
 
 impl Room {
@@ -42,7 +40,6 @@ impl Room {
             library: product.path().join(SHIELD),
             command: product.path().join("strongroom"),
             product,
-            instances: AtomicU16::new(0),
             directory,
         };
         give(room.path(), 0o755);
@@ -60,11 +57,6 @@ impl Room {
     #[must_use]
     pub fn at(&self, name: &str) -> PathBuf {
         self.path().join(name)
-    }
-
-    /// How many instances were made in the room before.
-    pub(crate) fn next_instance(&self) -> u16 {
-        self.instances.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The preload library.

@@ -17,7 +17,6 @@
 )]
 
 pub mod account;
-pub mod cluster;
 pub mod disk;
 pub mod etcd;
 pub mod key;

@@ -5,13 +5,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use strongroom_postgres_replication::{
     BackupEnd, BackupEvent, BackupOptions, Config, Connection, Error,
 };
 
-use crate::cluster::Recipe;
 use crate::{account, programs};
 
 pub use crate::account::give;
@@ -21,10 +19,7 @@ pub use crate::programs::installed;
 
 /// A directory that is removed with it.
 #[derive(Debug)]
-pub struct Room {
-    directory: tempfile::TempDir,
-    instances: AtomicU16,
-}
+pub struct Room(tempfile::TempDir);
 
 impl Room {
     pub fn new() -> Self {
@@ -33,14 +28,11 @@ impl Room {
             .tempdir()
             .unwrap();
         give(room.path(), 0o755);
-        Self {
-            directory: room,
-            instances: AtomicU16::new(0),
-        }
+        Self(room)
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.0.path().join(name)
     }
 
     /// A new directory of PostgreSQL's user.
@@ -92,6 +84,8 @@ impl<'a> Server<'a> {
             data: room.at("data"),
             port: free_port(),
         };
+        let mut initdb = server.program("initdb");
+        initdb.arg("-D").arg(&server.data);
         let options = [
             "-k",
             "-U",
@@ -101,13 +95,8 @@ impl<'a> Server<'a> {
             "-E",
             "UTF8",
             "--locale=C",
-            "--no-sync",
         ];
-        let number = room.instances.fetch_add(1, Ordering::Relaxed);
-        Recipe::plain(&options, number, bin, &room.at("")).fill(&server.data, || {
-            let mut initdb = server.program("initdb");
-            checked(initdb.arg("-D").arg(&server.data).args(options));
-        });
+        checked(initdb.args(options).arg("--no-sync"));
         server.configure("fsync = off\nshared_buffers = 16MB\nmax_wal_size = 1GB\n");
         server.configure(settings);
         server

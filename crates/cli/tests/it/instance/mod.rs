@@ -27,7 +27,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use strongroom_testing_support::account;
-use strongroom_testing_support::cluster::Recipe;
 use strongroom_testing_support::process::{PATIENCE, patiently, signal};
 use strongroom_testing_support::product::{self, SHIELD};
 use tempfile::TempDir;
@@ -72,18 +71,19 @@ impl Place {
     /// A place with a sealed instance `data`, under the key in `key`.
     pub(crate) fn with_instance() -> Self {
         let place = Self::new();
-        let words = ["pg", "initdb", "-D", "data", "--key-file", "key", "--"];
-        let options = ["-k", "--no-sync"];
-        let recipe = Recipe::plain(&options, 0, &bindir(), place.directory.path()).sealed(
-            &place.path("key"),
-            Path::new(COMMAND),
-            product::shield(),
-        );
-        recipe.fill(&place.path("data"), || {
-            place
-                .strongroom(&[&words[..], &options[..]].concat())
-                .succeeded();
-        });
+        place
+            .strongroom(&[
+                "pg",
+                "initdb",
+                "-D",
+                "data",
+                "--key-file",
+                "key",
+                "--",
+                "-k",
+                "--no-sync",
+            ])
+            .succeeded();
         place
     }
 

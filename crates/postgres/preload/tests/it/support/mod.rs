@@ -20,7 +20,6 @@ use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
 use strongroom_testing_support::account::{give, give_unchanged};
-use strongroom_testing_support::cluster::Recipe;
 use strongroom_testing_support::process::{children, is_alive, patiently, signal, until};
 use strongroom_testing_support::product::{self, SHIELD};
 use strongroom_testing_support::programs;
@@ -159,7 +158,9 @@ impl Server {
 
     fn initialised(self, variables: &[(&str, &str)]) -> Self {
         let server = self;
-        let options = [
+        let mut command = server.tool_with("initdb", variables);
+        command.arg("-D").arg(&server.data);
+        command.args([
             "-k",
             "-U",
             "postgres",
@@ -167,18 +168,8 @@ impl Server {
             "-E",
             "UTF8",
             "--locale=C",
-        ];
-        let make = || {
-            let mut command = server.tool_with("initdb", variables);
-            command.arg("-D").arg(&server.data).args(options);
-            check(command.output().unwrap());
-        };
-        // Sealed ones are made each time: initdb under the library is what is tested.
-        if server.shielded || !variables.is_empty() {
-            make();
-        } else {
-            Recipe::plain(&options, 0, &bindir(), &server.beside).fill(&server.data, make);
-        }
+        ]);
+        check(command.output().unwrap());
         server
     }
 

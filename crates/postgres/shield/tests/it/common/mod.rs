@@ -14,7 +14,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use strongroom_testing_support::cluster::Recipe;
 use strongroom_testing_support::process::{Run, checked};
 use strongroom_testing_support::{account, programs};
 
@@ -37,7 +36,9 @@ impl Instance {
             bin: programs::bindir(),
         };
         let data = instance.data();
-        let options = [
+        let mut command = instance.program("initdb");
+        command.arg("-D").arg(&data);
+        command.args([
             "-k",
             "-U",
             "postgres",
@@ -45,12 +46,8 @@ impl Instance {
             "-E",
             "UTF8",
             "--locale=C",
-        ];
-        let recipe = Recipe::plain(&options, 0, &instance.bin, instance.directory.path());
-        recipe.fill(&data, || {
-            let mut command = instance.program("initdb");
-            checked(command.arg("-D").arg(&data).args(options));
-        });
+        ]);
+        checked(&mut command);
         instance
     }
 
