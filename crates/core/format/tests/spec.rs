@@ -46,6 +46,7 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("stream_end_layout", backup::stream_end_layout::FIELDS),
     layout("anchor_layout", header::anchor_layout::FIELDS),
     layout("attestation_layout", channel::attestation_layout::FIELDS),
+    layout("proof_layout", channel::proof_layout::FIELDS),
     layout("body_layout", keyring::body_layout::FIELDS),
     layout("canary_layout", header::canary_layout::FIELDS),
     layout(
@@ -258,12 +259,14 @@ fn channel_constants() -> BTreeMap<&'static str, String> {
     let number = |value: usize| value.to_string();
     BTreeMap::from([
         ("BINDING_LABEL", channel::BINDING_LABEL.to_owned()),
+        ("PROOF_LABEL", channel::PROOF_LABEL.to_owned()),
         ("CHANNEL_KEYS_MAX", number(channel::CHANNEL_KEYS_MAX)),
         ("CHANNEL_VERSION", channel::CHANNEL_VERSION.to_string()),
         ("COLUMN_ID_LABEL", channel::COLUMN_ID_LABEL.to_owned()),
         ("COLUMN_LABEL", channel::COLUMN_LABEL.to_owned()),
         ("CLIENT_LABEL", channel::CLIENT_LABEL.to_owned()),
         ("EVIDENCE_MAX", number(channel::EVIDENCE_MAX)),
+        ("PROOFS_MAX", number(channel::PROOFS_MAX)),
         ("MESSAGE_HELLO", channel::MESSAGE_HELLO.to_string()),
         ("MESSAGE_SEALED", channel::MESSAGE_SEALED.to_string()),
         ("TICKET_LABEL", channel::TICKET_LABEL.to_owned()),
