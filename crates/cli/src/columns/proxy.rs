@@ -70,8 +70,8 @@ pub(super) struct ProxyArgs {
     /// keyring unless given
     #[arg(long, value_name = "FILE")]
     zones: Option<PathBuf>,
-    /// Release keys, once, to a zone that does not hold them although another one did: a new zone,
-    /// or one that has lost its last value under the key
+    /// Release keys over one connection to a zone that does not hold them although another one did:
+    /// a new zone, or one that has lost its last value under the key
     #[arg(long)]
     new_zone: bool,
     /// Column that is confidential whatever the server says

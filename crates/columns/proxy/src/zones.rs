@@ -10,10 +10,12 @@
 //! good.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use strongroom_format::hex::{from_hex, hex};
 use strongroom_keyring::{Locked, durable};
@@ -21,6 +23,9 @@ use strongroom_keyring::{Locked, durable};
 use crate::channel::{Attested, ChannelError, ColumnKeyRef};
 
 type KeyId = [u8; 16];
+
+/// The longest that a connection waits for another process which has the file locked.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// First lines of the file.
 const HEADING: &str = "# Ids of column keys that a zone has shown to hold. Written by `strongroom columns proxy`:\n\
@@ -42,14 +47,26 @@ struct State {
 }
 
 impl KnownZones {
-    /// Reads the file at `path`, and makes it if it does not exist. With `take_new`, the next zone
-    /// that does not hold the keys is taken as the first one was.
+    /// Reads the file at `path`, and makes it if there never was one. With `take_new`, one
+    /// connection may release keys to a zone that does not hold them.
     ///
     /// # Errors
-    /// The system's, also when the file cannot be written; `InvalidData` for a line that is no id.
+    /// The system's, also when the file cannot be written; `NotFound` if there was a file that is
+    /// gone, unless `take_new`; `InvalidData` for a file without its heading, or a line that is no
+    /// id.
     pub fn at(path: PathBuf, take_new: bool) -> io::Result<Self> {
+        // A link would be replaced by a file of its own.
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
+        let was_there = lock_path(&path).exists();
         let lock = lock(&path)?;
-        let shown = read(&path)?;
+        let shown = match read(&path)? {
+            Some(shown) => shown,
+            None if was_there && !take_new => {
+                let gone = "the file was there before and is gone: put it back, or make a new one with --new-zone";
+                return Err(io::Error::new(io::ErrorKind::NotFound, gone));
+            }
+            None => BTreeSet::new(),
+        };
         write(&path, &shown)?;
         drop(lock);
         Ok(Self {
@@ -84,41 +101,33 @@ impl KnownZones {
         self.decide(&ids, &proven)
     }
 
-    /// Decides whether a zone that has proven to hold the keys `proven` may have the keys `ids`,
-    /// and notes the former. Fails as [`Self::admit`] does.
+    /// Decides whether a zone that has proven to hold the keys `proven` may have the keys `ids`, and
+    /// notes the former. Fails as [`Self::admit`] does, and then nothing is changed.
     fn decide(&self, ids: &[KeyId], proven: &[KeyId]) -> Result<(), ChannelError> {
         let failed = |_: io::Error| ChannelError::Record;
         let mut state = self.state();
-        let is_new = |state: &State| proven.iter().any(|id| !state.shown.contains(id));
-        let is_other = |state: &State| {
-            let mut shown = ids.iter().filter(|id| state.shown.contains(*id)).peekable();
-            shown.peek().is_some() && !shown.any(|id| proven.contains(id))
+        // Another proxy may have noted more since the file was read.
+        let lock = self.path.as_deref().map(lock).transpose().map_err(failed)?;
+        let in_file = match &self.path {
+            Some(path) => read(path).map_err(failed)?.unwrap_or_default(),
+            None => state.shown.clone(),
         };
-        // Another proxy may have seen a zone since the file was read.
-        let lock = match &self.path {
-            Some(path) if is_new(&state) || proven.is_empty() => {
-                let lock = lock(path).map_err(failed)?;
-                state.shown.extend(read(path).map_err(failed)?);
-                Some(lock)
-            }
-            _ => None,
-        };
-        let before = state.shown.clone();
-        if is_other(&state) {
-            if !state.take_new {
-                return Err(ChannelError::AnotherZone);
-            }
-            // Once: the zone that is taken now is the one that shows the keys from then on.
-            state.take_new = false;
-            state.shown.retain(|id| !ids.contains(id));
+        let mut shown: BTreeSet<KeyId> = state.shown.union(&in_file).copied().collect();
+        let mut known = ids.iter().filter(|id| shown.contains(*id)).peekable();
+        let is_other = known.peek().is_some() && !known.any(|id| proven.contains(id));
+        if is_other && !state.take_new {
+            return Err(ChannelError::AnotherZone);
         }
-        state.shown.extend(proven);
+        shown.extend(proven);
         if let Some(path) = &self.path
-            && state.shown != before
+            && shown != in_file
         {
-            write(path, &state.shown).map_err(failed)?;
+            write(path, &shown).map_err(failed)?;
         }
         drop(lock);
+        state.shown = shown;
+        // One connection: from then on the new zone has to prove what it got, like any other.
+        state.take_new &= !is_other;
         Ok(())
     }
 
@@ -128,32 +137,52 @@ impl KnownZones {
     }
 }
 
-/// Waits for the lock of the file at `path`, which is on a file beside it that stays: the file
-/// itself is replaced.
-fn lock(path: &Path) -> io::Result<Locked> {
+/// The file beside the one at `path` whose lock is that one's, which is replaced.
+fn lock_path(path: &Path) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".lock");
+    PathBuf::from(beside)
+}
+
+/// Takes the lock of the file at `path`. `TimedOut` if another process holds it for too long.
+fn lock(path: &Path) -> io::Result<Locked> {
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
-        .open(&beside)?;
-    file.lock()?;
-    Ok(Locked::from(file))
+        .mode(0o600)
+        .open(lock_path(path))?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Locked::from(file)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIME_MAX => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
 }
 
-/// The ids in the file; none if it does not exist. `InvalidData` for a line that is neither an id
-/// nor a comment.
-fn read(path: &Path) -> io::Result<BTreeSet<KeyId>> {
+/// The ids in the file; `None` if it does not exist. `InvalidData` for a file that does not begin
+/// with a comment, and a line that is neither an id nor a comment.
+fn read(path: &Path) -> io::Result<Option<BTreeSet<KeyId>>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let id = |line: &str| from_hex(line).and_then(|bytes| bytes.try_into().ok());
     let ids: Option<BTreeSet<KeyId>> = lines.map(id).collect();
-    ids.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a line that is no key's id"))
+    match ids {
+        Some(ids) if text.starts_with('#') => Ok(Some(ids)),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is not a list of ids of column keys with its heading",
+        )),
+    }
 }
 
 /// Replaces the file by one with these ids.
@@ -219,37 +248,66 @@ mod tests {
         let path = place.path().join("zones");
         let zones = KnownZones::at(path.clone(), false).unwrap();
         assert!(!is_refused(&zones, &[A], &[A]));
-        assert!(!is_refused(&zones, &[B], &[B]));
         let zones = KnownZones::at(path.clone(), true).unwrap();
         assert!(!is_refused(&zones, &[A], &[A]), "the old one is as good");
         assert!(!is_refused(&zones, &[A], &[]));
-        assert!(is_refused(&zones, &[B], &[]), "only once");
-        // The new one has no values yet, then it has, and the old one is another now.
-        assert!(!is_refused(&zones, &[A], &[]));
+        assert!(is_refused(&zones, &[A], &[]), "it has to prove the key now");
         assert!(!is_refused(&zones, &[A], &[A]));
         assert!(is_refused(&zones, &[A], &[]));
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(
-            text.lines().filter(|line| !line.starts_with('#')).count(),
-            2
-        );
+        let later = KnownZones::at(path, false).unwrap();
+        assert!(is_refused(&later, &[A], &[]), "nothing was forgotten");
+    }
+
+    #[test]
+    fn what_cannot_be_noted_is_not_released_however_often_it_is_tried() {
+        let place = tempfile::tempdir().unwrap();
+        let inner = place.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let zones = KnownZones::at(inner.join("zones"), true).unwrap();
+        std::fs::remove_dir_all(&inner).unwrap();
+        for _ in 0..2 {
+            assert_eq!(zones.decide(&[A], &[A]), Err(ChannelError::Record));
+        }
+        // With the directory back the file is, too, with what is known.
+        std::fs::create_dir(&inner).unwrap();
+        assert_eq!(zones.decide(&[A], &[A]), Ok(()));
+        std::fs::remove_file(inner.join("zones")).unwrap();
+        assert_eq!(zones.decide(&[A], &[A]), Ok(()));
+        let later = KnownZones::at(inner.join("zones"), false).unwrap();
+        assert!(is_refused(&later, &[A], &[]));
     }
 
     #[test]
     fn a_file_that_cannot_be_used_is_an_error() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("zones");
-        durable::replace(&path, b"# a comment\n0123\n", 0o600).unwrap();
-        assert!(KnownZones::at(path, false).is_err());
+        for bad in [&b""[..], b"# a comment\n0123\n", &[0xff; 9]] {
+            durable::replace(&path, bad, 0o600).unwrap();
+            assert!(KnownZones::at(path.clone(), false).is_err(), "{bad:?}");
+            assert!(KnownZones::at(path.clone(), true).is_err(), "{bad:?}");
+        }
         assert!(KnownZones::at(place.path().join("no/zones"), false).is_err());
-        // Removed while a proxy runs, with its directory: no zone gets a key that cannot be noted.
-        let inner = place.path().join("inner");
-        std::fs::create_dir(&inner).unwrap();
-        let zones = KnownZones::at(inner.join("zones"), false).unwrap();
-        std::fs::remove_dir_all(&inner).unwrap();
-        assert!(matches!(
-            zones.decide(&[A], &[A]),
-            Err(ChannelError::Record)
-        ));
+        // One that is gone is no first zone, unless its owner says so.
+        std::fs::remove_file(&path).unwrap();
+        assert!(KnownZones::at(path.clone(), false).is_err());
+        assert!(KnownZones::at(path.clone(), true).is_ok());
+        // A link leads to the file that several proxies share, and stays a link.
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let linked = KnownZones::at(link.clone(), false).unwrap();
+        assert!(!is_refused(&linked, &[A], &[A]));
+        assert!(is_refused(&KnownZones::at(path, false).unwrap(), &[A], &[]));
+        assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn a_lock_that_somebody_keeps_is_not_waited_for_for_ever() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("zones");
+        let zones = KnownZones::at(path.clone(), false).unwrap();
+        let kept = lock(&path).unwrap();
+        assert_eq!(zones.decide(&[A], &[A]), Err(ChannelError::Record));
+        drop(kept);
+        assert_eq!(zones.decide(&[A], &[A]), Ok(()));
     }
 }

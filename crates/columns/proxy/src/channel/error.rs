@@ -52,11 +52,11 @@ impl fmt::Display for ChannelError {
             }
             Self::Measurement => "the zone runs a program that is not allowed",
             Self::AnotherZone => {
-                "the zone does not hold the column key, although a zone did before: it may be another one, made to get the key; \
-                 a zone that is new, or that has lost its last value under this key, is taken with --new-zone"
+                "the zone does not hold the column key, although a zone did before: it may be another one, made to get the key \
+                 (docs/reference/columns-proxy.md says when --new-zone is right)"
             }
             Self::Unproven => "the zone names a column key that it does not hold",
-            Self::Record => "the file of --zones cannot be read or written",
+            Self::Record => "the file of --zones cannot be read, written or locked",
             Self::Message => "a message from the zone does not open, or is out of order",
             Self::System => "no random numbers or no locked memory",
         })
