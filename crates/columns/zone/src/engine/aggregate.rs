@@ -97,8 +97,8 @@ impl Zone {
 
     /// [`strongroom_columns_ring::Op::Final`]: puts the result of the accumulator `a`, of this ring
     /// or one in its parallel group, into the slot `r`, and returns 1. Returns 0, and fills no
-    /// slot, if the result is NULL. `Fault::ForgedFid` if `a` is of another group or empty; faults
-    /// of computing.
+    /// slot, if the result is NULL. `Fault::ForgedFid` if `a` is of another group or empty;
+    /// `Fault::NotAllowed` without the right; faults of computing.
     pub(super) fn finish(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let from = Fid::from_bits(descriptor.a).ok_or(Fault::ForgedFid)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
@@ -108,14 +108,18 @@ impl Zone {
         }
         let other = &self.sources.rings.get(theirs)?.arena;
         let total = other.aggregate(from)?.ok_or(Fault::ForgedFid)?;
+        let scope = other.scopes.get(total.scope)?.clone();
+        let arena = &mut self.sources.rings.get_mut(ring)?.arena;
+        let scope = arena.scopes.intern(scope)?;
+        self.permit(ring, right::AGGREGATE, scope)?;
+        let other = &self.sources.rings.get(theirs)?.arena;
+        let total = other.aggregate(from)?.ok_or(Fault::ForgedFid)?;
         let (aggregate, kind) = total.accumulator.aggregate_and_kind();
         let kind = aggregate.gives(kind).ok_or(Fault::BadRequest)?;
         let Some(result) = total.accumulator.finish()? else {
             return Ok(0);
         };
-        let scope = other.scopes.get(total.scope)?.clone();
         let arena = &mut self.sources.rings.get_mut(ring)?.arena;
-        let scope = arena.scopes.intern(scope)?;
         arena.put(fid, Meta { kind, scope }, result.value())?;
         Ok(1)
     }

@@ -5,14 +5,17 @@
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::{Buf, Value};
+use strongroom_format::columns::envelope::ENVELOPE_PAD;
 
 /// Values, one after the other.
 #[derive(Default)]
 pub(super) struct Batch {
     items: Vec<Item>,
     bytes: Buf,
-    /// The most bytes of all values together.
+    /// The most bytes of all values together, each rounded up.
     limit: usize,
+    /// The bytes so far, rounded up likewise.
+    counted: usize,
 }
 
 enum Item {
@@ -22,12 +25,14 @@ enum Item {
 
 impl Batch {
     /// An empty batch with room for `count` values; `limit` is the most bytes that they may have
-    /// together.
+    /// together, each rounded up to what an envelope tells of its length: otherwise a host could
+    /// find a length by putting one value into a batch so often that it fails.
     pub(super) fn new(count: usize, limit: usize) -> Self {
         Self {
             items: Vec::with_capacity(count),
             bytes: Buf::new(),
             limit,
+            counted: 0,
         }
     }
 
@@ -42,9 +47,12 @@ impl Batch {
             Value::Bytes(bytes) => {
                 let from = self.bytes.as_slice().len();
                 let end = from.saturating_add(bytes.len());
-                if end > self.limit {
+                let padded = bytes.len() / ENVELOPE_PAD * ENVELOPE_PAD + ENVELOPE_PAD;
+                let counted = self.counted.saturating_add(padded);
+                if counted > self.limit {
                     return Err(Fault::StringTooLong);
                 }
+                self.counted = counted;
                 self.bytes.extend(bytes);
                 Item::Bytes(from, end)
             }
@@ -84,11 +92,14 @@ mod tests {
 
     #[test]
     fn a_batch_has_an_end() {
-        let mut batch = Batch::new(2, 10);
+        let mut batch = Batch::new(2, 40);
         assert_eq!(batch.push(Value::Bytes(b"0123456")), Ok(()));
-        assert_eq!(batch.push(Value::Bytes(b"0123")), Err(Fault::StringTooLong));
-        assert_eq!(batch.push(Value::Bytes(b"012")), Ok(()));
+        // 16 bytes and the padding's first are 32, as in an envelope.
+        let two = batch.push(Value::Bytes(b"0123456789abcdef"));
+        assert_eq!(two, Err(Fault::StringTooLong));
+        assert_eq!(batch.push(Value::Bytes(b"0123456789abcde")), Ok(()));
+        assert_eq!(batch.push(Value::Bytes(b"")), Err(Fault::StringTooLong));
         assert_eq!(batch.push(Value::Word(1)), Ok(()));
-        assert_eq!(batch.get(1).unwrap().bytes().unwrap(), b"012");
+        assert_eq!(batch.get(1).unwrap().bytes().unwrap().len(), 15);
     }
 }

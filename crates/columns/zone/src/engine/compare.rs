@@ -233,19 +233,20 @@ impl Zone {
         for bits in &self.scratch.words {
             let loaded = self.sources.load_of(ring, *bits, kind, each)?;
             self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            let sources = &self.sources;
+            judge(
+                &mut self.channel,
+                sources,
+                ring,
+                Truth::Rank,
+                &mut policy_input,
+            )?;
             batch.push(each.value())?;
         }
         let count = self.scratch.words.len() as u64;
         if count == 0 {
             return Ok(0);
         }
-        judge(
-            &mut self.channel,
-            &self.sources,
-            ring,
-            Truth::Rank,
-            &mut policy_input,
-        )?;
         self.charge(ring, count)?;
         self.computed += count;
         rank(kind, &batch, &mut self.scratch.words)?;

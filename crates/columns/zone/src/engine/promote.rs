@@ -149,7 +149,6 @@ impl Zone {
             // It keeps its identifier: no copy is needed.
             return values.push(Value::Word(0));
         }
-        values.push(each.value())?;
         let bound = self.sources.store.binding(partition, one.column);
         let state = self.sources.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;
@@ -160,7 +159,7 @@ impl Zone {
             self.sources.store.bind(partition, one.column, to, secret)?;
             made.push(one.column);
         }
-        Ok(())
+        values.push(each.value())
     }
 
     /// [`strongroom_columns_ring::Op::Partition`]: answers with the number of the partition of the

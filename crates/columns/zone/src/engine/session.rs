@@ -42,8 +42,10 @@ impl Zone {
 
     /// [`strongroom_columns_ring::Op::Join`]: makes the ring a member of the group that the ring
     /// with arena `a` leads, whose secret is `b`; returns 0. `Fault::NotAllowed` for a wrong leader
-    /// or secret, `Fault::BadRequest` if it leads or is in a group already.
+    /// or secret and in a statement in which a computation has failed, `Fault::BadRequest` if it
+    /// leads or is in a group already.
     pub(super) fn join(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
+        self.settle_computations(ring)?;
         let leader = u16::try_from(descriptor.a).map_err(|_| Fault::NotAllowed)?;
         self.sources.rings.join(ring, leader, descriptor.b)?;
         Ok(0)
@@ -76,7 +78,8 @@ impl Zone {
     /// does what it says (opens or closes the ring's session, takes column keys), replaces it by
     /// the sealed reply and returns the reply's length. Ends a session that the message replaced;
     /// gives the store keys that it lacks; forgets keys that nothing needs. `Fault::BadMessage` if
-    /// it does not open, or the ring is a parallel worker's.
+    /// it does not open, or the ring is a parallel worker's; `Fault::NotAllowed` in a statement in
+    /// which a computation has failed.
     pub(super) fn message(
         &mut self,
         ring: u16,
@@ -84,6 +87,7 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         self.count_computed(ring);
+        self.settle_computations(ring)?;
         let message = self.message_bytes(descriptor, area)?;
         let state = self.sources.rings.get(ring)?;
         if matches!(state.group, super::backends::Group::Member(..)) {
@@ -107,6 +111,24 @@ impl Zone {
         self.keep_keys();
         self.forget_keys();
         reply(descriptor, area, &answer.message)
+    }
+
+    /// Charges the ring's session for whether its computations have failed, before the ring gets
+    /// another session, to which that answer would be charged (A4). `Fault::NotAllowed` if one has
+    /// failed: then each failed value is such an answer, until the statement ends;
+    /// `Fault::BudgetSpent` if the budget has no truth left.
+    fn settle_computations(&mut self, ring: u16) -> Result<(), Fault> {
+        let state = self.sources.rings.get_mut(ring)?;
+        if state.fallible
+            && let Some(session) = Self::session(&mut self.channel, state)
+        {
+            session.spend_check()?;
+        }
+        if state.failed {
+            return Err(Fault::NotAllowed);
+        }
+        state.fallible = false;
+        Ok(())
     }
 
     /// [`strongroom_columns_ring::Op::Record`]: begins to record this ring's requests under the

@@ -173,3 +173,50 @@ fn agreements_of_one_ring_make_room_for_one_another_only() {
         assert_eq!(late, fault(Fault::BadMessage));
     });
 }
+
+/// A4: whether the owner's computations have failed is the owner's to be charged for. A backend
+/// that could begin a session of its own key first would have it for nothing.
+#[test]
+fn no_session_begins_where_something_has_failed() {
+    with_zone("replaced", |scene| {
+        // Nothing has failed yet: that is an answer, charged to the session that computed.
+        let mut host = scene.host();
+        scene.owner.open(&mut host, &limited(2)).unwrap();
+        let one = scene.int8(&mut host, A, 1);
+        int8(&mut host, "int8pl", one, one);
+        scene
+            .owner
+            .open(&mut host, &ticket(ORDINARY, &[B]))
+            .unwrap();
+        let mut again = scene.host();
+        scene.owner.open(&mut again, &limited(2)).unwrap();
+        let one = scene.int8(&mut again, A, 1);
+        int8(&mut again, "int8pl", one, one);
+        assert_eq!(call(&mut again, Op::Sync, 0, 0), Ok(0), "the second of two");
+        let third = fails(&mut again, "int8pl", one, one);
+        assert_eq!(third, earlier(Fault::BudgetSpent));
+        // Something has: no session, until the statement is over.
+        let mut host = scene.client(ORDINARY, &[A]);
+        let zero = scene.int8(&mut host, A, 0);
+        int8(&mut host, "int8div", zero, zero);
+        assert!(
+            scene
+                .owner
+                .open(&mut host, &ticket(ORDINARY, &[B]))
+                .is_err()
+        );
+        let mut leader = scene.client(ORDINARY, &[B]);
+        let secret = call(&mut leader, Op::Lead, 0, 0).unwrap();
+        let arena = u64::from(leader.arena());
+        let joined = call(&mut host, Op::Join, arena, secret);
+        assert_eq!(joined, earlier(Fault::DivisionByZero), "told once");
+        let joined = call(&mut host, Op::Join, arena, secret);
+        assert_eq!(joined, fault(Fault::NotAllowed));
+        host.end_statement(go_on).unwrap();
+        scene
+            .owner
+            .open(&mut host, &ticket(ORDINARY, &[B]))
+            .unwrap();
+        assert!(call(&mut host, Op::Join, arena, secret).is_ok());
+    });
+}
