@@ -101,8 +101,8 @@ impl KnownZones {
         self.decide(&ids, &proven)
     }
 
-    /// Decides whether a zone that has proven to hold the keys `proven` may have the keys `ids`, and
-    /// notes the former. Fails as [`Self::admit`] does, and then nothing is changed.
+    /// Decides whether a zone that has proven to hold the keys `proven` may have the keys `ids`,
+    /// and notes the former. Fails as [`Self::admit`] does, and then nothing is changed.
     fn decide(&self, ids: &[KeyId], proven: &[KeyId]) -> Result<(), ChannelError> {
         let failed = |_: io::Error| ChannelError::Record;
         let mut state = self.state();
