@@ -96,25 +96,22 @@ impl Channel {
                 self.pending.remove(&public);
             }
         }
-        let prove: Vec<KeyId> = prove
-            .iter()
-            .filter(|id| keys.has(id))
-            .take(PROOFS_MAX)
-            .copied()
-            .collect();
         let (private, public_key) = KeyAgreement::generate().map_err(|_| Fault::OutOfMemory)?;
+        let held = prove.iter().filter(|id| keys.has(id));
         let mut attestation = Attestation {
             provider: attester.provider(),
             store_id: identity.0,
             incarnation: identity.1,
             public_key,
             nonce,
-            proof_count: u32::try_from(prove.len()).map_err(|_| Fault::OutOfMemory)?,
-            proofs: Vec::new(),
+            // Their number is part of what they prove, so they are counted before they are made.
+            proofs: held.take(PROOFS_MAX).map(|id| (*id, [0; 32])).collect(),
             evidence: Vec::new(),
         };
         let binding = binding(&attestation);
-        attestation.proofs = keys.proofs(&prove, &binding);
+        for (id, mac) in &mut attestation.proofs {
+            *mac = keys.prove(id, &binding).ok_or(Fault::NoColumnKey)?;
+        }
         let evidence = attester.evidence(&binding);
         attestation.evidence = evidence.map_err(|_| Fault::OutOfMemory)?;
         let bytes = attestation.to_bytes();

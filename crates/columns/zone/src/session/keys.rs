@@ -105,12 +105,10 @@ impl ColumnKeys {
             .is_some_and(|known| known.ticket.verify(&[covered], mac))
     }
 
-    /// Proofs that the zone holds these column keys: for each that it does hold, its id and a MAC
-    /// under it of what an attestation's evidence binds.
-    pub(crate) fn proofs(&self, ids: &[KeyId], binding: &[u8; 32]) -> Vec<(KeyId, [u8; 32])> {
-        let held = ids.iter().filter_map(|id| Some((id, self.0.get(id)?)));
-        held.map(|(id, held)| (*id, held.proof.mac(&[binding])))
-            .collect()
+    /// The proof that the zone holds the key of this id: a MAC under it of what an attestation's
+    /// evidence binds. `None` if the zone does not hold it.
+    pub(crate) fn prove(&self, id: &KeyId, binding: &[u8; 32]) -> Option<[u8; 32]> {
+        self.0.get(id).map(|held| held.proof.mac(&[binding]))
     }
 
     /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is

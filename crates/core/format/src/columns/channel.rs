@@ -132,9 +132,6 @@ pub struct Attestation {
     pub public_key: [u8; 32],
     /// The client's nonce.
     pub nonce: [u8; 32],
-    /// How many proofs the attestation has. The head says so, therefore it is known before they are
-    /// made.
-    pub proof_count: u32,
     /// For each column key that the zone holds, its id and a MAC under the key of what evidence has
     /// to bind.
     pub proofs: Vec<([u8; 16], [u8; 32])>,
@@ -148,8 +145,7 @@ impl Attestation {
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use attestation_layout as at;
-        let proof_count = u32_at(record, at::PROOFS)?;
-        let count = usize::try_from(proof_count)
+        let count = usize::try_from(u32_at(record, at::PROOFS)?)
             .ok()
             .filter(|count| *count <= PROOFS_MAX)?;
         let (proofs, evidence) = record
@@ -167,7 +163,6 @@ impl Attestation {
             incarnation: array(record, at::INCARNATION)?,
             public_key: array(record, at::PUBLIC_KEY)?,
             nonce: array(record, at::NONCE)?,
-            proof_count,
             proofs: proofs.collect::<Option<_>>()?,
             evidence: evidence.to_vec(),
         };
@@ -175,8 +170,8 @@ impl Attestation {
     }
 
     /// The whole attestation, as [`Self::parse`] reads it: the head, the proofs, the evidence.
-    /// There have to be as many proofs as the head says, and the evidence may have at most
-    /// [`EVIDENCE_MAX`] bytes; neither is checked here.
+    /// There may be at most [`PROOFS_MAX`] proofs and [`EVIDENCE_MAX`] bytes of evidence, which is
+    /// not checked here.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = self.head().to_vec();
@@ -188,11 +183,13 @@ impl Attestation {
         out
     }
 
-    /// The head alone: what evidence has to bind, after [`BINDING_LABEL`].
+    /// The head alone: what evidence has to bind, after [`BINDING_LABEL`]. It has the number of the
+    /// proofs and nothing else of them.
     #[must_use]
     pub fn head(&self) -> [u8; attestation_layout::SIZE] {
         use attestation_layout as at;
         let mut out = [0; at::SIZE];
+        let proofs = u32::try_from(self.proofs.len()).unwrap_or(u32::MAX);
         let fields = [
             put(&mut out, at::VERSION, &CHANNEL_VERSION.to_le_bytes()),
             put(
@@ -200,7 +197,7 @@ impl Attestation {
                 at::PROVIDER,
                 &self.provider.number().to_le_bytes(),
             ),
-            put(&mut out, at::PROOFS, &self.proof_count.to_le_bytes()),
+            put(&mut out, at::PROOFS, &proofs.to_le_bytes()),
             put(&mut out, at::STORE_ID, &self.store_id),
             put(&mut out, at::INCARNATION, &self.incarnation),
             put(&mut out, at::PUBLIC_KEY, &self.public_key),
@@ -528,7 +525,6 @@ mod tests {
             incarnation: [2; 16],
             public_key: [3; 32],
             nonce: [4; 32],
-            proof_count: 2,
             proofs: vec![([6; 16], [7; 32]), ([8; 16], [9; 32])],
             evidence: vec![5; 100],
         };
