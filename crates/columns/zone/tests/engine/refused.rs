@@ -17,8 +17,23 @@ use super::{
 
 /// How many values were computed since the start.
 fn computed(host: &mut Host) -> u64 {
-    let status = String::from_utf8(call_bytes(host, Op::Status, &[]).unwrap()).unwrap();
-    let (_, behind) = status.split_once("\"computed\":").unwrap();
+    number(&status(host), "\"computed\":")
+}
+
+/// How many truths were given under the ticket whose id is this byte, in hexadecimal, 16 times.
+fn truths(host: &mut Host, byte: &str) -> u64 {
+    let status = status(host);
+    let (_, ledger) = status.split_once(&byte.repeat(16)).unwrap();
+    number(ledger, "\"truths\":")
+}
+
+fn status(host: &mut Host) -> String {
+    String::from_utf8(call_bytes(host, Op::Status, &[]).unwrap()).unwrap()
+}
+
+/// The number behind the first occurrence of this name.
+fn number(text: &str, name: &str) -> u64 {
+    let (_, behind) = text.split_once(name).unwrap();
     let digits = behind.split(|char: char| !char.is_ascii_digit()).next();
     digits.unwrap().parse().unwrap()
 }
@@ -200,12 +215,44 @@ fn what_was_computed_counts_although_it_is_not_given() {
         };
         assert_eq!(many(&mut host, tokens, &fids), fault(Fault::NotAllowed));
         assert_eq!(computed(&mut host), before + 3);
-        let status = call_bytes(&mut host, Op::Status, &[]).unwrap();
-        let status = String::from_utf8(status).unwrap();
-        let ticket = "06".repeat(16);
-        let (_, ledger) = status.split_once(&ticket).unwrap();
-        let (_, counts) = ledger.split_once("\"truths\":").unwrap();
-        assert!(counts.starts_with("3,"), "{status}");
+        assert_eq!(truths(&mut host, "06"), 3);
+    });
+}
+
+/// What everybody gets needs no right of a ticket, but it is charged to one, and not given where
+/// the budget has fewer left.
+#[test]
+fn what_is_free_without_a_ticket_is_charged_to_one() {
+    with_zone("charged", |scene| {
+        let mut owner = scene.client(ORDINARY, &[A, B]);
+        let fids = stored(scene, &mut owner);
+        let mut host = scene.host();
+        // No right at all on this column.
+        let other = Ticket {
+            ticket_id: [8; 16],
+            truths: 5,
+            ..ticket(right::OUTPUT, &[B])
+        };
+        scene.owner.open(&mut host, &other).unwrap();
+        let of = |op| Descriptor {
+            flags: u16::from(Kind::Text.number()),
+            n: 3,
+            ..Descriptor::of(op)
+        };
+        let with_first = Descriptor {
+            a: fids[0],
+            ..of(Op::CompareMany)
+        };
+        assert_eq!(many(&mut host, of(Op::RankMany), &fids[..3]), Ok(3));
+        let spent = many(&mut host, with_first, &fids[..3]);
+        assert_eq!(spent, fault(Fault::BudgetSpent));
+        assert_eq!(truths(&mut host, "08"), 3, "none was given");
+        for _ in 0..2 {
+            of_kind(&mut host, Op::Compare, Kind::Text, fids[0], fids[1]).unwrap();
+        }
+        let spent = of_kind(&mut host, Op::Compare, Kind::Text, fids[0], fids[1]);
+        assert_eq!(spent, fault(Fault::BudgetSpent));
+        assert_eq!(truths(&mut host, "08"), 5);
     });
 }
 
