@@ -84,13 +84,13 @@ impl KnownZones {
         }
     }
 
-    /// Decides whether an attested zone may have these keys, and notes those that it has proven to
-    /// hold, in the file before this returns.
+    /// Decides whether an attested zone may be given these keys. If so, the ids of those that it
+    /// has proven to hold are in the file before this returns.
     ///
     /// # Errors
-    /// [`ChannelError::AnotherZone`] if the zone proves none of the keys that a zone has shown to
-    /// hold before; [`ChannelError::Record`] if the file cannot be read or written; those of
-    /// [`Attested::proven`].
+    /// [`ChannelError::AnotherZone`] if some zone has proven before to hold one of these keys, and
+    /// this one proves none of those; [`ChannelError::Record`] if the file cannot be read, written
+    /// or locked; those of [`Attested::proven`].
     pub(crate) fn admit(
         &self,
         keys: &[ColumnKeyRef<'_>],
@@ -101,8 +101,9 @@ impl KnownZones {
         self.decide(&ids, &proven)
     }
 
-    /// Decides whether a zone that has proven to hold the keys `proven` may have the keys `ids`,
-    /// and notes the former. Fails as [`Self::admit`] does, and then nothing is changed.
+    /// As [`Self::admit`], by the ids of the keys that the zone would be given, `ids`, and of those
+    /// that it has proven to hold, `proven`, which are written to the file. Fails with
+    /// `AnotherZone` or `Record`; then neither the file nor this has changed.
     fn decide(&self, ids: &[KeyId], proven: &[KeyId]) -> Result<(), ChannelError> {
         let failed = |_: io::Error| ChannelError::Record;
         let mut state = self.state();

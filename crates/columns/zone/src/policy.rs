@@ -88,13 +88,15 @@ impl Truth {
     }
 }
 
-/// Checks that such answers may be given about values that have `common` in common and were made
-/// from the keys of `scope`. Takes nothing from a budget. Whoever computes an answer asks this
-/// before: how long a refused computation takes would tell of its values.
+/// Checks that the server may be given answers of the kind `truth` about values whose common column
+/// is `common`, if they have one, and that were made from the keys of `scope`. Takes nothing from a
+/// budget. It has to be called before the answer is computed: the time of a computation that is
+/// refused afterwards would reveal something of its values.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without a session that is needed, or if its ticket lacks the rights or is
-/// not valid now; the ledger counts what a ticket refuses.
+/// [`Fault::NotAllowed`] if the ticket lacks the rights or is not valid now, which its ledger
+/// counts as a refusal; and without a session, which only the order of one column's stored values
+/// does without.
 pub(crate) fn judge(
     session: Option<&mut Session>,
     truth: Truth,

@@ -45,7 +45,7 @@ impl Zone {
     /// or secret and in a statement in which a computation has failed, `Fault::BadRequest` if it
     /// leads or is in a group already.
     pub(super) fn join(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
-        self.settle_computations(ring)?;
+        self.charge_for_outcome(ring)?;
         let leader = u16::try_from(descriptor.a).map_err(|_| Fault::NotAllowed)?;
         self.sources.rings.join(ring, leader, descriptor.b)?;
         Ok(0)
@@ -87,7 +87,7 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         self.count_computed(ring);
-        self.settle_computations(ring)?;
+        self.charge_for_outcome(ring)?;
         let message = self.message_bytes(descriptor, area)?;
         let state = self.sources.rings.get(ring)?;
         if matches!(state.group, super::backends::Group::Member(..)) {
@@ -113,11 +113,13 @@ impl Zone {
         reply(descriptor, area, &answer.message)
     }
 
-    /// Charges the ring's session for whether its computations have failed, before the ring gets
-    /// another session, to which that answer would be charged (A4). `Fault::NotAllowed` if one has
-    /// failed: then each failed value is such an answer, until the statement ends;
-    /// `Fault::BudgetSpent` if the budget has no truth left.
-    fn settle_computations(&mut self, ring: u16) -> Result<(), Fault> {
+    /// Charges the ring's present session for knowing whether the statement's computations have
+    /// failed, if there were any (invariant A4 of docs/internals/columns.md), so that the session
+    /// that follows cannot learn it in its place. Nothing without a session. The session must not
+    /// be replaced on an error: `Fault::BudgetSpent` if its budget has no truth left;
+    /// `Fault::NotAllowed`, after the truth was taken, if a computation has failed, because whoever
+    /// reads one of the failed values until the statement's end learns that it has.
+    fn charge_for_outcome(&mut self, ring: u16) -> Result<(), Fault> {
         let state = self.sources.rings.get_mut(ring)?;
         if state.fallible
             && let Some(session) = Self::session(&mut self.channel, state)
