@@ -30,6 +30,17 @@ impl Schema {
         }
     }
 
+    /// The name of a type in this schema for a column that has an index: if it is confidential, its
+    /// order is known to the server.
+    #[must_use]
+    pub fn of_indexed(self, base: &str) -> String {
+        match (self, base.strip_suffix(')')) {
+            (Self::Plain, _) => base.to_owned(),
+            (Self::Confidential, Some(modified)) => format!("enc_{modified},ordered)"),
+            (Self::Confidential, None) => format!("enc_{base}(ordered)"),
+        }
+    }
+
     /// The end of a table's definition, after its columns.
     #[must_use]
     pub fn method(self) -> &'static str {

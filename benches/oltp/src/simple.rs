@@ -39,7 +39,7 @@ const RANGE: u32 = 100;
 pub fn load(client: &mut Client, schema: Schema, rows: u32, seed: u64) -> Result<(), Failure> {
     let sql = format!(
         "CREATE TABLE sbtest1 (id int, k {} NOT NULL, c {} NOT NULL, pad {} NOT NULL){}",
-        schema.of("int4"),
+        schema.of_indexed("int4"),
         schema.of("text"),
         schema.of("text"),
         schema.method()

@@ -18,8 +18,8 @@ def key_of(salt, column_key=KEY):
     return HKDF(hashes.SHA256(), 32, salt, b"strongroom/v1/envelope").derive(column_key)
 
 
-def bound(kind, key_id, lineage):
-    return b"ENVL" + struct.pack("<HHII", 1, 1, 0, 0) + key_id + struct.pack("<QQ", kind, lineage)
+def bound(kind, key_id, lineage, sealer):
+    return b"ENVL" + struct.pack("<HHII", 1, 1, 0, 0) + key_id + struct.pack("<QQ", kind + 256 * sealer, lineage)
 
 
 def padded(kind, value):
@@ -29,13 +29,14 @@ def padded(kind, value):
     return value + bytes(-len(value) % 16)
 
 
-def envelope(kind, plain, number, version=1, reserved=b"\0\0", key=None, under=None, aad_kind=None, key_id=KEY_ID,
-             lineage=None):
+def envelope(kind, plain, number, version=1, reserved=0, key=None, under=None, aad_kind=None, key_id=KEY_ID,
+             lineage=None, sealer=2, aad_sealer=None):
     salt, nonce = bytes([number]) * 16, bytes([number + 1]) * 12
     of = KINDS[kind][0]
-    own = number * 1000
-    sealed = AESGCM(key or key_of(under or salt)).encrypt(nonce, plain, bound(aad_kind or of, key_id, lineage or own))
-    return bytes([version, of]) + reserved + KEY_ID + salt + nonce + struct.pack("<Q", own) + sealed
+    # The class of the lineage is "ordered": the two low bits are 2.
+    own = number * 1000 + 2
+    sealed = AESGCM(key or key_of(under or salt)).encrypt(nonce, plain, bound(aad_kind or of, key_id, lineage or own, aad_sealer or sealer))
+    return bytes([version, of, sealer, reserved]) + KEY_ID + salt + nonce + struct.pack("<Q", own) + sealed
 
 
 def case(name, kind, sealed, value=None):
@@ -51,16 +52,20 @@ def accepted():
         ("bytea", bytes(40)), ("bytea", b"\x80\0\0"),
     ]):
         yield case(f"{kind}, {len(value)} bytes", kind, envelope(kind, padded(kind, value), 10 + at), value)
+    yield case("of a client", "int8", envelope("int8", bytes(8), 30, sealer=1), bytes(8))
+    yield case("of a client, text", "text", envelope("text", padded("text", b"x"), 31, sealer=1), b"x")
 
 
 def refused():
     eight = bytes(8)
     yield case("another version", "int8", envelope("int8", eight, 40, version=2))
-    yield case("a reserved byte", "int8", envelope("int8", eight, 41, reserved=b"\0\1"))
+    yield case("a reserved byte", "int8", envelope("int8", eight, 41, reserved=1))
     yield case("under the column key itself", "int8", envelope("int8", eight, 42, key=KEY))
     yield case("under another salt's key", "int8", envelope("int8", eight, 43, under=bytes(16)))
     yield case("bound to another kind", "int8", envelope("int8", eight, 44, aad_kind=2))
-    yield case("bound to another lineage", "int8", envelope("int8", eight, 54, lineage=2))
+    yield case("bound to another lineage", "int8", envelope("int8", eight, 54, lineage=6))
+    yield case("a client's, presented as the zone's", "int8", envelope("int8", eight, 55, aad_sealer=1))
+    yield case("no sealer", "int8", envelope("int8", eight, 56, sealer=0))
     yield case("bound to another key", "int8", envelope("int8", eight, 45, key_id=bytes(16)))
     yield case("under another column key", "int8", envelope("int8", eight, 46, key=key_of(bytes([46]) * 16, bytes(32))))
     yield case("a value that is too short", "int8", envelope("int8", bytes(7), 47))

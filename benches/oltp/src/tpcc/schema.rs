@@ -141,11 +141,15 @@ const TABLES: &[Table] = &[
     },
 ];
 
-/// Indexes that are made when the tables are full. The second one is on a confidential column.
+/// Indexes that are made when the tables are full. The second one is on a confidential column,
+/// [`INDEXED`].
 const INDEXES: &[&str] = &[
     "CREATE INDEX orders_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)",
     "CREATE INDEX customer_name ON customer (c_w_id, c_d_id, c_last)",
 ];
+
+/// The column of [`Table::values`] that has an index.
+const INDEXED: &str = "c_last";
 
 /// Names of the tables.
 pub fn tables() -> impl Iterator<Item = &'static str> {
@@ -160,7 +164,14 @@ pub fn create(client: &mut Client, schema: Schema) -> Result<(), Failure> {
     for table in TABLES {
         let values = table.values.iter();
         let values: String = values
-            .map(|(name, base)| format!(", {name} {}", schema.of(base)))
+            .map(|(name, base)| {
+                let of = if *name == INDEXED {
+                    schema.of_indexed(base)
+                } else {
+                    schema.of(base)
+                };
+                format!(", {name} {of}")
+            })
             .collect();
         // A table without a confidential column is a plain one.
         let method = if table.values.is_empty() {

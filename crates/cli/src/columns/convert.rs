@@ -4,6 +4,7 @@
 
 use clap::Args;
 use strongroom_columns_proxy::conversion::{ConversionOptions, Direction, abandon, convert};
+use strongroom_format::columns::Class;
 
 use super::connect::{LoginOptions, checked};
 use crate::failure::{Failure, note};
@@ -25,6 +26,10 @@ pub(super) struct ConvertArgs {
     /// Make it confidential
     #[arg(long, required_unless_present_any = ["to_plain", "abandon"], conflicts_with_all = ["to_plain", "abandon"])]
     to_confidential: bool,
+    /// Let the server know the order of its values, as an index on it needs: its type gets the
+    /// modifier `ordered`
+    #[arg(long, requires = "to_confidential")]
+    ordered: bool,
     /// Make it plain: the server sees every value of it
     #[arg(long, conflicts_with = "abandon")]
     to_plain: bool,
@@ -56,6 +61,10 @@ impl ConvertArgs {
             table: self.table,
             column: self.column,
             rewrite: self.rewrite,
+            class: match self.ordered {
+                true => Class::Ordered,
+                false => Class::Opaque,
+            },
             lock_timeout_s: self.lock_timeout,
         };
         if self.abandon {

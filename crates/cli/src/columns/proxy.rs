@@ -13,7 +13,8 @@ use strongroom_columns_proxy::keys::ColumnKeys;
 use strongroom_columns_proxy::proxy::{
     Address, Config, PlaintextConstants, Proxy, TicketTerms, Tls,
 };
-use strongroom_columns_proxy::sql::catalog::PinnedColumn;
+use strongroom_columns_proxy::sql::lineage::parse_adopted;
+use strongroom_columns_proxy::sql::pins::PinnedColumn;
 use strongroom_columns_proxy::zones::KnownZones;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
@@ -74,9 +75,13 @@ pub(super) struct ProxyArgs {
     /// a new zone, or one that has lost its last value under the key
     #[arg(long)]
     new_zone: bool,
-    /// Column that is confidential whatever the server says
-    #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN", value_parser = parse_pinned_column)]
+    /// Column that is confidential whatever the server says; opaque unless `:ordered` follows
+    #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN[:ordered]", value_parser = parse_pinned_column)]
     pinned: Vec<PinnedColumn>,
+    /// Ordered column that was renamed, or restored under another name, and what it was called when
+    /// its values were stored: SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.COLUMN
+    #[arg(long = "adopt", value_name = "NOW=BEFORE", value_parser = parse_adopted_column)]
+    adopted: Vec<([String; 3], [String; 3])>,
     /// Seconds that a ticket is good; renewed while its connection is used
     #[arg(long, value_name = "SECONDS", default_value_t = 14_400, value_parser = clap::value_parser!(u64).range(4..))]
     ticket_lifetime: u64,
@@ -87,6 +92,10 @@ pub(super) struct ProxyArgs {
     /// server into it (the SQL functions declassify and classify): for all columns of the key
     #[arg(long)]
     declassify: bool,
+    /// Let connections store computed values, and those of other columns, in ordered columns, where
+    /// the server can compare them afterwards for nothing
+    #[arg(long)]
+    store_derived: bool,
     /// What is done with a constant beside a confidential value that the server expects in clear
     #[arg(long, value_enum, default_value_t = Constants::Refuse)]
     plaintext_constants: Constants,
@@ -175,12 +184,14 @@ impl ProxyArgs {
                 lifetime: Duration::from_secs(self.ticket_lifetime),
                 truths: self.comparison_budget,
                 declassify: self.declassify,
+                derive: self.store_derived,
             }),
             plaintext_constants: match self.plaintext_constants {
                 Constants::Refuse => PlaintextConstants::Refuse,
                 Constants::Allow => PlaintextConstants::Allow,
             },
             pinned: self.pinned,
+            adopted: self.adopted.into_iter().collect(),
             connections_max: self.connections,
         };
         let failed = |error: std::io::Error| Failure::new(&code::IO, error.to_string());
@@ -230,8 +241,17 @@ fn parse_policy(text: &str) -> Result<PcrPolicy, String> {
         })
 }
 
-/// Parses `SCHEMA.RELATION.COLUMN`. The error is the text that clap shows.
+/// Parses `SCHEMA.RELATION.COLUMN` with or without `:ordered`. The error is the text that clap shows.
 fn parse_pinned_column(text: &str) -> Result<PinnedColumn, String> {
     PinnedColumn::parse(text)
         .ok_or_else(|| String::from("SCHEMA.RELATION.COLUMN, as in the catalog"))
+}
+
+/// Parses `SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.COLUMN`. The error is the text that clap shows.
+fn parse_adopted_column(text: &str) -> Result<([String; 3], [String; 3]), String> {
+    parse_adopted(text).ok_or_else(|| {
+        String::from(
+            "SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.COLUMN, now and before, as in the catalog",
+        )
+    })
 }

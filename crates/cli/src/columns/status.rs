@@ -23,6 +23,7 @@ const RIGHTS: &[&str] = &[
     "constants",
     "output",
     "declassify",
+    "derive",
 ];
 
 /// Counts of a ledger: their names in the zone's status, and what they are called in a table.

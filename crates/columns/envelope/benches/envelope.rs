@@ -4,12 +4,18 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use strongroom_columns_envelope::ColumnKey;
+use strongroom_columns_envelope::{ColumnKey, Label};
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::{Kind, Lineage};
+use strongroom_format::columns::{Kind, Lineage, Sealer};
 
 /// An `int8`.
 const VALUE: [u8; 8] = [7; 8];
+/// What its envelope says of it.
+const LABEL: Label = Label {
+    kind: Kind::Int8,
+    sealer: Sealer::Client,
+    lineage: Lineage::CLIENT,
+};
 
 fn column_key(byte: u8) -> Option<ColumnKey> {
     let key = SecretKey::take(&mut [byte; 32]).ok()?;
@@ -23,10 +29,7 @@ fn envelopes(criterion: &mut Criterion) {
         bencher.iter(|| {
             envelope.clear();
             value.extend_from_slice(&VALUE);
-            black_box(
-                key.seal(Kind::Int8, Lineage::CLIENT, &mut value, &mut envelope)
-                    .is_ok(),
-            )
+            black_box(key.seal(LABEL, &mut value, &mut envelope).is_ok())
         });
     });
     criterion.bench_function("open", |bencher| {

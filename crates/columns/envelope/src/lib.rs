@@ -5,9 +5,9 @@
 //!   with a salt, and names the salt.
 //! - Salts and nonces are random. A salt of this process serves for [`ENVELOPE_SALT_USES`]
 //!   envelopes, whichever threads seal them.
-//! - The column key's id, the kind and the lineage are associated data: a value that is moved under
-//!   another key, declared as another type or presented as another column's does not open. An
-//!   envelope that is not canonical (padding, reserved bytes, a length that is not the kind's) does
+//! - The column key's id, the kind, the sealer and the lineage are associated data: a value that is
+//!   moved under another key, declared as another type or presented as another column's does not
+//!   open, nor does a client's constant that is presented as the zone's result. An envelope that is not canonical (padding, reserved bytes, a length that is not the kind's) does
 //!   not open either.
 //! - A derived key is kept only once it has opened an envelope: one that does not open costs a
 //!   derivation and no memory.
@@ -21,12 +21,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use strongroom_crypto::{CryptoError, GcmKey, SecretKey, hkdf, hkdf_bytes, nonce12, random16};
+use strongroom_crypto::{
+    CryptoError, GcmKey, SecretKey, hkdf, hkdf_bytes, nonce12, random16, sha256,
+};
 use strongroom_format::columns::channel::COLUMN_ID_LABEL;
 use strongroom_format::columns::envelope::{
-    ENVELOPE_LABEL, ENVELOPE_OVERHEAD, ENVELOPE_SALT_USES, envelope_layout, pad, unpadded,
+    ENVELOPE_LABEL, ENVELOPE_OVERHEAD, ENVELOPE_SALT_USES, LINEAGE_LABEL, envelope_layout, pad,
+    unpadded,
 };
-use strongroom_format::columns::{EnvelopeHeader, Kind, Lineage};
+use strongroom_format::columns::{Class, EnvelopeHeader, Kind, Lineage, Sealer};
 use zeroize::Zeroize as _;
 
 use recent_keys::RecentKeys;
@@ -67,6 +70,17 @@ impl fmt::Display for EnvelopeError {
 }
 
 impl std::error::Error for EnvelopeError {}
+
+/// What an envelope says of its value in clear, authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Type of the value.
+    pub kind: Kind,
+    /// Which end seals it.
+    pub sealer: Sealer,
+    /// The column whose value it is, or is to become.
+    pub lineage: Lineage,
+}
 
 /// The derived key that this process currently seals with.
 struct Sealing {
@@ -118,12 +132,11 @@ impl ColumnKey {
     /// the value is too long for AES-GCM (64 GiB).
     pub fn seal(
         &self,
-        kind: Kind,
-        lineage: Lineage,
+        label: Label,
         value: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), CryptoError> {
-        let sealed = self.seal_in_place(kind, lineage, value);
+        let sealed = self.seal_in_place(label, value);
         if let Ok((head, tag)) = &sealed {
             out.reserve(ENVELOPE_OVERHEAD.saturating_add(value.len()));
             out.extend_from_slice(head);
@@ -141,11 +154,10 @@ impl ColumnKey {
     /// [`Self::seal`] does.
     fn seal_in_place(
         &self,
-        kind: Kind,
-        lineage: Lineage,
+        label: Label,
         value: &mut Vec<u8>,
     ) -> Result<([u8; envelope_layout::SIZE], [u8; TAG]), CryptoError> {
-        pad(kind, value);
+        pad(label.kind, value);
         let nonce = nonce12()?;
         loop {
             let sealing = self.sealing.read().unwrap_or_else(PoisonError::into_inner);
@@ -153,11 +165,12 @@ impl ColumnKey {
                 && sealing.used.fetch_add(1, Ordering::Relaxed) < ENVELOPE_SALT_USES
             {
                 let header = EnvelopeHeader {
-                    kind,
+                    kind: label.kind,
+                    sealer: label.sealer,
                     key_id: self.id,
                     salt: sealing.salt,
                     nonce,
-                    lineage,
+                    lineage: label.lineage,
                 };
                 let tag = sealing
                     .key
@@ -271,6 +284,24 @@ impl ColumnKey {
 pub fn id_of(key: &SecretKey) -> Result<KeyId, CryptoError> {
     let id = hkdf_bytes(key, &[], COLUMN_ID_LABEL.as_bytes(), 16)?;
     id.as_slice().try_into().map_err(|_| CryptoError::TooLong)
+}
+
+/// The lineage that a column has by its name, for columns of the class [`Class::Ordered`]. Client and
+/// zone compute it alike, so that a constant can name the column that it is for.
+///
+/// `path` are the names of database, schema, relation and column, none of which has a zero byte
+/// (PostgreSQL allows none). Specified in docs/spec/columns.md, "Lineages".
+#[must_use]
+pub fn lineage_by_name(class: Class, path: [&str; 4]) -> Lineage {
+    let mut parts = vec![LINEAGE_LABEL.as_bytes()];
+    for name in &path {
+        parts.extend([&[0][..], name.as_bytes()]);
+    }
+    let digest = sha256(&parts);
+    let bits = digest
+        .first_chunk()
+        .map_or(0, |first| u64::from_le_bytes(*first));
+    Lineage::of_column(bits, class)
 }
 
 /// Parses the header of an envelope that should hold a value of this kind. Nothing is authenticated

@@ -13,10 +13,18 @@ fn key() -> ColumnKey {
     ColumnKey::new([1; 16], SecretKey::generate().unwrap())
 }
 
+/// The label of a result that the zone seals.
+const fn result(kind: Kind) -> Label {
+    Label {
+        kind,
+        sealer: Sealer::Zone,
+        lineage: Lineage::RESULT,
+    }
+}
+
 fn sealed(key: &ColumnKey, kind: Kind, value: &[u8]) -> Vec<u8> {
     let (mut value, mut out) = (value.to_vec(), Vec::new());
-    key.seal(kind, Lineage::RESULT, &mut value, &mut out)
-        .unwrap();
+    key.seal(result(kind), &mut value, &mut out).unwrap();
     assert!(value.is_empty());
     out
 }
@@ -132,8 +140,7 @@ fn a_salt_is_used_no_more_often_than_it_may_be_whoever_seals() {
         for _ in 0..many {
             out.clear();
             value.push(1);
-            key.seal(Kind::Bool, Lineage::RESULT, &mut value, &mut out)
-                .unwrap();
+            key.seal(result(Kind::Bool), &mut value, &mut out).unwrap();
             let salt: [u8; 16] = out[20..36].try_into().unwrap();
             salts.push(salt);
         }
@@ -194,6 +201,53 @@ fn what_is_remembered_is_bounded_and_only_of_envelopes_that_opened() {
     assert!(reader.opening.read().unwrap().get(&salt).is_some());
 }
 
+#[test]
+fn a_column_s_name_gives_its_lineage() {
+    let path = ["app", "public", "staff", "salary"];
+    let ordered = lineage_by_name(Class::Ordered, path);
+    // SHA-256 of the label and the names, a zero byte before each: by another program.
+    assert_eq!(ordered.number(), 0xed99_ff06_38ff_b6e2);
+    assert_eq!(ordered.class(), Some(Class::Ordered));
+    let opaque = lineage_by_name(Class::Opaque, path);
+    assert_eq!(opaque.number(), ordered.number() & !3);
+    for other in [
+        ["app", "public", "staf", "fsalary"],
+        ["app", "public", "staff", "Salary"],
+        ["apppublic", "", "staff", "salary"],
+        ["app2", "public", "staff", "salary"],
+    ] {
+        assert_ne!(lineage_by_name(Class::Ordered, other), ordered, "{other:?}");
+    }
+}
+
+#[test]
+fn what_is_said_of_a_value_is_authenticated() {
+    let key = key();
+    let column = lineage_by_name(Class::Ordered, ["a", "b", "c", "d"]);
+    for (sealer, none) in [
+        (Sealer::Client, Lineage::CLIENT),
+        (Sealer::Zone, Lineage::RESULT),
+    ] {
+        let label = Label {
+            kind: Kind::Bool,
+            sealer,
+            lineage: column,
+        };
+        let (mut value, mut envelope) = (vec![1], Vec::new());
+        key.seal(label, &mut value, &mut envelope).unwrap();
+        assert_eq!(opened(&key, Kind::Bool, &envelope), Ok(vec![1]));
+        let mut of_none = envelope.clone();
+        of_none[48..56].copy_from_slice(&none.number().to_le_bytes());
+        let mut other_class = envelope.clone();
+        other_class[48] ^= 2;
+        envelope[2] ^= 3;
+        for forged in [envelope, of_none, other_class] {
+            let answer = opened(&key, Kind::Bool, &forged);
+            assert_eq!(answer, Err(EnvelopeError::NotAuthentic), "{sealer:?}");
+        }
+    }
+}
+
 fn from_hex(text: &Value) -> Vec<u8> {
     let text = text.as_str().unwrap();
     strongroom_format::hex::from_hex(text).unwrap()
@@ -223,5 +277,5 @@ fn a_second_implementation_s_envelopes_open_or_are_refused() {
             right += 1;
         }
     }
-    assert_eq!((right, wrong), (9, 15));
+    assert_eq!((right, wrong), (11, 17));
 }

@@ -16,8 +16,13 @@ CREATE FUNCTION enc_bool_recv(internal, oid, integer) RETURNS enc_bool
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_bool_send(enc_bool) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_bool_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_bool_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_bool (
     INPUT = enc_bool_in, OUTPUT = enc_bool_out, RECEIVE = enc_bool_recv, SEND = enc_bool_send,
+    TYPMOD_IN = enc_bool_typmod_in, TYPMOD_OUT = enc_bool_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 'b', PREFERRED = true
 );
@@ -33,8 +38,13 @@ CREATE FUNCTION enc_int4_recv(internal, oid, integer) RETURNS enc_int4
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_int4_send(enc_int4) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_int4_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_int4_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_int4 (
     INPUT = enc_int4_in, OUTPUT = enc_int4_out, RECEIVE = enc_int4_recv, SEND = enc_int4_send,
+    TYPMOD_IN = enc_int4_typmod_in, TYPMOD_OUT = enc_int4_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 'n', PREFERRED = false
 );
@@ -50,8 +60,13 @@ CREATE FUNCTION enc_int8_recv(internal, oid, integer) RETURNS enc_int8
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_int8_send(enc_int8) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_int8_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_int8_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_int8 (
     INPUT = enc_int8_in, OUTPUT = enc_int8_out, RECEIVE = enc_int8_recv, SEND = enc_int8_send,
+    TYPMOD_IN = enc_int8_typmod_in, TYPMOD_OUT = enc_int8_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 'n', PREFERRED = false
 );
@@ -67,8 +82,13 @@ CREATE FUNCTION enc_float8_recv(internal, oid, integer) RETURNS enc_float8
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_float8_send(enc_float8) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_float8_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_float8_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_float8 (
     INPUT = enc_float8_in, OUTPUT = enc_float8_out, RECEIVE = enc_float8_recv, SEND = enc_float8_send,
+    TYPMOD_IN = enc_float8_typmod_in, TYPMOD_OUT = enc_float8_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 'n', PREFERRED = true
 );
@@ -84,8 +104,10 @@ CREATE FUNCTION enc_numeric_recv(internal, oid, integer) RETURNS enc_numeric
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_numeric_send(enc_numeric) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-CREATE FUNCTION enc_numeric_typmod_in(cstring[]) RETURNS integer AS 'numerictypmodin' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION enc_numeric_typmod_out(integer) RETURNS cstring AS 'numerictypmodout' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_numeric_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_numeric_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_numeric (
     INPUT = enc_numeric_in, OUTPUT = enc_numeric_out, RECEIVE = enc_numeric_recv, SEND = enc_numeric_send,
     TYPMOD_IN = enc_numeric_typmod_in, TYPMOD_OUT = enc_numeric_typmod_out,
@@ -104,8 +126,13 @@ CREATE FUNCTION enc_text_recv(internal, oid, integer) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_text_send(enc_text) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_text_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_text_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_text (
     INPUT = enc_text_in, OUTPUT = enc_text_out, RECEIVE = enc_text_recv, SEND = enc_text_send,
+    TYPMOD_IN = enc_text_typmod_in, TYPMOD_OUT = enc_text_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 's', PREFERRED = true
 );
@@ -121,8 +148,13 @@ CREATE FUNCTION enc_bytea_recv(internal, oid, integer) RETURNS enc_bytea
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_bytea_send(enc_bytea) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_bytea_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_bytea_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_bytea (
     INPUT = enc_bytea_in, OUTPUT = enc_bytea_out, RECEIVE = enc_bytea_recv, SEND = enc_bytea_send,
+    TYPMOD_IN = enc_bytea_typmod_in, TYPMOD_OUT = enc_bytea_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 'u', PREFERRED = false
 );
@@ -138,8 +170,13 @@ CREATE FUNCTION enc_date_recv(internal, oid, integer) RETURNS enc_date
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_date_send(enc_date) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_date_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_date_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_date (
     INPUT = enc_date_in, OUTPUT = enc_date_out, RECEIVE = enc_date_recv, SEND = enc_date_send,
+    TYPMOD_IN = enc_date_typmod_in, TYPMOD_OUT = enc_date_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 'd', PREFERRED = false
 );
@@ -155,8 +192,13 @@ CREATE FUNCTION enc_timestamp_recv(internal, oid, integer) RETURNS enc_timestamp
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_timestamp_send(enc_timestamp) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_timestamp_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_timestamp_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_timestamp (
     INPUT = enc_timestamp_in, OUTPUT = enc_timestamp_out, RECEIVE = enc_timestamp_recv, SEND = enc_timestamp_send,
+    TYPMOD_IN = enc_timestamp_typmod_in, TYPMOD_OUT = enc_timestamp_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 'd', PREFERRED = false
 );
@@ -172,8 +214,13 @@ CREATE FUNCTION enc_timestamptz_recv(internal, oid, integer) RETURNS enc_timesta
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_timestamptz_send(enc_timestamptz) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_timestamptz_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_timestamptz_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_timestamptz (
     INPUT = enc_timestamptz_in, OUTPUT = enc_timestamptz_out, RECEIVE = enc_timestamptz_recv, SEND = enc_timestamptz_send,
+    TYPMOD_IN = enc_timestamptz_typmod_in, TYPMOD_OUT = enc_timestamptz_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 'd', PREFERRED = true
 );

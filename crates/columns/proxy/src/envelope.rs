@@ -8,10 +8,12 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use strongroom_crypto::CryptoError;
 use strongroom_format::columns::envelope::{ENVELOPE_PAD, ENVELOPE_PREFIX};
-use strongroom_format::columns::{Kind, Lineage};
+use strongroom_format::columns::{Kind, Lineage, Sealer};
 use zeroize::Zeroizing;
 
 use crate::keys::ColumnKeys;
+
+use strongroom_columns_envelope::Label;
 
 pub use strongroom_columns_envelope::EnvelopeError;
 
@@ -25,37 +27,57 @@ const ENGINE: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Seals one value, given in PostgreSQL's binary form, under the key for new values; returns the
-/// envelope.
+/// envelope. `lineage` is that of the ordered column that it is to be stored in, or
+/// [`Lineage::CLIENT`].
 ///
 /// # Errors
 /// The system's random number generator fails, there is no locked memory, or the value is too long
 /// for AES-GCM (64 GiB).
-pub fn seal(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Result<Vec<u8>, CryptoError> {
+pub fn seal(
+    keys: &ColumnKeys,
+    kind: Kind,
+    lineage: Lineage,
+    value: &[u8],
+) -> Result<Vec<u8>, CryptoError> {
     // Reserves the padding too: a vector that grows leaves a copy of the value behind.
     let mut body = Zeroizing::new(Vec::with_capacity(value.len().saturating_add(ENVELOPE_PAD)));
     body.extend_from_slice(value);
     let mut out = Vec::new();
-    keys.sealing().seal(kind, lineage(), &mut body, &mut out)?;
+    keys.sealing()
+        .seal(label(kind, lineage), &mut body, &mut out)?;
     Ok(out)
 }
 
-/// Returns the lineage that this process seals with: a client's. Tests and fuzz targets without a
-/// zone set the lineage of a zone's results.
+/// Returns what an envelope of this process says of its value: that a client has sealed it.
 #[cfg(not(any(test, fuzzing)))]
-const fn lineage() -> Lineage {
-    Lineage::CLIENT
+const fn label(kind: Kind, lineage: Lineage) -> Label {
+    Label {
+        kind,
+        sealer: Sealer::Client,
+        lineage,
+    }
 }
 
-/// Returns the lineage that this thread seals with, which a test may set.
+/// Returns what an envelope of this thread says of its value: that a client has sealed it, or, if a
+/// test or fuzz target without a zone has set that, that it is a zone's result.
 #[cfg(any(test, fuzzing))]
-fn lineage() -> Lineage {
-    SEALS_AS.get()
+fn label(kind: Kind, lineage: Lineage) -> Label {
+    let sealer = SEALS_AS.get();
+    let lineage = match sealer {
+        Sealer::Client => lineage,
+        Sealer::Zone => Lineage::RESULT,
+    };
+    Label {
+        kind,
+        sealer,
+        lineage,
+    }
 }
 
 #[cfg(any(test, fuzzing))]
 std::thread_local! {
-    /// The lineage that this thread seals with.
-    pub(crate) static SEALS_AS: std::cell::Cell<Lineage> = const { std::cell::Cell::new(Lineage::CLIENT) };
+    /// As which end this thread seals.
+    pub(crate) static SEALS_AS: std::cell::Cell<Sealer> = const { std::cell::Cell::new(Sealer::Client) };
 }
 
 /// Opens a result of this kind and returns the value in PostgreSQL's binary form.
@@ -70,9 +92,8 @@ pub fn open(
 ) -> Result<Zeroizing<Vec<u8>>, EnvelopeError> {
     let header = strongroom_columns_envelope::parse_header(kind, envelope)?;
     let key = keys.find(&header.key_id).ok_or(EnvelopeError::UnknownKey)?;
-    // The zone never seals with a client's lineage: this is a constant or a parameter that the
-    // server sends back as a result.
-    if header.lineage == Lineage::CLIENT {
+    // A constant or a parameter that the server sends back as a result.
+    if header.sealer == Sealer::Client {
         return Err(EnvelopeError::NotAuthentic);
     }
     let mut value = Zeroizing::new(Vec::new());
@@ -103,6 +124,7 @@ pub fn from_text(text: &[u8]) -> Result<Vec<u8>, EnvelopeError> {
 mod tests {
     use super::*;
     use strongroom_crypto::SecretKey;
+    use strongroom_format::columns::Class;
 
     fn keys() -> ColumnKeys {
         ColumnKeys::from_keys(&[
@@ -115,21 +137,25 @@ mod tests {
     /// As the zone seals a result.
     fn result(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Vec<u8> {
         let (mut value, mut out) = (value.to_vec(), Vec::new());
-        let sealed = keys
-            .sealing()
-            .seal(kind, Lineage::RESULT, &mut value, &mut out);
-        sealed.unwrap();
+        let label = Label {
+            kind,
+            sealer: Sealer::Zone,
+            lineage: Lineage::RESULT,
+        };
+        keys.sealing().seal(label, &mut value, &mut out).unwrap();
         out
     }
 
     #[test]
     fn what_a_client_sealed_is_no_result() {
         let keys = keys();
-        let constant = seal(&keys, Kind::Bool, &[1]).unwrap();
-        assert_eq!(
-            open(&keys, Kind::Bool, &constant),
-            Err(EnvelopeError::NotAuthentic)
-        );
+        for lineage in [Lineage::CLIENT, Lineage::of_column(9 << 8, Class::Ordered)] {
+            let constant = seal(&keys, Kind::Bool, lineage, &[1]).unwrap();
+            assert_eq!(
+                open(&keys, Kind::Bool, &constant),
+                Err(EnvelopeError::NotAuthentic)
+            );
+        }
     }
 
     fn sample(kind: Kind, len: usize) -> Vec<u8> {
@@ -170,7 +196,7 @@ mod tests {
     #[test]
     fn text_has_one_form() {
         let keys = keys();
-        let text = to_text(&seal(&keys, Kind::Int4, &[1, 2, 3, 4]).unwrap());
+        let text = to_text(&seal(&keys, Kind::Int4, Lineage::CLIENT, &[1, 2, 3, 4]).unwrap());
         for bad in [
             text.replacen("sr1:", "SR1:", 1),
             text.replacen("sr1:", "", 1),

@@ -40,6 +40,15 @@ pub struct Function {
     pub gives: Gives,
 }
 
+impl Function {
+    /// Whether it is a cast that gives the same number or date in another type, or fails. Fitting a
+    /// numeric to a precision and scale is one for the numbers that it does not change.
+    #[must_use]
+    pub const fn keeps_value(&self) -> bool {
+        matches!(self.code, 300..=303 | 305 | 312 | 316)
+    }
+}
+
 /// The fields of `date_part`, `extract` and `date_trunc`, with PostgreSQL's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

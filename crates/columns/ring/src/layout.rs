@@ -65,11 +65,11 @@ pub mod relation_layout {
     };
 }
 
-/// A column of a relation: 20 bytes.
+/// A confidential column of a relation: 8 bytes, and its name behind.
 pub mod column_layout {
     use super::Field;
-    /// Length of the record.
-    pub const SIZE: usize = 20;
+    /// Length of the record, without the name.
+    pub const SIZE: usize = 8;
     /// `attnum`.
     pub const COLUMN: Field = Field {
         name: "COLUMN",
@@ -82,16 +82,23 @@ pub mod column_layout {
         offset: 2,
         len: 1,
     };
-    /// Zero.
-    pub const RESERVED: Field = Field {
-        name: "RESERVED",
+    /// Number of its class, as in a lineage.
+    pub const CLASS: Field = Field {
+        name: "CLASS",
         offset: 3,
         len: 1,
     };
-    /// Id of the column key; zeros when none was bound yet.
-    pub const KEY_ID: Field = Field {
-        name: "KEY_ID",
+    /// Length of the name that follows: those of database, schema, relation and column, a zero byte
+    /// between them. 0 for an opaque column, which has no lineage by its name.
+    pub const NAME: Field = Field {
+        name: "NAME",
         offset: 4,
-        len: 16,
+        len: 2,
+    };
+    /// Zero.
+    pub const RESERVED: Field = Field {
+        name: "RESERVED",
+        offset: 6,
+        len: 2,
     };
 }

@@ -89,9 +89,9 @@ pub enum Op {
 
     // ---- partitions ----
     /// Called. The partition of the relation in the data area ([`crate::layout::relation_layout`],
-    /// then `n` columns of [`crate::layout::column_layout`]): found, or made. Answers with its
-    /// number, in `aux` how many values it has (at most 2^32 - 1); flag [`flag::NEW`] allows
-    /// making.
+    /// then `n` columns of [`crate::layout::column_layout`], `a` bytes together): found, or made.
+    /// Answers with its number, in `aux` how many values it has (at most 2^32 - 1); flag
+    /// [`flag::NEW`] allows making.
     Partition = 64,
     /// Called. The transaction that dropped or truncated partition `a` has committed: the partition
     /// is removed with its key. `aux`: the length of the redo record, which is written at `b`.

@@ -406,9 +406,9 @@ mod tests {
     fn meta(arena: &mut Arena) -> Meta {
         let scope = arena
             .scopes
-            .intern(Scope::envelope(crate::store::Binding {
+            .intern(Scope::column(crate::store::Binding {
                 key: [1; 16],
-                lineage: strongroom_format::columns::Lineage::CLIENT,
+                lineage: strongroom_format::columns::Lineage::of(8),
             }))
             .unwrap();
         Meta {

@@ -2,7 +2,7 @@
 //!
 //! | a ring with | may |
 //! |---|---|
-//! | nothing | compare stored values of one column with each other |
+//! | nothing | compare stored values of one ordered column with each other |
 //! | nothing | store values of the column's own lineage: copies and dumps of it |
 //! | nothing | have stored values, and values from envelopes, sealed under the key they belong to |
 //! | a ticket | what its rights say, with values whose column keys it names |
@@ -11,8 +11,8 @@
 //! column keys that it was made from. Must not: look at a value.
 
 use strongroom_columns_ring::Fault;
-use strongroom_format::columns::Lineage;
 use strongroom_format::columns::channel::right;
+use strongroom_format::columns::{Class, Lineage, Sealer};
 
 use crate::arena::{Origin, Scope};
 use crate::session::Session;
@@ -26,20 +26,21 @@ pub(crate) type ColumnAddress = (u16, u16);
 pub(crate) enum Common {
     /// No value was added yet.
     Nothing,
-    /// All are stored values of this column.
-    Column(ColumnAddress),
+    /// All are stored values of the column at this address, of this class. `None` for a column
+    /// whose lineage has no class.
+    Column(ColumnAddress, Option<Class>),
     /// They are of several columns, or some are not stored; whether one came in an envelope.
     Mixed { constant: bool },
 }
 
 impl Common {
     /// What the values have in common if one more is added: a stored one at `place`, or one that is
-    /// not stored (`None`) and came to be as `from` says.
-    pub(crate) fn with(self, place: Option<ColumnAddress>, from: Origin) -> Self {
-        let constant = from == Origin::Envelope;
+    /// not stored (`None`), of the scope `scope`.
+    pub(crate) fn with(self, place: Option<ColumnAddress>, scope: &Scope) -> Self {
+        let constant = matches!(scope.origin(), Origin::Envelope | Origin::Constant);
         match (self, place) {
-            (Self::Nothing, Some(place)) => Self::Column(place),
-            (Self::Column(all), Some(place)) if all == place => self,
+            (Self::Nothing, Some(place)) => Self::Column(place, scope.lineage().class()),
+            (Self::Column(all, _), Some(place)) if all == place => self,
             (Self::Mixed { constant: before }, _) => Self::Mixed {
                 constant: before || constant,
             },
@@ -80,12 +81,24 @@ impl Truth {
         }
     }
 
-    /// Whether it may be given to everybody. The order of stored values of one column may: an index
-    /// on the column tells it as well, and without it neither VACUUM nor REINDEX could run while no
-    /// client is connected. What a condition says of them is in no index.
+    /// Whether it may be given to everybody. The order of stored values of one ordered column may:
+    /// its owner has said so, for an index on the column tells it as well, and without it neither
+    /// VACUUM nor REINDEX could run while no client is connected. What a condition says of them is
+    /// in no index.
     const fn is_free(self, common: Common) -> bool {
-        matches!(self, Self::Order | Self::Rank) && matches!(common, Common::Column(_))
+        matches!(self, Self::Order | Self::Rank)
+            && matches!(common, Common::Column(_, Some(Class::Ordered)))
     }
+}
+
+/// What is known of the column into which a value is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The binding that it has. `None` if it has no values yet.
+    pub(crate) bound: Option<Binding>,
+    /// The lineage that an ordered column has by its name, as the host says. `None` for an opaque
+    /// column.
+    pub(crate) by_name: Option<Lineage>,
 }
 
 /// Checks that the server may be given answers of the kind `truth` about values whose common column
@@ -122,7 +135,7 @@ pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result
     let key = match (scope.origin(), scope.only_key()) {
         // A holder of the key of the column, or of the envelope, may know the value. Sealed under
         // that key it is revealed to nobody else.
-        (Origin::Column | Origin::Envelope, Some(key)) => key,
+        (Origin::Column | Origin::Envelope | Origin::Constant, Some(key)) => key,
         (_, only) => {
             let session = session.as_deref_mut().ok_or(Fault::NotAllowed)?;
             session.allow(right::OUTPUT, scope.keys())?;
@@ -133,9 +146,9 @@ pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result
     if let Some(session) = session {
         session.spend_output()?;
     }
-    // A value that the zone seals must not look like one that a client sealed.
+    // A constant that is for a column is no value of it.
     let own = scope.lineage();
-    let lineage = if own.is_column() {
+    let lineage = if own.is_column() && scope.origin() != Origin::Constant {
         own
     } else {
         Lineage::RESULT
@@ -143,42 +156,50 @@ pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result
     Ok(Binding { key, lineage })
 }
 
-/// The binding of a column into which a value may be stored. `bound` is the binding that the column
-/// has already, `draw` draws a lineage for a column that has none. Storing a computed value counts
-/// as one output against the session's budget.
+/// The binding of a column into which a value may be stored, which the column takes if it has none.
+/// `draw` draws the lineage of an opaque column; `values` counts the values that the column has.
+/// Storing a computed value counts as one output against the session's budget.
 ///
-/// Stored values of one column may be compared without a ticket. So without one a column takes only
-/// values of its own lineage: copies and dumps of it, or of the one column that it is a copy of.
-/// Anything else would let an operator compare values of two columns, or constants.
+/// Stored values of an ordered column may be compared without a ticket. So nothing may decide what
+/// they are compared with but their owner: an ordered column takes values of its own lineage, and
+/// constants that their owner's client has sealed for it. Anything else - what was computed,
+/// another column's values, a constant that names no column - takes the right `DERIVE`, and as many
+/// truths as comparing it with each of the column's values would.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`] without a session or right that is needed, or with a ticket that is not
-/// valid now: storing a value in a column of another key also makes it readable under that key.
-/// [`Fault::BudgetSpent`] if the budget has no output left; those of `draw`.
+/// - [`Fault::NotAllowed`] without a session or right that is needed, or with a ticket that is not
+///   valid now: storing a value in a column of another key also makes it readable under that key.
+/// - [`Fault::NotNamed`] for a value that takes the right `DERIVE`, without it, and for a constant
+///   that was sealed for another column than this ordered one.
+/// - [`Fault::BudgetSpent`] if the budget has no output left, or not enough truths.
+/// - Those of `draw`.
 pub(crate) fn store(
     session: Option<&mut Session>,
     scope: &Scope,
-    bound: Option<Binding>,
+    target: Target,
+    values: impl FnOnce() -> u64,
     draw: impl FnOnce() -> Result<Lineage, Fault>,
 ) -> Result<Binding, Fault> {
-    let lineage = scope.lineage();
-    let own = scope.only_key().filter(|_| lineage.is_column());
-    let own = own.map(|key| Binding { key, lineage });
-    match (own, bound) {
-        (Some(own), Some(bound)) if own == bound => return Ok(bound),
-        (Some(own), None) if session.is_none() || scope.origin() == Origin::Envelope => {
-            return Ok(own);
-        }
-        _ => {}
+    if let Some(own) = stays_what_it_is(session.is_some(), scope, target) {
+        return Ok(own);
     }
     let session = session.ok_or(Fault::NotAllowed)?;
-    let key = bound.map(|bound| bound.key).or_else(|| scope.only_key());
+    let key = target.bound.map(|bound| bound.key);
     let key = key
-        .or_else(|| session.first_key())
-        .ok_or(Fault::NotAllowed)?;
+        .or_else(|| scope.only_key())
+        .or_else(|| session.first_key());
+    let key = key.ok_or(Fault::NotAllowed)?;
+    let sealed_for = Some(scope.lineage())
+        .filter(|lineage| scope.origin() == Origin::Constant && lineage.is_column());
+    let lineage = match (target.bound, target.by_name) {
+        (Some(bound), _) => Some(bound.lineage),
+        // The owner's word counts more than the host's.
+        (None, Some(by_name)) => sealed_for.or(Some(by_name)),
+        (None, None) => None,
+    };
     let mut wanted = match scope.origin() {
         Origin::Column => right::COMPUTE,
-        Origin::Envelope => right::CONSTANT,
+        Origin::Envelope | Origin::Constant => right::CONSTANT,
         Origin::Computed => right::OUTPUT,
     };
     if scope.only_key() != Some(key) {
@@ -186,15 +207,40 @@ pub(crate) fn store(
     }
     session.allow(wanted, scope.keys())?;
     session.allow(wanted, &[key])?;
+    let ordered = lineage.is_some_and(|lineage| lineage.class() == Some(Class::Ordered));
+    if ordered && sealed_for != lineage {
+        if sealed_for.is_some() {
+            session.count_refusal();
+            return Err(Fault::NotNamed);
+        }
+        let allowed = session.allow(right::DERIVE, &[key]);
+        allowed.map_err(|_| Fault::NotNamed)?;
+        session.spend_truths(values().saturating_add(1))?;
+    }
     if scope.origin() == Origin::Computed {
         session.spend_output()?;
     }
-    match bound {
-        Some(bound) => Ok(bound),
-        None => Ok(Binding {
-            key,
-            lineage: draw()?,
-        }),
+    let lineage = lineage.map_or_else(draw, Ok)?;
+    Ok(Binding { key, lineage })
+}
+
+/// The binding of a value that may be stored because it is the column's own: a value of it that was
+/// copied, or dumped and restored. A column without values becomes what they are of: without a
+/// session always, with one for a dump, and for the order of an ordered column. `None` for every
+/// other value.
+fn stays_what_it_is(in_session: bool, scope: &Scope, target: Target) -> Option<Binding> {
+    let zone_made = matches!(scope.origin(), Origin::Column | Origin::Envelope);
+    let lineage = Some(scope.lineage()).filter(|lineage| zone_made && lineage.is_column())?;
+    let own = Binding {
+        key: scope.only_key()?,
+        lineage,
+    };
+    let restores = !in_session
+        || scope.origin() == Origin::Envelope
+        || (target.by_name.is_some() && lineage.class() == Some(Class::Ordered));
+    match target.bound {
+        Some(bound) => (own == bound).then_some(bound),
+        None => restores.then_some(own),
     }
 }
 
@@ -224,274 +270,12 @@ pub(crate) fn classify(session: Option<&mut Session>) -> Result<Scope, Fault> {
     let key = session.first_key().ok_or(Fault::NotAllowed)?;
     session.allow(right::DECLASSIFY, &[key])?;
     session.ledger().count_classified(1);
-    Ok(Scope::envelope(Binding {
+    let of = Binding {
         key,
         lineage: Lineage::CLIENT,
-    }))
+    };
+    Ok(Scope::envelope(of, Sealer::Client))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arena::Scopes;
-    use crate::session::KeyId;
-    use strongroom_format::columns::channel::Ticket;
-
-    fn session(rights: u32, keys: &[KeyId], budget: u64) -> Session {
-        let ticket = Ticket {
-            rights,
-            ticket_id: [0; 16],
-            not_before: 0,
-            not_after: u64::MAX,
-            truths: budget,
-            outputs: budget,
-            keys: keys.to_vec(),
-        };
-        Session::new([9; 16], ticket, crate::session::Ledger::new())
-    }
-
-    fn computed(keys: &[KeyId]) -> Scope {
-        let mut scopes = Scopes::new();
-        let mut ids = keys.iter().map(|key| scopes.intern(column(*key)).unwrap());
-        let first = ids.next().unwrap();
-        let rest: Vec<_> = ids.collect();
-        let mut all = scopes.join_cached(first, first).unwrap();
-        for id in rest {
-            all = scopes.join_cached(all, id).unwrap();
-        }
-        scopes.get(all).unwrap().clone()
-    }
-
-    /// A column of this key; its lineage is the key's first byte.
-    fn bound(key: KeyId) -> Binding {
-        Binding {
-            key,
-            lineage: Lineage::of(u64::from(key[0]) + 100),
-        }
-    }
-
-    fn column(key: KeyId) -> Scope {
-        Scope::column(bound(key))
-    }
-
-    /// The scope of a constant that the data owner's client sealed.
-    fn constant(key: KeyId) -> Scope {
-        Scope::envelope(Binding {
-            key,
-            lineage: Lineage::CLIENT,
-        })
-    }
-
-    fn draw() -> Result<Lineage, Fault> {
-        Ok(Lineage::of(7777))
-    }
-
-    const A: KeyId = [1; 16];
-    const B: KeyId = [2; 16];
-
-    #[test]
-    fn nothing_may_compare_one_column_with_itself_and_no_more() {
-        let of = column(A);
-        let one = Common::Nothing
-            .with(Some((3, 1)), Origin::Column)
-            .with(Some((3, 1)), Origin::Column);
-        assert_eq!(judge(None, Truth::Order, one, &of), Ok(()));
-        assert_eq!(judge(None, Truth::Rank, one, &of), Ok(()));
-        for truth in [Truth::Token, Truth::Condition] {
-            let answer = judge(None, truth, one, &of);
-            assert_eq!(answer, Err(Fault::NotAllowed), "{truth:?}");
-        }
-        let two = one.with(Some((3, 2)), Origin::Column);
-        let other_table = one.with(Some((4, 1)), Origin::Column);
-        let constant = one.with(None, Origin::Envelope);
-        let result = one.with(None, Origin::Computed);
-        for mixed in [two, other_table, constant, result, Common::Nothing] {
-            let answer = judge(None, Truth::Order, mixed, &of);
-            assert_eq!(answer, Err(Fault::NotAllowed), "{mixed:?}");
-        }
-    }
-
-    #[test]
-    fn what_everybody_gets_needs_no_right_of_a_ticket() {
-        let of = column(A);
-        let one = Common::Nothing.with(Some((3, 1)), Origin::Column);
-        let mut other = session(right::OUTPUT, &[B], 5);
-        for truth in [Truth::Order, Truth::Rank] {
-            assert_eq!(judge(Some(&mut other), truth, one, &of), Ok(()));
-        }
-        assert_eq!(other.ledger().refusals(), 0);
-        for truth in [Truth::Token, Truth::Condition] {
-            let answer = judge(Some(&mut other), truth, one, &of);
-            assert_eq!(answer, Err(Fault::NotAllowed), "{truth:?}");
-        }
-        assert_eq!(other.ledger().refusals(), 2);
-    }
-
-    #[test]
-    fn constants_need_their_own_right_wherever_they_stand() {
-        let scope = column(A);
-        let behind = Common::Nothing
-            .with(Some((3, 1)), Origin::Column)
-            .with(None, Origin::Envelope);
-        let before = Common::Nothing
-            .with(None, Origin::Envelope)
-            .with(Some((3, 1)), Origin::Column);
-        for common in [behind, before, before.with(None, Origin::Computed)] {
-            for truth in [Truth::Order, Truth::Condition] {
-                let mut without = session(right::COMPARE, &[A], 5);
-                let answer = judge(Some(&mut without), truth, common, &scope);
-                assert_eq!(answer, Err(Fault::NotAllowed), "{common:?}");
-                let mut with = session(right::COMPARE | right::CONSTANT, &[A], 5);
-                let answer = judge(Some(&mut with), truth, common, &scope);
-                assert_eq!(answer, Ok(()), "{common:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn answers_are_given_on_the_ticket_s_columns_only() {
-        let mixed = Common::Mixed { constant: false };
-        let mut one = session(right::COMPARE, &[A], 9);
-        let own = judge(Some(&mut one), Truth::Order, mixed, &computed(&[A]));
-        assert_eq!(own, Ok(()));
-        let both = judge(Some(&mut one), Truth::Order, mixed, &computed(&[A, B]));
-        assert_eq!(both, Err(Fault::NotAllowed));
-    }
-
-    #[test]
-    fn a_value_is_sealed_under_its_own_key_or_with_the_right_to_outputs() {
-        let result = |key| {
-            Ok(Binding {
-                key,
-                lineage: Lineage::RESULT,
-            })
-        };
-        assert_eq!(output(None, &column(A)), Ok(bound(A)));
-        assert_eq!(output(None, &Scope::envelope(bound(A))), Ok(bound(A)));
-        assert_eq!(
-            output(None, &constant(B)),
-            result(B),
-            "never as something of a client"
-        );
-        assert_eq!(output(None, &computed(&[A])), Err(Fault::NotAllowed));
-        let mut owner = session(right::OUTPUT, &[B, A], 2);
-        assert_eq!(output(Some(&mut owner), &computed(&[A])), result(A));
-        assert_eq!(
-            output(Some(&mut owner), &computed(&[A, B])),
-            result(B),
-            "the first of the ticket"
-        );
-        assert_eq!(
-            output(Some(&mut owner), &computed(&[A])),
-            Err(Fault::BudgetSpent)
-        );
-        let mut stranger = session(right::OUTPUT, &[B], 2);
-        assert_eq!(
-            output(Some(&mut stranger), &computed(&[A])),
-            Err(Fault::NotAllowed)
-        );
-    }
-
-    #[test]
-    fn without_a_ticket_a_column_takes_what_is_of_its_lineage_and_no_more() {
-        let dumped = Scope::envelope(bound(A));
-        for scope in [&column(A), &dumped] {
-            assert_eq!(store(None, scope, None, draw), Ok(bound(A)), "a restore");
-            assert_eq!(store(None, scope, Some(bound(A)), draw), Ok(bound(A)));
-            let other = Binding {
-                lineage: Lineage::of(300),
-                ..bound(A)
-            };
-            for target in [other, bound(B)] {
-                let answer = store(None, scope, Some(target), draw);
-                assert_eq!(answer, Err(Fault::NotAllowed));
-            }
-        }
-        for scope in [constant(A), computed(&[A]), computed(&[A, B])] {
-            for target in [None, Some(bound(A))] {
-                let answer = store(None, &scope, target, draw);
-                assert_eq!(answer, Err(Fault::NotAllowed), "{scope:?}");
-            }
-        }
-        let result = Scope::envelope(Binding {
-            key: A,
-            lineage: Lineage::RESULT,
-        });
-        assert_eq!(store(None, &result, None, draw), Err(Fault::NotAllowed));
-    }
-
-    #[test]
-    fn with_a_ticket_storing_takes_the_right_to_what_is_stored() {
-        let drawn = |key| {
-            Ok(Binding {
-                key,
-                lineage: Lineage::of(7777),
-            })
-        };
-        for (scope, right) in [
-            (constant(A), right::CONSTANT),
-            (column(A), right::COMPUTE),
-            (computed(&[A]), right::OUTPUT),
-        ] {
-            let target = Binding {
-                lineage: Lineage::of(300),
-                ..bound(A)
-            };
-            let mut has = session(right, &[A], 9);
-            assert_eq!(store(Some(&mut has), &scope, None, draw), drawn(A));
-            let answer = store(Some(&mut has), &scope, Some(target), draw);
-            assert_eq!(answer, Ok(target));
-            let mut has_not = session(right::ORDINARY & !right, &[A], 9);
-            for target in [None, Some(target)] {
-                let answer = store(Some(&mut has_not), &scope, target, draw);
-                assert_eq!(answer, Err(Fault::NotAllowed), "{scope:?}");
-            }
-            let mut other = session(right::ORDINARY, &[B], 9);
-            let answer = store(Some(&mut other), &scope, Some(target), draw);
-            assert_eq!(answer, Err(Fault::NotAllowed), "a key that is not named");
-        }
-        let mut spent = session(right::OUTPUT, &[A], 1);
-        let scope = computed(&[A]);
-        assert!(store(Some(&mut spent), &scope, None, draw).is_ok());
-        let answer = store(Some(&mut spent), &scope, None, draw);
-        assert_eq!(answer, Err(Fault::BudgetSpent));
-    }
-
-    #[test]
-    fn a_value_goes_under_another_key_with_the_right_to_outputs_on_both() {
-        let all = right::OUTPUT | right::COMPUTE;
-        for keys in [&[A][..], &[B]] {
-            let mut one = session(all, keys, 9);
-            let answer = store(Some(&mut one), &column(A), Some(bound(B)), draw);
-            assert_eq!(answer, Err(Fault::NotAllowed));
-        }
-        let mut without = session(right::COMPUTE, &[A, B], 9);
-        let answer = store(Some(&mut without), &column(A), Some(bound(B)), draw);
-        assert_eq!(answer, Err(Fault::NotAllowed));
-        let mut both = session(all, &[B, A], 9);
-        let answer = store(Some(&mut both), &column(A), Some(bound(B)), draw);
-        assert_eq!(answer, Ok(bound(B)));
-        let answer = store(Some(&mut both), &computed(&[A, B]), None, draw);
-        assert_eq!(answer.map(|to| to.key), Ok(B), "the first of the ticket");
-    }
-
-    #[test]
-    fn values_in_clear_need_a_right_of_their_own_both_ways() {
-        let scope = column(A);
-        assert_eq!(declassify(None, &scope), Err(Fault::NotAllowed));
-        assert_eq!(classify(None).err(), Some(Fault::NotAllowed));
-        let mut ordinary = session(right::ORDINARY, &[A], 9);
-        let answer = declassify(Some(&mut ordinary), &scope);
-        assert_eq!(answer, Err(Fault::NotAllowed));
-        assert_eq!(classify(Some(&mut ordinary)).err(), Some(Fault::NotAllowed));
-        let mut owner = session(right::DECLASSIFY, &[A], 1);
-        let other = declassify(Some(&mut owner), &computed(&[A, B]));
-        assert_eq!(other, Err(Fault::NotAllowed), "a key that is not named");
-        assert_eq!(declassify(Some(&mut owner), &computed(&[A])), Ok(()));
-        let spent = declassify(Some(&mut owner), &scope);
-        assert_eq!(spent, Err(Fault::BudgetSpent));
-        assert_eq!(classify(Some(&mut owner)), Ok(constant(A)));
-        let ledger = owner.ledger().to_json();
-        assert!(ledger.contains("\"declassified\":1,\"classified\":1"));
-    }
-}
+mod tests;

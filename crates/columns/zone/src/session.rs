@@ -90,6 +90,11 @@ impl Session {
         Err(Fault::NotAllowed)
     }
 
+    /// Counts a refusal in the ledger.
+    pub(crate) fn count_refusal(&self) {
+        self.ledger.count_refusal();
+    }
+
     /// Counts in the ledger `count` truths (results of comparisons that the server learns), before
     /// they are given.
     ///

@@ -8,12 +8,14 @@ pub mod channel;
 pub mod envelope;
 pub mod fid;
 pub mod kind;
+pub mod lineage;
 pub mod log;
 pub mod manifest;
 pub mod record;
 pub mod redo;
 pub mod tpm;
 
-pub use envelope::{EnvelopeHeader, Lineage};
+pub use envelope::{EnvelopeHeader, Sealer};
 pub use fid::Fid;
 pub use kind::Kind;
+pub use lineage::{Class, Lineage};

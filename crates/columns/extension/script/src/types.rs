@@ -36,8 +36,8 @@ pub(crate) fn write_types(out: &mut String) {
     }
 }
 
-/// Appends the SQL of one type, its input and output functions, and for `numeric` those of type
-/// modifiers.
+/// Appends the SQL of one type, its input and output functions, and those of its modifiers, which
+/// the type of operands does not have.
 fn write_type(out: &mut String, kind: Kind) -> std::fmt::Result {
     let name = type_name(kind);
     writeln!(out, "\n-- {name}\nCREATE TYPE {name};")?;
@@ -64,14 +64,18 @@ fn write_type(out: &mut String, kind: Kind) -> std::fmt::Result {
              AS 'MODULE_PATHNAME', '{symbol}' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;"
         )?;
     }
-    let typmod = kind == Kind::Numeric;
+    let typmod = kind != Kind::Interval;
     if typmod {
-        // PostgreSQL's own functions read and print a precision and a scale; they see no value.
-        writeln!(
-            out,
-            "CREATE FUNCTION {name}_typmod_in(cstring[]) RETURNS integer AS 'numerictypmodin' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;\n\
-             CREATE FUNCTION {name}_typmod_out(integer) RETURNS cstring AS 'numerictypmodout' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;"
-        )?;
+        for (suffix, args, result) in [
+            ("in", "cstring[]", "integer"),
+            ("out", "integer", "cstring"),
+        ] {
+            writeln!(
+                out,
+                "CREATE FUNCTION {name}_typmod_{suffix}({args}) RETURNS {result}\n    \
+                 AS 'MODULE_PATHNAME', 'strongroom_typmod_{suffix}' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;"
+            )?;
+        }
     }
     let (category, preferred) = category(kind);
     writeln!(

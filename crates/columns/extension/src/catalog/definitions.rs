@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use pg_sys::{NodeTag, Oid};
 use pgrx::pg_sys;
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{Class, Kind};
 
 use crate::call::{call_postgres, guarded};
 use crate::catalog::{options, rows, templates, types};
@@ -159,7 +159,6 @@ unsafe fn check_before(node: *mut pg_sys::Node) -> bool {
             | NodeTag::T_ViewStmt
             | NodeTag::T_RuleStmt
             | NodeTag::T_CreateTrigStmt
-            | NodeTag::T_AlterTableStmt
             | NodeTag::T_IndexStmt
             | NodeTag::T_CreatePolicyStmt
             | NodeTag::T_AlterPolicyStmt
@@ -168,6 +167,10 @@ unsafe fn check_before(node: *mut pg_sys::Node) -> bool {
             | NodeTag::T_AlterDomainStmt
             | NodeTag::T_CreatePublicationStmt
             | NodeTag::T_AlterPublicationStmt => true,
+            NodeTag::T_AlterTableStmt => {
+                check_new_types(node.cast());
+                true
+            }
             NodeTag::T_CreateFunctionStmt => !(*node.cast::<pg_sys::CreateFunctionStmt>())
                 .sql_body
                 .is_null(),
@@ -187,6 +190,52 @@ unsafe fn check_before(node: *mut pg_sys::Node) -> bool {
                 false
             }
             _ => false,
+        }
+    }
+}
+
+/// Raises an ERROR if ALTER TABLE makes an ordered column opaque or an opaque one ordered, of the
+/// same type: the values stay as they are, and with them what may be known of their order.
+///
+/// # Safety
+///
+/// A parse tree of PostgreSQL's.
+unsafe fn check_new_types(command: *mut pg_sys::AlterTableStmt) {
+    // SAFETY: the caller's promise; the functions search the catalogs by names and OIDs.
+    unsafe {
+        let table = pg_sys::RangeVarGetRelidExtended(
+            (*command).relation,
+            pg_sys::NoLock.cast_signed(),
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            std::ptr::null_mut(),
+        );
+        for command in options::items::<pg_sys::AlterTableCmd>((*command).cmds) {
+            let is_type = (*command).subtype == pg_sys::AlterTableType::AT_AlterColumnType;
+            if table == pg_sys::InvalidOid || !is_type {
+                continue;
+            }
+            let column = pg_sys::get_attnum(table, (*command).name);
+            let definition = (*command).def.cast::<pg_sys::ColumnDef>();
+            let (mut new, mut modifier) = (pg_sys::InvalidOid, -1);
+            pg_sys::typenameTypeIdAndMod(
+                std::ptr::null_mut(),
+                (*definition).typeName,
+                &raw mut new,
+                &raw mut modifier,
+            );
+            let found = rows::columns(table)
+                .into_iter()
+                .find(|(number, _)| *number == column);
+            let opaque = rows::opaque_columns(table).contains(&column);
+            let stays = opaque == (Class::of_modifier(modifier) == Class::Opaque);
+            if found.is_some_and(|(_, old)| old == new && types::kind_of(old).is_some()) && !stays {
+                refuse(
+                    "a column cannot be made ordered or opaque where it is",
+                    "Add a column of the new type, and have its owner copy the values through a proxy \
+                     that was started with --store-derived.",
+                );
+            }
         }
     }
 }
@@ -394,6 +443,15 @@ fn check_index(oid: Oid, access_method: Oid) {
         refuse(
             "only B-tree indexes are offered on confidential columns",
             "Use a B-tree index.",
+        );
+    }
+    let opaque = rows::opaque_columns(found.table);
+    let keys = found.keys.iter().take(found.key_count);
+    if keys.copied().any(|key| opaque.contains(&key)) {
+        refuse(
+            "an index on an opaque column is not offered",
+            "It would show the order of the column's values. If the server may know that, define the \
+             column as ordered, such as enc_text(ordered).",
         );
     }
     if found.exclusion {

@@ -4,6 +4,7 @@
 //! Must not: ask the zone about a value.
 
 pub(crate) mod definitions;
+pub(crate) mod names;
 mod options;
 mod rows;
 mod templates;

@@ -7,6 +7,7 @@ use std::ffi::CStr;
 
 use pg_sys::{Datum, Oid};
 use pgrx::pg_sys;
+use strongroom_format::columns;
 
 use crate::catalog::{tuples, types};
 
@@ -20,6 +21,8 @@ pub(crate) struct Class {
     pub(crate) storage: pg_sys::RelFileNode,
     /// The backend that owns it if it is temporary; -1 otherwise.
     pub(crate) backend: i32,
+    /// The table for which it is filled, if it is the new form of one that is being rewritten.
+    pub(crate) rewritten: Option<Oid>,
 }
 
 /// Deepest nesting of types that is searched; PostgreSQL itself refuses a type that contains
@@ -106,6 +109,7 @@ pub(crate) fn class(oid: Oid) -> Option<Class> {
                 } else {
                     -1
                 },
+                rewritten: (form.relrewrite != pg_sys::InvalidOid).then_some(form.relrewrite),
                 kind: form.relkind.cast_unsigned(),
                 access_method: form.relam,
                 storage: pg_sys::RelFileNode {
@@ -138,6 +142,27 @@ pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
     found
 }
 
+/// The columns of a relation that are confidential and opaque: their numbers.
+pub(crate) fn opaque_columns(oid: Oid) -> Vec<i16> {
+    let mut found = Vec::new();
+    for_each_row(
+        pg_sys::AttributeRelationId,
+        pg_sys::AttributeRelidNumIndexId,
+        pg_sys::Anum_pg_attribute_attrelid,
+        oid,
+        |tuple, _| {
+            // SAFETY: a row of pg_attribute.
+            let form = unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_attribute>(tuple) };
+            let live = form.attnum > 0 && !form.attisdropped;
+            let opaque = columns::Class::of_modifier(form.atttypmod) == columns::Class::Opaque;
+            if live && opaque && types::kind_of(form.atttypid).is_some() {
+                found.push(form.attnum);
+            }
+        },
+    );
+    found
+}
+
 /// The base type of a domain; `None` for any other type.
 pub(crate) fn domain_base(oid: Oid) -> Option<Oid> {
     let mut found = None;
@@ -157,9 +182,11 @@ pub(crate) fn domain_base(oid: Oid) -> Option<Oid> {
 
 /// An index's row of `pg_index`.
 pub(crate) struct Index {
-    /// The table, and the columns of it that are keys or included.
+    /// The table, and the columns of it that are keys or included, keys first; 0 for an expression.
     pub(crate) table: Oid,
     pub(crate) keys: Vec<i16>,
+    /// How many are keys.
+    pub(crate) key_count: usize,
     /// Whether it belongs to an exclusion constraint.
     pub(crate) exclusion: bool,
 }
@@ -181,6 +208,7 @@ pub(crate) fn index(index: Oid) -> Option<Index> {
                 Index {
                     table: (*form).indrelid,
                     keys: vector(&raw const (*form).indkey),
+                    key_count: usize::try_from((*form).indnkeyatts).unwrap_or(0),
                     exclusion: (*form).indisexclusion,
                 }
             });

@@ -35,6 +35,19 @@ pub(crate) fn name_of(name: &pg_sys::NameData) -> String {
 ///
 /// The descriptor is PostgreSQL's, and lives as long as the iterator.
 pub(crate) unsafe fn columns(descriptor: pg_sys::TupleDesc) -> impl Iterator<Item = (i16, Oid)> {
+    // SAFETY: the caller's promise.
+    let attributes = unsafe { attributes(descriptor) };
+    attributes.map(|attribute| (attribute.attnum, attribute.atttypid))
+}
+
+/// The columns of a row type that are not dropped.
+///
+/// # Safety
+///
+/// The descriptor is PostgreSQL's, and lives as long as the iterator and what it returns.
+pub(crate) unsafe fn attributes<'a>(
+    descriptor: pg_sys::TupleDesc,
+) -> impl Iterator<Item = &'a pg_sys::FormData_pg_attribute> {
     // SAFETY: the caller's promise; a descriptor has `natts` attributes.
     let attributes = unsafe {
         let count = usize::try_from((*descriptor).natts).unwrap_or(0);
@@ -43,5 +56,4 @@ pub(crate) unsafe fn columns(descriptor: pg_sys::TupleDesc) -> impl Iterator<Ite
     attributes
         .iter()
         .filter(|attribute| !attribute.attisdropped)
-        .map(|attribute| (attribute.attnum, attribute.atttypid))
 }

@@ -21,6 +21,7 @@ use crate::call::{Call, Site, datum, sql_functions};
 use crate::catalog::{definitions, types};
 use crate::execution::{row_sealing, statement};
 use crate::fault;
+use crate::functions::modifiers;
 use crate::ring::zone;
 
 sql_functions! {
@@ -109,8 +110,8 @@ fn binary_in(call: &mut Call) -> Datum {
     open_value(kind, &envelope, call.int4(2), lifetime)
 }
 
-/// Has the zone open an envelope, and fit the value to the type's modifier, if there is one
-/// (`typmod` not negative); returns the value's identifier. Raises an ERROR for a malformed
+/// Has the zone open an envelope, and fit the value to the precision and scale of the type's
+/// modifier, if it has any; returns the value's identifier. Raises an ERROR for a malformed
 /// envelope, one of another kind, or a literal in a definition.
 fn open_value(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetime) -> Datum {
     let Some(header) = EnvelopeHeader::parse(envelope) else {
@@ -125,13 +126,14 @@ fn open_value(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lif
     }
     datum(zone::with(|connection| {
         let fid = connection.open_envelope(kind, envelope, literal)?;
-        match fitting_function(kind) {
-            Some(function) if typmod >= 0 => {
+        let packed = modifiers::precision_and_scale(typmod);
+        match (fitting_function(kind), packed) {
+            (Some(function), Some(packed)) => {
                 let r = connection.new_identifier()?;
                 connection.post(Descriptor {
                     n: u32::from(function.code),
                     a: fid,
-                    b: i64::from(typmod).cast_unsigned(),
+                    b: i64::from(packed).cast_unsigned(),
                     r,
                     ..Descriptor::of(Op::Compute)
                 })?;

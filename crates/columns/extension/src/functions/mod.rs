@@ -9,4 +9,5 @@ mod comparison;
 mod compute;
 mod conversion_trigger;
 mod input_output;
+pub(crate) mod modifiers;
 mod plaintext;

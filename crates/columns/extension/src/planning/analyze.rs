@@ -2,8 +2,8 @@
 //! values. No value, no order.
 //!
 //! The zone ranks the sample in one call; only the frequency of each rank is used, and the ranks
-//! are not kept. Without the zone the number of distinct values stays unknown, and ANALYZE goes on.
-//! Must not: store an identifier in `pg_statistic`, or fail because the zone does.
+//! are not kept. Where the zone refuses, which it does for an opaque column without a session, the
+//! number of distinct values stays what an earlier ANALYZE has found. Must not: store an identifier in `pg_statistic`, or fail because the zone does.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ use strongroom_columns_ring::Op;
 use strongroom_format::columns::Kind;
 
 use crate::call::{Call, bits, call_postgres, guarded, sql_functions};
-use crate::catalog::types;
+use crate::catalog::{tuples, types};
 use crate::ring::zone;
 
 sql_functions! {
@@ -49,7 +49,7 @@ fn typanalyze(call: &mut Call) -> Datum {
 }
 
 /// Computes the statistics of a column from a sample (`compute_stats` of `VacAttrStats`): fraction
-/// of NULLs, width, and number of distinct values, unknown if the zone refuses to rank.
+/// of NULLs, width, and number of distinct values: the former one if the zone refuses to rank.
 #[expect(clippy::cast_possible_truncation, reason = "estimates")]
 extern "C-unwind" fn compute(
     stats: pg_sys::VacAttrStatsP,
@@ -79,10 +79,33 @@ extern "C-unwind" fn compute(
             stats.stawidth = 8;
             let distinct = types::kind_of(stats.attrtypid).and_then(|kind| rank_sample(kind, fids));
             let present = 1.0 - f64::from(stats.stanullfrac);
-            stats.stadistinct =
-                distinct.map_or(0.0, |ranks| estimate_distinct(ranks, total * present)) as f32;
+            // SAFETY: the attribute of a column that is being analysed.
+            let (table, column) = unsafe { ((*stats.attr).attrelid, (*stats.attr).attnum) };
+            stats.stadistinct = match distinct {
+                Some(ranks) => estimate_distinct(ranks, total * present) as f32,
+                None => former_distinct(table, column),
+            };
         }
     });
+}
+
+/// The number of distinct values that the last ANALYZE has found in a column, in the form of
+/// `pg_statistic.stadistinct`; 0, unknown, if there was none.
+fn former_distinct(table: pg_sys::Oid, column: i16) -> f32 {
+    let cache = pg_sys::SysCacheIdentifier::STATRELATTINH.cast_signed();
+    let keys = [table.into(), column.into(), false.into()];
+    // SAFETY: a search of the catalog cache; the row is a FormData_pg_statistic, from which a number
+    // is copied before it is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache3(cache, keys[0], keys[1], keys[2]);
+        if tuple.is_null() {
+            return 0.0;
+        }
+        let form = tuples::fixed_part::<pg_sys::FormData_pg_statistic>(tuple);
+        let distinct = (*form).stadistinct;
+        pg_sys::ReleaseSysCache(tuple);
+        distinct
+    }
 }
 
 /// The dense ranks of a sample's values, which the zone computes in one call. `None` if the zone

@@ -15,9 +15,9 @@ use pgrx::pg_sys;
 use strongroom_columns_ring::layout::column_layout;
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{Answer, Broken, Descriptor, Fault, Op};
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{Class, Kind};
 
-use crate::catalog::{tuples, types};
+use crate::catalog::{names, tuples, types};
 use crate::fault;
 use crate::ring::connection::{self, Connection};
 use crate::ring::zone;
@@ -31,6 +31,8 @@ pub(crate) struct Column {
     pub(crate) number: i16,
     /// Kind of its values.
     pub(crate) kind: Kind,
+    /// What its type's modifier says of the order of its values.
+    class: Class,
 }
 
 /// The confidential columns of a table, and its partition.
@@ -80,10 +82,14 @@ pub(crate) fn table_of(relation: pg_sys::Relation) -> Table {
     let cached = TABLES.with(|tables| tables.borrow().get(&storage).cloned());
     cached.unwrap_or_else(|| {
         // SAFETY: an open relation and its row type.
-        let (number, columns) = unsafe { ((*relation).rd_id, tuples::columns((*relation).rd_att)) };
-        let columns = columns.filter_map(|(number, oid)| {
-            let kind = types::kind_of(oid)?;
-            Some(Column { number, kind })
+        let (number, columns) =
+            unsafe { ((*relation).rd_id, tuples::attributes((*relation).rd_att)) };
+        let columns = columns.filter_map(|attribute| {
+            Some(Column {
+                number: attribute.attnum,
+                kind: types::kind_of(attribute.atttypid)?,
+                class: Class::of_modifier(attribute.atttypmod),
+            })
         });
         let table = Table {
             columns: columns.collect(),
@@ -111,7 +117,8 @@ pub(crate) fn find_or_make(storage: StorageId, table: &Table) -> u16 {
         return partition;
     }
     let origin = pending::origin(storage);
-    let found = zone::with(|connection| make(connection, origin, table));
+    let columns = column_records(table);
+    let found = zone::with(|connection| make(connection, origin, table, &columns));
     let partition = u16::try_from(found)
         .unwrap_or_else(|_| fault::raise_internal("a partition has an impossible number"));
     let table = Table {
@@ -124,22 +131,43 @@ pub(crate) fn find_or_make(storage: StorageId, table: &Table) -> u16 {
 
 /// Has the zone find the partition of a storage, or make it with the table's columns. Returns its
 /// number. Fails as [`Connection::call`] does.
-fn make(connection: &mut Connection, storage: StorageId, table: &Table) -> Result<u64, Broken> {
+fn make(
+    connection: &mut Connection,
+    storage: StorageId,
+    table: &Table,
+    columns: &[u8],
+) -> Result<u64, Broken> {
     let mut bytes = storage.record(table.relation).to_vec();
-    for column in &*table.columns {
-        let mut record = [0; column_layout::SIZE];
-        let number = column.number.cast_unsigned().to_le_bytes();
-        put(&mut record, column_layout::COLUMN, &number);
-        put(&mut record, column_layout::KIND, &[column.kind.number()]);
-        bytes.extend_from_slice(&record);
-    }
+    bytes.extend_from_slice(columns);
     connection.write(0, &bytes)?;
     let answer = connection.call(Descriptor {
         flags: flag::NEW,
         n: u32::try_from(table.columns.len()).unwrap_or(u32::MAX),
+        a: columns.len() as u64,
         ..Descriptor::of(Op::Partition)
     })?;
     Ok(answer.value)
+}
+
+/// The records of a table's columns for the zone, with the names of ordered ones.
+fn column_records(table: &Table) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for column in &*table.columns {
+        let name = match column.class {
+            Class::Ordered => names::path(table.relation.into(), column.number),
+            Class::Opaque => Vec::new(),
+        };
+        let mut record = [0; column_layout::SIZE];
+        let number = column.number.cast_unsigned().to_le_bytes();
+        let len = u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes();
+        put(&mut record, column_layout::COLUMN, &number);
+        put(&mut record, column_layout::KIND, &[column.kind.number()]);
+        put(&mut record, column_layout::CLASS, &[column.class.number()]);
+        put(&mut record, column_layout::NAME, &len);
+        bytes.extend_from_slice(&record);
+        bytes.extend_from_slice(&name);
+    }
+    bytes
 }
 
 /// Asks the zone for the partition of a storage: its number in `value`, how many values it has in

@@ -22,11 +22,29 @@ use crate::{PsqlOutput, Server, open_to_all, print_line, psql};
 /// When one of them does not start.
 #[must_use]
 pub fn start_all(settings: &str) -> (Owner, Server) {
+    let (mut owner, server) = start_without_proxy(settings);
+    owner.start_proxy(server.socket());
+    (owner, server)
+}
+
+/// As [`start_all`], with a proxy whose connections may store computed values in ordered columns.
+///
+/// # Panics
+///
+/// When one of them does not start.
+#[must_use]
+pub fn start_all_deriving(settings: &str) -> (Owner, Server) {
+    let (mut owner, server) = start_without_proxy(settings);
+    owner.start_proxy_deriving(server.socket());
+    (owner, server)
+}
+
+/// Starts a zone and a server with the extension.
+fn start_without_proxy(settings: &str) -> (Owner, Server) {
     let mut owner = Owner::new();
     owner.start_zone();
     let server = Server::start(&owner.zone_socket(), settings);
     let _made = server.rows("create extension strongroom_columns");
-    owner.start_proxy(server.socket());
     (owner, server)
 }
 
@@ -349,6 +367,15 @@ impl Owner {
     /// When it does not begin to listen.
     pub fn start_proxy(&mut self, server: &Path) {
         self.start_proxy_with(server, &["--connections", "300"]);
+    }
+
+    /// As [`Self::start_proxy`], for connections that may store computed values in ordered columns.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to listen.
+    pub fn start_proxy_deriving(&mut self, server: &Path) {
+        self.start_proxy_with(server, &["--connections", "300", "--store-derived"]);
     }
 
     /// As [`Self::start_proxy`], with further options. A proxy that runs is ended first.

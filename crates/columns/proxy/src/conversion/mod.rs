@@ -16,6 +16,7 @@ mod plan;
 mod swap;
 mod table;
 
+use strongroom_format::columns::Class;
 use strongroom_keyring::Error;
 
 pub use self::database::server_error;
@@ -34,6 +35,8 @@ pub struct ConversionOptions {
     pub column: String,
     /// Whether a table of another access method is rewritten, locked for readers and writers.
     pub rewrite: bool,
+    /// What the server may learn of the order of the new column's values.
+    pub class: Class,
     /// Seconds for which a lock is waited for before another attempt.
     pub lock_timeout_s: u32,
 }
@@ -64,7 +67,7 @@ pub fn convert(
         database.note("the column is so already: nothing to be done");
         return Ok(());
     }
-    let plan = Plan::of(&mut database, &table, direction, superuser)?;
+    let plan = Plan::of(&mut database, &table, direction, options.class, superuser)?;
     for note in &plan.notes {
         database.note(note);
     }

@@ -3,6 +3,7 @@
 //! Must not: change anything; leave out a dependent of the column, because the old column is
 //! dropped in the end.
 
+use strongroom_format::columns::Class;
 use strongroom_keyring::Error;
 
 use super::database::{Database, refusal};
@@ -69,11 +70,12 @@ impl Plan {
         database: &mut Database<'_>,
         table: &Table,
         direction: Direction,
+        class: Class,
         superuser: bool,
     ) -> Result<Self, Error> {
         let mut notes = Vec::new();
         let new_type = match direction {
-            Direction::Confidential => confidential_type(table, &mut notes)?,
+            Direction::Confidential => confidential_type(table, class, &mut notes)?,
             Direction::Plain => plain_type(database, table)?,
         };
         check_column(table)?;
@@ -83,6 +85,15 @@ impl Plan {
         }
         check_no_dependents(database, table)?;
         let indexes = indexes(database, table, &mut notes)?;
+        if let Some(index) = indexes.first()
+            && direction == Direction::Confidential
+            && class == Class::Opaque
+        {
+            return Err(refusal(format!(
+                "the index {} shows the order of the column's values: let the server know the order (--ordered), or drop the index first",
+                index.name
+            )));
+        }
         Ok(Self {
             new_type,
             indexes,
@@ -91,10 +102,14 @@ impl Plan {
     }
 }
 
-/// Returns the confidential type for the column's plain one, as SQL writes it, and adds notes on
-/// what is lost. Fails with SR-8121 if there is none, or the collation takes different texts for
+/// Returns the confidential type of this class for the column's plain one, as SQL writes it, and
+/// adds notes on what is lost. Fails with SR-8121 if there is none, or the collation takes different texts for
 /// equal.
-fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, Error> {
+fn confidential_type(
+    table: &Table,
+    class: Class,
+    notes: &mut Vec<String>,
+) -> Result<String, Error> {
     let column = &table.column;
     let limited = column.modifier >= 0;
     let (name, modifier) = match column.type_name.as_str() {
@@ -140,6 +155,19 @@ fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, E
         }
         _ => {}
     }
+    let digits = modifier.trim_matches(['(', ')']);
+    let order = match class {
+        Class::Opaque => "",
+        Class::Ordered => class.name(),
+    };
+    let words: Vec<&str> = [digits, order]
+        .into_iter()
+        .filter(|word| !word.is_empty())
+        .collect();
+    let modifier = match words.as_slice() {
+        [] => String::new(),
+        words => format!("({})", words.join(",")),
+    };
     Ok(format!(
         "{}.{}{modifier}",
         identifier(&table.extension),
@@ -156,8 +184,9 @@ fn plain_type(database: &mut Database<'_>, table: &Table) -> Result<String, Erro
         .strip_prefix("enc_")
         .unwrap_or_default();
     let mut modifier = String::new();
-    if table.column.modifier >= 0 {
-        let number = table.column.modifier.to_string();
+    let packed = table.column.modifier & !Class::of_modifier(table.column.modifier).modifier();
+    if packed > 0 {
+        let number = packed.to_string();
         let answer = database.ask("SELECT pg_catalog.numerictypmodout($1::int4)", &[&number])?;
         modifier = answer
             .rows

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use strongroom_columns_values::{Buf, Out, Unreadable};
-use strongroom_format::columns::{EnvelopeHeader, Kind};
+use strongroom_columns_values::{Buf, Out, Unreadable, fit_numeric, has_precision};
+use strongroom_format::columns::{EnvelopeHeader, Kind, Lineage};
 use strongroom_postgres_wire::{Builder, Fields};
 use zeroize::Zeroizing;
 
@@ -13,6 +13,7 @@ use super::messages::unexpected;
 use super::settings::Settings;
 use crate::envelope::{self, EnvelopeError};
 use crate::keys::ColumnKeys;
+use crate::sql::OrderedColumn;
 use crate::sql::catalog::{Catalog, EncType, base_array_oid};
 use crate::sql::refusal::Refusal;
 
@@ -157,15 +158,27 @@ fn declared_type(oid: u32) -> Option<EncType> {
 }
 
 /// Converts values of one session.
+#[derive(Clone, Copy)]
 pub(crate) struct Converter<'a> {
     keys: &'a ColumnKeys,
     settings: &'a Settings,
+    /// The ordered column that values are sealed for.
+    column: Option<OrderedColumn>,
 }
 
 impl<'a> Converter<'a> {
     /// Makes a converter with these keys, for values as these settings of the session write them.
     pub(crate) const fn new(keys: &'a ColumnKeys, settings: &'a Settings) -> Self {
-        Self { keys, settings }
+        Self {
+            keys,
+            settings,
+            column: None,
+        }
+    }
+
+    /// Returns the converter that seals values for this ordered column, or for none.
+    pub(crate) const fn storing_in(self, column: Option<OrderedColumn>) -> Self {
+        Self { column, ..self }
     }
 
     /// Opens a value of a result; returns it in the same format. Fails if an envelope does not open
@@ -248,25 +261,36 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Seals a value in the binary form of its base type. Fails with SR-8104 if it is not valid.
-    pub(crate) fn seal_binary(&self, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
-        self.seal(kind, bytes)
-    }
-
     /// Seals a value in the text form of its type. Fails with SR-8104 if it is not valid.
     pub(crate) fn seal_text(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
         let value = self.to_binary(kind, text)?;
         self.seal(kind, &value)
     }
 
-    /// Seals a value in binary form. Fails with SR-8104 if it is not valid, or if there are no
-    /// random numbers or no locked memory.
-    fn seal(&self, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Refusal> {
+    /// Seals a value in binary form, a numeric for an ordered column rounded as the column's type
+    /// says. Fails with SR-8104 if it is not valid, has too many digits, or if there are no random
+    /// numbers or no locked memory.
+    pub(crate) fn seal(&self, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Refusal> {
         // Bytes that no server would accept as this type's binary form are refused here: after
         // sealing the error would come too late.
-        strongroom_columns_values::receive(kind, value, &mut Out::new())
+        let mut read = Out::new();
+        strongroom_columns_values::receive(kind, value, &mut read)
             .map_err(|why| unreadable_value(kind, why))?;
-        envelope::seal(self.keys, kind, value)
+        let (lineage, modifier) = match self.column {
+            Some(column) => (column.lineage, column.modifier),
+            None => (Lineage::CLIENT, -1),
+        };
+        let mut fitted = Buf::new();
+        let value = if kind == Kind::Numeric && has_precision(modifier) {
+            let mut out = Out::new();
+            let fits = fit_numeric(read.value(), modifier, &mut out)
+                .and_then(|()| strongroom_columns_values::send(kind, out.value(), &mut fitted));
+            fits.map_err(|fault| Refusal::value(fault.sqlstate(), fault.message()))?;
+            fitted.as_slice()
+        } else {
+            value
+        };
+        envelope::seal(self.keys, kind, lineage, value)
             .map_err(|_| Refusal::value("58000", "the system's random number generator failed"))
     }
 

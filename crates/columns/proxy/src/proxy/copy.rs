@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use strongroom_format::columns::Kind;
 use strongroom_postgres_wire::{Builder, Fields};
 use zeroize::Zeroizing;
 
@@ -17,7 +16,7 @@ use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::sql::catalog::EncType;
 use crate::sql::refusal::Refusal;
-use crate::sql::{Copy, CopyFormat, CopyOptions};
+use crate::sql::{Copy, CopyColumn, CopyFormat, CopyOptions};
 
 /// The first bytes of binary COPY data.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
@@ -26,7 +25,7 @@ const ROW_MAX: usize = 0x3fff_ffff;
 
 /// Which columns are confidential, and how the stream is written.
 pub(crate) struct Transform {
-    columns: Vec<Option<Kind>>,
+    columns: Vec<Option<CopyColumn>>,
     options: CopyOptions,
 }
 
@@ -232,10 +231,10 @@ impl CopyStream {
         loop {
             let len = text_field_len(rest, options.delimiter);
             let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-            match self.kind(at) {
-                Some(kind) if field != options.null => {
+            match self.column(at) {
+                Some(column) if field != options.null => {
                     let value = Zeroizing::new(unescape_text(field));
-                    let converted = self.convert_field(kind, &value)?;
+                    let converted = self.convert_field(column, &value)?;
                     escape_text(&converted, options.delimiter, out);
                 }
                 _ => out.extend_from_slice(field),
@@ -261,9 +260,9 @@ impl CopyStream {
         loop {
             let (len, value, quoted) = csv_field(rest, options);
             let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-            match self.kind(at) {
-                Some(kind) if quoted || *value != options.null => {
-                    let converted = self.convert_field(kind, &value)?;
+            match self.column(at) {
+                Some(column) if quoted || *value != options.null => {
+                    let converted = self.convert_field(column, &value)?;
                     quote_csv(&converted, options, out);
                 }
                 _ => out.extend_from_slice(field),
@@ -297,13 +296,17 @@ impl CopyStream {
         message.count(count);
         for at in 0..count {
             let value = fields.value().ok_or_else(malformed)?;
-            match (value, self.kind(at)) {
-                (Some(bytes), Some(kind)) if self.sealing => {
-                    message.value(Some(converter.seal_binary(kind, bytes)?.as_slice()));
+            match (value, self.column(at)) {
+                (Some(bytes), Some(column)) if self.sealing => {
+                    let converter = converter.storing_in(column.ordered);
+                    message.value(Some(converter.seal(column.kind, bytes)?.as_slice()));
                 }
-                (Some(bytes), Some(kind)) => {
-                    let value =
-                        converter.open_result(EncType { kind, array: false }, BINARY, bytes)?;
+                (Some(bytes), Some(column)) => {
+                    let of = EncType {
+                        kind: column.kind,
+                        array: false,
+                    };
+                    let value = converter.open_result(of, BINARY, bytes)?;
                     message.value(Some(value.as_slice()));
                 }
                 (value, _) => {
@@ -315,8 +318,8 @@ impl CopyStream {
         Ok(())
     }
 
-    /// Returns the kind of the column at this place; `None` if it is not confidential.
-    fn kind(&self, at: usize) -> Option<Kind> {
+    /// Returns what is known of the column at this place; `None` if it is not confidential.
+    fn column(&self, at: usize) -> Option<CopyColumn> {
         self.transform.columns.get(at).copied().flatten()
     }
 
@@ -334,13 +337,17 @@ impl CopyStream {
 
     /// Returns the text form of a field, sealed or opened as the direction says. Fails with SR-8104
     /// if the value is not valid or the envelope does not open.
-    fn convert_field(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        let converter = Converter::new(&self.keys, &self.settings);
+    fn convert_field(
+        &self,
+        column: CopyColumn,
+        text: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        let converter = Converter::new(&self.keys, &self.settings).storing_in(column.ordered);
         if self.sealing {
-            let sealed = converter.seal_text(kind, text)?;
+            let sealed = converter.seal_text(column.kind, text)?;
             return Ok(Zeroizing::new(envelope::to_text(&sealed).into_bytes()));
         }
-        converter.open_text(kind, text)
+        converter.open_text(column.kind, text)
     }
 }
 

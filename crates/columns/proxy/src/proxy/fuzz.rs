@@ -3,6 +3,7 @@
 //! Each must come to an end without a panic; COPY's data must come out as it went in, wherever it
 //! is cut. Must not: be called outside tests.
 
+use std::collections::BTreeMap;
 use std::io::{BufReader, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::{Kind, Lineage};
+use strongroom_format::columns::{Kind, Sealer};
 
 use super::copy::{Incoming, Outgoing, Transform};
 use super::session::Session;
@@ -22,7 +23,7 @@ use super::{PlaintextConstants, Shared, Tls};
 use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::sql::catalog::Catalog;
-use crate::sql::{self, Copy, CopyFormat, CopyOptions};
+use crate::sql::{self, Copy, CopyColumn, CopyFormat, CopyOptions};
 use strongroom_postgres_wire::client::Socket;
 
 /// More would not fit into a socket that is not read.
@@ -39,7 +40,7 @@ const KINDS: [Kind; 5] = [
 /// Makes fixed keys, and lets this thread seal envelopes that count as the zone's results. `None`
 /// without locked memory.
 fn keys() -> Option<Arc<ColumnKeys>> {
-    envelope::SEALS_AS.set(Lineage::RESULT);
+    envelope::SEALS_AS.set(Sealer::Zone);
     let key = SecretKey::take(&mut [7; 32]).ok()?;
     ColumnKeys::from_keys(&[key]).ok().map(Arc::new)
 }
@@ -70,6 +71,7 @@ fn shared(keys: Arc<ColumnKeys>) -> Arc<Shared> {
         terms: None,
         plaintext_constants: PlaintextConstants::Refuse,
         pinned: Vec::new(),
+        adopted: BTreeMap::new(),
         epoch: AtomicU64::new(0),
         connections: AtomicUsize::new(0),
         connections_max: 1,
@@ -118,6 +120,7 @@ pub fn messages(bytes: &[u8]) {
         client: BufReader::new(client),
         server: BufReader::new(server),
         session: Session::new(catalog(), Settings::default(), b'I'),
+        names: Arc::default(),
         zone_session: None,
     };
     drop(super::relay(connection, &shared(keys)));
@@ -204,7 +207,12 @@ fn transform(form: u8) -> Option<Arc<Transform>> {
         1 => (CopyFormat::Csv, b',', Vec::new()),
         _ => (CopyFormat::Binary, b'\t', Vec::new()),
     };
-    let columns = std::iter::once(None).chain(KINDS.map(Some)).collect();
+    let column = |kind| CopyColumn {
+        kind,
+        ordered: None,
+    };
+    let columns = KINDS.map(column).map(Some);
+    let columns = std::iter::once(None).chain(columns).collect();
     let copy = Copy {
         from: true,
         columns: Some(columns),

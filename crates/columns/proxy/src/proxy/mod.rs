@@ -23,6 +23,7 @@ mod tls;
 mod upstream;
 mod zone_session;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,7 +43,7 @@ use stream::{Listener, Stream};
 use upstream::Upstream;
 
 use crate::keys::ColumnKeys;
-use crate::sql::catalog::PinnedColumn;
+use crate::sql::pins::PinnedColumn;
 
 /// Stack of the thread that parses: deep enough for the parser's own limit on nesting.
 const PARSER_STACK: usize = 64 << 20;
@@ -68,6 +69,9 @@ pub struct Config {
     /// trusts the server's catalog: values are protected from a server that stores and computes
     /// honestly, not from one that lies about the types of its columns.
     pub pinned: Vec<PinnedColumn>,
+    /// Columns whose values have the lineage of another name, which they had before: schema,
+    /// relation and column of both.
+    pub adopted: BTreeMap<[String; 3], [String; 3]>,
     /// The most connections at a time; more are refused.
     pub connections_max: usize,
 }
@@ -101,6 +105,7 @@ impl Proxy {
             terms: config.terms,
             plaintext_constants: config.plaintext_constants,
             pinned: config.pinned,
+            adopted: config.adopted,
             epoch: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
             connections_max: config.connections_max,
@@ -196,6 +201,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         client,
         server,
         session,
+        names,
         zone_session,
     } = connection;
     let session = Arc::new(session);
@@ -217,6 +223,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         Arc::clone(shared),
         client,
         to_server,
+        names,
         zone_session,
     );
     std::thread::scope(|scope| {

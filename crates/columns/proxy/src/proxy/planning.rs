@@ -12,7 +12,7 @@ use super::session::{PendingAnswer, RowsSlot};
 use super::upstream::{Failure, Outcome, Statement, Upstream};
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
-use crate::sql::{self, Plan};
+use crate::sql::{self, Constant, OrderedColumn, Plan};
 
 /// The longest time that a catalog is used without reading it again.
 const CATALOG_AGE_MAX: Duration = Duration::from_secs(10);
@@ -45,6 +45,7 @@ impl Upstream {
         }
         if let Some(rows) = &self.query_own(CATALOG_QUERY.as_bytes())? {
             let mut catalog = Catalog::from_rows(rows);
+            catalog.set_names(Arc::clone(&self.names));
             self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
             // An unchanged catalog stays the same object, so that statements planned with it need
             // no new check.
@@ -172,13 +173,17 @@ impl Upstream {
         let text = std::str::from_utf8(&statement.text).unwrap_or_default();
         let now = sql::plan(text, &catalog, statement.declared.len())?;
         let same = now.iter().all(|plan| {
+            let columns = |constants: &[Constant]| -> Vec<Option<OrderedColumn>> {
+                constants.iter().map(|constant| constant.column).collect()
+            };
             plan.confidential == statement.confidential
+                && plan.stored == statement.stored
                 && plan.structural == statement.structural
-                && plan.constants.len() == statement.constants.len()
+                && columns(&plan.constants) == columns(&statement.constants)
         });
         if !same {
             let message =
-                "cached plan must not be used: which columns are confidential has changed"
+                "cached plan must not be used: which columns are confidential or ordered has changed"
                     .to_owned();
             return Err(Refusal::postgres("0A000", message).into());
         }

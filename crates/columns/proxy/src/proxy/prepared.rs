@@ -89,6 +89,7 @@ impl Upstream {
             slot,
             constants: plan.constants,
             confidential: plan.confidential,
+            stored: plan.stored,
             structural: plan.structural,
             text: text.to_vec(),
             planned: Mutex::new(catalog),
@@ -164,6 +165,7 @@ impl Upstream {
             slot,
             constants: Vec::new(),
             confidential: std::collections::BTreeSet::new(),
+            stored: std::collections::BTreeMap::new(),
             structural: std::collections::BTreeMap::new(),
             text: Vec::new(),
             planned: Mutex::new(self.catalog()),
@@ -274,12 +276,14 @@ impl Upstream {
             let oid = description.parameters.get(at).copied().unwrap_or(0);
             let declared = statement.declared.get(at).copied().unwrap_or(0);
             let number = at.saturating_add(1);
-            let confidential =
-                i32::try_from(number).is_ok_and(|number| statement.confidential.contains(&number));
+            let place = i32::try_from(number).unwrap_or_default();
+            let confidential = statement.confidential.contains(&place);
+            let stored = statement.stored.get(&place).copied();
             match catalog.enc_type(oid) {
                 Some(enc) => {
-                    let (format, value) =
-                        converter.seal_parameter(&catalog, enc, declared, format, bytes)?;
+                    let (format, value) = converter
+                        .storing_in(stored)
+                        .seal_parameter(&catalog, enc, declared, format, bytes)?;
                     out.push((format, Some(value)));
                 }
                 None if confidential
@@ -290,10 +294,7 @@ impl Upstream {
                     return Err(Refusal::parameter(number, why).into());
                 }
                 None => {
-                    let structure = i32::try_from(number)
-                        .ok()
-                        .and_then(|number| statement.structural.get(&number));
-                    if let Some(structure) = structure {
+                    if let Some(structure) = statement.structural.get(&place) {
                         check_structural(*structure, number, [declared, oid], format, bytes)?;
                     }
                     out.push((format, Some(bytes.to_vec())));

@@ -2,6 +2,7 @@
 //!
 //! Must not: change with a connection, but for the counters.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -9,7 +10,7 @@ use super::stream::Address;
 use super::tls::Tls;
 use super::zone_session::TicketTerms;
 use crate::keys::ColumnKeys;
-use crate::sql::catalog::PinnedColumn;
+use crate::sql::pins::PinnedColumn;
 
 /// What the proxy does with a constant that is compared or combined with a confidential value where
 /// the server expects a plain one.
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(super) terms: Option<TicketTerms>,
     pub(super) plaintext_constants: PlaintextConstants,
     pub(super) pinned: Vec<PinnedColumn>,
+    pub(super) adopted: BTreeMap<[String; 3], [String; 3]>,
     /// Raised when a connection has changed which columns there are.
     pub(super) epoch: AtomicU64,
     pub(super) connections: AtomicUsize,

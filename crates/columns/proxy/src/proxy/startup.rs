@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufReader, Write};
+use std::sync::Arc;
 
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, invalid};
 
@@ -15,6 +16,7 @@ use super::shared::Shared;
 use super::stream::{Address, Stream, TIMEOUT};
 use super::zone_session::{self, ZoneSession};
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
+use crate::sql::lineage::Names;
 use crate::sql::refusal::Refusal;
 
 /// Request codes of startup packets (src/include/libpq/pqcomm.h).
@@ -33,6 +35,8 @@ pub(crate) struct Connection {
     pub(crate) client: BufReader<Stream>,
     pub(crate) server: BufReader<Stream>,
     pub(crate) session: Session,
+    /// What the names of ordered columns are made from.
+    pub(super) names: Arc<Names>,
     /// The session with the zone.
     pub(super) zone_session: Option<ZoneSession>,
 }
@@ -75,6 +79,11 @@ pub(crate) fn accept_client(
         );
         return refuse(&mut client, &refusal);
     };
+    let names = Arc::new(Names {
+        database: database(&packet),
+        adopted: shared.adopted.clone(),
+    });
+    catalog.set_names(Arc::clone(&names));
     if let Err(column) = catalog.pin(&shared.pinned) {
         return refuse(&mut client, &Refusal::denied(column));
     }
@@ -99,6 +108,7 @@ pub(crate) fn accept_client(
         client,
         server,
         session: Session::new(catalog, settings, transaction),
+        names,
         zone_session,
     }))
 }
@@ -148,7 +158,7 @@ fn startup_packet(
                 return Ok(None);
             }
             version if version >> 16 == VERSION_MAJOR => {
-                if is_replication(&packet) {
+                if parameter(&packet, b"replication").is_some() {
                     let what = "replication does not go through the proxy: the server's own stream has no plaintext".to_owned();
                     refuse(client, &Refusal::postgres("0A000", what))?;
                     return Ok(None);
@@ -161,17 +171,25 @@ fn startup_packet(
     Err(invalid("no startup packet"))
 }
 
-/// Returns whether the startup packet has the parameter `replication`, whatever its value.
-fn is_replication(packet: &[u8]) -> bool {
+/// Returns the value of a parameter of the startup packet. `None` if it has no such parameter.
+fn parameter<'p>(packet: &'p [u8], wanted: &[u8]) -> Option<&'p [u8]> {
     let mut fields = Fields(packet);
     fields.int32();
     while let Some(name) = fields.string().filter(|name| !name.is_empty()) {
-        if name == b"replication" {
-            return true;
+        let value = fields.string();
+        if name == wanted {
+            return value;
         }
-        fields.string();
     }
-    false
+    None
+}
+
+/// Returns the name of the database that the startup packet asks for: the user's if it names none,
+/// as the server takes it (`ProcessStartupPacket` of src/backend/postmaster/postmaster.c).
+fn database(packet: &[u8]) -> String {
+    let named = parameter(packet, b"database").filter(|name| !name.is_empty());
+    let name = named.or_else(|| parameter(packet, b"user"));
+    String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
 }
 
 /// Passes authentication through until the server is ready. Returns its `ReadyForQuery`, which the

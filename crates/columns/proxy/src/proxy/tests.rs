@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::{Kind, Lineage};
+use strongroom_format::columns::{Kind, Sealer};
 
 use super::convert::{BINARY, Converter, TEXT};
 use super::copy::{Incoming, Outgoing, Transform};
@@ -11,11 +11,11 @@ use super::settings::Settings;
 use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::sql::catalog::{Catalog, EncType};
-use crate::sql::{Copy, CopyFormat, CopyOptions};
+use crate::sql::{Copy, CopyColumn, CopyFormat, CopyOptions};
 
 /// Keys; what this test seals passes for the zone's results.
 fn keys() -> Arc<ColumnKeys> {
-    envelope::SEALS_AS.set(Lineage::RESULT);
+    envelope::SEALS_AS.set(Sealer::Zone);
     Arc::new(ColumnKeys::from_keys(&[SecretKey::generate().unwrap()]).unwrap())
 }
 
@@ -209,10 +209,18 @@ fn transform(format: CopyFormat, header: bool) -> Arc<Transform> {
     };
     let copy = Copy {
         from: true,
-        columns: Some(vec![None, Some(Kind::Text), Some(Kind::Int4)]),
+        columns: Some(vec![None, column(Kind::Text), column(Kind::Int4)]),
         options,
     };
     Transform::of(&copy).unwrap().unwrap()
+}
+
+/// A confidential column of a COPY whose values are for no ordered column.
+const fn column(kind: Kind) -> Option<CopyColumn> {
+    Some(CopyColumn {
+        kind,
+        ordered: None,
+    })
 }
 
 /// Encrypts and decrypts, each in pieces of `size` bytes.

@@ -20,8 +20,9 @@ use super::shared::{PlaintextConstants, Shared};
 use super::stream::Stream;
 use super::zone_session::ZoneSession;
 use crate::sql::catalog::Catalog;
+use crate::sql::lineage::Names;
 use crate::sql::refusal::Refusal;
-use crate::sql::{Constant, Effects, Plan, Structure};
+use crate::sql::{Constant, Effects, OrderedColumn, Plan, Structure};
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
 /// made, so its name does not collide.
@@ -34,6 +35,8 @@ pub(super) struct Statement {
     pub(super) slot: DescriptionSlot,
     pub(super) constants: Vec<Constant>,
     pub(super) confidential: std::collections::BTreeSet<i32>,
+    /// Parameters that are stored in an ordered column.
+    pub(super) stored: BTreeMap<i32, OrderedColumn>,
     /// Parameters that are structure and not data.
     pub(super) structural: BTreeMap<i32, Structure>,
     /// The client's text; empty when the statement was made by SQL.
@@ -80,6 +83,8 @@ pub(crate) struct Upstream {
     pub(super) copy_refused: Option<u64>,
     /// When a session with the zone was last opened.
     pub(super) opened: Instant,
+    /// What the names of ordered columns are made from.
+    pub(super) names: Arc<Names>,
     /// The session with the zone.
     pub(super) zone_session: Option<ZoneSession>,
 }
@@ -122,6 +127,7 @@ impl Upstream {
         shared: Arc<Shared>,
         client: BufReader<Stream>,
         server: Stream,
+        names: Arc<Names>,
         zone_session: Option<ZoneSession>,
     ) -> Self {
         let epoch = shared.epoch.load(Ordering::Acquire);
@@ -141,6 +147,7 @@ impl Upstream {
             incoming: None,
             copy_refused: None,
             opened: Instant::now(),
+            names,
             zone_session,
         }
     }
@@ -459,6 +466,7 @@ impl Upstream {
             let text = constant.literal.text.as_bytes();
             match catalog.enc_type(oid) {
                 Some(enc) => {
+                    let converter = converter.storing_in(constant.column);
                     let (format, value) = converter.seal_parameter(&catalog, enc, 0, 0, text)?;
                     out.push((format, Some(value)));
                 }

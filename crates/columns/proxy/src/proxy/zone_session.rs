@@ -34,6 +34,9 @@ pub struct TicketTerms {
     /// Whether a connection may have the zone give values in clear to the server, and take values
     /// in clear from it.
     pub declassify: bool,
+    /// Whether a connection may store computed values, and those of other columns, in ordered
+    /// columns.
+    pub derive: bool,
 }
 
 impl TicketTerms {
@@ -44,12 +47,15 @@ impl TicketTerms {
             .duration_since(UNIX_EPOCH)
             .map_err(io::Error::other)?
             .as_secs();
+        let mut rights = right::ORDINARY;
+        if self.declassify {
+            rights |= right::DECLASSIFY;
+        }
+        if self.derive {
+            rights |= right::DERIVE;
+        }
         Ok(Ticket {
-            rights: if self.declassify {
-                right::ORDINARY | right::DECLASSIFY
-            } else {
-                right::ORDINARY
-            },
+            rights,
             ticket_id,
             // Clocks of two machines differ.
             not_before: now.saturating_sub(300),

@@ -6,10 +6,12 @@
 //! value.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{Class, Kind};
 
 use super::flow::Flow;
+use super::lineage::Names;
 
 /// The prefix of the names of confidential types; the rest is the base type's name.
 const TYPE_PREFIX: &str = "enc_";
@@ -19,11 +21,13 @@ const TYPE_PREFIX: &str = "enc_";
 /// - `t`, the extension's types: OID, OID of the array type;
 /// - `y`, other types that are no system's own: OID, OID of the array type, type that it is over
 ///   (domains, ranges), OID of the relation whose rows it is;
-/// - `r`, columns of relations and of composite types: number, name, type, OID of the relation.
-///   System relations are listed by name only: none of their columns is confidential;
+/// - `r`, columns of relations and of composite types: number, name, type, OID of the relation, and
+///   the type's modifier. System relations are listed by name only: none of their columns is confidential;
+/// - `h`, partitions: schema and name of the table at the top of their hierarchy;
+/// - `s`, one row whose name is the current schema's;
 /// - `f`, functions: type of an argument or of the result.
 pub const CATALOG_QUERY: &str = "\
-SELECT 't', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, NULL, NULL \
+SELECT 't', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, NULL, NULL, NULL \
 FROM pg_catalog.pg_extension x \
 JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = x.oid \
 AND d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.deptype = 'e' \
@@ -31,19 +35,26 @@ JOIN pg_catalog.pg_type t ON t.oid = d.objid JOIN pg_catalog.pg_namespace n ON n
 WHERE x.extname = 'strongroom_columns' \
 UNION ALL \
 SELECT 'y', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, \
-coalesce(g.rngsubtype, t.typbasetype)::pg_catalog.text, t.typrelid::pg_catalog.text \
+coalesce(g.rngsubtype, t.typbasetype)::pg_catalog.text, t.typrelid::pg_catalog.text, NULL \
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
 LEFT JOIN pg_catalog.pg_range g ON g.rngtypid = t.oid \
 WHERE t.oid >= 16384 AND t.typcategory <> 'A' AND n.nspname !~ '^pg_toast' \
 UNION ALL \
 SELECT 'r', n.nspname, c.relname, pg_catalog.lpad(a.attnum::pg_catalog.text, 5, '0'), a.attname, a.atttypid::pg_catalog.text, \
-c.oid::pg_catalog.text \
+c.oid::pg_catalog.text, a.atttypmod::pg_catalog.text \
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
 AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_(catalog|toast)' \
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c') AND n.nspname !~ '^pg_toast' \
 UNION ALL \
-SELECT DISTINCT 'f', n.nspname, p.proname, NULL, NULL, u.t::pg_catalog.text, NULL \
+SELECT 'h', n.nspname, c.relname, rn.nspname, r.relname, NULL, NULL, NULL \
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+JOIN pg_catalog.pg_class r ON r.oid = pg_catalog.pg_partition_root(c.oid) \
+JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace WHERE c.relispartition AND c.relkind IN ('r', 'p', 'f') \
+UNION ALL \
+SELECT 's', '', pg_catalog.current_schema(), NULL, NULL, NULL, NULL, NULL \
+UNION ALL \
+SELECT DISTINCT 'f', n.nspname, p.proname, NULL, NULL, u.t::pg_catalog.text, NULL, NULL \
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
 CROSS JOIN LATERAL pg_catalog.unnest(coalesce(p.proallargtypes, p.proargtypes::pg_catalog.oid[]) || p.prorettype) u(t) \
 WHERE p.oid >= 16384 \
@@ -73,9 +84,19 @@ pub struct Column {
     pub holds_confidential: bool,
     /// Its number in `pg_attribute`; 0 when it is not known.
     pub place: i16,
+    /// The modifier of its type, -1 without one: the class, and precision and scale of a numeric.
+    pub modifier: i32,
 }
 
 impl Column {
+    /// Returns what the server may learn of the order of its values; opaque for a plain column.
+    pub(super) fn class(&self) -> Class {
+        match self.kind {
+            Some(_) => Class::of_modifier(self.modifier),
+            None => Class::Opaque,
+        }
+    }
+
     /// Returns what is known of a reference to this column: confidential, plain, or, for a type
     /// that holds confidential values, unknown, which counts as confidential.
     pub(super) fn flow(&self) -> Flow {
@@ -96,40 +117,8 @@ pub struct Relation {
     pub oid: u32,
     /// Columns in order; empty for a system relation, none of whose columns is confidential.
     pub columns: Vec<Column>,
-}
-
-/// A column that the data owner knows to be confidential, whatever the server says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PinnedColumn {
-    /// Schema.
-    pub schema: String,
-    /// Relation.
-    pub relation: String,
-    /// Column.
-    pub column: String,
-}
-
-impl PinnedColumn {
-    /// Parses `schema.relation.column`, as in the catalog, without quotes. `None` unless there are
-    /// three parts; empty parts do not count.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('.').filter(|part| !part.is_empty());
-        let (schema, relation, column) = (parts.next()?, parts.next()?, parts.next()?);
-        let pinned = Self {
-            schema: schema.to_owned(),
-            relation: relation.to_owned(),
-            column: column.to_owned(),
-        };
-        parts.next().is_none().then_some(pinned)
-    }
-}
-
-impl std::fmt::Display for PinnedColumn {
-    /// Writes `schema.relation.column`, without quotes.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}.{}", self.schema, self.relation, self.column)
-    }
+    /// Schema and name of the table that it is a part of; `None` unless it is a partition.
+    pub root: Option<(String, String)>,
 }
 
 /// The catalog of one database.
@@ -139,7 +128,7 @@ pub struct Catalog {
     oids: BTreeMap<Kind, u32>,
     arrays: BTreeMap<Kind, u32>,
     schema: String,
-    relations: BTreeMap<String, Vec<Relation>>,
+    pub(super) relations: BTreeMap<String, Vec<Relation>>,
     functions: BTreeSet<String>,
     /// Types that are not confidential themselves but hold confidential values, by OID and by name.
     bearing: BTreeSet<u32>,
@@ -147,7 +136,11 @@ pub struct Catalog {
     /// Names of types that hold no confidential values.
     plain_names: BTreeSet<String>,
     /// OIDs of relations and numbers of columns that the data owner has pinned.
-    pinned: BTreeSet<(u32, i16)>,
+    pub(super) pinned: BTreeSet<(u32, i16)>,
+    /// The schema in which an unqualified name is looked up first; empty if it is not known.
+    pub(super) current_schema: String,
+    /// What the data owner says of the names that lineages are made from.
+    pub(super) names: Arc<Names>,
 }
 
 /// A row of the catalog: schema, name, and further fields.
@@ -155,7 +148,7 @@ struct Row<'r> {
     what: &'r str,
     schema: &'r str,
     name: &'r str,
-    rest: [Option<&'r str>; 4],
+    rest: [Option<&'r str>; 5],
 }
 
 impl<'r> Row<'r> {
@@ -166,7 +159,7 @@ impl<'r> Row<'r> {
             what: field(0)?,
             schema: field(1)?,
             name: field(2)?,
-            rest: [field(3), field(4), field(5), field(6)],
+            rest: [field(3), field(4), field(5), field(6), field(7)],
         })
     }
 }
@@ -187,8 +180,14 @@ impl Catalog {
         for row in of("r") {
             catalog.add_column(row);
         }
+        for row in of("h") {
+            catalog.add_root(row);
+        }
+        if let Some(row) = of("s").next() {
+            row.name.clone_into(&mut catalog.current_schema);
+        }
         for row in of("f") {
-            let [_, _, oid, _] = row.rest;
+            let [_, _, oid, ..] = row.rest;
             if number(oid).is_some_and(|oid| catalog.holds(oid)) {
                 catalog.functions.insert(row.name.to_owned());
             }
@@ -208,7 +207,7 @@ impl Catalog {
                 .filter_map(|row| number(row.rest[3]))
                 .collect();
             for row in types {
-                let [oid, array, base, relation] = row.rest.map(number);
+                let [oid, array, base, relation, _] = row.rest.map(number);
                 let Some(oid) = oid.filter(|oid| !self.holds(*oid)) else {
                     continue;
                 };
@@ -281,7 +280,7 @@ impl Catalog {
     /// Adds a column, and its relation if it is the first one. A row without a column adds the
     /// relation alone.
     fn add_column(&mut self, row: &Row<'_>) {
-        let [place, column, oid, relation_oid] = row.rest;
+        let [place, column, oid, relation_oid, modifier] = row.rest;
         let named = self.relations.entry(row.name.to_owned()).or_default();
         let at = named
             .iter()
@@ -291,6 +290,7 @@ impl Catalog {
                 schema: row.schema.to_owned(),
                 oid: number(relation_oid).unwrap_or(0),
                 columns: Vec::new(),
+                root: None,
             });
             named.len().saturating_sub(1)
         });
@@ -303,7 +303,21 @@ impl Catalog {
             kind: self.types.get(&oid).map(|found| found.kind),
             holds_confidential: self.bearing.contains(&oid),
             place: place.and_then(|place| place.parse().ok()).unwrap_or(0),
+            modifier: modifier
+                .and_then(|modifier| modifier.parse().ok())
+                .unwrap_or(-1),
         });
+    }
+
+    /// Notes of which table a partition is a part. Does nothing for a relation that is not known.
+    fn add_root(&mut self, row: &Row<'_>) {
+        let [Some(schema), Some(name), ..] = row.rest else {
+            return;
+        };
+        let mut named = self.relations.get_mut(row.name).into_iter().flatten();
+        if let Some(relation) = named.find(|relation| relation.schema == row.schema) {
+            relation.root = Some((schema.to_owned(), name.to_owned()));
+        }
     }
 
     /// Adds a relation that a statement is about to make.
@@ -312,6 +326,7 @@ impl Catalog {
             schema: schema.to_owned(),
             oid: 0,
             columns,
+            root: None,
         };
         self.relations
             .entry(name.to_owned())
@@ -333,36 +348,6 @@ impl Catalog {
     /// Adds the name of a type, without confidential values, that a statement is about to make.
     pub(crate) fn define_type(&mut self, name: &str) {
         self.plain_names.insert(name.to_owned());
-    }
-
-    /// Pins the columns that the data owner knows to be confidential.
-    ///
-    /// # Errors
-    /// The first of them that the server calls plain, or does not name: a database without the
-    /// extension or the relation would get every constant for it in clear. Those before it stay
-    /// pinned.
-    pub fn pin<'p>(&mut self, pinned: &'p [PinnedColumn]) -> Result<(), &'p PinnedColumn> {
-        for pinned in pinned {
-            let found = self
-                .relations(&pinned.schema, &pinned.relation)
-                .find_map(|relation| {
-                    let mut columns = relation.columns.iter();
-                    let column = columns.find(|column| column.name == pinned.column)?;
-                    column.kind.map(|_| (relation.oid, column.place))
-                });
-            match found {
-                Some(place) => drop(self.pinned.insert(place)),
-                None => return Err(pinned),
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether the column that the server names as the origin of a result's column is
-    /// pinned. `relation` is its OID, `column` its number; `false` for OID 0, which means no column
-    /// of a relation.
-    pub(crate) fn is_pinned(&self, relation: u32, column: i16) -> bool {
-        relation != 0 && self.pinned.contains(&(relation, column))
     }
 
     /// Returns whether the database has types of the extension.

@@ -7,7 +7,9 @@ use pg_query::protobuf::{AlterTableType, Node, ObjectType, RangeVar};
 
 use super::catalog::{Catalog, Column};
 use super::tree::names;
-use super::utility::{column_from_definition, kind_from_definition, takes_other_columns};
+use super::utility::{
+    column_from_definition, kind_from_definition, modifier_from_definition, takes_other_columns,
+};
 
 /// Returns the catalog as it will be after the statement; `None` when the statement changes nothing
 /// in it that matters. A relation whose columns the statement does not fully define is removed, so
@@ -95,11 +97,17 @@ fn table_from_statement(catalog: &Catalog, node: &Node) -> Option<(String, Strin
                     kind: flow.kind,
                     holds_confidential: flow.confidential && flow.kind.is_none(),
                     place: 0,
+                    modifier: modifier_from_definition(column.type_name.as_ref()),
                 });
             }
             NodeEnum::Constraint(_) => {}
             _ => return None,
         }
     }
-    Some((range.schemaname.clone(), range.relname.clone(), columns))
+    // PostgreSQL puts a temporary table into a schema of the session's own.
+    let schema = match range.relpersistence.as_str() {
+        "t" => "pg_temp_0",
+        _ => &range.schemaname,
+    };
+    Some((schema.to_owned(), range.relname.clone(), columns))
 }

@@ -67,11 +67,11 @@ impl Resolver<'_> {
             Some(NodeEnum::CaseExpr(case)) => self.case(case),
             Some(NodeEnum::CoalesceExpr(expr)) => {
                 let flows = self.exprs(&mut expr.args);
-                self.combine(&flows)
+                self.choose(&flows)
             }
             Some(NodeEnum::MinMaxExpr(expr)) => {
                 let flows = self.exprs(&mut expr.args);
-                self.combine(&flows)
+                self.choose(&flows)
             }
             Some(NodeEnum::FuncCall(call)) => self.call(call),
             _ => self.construct(node),
@@ -210,8 +210,12 @@ impl Resolver<'_> {
             .to_owned();
         if let Some(kind) = functions::confidential_type(&name) {
             self.touched = true;
-            self.combine(&[Flow::confidential(Some(kind)), flow]);
-            return Flow::confidential(Some(kind));
+            let cast = self.choose(&[Flow::confidential(Some(kind)), flow]);
+            return Flow {
+                kind: Some(kind),
+                row: None,
+                ..cast
+            };
         }
         if self.catalog.may_hold_confidential(&name) {
             return self.cast_to_bearing_type(&name, &flow);
@@ -514,7 +518,7 @@ impl Resolver<'_> {
         if case.arg.is_some() {
             self.combine(&conditions);
         }
-        self.combine(&results)
+        self.choose(&results)
     }
 
     /// Walks a function call: its data arguments are combined. In the second walk a call with

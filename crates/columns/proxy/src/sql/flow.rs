@@ -4,6 +4,8 @@
 
 use strongroom_format::columns::Kind;
 
+use super::plan::OrderedColumn;
+
 /// A place in the statement that may have to be changed: a constant, a parameter of the client, a
 /// cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(crate) struct Flow {
     pub(crate) carried: Vec<Carried>,
     /// The fields of a row.
     pub(crate) row: Option<Vec<Self>>,
+    /// The ordered column that it is, of the relation that the statement changes.
+    pub(crate) ordered: Option<OrderedColumn>,
 }
 
 impl Flow {

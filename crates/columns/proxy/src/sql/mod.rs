@@ -18,7 +18,9 @@ mod expr;
 mod flow;
 mod fold;
 mod functions;
+pub mod lineage;
 mod literal;
+pub mod pins;
 mod plan;
 mod query;
 pub mod refusal;
@@ -28,7 +30,7 @@ mod storing;
 mod tree;
 mod utility;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pg_query::protobuf::{Node, ParseResult, RawStmt};
@@ -39,9 +41,9 @@ use catalog::Catalog;
 pub(crate) use copy_options::{CopyFormat, CopyOptions};
 pub(crate) use functions::Structure;
 use literal::Form;
-pub(crate) use plan::{Constant, Copy, Effects, Plan};
+pub(crate) use plan::{Constant, Copy, CopyColumn, Effects, OrderedColumn, Plan};
 use refusal::Refusal;
-use resolver::{Resolver, Site, SiteKind};
+use resolver::{Destination, Resolver, Site, SiteKind};
 
 /// Longest statement that is parsed, in bytes.
 const STATEMENT_MAX: usize = 64 << 20;
@@ -143,6 +145,7 @@ fn plan_statement(
             plan.structural.insert(number, structure);
         }
     }
+    plan.stored = stored_parameters(&resolver);
     if !resolver.touched {
         return Ok(plan);
     }
@@ -168,6 +171,26 @@ fn plan_statement(
         plan.changed = true;
     }
     Ok(plan)
+}
+
+/// Returns the client's parameters that are stored in one ordered column each.
+fn stored_parameters(resolver: &Resolver<'_>) -> BTreeMap<i32, OrderedColumn> {
+    let mut found: BTreeMap<i32, Destination> = BTreeMap::new();
+    for site in &resolver.sites {
+        let SiteKind::Parameter(number) = site.kind else {
+            continue;
+        };
+        let known = found.entry(number).or_default();
+        match site.destination {
+            Destination::Nowhere => {}
+            Destination::Column(column) => known.add(column),
+            Destination::Several => *known = Destination::Several,
+        }
+    }
+    let single = found
+        .into_iter()
+        .filter_map(|(number, known)| Some((number, known.column()?)));
+    single.collect()
 }
 
 /// Checks a statement whose text the server keeps or reads without parameters: none of its
@@ -205,9 +228,11 @@ fn number_constants(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, V
             continue;
         };
         let settled = matches!(form, Form::Typed(_)) || site.beside.is_some();
+        let column = site.destination.column();
         let same = constants.iter().find(|(known, known_form, beside)| {
             settled
                 && *known_form == form
+                && known.column == column
                 && *beside == site.beside
                 && known.literal.token == literal.token
                 && known.literal.text == literal.text
@@ -222,6 +247,7 @@ fn number_constants(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, V
             Constant {
                 number: last,
                 literal: literal.clone(),
+                column,
             },
             form,
             site.beside,

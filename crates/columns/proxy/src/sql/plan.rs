@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{Kind, Lineage};
 
 use super::catalog::Catalog;
 use super::copy_options::CopyOptions;
@@ -18,6 +18,18 @@ pub(crate) struct Constant {
     /// Number of its parameter.
     pub(crate) number: i32,
     pub(crate) literal: Literal,
+    /// The ordered column that it is sealed for.
+    pub(crate) column: Option<OrderedColumn>,
+}
+
+/// An ordered column in which a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OrderedColumn {
+    pub(crate) lineage: Lineage,
+    /// The modifier of its type, with precision and scale of a numeric. The server would round a
+    /// value to them, and the zone does not take what was rounded for what its owner has sealed: so
+    /// the value is rounded before.
+    pub(crate) modifier: i32,
 }
 
 /// The effects of a statement besides its result.
@@ -31,13 +43,22 @@ pub(crate) struct Effects {
     pub(crate) utility: bool,
 }
 
+/// A confidential column of a COPY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CopyColumn {
+    /// Kind of its values.
+    pub(crate) kind: Kind,
+    /// Set if it is ordered, and values are stored in it.
+    pub(crate) ordered: Option<OrderedColumn>,
+}
+
 /// A COPY between the client and a table or query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Copy {
     pub(crate) from: bool,
-    /// Kinds of the columns, in the order of the stream; `None` when the query's columns are not
-    /// known.
-    pub(crate) columns: Option<Vec<Option<Kind>>>,
+    /// What is known of the columns, in the order of the stream: `None` for a plain one. `None` when
+    /// the query's columns are not known.
+    pub(crate) columns: Option<Vec<Option<CopyColumn>>>,
     pub(crate) options: CopyOptions,
 }
 
@@ -51,6 +72,8 @@ pub(crate) struct Plan {
     pub(crate) constants: Vec<Constant>,
     /// The client's parameters that belong to confidential expressions.
     pub(crate) confidential: BTreeSet<i32>,
+    /// The client's parameters that are stored in an ordered column.
+    pub(crate) stored: BTreeMap<i32, OrderedColumn>,
     /// The client's parameters that are structure and not data, beside confidential values: they
     /// are sent in clear after a check.
     pub(crate) structural: BTreeMap<i32, Structure>,

@@ -149,7 +149,7 @@ impl Resolver<'_> {
             ..Columns::default()
         };
         for at in 0..left.len().max(right.len()) {
-            let met = self.combine(&[left.at(at), right.at(at)]);
+            let met = self.choose(&[left.at(at), right.at(at)]);
             // Beyond the left side's known columns the names are not known.
             let name = left
                 .named
@@ -173,7 +173,7 @@ impl Resolver<'_> {
                 match columns.get_mut(at) {
                     Some(known) => {
                         let met = [std::mem::take(known), flow.indirect()];
-                        *known = self.combine(&met);
+                        *known = self.choose(&met);
                     }
                     None => columns.push(flow.indirect()),
                 }

@@ -21,6 +21,7 @@ use super::flow::{Carried, Columns, Flow};
 use super::fold;
 use super::functions::{self, Structure};
 use super::literal::{Form, Literal};
+use super::plan::OrderedColumn;
 use super::refusal::Refusal;
 
 /// The kind of a site.
@@ -45,6 +46,40 @@ pub(crate) struct Site {
     pub(crate) beside: Option<Kind>,
     /// For a parameter that is structure and not data, the form that its value has to have.
     pub(crate) structure: Option<Structure>,
+    /// The ordered column that it is stored in.
+    pub(crate) destination: Destination,
+}
+
+/// The ordered column that a constant or parameter is stored in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// None.
+    #[default]
+    Nowhere,
+    /// This one.
+    Column(OrderedColumn),
+    /// Several: it cannot be sealed for all of them.
+    Several,
+}
+
+impl Destination {
+    /// Adds a column that the constant or parameter is stored in too.
+    pub(crate) fn add(&mut self, column: OrderedColumn) {
+        *self = match self {
+            Self::Nowhere => Self::Column(column),
+            Self::Column(known) if *known == column => *self,
+            _ => Self::Several,
+        };
+    }
+
+    /// Returns the column that it is sealed for; `None` if it is stored in no ordered column, or in
+    /// several.
+    pub(crate) const fn column(self) -> Option<OrderedColumn> {
+        match self {
+            Self::Column(column) => Some(column),
+            Self::Nowhere | Self::Several => None,
+        }
+    }
 }
 
 /// One item of a FROM clause.
@@ -155,6 +190,7 @@ impl<'a> Resolver<'a> {
             form: None,
             beside: None,
             structure: None,
+            destination: Destination::Nowhere,
         });
         self.classes.push(self.members.len());
         self.members.push(vec![site]);
@@ -279,6 +315,19 @@ impl<'a> Resolver<'a> {
         .indirect()
     }
 
+    /// Records that a value is one of these, whichever it is, as [`Self::combine`] does. What flows
+    /// into each of them flows into the result, also where they are confidential: a constant that
+    /// is chosen is stored as it is.
+    pub(crate) fn choose(&mut self, flows: &[Flow]) -> Flow {
+        let mut chosen = self.combine(flows);
+        if chosen.confidential {
+            for flow in flows {
+                chosen.join(&flow.clone().indirect());
+            }
+        }
+        chosen
+    }
+
     /// Records that two values are compared, field by field for rows of the same length.
     pub(crate) fn compare(&mut self, one: &Flow, other: &Flow) {
         match (&one.row, &other.row) {
@@ -316,8 +365,25 @@ impl<'a> Resolver<'a> {
     /// Records that a value is stored in a column, or passed where a confidential value is
     /// expected. Does nothing if the target is plain.
     pub(crate) fn assign(&mut self, target: &Flow, value: &Flow) {
+        if let Some(column) = target.ordered.filter(|_| !self.applying) {
+            for carried in &value.carried {
+                self.note_destination(carried.site, column);
+            }
+        }
         if target.confidential {
             self.combine(&[target.clone(), value.clone()]);
+        }
+    }
+
+    /// Records that a constant or parameter (site), which stands for all of its class, is stored in
+    /// this ordered column.
+    fn note_destination(&mut self, site: usize, column: OrderedColumn) {
+        let class = self.classes.get(site);
+        let members = class.and_then(|class| self.members.get(*class));
+        for member in members.into_iter().flatten() {
+            if let Some(site) = self.sites.get_mut(*member) {
+                site.destination.add(column);
+            }
         }
     }
 

@@ -36,13 +36,22 @@ impl Resolver<'_> {
         columns
     }
 
-    /// Returns alias and columns of the relation that a statement changes. A common table
-    /// expression of the same name is not meant.
-    fn target(&mut self, range: &RangeVar) -> (String, Columns) {
+    /// Returns alias and columns of the relation that a statement changes, ordered ones marked as
+    /// such. A common table expression of the same name is not meant.
+    pub(super) fn target(&mut self, range: &RangeVar) -> (String, Columns) {
         let hidden = std::mem::take(&mut self.ctes);
-        let found = self.range(range);
+        let (alias, mut columns) = self.range(range);
         self.ctes = hidden;
-        found
+        let ordered = self
+            .catalog
+            .ordered_columns(&range.schemaname, &range.relname);
+        for (name, column) in ordered {
+            let mut named = columns.named.iter_mut();
+            if let Some((_, flow)) = named.find(|(known, _)| *known == name) {
+                flow.ordered = Some(column);
+            }
+        }
+        (alias, columns)
     }
 
     /// Walks the rows that an INSERT stores and records which value flows into which column. VALUES

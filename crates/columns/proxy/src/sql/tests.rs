@@ -2,6 +2,7 @@
 
 mod benchmarks;
 mod leaks;
+mod lineages;
 mod statements;
 
 use super::*;
@@ -70,6 +71,14 @@ fn shop() -> Catalog {
         "other.p(id, name)",
         "other.only(id, c text)",
     ])
+}
+
+/// A confidential column of a COPY whose values are for no ordered column.
+pub(super) const fn stored(kind: Kind) -> Option<CopyColumn> {
+    Some(CopyColumn {
+        kind,
+        ordered: None,
+    })
 }
 
 /// The text that the server gets and the constants, as `number=value`.

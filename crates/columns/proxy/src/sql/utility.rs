@@ -6,19 +6,19 @@
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterTableStmt, ColumnDef, Constraint, CopyStmt, CreateStmt, Node, ObjectType,
-    PartitionBoundSpec, RangeVar, TypeName,
+    PartitionBoundSpec, RangeVar, TypeName, a_const,
 };
 use serde_json::Value;
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{Class, Kind};
 
 use super::catalog::Catalog;
 use super::copy_options::options;
 use super::flow::{Columns, Flow};
 use super::functions;
-use super::plan::{Copy, Effects, Plan};
+use super::plan::{Copy, CopyColumn, Effects, Plan};
 use super::refusal::Refusal;
 use super::resolver::{Resolver, Source};
-use super::tree::names;
+use super::tree::{integer, names};
 
 /// What the proxy may not change in a statement.
 #[derive(Clone, Copy, Debug, Default)]
@@ -368,6 +368,31 @@ pub(super) fn kind_from_definition(of: Option<&TypeName>) -> Option<Kind> {
     functions::confidential_type(names(&of?.names).last()?)
 }
 
+/// Returns the modifier that PostgreSQL makes of a confidential type's words: the class, and
+/// precision and scale of a numeric. -1 without words that it would take.
+pub(super) fn modifier_from_definition(of: Option<&TypeName>) -> i32 {
+    let words = of.map_or(&[][..], |of| of.typmods.as_slice());
+    let class = words.iter().find_map(|word| match word.node.as_ref()? {
+        NodeEnum::ColumnRef(word) => Class::from_name(names(&word.fields).first()?),
+        NodeEnum::AConst(word) => match word.val.as_ref()? {
+            a_const::Val::Sval(word) => Class::from_name(&word.sval),
+            _ => None,
+        },
+        _ => None,
+    });
+    let numbers: Vec<i32> = words.iter().filter_map(integer).collect();
+    let class = class.unwrap_or_default().modifier();
+    match numbers.as_slice() {
+        [] if words.is_empty() => -1,
+        [] => class,
+        [precision, rest @ ..] => {
+            let scale = rest.first().copied().unwrap_or(0);
+            let packed = ((precision & 0x7ff) << 16 | scale & 0x7ff).saturating_add(4);
+            class | packed
+        }
+    }
+}
+
 /// Returns a defined column's name, and what its type says of its values: confidential, unknown if
 /// the type holds confidential values or is not named here, else plain.
 pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
@@ -513,7 +538,7 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
             .filter(|columns| columns.open.is_none() && columns.certain.is_none()),
         None => {
             let range = copy.relation.clone().unwrap_or_default();
-            let relation = resolver.relation(&range.schemaname, &range.relname);
+            let (_, relation) = resolver.target(&range);
             add_source(resolver, copy.relation.as_ref());
             resolver.optional_expr(copy.where_clause.as_mut());
             resolver.scopes.clear();
@@ -543,16 +568,18 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
             .iter()
             .all(|(_, flow)| !flow.confidential || flow.kind.is_some())
     });
-    let kinds = known.map(|columns| {
-        columns
-            .named
-            .iter()
-            .map(|(_, flow)| flow.kind.filter(|_| flow.confidential))
-            .collect()
+    let columns = known.map(|columns| {
+        let named = columns.named.iter();
+        let columns = named.map(|(_, flow)| {
+            let kind = flow.kind.filter(|_| flow.confidential)?;
+            let ordered = flow.ordered;
+            Some(CopyColumn { kind, ordered })
+        });
+        columns.collect()
     });
     let plan = Copy {
         from: copy.is_from,
-        columns: kinds,
+        columns,
         options: options(&copy.options),
     };
     if !resolver.touched {

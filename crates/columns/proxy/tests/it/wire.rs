@@ -411,6 +411,7 @@ fn terms(truths: Option<u64>) -> TicketTerms {
         lifetime: Duration::from_secs(600),
         truths,
         declassify: false,
+        derive: false,
     }
 }
 

@@ -527,15 +527,31 @@ pub(crate) fn root(magnitude: &BigUint, scale: u32, wanted: u32) -> BigInt {
     BigInt::from((radicand.sqrt() + 5_u8) / 10_u8)
 }
 
+/// The bits of a type's modifier that are precision and scale of a numeric; the bits above say the
+/// column's class.
+const MODIFIER_BITS: i32 = 0x0fff_ffff;
+/// What PostgreSQL adds to precision and scale (VARHDRSZ).
+const MODIFIER_FROM: i32 = 4;
+
+/// Whether a type's modifier has a numeric's precision and scale.
+#[must_use]
+pub const fn has_precision(typmod: i32) -> bool {
+    typmod >= 0 && typmod & MODIFIER_BITS >= MODIFIER_FROM
+}
+
 /// Sets `out` to the number, rounded to the precision and scale of a type modifier
-/// (`numeric(numeric, typmod)`). A `typmod` below 4 is no modifier: any number stays as it is then,
-/// and NaN always. With one, `Fault::NumericFieldOverflow` for an infinity, and for too many digits
-/// before the point. `Fault::KindMismatch` if `a` is no numeric.
-pub(crate) fn coerce(a: Value<'_>, typmod: i32, out: &mut Out) -> Result<(), Fault> {
+/// (`numeric(numeric, typmod)`). Without them ([`has_precision`]) any number stays as it is, and
+/// NaN always.
+///
+/// # Errors
+/// [`Fault::NumericFieldOverflow`], with precision and scale, for an infinity and for too many
+/// digits before the point; [`Fault::KindMismatch`] if `a` is no numeric.
+pub fn coerce(a: Value<'_>, typmod: i32, out: &mut Out) -> Result<(), Fault> {
     let number = Num::read(a)?;
-    let Some(packed) = typmod.checked_sub(4).filter(|packed| *packed >= 0) else {
+    if !has_precision(typmod) {
         return number.put(out);
-    };
+    }
+    let packed = (typmod & MODIFIER_BITS) - MODIFIER_FROM;
     let precision = i64::from((packed >> 16) & 0xffff);
     let scale = i64::from(((packed & 0x7ff) ^ 1024) - 1024);
     let rounded = match &number {

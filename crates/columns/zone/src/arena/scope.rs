@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use strongroom_columns_ring::Fault;
-use strongroom_format::columns::Lineage;
+use strongroom_format::columns::{Lineage, Sealer};
 
 use crate::session::KeyId;
 use crate::store::Binding;
@@ -24,8 +24,10 @@ pub(crate) struct Scope {
 pub(crate) enum Origin {
     /// It is a stored value of a column.
     Column,
-    /// It came in an envelope, as a constant or to be stored.
+    /// It came in an envelope that a zone has sealed, such as a dump's.
     Envelope,
+    /// It came in an envelope that the data owner's client has sealed: a constant or a parameter.
+    Constant,
     /// It was computed.
     Computed,
 }
@@ -41,10 +43,14 @@ impl Scope {
     }
 
     /// The scope of a value that came in an envelope under this key, of this lineage.
-    pub(crate) fn envelope(of: Binding) -> Self {
+    pub(crate) fn envelope(of: Binding, sealer: Sealer) -> Self {
+        let origin = match sealer {
+            Sealer::Client => Origin::Constant,
+            Sealer::Zone => Origin::Envelope,
+        };
         Self {
             keys: vec![of.key],
-            origin: Origin::Envelope,
+            origin,
             lineage: of.lineage,
         }
     }
@@ -62,12 +68,13 @@ impl Scope {
         }
     }
 
-    /// How the value came to be: stored, from an envelope, or computed.
+    /// How the value came to be.
     pub(crate) const fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// The column that the value belongs to; [`Lineage::RESULT`] for a computed value.
+    /// The column that the value belongs to, or that a constant is for; [`Lineage::RESULT`] for a
+    /// computed value.
     pub(crate) const fn lineage(&self) -> Lineage {
         self.lineage
     }
@@ -197,7 +204,7 @@ mod tests {
     fn of(key: u8) -> Binding {
         Binding {
             key: [key; 16],
-            lineage: Lineage::of(9),
+            lineage: Lineage::of(8),
         }
     }
 
@@ -205,9 +212,11 @@ mod tests {
     fn what_is_computed_has_the_keys_of_both() {
         let mut scopes = Scopes::new();
         let a = scopes.intern(Scope::column(of(1))).unwrap();
-        let b = scopes.intern(Scope::envelope(of(2))).unwrap();
+        let b = scopes
+            .intern(Scope::envelope(of(2), Sealer::Client))
+            .unwrap();
         assert_eq!(scopes.intern(Scope::column(of(1))), Ok(a));
-        assert_ne!(scopes.intern(Scope::envelope(of(1))), Ok(a));
+        assert_ne!(scopes.intern(Scope::envelope(of(1), Sealer::Client)), Ok(a));
         let both = scopes.join_cached(b, a).unwrap();
         assert_eq!(scopes.join_cached(a, b), Ok(both));
         assert_eq!(scopes.get(both).unwrap().keys(), [[1; 16], [2; 16]]);

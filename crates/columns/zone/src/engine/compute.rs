@@ -2,18 +2,19 @@
 //!
 //! Must not: know what a function does.
 
+use core::cmp::Ordering;
 use std::time::{Duration, Instant};
 
 use strongroom_columns_ring::function::{Arg, Field, Function, Gives};
 use strongroom_columns_ring::{Area, Descriptor, Fault};
-use strongroom_columns_values::{Condition, Operand};
+use strongroom_columns_values::{Condition, Operand, compare, has_precision};
 use strongroom_format::columns::channel::right;
 use strongroom_format::columns::{Fid, Kind};
 
 use super::backends::Ring;
 use super::value_sources::{PolicyInput, ValueSources};
 use super::{Zone, answers_of, copy_words};
-use crate::arena::{Meta, ScopeId};
+use crate::arena::{Meta, Origin, ScopeId};
 use crate::policy::{self, Truth};
 use crate::session::channel::Channel;
 
@@ -61,6 +62,13 @@ impl Zone {
         self.computed += 1;
         computation.run(operands, &state.settings, &mut self.scratch.out)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
+        let same = self.stays_what_it_was(ring, resolved.function, descriptor, &policy_input)?;
+        let scope = if same {
+            policy_input.last_scope().ok_or(Fault::BadRequest)?
+        } else {
+            scope
+        };
+        let state = self.sources.rings.get_mut(ring)?;
         state
             .arena
             .put(fid, Meta { kind, scope }, self.scratch.out.value())?;
@@ -172,6 +180,39 @@ impl Zone {
             truths.push(truth.map_or(2, u8::from));
         }
         Ok(())
+    }
+
+    /// Whether the result of a cast is what the argument was: the same number, of the same column
+    /// or sealed by its owner for the same column. The result is in `scratch.out`. A numeric
+    /// without precision and scale stays what it is; where they change a constant it is another
+    /// number, and whether they did shows when it is stored, so it is charged as an answer.
+    /// `Fault::BudgetSpent` if the budget has none left.
+    fn stays_what_it_was(
+        &mut self,
+        ring: u16,
+        function: &Function,
+        descriptor: &Descriptor,
+        input: &PolicyInput,
+    ) -> Result<bool, Fault> {
+        let fits = matches!(function.args, [Arg::Of(_), Arg::Plain]);
+        if fits && function.keeps_value() && !has_precision(plain(descriptor.b)?) {
+            return Ok(true);
+        }
+        let state = self.sources.rings.get(ring)?;
+        let scope = input.last_scope().ok_or(Fault::BadRequest)?;
+        let scope = state.arena.scopes.get(scope)?;
+        let for_column = scope.origin() == Origin::Constant && scope.lineage().is_column();
+        if !for_column || !function.keeps_value() {
+            return Ok(false);
+        }
+        let [Arg::Of(kind), Arg::Plain] = function.args else {
+            return Ok(true);
+        };
+        if let Some(session) = Self::session(&mut self.channel, state) {
+            session.spend_check()?;
+        }
+        let [given, ..] = &self.scratch.args;
+        Ok(compare(*kind, given.value(), self.scratch.out.value())? == Ordering::Equal)
     }
 
     /// Copies the confidential arguments of a function to `scratch.args`, each at its position, and

@@ -5,13 +5,14 @@
 //! its identifier, every other value is copied. Must not: promote a value without asking the
 //! policy.
 
-use strongroom_columns_ring::layout::{promote_layout, relation_layout};
+use strongroom_columns_envelope::lineage_by_name;
+use strongroom_columns_ring::layout::{column_layout, promote_layout, relation_layout};
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{AREA_SIZE, Answer, Area, Descriptor, Fault};
 use strongroom_columns_values::Value;
 use strongroom_crypto::fill_random;
 use strongroom_format::columns::redo::Relation;
-use strongroom_format::columns::{Fid, Kind, Lineage};
+use strongroom_format::columns::{Class, Fid, Kind, Lineage};
 use strongroom_format::layout::{Field, array};
 
 use super::batch::Batch;
@@ -149,12 +150,17 @@ impl Zone {
             // It keeps its identifier: no copy is needed.
             return values.push(Value::Word(0));
         }
-        let bound = self.sources.store.binding(partition, one.column);
+        let store = &self.sources.store;
+        let target = policy::Target {
+            bound: store.binding(partition, one.column),
+            by_name: store.lineage_by_name(partition, one.column),
+        };
+        let stored = || store.values_of_column(partition, one.column);
         let state = self.sources.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;
         let session = Self::session(&mut self.channel, state);
-        let to = policy::store(session, scope, bound, random_lineage)?;
-        if bound.is_none() {
+        let to = policy::store(session, scope, target, stored, random_lineage)?;
+        if target.bound.is_none() {
             let secret = self.keys.key(&to.key).ok_or(Fault::NoColumnKey)?;
             self.sources.store.bind(partition, one.column, to, secret)?;
             made.push(one.column);
@@ -164,8 +170,10 @@ impl Zone {
 
     /// [`strongroom_columns_ring::Op::Partition`]: answers with the number of the partition of the
     /// relation that the data area names, and in `aux` with how many values it has. Makes it if
-    /// there is none and the flag `NEW` is set; otherwise `Fault::PartitionUnknown`.
-    /// `Fault::Recovering` during recovery, `Fault::BadRequest` for no relation.
+    /// there is none and the flag `NEW` is set; otherwise `Fault::PartitionUnknown`. Notes the
+    /// lineages that the relation's ordered columns have by their names, if the data area has
+    /// columns. `Fault::Recovering` during recovery, `Fault::BadRequest` for no relation and for
+    /// malformed columns.
     pub(super) fn partition(
         &mut self,
         ring: u16,
@@ -173,6 +181,7 @@ impl Zone {
         area: &Area,
     ) -> Result<Answer, Fault> {
         let relation = self.relation(descriptor, area)?;
+        let by_name = self.named_columns(descriptor, area)?;
         let chain = self.sources.chain(ring)?;
         let store = &mut self.sources.store;
         if store.is_recovering() {
@@ -183,7 +192,10 @@ impl Zone {
             None if descriptor.flags & flag::NEW == 0 => return Err(Fault::PartitionUnknown),
             None => store.open_partition(Some(chain), relation)?,
         };
-        let values = self.sources.store.values_of(number);
+        if descriptor.n > 0 {
+            store.name_columns(number, &by_name);
+        }
+        let values = store.values_of(number);
         Ok(Answer {
             aux: u32::try_from(values).unwrap_or(u32::MAX),
             ..Answer::of(u64::from(number))
@@ -224,6 +236,21 @@ impl Zone {
         self.answer_with_record(chain, descriptor, area, 0, false)
     }
 
+    /// Reads the columns behind the relation in the data area: the lineages that ordered ones have
+    /// by their names. `Fault::BadRequest` if they are malformed.
+    fn named_columns(
+        &mut self,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<Vec<(u16, Lineage)>, Fault> {
+        let len = usize::try_from(descriptor.a).map_err(|_| Fault::BadRequest)?;
+        let bytes = &mut self.scratch.bytes;
+        let whole = relation_layout::SIZE.saturating_add(len);
+        copy_bytes(area, descriptor, whole, bytes)?;
+        let columns = bytes.get(relation_layout::SIZE..).unwrap_or_default();
+        columns_by_name(columns, descriptor.n).ok_or(Fault::BadRequest)
+    }
+
     /// Reads the relation that the data area names at the descriptor's offset. `Fault::BadRequest`
     /// for none, or one whose filenode is 0.
     fn relation(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Relation, Fault> {
@@ -242,6 +269,30 @@ impl Zone {
     }
 }
 
+/// The lineages by name of the columns in these records
+/// ([`strongroom_columns_ring::layout::column_layout`]), by the columns' numbers. `None` unless
+/// there are `count` records, and nothing else.
+fn columns_by_name(mut rest: &[u8], count: u32) -> Option<Vec<(u16, Lineage)>> {
+    let mut found = Vec::new();
+    for _ in 0..count {
+        let column = u16::from_le_bytes(array(rest, column_layout::COLUMN)?);
+        let [class] = array(rest, column_layout::CLASS)?;
+        let class = Class::from_number(class)?;
+        let len = u16::from_le_bytes(array(rest, column_layout::NAME)?);
+        let (name, behind) = rest
+            .get(column_layout::SIZE..)?
+            .split_at_checked(usize::from(len))?;
+        if class == Class::Ordered {
+            let mut names = core::str::from_utf8(name).ok()?.split('\0');
+            let path = [names.next()?, names.next()?, names.next()?, names.next()?];
+            names.next().is_none().then_some(())?;
+            found.push((column, lineage_by_name(class, path)));
+        }
+        rest = behind;
+    }
+    rest.is_empty().then_some(found)
+}
+
 /// Overwrites a field of a record with `bytes`, which must be as long as the field.
 /// `Fault::BadRequest` if the record ends before the field does.
 fn set_field(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault> {
@@ -251,10 +302,13 @@ fn set_field(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault>
     Ok(())
 }
 
-/// Draws a random lineage for a column that has none. `Fault::OutOfMemory` if the random generator
-/// fails.
+/// Draws a random lineage for an opaque column that has none. `Fault::OutOfMemory` if the random
+/// generator fails.
 fn random_lineage() -> Result<Lineage, Fault> {
     let mut random = [0; 8];
     fill_random(&mut random).map_err(|_| Fault::OutOfMemory)?;
-    Ok(Lineage::of_column(u64::from_le_bytes(random)))
+    Ok(Lineage::of_column(
+        u64::from_le_bytes(random),
+        Class::Opaque,
+    ))
 }

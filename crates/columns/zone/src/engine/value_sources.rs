@@ -11,7 +11,7 @@ use strongroom_columns_values::Out;
 use strongroom_format::columns::{Fid, Kind};
 
 use super::backends::Rings;
-use crate::arena::{Origin, ScopeId};
+use crate::arena::ScopeId;
 use crate::policy::{ColumnAddress, Common};
 use crate::store::{Binding, Store};
 
@@ -161,12 +161,6 @@ impl ValueSources {
         }
     }
 
-    /// How a value of this scope of the ring came to be: stored, from an envelope, or computed.
-    /// `Fault::ForgedFid` if there is no such ring or scope.
-    pub(super) fn origin(&self, ring: u16, scope: ScopeId) -> Result<Origin, Fault> {
-        Ok(self.rings.get(ring)?.arena.scopes.get(scope)?.origin())
-    }
-
     /// The scope, in the ring's arena, of a value that is computed from values of both scopes.
     /// `Fault::ForgedFid` if there is no such ring or scope, `Fault::ArenaFull` if there are too
     /// many scopes.
@@ -192,8 +186,8 @@ impl ValueSources {
             return Ok(());
         }
         policy_input.last = Some((loaded.scope, loaded.place));
-        let from = self.origin(ring, loaded.scope)?;
-        let common = policy_input.common.with(loaded.place, from);
+        let of = self.rings.get(ring)?.arena.scopes.get(loaded.scope)?;
+        let common = policy_input.common.with(loaded.place, of);
         let scope = Some(match policy_input.scope {
             Some(scope) => self.joined_scope(ring, scope, loaded.scope)?,
             None => self.joined_scope(ring, loaded.scope, loaded.scope)?,
@@ -227,6 +221,11 @@ impl PolicyInput {
             last: None,
             judged: false,
         }
+    }
+
+    /// The scope of the value that was added last, as it is. `None` if none was.
+    pub(super) fn last_scope(&self) -> Option<ScopeId> {
+        self.last.map(|(scope, _)| scope)
     }
 
     /// The scope with the keys of all values that were added; of origin computed.

@@ -40,13 +40,13 @@ impl Zone {
         if let Some(known) = digest.and_then(|digest| state.arena.literal(&digest)) {
             return Ok(known.bits());
         }
-        let of = self
+        let (of, sealer) = self
             .keys
             .open(kind, &self.scratch.bytes, &mut self.scratch.plain)?;
         let read = receive(kind, &self.scratch.plain, &mut self.scratch.out);
         self.scratch.plain.zeroize();
         read.map_err(|_| Fault::BadEnvelope)?;
-        let scope = state.arena.scopes.intern(Scope::envelope(of))?;
+        let scope = state.arena.scopes.intern(Scope::envelope(of, sealer))?;
         let meta = Meta { kind, scope };
         let value = self.scratch.out.value();
         match digest {

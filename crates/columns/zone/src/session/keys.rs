@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use strongroom_columns_envelope::{ColumnKey, EnvelopeError, id_of, parse_header};
+use strongroom_columns_envelope::{ColumnKey, EnvelopeError, Label, id_of, parse_header};
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
-use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::{PROOF_LABEL, TICKET_LABEL};
+use strongroom_format::columns::{Kind, Sealer};
 use zeroize::Zeroize as _;
 
 use crate::store::Binding;
@@ -128,9 +128,14 @@ impl ColumnKeys {
             value.zeroize();
             return Err(Fault::NoColumnKey);
         };
+        let label = Label {
+            kind,
+            sealer: Sealer::Zone,
+            lineage: of.lineage,
+        };
         known
             .column
-            .seal(kind, of.lineage, value, out)
+            .seal(label, value, out)
             .map_err(|error| match error {
                 CryptoError::TooLong => Fault::StringTooLong,
                 _ => Fault::OutOfMemory,
@@ -138,20 +143,28 @@ impl ColumnKeys {
     }
 
     /// Opens an envelope of this kind into `value`, in PostgreSQL's binary form, which replaces
-    /// what was there. Returns the key's id and the value's lineage.
+    /// what was there. Returns the key's id, the lineage and the sealer that the envelope names.
     ///
     /// # Errors
     /// [`Fault::BadEnvelope`] if it is damaged or of another kind; [`Fault::NoColumnKey`] if its
     /// key is not held; [`Fault::OutOfMemory`] if there is no memory for it. `value` is empty then.
-    pub fn open(&self, kind: Kind, sealed: &[u8], value: &mut Vec<u8>) -> Result<Binding, Fault> {
+    pub fn open(
+        &self,
+        kind: Kind,
+        sealed: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<(Binding, Sealer), Fault> {
         value.zeroize();
         let header = parse_header(kind, sealed).map_err(|_| Fault::BadEnvelope)?;
         let known = self.0.get(&header.key_id).ok_or(Fault::NoColumnKey)?;
         match known.column.open(kind, sealed, value) {
-            Ok(()) => Ok(Binding {
-                key: header.key_id,
-                lineage: header.lineage,
-            }),
+            Ok(()) => {
+                let of = Binding {
+                    key: header.key_id,
+                    lineage: header.lineage,
+                };
+                Ok((of, header.sealer))
+            }
             Err(EnvelopeError::System) => Err(Fault::OutOfMemory),
             Err(_) => Err(Fault::BadEnvelope),
         }
@@ -180,12 +193,13 @@ mod tests {
         let mut sealed = Vec::new();
         let of = Binding {
             key: one,
-            lineage: Lineage::of(5),
+            lineage: Lineage::of(6),
         };
         keys.seal(of, Kind::Text, &mut b"a secret".to_vec(), &mut sealed)
             .unwrap();
         let mut value = Vec::new();
-        assert_eq!(keys.open(Kind::Text, &sealed, &mut value), Ok(of));
+        let opened = keys.open(Kind::Text, &sealed, &mut value);
+        assert_eq!(opened, Ok((of, Sealer::Zone)));
         assert_eq!(value, b"a secret");
         assert_eq!(
             keys.open(Kind::Bytea, &sealed, &mut value),

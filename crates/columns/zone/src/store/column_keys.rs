@@ -46,6 +46,34 @@ impl Store {
         })
     }
 
+    /// Notes the lineages that columns of a partition have by their names, as the host says: in
+    /// place of what it said before. Nothing if there is no such partition.
+    pub(crate) fn name_columns(&mut self, number: u16, by_name: &[(u16, Lineage)]) {
+        if let Some(partition) = self.partitions.get_mut(number) {
+            partition.by_name = by_name.iter().copied().collect();
+        }
+    }
+
+    /// The lineage that an ordered column has by its name, as the host said last. `None` for an
+    /// opaque column, and if it has said nothing.
+    pub(crate) fn lineage_by_name(&self, partition: u16, column: u16) -> Option<Lineage> {
+        let partition = self.partitions.get(partition)?;
+        partition.by_name.get(&column).copied()
+    }
+
+    /// How many values a column has. It counts them by block, so it is no call for each value of a
+    /// load.
+    pub(crate) fn values_of_column(&self, partition: u16, column: u16) -> u64 {
+        let Some(partition) = self.partitions.get(partition) else {
+            return 0;
+        };
+        let extents = partition.extents.iter().flatten();
+        let blocks = extents
+            .filter(|extent| extent.column == column)
+            .flat_map(|extent| &extent.blocks);
+        blocks.map(|block| u64::from(block.live)).sum()
+    }
+
     /// A number that rises with every partition that is made. While it is the same, no binding of a
     /// column with values has changed: a binding lives as long as the partition, so only a new
     /// partition under an old number can have another.

@@ -45,6 +45,9 @@ pub(super) struct Partition {
     pub(super) durable: bool,
     /// By column, the key under which its values may leave the zone.
     pub(super) column_keys: BTreeMap<u16, ColumnKey>,
+    /// By column, the lineage that an ordered column has by its name, as the host said last. Not
+    /// kept over a restart.
+    pub(super) by_name: BTreeMap<u16, Lineage>,
     /// Whether replay has added an extent since the store was opened.
     pub(super) replayed: bool,
 }
@@ -167,6 +170,7 @@ impl Partition {
             announced: false,
             durable: false,
             column_keys: BTreeMap::new(),
+            by_name: BTreeMap::new(),
             replayed: false,
         }
     }

@@ -12,6 +12,7 @@
 mod batches;
 mod closed;
 mod faults;
+mod lineages;
 mod owner;
 mod refused;
 mod rights;
@@ -20,6 +21,7 @@ mod timelines;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lineages::{lineage, ordered_partition};
 use owner::{Owner, intake};
 use strongroom_columns_ring::function::{Aggregate, Arg, by_name};
 use strongroom_columns_ring::op::flag;
@@ -30,9 +32,9 @@ use strongroom_columns_zone::serve::Serving;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 use strongroom_columns_zone::store::{self, ANCHOR_NAME, FileAnchor, Options};
-use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::right::ORDINARY;
 use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_format::columns::{Kind, Lineage};
 use strongroom_keyring::Opener;
 
 /// Ids of the column keys of 32 bytes 0x0a and 0x0b.
@@ -77,7 +79,13 @@ impl Scene {
     }
 
     fn int8(&self, host: &mut Host, key: [u8; 16], value: i64) -> u64 {
-        let sealed = self.owner.seal(key, Kind::Int8, &value.to_be_bytes());
+        self.int8_for(Lineage::CLIENT, host, key, value)
+    }
+
+    /// A constant for the column of this lineage.
+    fn int8_for(&self, lineage: Lineage, host: &mut Host, key: [u8; 16], value: i64) -> u64 {
+        let value = value.to_be_bytes();
+        let sealed = self.owner.seal_for(lineage, key, Kind::Int8, &value);
         intake(host, Kind::Int8, &sealed, 0).unwrap()
     }
 
@@ -231,19 +239,6 @@ fn sealed(host: &mut Host, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Bro
     Ok(sealed)
 }
 
-fn partition(host: &mut Host, filenode: u32) -> u64 {
-    let mut record = [0; 16];
-    record[..4].copy_from_slice(&1663_u32.to_le_bytes());
-    record[4..8].copy_from_slice(&5_u32.to_le_bytes());
-    record[8..12].copy_from_slice(&filenode.to_le_bytes());
-    host.area(go_on).unwrap().write(0, &record).unwrap();
-    let descriptor = Descriptor {
-        flags: flag::NEW,
-        ..Descriptor::of(Op::Partition)
-    };
-    host.call(descriptor, go_on).unwrap().value
-}
-
 /// Promotes into a column; the permanent identifiers, and the redo record.
 fn promote(
     host: &mut Host,
@@ -362,15 +357,18 @@ fn stored_values_stay_and_are_compared_without_a_ticket_in_one_column_only() {
         // them.
         let mut owner = scene.client(ORDINARY, &[A, B]);
         let mut host = scene.host();
-        let table = partition(&mut owner, 16_384);
+        let table = ordered_partition(&mut owner, 16_384);
+        let of = lineage(16_384);
         // Constants are for a ticket: stored side by side with a column's values they could be
         // compared with them.
-        let constant = scene.int8(&mut host, A, 5);
-        let refused = promote(&mut host, table, 1, Kind::Int8, &[constant]);
-        assert_eq!(refused, fault(Fault::NotAllowed));
+        for lineage in [Lineage::CLIENT, of] {
+            let constant = scene.int8_for(lineage, &mut host, A, 5);
+            let refused = promote(&mut host, table, 1, Kind::Int8, &[constant]);
+            assert_eq!(refused, fault(Fault::NotAllowed));
+        }
         host.end_statement(go_on).unwrap();
         let values: Vec<u64> = [5, 3, 9, 3]
-            .map(|value| scene.int8(&mut owner, A, value))
+            .map(|value| scene.int8_for(of, &mut owner, A, value))
             .to_vec();
         let (stored, record) = promote(&mut owner, table, 1, Kind::Int8, &values).unwrap();
         assert!(!record.is_empty());

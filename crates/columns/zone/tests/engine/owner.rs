@@ -12,7 +12,7 @@ use strongroom_format::columns::channel::{
     ZONE_LABEL, associated_data,
 };
 use strongroom_format::columns::envelope::{self, EnvelopeHeader, envelope_layout};
-use strongroom_format::columns::{Kind, Lineage};
+use strongroom_format::columns::{Kind, Lineage, Sealer};
 
 use super::{call_bytes, go_on};
 
@@ -100,14 +100,26 @@ impl Owner {
         GcmKey::new(&key).unwrap()
     }
 
-    /// The envelope of a value in PostgreSQL's binary form.
+    /// The envelope of a constant, in PostgreSQL's binary form, that is for no column.
     pub(crate) fn seal(&self, id: [u8; 16], kind: Kind, value: &[u8]) -> Vec<u8> {
+        self.seal_for(Lineage::CLIENT, id, kind, value)
+    }
+
+    /// The envelope of a constant for the column of this lineage.
+    pub(crate) fn seal_for(
+        &self,
+        lineage: Lineage,
+        id: [u8; 16],
+        kind: Kind,
+        value: &[u8],
+    ) -> Vec<u8> {
         let header = EnvelopeHeader {
             kind,
+            sealer: Sealer::Client,
             key_id: id,
             salt: random16().unwrap(),
             nonce: nonce12().unwrap(),
-            lineage: Lineage::CLIENT,
+            lineage,
         };
         let mut padded = value.to_vec();
         envelope::pad(kind, &mut padded);

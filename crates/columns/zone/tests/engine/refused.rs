@@ -6,13 +6,13 @@
 use strongroom_columns_ring::function::{Aggregate, Arg};
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{Broken, Descriptor, Fault, Host, Op};
-use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::right::ORDINARY;
 use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_format::columns::{Kind, Lineage};
 
 use super::{
-    A, B, Scene, call, call_bytes, code, earlier, fault, go_on, of_kind, output, partition,
-    promote, ticket, with_zone,
+    A, B, Scene, call, call_bytes, code, earlier, fault, go_on, lineage, of_kind,
+    ordered_partition, output, promote, ticket, with_zone,
 };
 
 /// How many values were computed since the start.
@@ -38,16 +38,16 @@ fn number(text: &str, name: &str) -> u64 {
     digits.unwrap().parse().unwrap()
 }
 
-/// Texts stored in column 1 under the key A, and one in column 2 under B.
+/// Texts stored in the ordered column 1 under the key A, and one in column 2 under B.
 fn stored(scene: &Scene, owner: &mut Host) -> Vec<u64> {
-    let table = partition(owner, 16_384);
-    let text = |owner: &mut Host, key, text: &str| {
-        let sealed = scene.owner.seal(key, Kind::Text, text.as_bytes());
+    let table = ordered_partition(owner, 16_384);
+    let text = |owner: &mut Host, of, key, text: &str| {
+        let sealed = scene.owner.seal_for(of, key, Kind::Text, text.as_bytes());
         super::intake(owner, Kind::Text, &sealed, 0).unwrap()
     };
-    let values = ["a", "ab", "b%"].map(|value| text(owner, A, value));
+    let values = ["a", "ab", "b%"].map(|value| text(owner, lineage(16_384), A, value));
     let (mut fids, _) = promote(owner, table, 1, Kind::Text, &values).unwrap();
-    let other = text(owner, B, "a");
+    let other = text(owner, Lineage::CLIENT, B, "a");
     fids.extend(promote(owner, table, 2, Kind::Text, &[other]).unwrap().0);
     owner.end_statement(go_on).unwrap();
     fids

@@ -12,7 +12,7 @@ use strongroom_columns_zone::store::{
 };
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::redo::Relation;
-use strongroom_format::columns::{Fid, Kind, Lineage};
+use strongroom_format::columns::{Class, Fid, Kind, Lineage};
 use strongroom_keyring::{NewObject, Object, Opener};
 
 use crate::disk::{Dice, Disk, State};
@@ -94,7 +94,7 @@ pub(crate) fn options(memory_limit: u64) -> Options {
 pub(crate) fn to(key: u8) -> Binding {
     Binding {
         key: [key; 16],
-        lineage: Lineage::of_column(0x40 + u64::from(key)),
+        lineage: Lineage::of_column(0x40 * (1 + u64::from(key)), Class::Ordered),
     }
 }
 

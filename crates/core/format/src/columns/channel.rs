@@ -318,10 +318,12 @@ pub mod right {
     pub const OUTPUT: u32 = 64;
     /// Values in clear to and from plain columns.
     pub const DECLASSIFY: u32 = 128;
+    /// Computed values, and those of other columns, into columns whose order is no secret.
+    pub const DERIVE: u32 = 256;
     /// What a client needs for ordinary SQL.
     pub const ORDINARY: u32 = COMPARE | COMPUTE | AGGREGATE | TOKEN | RANK | CONSTANT | OUTPUT;
     /// Every bit that has a meaning.
-    pub const ALL: u32 = 255;
+    pub const ALL: u32 = 511;
 }
 
 /// A ticket, the bytes that its MACs cover, and its MACs, one for each key.
@@ -503,7 +505,7 @@ mod tests {
         for cut in 0..record.len() {
             assert_eq!(Ticket::parse(&record[..cut]), None, "{cut} bytes");
         }
-        for (at, value) in [(0, 2), (2, 1), (2, 0), (5, 1), (56, 1)] {
+        for (at, value) in [(0, 2), (2, 1), (2, 0), (5, 2), (6, 1), (56, 1)] {
             let mut bad = record.clone();
             bad[at] = value;
             assert_eq!(Ticket::parse(&bad), None, "byte {at}");

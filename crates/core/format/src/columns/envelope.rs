@@ -10,6 +10,7 @@
 use alloc::vec::Vec;
 
 use super::kind::Kind;
+use super::lineage::Lineage;
 use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::{array, layout, put, u64_at, zero_at};
@@ -22,6 +23,8 @@ pub const ENVELOPE_PAD: usize = 16;
 pub const ENVELOPE_OVERHEAD: usize = 72;
 /// Label of an envelope's key; the input is a column key, the salt the envelope's.
 pub const ENVELOPE_LABEL: &str = "strongroom/v1/envelope";
+/// Prefix of what is hashed to the lineage that a column has by its name.
+pub const LINEAGE_LABEL: &str = "strongroom/v1/lineage";
 /// Envelopes that a writer seals under one salt.
 pub const ENVELOPE_SALT_USES: u32 = 65_536;
 /// The version that this code writes, and the only one that it reads.
@@ -32,7 +35,8 @@ layout! {
     envelope_layout, 56, {
         VERSION @ 0, 1;
         KIND @ 1, 1;
-        RESERVED @ 2, 2;
+        SEALER @ 2, 1;
+        RESERVED @ 3, 1;
         KEY_ID @ 4, 16;
         SALT @ 20, 16;
         NONCE @ 36, 12;
@@ -40,40 +44,32 @@ layout! {
     }
 }
 
-/// Where a value comes from. Every column draws a lineage at random when it gets its first value,
-/// and its values keep it when they are copied or dumped. A computed value has the lineage
-/// [`Lineage::RESULT`].
+/// Which end has sealed an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lineage(u64);
+pub enum Sealer {
+    /// The data owner's client: a constant or a parameter.
+    Client,
+    /// The zone: a value that leaves it.
+    Zone,
+}
 
-impl Lineage {
-    /// The lineage of what the data owner's client sealed: a constant, a parameter.
-    pub const CLIENT: Self = Self(0);
-    /// The lineage of what the zone computed.
-    pub const RESULT: Self = Self(1);
-
-    /// The lineage with this number.
+impl Sealer {
+    /// Its number in an envelope.
     #[must_use]
-    pub const fn of(number: u64) -> Self {
-        Self(number)
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Client => 1,
+            Self::Zone => 2,
+        }
     }
 
-    /// The lineage of a column, from random bits. Never [`Self::CLIENT`] or [`Self::RESULT`].
-    #[must_use]
-    pub const fn of_column(random: u64) -> Self {
-        Self(random | 2)
-    }
-
-    /// Its number.
-    #[must_use]
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-
-    /// Whether it is a column's, not a client's or a result's.
-    #[must_use]
-    pub const fn is_column(self) -> bool {
-        self.0 > Self::RESULT.0
+    /// The sealer of this number. `None` for every other number.
+    const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Client),
+            2 => Some(Self::Zone),
+            _ => None,
+        }
     }
 }
 
@@ -82,32 +78,44 @@ impl Lineage {
 pub struct EnvelopeHeader {
     /// Type of the value.
     pub kind: Kind,
+    /// Which end has sealed it.
+    pub sealer: Sealer,
     /// The column key.
     pub key_id: [u8; 16],
     /// The salt with which the envelope's key is derived from the column key.
     pub salt: [u8; 16],
     /// The nonce of AES-256-GCM, random.
     pub nonce: [u8; 12],
-    /// Where the value comes from.
+    /// The column whose value it is, or is to become.
     pub lineage: Lineage,
 }
 
 impl EnvelopeHeader {
-    /// Reads the head of a whole envelope. `None` for an unknown version or kind, for reserved
-    /// bytes that are not zero, and for fewer bytes than the shortest envelope has.
+    /// Reads the head of a whole envelope. `None` for an unknown version, kind or sealer, for a
+    /// reserved byte that is not zero, for a lineage that the sealer does not give, and for fewer
+    /// bytes than the shortest envelope has.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let [version] = array(bytes, envelope_layout::VERSION)?;
         let [kind] = array(bytes, envelope_layout::KIND)?;
+        let [sealer] = array(bytes, envelope_layout::SEALER)?;
+        let sealer = Sealer::from_number(sealer)?;
+        let lineage = Lineage::of(u64_at(bytes, envelope_layout::LINEAGE)?);
+        let other = match sealer {
+            Sealer::Client => Lineage::CLIENT,
+            Sealer::Zone => Lineage::RESULT,
+        };
         let sound = version == ENVELOPE_VERSION
             && zero_at(bytes, envelope_layout::RESERVED)
+            && (lineage == other || lineage.is_column())
             && bytes.len() >= ENVELOPE_OVERHEAD;
         let header = Self {
             kind: Kind::from_number(kind)?,
+            sealer,
             key_id: array(bytes, envelope_layout::KEY_ID)?,
             salt: array(bytes, envelope_layout::SALT)?,
             nonce: array(bytes, envelope_layout::NONCE)?,
-            lineage: Lineage(u64_at(bytes, envelope_layout::LINEAGE)?),
+            lineage,
         };
         sound.then_some(header)
     }
@@ -119,6 +127,7 @@ impl EnvelopeHeader {
         let fields = [
             put(&mut out, envelope_layout::VERSION, &[ENVELOPE_VERSION]),
             put(&mut out, envelope_layout::KIND, &[self.kind.number()]),
+            put(&mut out, envelope_layout::SEALER, &[self.sealer.number()]),
             put(&mut out, envelope_layout::KEY_ID, &self.key_id),
             put(&mut out, envelope_layout::SALT, &self.salt),
             put(&mut out, envelope_layout::NONCE, &self.nonce),
@@ -134,8 +143,8 @@ impl EnvelopeHeader {
         out
     }
 
-    /// The associated data, with the column key's id as object id, the kind as position, and the
-    /// lineage as the extra word.
+    /// The associated data, with the column key's id as object id, the kind and 256 times the
+    /// sealer as position, and the lineage as the extra word.
     #[must_use]
     pub fn associated_data(&self) -> [u8; aad_layout::SIZE] {
         let place = AssociatedData {
@@ -145,7 +154,8 @@ impl EnvelopeHeader {
             epoch: 0,
             object_id: self.key_id,
         };
-        place.at_with(u64::from(self.kind.number()), self.lineage.number())
+        let position = u64::from(self.kind.number()) | u64::from(self.sealer.number()) << 8;
+        place.at_with(position, self.lineage.number())
     }
 }
 
@@ -189,16 +199,42 @@ mod tests {
     fn a_head_is_canonical_or_refused() {
         let header = EnvelopeHeader {
             kind: Kind::Date,
+            sealer: Sealer::Client,
             key_id: [7; 16],
             salt: [8; 16],
             nonce: [9; 12],
-            lineage: Lineage::of(0x1122_3344_5566_7788),
+            lineage: Lineage::of(0x1122_3344_5566_7788 | 2),
         };
         let mut bytes = vec![0; ENVELOPE_OVERHEAD];
         bytes[..56].copy_from_slice(&header.to_bytes());
         assert_eq!(EnvelopeHeader::parse(&bytes), Some(header));
         assert_eq!(EnvelopeHeader::parse(&bytes[..71]), None);
-        for (at, value) in [(0, 2), (1, 0), (1, 12), (2, 1), (3, 1)] {
+        // Each end has a lineage for what belongs to no column.
+        for (sealer, lineage, sound) in [
+            (Sealer::Client, Lineage::CLIENT, true),
+            (Sealer::Client, Lineage::RESULT, false),
+            (Sealer::Zone, Lineage::RESULT, true),
+            (Sealer::Zone, Lineage::CLIENT, false),
+        ] {
+            let header = EnvelopeHeader {
+                sealer,
+                lineage,
+                ..header
+            };
+            bytes[..56].copy_from_slice(&header.to_bytes());
+            let parsed = EnvelopeHeader::parse(&bytes);
+            assert_eq!(parsed, sound.then_some(header), "{sealer:?}");
+        }
+        bytes[..56].copy_from_slice(&header.to_bytes());
+        for (at, value) in [
+            (0, 2),
+            (1, 0),
+            (1, 12),
+            (2, 0),
+            (2, 3),
+            (3, 1),
+            (48, 0x89), // a class that does not exist
+        ] {
             let mut bad = bytes.clone();
             bad[at] = value;
             assert_eq!(EnvelopeHeader::parse(&bad), None, "byte {at}");

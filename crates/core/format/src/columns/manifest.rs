@@ -3,9 +3,9 @@
 //! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains,
 //! the quarantine, column keys. Specified in docs/spec/columns.md. Must not: seal anything.
 
-use super::envelope::Lineage;
 use super::fid::{EXTENTS, Fid, PARTITIONS};
 use super::kind::Kind;
+use super::lineage::Lineage;
 use super::redo::Relation;
 use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
@@ -14,7 +14,7 @@ use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
 /// First bytes of a manifest.
 pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
 /// The version that this code writes, and the only one that it reads.
-pub const MANIFEST_VERSION: u16 = 1;
+pub const MANIFEST_VERSION: u16 = 2;
 /// Label of the key that nonces are made with.
 pub const MANIFEST_NONCE_LABEL: &str = "strongroom/v1/manifest-nonce";
 /// How many extents are reserved after the last one in use, in each partition.

@@ -5,9 +5,10 @@
 //! Must not: seal anything.
 
 use super::block::VALUE_MAX;
-use super::envelope::{ENVELOPE_PAD, Lineage, is_padded};
+use super::envelope::{ENVELOPE_PAD, is_padded};
 use super::fid::Fid;
 use super::kind::Kind;
+use super::lineage::Lineage;
 use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::{array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};

@@ -20,7 +20,8 @@ const CONFIDENTIAL: &str = "canary-confidential";
 const PLAIN: &str = "canary-in-clear";
 /// Rows of the tables.
 const ROWS: u32 = 2000;
-/// The query of both. It has no constant and computes nothing, so an operator may ask it too.
+/// The query of both. It has no constant, computes nothing and sorts by an ordered column, so an
+/// operator may ask it too.
 const BEST_PAID: &str = "SELECT id, name, salary FROM staff ORDER BY salary DESC LIMIT 3";
 /// Only who has the keys may ask this.
 const PAYROLL: &str =
@@ -61,7 +62,7 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
 fn fill(stack: &Stack<'_>, checks: &mut Checks) -> Result<(), Failure> {
     checks.check("rows, through the proxy", || {
         let mut script = String::from(
-            "CREATE TABLE staff (id int PRIMARY KEY, name enc_text, salary enc_numeric(9,2), born enc_date) USING strongroom;
+            "CREATE TABLE staff (id int PRIMARY KEY, name enc_text, salary enc_numeric(9,2,ordered), born enc_date) USING strongroom;
              CREATE TABLE clear (id int PRIMARY KEY, name text);
              COPY staff FROM STDIN;\n",
         );

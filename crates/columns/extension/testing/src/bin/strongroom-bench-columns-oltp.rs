@@ -155,7 +155,7 @@ fn main() -> Result<(), Failure> {
     owner.start_zone_with(MEMORY, &[]);
     let server = Server::start(&owner.zone_socket(), SETTINGS);
     let _made = server.rows("create extension strongroom_columns");
-    owner.start_proxy(server.socket());
+    owner.start_proxy_deriving(server.socket());
     let plain = Server::start(Path::new("/nowhere"), SETTINGS);
     let ours: PathBuf = owner.proxy_directory();
     let sockets = [plain.socket(), ours.as_path()];

@@ -109,7 +109,7 @@ fn wait_for_session(client: &mut Client, sql: &str, expected: &str) {
 #[test]
 fn the_end_of_the_zone_is_an_error_and_no_more() {
     let (mut owner, server) = start_all("");
-    let _made = owner.rows("create table t (id int primary key, a enc_int4) using strongroom; insert into t select g, 1 from generate_series(1, 2000) g");
+    let _made = owner.rows("create table t (id int primary key, a enc_int4(ordered)) using strongroom; insert into t select g, 1 from generate_series(1, 2000) g");
     let postmaster = server.postmaster();
     let begin = |sql: &'static str, owner: &strongroom_columns_testing::owner::Owner| {
         let mut client = owner.connect().expect("a connection");

@@ -41,17 +41,20 @@ fn a_column_is_converted_there_and_back() {
     drop(server.rows(STAFF));
     let ask = "select id, name, salary, born, note from staff order by id";
     let before = server.rows(ask);
-    let said = convert(&owner, &["staff", "salary", "--to-confidential"]);
+    let said = convert(
+        &owner,
+        &["staff", "salary", "--to-confidential", "--ordered"],
+    );
     assert_eq!(said.status.code(), Some(6));
     assert!(messages(&said).contains("--rewrite"), "{}", messages(&said));
     for (column, arguments) in [
-        ("salary", "--rewrite"),
-        ("name", ""),
-        ("note", ""),
-        ("born", ""),
+        ("salary", &["--ordered", "--rewrite"][..]),
+        ("name", &["--ordered"]),
+        ("note", &[]),
+        ("born", &[]),
     ] {
         let mut all = vec!["staff", column, "--to-confidential"];
-        all.extend((!arguments.is_empty()).then_some(arguments));
+        all.extend(arguments);
         let said = converted(&owner, &all);
         assert!(said.contains("VACUUM (FULL"), "{said}");
     }
@@ -65,7 +68,7 @@ fn a_column_is_converted_there_and_back() {
         where attrelid = 'staff'::regclass and attnum > 0 and not attisdropped order by attname";
     assert_eq!(
         server.rows(shape),
-        "born|enc_date|f|\nid|integer|t|\nname|enc_text|f|\nnote|enc_text|f|\nsalary|enc_numeric(12,2)|t|a month's"
+        "born|enc_date|f|\nid|integer|t|\nname|enc_text(ordered)|f|\nnote|enc_text|f|\nsalary|enc_numeric(12,2,ordered)|t|a month's"
     );
     let indexes = "select indexrelid::regclass, indisunique, indisvalid, pg_get_indexdef(indexrelid) like '%(salary DESC NULLS LAST, id)'
         from pg_index where indrelid = 'staff'::regclass order by indexrelid::regclass::text";
@@ -232,9 +235,9 @@ fn a_conversion_that_is_killed_goes_on_and_loses_nothing_of_what_others_write() 
             });
         }
         let _end = End(done);
-        kills.0 = kill_until_done(owner, &["t", "v", "--to-confidential"]);
+        kills.0 = kill_until_done(owner, &["t", "v", "--to-confidential", "--ordered"]);
         kills.1 = kill_until_done(owner, &["t", "v", "--to-plain"]);
-        kills.1 += kill_until_done(owner, &["t", "v", "--to-confidential"]);
+        kills.1 += kill_until_done(owner, &["t", "v", "--to-confidential", "--ordered"]);
     });
     let shadow = server.rows("select id, v from shadow order by id");
     assert_eq!(owner.rows("select id, v from t order by id"), shadow);

@@ -164,7 +164,7 @@ fn crashes_at_random_moments_leave_no_identifier_without_its_value() {
     let rounds: u32 = given.and_then(|given| given.parse().ok()).unwrap_or(25);
     let (owner, server) = start_all(SETTINGS);
     drop(owner.rows(
-        "create table t (id int primary key, plain int, n enc_int8, note enc_text) using strongroom;
+        "create table t (id int primary key, plain int, n enc_int8(ordered), note enc_text(ordered)) using strongroom;
          create index on t (n); create index on t (note)",
     ));
     let mut scene = Scene {

@@ -97,7 +97,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "a hash index on a confidential column",
     ),
     (
-        "CREATE TABLE x (a enc_int4, EXCLUDE USING btree (a WITH =)) USING strongroom",
+        "CREATE TABLE x (a enc_int4(ordered), EXCLUDE USING btree (a WITH =)) USING strongroom",
         "0A000",
         "an exclusion constraint",
     ),
@@ -162,7 +162,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
 /// Statements that work, and the last one's rows.
 const MADE: &[(&str, &str)] = &[
     (
-        "CREATE TABLE y (id int PRIMARY KEY, a enc_int8 UNIQUE, b enc_text NOT NULL) USING strongroom",
+        "CREATE TABLE y (id int PRIMARY KEY, a enc_int8(ordered) UNIQUE, b enc_text NOT NULL) USING strongroom",
         "",
     ),
     (
@@ -236,7 +236,7 @@ fn definitions_are_refused_with_a_reason_or_made() {
     let server = Server::start(Path::new(NO_ZONE), "");
     let _none = server.rows(
         "CREATE EXTENSION strongroom_columns;
-         CREATE TABLE t (id int, a enc_int4, b enc_text) USING strongroom;
+         CREATE TABLE t (id int, a enc_int4(ordered), b enc_text(ordered)) USING strongroom;
          CREATE TABLE plain (a int);
          CREATE TYPE pair AS (x int, y enc_int4);
          CREATE FOREIGN DATA WRAPPER w; CREATE SERVER nowhere FOREIGN DATA WRAPPER w;",

@@ -29,7 +29,7 @@ fn begin(kib: u32) -> Option<(Owner, Server, SmallDisk)> {
     let server = Server::start(&owner.zone_socket(), "");
     drop(server.rows("create extension strongroom_columns"));
     owner.start_proxy(server.socket());
-    drop(owner.rows("create table t (id int primary key, n enc_int8, note enc_text) using strongroom; create index on t (n)"));
+    drop(owner.rows("create table t (id int primary key, n enc_int8(ordered), note enc_text) using strongroom; create index on t (n)"));
     drop(owner.rows("insert into t values (0, 0, 'first')"));
     Some((owner, server, disk))
 }

@@ -42,7 +42,7 @@ fn wait_for_log(server: &Server, what: &str) {
 fn parted() -> (Owner, Server, Owner, Server) {
     let (owner, server) = start_all(SETTINGS);
     drop(owner.rows(
-        "create table t (id int primary key, n enc_int8, note enc_text) using strongroom; create index on t (n);
+        "create table t (id int primary key, n enc_int8(ordered), note enc_text) using strongroom; create index on t (n);
          insert into t select g, 1, 'shared' from generate_series(1, 20) g",
     ));
     // A new life of the server begins with a checkpoint of the zone's store.

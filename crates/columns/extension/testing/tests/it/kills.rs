@@ -31,7 +31,7 @@ const ACCOUNTS: u32 = 8;
 /// How long everything may take to be back.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const SCHEMA: &str = "create table entry (writer int, number int, half int, amount enc_int8, note enc_text, primary key (writer, number, half))
+const SCHEMA: &str = "create table entry (writer int, number int, half int, amount enc_int8, note enc_text(ordered), primary key (writer, number, half))
     using strongroom;
     create index on entry (note);
     create table account (id int primary key, balance enc_numeric) using strongroom";

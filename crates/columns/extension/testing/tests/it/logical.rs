@@ -11,7 +11,7 @@ use strongroom_benches_oltp::wire::Client;
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::Owner;
 
-const TABLE: &str = "create table t (id int primary key, a enc_int4, b enc_text, n enc_numeric, d enc_timestamptz) using strongroom";
+const TABLE: &str = "create table t (id int primary key, a enc_int4(ordered), b enc_text, n enc_numeric, d enc_timestamptz) using strongroom";
 const ASK: &str = "select * from t order by id";
 
 /// One side: a zone, a server, a proxy.
@@ -22,7 +22,7 @@ fn side(owner: &mut Owner) -> Server {
         "wal_level = logical\nautovacuum = off\nwal_retrieve_retry_interval = 200ms",
     );
     drop(server.rows("create extension strongroom_columns"));
-    owner.start_proxy(server.socket());
+    owner.start_proxy_deriving(server.socket());
     // The zone gets the keys with the first session.
     drop(owner.rows(TABLE));
     server

@@ -16,7 +16,7 @@ fn begin() -> (Owner, Server) {
     owner.start_zone();
     let server = Server::start(&owner.zone_socket(), "");
     assert_eq!(server.rows("create extension strongroom_columns"), "");
-    owner.start_proxy(server.socket());
+    owner.start_proxy_deriving(server.socket());
     (owner, server)
 }
 
@@ -67,7 +67,7 @@ fn a_rewrite_page_by_page_keeps_a_table_in_one_partition() {
         .map(|n| format!("({n}, {})", n * 7 % 100))
         .collect();
     drop(owner.rows(&format!(
-        "create table t (id int primary key, v enc_int4) using strongroom; create index on t (v);
+        "create table t (id int primary key, v enc_int4(ordered)) using strongroom; create index on t (v);
          insert into t values {}",
         rows.join(", ")
     )));
@@ -159,10 +159,10 @@ fn a_zone_that_does_not_answer_holds_neither_the_end_of_transactions_nor_a_shutd
 fn columns_and_constants_cannot_be_put_side_by_side() {
     let (owner, server) = begin();
     drop(owner.rows(
-        "create table emp (id int primary key, salary enc_int4, bonus enc_int4) using strongroom;
+        "create table emp (id int primary key, salary enc_int4(ordered), bonus enc_int4) using strongroom;
          insert into emp values (1, 4711, 37), (2, 42, 4711), (3, 99, 1)",
     ));
-    drop(server.rows("create table probe (src text, v enc_int4) using strongroom"));
+    drop(server.rows("create table probe (src text, v enc_int4(ordered)) using strongroom"));
     drop(server.rows("insert into probe select 'salary', salary from emp"));
     let refused = |sql: &str| {
         let said = server.run(sql);

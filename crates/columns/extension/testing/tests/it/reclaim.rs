@@ -17,15 +17,15 @@ fn begin() -> (Owner, Server) {
     let settings = "autovacuum = off\nstrongroom.sweep_interval = 0\nstrongroom.sweep_delay = 0";
     let server = Server::start(&owner.zone_socket(), settings);
     drop(server.rows("create extension strongroom_columns"));
-    owner.start_proxy(server.socket());
+    owner.start_proxy_deriving(server.socket());
     (owner, server)
 }
 
 /// Makes a table with so many rows, `code` being `id`, and an index on `code`.
 fn fill(owner: &Owner, rows: u32) {
-    drop(
-        owner.rows("create table t (id int primary key, note int, code enc_int4) using strongroom"),
-    );
+    drop(owner.rows(
+        "create table t (id int primary key, note int, code enc_int4(ordered)) using strongroom",
+    ));
     let mut count = rows.min(500);
     let values: Vec<String> = (1..=count).map(|id| format!("({id}, 0, {id})")).collect();
     drop(owner.rows(&format!("insert into t values {}", values.join(", "))));

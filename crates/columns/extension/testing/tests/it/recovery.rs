@@ -16,7 +16,7 @@ const ARCHIVE: &str = "wal_level = replica\nmax_wal_senders = 4\nhot_standby = o
 fn index_tuples_of_open_transactions_have_values_after_a_crash() {
     let (mut owner, server) = start_all("");
     let _made = owner.rows(
-        "create table t (id int, a enc_int4, b enc_text) using strongroom; create index on t (a); create index on t (b);
+        "create table t (id int, a enc_int4(ordered), b enc_text(ordered)) using strongroom; create index on t (a); create index on t (b);
          insert into t select g, 500, 'committed' from generate_series(1, 50) g; checkpoint",
     );
     for round in 0..2 {
@@ -144,7 +144,7 @@ fn under_load<R>(owner: &Owner, work: impl FnOnce() -> R) -> R {
 fn backed_up(settings: &str) -> (Owner, Server, Owner, Server) {
     let (owner, server) = start_all(&format!("{ARCHIVE}\n{settings}"));
     let _made = owner.rows(
-        "create table t (id int primary key, a enc_int4, b enc_text) using strongroom; create index on t (b);
+        "create table t (id int primary key, a enc_int4, b enc_text(ordered)) using strongroom; create index on t (b);
          insert into t select g, 1, 'before' from generate_series(1, 200) g",
     );
     // A new life of the server begins with a checkpoint of the zone's store: from here on the
@@ -221,7 +221,7 @@ fn a_point_in_time_between_two_transactions_is_restored() {
     ));
     restored.make_signal_file("recovery.signal");
     restored.start_again();
-    other.start_proxy(restored.socket());
+    other.start_proxy_deriving(restored.socket());
     other.wait_for_log(
         "select a, b from t where id = 1; select count(*) from t where id = 3000",
         "7|first\n0",
@@ -251,7 +251,7 @@ fn a_point_in_time_between_two_transactions_is_restored() {
 fn an_operator_dumps_and_restores_what_he_cannot_read() {
     let (owner, server) = start_all("");
     let _made = owner.rows(
-        "create table t (id int primary key, a enc_int4, b enc_text) using strongroom; create index on t (b);
+        "create table t (id int primary key, a enc_int4, b enc_text(ordered)) using strongroom; create index on t (b);
          insert into t values (1, 1, 'canary'), (2, 2, 'canary'), (3, 0, 'canary'), (9, null, null)",
     );
     let dump = server.dump("t");

@@ -131,8 +131,7 @@ const BUILDS: &[&str] = &[
 #[test]
 fn every_index_build_finds_every_row() {
     let (mut owner, server) = start_all("max_parallel_workers = 4");
-    let _made = owner
-        .rows("create table t (id int, a enc_int4, b enc_text, primary key (a)) using strongroom");
+    let _made = owner.rows("create table t (id int, a enc_int4(ordered), b enc_text(ordered), primary key (a)) using strongroom");
     let rows: Vec<String> = (1..=1000)
         .map(|id| format!("({id}, {}, 'row {id:04}')", (id * 37) % 1009))
         .collect();

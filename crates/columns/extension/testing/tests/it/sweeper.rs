@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use strongroom_columns_testing::Server;
-use strongroom_columns_testing::owner::{Owner, start_all};
+use strongroom_columns_testing::owner::{Owner, start_all_deriving};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 const ROWS: u64 = 4000;
 
 fn begin() -> (Owner, Server) {
-    start_all(
+    start_all_deriving(
         "autovacuum = off\nstrongroom.sweep_interval = 1\nstrongroom.sweep_delay = 0\nmax_worker_processes = 12",
     )
 }
@@ -23,7 +23,7 @@ fn begin() -> (Owner, Server) {
 /// A table with so many rows, `code` being `id`.
 fn fill(owner: &Owner, table: &str) {
     drop(owner.rows(&format!(
-        "create table {table} (id int primary key, note int, code enc_int4) using strongroom;
+        "create table {table} (id int primary key, note int, code enc_int4(ordered)) using strongroom;
          insert into {table} select g, 0, 0 from generate_series(1, {ROWS}) g;
          update {table} set code = code + 1; create index on {table} (code)"
     )));

@@ -8,7 +8,7 @@
 use std::process::Command;
 
 use strongroom_benches_oltp::wire::Client;
-use strongroom_columns_testing::owner::{Owner, start_all};
+use strongroom_columns_testing::owner::{Owner, start_all_deriving};
 use strongroom_columns_testing::{print_line, seconds, seed};
 
 const ROWS: u32 = 500;
@@ -36,7 +36,7 @@ fn text(random: &mut fastrand::Rng, length: usize) -> String {
 
 fn load(client: &mut Client, random: &mut fastrand::Rng) {
     client
-        .query("create table sbtest1 (id serial primary key, k enc_int4, c enc_text, pad enc_text) using strongroom")
+        .query("create table sbtest1 (id serial primary key, k enc_int4(ordered), c enc_text, pad enc_text) using strongroom")
         .expect("the table is made");
     let lines = (1..=ROWS).map(|id| {
         let [c, pad] = LENGTHS.map(|length| text(random, length));
@@ -102,7 +102,7 @@ fn run(owner: &Owner, script: &str) -> String {
 #[test]
 fn sysbench_runs_its_scripts_on_confidential_columns() {
     let mut random = fastrand::Rng::with_seed(seed());
-    let (owner, _server) = start_all("max_connections = 40");
+    let (owner, _server) = start_all_deriving("max_connections = 40");
     let mut client = owner.connect().expect("a connection");
     load(&mut client, &mut random);
     for script in SCRIPTS {

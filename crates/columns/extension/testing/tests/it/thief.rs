@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use strongroom_columns_testing::Server;
-use strongroom_columns_testing::owner::{Owner, start_all};
+use strongroom_columns_testing::owner::{Owner, start_all, start_all_deriving};
 use strongroom_columns_testing::processes::{contains, search_memory};
 
 /// A word of eight bytes that nothing else has: odd, and without zeros.
@@ -81,7 +81,7 @@ fn search_files(below: &Path) -> (Vec<(PathBuf, usize)>, u64) {
 /// What an application does with the values.
 fn everything() -> String {
     format!(
-        "create table t (id int primary key, name enc_text, l enc_int8, n enc_numeric, b enc_bytea) using strongroom;
+        "create table t (id int primary key, name enc_text(ordered), l enc_int8(ordered), n enc_numeric(ordered), b enc_bytea) using strongroom;
          insert into t select g, 'filler ' || 'x', 5, 1.5, 'abc' from generate_series(2, 300) g;
          insert into t values (1, 'canary-lovelace', {NUMBER}, {DIGITS}, 'canary-lovelace');
          create index on t (name); create index on t (l); create index on t (n);
@@ -103,7 +103,7 @@ fn everything() -> String {
 
 #[test]
 fn values_are_nowhere_in_the_server() {
-    let (owner, server) = start_all(
+    let (owner, server) = start_all_deriving(
         "shared_buffers = 16MB\nlog_statement = all\nlog_min_messages = debug1\nlog_error_verbosity = verbose\nwork_mem = 64kB\nmax_connections = 30",
     );
     let said = owner.run(&everything());
@@ -177,7 +177,7 @@ fn values_are_nowhere_in_the_server() {
 
 #[test]
 fn a_core_of_the_zone_or_of_a_backend_has_no_value() {
-    let (owner, server) = start_all("");
+    let (owner, server) = start_all_deriving("");
     let said = owner.run(&everything());
     assert!(said.rows.contains("canary-lovelace"), "{}", said.messages);
     let zone = owner.zone_process().expect("the zone runs");
@@ -243,7 +243,7 @@ const SMUGGLE: &[&str] = &[
 fn an_operator_cannot_smuggle() {
     let (mut owner, server) = start_all("");
     let _made = owner.rows(
-        "create table t (id int primary key, a enc_int4, b enc_int4, c enc_text) using strongroom;
+        "create table t (id int primary key, a enc_int4(ordered), b enc_int4, c enc_text) using strongroom;
          insert into t values (1, 41, 5, 'one'), (2, 1000, 6, 'two'); create table mine (a enc_int4) using strongroom;
          insert into mine values (1), (2), (4)",
     );
@@ -371,7 +371,7 @@ fn identifiers_that_were_moved_are_found() {
     let stack = Edited { server, owner };
     let (owner, server) = (&stack.owner, &stack.server);
     let _made = owner.rows(
-        "create table t (id bigint, a enc_int4, b enc_int4, c enc_text) using strongroom;
+        "create table t (id bigint, a enc_int4(ordered), b enc_int4, c enc_text) using strongroom;
          create table other (id bigint, a enc_int4, b enc_int4, c enc_text) using strongroom;
          insert into t values (1, 11, 12, 'x'), (2, 21, 22, 'y'), (3, 31, 32, 'z'), (4, 41, 42, 'w'), (5, 51, 52, 'v'), (6, 61, 62, 'u');
          insert into other values (1, 71, 72, 'q'); checkpoint",

@@ -12,7 +12,7 @@ use strongroom_columns_testing::owner::Owner;
 
 /// Columns of the table, plain and confidential.
 const PLAIN: &str = "id int primary key, name text, code int, total bigint, ratio float8, salary numeric, born date, seen timestamp, flag bool";
-const CONFIDENTIAL: &str = "id int primary key, name enc_text, code enc_int4, total enc_int8, ratio enc_float8, salary enc_numeric, \
+const CONFIDENTIAL: &str = "id int primary key, name enc_text, code enc_int4(ordered), total enc_int8(ordered), ratio enc_float8, salary enc_numeric(ordered), \
     born enc_date, seen enc_timestamp, flag enc_bool";
 
 /// Rows with strings that are nowhere else.
@@ -88,7 +88,7 @@ fn begin() -> (Owner, Server) {
     owner.start_zone();
     let server = Server::start(&owner.zone_socket(), "log_statement = all");
     assert_eq!(server.rows("create extension strongroom_columns"), "");
-    owner.start_proxy(server.socket());
+    owner.start_proxy_deriving(server.socket());
     (owner, server)
 }
 

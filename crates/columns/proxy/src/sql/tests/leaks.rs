@@ -267,11 +267,11 @@ fn one_name_in_several_schemas() {
     assert_eq!(copied("COPY acct FROM STDIN"), None);
     assert_eq!(
         copied("COPY acct (id, name) FROM STDIN"),
-        Some(vec![None, Some(Kind::Text)])
+        Some(vec![None, stored(Kind::Text)])
     );
     assert_eq!(
         copied("COPY b1.acct FROM STDIN"),
-        Some(vec![Some(Kind::Text), None])
+        Some(vec![stored(Kind::Text), None])
     );
     // Plain in one of them, or of another kind: nobody knows whether to encrypt.
     let differ = catalog(&["a1.acct(id, name text)", "b1.acct(id, name)"]);

@@ -154,7 +154,7 @@ fn copy_knows_its_columns() {
             .unwrap();
     assert_eq!(
         found.columns,
-        Some(vec![None, Some(Kind::Text), Some(Kind::Int4)])
+        Some(vec![None, stored(Kind::Text), stored(Kind::Int4)])
     );
     assert!(found.from && found.options.header && found.options.null == b"nil");
     assert_eq!(
@@ -164,7 +164,7 @@ fn copy_knows_its_columns() {
     // There is another of this name, whose column is plain.
     assert_eq!(copy("COPY p (id, name) FROM STDIN").unwrap().columns, None);
     let found = copy("COPY (SELECT id, name || name FROM public.p) TO STDOUT").unwrap();
-    assert_eq!(found.columns, Some(vec![None, Some(Kind::Text)]));
+    assert_eq!(found.columns, Some(vec![None, stored(Kind::Text)]));
     assert_eq!(
         copy("COPY public.p TO STDOUT (FORMAT csv, FORCE_QUOTE *)")
             .unwrap()

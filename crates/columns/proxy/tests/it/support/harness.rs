@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use strongroom_columns_proxy::proxy::{Address, PlaintextConstants, TicketTerms};
-use strongroom_columns_proxy::sql::catalog::PinnedColumn;
+use strongroom_columns_proxy::sql::pins::PinnedColumn;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 use strongroom_columns_zone::session::channel::Channel;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use strongroom_columns_proxy::keys::ColumnKeys;
 use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
-use strongroom_columns_proxy::sql::catalog::PinnedColumn;
+use strongroom_columns_proxy::sql::pins::PinnedColumn;
 use strongroom_crypto::SecretKey;
 use strongroom_testing_support::account;
 use strongroom_testing_support::process::checked;
@@ -133,6 +133,7 @@ pub(crate) fn config(server: Address, plaintext_constants: PlaintextConstants) -
         tls: Tls::default(),
         plaintext_constants,
         pinned: Vec::new(),
+        adopted: std::collections::BTreeMap::new(),
         connections_max: 200,
     }
 }

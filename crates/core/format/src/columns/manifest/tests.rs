@@ -27,7 +27,7 @@ fn a_column_s_key_comes_back() {
     let column = ColumnKeyEntry {
         column: 7,
         key_id: [8; 16],
-        lineage: Lineage::of_column(77),
+        lineage: Lineage::of_column(77, crate::columns::Class::Ordered),
     };
     let client = ColumnKeyEntry {
         lineage: Lineage::CLIENT,

@@ -34,13 +34,17 @@ const SEED: u64 = 7;
 const OTHER_ERROR_SHARE: usize = 10;
 /// Rows of each table.
 const ROWS: u32 = 50;
+/// Columns that have an index, each with its table.
+const INDEXED: [(&str, &str); 4] = [("t", "i"), ("t", "n"), ("t", "d"), ("u", "s")];
 
 type Rows = Vec<Vec<Field>>;
 
 fn define(table: &str, confidential: bool) -> String {
     let columns = COLUMNS.iter().map(|(column, of)| {
         let prefix = if confidential { "enc_" } else { "" };
-        format!("{column} {prefix}{}", name(*of))
+        let ordered = confidential && INDEXED.contains(&(table, *column));
+        let modifier = if ordered { "(ordered)" } else { "" };
+        format!("{column} {prefix}{}{modifier}", name(*of))
     });
     let columns: Vec<String> = columns.collect();
     let method = if confidential {
@@ -288,7 +292,7 @@ fn statements_say_the_same() {
     owner.start_zone();
     let server = Server::start(&owner.zone_socket(), "");
     let _made = server.rows("create extension strongroom_columns");
-    owner.start_proxy(server.socket());
+    owner.start_proxy_deriving(server.socket());
     let reference = Server::start(Path::new("/nowhere"), "");
     let mut plain = Client::connect(reference.socket()).expect("a connection");
     let mut confidential = owner.connect().expect("a connection");

@@ -1,0 +1,88 @@
+//! Columns that the data owner knows to be confidential, whatever the server says.
+//!
+//! Must not: believe the server's catalog about a pinned column.
+
+use strongroom_format::columns::Class;
+
+use super::catalog::Catalog;
+
+/// A column that the data owner knows to be confidential, whatever the server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedColumn {
+    /// Schema.
+    pub schema: String,
+    /// Relation.
+    pub relation: String,
+    /// Column.
+    pub column: String,
+    /// What the server may learn of the order of its values.
+    pub class: Class,
+}
+
+impl PinnedColumn {
+    /// Parses `schema.relation.column`, as in the catalog, without quotes, for an opaque column, and
+    /// `schema.relation.column:ordered` for an ordered one. `None` unless there are three parts;
+    /// empty parts do not count.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (text, class) = match text.strip_suffix(":ordered") {
+            Some(name) => (name, Class::Ordered),
+            None => (text, Class::Opaque),
+        };
+        let mut parts = text.split('.').filter(|part| !part.is_empty());
+        let (schema, relation, column) = (parts.next()?, parts.next()?, parts.next()?);
+        let pinned = Self {
+            schema: schema.to_owned(),
+            relation: relation.to_owned(),
+            column: column.to_owned(),
+            class,
+        };
+        parts.next().is_none().then_some(pinned)
+    }
+}
+
+impl std::fmt::Display for PinnedColumn {
+    /// Writes `schema.relation.column`, without quotes, and `:ordered` for an ordered column.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.schema, self.relation, self.column)?;
+        match self.class {
+            Class::Opaque => Ok(()),
+            Class::Ordered => f.write_str(":ordered"),
+        }
+    }
+}
+
+impl Catalog {
+    /// Pins the columns that the data owner knows to be confidential.
+    ///
+    /// # Errors
+    /// The first of them that the server calls plain, or does not name, or calls ordered although it
+    /// is pinned as opaque: a database without the extension or the relation would get every
+    /// constant for it in clear, and an ordered column would show the order of its values. Those
+    /// before it stay pinned.
+    pub fn pin<'p>(&mut self, pinned: &'p [PinnedColumn]) -> Result<(), &'p PinnedColumn> {
+        for pinned in pinned {
+            let found = self
+                .relations(&pinned.schema, &pinned.relation)
+                .find_map(|relation| {
+                    let mut columns = relation.columns.iter();
+                    let column = columns.find(|column| column.name == pinned.column)?;
+                    let sound = column.class() == Class::Opaque || pinned.class == Class::Ordered;
+                    column.kind.filter(|_| sound)?;
+                    Some((relation.oid, column.place))
+                });
+            match found {
+                Some(place) => drop(self.pinned.insert(place)),
+                None => return Err(pinned),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the column that the server names as the origin of a result's column is
+    /// pinned. `relation` is its OID, `column` its number; `false` for OID 0, which means no column
+    /// of a relation.
+    pub(crate) fn is_pinned(&self, relation: u32, column: i16) -> bool {
+        relation != 0 && self.pinned.contains(&(relation, column))
+    }
+}
