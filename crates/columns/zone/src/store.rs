@@ -121,6 +121,8 @@ pub struct Store {
     cache: BlockCache,
     /// Keys of bound columns, by their ids.
     column_keys: BTreeMap<[u8; 16], SecretKey>,
+    /// Of column keys that were kept before, by their ids, the keys of proofs.
+    former_keys: BTreeMap<[u8; 16], SecretKey>,
     reclamation: Reclamation,
     durability: Durability,
     redo: RedoLog,

@@ -148,6 +148,7 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("BLOCK_SLOTS", block::BLOCK_SLOTS.to_string()),
         ("BLOCK_UNIT", long(block::BLOCK_UNIT)),
         ("ENVELOPE_LABEL", envelope::ENVELOPE_LABEL.to_owned()),
+        ("LINEAGE_LABEL", envelope::LINEAGE_LABEL.to_owned()),
         (
             "ENVELOPE_SALT_USES",
             envelope::ENVELOPE_SALT_USES.to_string(),

@@ -344,9 +344,9 @@ fn parameters_are_sealed_in_text_and_binary() {
         .unwrap();
     sql.execute(&statement, &[&4711_i32]).unwrap();
     fake.assert_clean(CANARIES);
-    // The envelopes are there: version 1, the kinds, in the binary form.
+    // The envelopes are there: version 1, the kinds, sealed by a client, in the binary form.
     let recorded = fake.recorded.lock().unwrap();
-    for kind in [[1, 6, 0, 0], [1, 2, 0, 0]] {
+    for kind in [[1, 6, 1, 0], [1, 2, 1, 0]] {
         assert!(recorded.windows(4).any(|window| window == kind), "{kind:?}");
     }
 }

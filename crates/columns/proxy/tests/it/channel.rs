@@ -50,14 +50,14 @@ impl Zone {
     }
 
     fn attest(&mut self, nonce: &[u8; 32]) -> Vec<u8> {
+        let keys = &self.keys;
+        let held: Vec<_> = [KEY, VICTIM]
+            .into_iter()
+            .filter(|id| keys.has(id))
+            .collect();
+        let prove = |binding: &[u8; 32], id: &[u8; 16]| keys.prove(id, binding);
         self.channel
-            .attest(
-                &*ATTESTER,
-                (&self.keys, &[KEY, VICTIM]),
-                (STORE, INCARNATION),
-                1,
-                *nonce,
-            )
+            .attest(&*ATTESTER, (&held, &prove), (STORE, INCARNATION), 1, *nonce)
             .unwrap()
     }
 }

@@ -66,7 +66,7 @@ fn answer(channel: &mut Channel, attester: &dyn Attester, request: &AttestationR
     channel
         .attest(
             attester,
-            (&ColumnKeys::default(), &[]),
+            (&[], &|_, _| None),
             (STORE, INCARNATION),
             1,
             *request.nonce(),

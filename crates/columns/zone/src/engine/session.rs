@@ -67,10 +67,20 @@ impl Zone {
         let store = &self.sources.store;
         // Not those that only a session has brought: they are forgotten with it, and a client
         // expects of every later zone what it was shown once.
-        let kept: Vec<KeyId> = store.kept_keys().map(|(id, _)| *id).collect();
-        let keys = (&self.keys, &kept[..]);
+        let keys = &self.keys;
+        let prove = |binding: &[u8; 32], id: &KeyId| {
+            let held = keys.prove(id, binding);
+            held.or_else(|| store.prove_former(id, binding))
+        };
+        let held: Vec<KeyId> = store
+            .provable_keys()
+            .filter(|id| prove(&[0; 32], id).is_some())
+            .copied()
+            .collect();
         let identity = store.identity();
-        let attestation = self.channel.attest(attester, keys, identity, ring, nonce)?;
+        let attestation = self
+            .channel
+            .attest(attester, (&held, &prove), identity, ring, nonce)?;
         reply(descriptor, area, &attestation)
     }
 

@@ -67,19 +67,24 @@ pub struct Channel {
     accounts: Accounts,
 }
 
+/// Makes the proof that the zone holds, or has held, the column key of an id, for what an
+/// attestation's evidence binds. `None` if it cannot.
+pub type Prover<'a> = &'a dyn Fn(&[u8; 32], &KeyId) -> Option<[u8; 32]>;
+
 impl Channel {
     /// Makes a key agreement and returns an attestation of its public key under the client's nonce,
     /// as bytes. Keeps the private key for the client's answer: for two minutes, and at most four
-    /// for each ring, of which a new one replaces the oldest. `prove` are the ids of those of
-    /// `keys` that the attestation proves the zone to hold, at most [`PROOFS_MAX`]; `identity` is
-    /// the object id of the store and the zone's incarnation, `ring` the ring that asks.
+    /// for each ring, of which a new one replaces the oldest. `held` are the ids of the column keys
+    /// that the attestation proves the zone to hold, or to have held, of which the first
+    /// [`PROOFS_MAX`] count; `prove` makes the proof of one for what the evidence binds. `identity`
+    /// is the object id of the store and the zone's incarnation, `ring` the ring that asks.
     ///
     /// # Errors
     /// [`Fault::OutOfMemory`] if the system gives no random numbers or no evidence.
     pub fn attest(
         &mut self,
         attester: &dyn Attester,
-        (keys, prove): (&ColumnKeys, &[KeyId]),
+        (held, prove): (&[KeyId], Prover<'_>),
         identity: ([u8; 16], [u8; 16]),
         ring: u16,
         nonce: [u8; 32],
@@ -97,7 +102,6 @@ impl Channel {
             }
         }
         let (private, public_key) = KeyAgreement::generate().map_err(|_| Fault::OutOfMemory)?;
-        let held = prove.iter().filter(|id| keys.has(id));
         let mut attestation = Attestation {
             provider: attester.provider(),
             store_id: identity.0,
@@ -105,12 +109,16 @@ impl Channel {
             public_key,
             nonce,
             // Their number is part of what they prove, so they are counted before they are made.
-            proofs: held.take(PROOFS_MAX).map(|id| (*id, [0; 32])).collect(),
+            proofs: held
+                .iter()
+                .take(PROOFS_MAX)
+                .map(|id| (*id, [0; 32]))
+                .collect(),
             evidence: Vec::new(),
         };
         let binding = binding(&attestation);
         for (id, mac) in &mut attestation.proofs {
-            *mac = keys.prove(id, &binding).ok_or(Fault::NoColumnKey)?;
+            *mac = prove(&binding, id).ok_or(Fault::NoColumnKey)?;
         }
         let evidence = attester.evidence(&binding);
         attestation.evidence = evidence.map_err(|_| Fault::OutOfMemory)?;

@@ -107,7 +107,8 @@ impl ColumnKeys {
 
     /// The proof that the zone holds the key of this id: a MAC under it of what an attestation's
     /// evidence binds. `None` if the zone does not hold it.
-    pub(crate) fn prove(&self, id: &KeyId, binding: &[u8; 32]) -> Option<[u8; 32]> {
+    #[must_use]
+    pub fn prove(&self, id: &KeyId, binding: &[u8; 32]) -> Option<[u8; 32]> {
         self.0.get(id).map(|held| held.proof.mac(&[binding]))
     }
 

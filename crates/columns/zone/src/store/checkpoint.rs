@@ -158,6 +158,7 @@ impl Store {
             partitions: u32::try_from(count).map_err(|_| NoMemory)?,
             chains: u32::try_from(chains.len()).map_err(|_| NoMemory)?,
             keys: u32::try_from(self.column_keys.len()).map_err(|_| NoMemory)?,
+            former_keys: u32::try_from(self.former_keys.len()).map_err(|_| NoMemory)?,
             quarantine: self.reclamation.quarantined_count() as u64,
             timeline,
         };

@@ -7,12 +7,13 @@
 //! values sealed under a key of its own. S7: the key is in a durable manifest before the binding is
 //! in the log. Must not: use a key, or have one outside locked memory.
 
-use std::collections::btree_map;
+use std::collections::{BTreeMap, btree_map};
 
 use strongroom_columns_ring::Fault;
-use strongroom_crypto::SecretKey;
+use strongroom_crypto::{MacKey, SecretKey, hkdf};
 use strongroom_format::code;
 use strongroom_format::columns::Lineage;
+use strongroom_format::columns::channel::{PROOF_LABEL, PROOFS_MAX};
 use strongroom_format::columns::manifest::{ColumnKeyEntry, KeptKey};
 use strongroom_format::columns::redo::{ColumnBinding, Entry};
 use strongroom_keyring::Error;
@@ -149,6 +150,7 @@ impl Store {
         }
         let copy = key.try_clone().map_err(|_| Fault::OutOfMemory)?;
         self.column_keys.insert(id, copy);
+        self.former_keys.remove(&id);
         let position = self.durability.position;
         let done = self.checkpoint(position);
         done.map(drop).map_err(|error| {
@@ -168,51 +170,49 @@ impl Store {
         bound.any(|(_, partition)| partition.column_keys.values().any(|key| key.id == id))
     }
 
-    /// Forgets kept keys that no column is bound to; the next manifest lacks them. Not while a log
-    /// is replayed or followed: it may yet bring the column.
+    /// Forgets kept keys that no column is bound to; the next manifest lacks them, and has the key
+    /// of their proofs in their place: what its owner expects of this zone is that it can prove
+    /// that it had the key. Not while a log is replayed or followed: it may yet bring the column.
     pub(super) fn forget_keys(&mut self) {
         if self.replay.phase != Phase::Serving {
             return;
         }
         let ids: Vec<[u8; 16]> = self.column_keys.keys().copied().collect();
         for id in ids {
-            if !self.is_bound(id) {
-                self.column_keys.remove(&id);
+            if !self.is_bound(id)
+                && let Some(key) = self.column_keys.remove(&id)
+                && self.former_keys.len() < PROOFS_MAX
+            {
+                // Without locked memory for it the zone cannot prove any more that it had the key.
+                if let Ok(proof) = hkdf(&key, &id, PROOF_LABEL.as_bytes()) {
+                    self.former_keys.insert(id, proof);
+                }
             }
         }
     }
 
-    /// Appends all kept keys with their ids, in clear, to `out`, which is sealed afterwards.
-    /// `NoMemory` if no memory is left.
+    /// The ids of the column keys that the store keeps, or has kept before, of which it can prove
+    /// that.
+    pub fn provable_keys(&self) -> impl Iterator<Item = &[u8; 16]> {
+        self.column_keys.keys().chain(self.former_keys.keys())
+    }
+
+    /// A proof that the store has kept the column key of this id before: a MAC of what an
+    /// attestation's evidence binds. `None` if it has not, or keeps it now.
+    #[must_use]
+    pub fn prove_former(&self, id: &[u8; 16], binding: &[u8; 32]) -> Option<[u8; 32]> {
+        let key = MacKey::new(self.former_keys.get(id)?).ok()?;
+        Some(key.mac(&[binding]))
+    }
+
+    /// Appends all kept keys with their ids, and then the keys of proofs of former ones, in clear, to
+    /// `out`, which is sealed afterwards. `NoMemory` if no memory is left.
     pub(super) fn write_keys(&self, out: &mut Buffer) -> Result<(), NoMemory> {
-        for (id, key) in &self.column_keys {
+        for (id, key) in self.column_keys.iter().chain(&self.former_keys) {
             out.extend(id)?;
             out.extend(key.expose())?;
         }
         Ok(())
-    }
-
-    /// Reads `count` keys from the bytes of a manifest into the store; returns the bytes after
-    /// them. `None` if they are cut, or not in ascending order of id; an error in `Some` if there
-    /// is no locked memory.
-    pub(super) fn load_keys<'a>(
-        &mut self,
-        count: u32,
-        mut rest: &'a [u8],
-    ) -> Option<Result<&'a [u8], Error>> {
-        let mut last = None;
-        for _ in 0..count {
-            let (kept, tail) = KeptKey::parse(rest)?;
-            last.is_none_or(|last| last < kept.id).then_some(())?;
-            last = Some(kept.id);
-            let mut bytes = Zeroizing::new(*kept.key);
-            match SecretKey::take(&mut bytes) {
-                Ok(key) => self.column_keys.insert(kept.id, key),
-                Err(error) => return Some(Err(crypto_error(error))),
-            };
-            rest = tail;
-        }
-        Some(Ok(rest))
     }
 
     /// Adds a column's binding to the ring's next redo record, once for each record, unless it is
@@ -287,6 +287,28 @@ impl Store {
             "a column that is bound to something else",
         ))
     }
+}
+
+/// Reads `count` keys from the bytes of a manifest into `keys`; returns the bytes after them. `None`
+/// if they are cut, or not in ascending order of id; an error in `Some` if there is no locked memory.
+pub(super) fn load_keys<'a>(
+    keys: &mut BTreeMap<[u8; 16], SecretKey>,
+    count: u32,
+    mut rest: &'a [u8],
+) -> Option<Result<&'a [u8], Error>> {
+    let mut last = None;
+    for _ in 0..count {
+        let (kept, tail) = KeptKey::parse(rest)?;
+        last.is_none_or(|last| last < kept.id).then_some(())?;
+        last = Some(kept.id);
+        let mut bytes = Zeroizing::new(*kept.key);
+        match SecretKey::take(&mut bytes) {
+            Ok(key) => keys.insert(kept.id, key),
+            Err(error) => return Some(Err(crypto_error(error))),
+        };
+        rest = tail;
+    }
+    Some(Ok(rest))
 }
 
 impl Partition {

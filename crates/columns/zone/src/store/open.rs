@@ -18,6 +18,7 @@ use strongroom_keyring::{Error, NewObject, Object, Opener, Recipient, durable};
 use super::Store;
 use super::anchor::Anchor;
 use super::block_cache::BlockCache;
+use super::column_keys::load_keys;
 use super::durability::Durability;
 use super::faults::{crypto_error, no_memory};
 use super::files::{Directory, Files, HEADER_NAME, io_error, path_error};
@@ -113,6 +114,7 @@ impl Store {
             partitions: PartitionTable::new(),
             cache: BlockCache::new(files, options.memory_limit, &memory),
             column_keys: BTreeMap::new(),
+            former_keys: BTreeMap::new(),
             reclamation: Reclamation::default(),
             durability: Durability::default(),
             redo,
@@ -197,7 +199,11 @@ impl Store {
             }
             rest = tail;
         }
-        match self.load_keys(body.keys, rest)? {
+        rest = match load_keys(&mut self.column_keys, body.keys, rest)? {
+            Ok(rest) => rest,
+            Err(error) => return Some(Err(error)),
+        };
+        match load_keys(&mut self.former_keys, body.former_keys, rest)? {
             Ok(rest) => rest.is_empty().then_some(Ok(())),
             Err(error) => Some(Err(error)),
         }

@@ -8,8 +8,9 @@ use strongroom_columns_values::Value;
 use strongroom_columns_zone::store::{
     ANCHOR_NAME, FileAnchor, Options, Promotion, Source, Store, create, open,
 };
-use strongroom_crypto::SecretKey;
+use strongroom_crypto::{MacKey, SecretKey, hkdf};
 use strongroom_format::columns::Kind;
+use strongroom_format::columns::channel::PROOF_LABEL;
 
 use crate::disk::{Disk, State};
 use crate::host::{Safe, opener, options, relation, to};
@@ -115,6 +116,26 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
     store.drop_partition(None, table).unwrap();
     store.checkpoint(2).unwrap();
     assert_eq!(kept(&store), []);
+    // What its owner expects of this zone is left: a proof that it had the key.
+    let proofs = |store: &Store| {
+        let ids = store.provable_keys().copied();
+        ids.map(|id| (id, store.prove_former(&id, &[5; 32])))
+            .collect::<Vec<_>>()
+    };
+    let proof = |id: [u8; 16], key: &SecretKey| {
+        let key = hkdf(key, &id, PROOF_LABEL.as_bytes()).unwrap();
+        (id, Some(MacKey::new(&key).unwrap().mac(&[&[5; 32]])))
+    };
+    let former = [proof([7; 16], &other), proof([9; 16], &key)];
+    assert_eq!(proofs(&store), former);
+    drop(store);
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    assert_eq!(proofs(&store), former);
+    store.finish_recovery(2).unwrap();
+    let table = store.open_partition(None, relation(2)).unwrap();
+    store.bind(table, 3, to(9), &key).unwrap();
+    let again = [([9; 16], None), proof([7; 16], &other)];
+    assert_eq!(proofs(&store), again, "a key that is kept proves itself");
     drop(store);
 
     // The older store, without the keys, is refused; restored on purpose it gets the key again when

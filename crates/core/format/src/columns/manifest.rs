@@ -38,7 +38,7 @@ layout! {
 
 layout! {
     /// Layout of the body's beginning.
-    manifest_body_layout, 60, {
+    manifest_body_layout, 64, {
         POSITION @ 0, 8;
         STAMP @ 8, 8;
         SWEEP @ 16, 8;
@@ -49,6 +49,7 @@ layout! {
         KEYS @ 44, 4;
         QUARANTINE @ 48, 8;
         TIMELINE @ 56, 4;
+        FORMER_KEYS @ 60, 4;
     }
 }
 
@@ -217,6 +218,8 @@ pub struct ManifestBody {
     pub quarantine: u64,
     /// Timeline of the host's log that `position` is of; 0 when that is not known.
     pub timeline: u32,
+    /// How many keys of proofs follow, of column keys that were kept before.
+    pub former_keys: u32,
 }
 
 impl ManifestBody {
@@ -236,6 +239,7 @@ impl ManifestBody {
             keys: u32_at(body, at::KEYS)?,
             quarantine: u64_at(body, at::QUARANTINE)?,
             timeline: u32_at(body, at::TIMELINE)?,
+            former_keys: u32_at(body, at::FORMER_KEYS)?,
         };
         let sound = found.floor <= EXTENTS && found.partitions < PARTITIONS;
         let rest = body.get(manifest_body_layout::SIZE..)?;
@@ -262,6 +266,7 @@ impl ManifestBody {
             put(&mut out, at::KEYS, &self.keys.to_le_bytes()),
             put(&mut out, at::QUARANTINE, &self.quarantine.to_le_bytes()),
             put(&mut out, at::TIMELINE, &self.timeline.to_le_bytes()),
+            put(&mut out, at::FORMER_KEYS, &self.former_keys.to_le_bytes()),
         ];
         assert!(fields.iter().all(Option::is_some), "manifest body layout");
         out
@@ -582,10 +587,10 @@ impl QuarantineEntry {
     }
 }
 
-/// A column key that the store keeps, where it stands in a body. A secret: there is no `Debug`, and
-/// no copy is made here.
+/// A column key that the store keeps, or the key of proofs of one that it kept before, where it
+/// stands in a body. A secret: there is no `Debug`, and no copy is made here.
 pub struct KeptKey<'a> {
-    /// Its id.
+    /// The column key's id.
     pub id: [u8; 16],
     /// The key.
     pub key: &'a [u8; 32],

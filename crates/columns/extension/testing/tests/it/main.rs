@@ -12,6 +12,7 @@ mod faults;
 mod full_disk;
 mod histories;
 mod kills;
+mod lineages;
 mod logical;
 mod lost_records;
 mod operator;

@@ -146,6 +146,7 @@ fn a_body_comes_back() {
         keys: 9,
         quarantine: 8,
         timeline: 10,
+        former_keys: 11,
     };
     assert_eq!(ManifestBody::parse(&body.to_bytes()), Some((body, &[][..])));
 }
