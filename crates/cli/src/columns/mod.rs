@@ -4,6 +4,7 @@
 
 mod connect;
 mod convert;
+mod pins;
 mod proxy;
 mod replay;
 mod status;
@@ -31,13 +32,15 @@ enum Verb {
     Status(status::StatusArgs),
     Replay(replay::ReplayArgs),
     Convert(convert::ConvertArgs),
+    Pins(pins::PinsArgs),
 }
 
 impl ColumnsArgs {
-    /// Returns whether the verb is `status` and `--json` was given.
+    /// Returns whether the verb is `status` or `pins` and `--json` was given.
     pub(crate) const fn wants_json(&self) -> bool {
         match &self.verb {
             Verb::Status(args) => args.json,
+            Verb::Pins(args) => args.json,
             Verb::Zone(_) | Verb::Proxy(_) | Verb::Convert(_) | Verb::Replay(_) => false,
         }
     }
@@ -50,6 +53,7 @@ impl ColumnsArgs {
             Verb::Status(args) => args.run(context),
             Verb::Replay(args) => args.run(context),
             Verb::Convert(args) => args.run(),
+            Verb::Pins(args) => args.run(context),
         }
     }
 }

@@ -13,6 +13,7 @@ use strongroom_columns_proxy::keys::ColumnKeys;
 use strongroom_columns_proxy::proxy::{
     Address, Config, PlaintextConstants, Proxy, TicketTerms, Tls,
 };
+use strongroom_columns_proxy::relations::KnownRelations;
 use strongroom_columns_proxy::sql::lineage::parse_adopted;
 use strongroom_columns_proxy::sql::pins::PinnedColumn;
 use strongroom_columns_proxy::zones::KnownZones;
@@ -75,6 +76,10 @@ pub(super) struct ProxyArgs {
     /// a new zone, or one that has lost its last value under the key
     #[arg(long)]
     new_zone: bool,
+    /// File that keeps what relations with confidential columns looked like when they were seen
+    /// first: they have to stay so. Beside the keyring unless given
+    #[arg(long, value_name = "FILE")]
+    pins: Option<PathBuf>,
     /// Column that is confidential whatever the server says; opaque unless `:ordered` follows
     #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN[:ordered]", value_parser = parse_pinned_column)]
     pinned: Vec<PinnedColumn>,
@@ -168,6 +173,9 @@ impl ProxyArgs {
         let zones = self.zones.unwrap_or_else(|| path.with_extension("zones"));
         let known = KnownZones::at(zones.clone(), self.new_zone);
         let known = known.map_err(|error| Failure::io(&zones, &error))?;
+        let pins = self.pins.unwrap_or_else(|| path.with_extension("pins"));
+        let relations = KnownRelations::at(pins.clone());
+        let relations = relations.map_err(|error| Failure::io(&pins, &error))?;
         let config = Config {
             listen: self.listen.iter().map(|text| address(text)).collect(),
             server: address(&self.server),
@@ -192,6 +200,7 @@ impl ProxyArgs {
             },
             pinned: self.pinned,
             adopted: self.adopted.into_iter().collect(),
+            relations: Arc::new(relations),
             connections_max: self.connections,
         };
         let failed = |error: std::io::Error| Failure::new(&code::IO, error.to_string());

@@ -10,22 +10,17 @@
 //! good.
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use strongroom_format::hex::{from_hex, hex};
-use strongroom_keyring::{Locked, durable};
+use strongroom_keyring::durable;
 
 use crate::channel::{Attested, ChannelError, ColumnKeyRef};
+use crate::locked_file::{lock, lock_path};
 
 type KeyId = [u8; 16];
-
-/// The longest that a connection waits for another process which has the file locked.
-const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// First lines of the file.
 const HEADING: &str = "# Ids of column keys that a zone has shown to hold. Written by `strongroom columns proxy`:\n\
@@ -135,34 +130,6 @@ impl KnownZones {
     /// The state, also after a panic of another thread, which leaves it whole.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The file beside the one at `path` whose lock is that one's, which is replaced.
-fn lock_path(path: &Path) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".lock");
-    PathBuf::from(beside)
-}
-
-/// Takes the lock of the file at `path`. `TimedOut` if another process holds it for too long.
-fn lock(path: &Path) -> io::Result<Locked> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(lock_path(path))?;
-    let begun = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Locked::from(file)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIME_MAX => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
     }
 }
 

@@ -352,6 +352,7 @@ codes! {
     COLUMN_VALUE = 8104, Usage, "the value is not valid for the column's type", "correct the value; PostgreSQL would refuse it too";
     COLUMN_PROTOCOL = 8105, Usage, "a message of PostgreSQL's protocol is malformed, or was not expected here", "the driver or the server does not speak version 3 of the protocol as the proxy expects it; please report it";
     COLUMN_DENIED = 8106, Data, "the server claims that a column that --pin names is not confidential", "find out who changed the column's type, and change it back; if it is meant to be plain, restart the proxy without --pin for it; until then nothing is sent";
+    COLUMN_CHANGED = 8107, Data, "a relation with confidential columns is not what it was when the proxy learned its columns", "find out who changed it; if it was changed on purpose, past this proxy, have the proxy learn it again: `strongroom columns pins --forget SCHEMA.RELATION`";
     COLUMN_CONVERT = 8121, Refused, "the column cannot be converted in its present state", "follow the message, and run the command again; nothing was changed";
     COLUMN_SERVER = 8122, Refused, "the database server refused a statement of this command", "see its message; what was converted stays converted, and the same command goes on from there";
     COLUMN_RECORD = 8123, Data, "the record does not open", "give the key for records that the zone was started with; a record that was changed or cut short cannot be replayed";

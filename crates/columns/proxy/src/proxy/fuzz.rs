@@ -22,6 +22,7 @@ use super::stream::{Address, Stream};
 use super::{PlaintextConstants, Shared, Tls};
 use crate::envelope;
 use crate::keys::ColumnKeys;
+use crate::relations::KnownRelations;
 use crate::sql::catalog::Catalog;
 use crate::sql::{self, Copy, CopyColumn, CopyFormat, CopyOptions};
 use strongroom_postgres_wire::client::Socket;
@@ -72,6 +73,7 @@ fn shared(keys: Arc<ColumnKeys>) -> Arc<Shared> {
         plaintext_constants: PlaintextConstants::Refuse,
         pinned: Vec::new(),
         adopted: BTreeMap::new(),
+        relations: Arc::new(KnownRelations::in_memory()),
         epoch: AtomicU64::new(0),
         connections: AtomicUsize::new(0),
         connections_max: 1,
@@ -121,6 +123,7 @@ pub fn messages(bytes: &[u8]) {
         server: BufReader::new(server),
         session: Session::new(catalog(), Settings::default(), b'I'),
         names: Arc::default(),
+        relations: Arc::new(KnownRelations::in_memory()).connection(String::new()),
         zone_session: None,
     };
     drop(super::relay(connection, &shared(keys)));

@@ -43,6 +43,7 @@ use stream::{Listener, Stream};
 use upstream::Upstream;
 
 use crate::keys::ColumnKeys;
+use crate::relations::KnownRelations;
 use crate::sql::pins::PinnedColumn;
 
 /// Stack of the thread that parses: deep enough for the parser's own limit on nesting.
@@ -72,6 +73,8 @@ pub struct Config {
     /// Columns whose values have the lineage of another name, which they had before: schema,
     /// relation and column of both.
     pub adopted: BTreeMap<[String; 3], [String; 3]>,
+    /// What relations with confidential columns looked like when they were seen first.
+    pub relations: Arc<KnownRelations>,
     /// The most connections at a time; more are refused.
     pub connections_max: usize,
 }
@@ -106,6 +109,7 @@ impl Proxy {
             plaintext_constants: config.plaintext_constants,
             pinned: config.pinned,
             adopted: config.adopted,
+            relations: config.relations,
             epoch: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
             connections_max: config.connections_max,
@@ -202,6 +206,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         server,
         session,
         names,
+        relations,
         zone_session,
     } = connection;
     let session = Arc::new(session);
@@ -223,7 +228,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         Arc::clone(shared),
         client,
         to_server,
-        names,
+        (names, relations),
         zone_session,
     );
     std::thread::scope(|scope| {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::PlaintextConstants;
 use super::convert::server_type_oid;
 use super::session::{PendingAnswer, RowsSlot};
+use super::startup::unkept;
 use super::upstream::{Failure, Outcome, Statement, Upstream};
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
@@ -47,6 +48,13 @@ impl Upstream {
             let mut catalog = Catalog::from_rows(rows);
             catalog.set_names(Arc::clone(&self.names));
             self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
+            let settled = transaction == b'I';
+            let kept = self
+                .relations
+                .check(&self.names.database, settled, &mut catalog);
+            if let Err(error) = kept {
+                self.denied.get_or_insert(unkept(&error));
+            }
             // An unchanged catalog stays the same object, so that statements planned with it need
             // no new check.
             let mut state = self.session.lock();
@@ -143,6 +151,12 @@ impl Upstream {
                 return Err(refusal.clone().into());
             }
             plans = sql::plan(text, &self.catalog(), declared)?;
+        }
+        for plan in &plans {
+            let begun = self
+                .relations
+                .begin_change(&self.names.database, &plan.changes);
+            begun.map_err(|error| unkept(&error))?;
         }
         // Later statements of the same pipeline are planned before the catalog can be read again.
         if let Some(defined) = plans.last().and_then(|plan| plan.defined.clone()) {

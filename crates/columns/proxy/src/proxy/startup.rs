@@ -15,6 +15,7 @@ use super::settings::Settings;
 use super::shared::Shared;
 use super::stream::{Address, Stream, TIMEOUT};
 use super::zone_session::{self, ZoneSession};
+use crate::relations::Changer;
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::lineage::Names;
 use crate::sql::refusal::Refusal;
@@ -37,6 +38,8 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     /// What the names of ordered columns are made from.
     pub(super) names: Arc<Names>,
+    /// What its statements may be changing.
+    pub(super) relations: Changer,
     /// The session with the zone.
     pub(super) zone_session: Option<ZoneSession>,
 }
@@ -87,6 +90,10 @@ pub(crate) fn accept_client(
     if let Err(column) = catalog.pin(&shared.pinned) {
         return refuse(&mut client, &Refusal::denied(column));
     }
+    let relations = shared.relations.connection(address.to_string());
+    if let Err(error) = relations.check(&names.database, true, &mut catalog) {
+        return refuse(&mut client, &unkept(&error));
+    }
     // A database without the extension has no session with the zone.
     let terms = shared.terms.as_ref().filter(|_| catalog.is_confidential());
     let mut zone_session = None;
@@ -109,8 +116,15 @@ pub(crate) fn accept_client(
         server,
         session: Session::new(catalog, settings, transaction),
         names,
+        relations,
         zone_session,
     }))
+}
+
+/// Makes the refusal (58030) for a file of known relations that cannot be used.
+pub(super) fn unkept(error: &io::Error) -> Refusal {
+    let message = format!("the proxy's file of known relations (--pins) cannot be used: {error}");
+    Refusal::postgres("58030", message)
 }
 
 /// Sends the client a FATAL error; returns `None`, no connection.

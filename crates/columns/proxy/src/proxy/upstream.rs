@@ -19,6 +19,7 @@ use super::session::{Columns, Description, DescriptionSlot, PendingAnswer, Sessi
 use super::shared::{PlaintextConstants, Shared};
 use super::stream::Stream;
 use super::zone_session::ZoneSession;
+use crate::relations::Changer;
 use crate::sql::catalog::Catalog;
 use crate::sql::lineage::Names;
 use crate::sql::refusal::Refusal;
@@ -85,6 +86,8 @@ pub(crate) struct Upstream {
     pub(super) opened: Instant,
     /// What the names of ordered columns are made from.
     pub(super) names: Arc<Names>,
+    /// What its statements may be changing.
+    pub(super) relations: Changer,
     /// The session with the zone.
     pub(super) zone_session: Option<ZoneSession>,
 }
@@ -127,7 +130,7 @@ impl Upstream {
         shared: Arc<Shared>,
         client: BufReader<Stream>,
         server: Stream,
-        names: Arc<Names>,
+        (names, relations): (Arc<Names>, Changer),
         zone_session: Option<ZoneSession>,
     ) -> Self {
         let epoch = shared.epoch.load(Ordering::Acquire);
@@ -148,6 +151,7 @@ impl Upstream {
             copy_refused: None,
             opened: Instant::now(),
             names,
+            relations,
             zone_session,
         }
     }

@@ -90,7 +90,7 @@ pub struct Column {
 
 impl Column {
     /// Returns what the server may learn of the order of its values; opaque for a plain column.
-    pub(super) fn class(&self) -> Class {
+    pub(crate) fn class(&self) -> Class {
         match self.kind {
             Some(_) => Class::of_modifier(self.modifier),
             None => Class::Opaque,
@@ -119,6 +119,8 @@ pub struct Relation {
     pub columns: Vec<Column>,
     /// Schema and name of the table that it is a part of; `None` unless it is a partition.
     pub root: Option<(String, String)>,
+    /// What is not as it was when the relation was seen first; `None` if everything is.
+    pub differs: Option<String>,
 }
 
 /// The catalog of one database.
@@ -291,6 +293,7 @@ impl Catalog {
                 oid: number(relation_oid).unwrap_or(0),
                 columns: Vec::new(),
                 root: None,
+                differs: None,
             });
             named.len().saturating_sub(1)
         });
@@ -320,6 +323,16 @@ impl Catalog {
         }
     }
 
+    /// Returns all relations with their names.
+    pub(crate) fn relations_mut(&mut self) -> impl Iterator<Item = (&str, &mut Relation)> {
+        let named = self.relations.iter_mut();
+        named.flat_map(|(name, relations)| {
+            relations
+                .iter_mut()
+                .map(|relation| (name.as_str(), relation))
+        })
+    }
+
     /// Adds a relation that a statement is about to make.
     pub(crate) fn define(&mut self, schema: &str, name: &str, columns: Vec<Column>) {
         let relation = Relation {
@@ -327,6 +340,7 @@ impl Catalog {
             oid: 0,
             columns,
             root: None,
+            differs: None,
         };
         self.relations
             .entry(name.to_owned())

@@ -12,6 +12,7 @@
 //! Must not: convert values, or talk to a server.
 
 pub mod catalog;
+pub(crate) mod changes;
 mod copy_options;
 mod defining;
 mod expr;
@@ -80,12 +81,14 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
         let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
         let known = defined.as_deref().unwrap_or(catalog);
         let after = node.and_then(|node| defining::apply_definition(known, node));
+        let changes = node.map(changes::changed_relations).unwrap_or_default();
         let mut plan = plan_statement(raw, text, version, known, declared)
             .map_err(|refusal| refusal.with_position(sql))?;
         if let Some(after) = after {
             defined = Some(Arc::new(after));
         }
         plan.defined.clone_from(&defined);
+        plan.changes = changes;
         plans.push(plan);
     }
     Ok(plans)

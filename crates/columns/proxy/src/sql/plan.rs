@@ -8,6 +8,7 @@ use std::sync::Arc;
 use strongroom_format::columns::{Kind, Lineage};
 
 use super::catalog::Catalog;
+use super::changes::Changes;
 use super::copy_options::CopyOptions;
 use super::functions::Structure;
 use super::literal::Literal;
@@ -83,6 +84,8 @@ pub(crate) struct Plan {
     pub(crate) copy: Option<Copy>,
     /// EXECUTE with constants: the name of the statement.
     pub(crate) executes: Option<String>,
+    /// Relations that it may make, change or drop.
+    pub(crate) changes: Changes,
     /// Names of relations that the catalog does not know.
     pub(crate) unknown: Vec<String>,
     /// The catalog after this statement and those before it, if they change it.

@@ -98,6 +98,15 @@ impl Refusal {
         }
     }
 
+    /// Makes the refusal SR-8107: a relation is not what it was when its columns were learned.
+    pub(crate) fn changed(differs: &str) -> Self {
+        const HINT: &str = "If it was changed on purpose, past the proxy: strongroom columns pins --forget SCHEMA.RELATION.";
+        Self {
+            hint: Some(HINT),
+            ..Self::new("SR107", format!("{differs} (SR-8107)"))
+        }
+    }
+
     /// Makes an error that the server would give, or one about the connection, with a SQLSTATE of
     /// PostgreSQL's and without a Strongroom code.
     pub(crate) fn postgres(sqlstate: &'static str, message: String) -> Self {

@@ -448,11 +448,12 @@ impl<'a> Resolver<'a> {
         {
             return cte.columns.clone();
         }
-        let all: Vec<Columns> = self
-            .catalog
-            .relations(schema, name)
-            .map(columns_of)
-            .collect();
+        let found: Vec<&Relation> = self.catalog.relations(schema, name).collect();
+        if let Some(differs) = found.iter().find_map(|relation| relation.differs.as_ref()) {
+            let refusal = Refusal::changed(differs);
+            self.refusal.get_or_insert(refusal);
+        }
+        let all: Vec<Columns> = found.into_iter().map(columns_of).collect();
         self.touched |= all.iter().any(|columns| columns.whole().confidential);
         if all.is_empty() && schema != "pg_catalog" && schema != "information_schema" {
             self.touched = true;

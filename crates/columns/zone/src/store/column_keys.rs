@@ -150,11 +150,12 @@ impl Store {
         }
         let copy = key.try_clone().map_err(|_| Fault::OutOfMemory)?;
         self.column_keys.insert(id, copy);
-        self.former_keys.remove(&id);
+        let former = self.former_keys.remove(&id);
         let position = self.durability.position;
         let done = self.checkpoint(position);
         done.map(drop).map_err(|error| {
             self.column_keys.remove(&id);
+            self.former_keys.extend(former.map(|proof| (id, proof)));
             self.report(error)
         })
     }

@@ -21,6 +21,7 @@ mod plans;
 mod random;
 mod reclaim;
 mod recovery;
+mod relations;
 mod replay;
 mod slot;
 mod statements;

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use strongroom_columns_proxy::keys::ColumnKeys;
 use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
+use strongroom_columns_proxy::relations::KnownRelations;
 use strongroom_columns_proxy::sql::pins::PinnedColumn;
 use strongroom_crypto::SecretKey;
 use strongroom_testing_support::account;
@@ -134,6 +135,7 @@ pub(crate) fn config(server: Address, plaintext_constants: PlaintextConstants) -
         plaintext_constants,
         pinned: Vec::new(),
         adopted: std::collections::BTreeMap::new(),
+        relations: std::sync::Arc::new(KnownRelations::in_memory()),
         connections_max: 200,
     }
 }

@@ -1,0 +1,153 @@
+//! Goal: which column a constant goes into by its place is what the owner's proxy has learned, not
+//! what the server says now.
+//!
+//! Method: server, zone and proxy, all real. The operator exchanges columns past the proxy; the
+//! owner changes tables through it, in every way in which applications do.
+
+use strongroom_columns_testing::owner::{Owner, start_all};
+
+#[track_caller]
+fn owner_fails(owner: &Owner, sql: &str, message: &str) {
+    let said = owner.run(sql);
+    assert!(
+        said.messages.contains(message),
+        "{sql}: {}{}",
+        said.rows,
+        said.messages
+    );
+}
+
+/// Runs `strongroom columns pins` with these arguments, and returns what it prints.
+#[track_caller]
+fn pins(owner: &Owner, arguments: &[&str]) -> String {
+    let mut command = owner.columns();
+    let done = command.arg("pins").args(arguments).output();
+    let done = done.expect("the command can be run");
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+/// What the operator does, the statements with which the owner would show a text in clear, and what
+/// the proxy says of it.
+const EXCHANGES: &[(&str, &str)] = &[
+    (
+        "alter table t rename body to x; alter table t rename city to body; alter table t rename x to city",
+        "column 2 of public.t was \"body\" (enc_text), and is \"city\" (enc_text)",
+    ),
+    (
+        "alter table t drop body, add body text",
+        "column 2 of public.t was \"body\" (enc_text), and is \"city\" (plain)",
+    ),
+    (
+        "alter table t rename to held; create table t (id int, body text, city text)",
+        "column 2 of public.t was \"body\" (enc_text), and is \"body\" (plain)",
+    ),
+    (
+        "alter table t rename to held; create view t as select id, city as body, body as city from held",
+        "column 2 of public.t was \"body\" (enc_text), and is \"body\" (plain)",
+    ),
+];
+
+#[test]
+fn columns_that_are_exchanged_past_the_proxy_get_nothing() {
+    let (owner, server) = start_all("log_statement = all");
+    let made = "create table t (id int, body enc_text, city text) using strongroom;
+         insert into t values (1, 'canary-body', 'Rome')";
+    let _made = owner.rows(made);
+    for (exchange, why) in EXCHANGES {
+        let _exchanged = server.rows(exchange);
+        for sql in [
+            "insert into t values (2, 'canary-body', 'Rome')",
+            "insert into t (id, body, city) values (2, 'canary-body', 'Rome')",
+            "insert into t select 2, 'canary-body', 'Rome'",
+            "update t set body = 'canary-body'",
+            "copy t from stdin;\n2\tcanary-body\tRome\n\\.\n",
+            "select * from t as f(a, b, c) where b = 'canary-body'",
+        ] {
+            owner_fails(&owner, sql, "SR-8107");
+            owner_fails(&owner, sql, why);
+        }
+        // Its owner looks, takes it as it is, and makes it what it was.
+        let shown = pins(&owner, &[]);
+        assert!(
+            shown.contains(" public.t ") && shown.contains(" id plain, body enc_text, city plain"),
+            "{shown}"
+        );
+        // It is a view or a table now.
+        for drop in ["drop view t", "drop table t", "drop table if exists held"] {
+            let _dropped = server.run(drop);
+        }
+        assert_eq!(pins(&owner, &["--forget", "public.t"]), "");
+        let _again = owner.rows(made);
+    }
+    let log = std::fs::read_to_string(server.log()).expect("the server's log");
+    assert!(!log.contains("canary"), "a text in the log");
+    // What is not asked about can be anything.
+    let _plain = server.rows("create table u (a int); alter table u rename a to b");
+    assert_eq!(owner.rows("select count(*) from u"), "0");
+    let refused = owner
+        .columns()
+        .args(["pins", "--forget", "public.never"])
+        .output();
+    assert!(refused.is_ok_and(|refused| refused.status.code() == Some(2)));
+}
+
+#[test]
+fn what_its_owner_changes_is_learned() {
+    let (owner, server) = start_all("");
+    let _made = owner.rows(
+        "create table t (id int primary key, body enc_text, city text) using strongroom;
+         insert into t values (1, 'one', 'Rome');
+         alter table t drop city, add born enc_date;
+         insert into t values (2, 'two', '2000-01-01');
+         alter table t rename body to title;
+         update t set title = 'zwei' where id = 2",
+    );
+    assert_eq!(
+        owner.rows("select title, born from t order by id"),
+        "one|\nzwei|2000-01-01"
+    );
+    // A change that is taken back, and one that another connection does not see yet.
+    let mut one = owner.connect().expect("a connection");
+    for sql in [
+        "begin",
+        "alter table t drop title",
+        "insert into t values (3, '2001-01-01')",
+    ] {
+        let _done = one.query(sql).expect("a change");
+    }
+    let _elsewhere =
+        owner.rows("create table u (a enc_int4) using strongroom; insert into u values (1)");
+    let _undone = one.query("rollback").expect("its end");
+    let _stored = one
+        .query("insert into t values (3, 'three', '2001-01-01')")
+        .expect("a row");
+    assert_eq!(owner.rows("select count(title) from t"), "3");
+    // Another table of the name, made by its owner.
+    let _again = owner.rows(
+        "drop table t; create table t (a enc_int4, b int) using strongroom; insert into t values (5, 6)",
+    );
+    assert_eq!(owner.rows("select a, b from t"), "5|6");
+    // New columns behind the others, by whomever; and tables that are new.
+    let _more = server.rows(
+        "alter table t add c enc_text, add d int; create table w (a enc_int4) using strongroom",
+    );
+    let _stored = owner.rows("insert into t values (7, 8, 'nine', 10); insert into w values (1)");
+    // Views, partitions, temporary tables.
+    let _views = owner.rows(
+        "create view v as select a, b from t; insert into v values (1, 2);
+         create or replace view v as select a, b, c from t; drop view v; create view v as select b, a from t;
+         insert into v values (3, 4);
+         create table p (k int, x enc_int4) partition by list (k);
+         create table p1 partition of p default using strongroom;
+         insert into p values (1, 2);
+         alter table p drop x, add y enc_text; insert into p values (1, 'y'); insert into p1 values (2, 'z');
+         create temp table draft (b enc_text) using strongroom; insert into draft values ('temporary')",
+    );
+    let _other = owner.rows("create temp table draft (c int, b enc_text) using strongroom; insert into draft values (1, 'other')");
+    assert_eq!(owner.rows("select y from p order by k"), "\ny\nz");
+}

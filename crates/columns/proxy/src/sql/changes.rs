@@ -1,0 +1,183 @@
+//! Which relations a statement may make, change or drop: what the owner knows of their columns is
+//! to be learned again.
+//!
+//! Must not: count a relation that a statement only reads.
+
+use std::collections::BTreeSet;
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{AlterTableStmt, DropStmt, Node, ObjectType, RangeVar};
+
+use super::tree::names;
+
+/// Relations whose columns a statement may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Their names, in whatever schema.
+    pub(crate) names: BTreeSet<String>,
+    /// Whether it may be any relation of the database.
+    pub(crate) any: bool,
+}
+
+impl Changes {
+    /// Returns whether the statement changes no relation.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty() && !self.any
+    }
+
+    /// Returns whether the relation of this name may be changed.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.any || self.names.contains(name)
+    }
+
+    /// Adds those of another statement.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.names.extend(other.names.iter().cloned());
+        self.any |= other.any;
+    }
+
+    /// Returns the change of any relation.
+    fn any() -> Self {
+        Self {
+            any: true,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a relation. Does nothing for `None`.
+    fn add(&mut self, range: Option<&RangeVar>) {
+        self.names.extend(range.map(|range| range.relname.clone()));
+    }
+}
+
+/// Returns the relations that the statement may make, change or drop.
+pub(super) fn changed_relations(node: &Node) -> Changes {
+    let mut changes = Changes::default();
+    match node.node.as_ref() {
+        Some(NodeEnum::CreateStmt(create)) => changes.add(create.relation.as_ref()),
+        Some(NodeEnum::CreateForeignTableStmt(create)) => {
+            let base = create.base_stmt.as_ref();
+            changes.add(base.and_then(|base| base.relation.as_ref()));
+        }
+        Some(NodeEnum::CreateTableAsStmt(create)) => {
+            changes.add(create.into.as_ref().and_then(|into| into.rel.as_ref()));
+        }
+        Some(NodeEnum::SelectStmt(select)) => {
+            let into = select.into_clause.as_ref();
+            changes.add(into.and_then(|into| into.rel.as_ref()));
+        }
+        Some(NodeEnum::ViewStmt(view)) => changes.add(view.view.as_ref()),
+        Some(NodeEnum::RuleStmt(rule)) => changes.add(rule.relation.as_ref()),
+        Some(NodeEnum::CompositeTypeStmt(create)) => changes.add(create.typevar.as_ref()),
+        Some(NodeEnum::AlterTableStmt(alter)) => alter_table(alter, &mut changes),
+        Some(NodeEnum::RenameStmt(rename)) => match &rename.relation {
+            Some(relation) => {
+                changes.add(Some(relation));
+                changes.names.insert(rename.newname.clone());
+            }
+            None => return Changes::any(),
+        },
+        Some(NodeEnum::AlterObjectSchemaStmt(alter)) => match &alter.relation {
+            Some(relation) => changes.add(Some(relation)),
+            None => return Changes::any(),
+        },
+        Some(NodeEnum::DropStmt(drop)) => return dropped(drop),
+        Some(
+            NodeEnum::DropOwnedStmt(_)
+            | NodeEnum::AlterExtensionStmt(_)
+            | NodeEnum::ImportForeignSchemaStmt(_),
+        ) => return Changes::any(),
+        _ => {}
+    }
+    changes
+}
+
+/// Adds the table of an ALTER TABLE, and the partitions that it attaches or detaches.
+fn alter_table(alter: &AlterTableStmt, changes: &mut Changes) {
+    changes.add(alter.relation.as_ref());
+    for command in &alter.cmds {
+        let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_ref() else {
+            continue;
+        };
+        if let Some(NodeEnum::PartitionCmd(partition)) =
+            command.def.as_ref().and_then(|def| def.node.as_ref())
+        {
+            changes.add(partition.name.as_ref());
+        }
+    }
+}
+
+/// Returns the relations that a DROP names; any for what relations can depend on.
+fn dropped(drop: &DropStmt) -> Changes {
+    let relations = matches!(
+        drop.remove_type(),
+        ObjectType::ObjectTable
+            | ObjectType::ObjectView
+            | ObjectType::ObjectMatview
+            | ObjectType::ObjectForeignTable
+            | ObjectType::ObjectSequence
+            | ObjectType::ObjectIndex
+    );
+    if !relations {
+        return Changes::any();
+    }
+    let mut changes = Changes::default();
+    for object in &drop.objects {
+        if let Some(NodeEnum::List(parts)) = object.node.as_ref() {
+            let name = names(&parts.items).last().map(|name| (*name).to_owned());
+            changes.names.extend(name);
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(sql: &str) -> Changes {
+        let parsed = pg_query::parse(sql, pg_query::ParserOptions::default()).unwrap();
+        let statement = parsed.protobuf.stmts[0].stmt.clone().unwrap();
+        changed_relations(&statement)
+    }
+
+    #[track_caller]
+    fn names_of(sql: &str, expected: &[&str]) {
+        let found = changes(sql);
+        let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!((found.names, found.any), (expected, false), "{sql}");
+    }
+
+    #[test]
+    fn definitions_change_what_they_name_and_nothing_else_does() {
+        names_of("CREATE TABLE s.t (LIKE other) INHERITS (parent)", &["t"]);
+        names_of("CREATE TABLE t AS SELECT * FROM other", &["t"]);
+        names_of("SELECT 1 INTO t FROM other", &["t"]);
+        names_of("CREATE OR REPLACE VIEW v AS SELECT * FROM other", &["v"]);
+        names_of("ALTER TABLE t ADD COLUMN a int, DROP COLUMN b", &["t"]);
+        names_of("ALTER TABLE t ATTACH PARTITION p DEFAULT", &["t", "p"]);
+        names_of("ALTER TABLE t RENAME TO u", &["t", "u"]);
+        names_of("ALTER TABLE t RENAME COLUMN a TO b", &["t", "b"]);
+        names_of("ALTER TABLE t SET SCHEMA s", &["t"]);
+        names_of("DROP TABLE s.t, u CASCADE", &["t", "u"]);
+        names_of("DROP VIEW v", &["v"]);
+        for sql in [
+            "DROP SCHEMA s CASCADE",
+            "DROP TYPE d CASCADE",
+            "DROP EXTENSION e CASCADE",
+            "ALTER SCHEMA s RENAME TO u",
+            "DROP OWNED BY r",
+        ] {
+            assert!(changes(sql).any, "{sql}");
+        }
+        for sql in [
+            "SELECT * FROM t",
+            "INSERT INTO t VALUES (1)",
+            "CREATE INDEX ON t (a)",
+            "GRANT SELECT ON t TO r",
+            "DO 'begin end'",
+        ] {
+            assert!(changes(sql).is_empty(), "{sql}");
+        }
+    }
+}
