@@ -16,9 +16,9 @@ use crate::output::columns;
 
 /// Show the columns of relations as the proxy saw them first, or have it learn a relation again.
 ///
-/// The proxy refuses statements with a relation whose columns are not what they were (SR-8107). When
-/// a relation was changed on purpose, past the proxy, forget it: the next connection takes it as the
-/// server says then. Proxies that run learn of it within 10 seconds.
+/// The proxy refuses statements with a relation whose columns are not what they were (SR-8107).
+/// When a relation was changed on purpose, past the proxy, forget it: the next connection takes it
+/// as the server says then. Proxies that run learn of it within 10 seconds.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns pins\n  strongroom columns pins --forget public.staff"))]
 pub(super) struct PinsArgs {

@@ -14,7 +14,7 @@ use strongroom_columns_proxy::proxy::{
     Address, Config, PlaintextConstants, Proxy, TicketTerms, Tls,
 };
 use strongroom_columns_proxy::relations::KnownRelations;
-use strongroom_columns_proxy::sql::lineage::parse_adopted;
+use strongroom_columns_proxy::sql::ordered::parse_adopted;
 use strongroom_columns_proxy::sql::pins::PinnedColumn;
 use strongroom_columns_proxy::zones::KnownZones;
 use strongroom_format::code;
@@ -250,7 +250,8 @@ fn parse_policy(text: &str) -> Result<PcrPolicy, String> {
         })
 }
 
-/// Parses `SCHEMA.RELATION.COLUMN` with or without `:ordered`. The error is the text that clap shows.
+/// Parses `SCHEMA.RELATION.COLUMN` with or without `:ordered`. The error is the text that clap
+/// shows.
 fn parse_pinned_column(text: &str) -> Result<PinnedColumn, String> {
     PinnedColumn::parse(text)
         .ok_or_else(|| String::from("SCHEMA.RELATION.COLUMN, as in the catalog"))

@@ -7,8 +7,8 @@
 //!   envelopes, whichever threads seal them.
 //! - The column key's id, the kind, the sealer and the lineage are associated data: a value that is
 //!   moved under another key, declared as another type or presented as another column's does not
-//!   open, nor does a client's constant that is presented as the zone's result. An envelope that is not canonical (padding, reserved bytes, a length that is not the kind's) does
-//!   not open either.
+//!   open, nor does a client's constant that is presented as the zone's result. An envelope that is
+//!   not canonical (padding, reserved bytes, a length that is not the kind's) does not open either.
 //! - A derived key is kept only once it has opened an envelope: one that does not open costs a
 //!   derivation and no memory.
 //!
@@ -286,8 +286,8 @@ pub fn id_of(key: &SecretKey) -> Result<KeyId, CryptoError> {
     id.as_slice().try_into().map_err(|_| CryptoError::TooLong)
 }
 
-/// The lineage that a column has by its name, for columns of the class [`Class::Ordered`]. Client and
-/// zone compute it alike, so that a constant can name the column that it is for.
+/// The lineage that a column has by its name, for columns of the class [`Class::Ordered`]. Client
+/// and zone compute it alike, so that a constant can name the column that it is for.
 ///
 /// `path` are the names of database, schema, relation and column, none of which has a zero byte
 /// (PostgreSQL allows none). Specified in docs/spec/columns.md, "Lineages".

@@ -9,8 +9,8 @@
 //! - A relation that has another column in a place than it had is refused, until it is changed by a
 //!   statement through the proxy or its owner forgets it. New columns behind the others change
 //!   nothing of what was written before, and are taken.
-//! - While a statement through the proxy changes a relation, nothing is learned or said of it: other
-//!   transactions still see what it was.
+//! - While a statement through the proxy changes a relation, nothing is learned or said of it:
+//!   other transactions still see what it was.
 //!
 //! Must not: hold a value.
 
@@ -342,6 +342,7 @@ mod tests {
 
     /// What the catalog with these tables shows this connection of the relation `t`: whether it is
     /// what it was.
+    #[expect(clippy::unwrap_in_result, reason = "a test that panics has failed")]
     fn sees(changer: &Changer, settled: bool, tables: &[&str]) -> Result<(), String> {
         let mut catalog = catalog(tables);
         changer.check(DATABASE, settled, &mut catalog).unwrap();

@@ -1,8 +1,8 @@
 //! The name of a column from which an ordered column's lineage is made.
 //!
 //! The data owner's proxy makes the same name from what it reads of the catalog
-//! (crates/columns/proxy, `sql/lineage.rs`); docs/spec/columns.md, "Lineages". Must not: hash it; the
-//! zone does.
+//! (crates/columns/proxy, `sql/lineage.rs`); docs/spec/columns.md, "Lineages". Must not: hash it;
+//! the zone does.
 
 use std::ffi::{CStr, c_char};
 
@@ -22,8 +22,8 @@ unsafe extern "C-unwind" {
 const CONVERTED: &str = "strongroom~";
 
 /// The names of database, schema, relation and column, a zero byte between them. A partition has
-/// the name of the table that it is a part of, temporary tables are all in the schema `pg_temp`, and
-/// a column that a conversion fills has the name of the one that it is to replace. Empty if the
+/// the name of the table that it is a part of, temporary tables are all in the schema `pg_temp`,
+/// and a column that a conversion fills has the name of the one that it is to replace. Empty if the
 /// relation or column does not exist.
 pub(crate) fn path(relation: Oid, column: i16) -> Vec<u8> {
     let own = rows::class(relation);

@@ -2,8 +2,8 @@
 //!
 //! `enc_int4(ordered)` says that the order of the column's values is no secret; without it a column
 //! is opaque. A modifier is a number: the class in bits 28 and 29, below it for `enc_numeric` what
-//! PostgreSQL's own `numerictypmodin` makes (src/backend/utils/adt/numeric.c). Must not: decide what
-//! a class allows; the zone does.
+//! PostgreSQL's own `numerictypmodin` makes (src/backend/utils/adt/numeric.c). Must not: decide
+//! what a class allows; the zone does.
 
 use std::ffi::{CStr, CString};
 

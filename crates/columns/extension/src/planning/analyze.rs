@@ -3,7 +3,8 @@
 //!
 //! The zone ranks the sample in one call; only the frequency of each rank is used, and the ranks
 //! are not kept. Where the zone refuses, which it does for an opaque column without a session, the
-//! number of distinct values stays what an earlier ANALYZE has found. Must not: store an identifier in `pg_statistic`, or fail because the zone does.
+//! number of distinct values stays what an earlier ANALYZE has found. Must not: store an identifier
+//! in `pg_statistic`, or fail because the zone does.
 
 use std::ffi::c_int;
 
@@ -94,8 +95,8 @@ extern "C-unwind" fn compute(
 fn former_distinct(table: pg_sys::Oid, column: i16) -> f32 {
     let cache = pg_sys::SysCacheIdentifier::STATRELATTINH.cast_signed();
     let keys = [table.into(), column.into(), false.into()];
-    // SAFETY: a search of the catalog cache; the row is a FormData_pg_statistic, from which a number
-    // is copied before it is released.
+    // SAFETY: a search of the catalog cache; the row is a FormData_pg_statistic, from which a
+    // number is copied before it is released.
     unsafe {
         let tuple = pg_sys::SearchSysCache3(cache, keys[0], keys[1], keys[2]);
         if tuple.is_null() {

@@ -103,8 +103,8 @@ impl Plan {
 }
 
 /// Returns the confidential type of this class for the column's plain one, as SQL writes it, and
-/// adds notes on what is lost. Fails with SR-8121 if there is none, or the collation takes different texts for
-/// equal.
+/// adds notes on what is lost. Fails with SR-8121 if there is none, or the collation takes
+/// different texts for equal.
 fn confidential_type(
     table: &Table,
     class: Class,

@@ -158,7 +158,6 @@ fn declared_type(oid: u32) -> Option<EncType> {
 }
 
 /// Converts values of one session.
-#[derive(Clone, Copy)]
 pub(crate) struct Converter<'a> {
     keys: &'a ColumnKeys,
     settings: &'a Settings,
@@ -177,8 +176,8 @@ impl<'a> Converter<'a> {
     }
 
     /// Returns the converter that seals values for this ordered column, or for none.
-    pub(crate) const fn storing_in(self, column: Option<OrderedColumn>) -> Self {
-        Self { column, ..self }
+    pub(crate) const fn storing_in(&self, column: Option<OrderedColumn>) -> Self {
+        Self { column, ..*self }
     }
 
     /// Opens a value of a result; returns it in the same format. Fails if an envelope does not open

@@ -53,7 +53,7 @@ impl Upstream {
                 .relations
                 .check(&self.names.database, settled, &mut catalog);
             if let Err(error) = kept {
-                self.denied.get_or_insert(unkept(&error));
+                self.denied.get_or_insert_with(|| unkept(&error));
             }
             // An unchanged catalog stays the same object, so that statements planned with it need
             // no new check.

@@ -17,7 +17,7 @@ use super::stream::{Address, Stream, TIMEOUT};
 use super::zone_session::{self, ZoneSession};
 use crate::relations::Changer;
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
-use crate::sql::lineage::Names;
+use crate::sql::ordered::Names;
 use crate::sql::refusal::Refusal;
 
 /// Request codes of startup packets (src/include/libpq/pqcomm.h).

@@ -21,7 +21,7 @@ use super::stream::Stream;
 use super::zone_session::ZoneSession;
 use crate::relations::Changer;
 use crate::sql::catalog::Catalog;
-use crate::sql::lineage::Names;
+use crate::sql::ordered::Names;
 use crate::sql::refusal::Refusal;
 use crate::sql::{Constant, Effects, OrderedColumn, Plan, Structure};
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use strongroom_format::columns::{Class, Kind};
 
 use super::flow::Flow;
-use super::lineage::Names;
+use super::ordered::Names;
 
 /// The prefix of the names of confidential types; the rest is the base type's name.
 const TYPE_PREFIX: &str = "enc_";
@@ -22,7 +22,8 @@ const TYPE_PREFIX: &str = "enc_";
 /// - `y`, other types that are no system's own: OID, OID of the array type, type that it is over
 ///   (domains, ranges), OID of the relation whose rows it is;
 /// - `r`, columns of relations and of composite types: number, name, type, OID of the relation, and
-///   the type's modifier. System relations are listed by name only: none of their columns is confidential;
+///   the type's modifier. System relations are listed by name only: none of their columns is
+///   confidential;
 /// - `h`, partitions: schema and name of the table at the top of their hierarchy;
 /// - `s`, one row whose name is the current schema's;
 /// - `f`, functions: type of an argument or of the result.

@@ -16,7 +16,8 @@ use super::fold;
 use super::functions::{self, Structure};
 use super::literal::{self, Form, Literal, Token};
 use super::query::is_star;
-use super::resolver::{Resolver, Site, SiteKind};
+use super::resolver::Resolver;
+use super::site::{Site, SiteKind};
 use super::tree::names;
 
 impl Resolver<'_> {

@@ -4,7 +4,7 @@
 
 use strongroom_format::columns::Kind;
 
-use super::plan::OrderedColumn;
+use super::ordered::OrderedColumn;
 
 /// A place in the statement that may have to be changed: a constant, a parameter of the client, a
 /// cast.

@@ -1,46 +1,18 @@
 //! Which lineage an ordered column has, so that a constant can name the column that it is for.
 //!
-//! A column's lineage is made from its names (docs/spec/columns.md, "Lineages"); the extension makes
-//! the same names of what it finds in the catalog (crates/columns/extension, `catalog/names.rs`).
-//! Must not: decide which constant goes into which column.
-
-use std::collections::BTreeMap;
+//! A column's lineage is made from its names (docs/spec/columns.md, "Lineages"); the extension
+//! makes the same names of what it finds in the catalog (crates/columns/extension,
+//! `catalog/names.rs`). Must not: decide which constant goes into which column.
 
 use strongroom_columns_envelope::lineage_by_name;
 use strongroom_format::columns::{Class, Lineage};
 
 use super::catalog::{Catalog, Column, Relation};
-use super::plan::OrderedColumn;
+use super::ordered::{Names, OrderedColumn};
 
 /// Prefix of the name of a column that a conversion fills; the number of the column that it is to
 /// replace follows.
 const CONVERTED: &str = "strongroom~";
-
-/// The names of schema, relation and column.
-type Path = [String; 3];
-
-/// What the data owner says of the names that lineages are made from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
-    /// The name of the database.
-    pub database: String,
-    /// Columns whose values have the lineage of another name, which they had before.
-    pub adopted: BTreeMap<Path, Path>,
-}
-
-/// Parses `schema.relation.column=schema.relation.column`: a column, and the name that it had when
-/// its values were stored. `None` unless there are three parts on both sides; empty parts do not
-/// count.
-#[must_use]
-pub fn parse_adopted(text: &str) -> Option<(Path, Path)> {
-    let path = |text: &str| -> Option<Path> {
-        let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
-        let parts: Path = parts.try_into().ok()?;
-        parts.iter().all(|part| !part.is_empty()).then_some(parts)
-    };
-    let (now, before) = text.split_once('=')?;
-    Some((path(now)?, path(before)?))
-}
 
 impl Catalog {
     /// Sets what the data owner says of the names that lineages are made from.
@@ -48,8 +20,8 @@ impl Catalog {
         self.names = names;
     }
 
-    /// Returns the ordered columns of the relation that a statement changes, by their names. None if
-    /// the relation is not known, or if several may be meant: then constants for it name no
+    /// Returns the ordered columns of the relation that a statement changes, by their names. None
+    /// if the relation is not known, or if several may be meant: then constants for it name no
     /// column.
     pub(super) fn ordered_columns(&self, schema: &str, name: &str) -> Vec<(String, OrderedColumn)> {
         let meant: Vec<&Relation> = self.relations(schema, name).collect();

@@ -20,9 +20,9 @@ pub struct PinnedColumn {
 }
 
 impl PinnedColumn {
-    /// Parses `schema.relation.column`, as in the catalog, without quotes, for an opaque column, and
-    /// `schema.relation.column:ordered` for an ordered one. `None` unless there are three parts;
-    /// empty parts do not count.
+    /// Parses `schema.relation.column`, as in the catalog, without quotes, for an opaque column,
+    /// and `schema.relation.column:ordered` for an ordered one. `None` unless there are three
+    /// parts; empty parts do not count.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (text, class) = match text.strip_suffix(":ordered") {
@@ -56,8 +56,8 @@ impl Catalog {
     /// Pins the columns that the data owner knows to be confidential.
     ///
     /// # Errors
-    /// The first of them that the server calls plain, or does not name, or calls ordered although it
-    /// is pinned as opaque: a database without the extension or the relation would get every
+    /// The first of them that the server calls plain, or does not name, or calls ordered although
+    /// it is pinned as opaque: a database without the extension or the relation would get every
     /// constant for it in clear, and an ordered column would show the order of its values. Those
     /// before it stay pinned.
     pub fn pin<'p>(&mut self, pinned: &'p [PinnedColumn]) -> Result<(), &'p PinnedColumn> {

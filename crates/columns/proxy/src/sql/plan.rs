@@ -5,13 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use strongroom_format::columns::{Kind, Lineage};
+use strongroom_format::columns::Kind;
 
 use super::catalog::Catalog;
 use super::changes::Changes;
 use super::copy_options::CopyOptions;
 use super::functions::Structure;
 use super::literal::Literal;
+use super::ordered::OrderedColumn;
 
 /// A constant that is sent as a parameter.
 #[derive(Clone, Debug)]
@@ -21,16 +22,6 @@ pub(crate) struct Constant {
     pub(crate) literal: Literal,
     /// The ordered column that it is sealed for.
     pub(crate) column: Option<OrderedColumn>,
-}
-
-/// An ordered column in which a value is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OrderedColumn {
-    pub(crate) lineage: Lineage,
-    /// The modifier of its type, with precision and scale of a numeric. The server would round a
-    /// value to them, and the zone does not take what was rounded for what its owner has sealed: so
-    /// the value is rounded before.
-    pub(crate) modifier: i32,
 }
 
 /// The effects of a statement besides its result.
@@ -57,8 +48,8 @@ pub(crate) struct CopyColumn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Copy {
     pub(crate) from: bool,
-    /// What is known of the columns, in the order of the stream: `None` for a plain one. `None` when
-    /// the query's columns are not known.
+    /// What is known of the columns, in the order of the stream: `None` for a plain one. `None`
+    /// when the query's columns are not known.
     pub(crate) columns: Option<Vec<Option<CopyColumn>>>,
     pub(crate) options: CopyOptions,
 }

@@ -6,7 +6,8 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{Node, ReturningClause, SelectStmt, SetOperation, WindowDef, WithClause};
 
 use super::flow::{Columns, Flow};
-use super::resolver::{Cte, Resolver, SiteKind, Source};
+use super::resolver::{Cte, Resolver, Source};
+use super::site::SiteKind;
 use super::tree::names;
 
 /// `FRAMEOPTION_RANGE` of src/include/nodes/parsenodes.h.

@@ -206,8 +206,8 @@ impl Store {
         Some(key.mac(&[binding]))
     }
 
-    /// Appends all kept keys with their ids, and then the keys of proofs of former ones, in clear, to
-    /// `out`, which is sealed afterwards. `NoMemory` if no memory is left.
+    /// Appends all kept keys with their ids, and then the keys of proofs of former ones, in clear,
+    /// to `out`, which is sealed afterwards. `NoMemory` if no memory is left.
     pub(super) fn write_keys(&self, out: &mut Buffer) -> Result<(), NoMemory> {
         for (id, key) in self.column_keys.iter().chain(&self.former_keys) {
             out.extend(id)?;
@@ -290,8 +290,9 @@ impl Store {
     }
 }
 
-/// Reads `count` keys from the bytes of a manifest into `keys`; returns the bytes after them. `None`
-/// if they are cut, or not in ascending order of id; an error in `Some` if there is no locked memory.
+/// Reads `count` keys from the bytes of a manifest into `keys`; returns the bytes after them.
+/// `None` if they are cut, or not in ascending order of id; an error in `Some` if there is no
+/// locked memory.
 pub(super) fn load_keys<'a>(
     keys: &mut BTreeMap<[u8; 16], SecretKey>,
     count: u32,

@@ -39,15 +39,15 @@ impl Class {
         }
     }
 
-    /// What it adds to a type's modifier in PostgreSQL: its number in bits 28 and 29. The bits below
-    /// are precision and scale of a numeric.
+    /// What it adds to a type's modifier in PostgreSQL: its number in bits 28 and 29. The bits
+    /// below are precision and scale of a numeric.
     #[must_use]
     pub const fn modifier(self) -> i32 {
         (self.number() as i32) << MODIFIER_SHIFT
     }
 
-    /// The class that a type's modifier says: opaque for -1, which is no modifier, and for bits that
-    /// name no class.
+    /// The class that a type's modifier says: opaque for -1, which is no modifier, and for bits
+    /// that name no class.
     #[must_use]
     pub fn of_modifier(modifier: i32) -> Self {
         let number = u8::try_from(modifier >> MODIFIER_SHIFT).ok();
@@ -71,7 +71,8 @@ impl Class {
 }
 
 /// The column that a value belongs to. A column keeps its lineage, and its values do when they are
-/// copied or dumped. What was computed, and a constant that is to be stored nowhere, belong to none.
+/// copied or dumped. What was computed, and a constant that is to be stored nowhere, belong to
+/// none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lineage(u64);
 

@@ -129,23 +129,36 @@ impl Socket {
     }
 }
 
+/// Calls the system again as long as it says that a signal has interrupted it: a socket with a time
+/// limit is interrupted also where no handler runs, as when a machine that was suspended goes on
+/// (signal(7)).
+#[inline]
+fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 impl Read for &Socket {
     #[inline]
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
+        uninterrupted(|| match self {
             Socket::Tcp(stream) => (&mut &*stream).read(into),
             Socket::Local(stream) => (&mut &*stream).read(into),
-        }
+        })
     }
 }
 
 impl Write for &Socket {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
+        uninterrupted(|| match self {
             Socket::Tcp(stream) => (&mut &*stream).write(bytes),
             Socket::Local(stream) => (&mut &*stream).write(bytes),
-        }
+        })
     }
 
     /// Does nothing: every write goes to the system at once.
@@ -201,4 +214,24 @@ fn prepare(stream: TcpStream, keepalive: &Keepalive) -> io::Result<TcpStream> {
 pub(crate) fn time_left(deadline: Instant) -> Duration {
     let now = Instant::now();
     deadline.saturating_duration_since(now).max(TIMEOUT_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_a_signal_interrupts_is_made_again() {
+        let mut answers = [
+            Err(io::ErrorKind::Interrupted.into()),
+            Err(io::ErrorKind::Interrupted.into()),
+            Ok(3),
+            Err(io::ErrorKind::WouldBlock.into()),
+        ]
+        .into_iter();
+        let mut call = || answers.next().unwrap();
+        assert_eq!(uninterrupted(&mut call).unwrap(), 3);
+        let kind = uninterrupted(&mut call).unwrap_err().kind();
+        assert_eq!(kind, io::ErrorKind::WouldBlock, "the time is over");
+    }
 }

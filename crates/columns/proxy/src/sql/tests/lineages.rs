@@ -7,7 +7,7 @@ use strongroom_columns_envelope::lineage_by_name;
 use strongroom_format::columns::{Class, Lineage};
 
 use super::*;
-use crate::sql::lineage::{Names, parse_adopted};
+use crate::sql::ordered::{Names, parse_adopted};
 
 /// A database `shop` with a table whose columns `name` and `pay` are ordered, a partition of a
 /// partitioned table, and two tables of one name.
