@@ -292,10 +292,22 @@ impl Downstream {
         Ok(())
     }
 
-    /// Handles `DataRow`: the client gets it with its confidential values opened; a row of the
-    /// proxy's own query is collected. Fails with SR-8105 if it is malformed, and if a value does
-    /// not open.
+    /// Handles `DataRow`: the client gets it with its confidential values opened, or nothing of it;
+    /// a row of the proxy's own query is collected. Fails with SR-8105 if it is malformed, and if a
+    /// value does not open.
     fn handle_data_row(&mut self, body: &[u8]) -> Result<(), Refusal> {
+        let before = self.out.len();
+        let done = self.open_data_row(body);
+        if done.is_err() {
+            // The error that follows is a message of its own.
+            self.out.truncate(before);
+        }
+        done
+    }
+
+    /// Appends a row with its confidential values opened to the messages for the client, or
+    /// collects it. Fails as [`Self::handle_data_row`] does, but may leave a part of the message.
+    fn open_data_row(&mut self, body: &[u8]) -> Result<(), Refusal> {
         if self.current.is_none() {
             let session = Arc::clone(&self.session);
             let mut state = session.lock();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use strongroom_benches_oltp::wire::Client;
 use strongroom_columns_testing::must;
-use strongroom_columns_testing::owner::start_all;
+use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::processes::processor_ticks;
 
 const IDLE: usize = 200;
@@ -111,7 +111,7 @@ fn the_end_of_the_zone_is_an_error_and_no_more() {
     let (mut owner, server) = start_all("");
     let _made = owner.rows("create table t (id int primary key, a enc_int4(ordered)) using strongroom; insert into t select g, 1 from generate_series(1, 2000) g");
     let postmaster = server.postmaster();
-    let begin = |sql: &'static str, owner: &strongroom_columns_testing::owner::Owner| {
+    let begin = |sql: &'static str, owner: &Owner| {
         let mut client = owner.connect().expect("a connection");
         std::thread::spawn(move || {
             let done = client.query(sql).map(drop);
@@ -175,5 +175,25 @@ fn the_end_of_the_zone_is_an_error_and_no_more() {
     assert!(
         !server.log_tail().contains("terminated by signal"),
         "a backend crashed"
+    );
+}
+
+/// Whoever has another key gets an error of the protocol, and no half of a row before it.
+#[test]
+fn what_does_not_open_is_an_error_of_the_protocol() {
+    let (owner, server) = start_all("");
+    let _made = owner.rows(
+        "create table secrets (id int, v enc_text) using strongroom; insert into secrets values (1, 'one'), (2, 'two')",
+    );
+    let mut other = Owner::new();
+    other.start_proxy(server.socket());
+    let said = other.run("select id, v from secrets order by id");
+    assert_eq!(said.rows, "");
+    for (part, there) in [("22P03", true), ("FATAL", true), ("synchronization", false)] {
+        assert_eq!(said.messages.contains(part), there, "{}", said.messages);
+    }
+    assert_eq!(
+        owner.rows("select id, v from secrets order by id"),
+        "1|one\n2|two"
     );
 }
