@@ -76,6 +76,7 @@ impl PinsArgs {
         ];
         for (name, shape) in known {
             let shown: Vec<String> = shape
+                .columns
                 .iter()
                 .map(|(name, what)| format!("{name} {what}"))
                 .collect();

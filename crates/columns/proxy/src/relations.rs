@@ -44,8 +44,14 @@ pub struct RelationName {
     pub relation: String,
 }
 
-/// The columns of a relation in order: name, and type as far as it matters.
-pub type Shape = Vec<(String, String)>;
+/// What is known of a relation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Schema and name of the table that it is a part of, by which its ordered columns are named.
+    pub part_of: Option<(String, String)>,
+    /// Its columns in order: name, and type as far as it matters.
+    pub columns: Vec<(String, String)>,
+}
 
 /// The relations that are known, by their names.
 pub type Shapes = BTreeMap<RelationName, Shape>;
@@ -233,15 +239,32 @@ fn is_session_s_own(schema: &str) -> bool {
 /// Learns a relation that is new and has a confidential column, or new columns of a known one;
 /// marks one that is not what it was.
 fn learn_or_mark(known: &mut Shapes, name: RelationName, relation: &mut Relation) {
-    let shape: Shape = relation.columns.iter().map(described).collect();
+    let shape = Shape {
+        part_of: relation.root.clone(),
+        columns: relation.columns.iter().map(described).collect(),
+    };
     match known.get_mut(&name) {
-        None if shape.iter().all(|(_, what)| what == PLAIN) => {}
+        None if shape.columns.iter().all(|(_, what)| what == PLAIN) => {}
         None => drop(known.insert(name, shape)),
-        Some(before) if shape.starts_with(before) => *before = shape,
+        Some(before) if before.part_of != shape.part_of => {
+            let shown = |root: Option<&(String, String)>| match root {
+                Some((schema, name)) => format!("a part of {schema}.{name}"),
+                None => "no part of another table".to_owned(),
+            };
+            relation.differs = Some(format!(
+                "{}.{} was {}, and is {}",
+                name.schema,
+                name.relation,
+                shown(before.part_of.as_ref()),
+                shown(shape.part_of.as_ref()),
+            ));
+        }
+        Some(before) if shape.columns.starts_with(&before.columns) => *before = shape,
         Some(before) => {
+            let (before, shape) = (&before.columns, &shape.columns);
             let place = before
                 .iter()
-                .zip(&shape)
+                .zip(shape)
                 .position(|(before, now)| before != now)
                 .unwrap_or_else(|| before.len().min(shape.len()));
             let shown = |column: Option<&(String, String)>| match column {
@@ -308,7 +331,8 @@ pub fn to_json(name: &RelationName, shape: &Shape) -> Value {
         "database": name.database,
         "schema": name.schema,
         "relation": name.relation,
-        "columns": shape,
+        "part_of": shape.part_of,
+        "columns": shape.columns,
     })
 }
 
@@ -322,11 +346,19 @@ fn from_line(line: &str) -> Option<(RelationName, Shape)> {
         schema: text(&value["schema"])?,
         relation: text(&value["relation"])?,
     };
-    let columns = value["columns"].as_array()?.iter().map(|column| {
-        let pair = column.as_array().filter(|pair| pair.len() == 2)?;
-        Some((text(&pair[0])?, text(&pair[1])?))
-    });
-    Some((name, columns.collect::<Option<Shape>>()?))
+    let pair = |of: &Value| match of.as_array()?.as_slice() {
+        [first, second] => Some((text(first)?, text(second)?)),
+        _ => None,
+    };
+    let columns = value["columns"].as_array()?.iter().map(pair);
+    let shape = Shape {
+        part_of: match &value["part_of"] {
+            Value::Null => None,
+            root => Some(pair(root)?),
+        },
+        columns: columns.collect::<Option<_>>()?,
+    };
+    Some((name, shape))
 }
 
 #[cfg(test)]
@@ -413,6 +445,33 @@ mod tests {
         assert_eq!(sees(&one, true, &["s.t(a text)"]), Ok(()));
         assert_eq!(known.forget(|name| name.schema == "public").unwrap(), 2);
         assert_eq!(sees(&one, true, FIRST), Ok(()), "learned again");
+    }
+
+    /// Ordered columns of a partition are named by the table at the top: an operator who could say
+    /// of a table that it is a partition of another could have values sealed for that one.
+    #[test]
+    fn a_partition_is_one_of_the_same_table() {
+        let known = known();
+        let one = known.connection("server".to_owned());
+        let check = |root: Option<&str>| {
+            let mut catalog = catalog(FIRST);
+            for (_, relation) in catalog.relations_mut() {
+                relation.root = root.map(|root| ("public".to_owned(), root.to_owned()));
+            }
+            one.check(DATABASE, true, &mut catalog).unwrap();
+            let differs = catalog
+                .relations("", "t")
+                .find_map(|found| found.differs.clone());
+            differs.unwrap_or_default()
+        };
+        assert_eq!(check(None), "");
+        let other = "public.t was no part of another table, and is a part of public.pay";
+        assert_eq!(check(Some("pay")), other);
+        assert_eq!(check(None), "");
+        known.forget(|_| true).unwrap();
+        assert_eq!(check(Some("pay")), "");
+        assert_eq!(check(Some("pay")), "");
+        assert!(check(Some("items")).contains("and is a part of public.items"));
     }
 
     #[test]

@@ -334,8 +334,23 @@ impl Catalog {
         })
     }
 
-    /// Adds a relation that a statement is about to make.
-    pub(crate) fn define(&mut self, schema: &str, name: &str, columns: Vec<Column>) {
+    /// Adds a relation that a statement is about to make. `replaces`: there is none of the name in
+    /// the schema any more, or the statement fails.
+    pub(crate) fn define(
+        &mut self,
+        schema: &str,
+        name: &str,
+        columns: Vec<Column>,
+        replaces: bool,
+    ) {
+        let place = match schema {
+            "" => self.current_schema.clone(),
+            schema => schema.to_owned(),
+        };
+        let temporary = place.starts_with("pg_temp_");
+        let is_there = |known: &Relation| {
+            known.schema == place || (temporary && known.schema.starts_with("pg_temp_"))
+        };
         let relation = Relation {
             schema: schema.to_owned(),
             oid: 0,
@@ -343,10 +358,9 @@ impl Catalog {
             root: None,
             differs: None,
         };
-        self.relations
-            .entry(name.to_owned())
-            .or_default()
-            .push(relation);
+        let named = self.relations.entry(name.to_owned()).or_default();
+        named.retain(|known| !(replaces && is_there(known)));
+        named.push(relation);
     }
 
     /// Removes the relations of a name, in all schemas, which a statement is about to change: their

@@ -18,7 +18,9 @@ pub(super) fn apply_definition(catalog: &Catalog, node: &Node) -> Option<Catalog
     let mut known = catalog.clone();
     match node.node.as_ref()? {
         NodeEnum::CreateStmt(create) => match table_from_statement(catalog, node) {
-            Some((schema, name, columns)) => known.define(&schema, &name, columns),
+            Some((schema, name, columns)) => {
+                known.define(&schema, &name, columns, !create.if_not_exists);
+            }
             None => forget(&mut known, create.relation.as_ref()),
         },
         NodeEnum::CreateForeignTableStmt(create) => {

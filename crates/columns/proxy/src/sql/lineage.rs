@@ -24,16 +24,8 @@ impl Catalog {
     /// if the relation is not known, or if several may be meant: then constants for it name no
     /// column.
     pub(super) fn ordered_columns(&self, schema: &str, name: &str) -> Vec<(String, OrderedColumn)> {
-        let meant: Vec<&Relation> = self.relations(schema, name).collect();
-        let current = |relation: &&&Relation| {
-            schema.is_empty()
-                && matches!(&relation.schema, known if *known == self.current_schema || known.is_empty())
-        };
-        let relation = match meant.as_slice() {
-            [only] => Some(*only),
-            several => several.iter().find(current).copied(),
-        };
-        let Some(relation) = relation else {
+        let mut meant = self.relations(schema, name);
+        let (Some(relation), None) = (meant.next(), meant.next()) else {
             return Vec::new();
         };
         let ordered = relation

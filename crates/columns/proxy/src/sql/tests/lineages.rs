@@ -100,65 +100,64 @@ const PAY: &str = "public.staff.pay";
 fn what_is_stored_names_its_column_and_what_is_compared_does_not() {
     for insert in [
         "INSERT INTO public.staff VALUES (1, 'a', 5, 'x')",
-        "INSERT INTO staff VALUES (1, 'a', 5, 'x')",
-        "INSERT INTO staff AS s (id, name, pay, note) VALUES (1, 'a', 5, 'x')",
-        "INSERT INTO staff SELECT 1, 'a', 5, 'x'",
-        "MERGE INTO staff USING (SELECT 1 AS k) m ON id = k WHEN NOT MATCHED THEN INSERT VALUES (1, 'a', 5, 'x')",
+        "INSERT INTO public.staff AS s (id, name, pay, note) VALUES (1, 'a', 5, 'x')",
+        "INSERT INTO public.staff SELECT 1, 'a', 5, 'x'",
+        "MERGE INTO public.staff USING (SELECT 1 AS k) m ON id = k WHEN NOT MATCHED THEN INSERT VALUES (1, 'a', 5, 'x')",
     ] {
         seals(insert, &[("a", NAME), ("5", PAY), ("x", "")]);
     }
     seals(
-        "INSERT INTO staff (pay, id, name) VALUES ($1, $2, $3)",
+        "INSERT INTO public.staff (pay, id, name) VALUES ($1, $2, $3)",
         &[("$1", PAY), ("$3", NAME)],
     );
     seals(
-        "UPDATE staff SET name = 'b', note = 'y' WHERE name = 'a' AND pay < 7",
+        "UPDATE public.staff SET name = 'b', note = 'y' WHERE name = 'a' AND pay < 7",
         &[("b", NAME), ("y", ""), ("a", ""), ("7", "")],
     );
     seals(
-        "UPDATE staff SET (name, pay) = ('b', $1) WHERE pay = $2",
+        "UPDATE public.staff SET (name, pay) = ('b', $1) WHERE pay = $2",
         &[("b", NAME), ("$1", PAY), ("$2", "")],
     );
     seals(
-        "INSERT INTO staff VALUES (1, 'a', 5, 'x') ON CONFLICT (id) DO UPDATE SET name = 'c' WHERE staff.pay > 9",
+        "INSERT INTO public.staff VALUES (1, 'a', 5, 'x') ON CONFLICT (id) DO UPDATE SET name = 'c' WHERE staff.pay > 9",
         &[("a", NAME), ("5", PAY), ("x", ""), ("c", NAME), ("9", "")],
     );
     seals(
-        "INSERT INTO staff SELECT 1, p0, p1 FROM (VALUES ($1, $2)) AS v(p0, p1)",
+        "INSERT INTO public.staff SELECT 1, p0, p1 FROM (VALUES ($1, $2)) AS v(p0, p1)",
         &[("$1", NAME), ("$2", PAY)],
     );
     seals(
-        "UPDATE staff SET name = CASE WHEN id = 1 THEN 'b' ELSE coalesce(name, 'c') END, pay = greatest(pay, $1)",
+        "UPDATE public.staff SET name = CASE WHEN id = 1 THEN 'b' ELSE coalesce(name, 'c') END, pay = greatest(pay, $1)",
         &[("b", NAME), ("c", NAME), ("$1", PAY)],
     );
     seals(
-        "INSERT INTO staff (name) SELECT p0::enc_text FROM (VALUES ($1), ($2)) AS v(p0)",
+        "INSERT INTO public.staff (name) SELECT p0::enc_text FROM (VALUES ($1), ($2)) AS v(p0)",
         &[("$1", NAME), ("$2", NAME)],
     );
     seals(
-        "UPDATE staff SET pay = pay + 5, name = name || 'x'",
+        "UPDATE public.staff SET pay = pay + 5, name = name || 'x'",
         &[("5", ""), ("x", "")],
     );
-    seals("SELECT 1 FROM staff WHERE name = 'a'", &[("a", "")]);
-    seals("DELETE FROM staff WHERE name = $1", &[("$1", "")]);
+    seals("SELECT 1 FROM public.staff WHERE name = 'a'", &[("a", "")]);
+    seals("DELETE FROM public.staff WHERE name = $1", &[("$1", "")]);
 }
 
 /// Sealed for one of several columns, it could not be stored in the others.
 #[test]
 fn what_is_stored_in_several_columns_names_none() {
     seals(
-        "INSERT INTO staff (name, note) VALUES ($1, $1)",
+        "INSERT INTO public.staff (name, note) VALUES ($1, $1)",
         &[("$1", NAME)],
     );
     seals(
-        "UPDATE staff SET pay = $1 FROM other.single o WHERE o.pay = $1",
+        "UPDATE public.staff SET pay = $1 FROM other.single o WHERE o.pay = $1",
         &[("$1", PAY)],
     );
-    let with = "WITH a AS (INSERT INTO staff (pay) VALUES ($1)) INSERT INTO other.single (pay) VALUES ($1)";
+    let with = "WITH a AS (INSERT INTO public.staff (pay) VALUES ($1)) INSERT INTO other.single (pay) VALUES ($1)";
     seals(with, &[("$1", "")]);
     // Two constants that are written alike are two.
     seals(
-        "WITH a AS (INSERT INTO staff (pay) VALUES (5)) INSERT INTO other.single (pay) VALUES (5)",
+        "WITH a AS (INSERT INTO public.staff (pay) VALUES (5)) INSERT INTO other.single (pay) VALUES (5)",
         &[("5", PAY), ("5", "other.single.pay")],
     );
 }
@@ -183,6 +182,14 @@ fn the_name_is_that_of_the_table_that_is_meant() {
         &[("5", "public.fresh.v"), ("6", ""), ("x", "public.fresh.x")],
     );
     seals(
+        "DROP TABLE single; CREATE TABLE other.single (pay enc_int8(ordered)); INSERT INTO single VALUES (5)",
+        &[("5", "other.single.pay")],
+    );
+    seals(
+        "CREATE TABLE IF NOT EXISTS other.single (pay enc_int8(ordered)); INSERT INTO single VALUES (5)",
+        &[("5", "")],
+    );
+    seals(
         "CREATE TEMP TABLE fresh (v enc_numeric(12, 2, ordered)); INSERT INTO fresh VALUES (5)",
         &[("5", "pg_temp.fresh.v")],
     );
@@ -200,11 +207,11 @@ fn copy_seals_for_the_columns_of_its_table() {
             .collect()
     };
     assert_eq!(
-        lineages("COPY staff FROM STDIN"),
+        lineages("COPY public.staff FROM STDIN"),
         [None, Some(of(NAME)), Some(of(PAY)), None]
     );
     assert_eq!(
-        lineages("COPY staff (note, pay) FROM STDIN"),
+        lineages("COPY public.staff (note, pay) FROM STDIN"),
         [None, Some(of(PAY))]
     );
 }
@@ -223,7 +230,7 @@ fn a_renamed_column_keeps_the_lineage_that_its_owner_says() {
             .map(|text| parse_adopted(text).unwrap())
             .collect(),
     }));
-    let found = sealed_for(&catalog, "UPDATE staff SET pay = 5, name = 'a'");
+    let found = sealed_for(&catalog, "UPDATE public.staff SET pay = 5, name = 'a'");
     assert_eq!(found[0].1, of("public.people.salary"));
     assert_eq!(found[1].1, of(NAME));
     let found = sealed_for(&catalog, "UPDATE part_1 SET pay = 5");
