@@ -63,6 +63,7 @@ const COMMANDS: &[&str] = &[
     "columns status",
     "columns replay",
     "columns convert",
+    "columns pins",
     "volume create",
     "volume status",
     "volume list",
