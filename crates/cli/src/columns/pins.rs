@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use strongroom_columns_proxy::relations::{KnownRelations, RelationName, to_json};
+use strongroom_columns_proxy::relations::{
+    FunctionName, KnownRelations, RelationName, Shape, function_to_json, relation_to_json,
+};
 use strongroom_keyring::Keyring;
 
 use crate::context::Context;
@@ -16,24 +18,35 @@ use crate::output::columns;
 
 /// Show the columns of relations as the proxy saw them first, or have it learn a relation again.
 ///
-/// The proxy refuses statements with a relation whose columns are not what they were (SR-8107).
-/// When a relation was changed on purpose, past the proxy, forget it: the next connection takes it
-/// as the server says then. Proxies that run learn of it within 10 seconds.
+/// The proxy refuses statements with a relation whose columns are not what they were (SR-8107), and
+/// with one that has the name of a relation that is gone. When a relation was changed on purpose,
+/// past the proxy, forget it: the next connection takes it as the server says then. A function that
+/// had a confidential argument or result gets confidential constants until it is forgotten, by its
+/// name with brackets behind it. Proxies that run learn of it within 10 seconds.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns pins\n  strongroom columns pins --forget public.staff"))]
 pub(super) struct PinsArgs {
     /// The proxy's file. Beside the keyring unless given
     #[arg(long, value_name = "FILE")]
     pins: Option<PathBuf>,
-    /// Relation to be learned again, as in the catalog
-    #[arg(long, value_name = "SCHEMA.RELATION", value_parser = parse_relation)]
-    forget: Vec<(String, String)>,
+    /// Relation to be learned again, or function: its name with brackets behind it
+    #[arg(long, value_name = "SCHEMA.RELATION", value_parser = parse_forgotten)]
+    forget: Vec<Forgotten>,
     /// Of this database only
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
     /// Print JSON
     #[arg(long, conflicts_with = "forget")]
     pub(super) json: bool,
+}
+
+/// What `--forget` names, as in the catalog.
+#[derive(Clone)]
+enum Forgotten {
+    /// Schema and name of a relation.
+    Relation(String, String),
+    /// Name of a function, in whatever schema.
+    Function(String),
 }
 
 impl PinsArgs {
@@ -49,52 +62,93 @@ impl PinsArgs {
         let about = |error: std::io::Error| Failure::io(&path, &error);
         let relations = KnownRelations::at(path.clone()).map_err(about)?;
         let database = self.database.as_deref();
-        let wanted = |name: &RelationName| database.is_none_or(|wanted| wanted == name.database);
-        for (schema, relation) in &self.forget {
-            let forgotten = relations.forget(|name| {
-                wanted(name) && name.schema == *schema && name.relation == *relation
-            });
-            if forgotten.map_err(about)? == 0 {
-                let what = format!("{schema}.{relation} is not among the known relations");
+        let wanted = |of: &str| database.is_none_or(|wanted| wanted == of);
+        for forgotten in &self.forget {
+            let (count, shown) = match forgotten {
+                Forgotten::Relation(schema, relation) => (
+                    relations.forget(|name| {
+                        wanted(&name.database)
+                            && name.schema == *schema
+                            && name.relation == *relation
+                    }),
+                    format!("{schema}.{relation}"),
+                ),
+                Forgotten::Function(function) => (
+                    relations.forget_functions(|name| {
+                        wanted(&name.database) && name.function == *function
+                    }),
+                    format!("{function}()"),
+                ),
+            };
+            if count.map_err(about)? == 0 {
+                let what = format!("{shown} is not among what is known");
                 return Err(Failure::usage(&what));
             }
-            note(&format!("{schema}.{relation} is forgotten"));
+            note(&format!("{shown} is forgotten"));
         }
         if !self.forget.is_empty() {
             return Ok(());
         }
         let known = relations.known().map_err(about)?;
-        let known = known.iter().filter(|(name, _)| wanted(name));
+        let relations = known.relations.iter();
+        let relations = relations.filter(|(name, _)| wanted(&name.database));
+        let functions = known.functions.iter();
+        let functions = functions.filter(|name| wanted(&name.database));
         if self.json {
-            let known: Vec<Value> = known.map(|(name, shape)| to_json(name, shape)).collect();
-            return context.output.json(&json!({ "relations": known }));
-        }
-        let mut rows = vec![
-            ["SERVER", "DATABASE", "RELATION", "COLUMNS"]
-                .map(str::to_owned)
-                .to_vec(),
-        ];
-        for (name, shape) in known {
-            let shown: Vec<String> = shape
-                .columns
-                .iter()
-                .map(|(name, what)| format!("{name} {what}"))
+            let relations: Vec<Value> = relations
+                .map(|(name, shape)| relation_to_json(name, shape))
                 .collect();
-            rows.push(vec![
-                name.server.clone(),
-                name.database.clone(),
-                format!("{}.{}", name.schema, name.relation),
-                shown.join(", "),
-            ]);
+            let functions: Vec<Value> = functions.map(function_to_json).collect();
+            let known = json!({ "relations": relations, "functions": functions });
+            return context.output.json(&known);
         }
+        let rows = rows(relations, functions);
         context.output.text(&columns(&rows))
     }
 }
 
-/// Parses `SCHEMA.RELATION`. The error is the text that clap shows.
-fn parse_relation(text: &str) -> Result<(String, String), String> {
+/// The lines of the table that is shown.
+fn rows<'k>(
+    relations: impl Iterator<Item = (&'k RelationName, &'k Shape)>,
+    functions: impl Iterator<Item = &'k FunctionName>,
+) -> Vec<Vec<String>> {
+    let mut rows = vec![
+        ["SERVER", "DATABASE", "RELATION", "COLUMNS"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for (name, shape) in relations {
+        let shown: Vec<String> = shape
+            .columns
+            .iter()
+            .map(|(name, what)| format!("{name} {what}"))
+            .collect();
+        rows.push(vec![
+            name.server.clone(),
+            name.database.clone(),
+            format!("{}.{}", name.schema, name.relation),
+            shown.join(", "),
+        ]);
+    }
+    for name in functions {
+        rows.push(vec![
+            name.server.clone(),
+            name.database.clone(),
+            format!("{}()", name.function),
+            "a function with confidential values".to_owned(),
+        ]);
+    }
+    rows
+}
+
+/// Parses `SCHEMA.RELATION` or `FUNCTION()`. The error is the text that clap shows.
+fn parse_forgotten(text: &str) -> Result<Forgotten, String> {
+    if let Some(function) = text.strip_suffix("()").filter(|name| !name.is_empty()) {
+        return Ok(Forgotten::Function(function.to_owned()));
+    }
     let parts = text.split_once('.');
     let named = parts.filter(|(schema, relation)| !schema.is_empty() && !relation.is_empty());
-    let (schema, relation) = named.ok_or("SCHEMA.RELATION, as in the catalog")?;
-    Ok((schema.to_owned(), relation.to_owned()))
+    let (schema, relation) =
+        named.ok_or("SCHEMA.RELATION or FUNCTION(), named as in the catalog")?;
+    Ok(Forgotten::Relation(schema.to_owned(), relation.to_owned()))
 }

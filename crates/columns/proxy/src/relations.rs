@@ -1,5 +1,6 @@
 //! What relations with confidential columns looked like when the proxy saw them first, kept in a
-//! file of the data owner's: the names, the order and the types of their columns.
+//! file of the data owner's: the names, the order and the types of their columns. And which
+//! functions have a confidential argument or result.
 //!
 //! Which column a value of `INSERT INTO t VALUES (...)` goes into is the server's word. Whoever
 //! exchanges two columns in the catalog would get the constants of the confidential one in clear.
@@ -9,6 +10,11 @@
 //! - A relation that has another column in a place than it had is refused, until it is changed by a
 //!   statement through the proxy or its owner forgets it. New columns behind the others change
 //!   nothing of what was written before, and are taken.
+//! - Where such a relation is gone and another schema has one of its name with other columns, the
+//!   name without a schema is refused.
+//! - A function that had a confidential argument or result counts as one that has, until it is
+//!   changed by a statement through the proxy or its owner forgets it.
+//! - Temporary relations are kept like that for as long as their session lasts, in memory.
 //! - While a statement through the proxy changes a relation, nothing is learned or said of it:
 //!   other transactions still see what it was.
 //!
@@ -16,45 +22,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Value, json};
-use strongroom_format::columns::Class;
-use strongroom_keyring::durable;
-
+pub use self::known::{
+    FunctionName, Known, RelationName, Shape, Shapes, function_to_json, relation_to_json,
+};
+use self::known::{gone, learn_or_mark, read, write};
 use crate::locked_file::lock;
-use crate::sql::catalog::{Catalog, Column, Relation};
+use crate::sql::catalog::{Catalog, Relation};
 use crate::sql::changes::Changes;
 
-/// First lines of the file.
-const HEADING: &str = "# Columns of relations with confidential columns, as the proxy saw them first. Written by\n\
-     # `strongroom columns proxy`; `strongroom columns pins` shows and forgets them.\n";
-
-/// What names a relation: the server's address, database, schema, name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RelationName {
-    /// The server's address, as the proxy was told.
-    pub server: String,
-    /// Database.
-    pub database: String,
-    /// Schema.
-    pub schema: String,
-    /// Name.
-    pub relation: String,
-}
-
-/// What is known of a relation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// Schema and name of the table that it is a part of, by which its ordered columns are named.
-    pub part_of: Option<(String, String)>,
-    /// Its columns in order: name, and type as far as it matters.
-    pub columns: Vec<(String, String)>,
-}
-
-/// The relations that are known, by their names.
-pub type Shapes = BTreeMap<RelationName, Shape>;
+mod known;
 
 /// The relations that are known to this proxy and those that share its file.
 #[derive(Debug)]
@@ -67,7 +46,7 @@ pub struct KnownRelations {
 #[derive(Debug, Default)]
 struct State {
     /// What is known, where there is no file.
-    kept: Shapes,
+    kept: Known,
     /// By connection, what its statements may be changing.
     changing: BTreeMap<u64, Changes>,
     connections: u64,
@@ -78,6 +57,8 @@ pub(crate) struct Changer {
     relations: Arc<KnownRelations>,
     server: String,
     number: u64,
+    /// The session's temporary relations.
+    temporary: Mutex<Shapes>,
 }
 
 impl KnownRelations {
@@ -108,7 +89,7 @@ impl KnownRelations {
     ///
     /// # Errors
     /// The system's; `InvalidData` for a file that was not written by a proxy.
-    pub fn known(&self) -> io::Result<Shapes> {
+    pub fn known(&self) -> io::Result<Known> {
         self.change(|known| known.clone())
     }
 
@@ -119,9 +100,22 @@ impl KnownRelations {
     /// As [`Self::known`], and when the file cannot be written.
     pub fn forget(&self, which: impl Fn(&RelationName) -> bool) -> io::Result<usize> {
         self.change(|known| {
-            let before = known.len();
-            known.retain(|name, _| !which(name));
-            before.saturating_sub(known.len())
+            let before = known.relations.len();
+            known.relations.retain(|name, _| !which(name));
+            before.saturating_sub(known.relations.len())
+        })
+    }
+
+    /// Forgets the functions for which `which` is true; returns how many there were. The next
+    /// connection takes them as the server says.
+    ///
+    /// # Errors
+    /// As [`Self::forget`].
+    pub fn forget_functions(&self, which: impl Fn(&FunctionName) -> bool) -> io::Result<usize> {
+        self.change(|known| {
+            let before = known.functions.len();
+            known.functions.retain(|name| !which(name));
+            before.saturating_sub(known.functions.len())
         })
     }
 
@@ -133,13 +127,14 @@ impl KnownRelations {
             relations: Arc::clone(self),
             server,
             number: state.connections,
+            temporary: Mutex::default(),
         }
     }
 
     /// Calls `with` with what is known, while no other process changes it, and keeps what it has
     /// changed. Fails with the system's errors, and with `InvalidData` for a file that was not
     /// written by a proxy.
-    fn change<T>(&self, with: impl FnOnce(&mut Shapes) -> T) -> io::Result<T> {
+    fn change<T>(&self, with: impl FnOnce(&mut Known) -> T) -> io::Result<T> {
         let Some(path) = &self.path else {
             return Ok(with(&mut self.state().kept));
         };
@@ -173,15 +168,24 @@ impl Changer {
         let mut state = self.relations.state();
         state.changing.entry(self.number).or_default().join(changes);
         drop(state);
-        let forgotten = self.relations.forget(|name| {
-            name.server == self.server && name.database == database && changes.has(&name.relation)
-        });
-        forgotten.map(drop)
+        let mut temporary = self.temporary();
+        temporary.retain(|name, _| !(changes.temporary || changes.has(&name.relation)));
+        drop(temporary);
+        self.relations.change(|known| {
+            known.relations.retain(|name, _| {
+                !(self.is_here(&name.server, &name.database, database)
+                    && changes.has(&name.relation))
+            });
+            known.functions.retain(|name| {
+                !(self.is_here(&name.server, &name.database, database)
+                    && changes.has_function(&name.function))
+            });
+        })
     }
 
     /// Compares the catalog of a database with what is known, and marks the relations that are not
-    /// what they were. Learns those that are new. `settled`: the connection is in no transaction,
-    /// so that what it has changed is what all others see.
+    /// what they were, or are gone. Learns those that are new. `settled`: the connection is in no
+    /// transaction, so that what it has changed is what all others see.
     ///
     /// # Errors
     /// Those of the file.
@@ -201,26 +205,100 @@ impl Changer {
         }
         drop(state);
         self.relations.change(|known| {
-            for (name, relation) in catalog.relations_mut() {
-                let root = relation.root.as_ref().map(|(_, name)| name.as_str());
-                let is_in = |changes: &Changes| {
-                    changes.has(name) || root.is_some_and(|root| changes.has(root))
-                };
-                if is_session_s_own(&relation.schema) || is_in(&changing) {
-                    continue;
-                }
-                let named = RelationName {
+            self.check_relations(database, catalog, &mut known.relations, (&own, &changing));
+            let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
+            let functions = catalog.functions_mut();
+            let found = functions.iter().filter(|name| !changing.has_function(name));
+            let found: Vec<FunctionName> = found
+                .map(|name| FunctionName {
                     server: self.server.clone(),
                     database: database.to_owned(),
-                    schema: relation.schema.clone(),
-                    relation: name.to_owned(),
-                };
-                if is_in(&own) {
-                    known.remove(&named);
-                }
-                learn_or_mark(known, named, relation);
-            }
+                    function: name.clone(),
+                })
+                .collect();
+            known
+                .functions
+                .retain(|name| !(here(name) && own.has_function(&name.function)));
+            known.functions.extend(found);
+            let kept = known.functions.iter().filter(|name| here(name));
+            functions.extend(
+                kept.filter(|name| !changing.has_function(&name.function))
+                    .map(|name| name.function.clone()),
+            );
         })
+    }
+
+    /// Compares the relations of the catalog with those that are known. `own` are the changes of
+    /// this connection that are done, `changing` those that may be under way.
+    fn check_relations(
+        &self,
+        database: &str,
+        catalog: &mut Catalog,
+        known: &mut Shapes,
+        (own, changing): (&Changes, &Changes),
+    ) {
+        let is_in = |changes: &Changes, name: &str, root: Option<&(String, String)>| {
+            changes.has(name) || root.is_some_and(|(_, root)| changes.has(root))
+        };
+        let mut temporary = self.temporary();
+        let own_schema = catalog.temporary_schema.clone();
+        known.retain(|name, shape| {
+            let here = self.is_here(&name.server, &name.database, database);
+            !(here && is_in(own, &name.relation, shape.part_of.as_ref()))
+        });
+        for (name, relation) in catalog.relations_mut() {
+            let is_own = !own_schema.is_empty() && relation.schema == own_schema;
+            if is_in(changing, name, relation.root.as_ref())
+                || (is_session_s_own(&relation.schema) && !is_own)
+            {
+                continue;
+            }
+            let named = RelationName {
+                server: self.server.clone(),
+                database: database.to_owned(),
+                schema: relation.schema.clone(),
+                relation: name.to_owned(),
+            };
+            if is_own {
+                learn_or_mark(&mut temporary, named, relation);
+                continue;
+            }
+            if is_in(own, name, relation.root.as_ref()) {
+                known.remove(&named);
+            }
+            learn_or_mark(known, named, relation);
+        }
+        let kept = known.iter().chain(temporary.iter());
+        let missing: Vec<(&RelationName, Relation)> = kept
+            .filter(|(name, shape)| {
+                self.is_here(&name.server, &name.database, database)
+                    && !is_in(changing, &name.relation, shape.part_of.as_ref())
+                    && catalog.has_name(&name.relation)
+                    && catalog
+                        .relations(&name.schema, &name.relation)
+                        .next()
+                        .is_none()
+            })
+            .map(|(name, shape)| {
+                let others = catalog.relations("", &name.relation);
+                (name, gone(name, shape, others))
+            })
+            .collect();
+        for (name, relation) in missing {
+            catalog.add_gone(&name.relation, relation);
+        }
+    }
+
+    /// Whether something that is known is of this connection's server and this database.
+    fn is_here(&self, server: &str, of: &str, database: &str) -> bool {
+        self.server == server && of == database
+    }
+
+    /// What is known of the session's temporary relations.
+    fn temporary(&self) -> MutexGuard<'_, Shapes> {
+        self.temporary
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -236,134 +314,11 @@ fn is_session_s_own(schema: &str) -> bool {
     schema.starts_with("pg_") || schema == "information_schema"
 }
 
-/// Learns a relation that is new and has a confidential column, or new columns of a known one;
-/// marks one that is not what it was.
-fn learn_or_mark(known: &mut Shapes, name: RelationName, relation: &mut Relation) {
-    let shape = Shape {
-        part_of: relation.root.clone(),
-        columns: relation.columns.iter().map(described).collect(),
-    };
-    match known.get_mut(&name) {
-        None if shape.columns.iter().all(|(_, what)| what == PLAIN) => {}
-        None => drop(known.insert(name, shape)),
-        Some(before) if before.part_of != shape.part_of => {
-            let shown = |root: Option<&(String, String)>| match root {
-                Some((schema, name)) => format!("a part of {schema}.{name}"),
-                None => "no part of another table".to_owned(),
-            };
-            relation.differs = Some(format!(
-                "{}.{} was {}, and is {}",
-                name.schema,
-                name.relation,
-                shown(before.part_of.as_ref()),
-                shown(shape.part_of.as_ref()),
-            ));
-        }
-        Some(before) if shape.columns.starts_with(&before.columns) => *before = shape,
-        Some(before) => {
-            let (before, shape) = (&before.columns, &shape.columns);
-            let place = before
-                .iter()
-                .zip(shape)
-                .position(|(before, now)| before != now)
-                .unwrap_or_else(|| before.len().min(shape.len()));
-            let shown = |column: Option<&(String, String)>| match column {
-                Some((name, what)) => format!("\"{name}\" ({what})"),
-                None => "none".to_owned(),
-            };
-            relation.differs = Some(format!(
-                "column {} of {}.{} was {}, and is {}",
-                place.saturating_add(1),
-                name.schema,
-                name.relation,
-                shown(before.get(place)),
-                shown(shape.get(place)),
-            ));
-        }
-    }
-}
-
-/// What is said of a column whose type is not confidential.
-const PLAIN: &str = "plain";
-
-/// A column's name, and what of its type matters: whether it is confidential, its kind and class.
-fn described(column: &Column) -> (String, String) {
-    let what = match (column.kind, column.class()) {
-        (Some(kind), Class::Opaque) => format!("enc_{}", kind.base()),
-        (Some(kind), class) => format!("enc_{}({})", kind.base(), class.name()),
-        (None, _) if column.holds_confidential => "holds confidential values".to_owned(),
-        (None, _) => PLAIN.to_owned(),
-    };
-    (column.name.clone(), what)
-}
-
-/// What is in the file; nothing if there is none. `InvalidData` for a file that does not begin with
-/// a comment, and a line that is no relation.
-fn read(path: &Path) -> io::Result<Shapes> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Shapes::new()),
-        Err(error) => return Err(error),
-    };
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let known: Option<Shapes> = lines.map(from_line).collect();
-    known.filter(|_| text.starts_with('#')).ok_or_else(|| {
-        let what = "it is not a list of relations with its heading";
-        io::Error::new(io::ErrorKind::InvalidData, what)
-    })
-}
-
-/// Replaces the file by one with these relations.
-fn write(path: &Path, known: &Shapes) -> io::Result<()> {
-    let mut text = String::from(HEADING);
-    for (name, shape) in known {
-        text.push_str(&to_json(name, shape).to_string());
-        text.push('\n');
-    }
-    durable::replace(path, text.as_bytes(), 0o600)
-}
-
-/// A relation as JSON, which is a line of the file.
-#[must_use]
-pub fn to_json(name: &RelationName, shape: &Shape) -> Value {
-    json!({
-        "server": name.server,
-        "database": name.database,
-        "schema": name.schema,
-        "relation": name.relation,
-        "part_of": shape.part_of,
-        "columns": shape.columns,
-    })
-}
-
-/// The relation of a line. `None` for another line.
-fn from_line(line: &str) -> Option<(RelationName, Shape)> {
-    let value: Value = serde_json::from_str(line).ok()?;
-    let text = |of: &Value| of.as_str().map(str::to_owned);
-    let name = RelationName {
-        server: text(&value["server"])?,
-        database: text(&value["database"])?,
-        schema: text(&value["schema"])?,
-        relation: text(&value["relation"])?,
-    };
-    let pair = |of: &Value| match of.as_array()?.as_slice() {
-        [first, second] => Some((text(first)?, text(second)?)),
-        _ => None,
-    };
-    let columns = value["columns"].as_array()?.iter().map(pair);
-    let shape = Shape {
-        part_of: match &value["part_of"] {
-            Value::Null => None,
-            root => Some(pair(root)?),
-        },
-        columns: columns.collect::<Option<_>>()?,
-    };
-    Some((name, shape))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strongroom_keyring::durable;
+
     use crate::sql::tests::catalog;
 
     const DATABASE: &str = "shop";
@@ -387,7 +342,7 @@ mod tests {
     fn changes(names: &[&str]) -> Changes {
         Changes {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
-            any: false,
+            ..Changes::default()
         }
     }
 
@@ -442,8 +397,15 @@ mod tests {
             sees(&known.connection("other".to_owned()), true, &["t(a text)"]),
             Ok(())
         );
-        assert_eq!(sees(&one, true, &["s.t(a text)"]), Ok(()));
-        assert_eq!(known.forget(|name| name.schema == "public").unwrap(), 2);
+        assert_eq!(
+            sees(
+                &one,
+                true,
+                &["s.t(a text)", "t(id, name text, city, more int4)"]
+            ),
+            Ok(())
+        );
+        assert_eq!(known.forget(|_| true).unwrap(), 3);
         assert_eq!(sees(&one, true, FIRST), Ok(()), "learned again");
     }
 
@@ -504,6 +466,101 @@ mod tests {
         assert_eq!(sees(&other, true, after), Ok(()));
     }
 
+    /// A relation of the name in another schema is found instead of one that is gone.
+    #[test]
+    fn another_relation_does_not_take_the_name_of_one_that_is_gone() {
+        let known = known();
+        let one = known.connection("server".to_owned());
+        let gone = Err("public.t is gone, and another relation has its name".to_owned());
+        assert_eq!(sees(&one, true, FIRST), Ok(()));
+        for others in [&["s.t(id, name, city)"], &["pg_temp_7.t(id, name, city)"]] {
+            assert_eq!(sees(&one, true, others), gone, "{others:?}");
+        }
+        // One with the same columns gets the same constants.
+        let alike = &["other.t(id, name text, city, more)"];
+        assert_eq!(sees(&one, true, alike), Ok(()));
+        known.forget(|name| name.schema == "other").unwrap();
+        // Without the name nothing is known of it, which counts as confidential.
+        assert_eq!(sees(&one, true, &["held(id, name text, city)"]), Ok(()));
+        // Of another schema's nothing is said by its full name.
+        let mut catalog = catalog(&["s.t(id, name, city)"]);
+        one.check(DATABASE, true, &mut catalog).unwrap();
+        let differs = |schema| {
+            let found: Vec<_> = catalog.relations(schema, "t").collect();
+            found.iter().any(|found| found.differs.is_some())
+        };
+        assert!(differs("public") && !differs("s"));
+        // Its owner drops it.
+        one.begin_change(DATABASE, &changes(&["t"])).unwrap();
+        assert_eq!(sees(&one, false, &["s.t(id, name, city)"]), Ok(()));
+        assert_eq!(sees(&one, true, &["s.t(id, name, city)"]), Ok(()));
+    }
+
+    #[test]
+    fn a_session_s_temporary_relations_stay_what_they_were() {
+        let known = known();
+        let one = known.connection("server".to_owned());
+        let sees = |settled: bool, tables: &[&str]| {
+            let mut catalog = catalog(tables);
+            "pg_temp_3".clone_into(&mut catalog.temporary_schema);
+            one.check(DATABASE, settled, &mut catalog).unwrap();
+            let differs = catalog
+                .relations("", "t")
+                .find_map(|found| found.differs.clone());
+            differs.is_none()
+        };
+        let temporary = &["pg_temp_3.t(name text)"];
+        assert!(sees(true, temporary) && sees(true, temporary));
+        assert!(!sees(true, &["pg_temp_3.t(name)"]));
+        assert!(!sees(true, &["public.t(name)"]));
+        assert!(sees(true, &["pg_temp_3.t(name text)", "pg_temp_4.t(name)"]));
+        // It is made again, dropped with all of them, and dropped by its owner.
+        for changes in [
+            changes(&["t"]),
+            Changes {
+                temporary: true,
+                ..Changes::default()
+            },
+        ] {
+            one.begin_change(DATABASE, &changes).unwrap();
+            assert!(sees(true, &["pg_temp_3.t(name)"]));
+            one.begin_change(DATABASE, &changes).unwrap();
+            assert!(sees(true, temporary));
+        }
+        // They are nobody else's, and not kept.
+        assert_eq!(known.known().unwrap().relations, Shapes::new());
+    }
+
+    #[test]
+    fn a_function_keeps_its_confidential_values() {
+        let known = known();
+        let one = known.connection("server".to_owned());
+        let has = |of: &Changer, settled: bool, there: bool| {
+            let mut catalog = catalog(FIRST);
+            catalog.functions_mut().clear();
+            catalog
+                .functions_mut()
+                .extend(there.then(|| "f".to_owned()));
+            of.check(DATABASE, settled, &mut catalog).unwrap();
+            catalog.has_function("f")
+        };
+        assert!(!has(&one, true, false) && has(&one, true, true) && has(&one, true, false));
+        assert!(has(&known.connection("server".to_owned()), true, false));
+        assert!(!has(&known.connection("other".to_owned()), true, false));
+        let dropped = Changes {
+            functions: std::iter::once("f".to_owned()).collect(),
+            ..Changes::default()
+        };
+        one.begin_change(DATABASE, &dropped).unwrap();
+        assert!(!has(&one, false, false) && !has(&one, true, false));
+        assert!(has(&one, true, true));
+        assert_eq!(
+            known.forget_functions(|name| name.function == "f").unwrap(),
+            1
+        );
+        assert!(!has(&one, true, false));
+    }
+
     #[test]
     fn the_file_is_shared_and_understood_by_hand() {
         let place = tempfile::tempdir().unwrap();
@@ -514,7 +571,9 @@ mod tests {
         assert_eq!(sees(&one.connection("s".to_owned()), true, names), Ok(()));
         assert!(sees(&two.connection("s".to_owned()), true, FIRST).is_err());
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with('#') && text.lines().count() == 3, "{text}");
+        assert!(text.starts_with('#') && text.lines().count() == 4, "{text}");
+        assert_eq!(one.known().unwrap(), two.known().unwrap());
+        assert_eq!(two.known().unwrap().functions.len(), 1);
         two.forget(|_| true).unwrap();
         assert_eq!(sees(&one.connection("s".to_owned()), true, FIRST), Ok(()));
         for bad in [

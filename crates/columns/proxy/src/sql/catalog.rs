@@ -21,14 +21,14 @@ const TYPE_PREFIX: &str = "enc_";
 /// - `t`, the extension's types: OID, OID of the array type;
 /// - `y`, other types that are no system's own: OID, OID of the array type, type that it is over
 ///   (domains, ranges), OID of the relation whose rows it is;
-/// - `r`, columns of relations and of composite types: number, name, type, OID of the relation, and
-///   the type's modifier. System relations are listed by name only: none of their columns is
-///   confidential;
+/// - `r`, columns of relations and of composite types: number, name, type, OID of the relation, the
+///   type's modifier, and the relation's sort (`relkind`). System relations are listed by name
+///   only: none of their columns is confidential;
 /// - `h`, partitions: schema and name of the table at the top of their hierarchy;
-/// - `s`, one row whose name is the current schema's;
+/// - `s`, one row: the schema of the session's temporary relations, and as name the current schema;
 /// - `f`, functions: type of an argument or of the result.
 pub const CATALOG_QUERY: &str = "\
-SELECT 't', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, NULL, NULL, NULL \
+SELECT 't', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, NULL, NULL, NULL, NULL \
 FROM pg_catalog.pg_extension x \
 JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = x.oid \
 AND d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.deptype = 'e' \
@@ -36,26 +36,27 @@ JOIN pg_catalog.pg_type t ON t.oid = d.objid JOIN pg_catalog.pg_namespace n ON n
 WHERE x.extname = 'strongroom_columns' \
 UNION ALL \
 SELECT 'y', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, \
-coalesce(g.rngsubtype, t.typbasetype)::pg_catalog.text, t.typrelid::pg_catalog.text, NULL \
+coalesce(g.rngsubtype, t.typbasetype)::pg_catalog.text, t.typrelid::pg_catalog.text, NULL, NULL \
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
 LEFT JOIN pg_catalog.pg_range g ON g.rngtypid = t.oid \
 WHERE t.oid >= 16384 AND t.typcategory <> 'A' AND n.nspname !~ '^pg_toast' \
 UNION ALL \
 SELECT 'r', n.nspname, c.relname, pg_catalog.lpad(a.attnum::pg_catalog.text, 5, '0'), a.attname, a.atttypid::pg_catalog.text, \
-c.oid::pg_catalog.text, a.atttypmod::pg_catalog.text \
+c.oid::pg_catalog.text, a.atttypmod::pg_catalog.text, c.relkind::pg_catalog.text \
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
 AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_(catalog|toast)' \
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c') AND n.nspname !~ '^pg_toast' \
 UNION ALL \
-SELECT 'h', n.nspname, c.relname, rn.nspname, r.relname, NULL, NULL, NULL \
+SELECT 'h', n.nspname, c.relname, rn.nspname, r.relname, NULL, NULL, NULL, NULL \
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
 JOIN pg_catalog.pg_class r ON r.oid = pg_catalog.pg_partition_root(c.oid) \
 JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace WHERE c.relispartition AND c.relkind IN ('r', 'p', 'f') \
 UNION ALL \
-SELECT 's', '', pg_catalog.current_schema(), NULL, NULL, NULL, NULL, NULL \
+SELECT 's', coalesce((SELECT nspname FROM pg_catalog.pg_namespace WHERE oid = pg_catalog.pg_my_temp_schema()), ''), \
+pg_catalog.current_schema(), NULL, NULL, NULL, NULL, NULL, NULL \
 UNION ALL \
-SELECT DISTINCT 'f', n.nspname, p.proname, NULL, NULL, u.t::pg_catalog.text, NULL, NULL \
+SELECT DISTINCT 'f', n.nspname, p.proname, NULL, NULL, u.t::pg_catalog.text, NULL, NULL, NULL \
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
 CROSS JOIN LATERAL pg_catalog.unnest(coalesce(p.proallargtypes, p.proargtypes::pg_catalog.oid[]) || p.prorettype) u(t) \
 WHERE p.oid >= 16384 \
@@ -120,6 +121,8 @@ pub struct Relation {
     pub columns: Vec<Column>,
     /// Schema and name of the table that it is a part of; `None` unless it is a partition.
     pub root: Option<(String, String)>,
+    /// Whether it is a view, whose rows are another relation's.
+    pub is_view: bool,
     /// What is not as it was when the relation was seen first; `None` if everything is.
     pub differs: Option<String>,
 }
@@ -142,6 +145,8 @@ pub struct Catalog {
     pub(super) pinned: BTreeSet<(u32, i16)>,
     /// The schema in which an unqualified name is looked up first; empty if it is not known.
     pub(super) current_schema: String,
+    /// The schema of the session's own temporary relations; empty if it has none.
+    pub(crate) temporary_schema: String,
     /// What the data owner says of the names that lineages are made from.
     pub(super) names: Arc<Names>,
 }
@@ -151,7 +156,7 @@ struct Row<'r> {
     what: &'r str,
     schema: &'r str,
     name: &'r str,
-    rest: [Option<&'r str>; 5],
+    rest: [Option<&'r str>; 6],
 }
 
 impl<'r> Row<'r> {
@@ -162,7 +167,7 @@ impl<'r> Row<'r> {
             what: field(0)?,
             schema: field(1)?,
             name: field(2)?,
-            rest: [field(3), field(4), field(5), field(6), field(7)],
+            rest: [field(3), field(4), field(5), field(6), field(7), field(8)],
         })
     }
 }
@@ -188,6 +193,7 @@ impl Catalog {
         }
         if let Some(row) = of("s").next() {
             row.name.clone_into(&mut catalog.current_schema);
+            row.schema.clone_into(&mut catalog.temporary_schema);
         }
         for row in of("f") {
             let [_, _, oid, ..] = row.rest;
@@ -210,7 +216,7 @@ impl Catalog {
                 .filter_map(|row| number(row.rest[3]))
                 .collect();
             for row in types {
-                let [oid, array, base, relation, _] = row.rest.map(number);
+                let [oid, array, base, relation, ..] = row.rest.map(number);
                 let Some(oid) = oid.filter(|oid| !self.holds(*oid)) else {
                     continue;
                 };
@@ -283,7 +289,7 @@ impl Catalog {
     /// Adds a column, and its relation if it is the first one. A row without a column adds the
     /// relation alone.
     fn add_column(&mut self, row: &Row<'_>) {
-        let [place, column, oid, relation_oid, modifier] = row.rest;
+        let [place, column, oid, relation_oid, modifier, relkind] = row.rest;
         let named = self.relations.entry(row.name.to_owned()).or_default();
         let at = named
             .iter()
@@ -294,6 +300,7 @@ impl Catalog {
                 oid: number(relation_oid).unwrap_or(0),
                 columns: Vec::new(),
                 root: None,
+                is_view: relkind == Some("v"),
                 differs: None,
             });
             named.len().saturating_sub(1)
@@ -334,6 +341,24 @@ impl Catalog {
         })
     }
 
+    /// Adds a relation of which the catalog says nothing any more, although it was there.
+    pub(crate) fn add_gone(&mut self, name: &str, relation: Relation) {
+        let named = self.relations.entry(name.to_owned()).or_default();
+        named.push(relation);
+    }
+
+    /// Returns whether any schema has a relation of this name.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.relations
+            .get(name)
+            .is_some_and(|named| !named.is_empty())
+    }
+
+    /// Returns the functions with a confidential argument or result, by their names.
+    pub(crate) fn functions_mut(&mut self) -> &mut BTreeSet<String> {
+        &mut self.functions
+    }
+
     /// Adds a relation that a statement is about to make. `replaces`: there is none of the name in
     /// the schema any more, or the statement fails.
     pub(crate) fn define(
@@ -356,6 +381,7 @@ impl Catalog {
             oid: 0,
             columns,
             root: None,
+            is_view: false,
             differs: None,
         };
         let named = self.relations.entry(name.to_owned()).or_default();

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AlterTableStmt, DropStmt, Node, ObjectType, RangeVar};
+use pg_query::protobuf::{AlterTableStmt, DiscardMode, DropStmt, Node, ObjectType, RangeVar};
 
 use super::tree::names;
 
@@ -15,14 +15,18 @@ use super::tree::names;
 pub(crate) struct Changes {
     /// Their names, in whatever schema.
     pub(crate) names: BTreeSet<String>,
-    /// Whether it may be any relation of the database.
+    /// The names of functions that it may make, change or drop.
+    pub(crate) functions: BTreeSet<String>,
+    /// Whether it drops the session's temporary relations.
+    pub(crate) temporary: bool,
+    /// Whether it may be any relation and function of the database.
     pub(crate) any: bool,
 }
 
 impl Changes {
     /// Returns whether the statement changes no relation.
     pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty() && !self.any
+        self.names.is_empty() && self.functions.is_empty() && !self.temporary && !self.any
     }
 
     /// Returns whether the relation of this name may be changed.
@@ -30,9 +34,16 @@ impl Changes {
         self.any || self.names.contains(name)
     }
 
+    /// Returns whether the function of this name may be changed.
+    pub(crate) fn has_function(&self, name: &str) -> bool {
+        self.any || self.functions.contains(name)
+    }
+
     /// Adds those of another statement.
     pub(crate) fn join(&mut self, other: &Self) {
         self.names.extend(other.names.iter().cloned());
+        self.functions.extend(other.functions.iter().cloned());
+        self.temporary |= other.temporary;
         self.any |= other.any;
     }
 
@@ -81,6 +92,18 @@ pub(super) fn changed_relations(node: &Node) -> Changes {
             Some(relation) => changes.add(Some(relation)),
             None => return Changes::any(),
         },
+        Some(NodeEnum::CreateFunctionStmt(create)) => {
+            let name = names(&create.funcname)
+                .last()
+                .map(|name| (*name).to_owned());
+            changes.functions.extend(name);
+        }
+        Some(NodeEnum::DiscardStmt(discard)) => {
+            changes.temporary = matches!(
+                discard.target(),
+                DiscardMode::DiscardAll | DiscardMode::DiscardTemp
+            );
+        }
         Some(NodeEnum::DropStmt(drop)) => return dropped(drop),
         Some(
             NodeEnum::DropOwnedStmt(_)
@@ -118,10 +141,25 @@ fn dropped(drop: &DropStmt) -> Changes {
             | ObjectType::ObjectSequence
             | ObjectType::ObjectIndex
     );
+    let functions = matches!(
+        drop.remove_type(),
+        ObjectType::ObjectFunction | ObjectType::ObjectProcedure | ObjectType::ObjectRoutine
+    );
+    let mut changes = Changes::default();
+    if functions {
+        for object in &drop.objects {
+            if let Some(NodeEnum::ObjectWithArgs(function)) = object.node.as_ref() {
+                let name = names(&function.objname)
+                    .last()
+                    .map(|name| (*name).to_owned());
+                changes.functions.extend(name);
+            }
+        }
+        return changes;
+    }
     if !relations {
         return Changes::any();
     }
-    let mut changes = Changes::default();
     for object in &drop.objects {
         if let Some(NodeEnum::List(parts)) = object.node.as_ref() {
             let name = names(&parts.items).last().map(|name| (*name).to_owned());
@@ -169,6 +207,26 @@ mod tests {
             "DROP OWNED BY r",
         ] {
             assert!(changes(sql).any, "{sql}");
+        }
+        for sql in [
+            "CREATE OR REPLACE FUNCTION s.f(a int) RETURNS int LANGUAGE sql AS 'select a'",
+            "DROP FUNCTION s.f(int)",
+            "DROP PROCEDURE f",
+        ] {
+            let found = changes(sql);
+            assert!(found.has_function("f") && !found.any, "{sql}: {found:?}");
+            assert!(found.names.is_empty(), "{sql}");
+        }
+        for (sql, expected) in [
+            ("DISCARD ALL", true),
+            ("DISCARD TEMP", true),
+            ("DISCARD PLANS", false),
+        ] {
+            let found = changes(sql);
+            assert!(
+                found.temporary == expected && !found.any,
+                "{sql}: {found:?}"
+            );
         }
         for sql in [
             "SELECT * FROM t",

@@ -28,10 +28,11 @@ impl Catalog {
         let (Some(relation), None) = (meant.next(), meant.next()) else {
             return Vec::new();
         };
+        // The columns of a view are of another name than those of its table.
         let ordered = relation
             .columns
             .iter()
-            .filter(|column| column.class() == Class::Ordered);
+            .filter(|column| column.class() == Class::Ordered && !relation.is_view);
         let marked = ordered.map(|column| {
             let of = OrderedColumn {
                 lineage: self.lineage(relation, name, column),

@@ -91,7 +91,7 @@ impl Refusal {
     pub(crate) fn denied(column: &impl fmt::Display) -> Self {
         const HINT: &str =
             "The column was changed, or the server lies: nothing is sent until the two agree.";
-        let message = format!("the server says that {column} is not confidential (SR-8106)");
+        let message = format!("the server does not say of {column} what --pin says (SR-8106)");
         Self {
             hint: Some(HINT),
             ..Self::new("SR106", message)

@@ -4,7 +4,11 @@
 //! Method: server, zone and proxy, all real. The operator exchanges columns past the proxy; the
 //! owner changes tables through it, in every way in which applications do.
 
+use std::time::Duration;
+
+use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::{Owner, start_all};
+use strongroom_testing_support::process::patiently;
 
 #[track_caller]
 fn owner_fails(owner: &Owner, sql: &str, message: &str) {
@@ -86,6 +90,10 @@ fn columns_that_are_exchanged_past_the_proxy_get_nothing() {
     }
     let log = std::fs::read_to_string(server.log()).expect("the server's log");
     assert!(!log.contains("canary"), "a text in the log");
+    what_has_the_name_of_one_that_is_gone(&owner, &server);
+    what_a_function_is_given(&owner, &server);
+    let log = std::fs::read_to_string(server.log()).expect("the server's log");
+    assert!(!log.contains("canary"), "a text in the log");
     // What is not asked about can be anything.
     let _plain = server.rows("create table u (a int); alter table u rename a to b");
     assert_eq!(owner.rows("select count(*) from u"), "0");
@@ -94,6 +102,74 @@ fn columns_that_are_exchanged_past_the_proxy_get_nothing() {
         .args(["pins", "--forget", "public.never"])
         .output();
     assert!(refused.is_ok_and(|refused| refused.status.code() == Some(2)));
+}
+
+/// The operator takes the table away, and a relation in another schema is found by its name.
+fn what_has_the_name_of_one_that_is_gone(owner: &Owner, server: &Server) {
+    let insert = "insert into t values (2, 'canary-body', 'Rome')";
+    let others = [
+        "create table other.t (id int, body text, city text)",
+        "create view other.t as select id, city as body, body as city from held",
+    ];
+    for other in others {
+        let away = "create schema other; alter table t rename to held;
+             alter database postgres set search_path to public, other";
+        let _away = server.rows(&format!("{away}; {other}"));
+        owner_fails(owner, insert, "SR-8107");
+        owner_fails(
+            owner,
+            insert,
+            "public.t is gone, and another relation has its name",
+        );
+        let back = "drop schema other cascade; alter table held rename to t;
+             alter database postgres reset search_path";
+        let _back = server.rows(back);
+        // The view has a confidential column, and was learned.
+        if other.contains("view") {
+            assert_eq!(pins(owner, &["--forget", "other.t"]), "");
+        }
+        let _stored = owner.rows("insert into t values (3, 'canary-body', 'Rome')");
+    }
+    // The same with a temporary table, in the session that has made it.
+    let mut session = owner.connect().expect("a connection");
+    for sql in [
+        "create temp table draft (body enc_text) using strongroom",
+        "insert into draft values ('canary-body')",
+    ] {
+        let _done = session.query(sql).expect(sql);
+    }
+    let schema =
+        server.rows("select relnamespace::regnamespace from pg_class where relname = 'draft'");
+    let _exchanged = server.rows(&format!(
+        "drop table {schema}.draft; create table draft (body text)"
+    ));
+    // For some 10 seconds the proxy relies on what it has read of the catalog: until then the name
+    // is the temporary table's, whose constants are confidential.
+    let refused = patiently(Duration::from_secs(20), || {
+        let said = session.query("insert into draft values ('canary-body')");
+        said.is_err_and(|error| format!("{error:?}").contains("SR-8107"))
+    });
+    assert!(refused, "the name is refused");
+}
+
+/// The operator replaces a function with confidential arguments by one with plain ones.
+fn what_a_function_is_given(owner: &Owner, server: &Server) {
+    let confidential = "create function note(enc_text) returns int language sql as 'select 1'";
+    let plain = "create function note(text) returns int language sql as 'select length($1)'";
+    let _made = server.rows(confidential);
+    assert_eq!(owner.rows("select note('canary-body')"), "1");
+    let _replaced = server.rows(&format!("drop function note(enc_text); {plain}"));
+    // It is given the text of an envelope.
+    assert_ne!(owner.run("select note('canary-body')").rows.trim(), "11");
+    assert!(pins(owner, &[]).contains(" note() "));
+    assert_eq!(pins(owner, &["--forget", "note()"]), "");
+    assert_eq!(owner.rows("select note('plain')"), "5");
+    // What is dropped through the proxy needs no word.
+    let _made = server.rows(&format!("drop function note(text); {confidential}"));
+    assert_eq!(owner.rows("select note('canary-body')"), "1");
+    let _dropped = owner.rows("drop function note(enc_text)");
+    let _made = server.rows(plain);
+    assert_eq!(owner.rows("select note('plain')"), "5");
 }
 
 #[test]

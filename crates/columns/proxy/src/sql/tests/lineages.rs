@@ -19,7 +19,10 @@ fn names() -> Catalog {
         for (at, (column, of, modifier)) in (1..).zip(columns) {
             let place = format!("{at:05}");
             let oid = of.map_or("25".to_owned(), kind);
-            let fields = ["r", schema, table, &place, column, &oid, "1", modifier];
+            let relkind = if table == "view" { "v" } else { "r" };
+            let fields = [
+                "r", schema, table, &place, column, &oid, "1", modifier, relkind,
+            ];
             rows.push(fields.map(|field| Some(field.to_owned())).to_vec());
         }
     };
@@ -34,6 +37,7 @@ fn names() -> Catalog {
     add("other", "single", &columns);
     add("pg_temp_3", "draft", &columns);
     add("public", "part_1", &columns);
+    add("public", "view", &columns);
     add(
         "public",
         "changing",
@@ -171,6 +175,7 @@ fn the_name_is_that_of_the_table_that_is_meant() {
     seals("UPDATE single SET pay = 5", &[("5", "other.single.pay")]);
     seals("UPDATE draft SET pay = 5", &[("5", "pg_temp.draft.pay")]);
     seals("UPDATE part_1 SET pay = 5", &[("5", "public.parted.pay")]);
+    seals("UPDATE public.view SET pay = 5", &[("5", "")]);
     // A conversion fills the column that replaces another one.
     seals(
         "UPDATE changing SET \"strongroom~2\" = $1",

@@ -1,0 +1,265 @@
+//! What the proxy has learned of relations and functions: how two shapes of a relation are
+//! compared, and the lines of the file that keeps them.
+//!
+//! Must not: hold a value.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use strongroom_format::columns::{Class, Kind};
+use strongroom_keyring::durable;
+
+use crate::sql::catalog::{Column, Relation};
+
+/// First lines of the file.
+const HEADING: &str = "# Columns of relations with confidential columns, as the proxy saw them first. Written by\n\
+     # `strongroom columns proxy`; `strongroom columns pins` shows and forgets them.\n";
+
+/// What names a relation: the server's address, database, schema, name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RelationName {
+    /// The server's address, as the proxy was told.
+    pub server: String,
+    /// Database.
+    pub database: String,
+    /// Schema.
+    pub schema: String,
+    /// Name.
+    pub relation: String,
+}
+
+/// What is known of a relation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Schema and name of the table that it is a part of, by which its ordered columns are named.
+    pub part_of: Option<(String, String)>,
+    /// Its columns in order: name, and type as far as it matters.
+    pub columns: Vec<(String, String)>,
+}
+
+/// The relations that are known, by their names.
+pub type Shapes = BTreeMap<RelationName, Shape>;
+
+/// What names a function: the server's address, database and name, in whatever schema.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FunctionName {
+    /// The server's address, as the proxy was told.
+    pub server: String,
+    /// Database.
+    pub database: String,
+    /// Name.
+    pub function: String,
+}
+
+/// Everything that is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Relations with a confidential column.
+    pub relations: Shapes,
+    /// Functions with a confidential argument or result.
+    pub functions: BTreeSet<FunctionName>,
+}
+
+/// Returns the relation with this shape, of which the catalog says nothing any more, for statements
+/// that name it without a schema: they find one of the `others`, which have its name in other
+/// schemas. It differs unless all of those have the same columns.
+pub(super) fn gone<'o>(
+    name: &RelationName,
+    shape: &Shape,
+    mut others: impl Iterator<Item = &'o Relation>,
+) -> Relation {
+    let alike = others.all(|other| {
+        let other: Vec<(String, String)> = other.columns.iter().map(described).collect();
+        other.starts_with(&shape.columns)
+    });
+    let column = |(name, what): &(String, String)| {
+        let base = what.strip_prefix("enc_").unwrap_or_default();
+        let base = base.split('(').next().unwrap_or_default();
+        let kind = Kind::ALL.iter().find(|kind| kind.base() == base).copied();
+        Column {
+            name: name.clone(),
+            kind,
+            holds_confidential: kind.is_none() && what != PLAIN,
+            place: 0,
+            modifier: -1,
+        }
+    };
+    let differs = format!(
+        "{}.{} is gone, and another relation has its name",
+        name.schema, name.relation
+    );
+    Relation {
+        schema: name.schema.clone(),
+        oid: 0,
+        columns: shape.columns.iter().map(column).collect(),
+        root: shape.part_of.clone(),
+        is_view: false,
+        differs: Some(differs).filter(|_| !alike),
+    }
+}
+
+/// Learns a relation that is new and has a confidential column, or new columns of a known one;
+/// marks one that is not what it was.
+pub(super) fn learn_or_mark(known: &mut Shapes, name: RelationName, relation: &mut Relation) {
+    let shape = Shape {
+        part_of: relation.root.clone(),
+        columns: relation.columns.iter().map(described).collect(),
+    };
+    match known.get_mut(&name) {
+        None if shape.columns.iter().all(|(_, what)| what == PLAIN) => {}
+        None => drop(known.insert(name, shape)),
+        Some(before) if before.part_of != shape.part_of => {
+            let shown = |root: Option<&(String, String)>| match root {
+                Some((schema, name)) => format!("a part of {schema}.{name}"),
+                None => "no part of another table".to_owned(),
+            };
+            relation.differs = Some(format!(
+                "{}.{} was {}, and is {}",
+                name.schema,
+                name.relation,
+                shown(before.part_of.as_ref()),
+                shown(shape.part_of.as_ref()),
+            ));
+        }
+        Some(before) if shape.columns.starts_with(&before.columns) => *before = shape,
+        Some(before) => {
+            let (before, shape) = (&before.columns, &shape.columns);
+            let place = before
+                .iter()
+                .zip(shape)
+                .position(|(before, now)| before != now)
+                .unwrap_or_else(|| before.len().min(shape.len()));
+            let shown = |column: Option<&(String, String)>| match column {
+                Some((name, what)) => format!("\"{name}\" ({what})"),
+                None => "none".to_owned(),
+            };
+            relation.differs = Some(format!(
+                "column {} of {}.{} was {}, and is {}",
+                place.saturating_add(1),
+                name.schema,
+                name.relation,
+                shown(before.get(place)),
+                shown(shape.get(place)),
+            ));
+        }
+    }
+}
+
+/// What is said of a column whose type is not confidential.
+const PLAIN: &str = "plain";
+
+/// A column's name, and what of its type matters: whether it is confidential, its kind and class.
+fn described(column: &Column) -> (String, String) {
+    let what = match (column.kind, column.class()) {
+        (Some(kind), Class::Opaque) => format!("enc_{}", kind.base()),
+        (Some(kind), class) => format!("enc_{}({})", kind.base(), class.name()),
+        (None, _) if column.holds_confidential => "holds confidential values".to_owned(),
+        (None, _) => PLAIN.to_owned(),
+    };
+    (column.name.clone(), what)
+}
+
+/// What is in the file; nothing if there is none. `InvalidData` for a file that does not begin with
+/// a comment, and a line that is neither relation nor function.
+pub(super) fn read(path: &Path) -> io::Result<Known> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Known::default()),
+        Err(error) => return Err(error),
+    };
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let mut known = Known::default();
+    let all = lines.map(|line| known.add_line(line));
+    let all: Option<()> = all.collect();
+    let known = all.map(|()| known);
+    known.filter(|_| text.starts_with('#')).ok_or_else(|| {
+        let what = "it is not a list of relations with its heading";
+        io::Error::new(io::ErrorKind::InvalidData, what)
+    })
+}
+
+/// Replaces the file by one with what is known.
+pub(super) fn write(path: &Path, known: &Known) -> io::Result<()> {
+    let mut text = String::from(HEADING);
+    let relations = known.relations.iter();
+    let relations = relations.map(|(name, shape)| relation_to_json(name, shape));
+    let functions = known.functions.iter().map(function_to_json);
+    for line in relations.chain(functions) {
+        text.push_str(&line.to_string());
+        text.push('\n');
+    }
+    durable::replace(path, text.as_bytes(), 0o600)
+}
+
+/// A relation as JSON, which is a line of the file.
+#[must_use]
+pub fn relation_to_json(name: &RelationName, shape: &Shape) -> Value {
+    json!({
+        "server": name.server,
+        "database": name.database,
+        "schema": name.schema,
+        "relation": name.relation,
+        "part_of": shape.part_of,
+        "columns": shape.columns,
+    })
+}
+
+/// A function as JSON, which is a line of the file.
+#[must_use]
+pub fn function_to_json(name: &FunctionName) -> Value {
+    json!({
+        "server": name.server,
+        "database": name.database,
+        "function": name.function,
+    })
+}
+
+impl Known {
+    /// Adds the relation or the function of a line. `None` for another line.
+    fn add_line(&mut self, line: &str) -> Option<()> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        if value["function"].is_null() {
+            let (name, shape) = relation_of(&value)?;
+            self.relations.insert(name, shape);
+        } else {
+            self.functions.insert(function_of(&value)?);
+        }
+        Some(())
+    }
+}
+
+/// The function of a line. `None` for another line.
+fn function_of(value: &Value) -> Option<FunctionName> {
+    let text = |of: &Value| of.as_str().map(str::to_owned);
+    Some(FunctionName {
+        server: text(&value["server"])?,
+        database: text(&value["database"])?,
+        function: text(&value["function"])?,
+    })
+}
+
+/// The relation of a line. `None` for another line.
+fn relation_of(value: &Value) -> Option<(RelationName, Shape)> {
+    let text = |of: &Value| of.as_str().map(str::to_owned);
+    let name = RelationName {
+        server: text(&value["server"])?,
+        database: text(&value["database"])?,
+        schema: text(&value["schema"])?,
+        relation: text(&value["relation"])?,
+    };
+    let pair = |of: &Value| match of.as_array()?.as_slice() {
+        [first, second] => Some((text(first)?, text(second)?)),
+        _ => None,
+    };
+    let columns = value["columns"].as_array()?.iter().map(pair);
+    let shape = Shape {
+        part_of: match &value["part_of"] {
+            Value::Null => None,
+            root => Some(pair(root)?),
+        },
+        columns: columns.collect::<Option<_>>()?,
+    };
+    Some((name, shape))
+}
