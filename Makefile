@@ -93,10 +93,14 @@ demo:
 # tests asks for: the dependencies are built once. Cargo would build many of them again for `-p`,
 # which asks for fewer features.
 DEV := $(abspath $(TARGET)/debug)
+# Tests of sealed SQLite start this program and kill it. A build with the feature `count-often` puts
+# another program in its place, which cargo does not replace by the first one as long as it is there.
+WORKER := $(DEV)/worker
 # Many tests wait for a server, a disk or a clock: each program runs twice as many at once as there
 # are processors, and two programs run at the same time.
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: deps-test
+	@rm -f $(WORKER)
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	@nice -n 19 $(MAKE) --no-print-directory test-parts-built >$(TARGET)/test-parts.log 2>&1 & parts=$$!; failed=0; \
 	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_SQLITE_TOOLS=$(SQLITE_TOOLS) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
@@ -110,13 +114,12 @@ test: deps-test
 # half of the time.
 COUNT_OFTEN := $(CARGO) test --locked --workspace --features strongroom-testing/count-often --test simulation
 test-count-often:
-	$(COUNT_OFTEN) -- sealed_ freshness_ power_cuts
+	$(COUNT_OFTEN) -- sealed_ freshness_ power_cuts; status=$$?; rm -f $(WORKER); exit $$status
 
 test-parts-built: columns-postgres
 	fuzz/run --build
 	$(COLUMNS_DEV) crates/columns/extension/install dev
 	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) test --locked --workspace --no-run
-	$(COUNT_OFTEN) --no-run
 
 # The part of the SQLite extension's tests under valgrind that takes minutes, with the part that
 # `make test` has.

@@ -49,7 +49,15 @@ pub fn body_length(field: [u8; LENGTH], max: usize) -> Option<usize> {
 #[inline]
 pub fn read(from: &mut impl Read) -> io::Result<Option<Message>> {
     let mut tag = [0];
-    if from.read(&mut tag)? == 0 {
+    // A signal that the process handles, such as a child's end, interrupts a read; it is no end of
+    // the stream. `read_exact` and `read_to_end` go on by themselves.
+    let read = loop {
+        match from.read(&mut tag) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => break other?,
+        }
+    };
+    if read == 0 {
         return Ok(None);
     }
     let [tag] = tag;
@@ -109,5 +117,35 @@ mod tests {
         ] {
             assert!(read(&mut &*bad).is_err(), "{bad:?}");
         }
+    }
+
+    /// A reader that is interrupted before each of its bytes.
+    struct Interrupted<'a> {
+        bytes: &'a [u8],
+        interrupted: bool,
+    }
+
+    impl Read for Interrupted<'_> {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            self.interrupted = !self.interrupted;
+            if self.interrupted {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let len = buf.len().min(1);
+            self.bytes.read(buf.get_mut(..len).unwrap_or_default())
+        }
+    }
+
+    #[test]
+    fn an_interrupted_read_is_made_again() {
+        let mut out = Vec::new();
+        Builder::new(&mut out, b'Q').string(b"select 1").end();
+        let mut from = Interrupted {
+            bytes: &out,
+            interrupted: false,
+        };
+        let message = read(&mut from).unwrap().unwrap();
+        assert_eq!(message.body, b"select 1\0");
+        assert!(read(&mut from).unwrap().is_none());
     }
 }

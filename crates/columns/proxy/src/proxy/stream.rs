@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use strongroom_postgres_wire::client::Socket;
+use strongroom_postgres_wire::client::{Socket, connect_local};
 
 use super::tls::{Channel, ToServer};
 
@@ -44,7 +44,7 @@ impl Address {
                 stream.set_nodelay(true)?;
                 Socket::Tcp(stream)
             }
-            Self::Unix(path) => Socket::Local(UnixStream::connect(path)?),
+            Self::Unix(path) => Socket::Local(connect_local(path)?),
         })
     }
 
@@ -72,7 +72,7 @@ impl Address {
         match self {
             Self::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(address)?)),
             Self::Unix(path) => {
-                let left_behind = UnixStream::connect(path)
+                let left_behind = connect_local(path)
                     .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
                 if left_behind {
                     std::fs::remove_file(path)?;

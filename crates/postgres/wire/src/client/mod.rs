@@ -28,6 +28,6 @@ pub use message_stream::WaitLimit;
 pub use reply::{Reply, Row, unexpected_message};
 pub use secret::Secret;
 pub use session::{Session, SessionOptions};
-pub use socket::Socket;
+pub use socket::{Socket, connect_local};
 pub use statements::{Answer, StatementClient, TextRow};
 pub use transport::CLOSE_TIMEOUT;

@@ -17,6 +17,20 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 /// The request for TLS: its length, then its code (src/include/libpq/pqcomm.h).
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xD2, 0x16, 0x2F];
 
+/// Connects to a socket of the UNIX family. A signal that interrupts the attempt, while the
+/// listener's queue is full, makes it begin anew: it has not connected then.
+///
+/// # Errors
+/// The system's, but for an interruption.
+pub fn connect_local(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
 /// A connected socket.
 #[derive(Debug)]
 pub enum Socket {
@@ -33,7 +47,7 @@ impl Socket {
     pub(crate) fn connect(config: &Config, deadline: Option<Instant>) -> Result<Self> {
         if config.is_local() {
             let path = Path::new(&config.host).join(format!(".s.PGSQL.{}", config.port));
-            let stream = UnixStream::connect(&path).map_err(|source| Error::Connect {
+            let stream = connect_local(&path).map_err(|source| Error::Connect {
                 address: path.display().to_string(),
                 source,
             })?;
