@@ -17,6 +17,7 @@ mod renewal;
 mod session;
 mod settings;
 mod shared;
+mod sql_prepared;
 mod startup;
 pub(crate) mod stream;
 mod tls;

@@ -47,6 +47,7 @@ impl Upstream {
         if let Some(rows) = &self.query_own(CATALOG_QUERY.as_bytes())? {
             let mut catalog = Catalog::from_rows(rows);
             catalog.set_names(Arc::clone(&self.names));
+            catalog.set_provisional(transaction != b'I');
             self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
             let settled = transaction == b'I';
             let kept = self
@@ -128,25 +129,20 @@ impl Upstream {
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
             Err(_) => return Err(invalid().into()),
         };
-        if catalog.is_confidential() && !self.session.lock().settings.standard_strings {
-            let refusal = Refusal::statement(
-                "standard_conforming_strings is off, and the proxy cannot tell where constants end",
-                "SET standard_conforming_strings TO on",
-            );
-            // A statement that ends the transaction has to get through.
-            if !text
-                .to_ascii_lowercase()
-                .contains("standard_conforming_strings")
-            {
-                return Err(refusal.into());
-            }
+        if catalog.is_confidential() {
+            self.check_strings(text)?;
         }
         let mut plans = match sql::plan(text, &catalog, declared) {
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
             other => other?,
         };
-        let unknown = plans.iter().any(|plan| !plan.unknown.is_empty());
-        if unknown && self.refresh(true)? {
+        if catalog.is_confidential() && plans.len() > 1 && may_end_standard_strings(text) {
+            return Err(strings_refusal().into());
+        }
+        let due = plans
+            .iter()
+            .any(|plan| plan.unread || !plan.unknown.is_empty());
+        if due && self.refresh(true)? {
             if let Some(refusal) = &self.denied {
                 return Err(refusal.clone().into());
             }
@@ -161,8 +157,24 @@ impl Upstream {
         // Later statements of the same pipeline are planned before the catalog can be read again.
         if let Some(defined) = plans.last().and_then(|plan| plan.defined.clone()) {
             self.session.lock().catalog = defined;
+            // Whether it will be executed is not known.
+            self.defined = true;
         }
         Ok(plans)
+    }
+
+    /// Checks that the server ends the constants of this text where the proxy's parser does. Fails
+    /// with SR-8103 if `standard_conforming_strings` is off, or may be when the text is read, unless
+    /// the text names that setting.
+    fn check_strings(&mut self, text: &str) -> Outcome {
+        let standard = self.session.lock().settings.standard_strings;
+        let doubted = self.in_pipeline && self.strings_doubted;
+        // A statement that sets it, or one that ends the transaction, has to get through.
+        if (!standard || doubted) && !names_standard_strings(text) {
+            return Err(strings_refusal().into());
+        }
+        self.strings_doubted |= may_end_standard_strings(text);
+        Ok(())
     }
 
     /// Checks that the catalog still says what a prepared statement was planned with; reads it
@@ -234,4 +246,29 @@ impl Upstream {
         }
         Ok(types)
     }
+}
+
+/// Returns whether the text names the setting `standard_conforming_strings`.
+fn names_standard_strings(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("standard_conforming_strings")
+}
+
+/// Returns whether the text names the setting other than to turn it on.
+fn may_end_standard_strings(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let mut after = text.split("standard_conforming_strings").skip(1);
+    after.any(|rest| {
+        let rest = rest.trim_start();
+        let value = rest.strip_prefix('=').or_else(|| rest.strip_prefix("to "));
+        !value.is_some_and(|value| value.trim_start().starts_with("on"))
+    })
+}
+
+/// Makes the refusal (SR-8103) of a statement whose constants may end elsewhere for the server.
+fn strings_refusal() -> Refusal {
+    Refusal::statement(
+        "standard_conforming_strings is off, or may be, and the proxy cannot tell where constants end",
+        "SET standard_conforming_strings TO on, as a statement of its own.",
+    )
 }

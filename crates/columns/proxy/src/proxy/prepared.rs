@@ -66,7 +66,7 @@ impl Upstream {
         }
         let plan = plans.pop().unwrap_or_default();
         let catalog = self.catalog();
-        Self::check_sendable(&plan)?;
+        self.check_sendable(&plan)?;
         let copy = plan.copy.as_ref().map(Transform::of).transpose()?.flatten();
         let types = self.parameter_types(&plan, &declared)?;
         let slot: DescriptionSlot = Arc::new(OnceLock::new());

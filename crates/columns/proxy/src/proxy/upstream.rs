@@ -17,6 +17,7 @@ use super::convert::Converter;
 use super::copy::{Incoming, Transform};
 use super::session::{Columns, Description, DescriptionSlot, PendingAnswer, Session};
 use super::shared::{PlaintextConstants, Shared};
+use super::sql_prepared::SqlPrepared;
 use super::stream::Stream;
 use super::zone_session::ZoneSession;
 use crate::relations::Changer;
@@ -28,6 +29,9 @@ use crate::sql::{Constant, Effects, OrderedColumn, Plan, Structure};
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
 /// made, so its name does not collide.
 pub(super) const POISON: &[u8] = b"strongroom_refused";
+/// The first OID that is not one of PostgreSQL's own objects (`FirstNormalObjectId`,
+/// src/include/access/transam.h).
+const FIRST_USER_OID: u32 = 16_384;
 /// Bytes collected for the server before they are written although more messages wait.
 pub(super) const BATCH: usize = 64 * 1024;
 
@@ -69,6 +73,10 @@ pub(crate) struct Upstream {
     /// ones.
     pub(super) statements: BTreeMap<Vec<u8>, Vec<Arc<Statement>>>,
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
+    /// Statements that the client has prepared by SQL.
+    pub(super) sql_prepared: SqlPrepared,
+    /// A statement of this pipeline may turn `standard_conforming_strings` off.
+    pub(super) strings_doubted: bool,
     /// Between a message of the extended protocol and its Sync.
     pub(super) in_pipeline: bool,
     /// A statement may have changed which columns there are.
@@ -142,6 +150,8 @@ impl Upstream {
             out: Vec::new(),
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
+            sql_prepared: SqlPrepared::default(),
+            strings_doubted: false,
             in_pipeline: false,
             defined: false,
             catalog_read: Instant::now(),
@@ -205,6 +215,7 @@ impl Upstream {
             b'Q' => {
                 let done = self.keep_session().and_then(|()| self.handle_query(body));
                 self.in_pipeline = false;
+                self.strings_doubted = false;
                 return match done {
                     Err(Failure::Refused(refusal)) => {
                         self.refuse_query(refusal);
@@ -228,6 +239,7 @@ impl Upstream {
                     append(&mut self.out, b'S', &[]);
                 }
                 self.in_pipeline = false;
+                self.strings_doubted = false;
                 return Ok(());
             }
             _ => {}
@@ -294,17 +306,6 @@ impl Upstream {
         drop(sent);
     }
 
-    /// Fails with SR-8103 for an EXECUTE with constants: the proxy does not know which are
-    /// confidential.
-    pub(super) fn check_sendable(plan: &Plan) -> Outcome {
-        if plan.executes.is_some() {
-            let message = "EXECUTE with constants: the proxy does not know which are confidential";
-            let hint = "Use the driver's own prepared statements: their parameters are encrypted.";
-            return Err(Refusal::statement(message, hint).into());
-        }
-        Ok(())
-    }
-
     /// Handles a simple query: plans it and sends it as it is, or by the extended protocol if a
     /// constant has to be sealed. Fails with SR-8105 for a malformed message, with the plan's
     /// refusal, or with SR-8103 for a COPY together with other statements.
@@ -312,7 +313,7 @@ impl Upstream {
         let text = Fields(body).string().ok_or_else(malformed)?;
         let plans = self.plan_statements(text, 0)?;
         for plan in &plans {
-            Self::check_sendable(plan)?;
+            self.check_sendable(plan)?;
             self.defined |= plan.effects.defines;
         }
         let mut copy = None;
@@ -488,10 +489,12 @@ impl Upstream {
     }
 
     /// Handles the function call protocol, where the proxy does not know the types of arguments: in
-    /// a database with confidential types the client gets SR-8103 (the outcome is then no failure),
-    /// else it is passed on. `Skipped` if the server would ignore it.
+    /// a database with confidential types the client gets SR-8103 (the outcome is then no failure)
+    /// unless the function is one of PostgreSQL's own, such as those of large objects, none of which
+    /// takes confidential values. Else it is passed on. `Skipped` if the server would ignore it.
     fn function_call(&mut self, body: &[u8]) -> Outcome {
-        if self.catalog().is_confidential() {
+        let own = Fields(body).oid().is_some_and(|oid| oid < FIRST_USER_OID);
+        if self.catalog().is_confidential() && !own {
             let message =
                 "the function call protocol carries values whose types the proxy does not know";
             self.refuse_query(Refusal::statement(message, "Call the function by SELECT."));

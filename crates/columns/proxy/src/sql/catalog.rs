@@ -135,10 +135,16 @@ pub struct Catalog {
     arrays: BTreeMap<Kind, u32>,
     schema: String,
     pub(super) relations: BTreeMap<String, Vec<Relation>>,
-    functions: BTreeSet<String>,
+    pub(super) functions: BTreeSet<String>,
+    /// Names of relations whose columns statements that are not over yet change.
+    pub(super) doubted: BTreeSet<String>,
+    /// Whether that may be any relation.
+    pub(super) all_doubted: bool,
+    /// Whether it has definitions of a transaction that is not over, which can be rolled back.
+    pub(super) is_provisional: bool,
     /// Types that are not confidential themselves but hold confidential values, by OID and by name.
     bearing: BTreeSet<u32>,
-    bearing_names: BTreeSet<String>,
+    pub(super) bearing_names: BTreeSet<String>,
     /// Names of types that hold no confidential values.
     plain_names: BTreeSet<String>,
     /// OIDs of relations and numbers of columns that the data owner has pinned.
@@ -393,16 +399,41 @@ impl Catalog {
     /// columns are unknown then.
     pub(crate) fn forget(&mut self, name: &str) {
         self.relations.remove(name);
+        self.doubt(name);
     }
 
-    /// Removes all relations: the names of schemas have changed.
+    /// Notes that a statement may add confidential columns to the relations of this name: none of
+    /// the columns that are known changes.
+    pub(crate) fn doubt(&mut self, name: &str) {
+        self.doubted.insert(name.to_owned());
+    }
+
+    /// Removes all relations: the names of schemas have changed, or it is not known what is there.
     pub(crate) fn forget_all(&mut self) {
         self.relations.clear();
+        self.all_doubted = true;
+    }
+
+    /// Adds a function with a confidential argument or result that a statement is about to make.
+    pub(crate) fn define_function(&mut self, name: &str) {
+        self.functions.insert(name.to_owned());
+    }
+
+    /// Notes whether it has definitions of a transaction that is not over.
+    pub(crate) const fn set_provisional(&mut self, provisional: bool) {
+        self.is_provisional = provisional;
     }
 
     /// Adds the name of a type, without confidential values, that a statement is about to make.
     pub(crate) fn define_type(&mut self, name: &str) {
         self.plain_names.insert(name.to_owned());
+    }
+
+    /// Adds the name of a type that holds confidential values, or may do so, and that a statement
+    /// is about to make.
+    pub(crate) fn define_bearing_type(&mut self, name: &str) {
+        self.plain_names.remove(name);
+        self.bearing_names.insert(name.to_owned());
     }
 
     /// Returns whether the database has types of the extension.

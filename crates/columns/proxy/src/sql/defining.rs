@@ -3,19 +3,29 @@
 //! Must not: add a relation that the statement does not define completely.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AlterTableType, Node, ObjectType, RangeVar};
+use pg_query::protobuf::{
+    AlterTableType, Node, ObjectType, RangeVar, TransactionStmt, TransactionStmtKind,
+};
 
 use super::catalog::{Catalog, Column};
 use super::tree::names;
+use super::unread;
 use super::utility::{
     column_from_definition, kind_from_definition, modifier_from_definition, takes_other_columns,
 };
 
-/// Returns the catalog as it will be after the statement; `None` when the statement changes nothing
-/// in it that matters. A relation whose columns the statement does not fully define is removed, so
-/// that it counts as unknown.
-pub(super) fn apply_definition(catalog: &Catalog, node: &Node) -> Option<Catalog> {
+/// Returns the catalog as it will be after the statement with this text; `None` when the statement
+/// changes nothing in it that matters. A relation whose columns the statement does not fully define
+/// is removed, so that it counts as unknown. `plain`: the statement has to do with nothing
+/// confidential, so that a relation made of its query has plain columns only.
+pub(super) fn apply_definition(
+    catalog: &Catalog,
+    node: &Node,
+    text: &str,
+    plain: bool,
+) -> Option<Catalog> {
     let mut known = catalog.clone();
+    let names_confidential = || unread::confidential_name(catalog, text).is_some();
     match node.node.as_ref()? {
         NodeEnum::CreateStmt(create) => match table_from_statement(catalog, node) {
             Some((schema, name, columns)) => {
@@ -31,27 +41,87 @@ pub(super) fn apply_definition(catalog: &Catalog, node: &Node) -> Option<Catalog
             known.forget_all();
         }
         NodeEnum::CreateEnumStmt(create) => known.define_type(names(&create.type_name).last()?),
+        NodeEnum::CreateDomainStmt(create) => {
+            let name = *names(&create.domainname).last()?;
+            define_type(&mut known, name, names_confidential());
+        }
+        NodeEnum::CreateRangeStmt(create) => {
+            let name = *names(&create.type_name).last()?;
+            define_type(&mut known, name, names_confidential());
+        }
+        NodeEnum::CompositeTypeStmt(create) => {
+            let name = &create.typevar.as_ref()?.relname;
+            define_type(&mut known, name, names_confidential());
+            forget(&mut known, create.typevar.as_ref());
+        }
+        NodeEnum::CreateFunctionStmt(create) if names_confidential() => {
+            known.define_function(names(&create.funcname).last()?);
+        }
+        // A block may define anything that it names.
+        NodeEnum::DoStmt(_) if names_confidential() => known.forget_all(),
+        // What was defined since the transaction or the savepoint began is as it was before.
+        NodeEnum::TransactionStmt(end) if catalog.is_provisional && rolls_back(end) => {
+            known.forget_all();
+        }
         NodeEnum::RenameStmt(rename) => {
             forget(&mut known, rename.relation.as_ref());
             known.forget(&rename.newname);
         }
-        NodeEnum::ViewStmt(view) => forget(&mut known, view.view.as_ref()),
+        NodeEnum::ViewStmt(view) => define_by_query(&mut known, view.view.as_ref(), plain),
         NodeEnum::CreateTableAsStmt(create) => {
-            forget(
-                &mut known,
-                create.into.as_ref().and_then(|into| into.rel.as_ref()),
-            );
+            let into = create.into.as_ref();
+            let range = into.and_then(|into| into.rel.as_ref());
+            define_by_query(&mut known, range, plain && !create.if_not_exists);
         }
         NodeEnum::SelectStmt(select) => {
             let into = select.into_clause.as_ref()?;
-            forget(&mut known, into.rel.as_ref());
+            define_by_query(&mut known, into.rel.as_ref(), plain);
         }
         NodeEnum::AlterTableStmt(alter) if alter.cmds.iter().any(|it| retypes(catalog, it)) => {
             forget(&mut known, alter.relation.as_ref());
         }
+        NodeEnum::AlterTableStmt(alter) if names_confidential() => {
+            known.doubt(&alter.relation.as_ref()?.relname);
+        }
         _ => return None,
     }
     Some(known)
+}
+
+/// Returns whether the statement undoes others: ROLLBACK, with or without a savepoint.
+fn rolls_back(end: &TransactionStmt) -> bool {
+    matches!(
+        end.kind(),
+        TransactionStmtKind::TransStmtRollback | TransactionStmtKind::TransStmtRollbackTo
+    )
+}
+
+/// Adds a type, which holds confidential values or does not.
+fn define_type(known: &mut Catalog, name: &str, confidential: bool) {
+    if confidential {
+        known.define_bearing_type(name);
+    } else {
+        known.define_type(name);
+    }
+}
+
+/// Adds the relation that a query makes: one with plain columns whose names are not known, or one
+/// that is not known at all. Does nothing for `None`.
+fn define_by_query(known: &mut Catalog, range: Option<&RangeVar>, plain: bool) {
+    let Some(range) = range.filter(|_| plain) else {
+        return forget(known, range);
+    };
+    let schema = schema_of(range);
+    known.define(schema, &range.relname, Vec::new(), true);
+}
+
+/// Returns the schema of a relation that is made; empty if the statement names none.
+fn schema_of(range: &RangeVar) -> &str {
+    // PostgreSQL puts a temporary table into a schema of the session's own.
+    match range.relpersistence.as_str() {
+        "t" => "pg_temp_0",
+        _ => &range.schemaname,
+    }
 }
 
 /// Removes all relations of this one's name from the catalog. Does nothing for `None`.
@@ -106,10 +176,5 @@ fn table_from_statement(catalog: &Catalog, node: &Node) -> Option<(String, Strin
             _ => return None,
         }
     }
-    // PostgreSQL puts a temporary table into a schema of the session's own.
-    let schema = match range.relpersistence.as_str() {
-        "t" => "pg_temp_0",
-        _ => &range.schemaname,
-    };
-    Some((schema.to_owned(), range.relname.clone(), columns))
+    Some((schema_of(range).to_owned(), range.relname.clone(), columns))
 }

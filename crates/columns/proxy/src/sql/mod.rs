@@ -7,7 +7,8 @@
 //!   never stays in the text.
 //! - Q2 Every constant and parameter of a statement that touches a confidential relation was
 //!   visited by the resolver; one in a construct that the resolver does not know is refused.
-//! - Q3 A statement that cannot be parsed is not sent: its constants are unknown.
+//! - Q3 A statement that cannot be parsed, or whose constants stand in text of another language, is
+//!   sent only if nothing in its text is the name of something confidential (`unread.rs`).
 //!
 //! Must not: convert values, or talk to a server.
 
@@ -31,6 +32,7 @@ mod site;
 mod sources;
 mod storing;
 mod tree;
+mod unread;
 mod utility;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +61,8 @@ const STATEMENT_MAX: usize = 64 << 20;
 /// parameters begin after them.
 ///
 /// # Errors
-/// 54000 for more than 64 MiB; 42601 if PostgreSQL's parser does not accept the text; SR-8101,
+/// 54000 for more than 64 MiB; 42601 if PostgreSQL's parser does not accept the text, and something
+/// confidential is named in it; SR-8101,
 /// SR-8102 or SR-8103 if a constant, a parameter or a statement cannot be sent without giving
 /// something away; 42P02 for a parameter below 1. The refusal has its position in `sql` where that
 /// is known.
@@ -73,6 +76,9 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
     let parsed = pg_query::parse(sql, pg_query::ParserOptions::default());
     let tree = match parsed {
         Ok(parsed) => parsed.protobuf,
+        Err(_) if unread::may_be_sent(catalog, sql) => {
+            return Ok(vec![Plan::of_unparsed(sql)]);
+        }
         Err(pg_query::Error::Parse(message)) => return Err(Refusal::syntax(&message)),
         Err(_) => return Err(Refusal::syntax("the statement cannot be parsed")),
     };
@@ -84,11 +90,14 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
         let text = statement_text(sql, &raw);
         let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
         let known = defined.as_deref().unwrap_or(catalog);
-        let after = node.and_then(|node| defining::apply_definition(known, node));
         let changes = node.map(changes::changed_relations).unwrap_or_default();
+        let node = node.cloned();
         let mut plan = plan_statement(raw, text, version, known, declared)
             .map_err(|refusal| refusal.with_position(sql))?;
-        if let Some(after) = after {
+        let after =
+            node.and_then(|node| defining::apply_definition(known, &node, text, !plan.touched));
+        if let Some(mut after) = after {
+            after.set_provisional(true);
             defined = Some(Arc::new(after));
         }
         plan.defined.clone_from(&defined);
@@ -126,9 +135,10 @@ fn plan_statement(
     if !catalog.is_confidential() {
         return Ok(plan);
     }
-    let mut resolver = Resolver::new(catalog);
+    let mut resolver = Resolver::new(catalog, text);
     let fixed = utility::walk(&mut resolver, &mut node, &mut plan)?;
     plan.unknown = std::mem::take(&mut resolver.unknown);
+    plan.unread = resolver.unread;
     if let Some(refusal) = resolver.refusal.take() {
         return Err(refusal);
     }
@@ -153,6 +163,7 @@ fn plan_statement(
         }
     }
     plan.stored = stored_parameters(&resolver);
+    plan.touched = resolver.touched;
     if !resolver.touched {
         return Ok(plan);
     }

@@ -73,6 +73,13 @@ pub(crate) struct Plan {
     pub(crate) parameters: i32,
     pub(crate) effects: Effects,
     pub(crate) copy: Option<Copy>,
+    /// Whether it has to do with anything confidential, or with something that is not known.
+    pub(crate) touched: bool,
+    /// Whether it has constants whose place the proxy does not know: nothing that the catalog calls
+    /// confidential is named in its text.
+    pub(crate) unread: bool,
+    /// PREPARE of SQL: the name of the statement.
+    pub(crate) prepares: Option<String>,
     /// EXECUTE with constants: the name of the statement.
     pub(crate) executes: Option<String>,
     /// Relations that it may make, change or drop.
@@ -81,4 +88,21 @@ pub(crate) struct Plan {
     pub(crate) unknown: Vec<String>,
     /// The catalog after this statement and those before it, if they change it.
     pub(crate) defined: Option<Arc<Catalog>>,
+}
+
+impl Plan {
+    /// Returns the plan of a text that the proxy's parser does not read: it is sent as it is, and
+    /// may do anything.
+    pub(super) fn of_unparsed(text: &str) -> Self {
+        Self {
+            sql: text.to_owned(),
+            unread: true,
+            effects: Effects {
+                defines: true,
+                deallocates: true,
+                utility: true,
+            },
+            ..Self::default()
+        }
+    }
 }

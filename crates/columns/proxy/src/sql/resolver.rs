@@ -54,6 +54,10 @@ pub(crate) struct Cte {
 
 pub(crate) struct Resolver<'a> {
     pub(crate) catalog: &'a Catalog,
+    /// The text of the statement.
+    pub(crate) text: &'a str,
+    /// Whether it has constants that nothing but the names in its text tells apart.
+    pub(crate) unread: bool,
     pub(crate) scopes: Vec<Vec<Source>>,
     pub(crate) ctes: Vec<Cte>,
     pub(crate) sites: Vec<Site>,
@@ -82,9 +86,11 @@ pub(crate) struct Resolver<'a> {
 
 impl<'a> Resolver<'a> {
     /// Makes a resolver for one statement, before its first walk.
-    pub(crate) fn new(catalog: &'a Catalog) -> Self {
+    pub(crate) fn new(catalog: &'a Catalog, text: &'a str) -> Self {
         Self {
             catalog,
+            text,
+            unread: false,
             scopes: Vec::new(),
             ctes: Vec::new(),
             sites: Vec::new(),

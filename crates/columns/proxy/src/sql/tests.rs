@@ -4,6 +4,7 @@ mod benchmarks;
 mod leaks;
 mod lineages;
 mod statements;
+mod unread;
 
 use super::*;
 

@@ -19,6 +19,7 @@ use super::plan::{Copy, CopyColumn, Effects, Plan};
 use super::refusal::Refusal;
 use super::resolver::{Resolver, Source};
 use super::tree::{integer, names};
+use super::unread;
 
 /// What the proxy may not change in a statement.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +32,6 @@ pub(crate) struct StatementLimits {
 
 const KEPT: &str = "the server keeps the text of this statement, and parameters cannot stand in it";
 const NO_PARAMETERS: &str = "parameters cannot stand in this statement";
-const HINT_DIRECT: &str = "Run it over a connection that does not go through the proxy if the server may see the constants.";
 
 /// Returns the effects of a statement besides its result, by its type. A type that is not listed
 /// here counts as one that may change which columns there are.
@@ -107,6 +107,7 @@ pub(crate) fn walk(
             Ok(StatementLimits::default())
         }
         Some(NodeEnum::PrepareStmt(prepare)) => {
+            plan.prepares = Some(prepare.name.clone());
             walk_inner(resolver, prepare.query.as_deref_mut(), plan)?;
             Ok(StatementLimits {
                 text: Some(
@@ -200,15 +201,17 @@ fn walk_definition(
             resolver.optional_expr(trigger.when_clause.as_mut());
         }
         Some(NodeEnum::DoStmt(block)) => {
-            check_function_body("DO", &block.args)?;
+            if body_has_constant(&block.args) {
+                check_unread(resolver, "DO")?;
+            }
             return Ok(elsewhere);
         }
         Some(NodeEnum::CreateFunctionStmt(function)) => {
-            check_function_body("CREATE FUNCTION", &function.options)?;
-            if has_constant(node_json(&function.sql_body).as_ref())
+            if body_has_constant(&function.options)
+                || has_constant(node_json(&function.sql_body).as_ref())
                 || has_constant(node_json(&function.parameters).as_ref())
             {
-                return Err(refuse_statement("CREATE FUNCTION"));
+                check_unread(resolver, "CREATE FUNCTION")?;
             }
             return Ok(elsewhere);
         }
@@ -216,7 +219,8 @@ fn walk_definition(
             if !is_harmless(&*other)
                 && has_constant(serde_json::to_value(&*other).ok().as_ref()) =>
         {
-            return Err(refuse_statement("this statement"));
+            check_unread(resolver, "this statement")?;
+            return Ok(elsewhere);
         }
         _ => return Ok(elsewhere),
     }
@@ -224,37 +228,26 @@ fn walk_definition(
     Ok(kept)
 }
 
-/// Makes the refusal (SR-8103) of a statement with constants that the proxy cannot place.
-fn refuse_statement(what: &str) -> Refusal {
-    let message =
-        format!("{what} has constants, and the proxy does not know whether they are confidential");
-    Refusal::statement(&message, HINT_DIRECT)
+/// Checks a statement with constants that the proxy cannot place, and notes that it is such a one.
+/// Fails with SR-8103 if something confidential is named in its text.
+fn check_unread(resolver: &mut Resolver<'_>, what: &str) -> Result<(), Refusal> {
+    resolver.unread = true;
+    unread::check(resolver.catalog, what, resolver.text)
 }
 
-/// Checks the body of a function or of DO, which the proxy does not parse: fails with SR-8103 if it
-/// may have constants.
-fn check_function_body(what: &str, options: &[Node]) -> Result<(), Refusal> {
-    for option in options {
-        let Some(NodeEnum::DefElem(option)) = option.node.as_ref() else {
-            continue;
-        };
-        if option.defname != "as" {
-            continue;
-        }
-        let texts: Vec<String> = match option.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
-            Some(NodeEnum::String(text)) => vec![text.sval.clone()],
-            Some(NodeEnum::List(list)) => {
-                names(&list.items).into_iter().map(str::to_owned).collect()
-            }
-            _ => Vec::new(),
-        };
-        for text in texts {
-            if text_has_constant(&text) {
-                return Err(refuse_statement(what));
-            }
-        }
-    }
-    Ok(())
+/// Returns whether the body of a function or of DO, which the proxy does not parse, may have
+/// constants.
+fn body_has_constant(options: &[Node]) -> bool {
+    let bodies = options.iter().filter_map(|option| match &option.node {
+        Some(NodeEnum::DefElem(option)) if option.defname == "as" => option.arg.as_ref(),
+        _ => None,
+    });
+    let mut texts = bodies.flat_map(|body| match body.node.as_ref() {
+        Some(NodeEnum::String(text)) => vec![text.sval.as_str()],
+        Some(NodeEnum::List(list)) => names(&list.items),
+        _ => Vec::new(),
+    });
+    texts.any(text_has_constant)
 }
 
 /// Returns whether a text, read as SQL's tokens, has a constant. A text that cannot be read counts

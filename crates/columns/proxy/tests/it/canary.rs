@@ -272,7 +272,7 @@ const STATEMENTS: &[&str] = &[
     "WITH a AS (SELECT 'Alice' AS x) SELECT 1 FROM a, p WHERE x = name",
     "SELECT CASE WHEN name = 'Alice' THEN 1 ELSE 0 END FROM p",
     "EXPLAIN SELECT 1 FROM p WHERE name = 'Alice'",
-    "SELEC 'Alice'",
+    "SELEC 'Alice' FROM p",
     "SELECT id FROM p WHERE name = 'Alice",
     "COPY (SELECT 1 FROM p WHERE name = 'Alice') TO STDOUT",
     "PREPARE s AS SELECT 1 FROM p WHERE name = 'Alice'",

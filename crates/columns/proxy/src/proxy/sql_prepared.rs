@@ -1,0 +1,86 @@
+//! Statements that the client has prepared by SQL's `PREPARE`, whose `EXECUTE` carries constants.
+//!
+//! `PREPARE` is passed on only if none of its parameters is confidential, so the constants of an
+//! `EXECUTE` are plain as long as that has not changed. Must not: count a statement as plain whose
+//! text is not known.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::upstream::{Outcome, Upstream};
+use crate::sql::refusal::Refusal;
+use crate::sql::{self, Plan};
+
+/// The most texts that are kept for one name.
+const TEXTS_MAX: usize = 64;
+
+/// The texts of `PREPARE` by the names of their statements. A name may have several: whether the
+/// server has made a statement, or dropped it, is not followed.
+#[derive(Default)]
+pub(super) struct SqlPrepared(BTreeMap<String, BTreeSet<String>>);
+
+impl SqlPrepared {
+    /// Keeps the text of a `PREPARE` that is about to be sent.
+    fn add(&mut self, name: &str, text: &str) {
+        let texts = self.0.entry(name.to_owned()).or_default();
+        // One more makes the name one whose statements are not all known.
+        if texts.len() <= TEXTS_MAX {
+            texts.insert(text.to_owned());
+        }
+    }
+
+    /// Returns the texts that the name may stand for: none if not all of them are known.
+    fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
+        let known = self.0.get(name).filter(|texts| texts.len() <= TEXTS_MAX);
+        known.into_iter().flatten().map(String::as_str)
+    }
+
+    /// Returns whether a text of the name was dropped because there are too many.
+    fn is_crowded(&self, name: &str) -> bool {
+        self.0
+            .get(name)
+            .is_some_and(|texts| texts.len() > TEXTS_MAX)
+    }
+}
+
+impl Upstream {
+    /// Notes a `PREPARE`, and checks an `EXECUTE` with constants: fails with SR-8103 if one of the
+    /// parameters of its statement is confidential, or the statement is not known.
+    pub(super) fn check_sendable(&mut self, plan: &Plan) -> Outcome {
+        if let Some(name) = &plan.prepares {
+            self.sql_prepared.add(name, &plan.sql);
+        }
+        match &plan.executes {
+            Some(name) if !self.takes_plain_constants(name) => {
+                let message = "EXECUTE with constants: the statement's parameters are, or may be, confidential";
+                let hint =
+                    "Use the driver's own prepared statements: their parameters are encrypted.";
+                Err(Refusal::statement(message, hint).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether every statement that the name may stand for has plain parameters only, as
+    /// the catalog is now.
+    fn takes_plain_constants(&self, name: &str) -> bool {
+        let catalog = self.catalog();
+        let is_plain = |text: &str| {
+            let plans = sql::plan(text, &catalog, 0);
+            plans.is_ok_and(|plans| {
+                plans
+                    .iter()
+                    .all(|plan| plan.confidential.is_empty() && plan.constants.is_empty())
+            })
+        };
+        let by_driver = self.statements.get(name.as_bytes());
+        // One that the proxy has described by its name alone was made by SQL.
+        let by_driver = by_driver.into_iter().flatten();
+        let by_driver = by_driver.filter(|statement| !statement.text.is_empty());
+        let by_driver = by_driver.map(|statement| std::str::from_utf8(&statement.text).ok());
+        let by_sql = self.sql_prepared.texts(name).map(Some);
+        let mut all = by_sql.chain(by_driver).peekable();
+        all.peek().is_some()
+            && !self.sql_prepared.is_crowded(name)
+            && all.all(|text| text.is_some_and(is_plain))
+    }
+}
