@@ -94,7 +94,8 @@ demo:
 # which asks for fewer features.
 DEV := $(abspath $(TARGET)/debug)
 # Tests of sealed SQLite start this program and kill it. A build with the feature `count-often` puts
-# another program in its place, which cargo does not replace by the first one as long as it is there.
+# another program in its place, which cargo does not replace by the first one as long as it is
+# there.
 WORKER := $(DEV)/worker
 # Many tests wait for a server, a disk or a clock: each program runs twice as many at once as there
 # are processors, and two programs run at the same time.
@@ -184,7 +185,7 @@ columns-postgres: deps-postgres
 
 # What `make test` runs of them: the shorter ones. The others are kills under load, recovery,
 # replication, sweeps, conversions, full disks, TPC-C, TPC-H and sysbench.
-COLUMNS_USUAL := answer_memo catalogs connections definitions faults lost_records operator owner_commands plans random slot statements whole
+COLUMNS_USUAL := answer_memo catalogs connections definitions faults lost_records operator ordinary owner_commands plans random slot statements whole
 COLUMNS_TESTS :=
 test-columns: columns-postgres
 	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)

@@ -147,6 +147,8 @@ fn declared_type(oid: u32) -> Option<EncType> {
             .find(|kind| kind.base_oid() == other),
     };
     let array = |oid: u32| match oid {
+        1005 => Some(Kind::Int4),
+        1021 => Some(Kind::Float8),
         1015 | 1014 | 1003 => Some(Kind::Text),
         other => Kind::ALL
             .iter()
@@ -249,8 +251,15 @@ impl<'a> Converter<'a> {
                         array: false,
                     })
                     .unwrap_or(0);
+                // int2[] and float4[]: their elements are widened.
+                let element = match declared {
+                    1005 => 21,
+                    1021 => 700,
+                    _ => 0,
+                };
                 let sealed = map_array_elements(bytes, oid, |bytes| {
-                    Ok(Zeroizing::new(self.seal(of.kind, bytes)?))
+                    let value = widen_binary(of.kind, element, bytes)?;
+                    Ok(Zeroizing::new(self.seal(of.kind, &value)?))
                 })?;
                 Ok((BINARY, sealed.to_vec()))
             }
@@ -340,7 +349,10 @@ impl<'a> Converter<'a> {
 
     /// Returns the settings that the value's forms depend on. Fails with SR-8104 for a timestamp
     /// with a time zone if the session's zone is not in the IANA database.
-    fn value_settings(&self, kind: Kind) -> Result<strongroom_columns_values::Settings, Refusal> {
+    pub(super) fn value_settings(
+        &self,
+        kind: Kind,
+    ) -> Result<strongroom_columns_values::Settings, Refusal> {
         match &self.settings.time_zone {
             Some(time_zone) => Ok(strongroom_columns_values::Settings {
                 time_zone: time_zone.clone(),
@@ -370,7 +382,7 @@ impl<'a> Converter<'a> {
     }
 
     /// Opens the server's text form of an array, in which envelopes have no quotes; returns the
-    /// array with quoted values. Fails as [`Self::open_result`] does.
+    /// array of values. Fails as [`Self::open_result`] does.
     fn open_array(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let mut out = Zeroizing::new(Vec::new());
         let mut rest = copy_array_bounds(text, &mut out);
@@ -390,15 +402,7 @@ impl<'a> Converter<'a> {
                 out.extend_from_slice(token);
                 continue;
             }
-            let value = self.open_text(kind, token)?;
-            out.push(b'"');
-            for byte in value.iter() {
-                if matches!(byte, b'"' | b'\\') {
-                    out.push(b'\\');
-                }
-                out.push(*byte);
-            }
-            out.push(b'"');
+            append_element(&mut out, &self.open_text(kind, token)?);
         }
         Ok(out)
     }
@@ -459,6 +463,27 @@ impl<'a> Converter<'a> {
         }
         Ok(out)
     }
+}
+
+/// Appends an element to the text form of an array, in quotes where PostgreSQL writes them
+/// (src/backend/utils/adt/arrayfuncs.c, `array_out`).
+fn append_element(out: &mut Vec<u8>, element: &[u8]) {
+    let special = |byte: &u8| {
+        matches!(byte, b'"' | b'\\' | b'{' | b'}' | b',') || matches!(byte, b' ' | 0x09..=0x0d)
+    };
+    let quoted =
+        element.is_empty() || element.eq_ignore_ascii_case(b"NULL") || element.iter().any(special);
+    if !quoted {
+        return out.extend_from_slice(element);
+    }
+    out.push(b'"');
+    for byte in element {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    out.push(b'"');
 }
 
 /// Copies the bounds that may precede an array, `[1:2]={..}`, to `out`, and returns the rest.

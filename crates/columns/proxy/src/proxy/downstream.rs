@@ -18,6 +18,7 @@ use super::session::{Columns, Copying, Description, PendingAnswer, Session, Stat
 use super::settings::Settings;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
+use crate::sql::Texts;
 use crate::sql::refusal::Refusal;
 
 /// Bytes collected for the client before they are written although more messages wait.
@@ -165,21 +166,21 @@ impl Downstream {
         self.copy = None;
         state.copying = None;
         state.lost |= is_lost(body);
-        let (refusal, changed) = match state.pending_answers.front_mut() {
-            Some(PendingAnswer::Parse {
-                refusal, changed, ..
-            }) => (refusal.take(), *changed),
-            Some(PendingAnswer::Query { refusal, .. }) => (refusal.take(), false),
+        let (refusal, texts) = match state.pending_answers.front_mut() {
+            Some(PendingAnswer::Parse { refusal, texts, .. }) => (refusal.take(), texts.take()),
+            Some(PendingAnswer::Query { refusal, .. }) => (refusal.take(), None),
             Some(PendingAnswer::Own { rows, .. }) => {
                 rows.get_or_init(|| None);
                 return;
             }
-            _ => (None, false),
+            _ => (None, None),
         };
         match refusal.or_else(|| state.replacement.take()) {
             Some(refusal) => append_error(&mut self.out, "ERROR", &refusal),
-            None if changed => append(&mut self.out, b'E', &without_field(body, b'P')),
-            None => append(&mut self.out, b'E', body),
+            None => match texts {
+                Some(texts) => append(&mut self.out, b'E', &with_original_position(body, &texts)),
+                None => append(&mut self.out, b'E', body),
+            },
         }
         if !state
             .pending_answers
@@ -475,6 +476,23 @@ impl Downstream {
         }
         Ok(())
     }
+}
+
+/// Returns the body of an error with its position in the client's text in place of that in the
+/// statement that was sent; without one if that is not known.
+fn with_original_position(body: &[u8], texts: &Texts) -> Vec<u8> {
+    let position = error_field(body, b'P').and_then(|text| std::str::from_utf8(text).ok());
+    let position = position.and_then(|text| text.parse().ok());
+    let original = position.and_then(|position| texts.original_position(position));
+    let mut shown = without_field(body, b'P');
+    if let Some(original) = original {
+        // The last byte ends the fields.
+        shown.pop();
+        shown.push(b'P');
+        shown.extend_from_slice(original.to_string().as_bytes());
+        shown.extend_from_slice(&[0, 0]);
+    }
+    shown
 }
 
 /// Returns whether an error says that the zone has forgotten the session: the zone was started anew

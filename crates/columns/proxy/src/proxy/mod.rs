@@ -4,6 +4,7 @@
 //! their shared state (`session.rs`). Authentication passes through: the proxy has no credentials
 //! of its own. Must not: log a statement or a value.
 
+mod clock;
 mod convert;
 mod copy;
 mod copying;

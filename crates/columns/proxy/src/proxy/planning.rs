@@ -164,8 +164,8 @@ impl Upstream {
     }
 
     /// Checks that the server ends the constants of this text where the proxy's parser does. Fails
-    /// with SR-8103 if `standard_conforming_strings` is off, or may be when the text is read, unless
-    /// the text names that setting.
+    /// with SR-8103 if `standard_conforming_strings` is off, or may be when the text is read,
+    /// unless the text names that setting.
     fn check_strings(&mut self, text: &str) -> Outcome {
         let standard = self.session.lock().settings.standard_strings;
         let doubted = self.in_pipeline && self.strings_doubted;

@@ -75,7 +75,9 @@ impl Upstream {
         } else {
             text
         };
-        self.send_parse(name, sent, &types, true, plan.changed, &slot)?;
+        let texts = Some(&plan).filter(|plan| plan.changed);
+        let texts = texts.and_then(|plan| plan.texts(&String::from_utf8_lossy(text)));
+        self.send_parse(name, sent, &types, true, texts, &slot)?;
         let known = usize::try_from(plan.parameters)
             .unwrap_or(0)
             .max(declared.len());
@@ -339,7 +341,8 @@ impl Upstream {
         let portal = self.portals.get(name);
         let copy = portal.and_then(|portal| portal.copy.clone());
         let columns = portal.and_then(|portal| portal.columns.clone());
-        self.defined |= portal.is_none_or(|portal| portal.effects.defines);
+        let effects = portal.map_or_else(Effects::of_anything, |portal| portal.effects);
+        self.note_effects(effects);
         let columns = match columns {
             Some(columns) => columns,
             None => {

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::sql::Texts;
 use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
 
@@ -50,10 +51,10 @@ pub(crate) enum Columns {
 
 /// An answer that is expected.
 pub(crate) enum PendingAnswer {
-    /// `changed`: the text is not the client's, so the client does not get a position in it.
+    /// `texts`: set if the text is not the client's, who gets positions in its own.
     Parse {
         forward: bool,
-        changed: bool,
+        texts: Option<Arc<Texts>>,
         refusal: Option<Refusal>,
     },
     Bind {

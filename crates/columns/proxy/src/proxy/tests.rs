@@ -158,7 +158,7 @@ fn arrays_in_both_forms() {
     let shown = converter.open_result(of, TEXT, &sealed).unwrap();
     assert_eq!(
         shown.as_slice(),
-        br#"{"a","b \"c\", {d}",NULL,"NULL",{"e\\f"}}"#
+        br#"{a,"b \"c\", {d}",NULL,"NULL",{"e\\f"}}"#
     );
     assert!(
         converter

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
 
@@ -24,7 +24,7 @@ use crate::relations::Changer;
 use crate::sql::catalog::Catalog;
 use crate::sql::ordered::Names;
 use crate::sql::refusal::Refusal;
-use crate::sql::{Constant, Effects, OrderedColumn, Plan, Structure};
+use crate::sql::{Constant, Effects, OrderedColumn, Plan, Structure, Texts, Token};
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
 /// made, so its name does not collide.
@@ -90,6 +90,8 @@ pub(crate) struct Upstream {
     pub(super) incoming: Option<(u64, Option<Incoming>)>,
     /// The request of a COPY whose data was refused; the rest of its data is ignored.
     pub(super) copy_refused: Option<u64>,
+    /// When the transaction, or else the last message, began: what the proxy's clock tells.
+    pub(super) begun: SystemTime,
     /// When a session with the zone was last opened.
     pub(super) opened: Instant,
     /// What the names of ordered columns are made from.
@@ -159,6 +161,7 @@ impl Upstream {
             epoch,
             incoming: None,
             copy_refused: None,
+            begun: SystemTime::now(),
             opened: Instant::now(),
             names,
             relations,
@@ -211,6 +214,9 @@ impl Upstream {
     /// with an error of the connection.
     fn handle_message(&mut self, message: &Message) -> Outcome {
         let body = message.body.as_slice();
+        if !self.in_pipeline && self.session.lock().transaction == b'I' {
+            self.begun = SystemTime::now();
+        }
         match message.tag {
             b'Q' => {
                 let done = self.keep_session().and_then(|()| self.handle_query(body));
@@ -282,7 +288,7 @@ impl Upstream {
     fn refuse(&mut self, refusal: Refusal) {
         let expect = PendingAnswer::Parse {
             forward: false,
-            changed: true,
+            texts: None,
             refusal: Some(refusal),
         };
         let sent = self.send(expect, b'P', |message| {
@@ -306,6 +312,14 @@ impl Upstream {
         drop(sent);
     }
 
+    /// Notes the effects of a statement that is about to be executed.
+    pub(super) fn note_effects(&mut self, effects: Effects) {
+        self.defined |= effects.defines;
+        if effects.chains {
+            self.begun = SystemTime::now();
+        }
+    }
+
     /// Handles a simple query: plans it and sends it as it is, or by the extended protocol if a
     /// constant has to be sealed. Fails with SR-8105 for a malformed message, with the plan's
     /// refusal, or with SR-8103 for a COPY together with other statements.
@@ -314,7 +328,7 @@ impl Upstream {
         let plans = self.plan_statements(text, 0)?;
         for plan in &plans {
             self.check_sendable(plan)?;
-            self.defined |= plan.effects.defines;
+            self.note_effects(plan.effects);
         }
         let mut copy = None;
         for plan in &plans {
@@ -340,7 +354,8 @@ impl Upstream {
                 },
             );
         }
-        match self.send_extended(&plans) {
+        let original = std::str::from_utf8(text).unwrap_or_default();
+        match self.send_extended(&plans, original) {
             Err(Failure::Refused(refusal)) => self.refuse(refusal),
             Err(Failure::Io(error)) => return Err(error.into()),
             Ok(()) | Err(Failure::Skipped) => {}
@@ -353,10 +368,11 @@ impl Upstream {
     /// The Sync is the caller's. Waits for descriptions where constants are to be sealed. Fails
     /// with SR-8101 or SR-8104 if a constant cannot be sealed, with `Skipped` if the server does
     /// not make a statement or would ignore the messages, and with the connection's error.
-    fn send_extended(&mut self, plans: &[Plan]) -> Outcome {
+    fn send_extended(&mut self, plans: &[Plan], original: &str) -> Outcome {
         for plan in plans {
             let slot: DescriptionSlot = Arc::new(OnceLock::new());
-            self.send_parse(&[], plan.sql.as_bytes(), &[], false, plan.changed, &slot)?;
+            let texts = plan.texts(original);
+            self.send_parse(&[], plan.sql.as_bytes(), &[], false, texts, &slot)?;
             let constants = if plan.constants.is_empty() {
                 Vec::new()
             } else {
@@ -394,21 +410,21 @@ impl Upstream {
     }
 
     /// Sends Parse, and a Describe whose answer is put into `slot` for the proxy itself. `forward`:
-    /// the client gets the answer to Parse. `changed`: the text is not the client's. Fails with
-    /// `Skipped` if the server would ignore the messages.
+    /// the client gets the answer to Parse. `texts`: set if the text is not the client's. Fails
+    /// with `Skipped` if the server would ignore the messages.
     pub(super) fn send_parse(
         &mut self,
         name: &[u8],
         text: &[u8],
         types: &[u32],
         forward: bool,
-        changed: bool,
+        texts: Option<Arc<Texts>>,
         slot: &DescriptionSlot,
     ) -> Outcome {
         self.send(
             PendingAnswer::Parse {
                 forward,
-                changed,
+                texts,
                 refusal: None,
             },
             b'P',
@@ -468,7 +484,11 @@ impl Upstream {
                 .and_then(|at| description.parameters.get(at))
                 .copied()
                 .unwrap_or(0);
-            let text = constant.literal.text.as_bytes();
+            let told = match constant.literal.token {
+                Token::Clock(clock) => Some(converter.clock(clock, self.begun)?),
+                _ => None,
+            };
+            let text = told.as_ref().unwrap_or(&constant.literal.text).as_bytes();
             match catalog.enc_type(oid) {
                 Some(enc) => {
                     let converter = converter.storing_in(constant.column);
@@ -490,8 +510,9 @@ impl Upstream {
 
     /// Handles the function call protocol, where the proxy does not know the types of arguments: in
     /// a database with confidential types the client gets SR-8103 (the outcome is then no failure)
-    /// unless the function is one of PostgreSQL's own, such as those of large objects, none of which
-    /// takes confidential values. Else it is passed on. `Skipped` if the server would ignore it.
+    /// unless the function is one of PostgreSQL's own, such as those of large objects, none of
+    /// which takes confidential values. Else it is passed on. `Skipped` if the server would ignore
+    /// it.
     fn function_call(&mut self, body: &[u8]) -> Outcome {
         let own = Fields(body).oid().is_some_and(|oid| oid < FIRST_USER_OID);
         if self.catalog().is_confidential() && !own {

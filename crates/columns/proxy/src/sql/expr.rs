@@ -5,8 +5,8 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AExpr, AExprKind, CaseExpr, CoercionForm, FuncCall, Node, ParamRef, String as Name, SubLink,
-    SubLinkType, TypeCast, TypeName,
+    AExpr, AExprKind, CaseExpr, CoercionForm, FuncCall, Integer, Node, ParamRef, String as Name,
+    SubLink, SubLinkType, TypeCast, TypeName,
 };
 use strongroom_format::columns::Kind;
 
@@ -37,6 +37,9 @@ impl Resolver<'_> {
     /// expression: marked constants become parameters, and confidential casts and functions the
     /// extension's own.
     pub(crate) fn expr(&mut self, node: &mut Node) -> Flow {
+        if let Some(literal) = Literal::of_clock(node) {
+            return self.visit_constant(node, literal);
+        }
         match node.node.as_mut() {
             None => Flow::plain(),
             Some(NodeEnum::AConst(_)) => self.constant(node),
@@ -167,6 +170,12 @@ impl Resolver<'_> {
         let Some(literal) = literal::constant(node).and_then(Literal::of) else {
             return Flow::plain();
         };
+        self.visit_constant(node, literal)
+    }
+
+    /// Visits this constant, which the node is, and returns what is known of it; in the second walk
+    /// replaces it by a parameter if it was marked.
+    fn visit_constant(&mut self, node: &mut Node, literal: Literal) -> Flow {
         let kind = literal.kind();
         let site = self.visit_site(SiteKind::Constant(literal));
         self.replace(node, site);
@@ -192,11 +201,7 @@ impl Resolver<'_> {
                 return self.sealed_constant(node, literal, kind);
             }
             let bears = self.catalog.may_hold_confidential(name);
-            let literal = literal.with_type(&of);
-            let kind = literal.kind();
-            let site = self.visit_site(SiteKind::Constant(literal));
-            self.replace(node, site);
-            let flow = Flow::site(site, kind);
+            let flow = self.visit_constant(node, literal.with_type(&of));
             return if bears {
                 self.cast_to_bearing_type(name, &flow)
             } else {
@@ -221,16 +226,23 @@ impl Resolver<'_> {
         if self.catalog.may_hold_confidential(&name) {
             return self.cast_to_bearing_type(&name, &flow);
         }
-        let kind = functions::kind_of_type(&name).filter(|_| of.array_bounds.is_empty());
-        let site = self.visit_site(SiteKind::Cast(kind));
+        let is_array = !of.array_bounds.is_empty();
+        let kind = functions::kind_of_type(&name);
+        let form = if is_array { Form::Array } else { Form::Typed };
+        let site = self.visit_site(SiteKind::Cast(kind.map(form)));
         flow.carried
             .extend_from_slice(&Flow::site(site, None).carried);
         self.merge_flow(&flow);
         if self.is_confidential(&flow) && kind.is_some() {
             self.combine(&[Flow::confidential(kind), flow.clone()]);
         }
-        if let Some(Form::Typed(kind)) = self.form(site) {
-            self.recast(cast, kind, &name);
+        match self.form(site) {
+            Some(Form::Typed(kind)) => self.recast(cast, kind, &name),
+            Some(Form::Array(kind)) => {
+                self.changed = true;
+                cast.type_name = Some(self.enc_array_type_name(kind));
+            }
+            Some(Form::Bare) | None => {}
         }
         if kind.is_some() {
             flow.kind = kind;
@@ -260,7 +272,7 @@ impl Resolver<'_> {
     /// Handles an argument that is structure and not data: whole numbers and names of fields stay,
     /// a parameter is marked to be checked when its value comes. Returns what has to be treated as
     /// data after all; `None` if nothing has.
-    fn structure(&mut self, flow: Flow, of: Structure, data: &[Flow]) -> Option<Flow> {
+    pub(super) fn structure(&mut self, flow: Flow, of: Structure, data: &[Flow]) -> Option<Flow> {
         let confidential = data.iter().any(|flow| self.is_confidential(flow));
         let plain = data
             .iter()
@@ -357,6 +369,16 @@ impl Resolver<'_> {
         }
     }
 
+    /// Returns the name of the confidential type's array type as a node of the tree.
+    fn enc_array_type_name(&self, kind: Kind) -> TypeName {
+        TypeName {
+            array_bounds: vec![Node {
+                node: Some(NodeEnum::Integer(Integer { ival: -1 })),
+            }],
+            ..self.enc_type_name(kind)
+        }
+    }
+
     /// In the second walk, replaces the constant of a marked site by its parameter, with a cast to
     /// the confidential type where that is needed. Otherwise does nothing.
     fn replace(&mut self, node: &mut Node, site: usize) {
@@ -373,18 +395,21 @@ impl Resolver<'_> {
                 location: 0,
             })),
         };
-        *node = match form {
-            Form::Bare => param,
-            Form::Typed(kind) => {
-                let cast = TypeCast {
-                    arg: Some(Box::new(param)),
-                    type_name: Some(self.enc_type_name(kind)),
-                    location: 0,
-                };
-                Node {
-                    node: Some(NodeEnum::TypeCast(Box::new(cast))),
-                }
+        let type_name = match form {
+            Form::Bare => {
+                *node = param;
+                return;
             }
+            Form::Typed(kind) => self.enc_type_name(kind),
+            Form::Array(kind) => self.enc_array_type_name(kind),
+        };
+        let cast = TypeCast {
+            arg: Some(Box::new(param)),
+            type_name: Some(type_name),
+            location: 0,
+        };
+        *node = Node {
+            node: Some(NodeEnum::TypeCast(Box::new(cast))),
         };
     }
 
@@ -521,86 +546,6 @@ impl Resolver<'_> {
         }
         self.choose(&results)
     }
-
-    /// Walks a function call: its data arguments are combined. In the second walk a call with
-    /// confidential arguments becomes one of the extension's function. Returns what is known of the
-    /// result.
-    pub(crate) fn call(&mut self, call: &mut FuncCall) -> Flow {
-        let name = names(&call.funcname)
-            .last()
-            .copied()
-            .unwrap_or_default()
-            .to_owned();
-        let args = self.exprs(&mut call.args);
-        let mut order = self.exprs(&mut call.agg_order);
-        self.optional_expr(call.agg_filter.as_mut());
-        if let Some(window) = call.over.as_mut() {
-            self.window(window);
-        }
-        let by_name = call
-            .args
-            .iter()
-            .any(|arg| matches!(arg.node, Some(NodeEnum::NamedArgExpr(_))));
-        let mut data: Vec<Flow> = Vec::new();
-        let mut how = Vec::new();
-        for (at, arg) in args.into_iter().enumerate() {
-            match functions::structure_of_argument(&name, at).filter(|_| !by_name) {
-                Some(of) => how.push((arg, of)),
-                None => data.push(arg),
-            }
-        }
-        for (arg, of) in how {
-            let decided = self.structure(arg, of, &data);
-            data.extend(decided);
-        }
-        // A type's name called as a function is a cast.
-        let kind = functions::confidential_type(&name);
-        if kind.is_some() || self.catalog.holds_confidential(&name) {
-            self.touched = true;
-            data.push(Flow::confidential(kind));
-        }
-        if self.catalog.has_function(&name) {
-            self.touched = true;
-            data.push(Flow::unknown());
-        }
-        if call.agg_within_group {
-            data.append(&mut order);
-        }
-        let first = data
-            .iter()
-            .find(|flow| self.is_confidential(flow))
-            .and_then(|flow| flow.kind);
-        let out = self.combine(&data);
-        if self.applying && out.confidential {
-            self.changed |= call_extension_function(call, &name);
-        }
-        match names(&call.funcname).as_slice() {
-            ["strongroom_columns", "declassify"] => return Flow::plain(),
-            ["strongroom_columns", "classify"] => return Flow::unknown(),
-            _ if functions::is_plain(&name) => return Flow::plain(),
-            _ => {}
-        }
-        Flow {
-            kind: functions::result_kind(&name, first).filter(|_| out.confidential),
-            row: None,
-            ..out
-        }
-    }
-}
-
-/// Changes a call that the grammar wrote as one of `pg_catalog`, or under another name, into one of
-/// the extension's function. Returns whether it has changed the call.
-fn call_extension_function(call: &mut FuncCall, name: &str) -> bool {
-    let Some(ours) = functions::extension_name(name) else {
-        return false;
-    };
-    let by_grammar = call.funcformat() == CoercionForm::CoerceSqlSyntax;
-    let other = by_grammar || ours != name || names(&call.funcname).first() == Some(&"pg_catalog");
-    if other {
-        call.funcname = vec![name_node(ours)];
-        call.funcformat = CoercionForm::CoerceExplicitCall.into();
-    }
-    other
 }
 
 /// Returns a part of a name as a node of the tree.

@@ -7,6 +7,7 @@ use pg_query::protobuf::{AConst, Node, TypeName, a_const};
 use strongroom_format::columns::Kind;
 use zeroize::Zeroizing;
 
+use super::clock::Clock;
 use super::functions;
 use super::refusal::Refusal;
 use super::tree::{integer, names};
@@ -24,6 +25,10 @@ pub(crate) enum Token {
     Bits,
     /// A string or number with a type.
     Typed(Kind),
+    /// A string with an array type.
+    Array(Kind),
+    /// What a clock tells; the text is the function's name.
+    Clock(Clock),
     /// A string or number with a type that has no confidential counterpart.
     Foreign(String),
 }
@@ -35,6 +40,8 @@ pub(crate) enum Form {
     Bare,
     /// `$n::enc_kind`.
     Typed(Kind),
+    /// `$n::enc_kind[]`.
+    Array(Kind),
 }
 
 /// A constant.
@@ -80,6 +87,21 @@ impl Literal {
         })
     }
 
+    /// Makes the literal of a function that tells the time. `None` for every other node.
+    pub(crate) fn of_clock(node: &Node) -> Option<Self> {
+        let (clock, name) = Clock::of(node)?;
+        let location = match node.node.as_ref()? {
+            NodeEnum::FuncCall(call) => call.location,
+            NodeEnum::SqlvalueFunction(function) => function.location,
+            _ => -1,
+        };
+        Some(Self {
+            token: Token::Clock(clock),
+            text: Zeroizing::new(name.to_owned()),
+            location,
+        })
+    }
+
     /// Returns the literal with a type, as in `date '..'` or `'..'::date`. A type, or a modifier of
     /// one, to which no confidential type corresponds makes it foreign.
     pub(crate) fn with_type(mut self, of: &TypeName) -> Self {
@@ -88,7 +110,13 @@ impl Literal {
             .copied()
             .unwrap_or_default()
             .to_owned();
-        let kind = functions::kind_of_type(&name).filter(|_| of.array_bounds.is_empty());
+        let kind = functions::kind_of_type(&name);
+        if !of.array_bounds.is_empty() {
+            // A string with a length for each element would have to be read and cut.
+            let kind = kind.filter(|_| of.typmods.is_empty() && self.token == Token::String);
+            self.token = kind.map_or(Token::Foreign(name), Token::Array);
+            return self;
+        }
         self.token = match kind {
             Some(kind) if self.apply_modifiers(kind, &name, &of.typmods) => Token::Typed(kind),
             _ => Token::Foreign(name),
@@ -165,6 +193,8 @@ impl Literal {
             Token::Boolean if direct && same(Kind::Bool) => Ok(Form::Bare),
             Token::Boolean => Ok(Form::Typed(Kind::Bool)),
             Token::Typed(own) => Ok(Form::Typed(*own)),
+            Token::Array(own) => Ok(Form::Array(*own)),
+            Token::Clock(clock) => Ok(Form::Typed(clock.kind())),
             Token::Bits => Err(self.refusal("no confidential type holds bit strings")),
             Token::Foreign(name) => Err(self.refusal(&format!(
                 "no confidential type stands for {name} as it is written"
@@ -185,15 +215,17 @@ impl Literal {
             shown.push_str("..");
         }
         match self.token {
-            Token::Number(_) | Token::Boolean => shown,
+            Token::Number(_) | Token::Boolean | Token::Clock(_) => shown,
             _ => format!("'{shown}'"),
         }
     }
 
-    /// Returns the kind of a number, a boolean or a typed constant. `None` for every other one.
+    /// Returns the kind of a number, a boolean or a typed constant, of an array's elements, or of
+    /// what a clock tells. `None` for every other one.
     pub(crate) const fn kind(&self) -> Option<Kind> {
         match self.token {
-            Token::Number(kind) | Token::Typed(kind) => Some(kind),
+            Token::Number(kind) | Token::Typed(kind) | Token::Array(kind) => Some(kind),
+            Token::Clock(clock) => Some(clock.kind()),
             Token::Boolean => Some(Kind::Bool),
             _ => None,
         }

@@ -12,8 +12,10 @@
 //!
 //! Must not: convert values, or talk to a server.
 
+mod calls;
 pub mod catalog;
 pub(crate) mod changes;
+mod clock;
 mod copy_options;
 mod defining;
 mod expr;
@@ -25,6 +27,7 @@ mod literal;
 pub mod ordered;
 pub mod pins;
 mod plan;
+mod position;
 mod query;
 pub mod refusal;
 mod resolver;
@@ -43,11 +46,14 @@ use serde_json::Value;
 use strongroom_format::columns::Kind;
 
 use catalog::Catalog;
+pub(crate) use clock::Clock;
 pub(crate) use copy_options::{CopyFormat, CopyOptions};
 pub(crate) use functions::Structure;
 use literal::Form;
+pub(crate) use literal::Token;
 pub(crate) use ordered::OrderedColumn;
 pub(crate) use plan::{Constant, Copy, CopyColumn, Effects, Plan};
+pub(crate) use position::Texts;
 use refusal::Refusal;
 use resolver::Resolver;
 use site::{Destination, Site, SiteKind};
@@ -88,6 +94,7 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
     let mut defined: Option<Arc<Catalog>> = None;
     for raw in tree.stmts {
         let text = statement_text(sql, &raw);
+        let start = raw.stmt_location;
         let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
         let known = defined.as_deref().unwrap_or(catalog);
         let changes = node.map(changes::changed_relations).unwrap_or_default();
@@ -100,6 +107,8 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
             after.set_provisional(true);
             defined = Some(Arc::new(after));
         }
+        plan.start = usize::try_from(start).unwrap_or(0);
+        plan.len = text.len();
         plan.defined.clone_from(&defined);
         plan.changes = changes;
         plans.push(plan);
@@ -245,7 +254,7 @@ fn number_constants(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, V
             numbers.push(None);
             continue;
         };
-        let settled = matches!(form, Form::Typed(_)) || site.beside.is_some();
+        let settled = form != Form::Bare || site.beside.is_some();
         let column = site.destination.column();
         let same = constants.iter().find(|(known, known_form, beside)| {
             settled

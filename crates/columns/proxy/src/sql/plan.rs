@@ -13,6 +13,7 @@ use super::copy_options::CopyOptions;
 use super::functions::Structure;
 use super::literal::Literal;
 use super::ordered::OrderedColumn;
+use super::position::Texts;
 
 /// A constant that is sent as a parameter.
 #[derive(Clone, Debug)]
@@ -33,6 +34,20 @@ pub(crate) struct Effects {
     pub(crate) deallocates: bool,
     /// Its result's columns may differ from one execution to the next (FETCH, EXECUTE).
     pub(crate) utility: bool,
+    /// It ends a transaction and begins another at once.
+    pub(crate) chains: bool,
+}
+
+impl Effects {
+    /// Returns the effects of a statement of which nothing is known.
+    pub(crate) const fn of_anything() -> Self {
+        Self {
+            defines: true,
+            deallocates: true,
+            utility: true,
+            chains: false,
+        }
+    }
 }
 
 /// A confidential column of a COPY.
@@ -61,6 +76,9 @@ pub(crate) struct Plan {
     pub(crate) sql: String,
     /// Whether the text is not the client's.
     pub(crate) changed: bool,
+    /// Where the statement is in the client's text, in bytes.
+    pub(crate) start: usize,
+    pub(crate) len: usize,
     pub(crate) constants: Vec<Constant>,
     /// The client's parameters that belong to confidential expressions.
     pub(crate) confidential: BTreeSet<i32>,
@@ -91,17 +109,25 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Returns the statement with the client's text that it was made from, in which an error of the
+    /// server's gets its position; `None` if the server reads that text itself.
+    pub(crate) fn texts(&self, original: &str) -> Option<Arc<Texts>> {
+        let texts = Texts {
+            sent: self.sql.clone(),
+            original: original.to_owned(),
+            start: self.start,
+            len: self.len,
+        };
+        (self.changed || self.sql != original).then(|| Arc::new(texts))
+    }
+
     /// Returns the plan of a text that the proxy's parser does not read: it is sent as it is, and
     /// may do anything.
     pub(super) fn of_unparsed(text: &str) -> Self {
         Self {
             sql: text.to_owned(),
             unread: true,
-            effects: Effects {
-                defines: true,
-                deallocates: true,
-                utility: true,
-            },
+            effects: Effects::of_anything(),
             ..Self::default()
         }
     }

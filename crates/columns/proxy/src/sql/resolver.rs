@@ -378,7 +378,7 @@ impl<'a> Resolver<'a> {
         site.beside = beside;
         site.form = Some(match &site.kind {
             SiteKind::Parameter(_) | SiteKind::RecursiveColumn | SiteKind::Cast(None) => Form::Bare,
-            SiteKind::Cast(Some(kind)) => Form::Typed(*kind),
+            SiteKind::Cast(Some(form)) => *form,
             SiteKind::Constant(literal) => match literal.form(direct, beside) {
                 Ok(form) => form,
                 Err(refusal) => {

@@ -14,8 +14,9 @@ pub(crate) enum SiteKind {
     Constant(Literal),
     /// A parameter of the client.
     Parameter(i32),
-    /// A cast of an expression that is not a constant.
-    Cast(Option<Kind>),
+    /// A cast of an expression that is not a constant, and the form of one to the confidential
+    /// type; `None` if no confidential type corresponds to that of the cast.
+    Cast(Option<Form>),
     /// A column of a recursive query, before its type is known. It has no place in the text.
     RecursiveColumn,
 }

@@ -164,7 +164,7 @@ impl Resolver<'_> {
     fn function(&mut self, range: &mut RangeFunction) {
         let mut columns = Columns::default();
         let mut name = String::new();
-        let single = range.functions.len() == 1 && !range.ordinality;
+        let single = range.functions.len() == 1;
         for function in &mut range.functions {
             // Each is a list of the call and its column definitions.
             let Some(NodeEnum::List(parts)) = function.node.as_mut() else {
@@ -182,6 +182,16 @@ impl Resolver<'_> {
             };
             name = called_name(call);
             let one = gives_one_column(call);
+            if definitions.is_empty()
+                && let Some(arrays) = several_arrays(call)
+            {
+                // `unnest` of several arrays: each is a column, and none meets another.
+                for flow in self.exprs(arrays) {
+                    columns.named.push((name.clone(), flow.indirect()));
+                }
+                range.coldeflist = definitions;
+                continue;
+            }
             let flow = self.expr(call).indirect();
             if !definitions.is_empty() {
                 columns.splice(self.defined_columns(&definitions, &flow));
@@ -192,6 +202,9 @@ impl Resolver<'_> {
                 columns.splice(Columns::open(flow));
             }
             range.coldeflist = definitions;
+        }
+        if range.ordinality && columns.open.is_none() && columns.certain.is_none() {
+            columns.named.push(("ordinality".to_owned(), Flow::plain()));
         }
         let (alias, columns) = aliased(range.alias.as_ref(), &name, columns);
         self.add(alias, columns);
@@ -240,12 +253,26 @@ fn called_name(call: &Node) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// Returns whether the call returns one column of scalars, which has the call's alias as its name.
-fn gives_one_column(call: &Node) -> bool {
-    let Some(NodeEnum::FuncCall(call)) = call.node.as_ref() else {
-        return false;
+/// Returns the arguments of a call of `unnest` with several arrays of scalars, each of which makes
+/// a column; `None` for every other call.
+fn several_arrays(call: &mut Node) -> Option<&mut [Node]> {
+    let Some(NodeEnum::FuncCall(call)) = call.node.as_mut() else {
+        return None;
     };
-    let scalars = |node: &Node| match node.node.as_ref() {
+    let unnest = matches!(
+        names(&call.funcname).as_slice(),
+        ["unnest"] | ["pg_catalog", "unnest"]
+    );
+    // The array of a parameter has the type that the client declares, and the server checks it.
+    let scalars =
+        |array: &Node| has_scalars(array) || matches!(array.node, Some(NodeEnum::ParamRef(_)));
+    let several = call.args.len() > 1 && call.args.iter().all(scalars);
+    (unnest && several).then_some(call.args.as_mut_slice())
+}
+
+/// Returns whether the array is seen to have elements that are scalars, not rows.
+fn has_scalars(array: &Node) -> bool {
+    match array.node.as_ref() {
         Some(NodeEnum::AArrayExpr(array)) => !array
             .elements
             .iter()
@@ -256,9 +283,16 @@ fn gives_one_column(call: &Node) -> bool {
             .and_then(|of| names(&of.names).last().copied())
             .is_some_and(|name| functions::kind_of_type(name).is_some()),
         _ => false,
+    }
+}
+
+/// Returns whether the call returns one column of scalars, which has the call's alias as its name.
+fn gives_one_column(call: &Node) -> bool {
+    let Some(NodeEnum::FuncCall(call)) = call.node.as_ref() else {
+        return false;
     };
     match (names(&call.funcname).last().copied(), call.args.as_slice()) {
-        (Some("unnest"), [array]) => scalars(array),
+        (Some("unnest"), [array]) => has_scalars(array),
         (Some(name), _) => functions::gives_one_column(name),
         _ => false,
     }

@@ -1,5 +1,6 @@
 //! The resolver on many statements: which constants become parameters, and what the text is then.
 
+mod arrays;
 mod benchmarks;
 mod leaks;
 mod lineages;

@@ -57,7 +57,10 @@ pub(crate) fn effects(node: &Node) -> Effects {
             | NodeEnum::CheckPointStmt(_),
         )
         | None => {}
-        Some(NodeEnum::TransactionStmt(_)) => effects.utility = true,
+        Some(NodeEnum::TransactionStmt(end)) => {
+            effects.utility = true;
+            effects.chains = end.chain;
+        }
         Some(
             NodeEnum::FetchStmt(_)
             | NodeEnum::ExecuteStmt(_)
@@ -200,32 +203,34 @@ fn walk_definition(
             }
             resolver.optional_expr(trigger.when_clause.as_mut());
         }
-        Some(NodeEnum::DoStmt(block)) => {
-            if body_has_constant(&block.args) {
-                check_unread(resolver, "DO")?;
+        Some(other) => {
+            if let Some(what) = unread_constants(other) {
+                check_unread(resolver, what)?;
             }
             return Ok(elsewhere);
         }
-        Some(NodeEnum::CreateFunctionStmt(function)) => {
-            if body_has_constant(&function.options)
-                || has_constant(node_json(&function.sql_body).as_ref())
-                || has_constant(node_json(&function.parameters).as_ref())
-            {
-                check_unread(resolver, "CREATE FUNCTION")?;
-            }
-            return Ok(elsewhere);
-        }
-        Some(other)
-            if !is_harmless(&*other)
-                && has_constant(serde_json::to_value(&*other).ok().as_ref()) =>
-        {
-            check_unread(resolver, "this statement")?;
-            return Ok(elsewhere);
-        }
-        _ => return Ok(elsewhere),
+        None => return Ok(elsewhere),
     }
     resolver.scopes.clear();
     Ok(kept)
+}
+
+/// Returns what a statement is called if it has constants whose meaning the resolver does not know.
+fn unread_constants(node: &NodeEnum) -> Option<&'static str> {
+    let (has, what) = match node {
+        NodeEnum::DoStmt(block) => (body_has_constant(&block.args), "DO"),
+        NodeEnum::CreateFunctionStmt(function) => {
+            let has = body_has_constant(&function.options)
+                || has_constant(node_json(&function.sql_body).as_ref())
+                || has_constant(node_json(&function.parameters).as_ref());
+            (has, "CREATE FUNCTION")
+        }
+        other => {
+            let has = has_constant(serde_json::to_value(other).ok().as_ref());
+            (has && !is_harmless(other), "this statement")
+        }
+    };
+    has.then_some(what)
 }
 
 /// Checks a statement with constants that the proxy cannot place, and notes that it is such a one.

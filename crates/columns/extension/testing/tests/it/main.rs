@@ -16,6 +16,7 @@ mod lineages;
 mod logical;
 mod lost_records;
 mod operator;
+mod ordinary;
 mod owner_commands;
 mod plans;
 mod random;

@@ -1,0 +1,94 @@
+//! The walk over function calls.
+//!
+//! Must not: resolve overloads as PostgreSQL does; the server does that.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{CoercionForm, FuncCall};
+
+use super::expr::name_node;
+use super::flow::Flow;
+use super::functions;
+use super::resolver::Resolver;
+use super::tree::names;
+
+impl Resolver<'_> {
+    /// Walks a function call: its data arguments are combined. In the second walk a call with
+    /// confidential arguments becomes one of the extension's function. Returns what is known of the
+    /// result.
+    pub(crate) fn call(&mut self, call: &mut FuncCall) -> Flow {
+        let name = names(&call.funcname)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned();
+        let args = self.exprs(&mut call.args);
+        let mut order = self.exprs(&mut call.agg_order);
+        self.optional_expr(call.agg_filter.as_mut());
+        if let Some(window) = call.over.as_mut() {
+            self.window(window);
+        }
+        let by_name = call
+            .args
+            .iter()
+            .any(|arg| matches!(arg.node, Some(NodeEnum::NamedArgExpr(_))));
+        let mut data: Vec<Flow> = Vec::new();
+        let mut how = Vec::new();
+        for (at, arg) in args.into_iter().enumerate() {
+            match functions::structure_of_argument(&name, at).filter(|_| !by_name) {
+                Some(of) => how.push((arg, of)),
+                None => data.push(arg),
+            }
+        }
+        for (arg, of) in how {
+            let decided = self.structure(arg, of, &data);
+            data.extend(decided);
+        }
+        // A type's name called as a function is a cast.
+        let kind = functions::confidential_type(&name);
+        if kind.is_some() || self.catalog.holds_confidential(&name) {
+            self.touched = true;
+            data.push(Flow::confidential(kind));
+        }
+        if self.catalog.has_function(&name) {
+            self.touched = true;
+            data.push(Flow::unknown());
+        }
+        if call.agg_within_group {
+            data.append(&mut order);
+        }
+        let first = data
+            .iter()
+            .find(|flow| self.is_confidential(flow))
+            .and_then(|flow| flow.kind);
+        let out = self.combine(&data);
+        if self.applying && out.confidential {
+            self.changed |= call_extension_function(call, &name);
+        }
+        match names(&call.funcname).as_slice() {
+            ["strongroom_columns", "declassify"] => return Flow::plain(),
+            ["strongroom_columns", "classify"] => return Flow::unknown(),
+            _ if functions::is_plain(&name) => return Flow::plain(),
+            _ => {}
+        }
+        Flow {
+            kind: functions::result_kind(&name, first).filter(|_| out.confidential),
+            row: None,
+            ..out
+        }
+    }
+}
+
+/// Changes a call that the grammar wrote as one of `pg_catalog`, or under another name, into one of
+/// the extension's function. Returns whether it has changed the call.
+fn call_extension_function(call: &mut FuncCall, name: &str) -> bool {
+    let Some(ours) = functions::extension_name(name) else {
+        return false;
+    };
+    let by_grammar = call.funcformat() == CoercionForm::CoerceSqlSyntax;
+    let other = by_grammar || ours != name || names(&call.funcname).first() == Some(&"pg_catalog");
+    if other {
+        call.funcname = vec![name_node(ours)];
+        call.funcformat = CoercionForm::CoerceExplicitCall.into();
+    }
+    other
+}

@@ -1,0 +1,92 @@
+//! Arrays as constants and parameters, and functions that tell the time.
+
+use super::{becomes, planned, refused, shop, stays};
+use crate::sql::plan;
+
+#[test]
+fn arrays_become_arrays_of_the_confidential_type() {
+    becomes(
+        "SELECT id FROM p WHERE name = ANY('{a,b}')",
+        "SELECT id FROM p WHERE name = ANY($1)",
+        &["1={a,b}"],
+    );
+    becomes(
+        "SELECT id FROM p WHERE name = ANY('{a,b}'::varchar[])",
+        "SELECT id FROM p WHERE name = ANY($1::enc_text[])",
+        &["1={a,b}"],
+    );
+    becomes(
+        "SELECT id FROM p WHERE age <> ALL($1::int[])",
+        "SELECT id FROM p WHERE age <> ALL($1::enc_int4[])",
+        &[],
+    );
+    becomes(
+        "SELECT id FROM p WHERE name = ANY(ARRAY['a', $1]::text[])",
+        "SELECT id FROM p WHERE name = ANY(ARRAY[$2::enc_text, $1]::enc_text[])",
+        &["2=a"],
+    );
+    becomes(
+        "SELECT id FROM p, unnest('{1,2}'::int[]) u WHERE age = u",
+        "SELECT id FROM p, unnest($1::enc_int4[]) u WHERE age = u",
+        &["1={1,2}"],
+    );
+    stays("SELECT id FROM p WHERE id = ANY('{1,2}'::int[]) AND id = ANY($1::int[])");
+    refused("SELECT id FROM p WHERE name = ANY('{a,b}'::varchar(1)[])");
+    refused("SELECT id FROM p WHERE name = ANY('{a,b}'::inet[])");
+}
+
+#[test]
+fn each_array_of_unnest_is_a_column_of_its_own() {
+    becomes(
+        "INSERT INTO p (id, name, age) SELECT * FROM unnest('{1}'::int[], '{a}'::text[], $1::int[])",
+        "INSERT INTO p (id, name, age) SELECT * FROM unnest('{1}'::int[], $2::enc_text[], $1::enc_int4[])",
+        &["2={a}"],
+    );
+    becomes(
+        "INSERT INTO p (id, name) SELECT u.o, u.n FROM unnest('{a}'::text[]) WITH ORDINALITY u(n, o) WHERE u.o > 7",
+        "INSERT INTO p (id, name) SELECT u.o, u.n FROM unnest($1::enc_text[]) WITH ORDINALITY u(n, o) WHERE u.o > 7",
+        &["1={a}"],
+    );
+    becomes(
+        "UPDATE p SET name = u.n FROM unnest($1::int[], $2::text[]) u(i, n) WHERE u.i = p.id",
+        "UPDATE p SET name = u.n FROM unnest($1::int[], $2::enc_text[]) u(i, n) WHERE u.i = p.id",
+        &[],
+    );
+    // The names of rows' fields are not known: every column may be any of them.
+    let plans = plan(
+        "INSERT INTO p (id, name) SELECT * FROM unnest($1::q[], '{a}'::text[])",
+        &shop(),
+        0,
+    );
+    assert!(plans.is_err() || !plans.unwrap()[0].sql.contains("{a}"));
+}
+
+#[test]
+fn the_proxys_clock_counts_beside_confidential_values() {
+    becomes(
+        "SELECT id FROM p WHERE at < now() AND born <= CURRENT_DATE",
+        "SELECT id FROM p WHERE at < $1::enc_timestamptz AND born <= $2::enc_date",
+        &["1=now()", "2=CURRENT_DATE"],
+    );
+    becomes(
+        "INSERT INTO p (id, at) VALUES (1, statement_timestamp())",
+        "INSERT INTO p (id, at) VALUES (1, $1::enc_timestamptz)",
+        &["1=statement_timestamp()"],
+    );
+    becomes(
+        "SELECT id FROM p WHERE at > now() - interval '1 day'",
+        "SELECT id FROM p WHERE at > $1::enc_timestamptz - $2::enc_interval",
+        &["1=now()", "2=1 day"],
+    );
+    stays("INSERT INTO plain (n) VALUES (now())");
+    stays("SELECT now(), CURRENT_DATE FROM p");
+    stays("SELECT id FROM plain WHERE n < now() - interval '1 day'");
+    // A schema's own function is not the clock.
+    assert!(
+        planned("SELECT id FROM p WHERE at < other.now()")
+            .1
+            .is_empty()
+    );
+    refused("CREATE VIEW w AS SELECT id FROM p WHERE at < now()");
+    refused("ALTER TABLE p ALTER at SET DEFAULT now()");
+}
