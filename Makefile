@@ -8,6 +8,7 @@
 #   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface
 #                        by its description
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
+#   make test-regress-proxy  PostgreSQL's regression suite through the proxy for confidential columns
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension,
 #                      and the whole with zone and proxy
 #   make test-python   the part of it that is about the Python wheel
@@ -30,7 +31,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install test-count-often lint-workspace lint-extension audit audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install test-regress-proxy test-count-often lint-workspace lint-extension audit audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python
 # module, stock PostgreSQL, an S3 server, and a debugger for core dumps. Nothing is installed when
@@ -161,6 +162,16 @@ test-keyserver: deps
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
 	testing/postgres/regress/run --library $(SHIELD) --command $(abspath $(TARGET)/release/strongroom) --cache $(abspath $(TARGET)/postgresql)
+
+# PostgreSQL's regression suite in a database with confidential columns, through the proxy and at
+# the server: some ten minutes. TESTS names single tests.
+TESTS :=
+test-regress-proxy: columns-postgres
+	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)
+	$(COLUMNS_DEV) crates/columns/extension/install dev
+	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) build --locked -p strongroom-columns-testing --bin strongroom-columns-beside
+	$(COLUMNS_DEV) testing/postgres/regress/through-proxy --beside crates/columns/extension/target/debug/strongroom-columns-beside \
+		--cache $(abspath $(TARGET)/postgresql) $(TESTS)
 
 VOLUME_LOADS := fio:fio sysbench:sysbench mariadb-server-core:mariadbd mariadb-client-core:mariadb
 # Volumes in a virtual machine of emulated hardware. The kernel's package is downloaded and unpacked

@@ -39,7 +39,7 @@ SELECT 'y', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog
 coalesce(g.rngsubtype, t.typbasetype)::pg_catalog.text, t.typrelid::pg_catalog.text, NULL, NULL \
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
 LEFT JOIN pg_catalog.pg_range g ON g.rngtypid = t.oid \
-WHERE t.oid >= 16384 AND t.typcategory <> 'A' AND n.nspname !~ '^pg_toast' \
+WHERE t.oid >= 16384 AND (t.typtype <> 'b' OR t.typcategory <> 'A') AND n.nspname !~ '^pg_toast' \
 UNION ALL \
 SELECT 'r', n.nspname, c.relname, pg_catalog.lpad(a.attnum::pg_catalog.text, 5, '0'), a.attname, a.atttypid::pg_catalog.text, \
 c.oid::pg_catalog.text, a.atttypmod::pg_catalog.text, c.relkind::pg_catalog.text \
@@ -257,9 +257,19 @@ impl Catalog {
     /// one that is not known at all.
     pub(crate) fn may_hold_confidential(&self, name: &str) -> bool {
         let known = super::functions::kind_of_type(name).is_some()
+            || super::functions::kind_of_array_type(name).is_some()
             || super::functions::is_system_type(name)
             || self.plain_names.contains(name);
         self.bearing_names.contains(name) || !known
+    }
+
+    /// Returns whether a type with these parts of a name may hold confidential values: none of
+    /// PostgreSQL's own schemas does.
+    pub(super) fn type_may_hold_confidential(&self, names: &[&str]) -> bool {
+        match names {
+            ["information_schema" | "pg_catalog", _] | [] => false,
+            [.., name] => self.may_hold_confidential(name),
+        }
     }
 
     /// Adds a confidential type of the extension and its array type. A row of another type is left

@@ -8,11 +8,11 @@ use pg_query::protobuf::{
 };
 
 use super::catalog::{Catalog, Column};
-use super::tree::names;
-use super::unread;
-use super::utility::{
+use super::table::{
     column_from_definition, kind_from_definition, modifier_from_definition, takes_other_columns,
 };
+use super::tree::names;
+use super::unread;
 
 /// Returns the catalog as it will be after the statement with this text; `None` when the statement
 /// changes nothing in it that matters. A relation whose columns the statement does not fully define

@@ -200,7 +200,7 @@ impl Resolver<'_> {
             if let Some(kind) = functions::confidential_type(name) {
                 return self.sealed_constant(node, literal, kind);
             }
-            let bears = self.catalog.may_hold_confidential(name);
+            let bears = self.catalog.type_may_hold_confidential(&names(&of.names));
             let flow = self.visit_constant(node, literal.with_type(&of));
             return if bears {
                 self.cast_to_bearing_type(name, &flow)
@@ -223,11 +223,16 @@ impl Resolver<'_> {
                 ..cast
             };
         }
-        if self.catalog.may_hold_confidential(&name) {
+        // Any row is a record, with the fields that it has.
+        if name == "record" && of.array_bounds.is_empty() {
+            return flow;
+        }
+        if self.catalog.type_may_hold_confidential(&names(&of.names)) {
             return self.cast_to_bearing_type(&name, &flow);
         }
-        let is_array = !of.array_bounds.is_empty();
-        let kind = functions::kind_of_type(&name);
+        let array = functions::kind_of_array_type(&name);
+        let is_array = !of.array_bounds.is_empty() || array.is_some();
+        let kind = array.or_else(|| functions::kind_of_type(&name));
         let form = if is_array { Form::Array } else { Form::Typed };
         let site = self.visit_site(SiteKind::Cast(kind.map(form)));
         flow.carried

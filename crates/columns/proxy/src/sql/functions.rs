@@ -194,9 +194,16 @@ pub(crate) fn kind_of_type(name: &str) -> Option<Kind> {
     })
 }
 
+/// Returns the kind of the elements of an array type that is named by itself (`_int4`). `None` if
+/// no confidential type corresponds to them.
+pub(crate) fn kind_of_array_type(name: &str) -> Option<Kind> {
+    kind_of_type(name.strip_prefix('_')?)
+}
+
 /// Returns whether it is one of PostgreSQL's own types without a confidential counterpart
-/// (`pg_type.dat`).
+/// (`pg_type.dat`), or an array of one.
 pub(crate) fn is_system_type(name: &str) -> bool {
+    let name = name.strip_prefix('_').unwrap_or(name);
     const TYPES: &[&str] = &[
         "bit",
         "box",

@@ -110,8 +110,9 @@ impl Literal {
             .copied()
             .unwrap_or_default()
             .to_owned();
-        let kind = functions::kind_of_type(&name);
-        if !of.array_bounds.is_empty() {
+        let array = functions::kind_of_array_type(&name);
+        let kind = array.or_else(|| functions::kind_of_type(&name));
+        if !of.array_bounds.is_empty() || array.is_some() {
             // A string with a length for each element would have to be read and cut.
             let kind = kind.filter(|_| of.typmods.is_empty() && self.token == Token::String);
             self.token = kind.map_or(Token::Foreign(name), Token::Array);

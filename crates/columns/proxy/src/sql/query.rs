@@ -3,8 +3,11 @@
 //! Must not: look into expressions (`expr.rs`) or FROM clauses (`sources.rs`).
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{Node, ReturningClause, SelectStmt, SetOperation, WindowDef, WithClause};
+use pg_query::protobuf::{
+    CommonTableExpr, Node, ReturningClause, SelectStmt, SetOperation, WindowDef, WithClause,
+};
 
+use super::column_name::figure_column_name;
 use super::flow::{Columns, Flow};
 use super::resolver::{Cte, Resolver, Source};
 use super::site::SiteKind;
@@ -221,13 +224,31 @@ impl Resolver<'_> {
             } else {
                 self.statement(query).unwrap_or_default()
             };
-            let columns = columns
+            let mut columns = columns
                 .indirect()
                 .renamed(aliases.iter().map(String::as_str));
+            self.search_and_cycle(cte, &mut columns);
             self.ctes.push(Cte {
                 name: cte.ctename.clone(),
                 columns,
             });
+        }
+    }
+
+    /// Adds the columns of SEARCH and CYCLE to those of a common table expression: the order and
+    /// the path are rows of its columns, and the mark is one of two constants.
+    fn search_and_cycle(&mut self, cte: &mut CommonTableExpr, columns: &mut Columns) {
+        let row = columns.whole();
+        if let Some(search) = &cte.search_clause {
+            let name = search.search_seq_column.clone();
+            columns.named.push((name, row.clone()));
+        }
+        if let Some(cycle) = &mut cte.cycle_clause {
+            let value = self.optional_expr(cycle.cycle_mark_value.as_mut());
+            let default = self.optional_expr(cycle.cycle_mark_default.as_mut());
+            let mark = self.choose(&[value, default]).indirect();
+            columns.named.push((cycle.cycle_mark_column.clone(), mark));
+            columns.named.push((cycle.cycle_path_column.clone(), row));
         }
     }
 
@@ -327,69 +348,4 @@ pub(super) fn is_star(node: Option<&Node>) -> bool {
         node.and_then(|node| node.node.as_ref()),
         Some(NodeEnum::AStar(_))
     )
-}
-
-/// Returns the name that PostgreSQL gives a column without one (`parse_target.c`, `FigureColname`),
-/// as far as it can be referred to.
-fn figure_column_name(node: &Node) -> String {
-    match node.node.as_ref() {
-        Some(NodeEnum::ColumnRef(column)) => names(&column.fields)
-            .last()
-            .copied()
-            .unwrap_or_default()
-            .to_owned(),
-        Some(NodeEnum::FuncCall(call)) => names(&call.funcname)
-            .last()
-            .copied()
-            .unwrap_or_default()
-            .to_owned(),
-        Some(NodeEnum::TypeCast(cast)) => {
-            let inner = cast
-                .arg
-                .as_deref()
-                .map(figure_column_name)
-                .filter(|name| name != "?column?");
-            let own = || {
-                cast.type_name
-                    .as_ref()
-                    .and_then(|of| names(&of.names).last().map(|name| (*name).to_owned()))
-            };
-            inner.or_else(own).unwrap_or_default()
-        }
-        Some(NodeEnum::CollateClause(of)) => of
-            .arg
-            .as_deref()
-            .map(figure_column_name)
-            .unwrap_or_default(),
-        Some(NodeEnum::CaseExpr(case)) => {
-            let inner = case
-                .defresult
-                .as_deref()
-                .map(figure_column_name)
-                .filter(|name| name != "?column?");
-            inner.unwrap_or_else(|| "case".to_owned())
-        }
-        Some(NodeEnum::CoalesceExpr(_)) => "coalesce".to_owned(),
-        Some(NodeEnum::SubLink(link)) => {
-            match link.subselect.as_ref().and_then(|node| node.node.as_ref()) {
-                Some(NodeEnum::SelectStmt(select)) => match select
-                    .target_list
-                    .first()
-                    .and_then(|node| node.node.as_ref())
-                {
-                    Some(NodeEnum::ResTarget(target)) if !target.name.is_empty() => {
-                        target.name.clone()
-                    }
-                    Some(NodeEnum::ResTarget(target)) => target
-                        .val
-                        .as_deref()
-                        .map(figure_column_name)
-                        .unwrap_or_default(),
-                    _ => String::new(),
-                },
-                _ => String::new(),
-            }
-        }
-        _ => "?column?".to_owned(),
-    }
 }

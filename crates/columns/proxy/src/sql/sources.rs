@@ -3,7 +3,7 @@
 //! Must not: take a source for one whose columns are known unless they are.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{Alias, JoinExpr, Node, RangeFunction, RangeVar};
+use pg_query::protobuf::{Alias, JoinExpr, Node, RangeFunction, RangeTableFunc, RangeVar};
 
 use super::flow::{Columns, Flow};
 use super::functions;
@@ -55,9 +55,37 @@ impl Resolver<'_> {
                     self.source(relation);
                 }
             }
-            // XMLTABLE, JSON_TABLE: their constants are found by the count.
+            Some(NodeEnum::RangeTableFunc(table)) => self.xml_table(table),
+            // JSON_TABLE: its constants are found by the count.
             _ => self.add(String::new(), Columns::open(Flow::unknown())),
         }
+    }
+
+    /// Walks XMLTABLE and adds its columns, each of which is made from the document and from all
+    /// that tells how to read it, to the innermost scope.
+    fn xml_table(&mut self, table: &mut RangeTableFunc) {
+        let mut flows = self.exprs(&mut table.namespaces);
+        flows.push(self.optional_expr(table.docexpr.as_mut()));
+        flows.push(self.optional_expr(table.rowexpr.as_mut()));
+        for column in &mut table.columns {
+            if let Some(NodeEnum::RangeTableFuncCol(column)) = column.node.as_mut() {
+                flows.push(self.optional_expr(column.colexpr.as_mut()));
+                flows.push(self.optional_expr(column.coldefexpr.as_mut()));
+            }
+        }
+        let made = self.combine(&flows).indirect();
+        let mut columns = Columns::default();
+        for column in &table.columns {
+            if let Some(NodeEnum::RangeTableFuncCol(column)) = column.node.as_ref() {
+                let flow = match column.for_ordinality {
+                    true => Flow::plain(),
+                    false => made.clone(),
+                };
+                columns.named.push((column.colname.clone(), flow));
+            }
+        }
+        let (alias, columns) = aliased(table.alias.as_ref(), "xmltable", columns);
+        self.add(alias, columns);
     }
 
     /// Walks a join and adds its two sides to the innermost scope. USING and NATURAL compare
@@ -218,13 +246,31 @@ impl Resolver<'_> {
             let Some(NodeEnum::ColumnDef(column)) = definition.node.as_ref() else {
                 continue;
             };
-            let (name, own) = super::utility::column_from_definition(self.catalog, column);
+            let (name, own) = super::table::column_from_definition(self.catalog, column);
             self.touched |= own.confidential;
             self.assign(&own, flow);
             let flow = if own.confidential { own } else { flow.clone() };
             columns.named.push((name, flow));
         }
         columns
+    }
+
+    /// Adds a relation under an alias, or under its own name if the alias is empty, to the
+    /// innermost scope, which is made if there is none. Does nothing for `None`.
+    pub(super) fn add_relation(&mut self, range: Option<&RangeVar>, alias: &str) {
+        let Some(range) = range else {
+            return;
+        };
+        let columns = self.relation(&range.schemaname, &range.relname);
+        let alias = if alias.is_empty() {
+            range.relname.clone()
+        } else {
+            alias.to_owned()
+        };
+        if self.scopes.is_empty() {
+            self.scopes.push(Vec::new());
+        }
+        self.add(alias, columns);
     }
 
     /// Returns alias and columns of a relation that is named in FROM.

@@ -13,19 +13,8 @@ use super::refusal::Refusal;
 /// Bytes of a name that the server keeps (`NAMEDATALEN` less one).
 const NAME_MAX: usize = 63;
 
-/// Words that stand for a row of any table, whose columns a text can name without the table.
-const ROWS: &[&str] = &[
-    "new",
-    "old",
-    "record",
-    "rowtype",
-    "refcursor",
-    "cursor",
-    "trigger",
-    "anyelement",
-    "anycompatible",
-    "anynonarray",
-];
+/// The rows of a trigger or a rule, whose columns a text can name without the table.
+const ROWS: &[&str] = &["new", "old"];
 
 const HINT: &str = "Give the values as parameters of ordinary statements, or run it over a connection that does not go \
                     through the proxy if the server may see the constants.";
@@ -58,8 +47,8 @@ pub(super) fn may_be_sent(catalog: &Catalog, text: &str) -> bool {
 
 /// Returns the first name in the text that is of something confidential, or may be: of a relation
 /// with confidential columns, of a function with confidential arguments, of a type that holds
-/// confidential values; where the text has rows of any table, of a confidential column too. Case
-/// does not count. `None` if there is no such name.
+/// values; of a confidential column of a trigger's row. Case does not count. `None` if there is no
+/// such name.
 pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String> {
     if catalog.all_doubted {
         return Some("something that was defined before it".to_owned());
@@ -67,14 +56,13 @@ pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String>
     let text = text.to_lowercase();
     // Escapes can spell a name that no word shows: those of identifiers anywhere, and those of
     // strings where SQL is made of strings.
-    let spelled = text.contains("u&\"") || text.contains("u&'");
     let words: Vec<&str> = text
         .split(|c: char| !is_word(c))
         .filter(|word| !word.is_empty())
         .map(cut)
         .collect();
     let escaped = words.contains(&"execute") && has_code_escape(&text);
-    if spelled || escaped {
+    if text.contains("u&\"") || escaped {
         return Some("something by codes of characters".to_owned());
     }
     let has = |name: &str| {
@@ -89,10 +77,12 @@ pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String>
     if let Some(word) = words.iter().find(of_type) {
         return Some((*word).to_owned());
     }
-    let with_rows = words.iter().any(|word| ROWS.contains(word));
-    let columns = |relation: &Relation| {
+    let of_rows = columns_of_rows(&text);
+    let column_of_row = |relation: &Relation| {
         let mut columns = relation.columns.iter();
-        let named = columns.find(|column| is_confidential(column) && has(&column.name));
+        let named = columns.find(|column| {
+            is_confidential(column) && of_rows.contains(&cut(&column.name.to_lowercase()))
+        });
         named.map(|column| column.name.clone())
     };
     for (name, relations) in &catalog.relations {
@@ -103,16 +93,36 @@ pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String>
             if has(name) {
                 return Some(name.clone());
             }
-            if let Some(column) = Some(relation).filter(|_| with_rows).and_then(columns) {
+            if let Some(column) = column_of_row(relation) {
                 return Some(column);
             }
         }
     }
     let others = [&catalog.functions, &catalog.bearing_names, &catalog.doubted];
     let mut others = others.into_iter().flatten();
-    let schema = Some(catalog.schema()).filter(|schema| !schema.is_empty() && has(schema));
-    let named = schema.map(str::to_owned);
-    named.or_else(|| others.find(|name| has(name)).cloned())
+    others.find(|name| has(name)).cloned()
+}
+
+/// Returns the names that follow `new.` and `old.` in a text in lower case.
+fn columns_of_rows(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices('.') {
+        let (Some(before), Some(after)) = (text.get(..at), text.get(at.saturating_add(1)..)) else {
+            continue;
+        };
+        let before = before.trim_end().trim_end_matches('"');
+        let row = before.rsplit(|c: char| !is_word(c)).next();
+        if !row.is_some_and(|row| ROWS.contains(&row)) {
+            continue;
+        }
+        let after = after.trim_start();
+        let name = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next(),
+            None => after.split(|c: char| !is_word(c)).next(),
+        };
+        found.extend(name.map(cut));
+    }
+    found
 }
 
 /// Returns whether the column's values are, or hold, confidential ones.
@@ -134,9 +144,21 @@ fn cut(name: &str) -> &str {
     name.get(..len).unwrap_or(name)
 }
 
-/// Returns whether the text has an escape that gives a character by its code (`\x61`, `\141`,
-/// `\u0061`).
+/// Returns whether a text in lower case has a string in which a character may be given by its code
+/// (`e'\x61'`, `e'\141'`, `u&'\0061'`).
 fn has_code_escape(text: &str) -> bool {
+    if text.contains("u&'") {
+        return true;
+    }
+    let mut strings = text.match_indices("e'");
+    let starts = |at: usize| {
+        !text
+            .get(..at)
+            .is_some_and(|before| before.ends_with(is_word))
+    };
+    if !strings.any(|(at, _)| starts(at)) {
+        return false;
+    }
     let mut after = text.split('\\').skip(1);
     after.any(|rest| rest.starts_with(|c: char| matches!(c, 'x' | 'u' | '0'..='7')))
 }
@@ -160,11 +182,11 @@ mod tests {
             "DO $$ BEGIN EXECUTE 'select 1 from ' || 'public.staff'; END $$",
             "DO $$ BEGIN PERFORM enc_function('x'); END $$",
             "SELECT 1::enc_text ==",
-            "SELECT 1::strongroom_columns.x ==",
             "SELECT \"Odd name\" ==",
             "SELECT U&\"\\0073taff\" ==",
             "DO $$ BEGIN EXECUTE E'select 1 from \\x73taff'; END $$",
             "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN NEW.pay := 5; END'",
+            "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN IF 5 < old . \"pay\" THEN END IF; END'",
             &format!("SELECT {} ==", "l".repeat(70)),
         ] {
             assert!(named(text).is_some(), "{text}");
@@ -173,7 +195,9 @@ mod tests {
             "DO $$ BEGIN UPDATE shop SET id = 1; END $$",
             "DO $$ BEGIN RAISE NOTICE '%', E'a\\n'; END $$",
             "CREATE FUNCTION pay() RETURNS int AS 'SELECT 5'",
-            "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN NEW.id := 5; END'",
+            "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN NEW.id := 5; IF anew.pay THEN END IF; END'",
+            "DO $$ BEGIN EXECUTE regexp_replace('a', '(a)', '\\1'); END $$",
+            "SELECT U&'\\0061' ==",
             "SELECT staffs, my_staff ==",
         ] {
             assert_eq!(named(text), None, "{text}");

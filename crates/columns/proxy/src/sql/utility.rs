@@ -4,21 +4,16 @@
 //! Must not: pass a statement of a type that is not listed, if it has constants.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{
-    AlterTableStmt, ColumnDef, Constraint, CopyStmt, CreateStmt, Node, ObjectType,
-    PartitionBoundSpec, RangeVar, TypeName, a_const,
-};
+use pg_query::protobuf::{CopyStmt, Node, ObjectType};
 use serde_json::Value;
-use strongroom_format::columns::{Class, Kind};
 
-use super::catalog::Catalog;
 use super::copy_options::options;
 use super::flow::{Columns, Flow};
-use super::functions;
 use super::plan::{Copy, CopyColumn, Effects, Plan};
 use super::refusal::Refusal;
-use super::resolver::{Resolver, Source};
-use super::tree::{integer, names};
+use super::resolver::Resolver;
+use super::table::{alter_table, create_table};
+use super::tree::names;
 use super::unread;
 
 /// What the proxy may not change in a statement.
@@ -175,7 +170,7 @@ fn walk_definition(
             }
         }
         Some(NodeEnum::IndexStmt(index)) => {
-            add_source(resolver, index.relation.as_ref());
+            resolver.add_relation(index.relation.as_ref(), "");
             for element in index
                 .index_params
                 .iter_mut()
@@ -188,18 +183,18 @@ fn walk_definition(
             resolver.optional_expr(index.where_clause.as_mut());
         }
         Some(NodeEnum::CreatePolicyStmt(policy)) => {
-            add_source(resolver, policy.table.as_ref());
+            resolver.add_relation(policy.table.as_ref(), "");
             resolver.optional_expr(policy.qual.as_mut());
             resolver.optional_expr(policy.with_check.as_mut());
         }
         Some(NodeEnum::AlterPolicyStmt(policy)) => {
-            add_source(resolver, policy.table.as_ref());
+            resolver.add_relation(policy.table.as_ref(), "");
             resolver.optional_expr(policy.qual.as_mut());
             resolver.optional_expr(policy.with_check.as_mut());
         }
         Some(NodeEnum::CreateTrigStmt(trigger)) => {
             for alias in ["new", "old"] {
-                add_source_as(resolver, trigger.relation.as_ref(), alias);
+                resolver.add_relation(trigger.relation.as_ref(), alias);
             }
             resolver.optional_expr(trigger.when_clause.as_mut());
         }
@@ -337,195 +332,6 @@ fn has_constant(value: Option<&Value>) -> bool {
     }
 }
 
-/// Adds a relation under its own name to the resolver's innermost scope. Does nothing for `None`.
-fn add_source(resolver: &mut Resolver<'_>, range: Option<&RangeVar>) {
-    add_source_as(resolver, range, "");
-}
-
-/// Adds a relation under an alias, or under its own name if the alias is empty, to the resolver's
-/// innermost scope, which is made if there is none. Does nothing for `None`.
-fn add_source_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &str) {
-    let Some(range) = range else {
-        return;
-    };
-    let columns = resolver.relation(&range.schemaname, &range.relname);
-    let alias = if alias.is_empty() {
-        range.relname.clone()
-    } else {
-        alias.to_owned()
-    };
-    match resolver.scopes.last_mut() {
-        Some(scope) => scope.push(Source::new(alias, columns)),
-        None => resolver.scopes.push(vec![Source::new(alias, columns)]),
-    }
-}
-
-/// Returns the kind of a column that is defined with this type. `None` if the type is not
-/// confidential.
-pub(super) fn kind_from_definition(of: Option<&TypeName>) -> Option<Kind> {
-    functions::confidential_type(names(&of?.names).last()?)
-}
-
-/// Returns the modifier that PostgreSQL makes of a confidential type's words: the class, and
-/// precision and scale of a numeric. -1 without words that it would take.
-pub(super) fn modifier_from_definition(of: Option<&TypeName>) -> i32 {
-    let words = of.map_or(&[][..], |of| of.typmods.as_slice());
-    let class = words.iter().find_map(|word| match word.node.as_ref()? {
-        NodeEnum::ColumnRef(word) => Class::from_name(names(&word.fields).first()?),
-        NodeEnum::AConst(word) => match word.val.as_ref()? {
-            a_const::Val::Sval(word) => Class::from_name(&word.sval),
-            _ => None,
-        },
-        _ => None,
-    });
-    let numbers: Vec<i32> = words.iter().filter_map(integer).collect();
-    let class = class.unwrap_or_default().modifier();
-    match numbers.as_slice() {
-        [] if words.is_empty() => -1,
-        [] => class,
-        [precision, rest @ ..] => {
-            let scale = rest.first().copied().unwrap_or(0);
-            let packed = ((precision & 0x7ff) << 16 | scale & 0x7ff).saturating_add(4);
-            class | packed
-        }
-    }
-}
-
-/// Returns a defined column's name, and what its type says of its values: confidential, unknown if
-/// the type holds confidential values or is not named here, else plain.
-pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
-    let name = column
-        .type_name
-        .as_ref()
-        .and_then(|of| names(&of.names).last().copied());
-    let flow = match (kind_from_definition(column.type_name.as_ref()), name) {
-        (Some(kind), _) => Flow::confidential(Some(kind)),
-        (None, Some(name)) if catalog.holds_confidential(name) => Flow::unknown(),
-        // PARTITION OF and OF: the column of the parent, the attribute of the type.
-        (None, None) => Flow::unknown(),
-        _ => Flow::plain(),
-    };
-    (column.colname.clone(), flow)
-}
-
-/// Whether a CREATE TABLE takes columns from other tables or from a type: LIKE, INHERITS, PARTITION
-/// OF, OF.
-pub(super) fn takes_other_columns(create: &CreateStmt) -> bool {
-    let is_like = |element: &Node| matches!(element.node, Some(NodeEnum::TableLikeClause(_)));
-    !create.inh_relations.is_empty()
-        || create.of_typename.is_some()
-        || create.table_elts.iter().any(is_like)
-}
-
-/// Walks the defaults, constraints and partition bounds of a CREATE TABLE. The table's own columns
-/// are put into a scope, which is left there.
-fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
-    let mut columns = Columns::default();
-    for element in &create.table_elts {
-        if let Some(NodeEnum::ColumnDef(column)) = element.node.as_ref() {
-            let (name, flow) = column_from_definition(resolver.catalog, column);
-            resolver.touched |= flow.confidential;
-            columns.named.push((name, flow));
-        }
-    }
-    if takes_other_columns(create) {
-        columns.open = Some(Flow::unknown());
-    }
-    resolver
-        .scopes
-        .push(vec![Source::new(String::new(), columns)]);
-    if let Some(bound) = create.partbound.as_mut() {
-        partition_bound(resolver, bound);
-    }
-    for element in &mut create.table_elts {
-        match element.node.as_mut() {
-            Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column),
-            Some(NodeEnum::Constraint(constraint)) => {
-                walk_constraint(resolver, constraint, &Flow::plain());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Walks a column's default and constraints. The default's constants flow into the column.
-fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
-    let (_, flow) = column_from_definition(resolver.catalog, column);
-    if let Some(default) = column.raw_default.as_mut() {
-        let value = resolver.expr(default);
-        resolver.assign(&flow, &value);
-    }
-    for constraint in &mut column.constraints {
-        if let Some(NodeEnum::Constraint(constraint)) = constraint.node.as_mut() {
-            walk_constraint(resolver, constraint, &flow);
-        }
-    }
-}
-
-/// Walks the values of a partition key, which is never a confidential column.
-fn partition_bound(resolver: &mut Resolver<'_>, bound: &mut PartitionBoundSpec) {
-    let lists = [
-        &mut bound.listdatums,
-        &mut bound.lowerdatums,
-        &mut bound.upperdatums,
-    ];
-    for datum in lists.into_iter().flatten() {
-        match datum.node.as_mut() {
-            Some(NodeEnum::PartitionRangeDatum(datum)) => {
-                resolver.optional_expr(datum.value.as_mut());
-            }
-            _ => {
-                resolver.expr(datum);
-            }
-        }
-    }
-}
-
-/// Walks the expression of DEFAULT, GENERATED or CHECK, if there is one; its value flows into the
-/// column.
-fn walk_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, column: &Flow) {
-    if let Some(raw) = constraint.raw_expr.as_mut() {
-        let value = resolver.expr(raw);
-        resolver.assign(column, &value);
-    }
-    resolver.optional_expr(constraint.where_clause.as_mut());
-}
-
-/// Walks an ALTER TABLE: its defaults, constraints and partition bounds. The table is put into the
-/// innermost scope, which is made if there is none, and stays there. The resolver marks the
-/// constants that flow into confidential columns and keeps refusals; a column that is defined with
-/// a confidential type sets its `touched`.
-fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
-    add_source(resolver, alter.relation.as_ref());
-    for command in &mut alter.cmds {
-        let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_mut() else {
-            continue;
-        };
-        let column = resolver.column(&[command.name.as_str()]);
-        match command.def.as_mut().and_then(|def| def.node.as_mut()) {
-            Some(NodeEnum::ColumnDef(definition)) => {
-                resolver.touched |= kind_from_definition(definition.type_name.as_ref()).is_some();
-                column_definition(resolver, definition);
-            }
-            Some(NodeEnum::Constraint(constraint)) => {
-                walk_constraint(resolver, constraint, &Flow::plain());
-            }
-            Some(NodeEnum::PartitionCmd(command)) => {
-                if let Some(bound) = command.bound.as_mut() {
-                    partition_bound(resolver, bound);
-                }
-            }
-            Some(_) => {
-                let value = resolver.optional_expr(command.def.as_mut());
-                if !command.name.is_empty() {
-                    resolver.assign(&column, &value);
-                }
-            }
-            None => {}
-        }
-    }
-}
-
 /// Returns which columns of a COPY are confidential, `None` where the columns are not known, and
 /// how its stream is written. The whole is `None` if nothing confidential is involved. Fails with
 /// SR-8103 if something is, and the COPY is with a file or program of the server.
@@ -537,7 +343,7 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
         None => {
             let range = copy.relation.clone().unwrap_or_default();
             let (_, relation) = resolver.target(&range);
-            add_source(resolver, copy.relation.as_ref());
+            resolver.add_relation(copy.relation.as_ref(), "");
             resolver.optional_expr(copy.where_clause.as_mut());
             resolver.scopes.clear();
             let chosen = names(&copy.attlist);

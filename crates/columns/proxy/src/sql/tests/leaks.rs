@@ -81,7 +81,7 @@ fn sources_without_known_columns_that_are_stored() {
         "INSERT INTO p (id, name, note) SELECT f.*, 'Alice' FROM f(1) f",
         "INSERT INTO p SELECT ('(1,Alice)'::p).*",
         "INSERT INTO p SELECT (ROW(1, 'Alice', 1, 1, NULL, NULL, true, 1, NULL, 'n')::p).*",
-        "INSERT INTO p SELECT * FROM XMLTABLE('/a' PASSING '<a>Alice</a>' COLUMNS a text)",
+        "INSERT INTO p SELECT * FROM XMLTABLE('/a' PASSING '<a>Alice</a>' COLUMNS i int, a text)",
         "INSERT INTO p SELECT * FROM JSON_TABLE('[\"Alice\"]', '$[*]' COLUMNS (name text PATH '$'))",
         "UPDATE p SET (id, name) = (SELECT * FROM f(1), unnest(ARRAY['Alice']))",
         "UPDATE p SET (id, name) = (SELECT f.*, 'Alice' FROM f(1) f)",

@@ -66,3 +66,40 @@ fn what_was_defined_before_in_the_same_text_counts() {
     );
     sealed("DO $$ BEGIN ALTER TABLE p RENAME TO z; END $$; UPDATE z SET name = 'x'");
 }
+
+#[test]
+fn columns_of_parents_and_of_the_statement_itself_are_known() {
+    for sql in [
+        "CREATE TABLE z (b int CHECK (id > 5), CHECK (n <> 'x')) INHERITS (plain)",
+        "CREATE TABLE z (LIKE plain, c int DEFAULT 5, CHECK (n <> 'x'))",
+        "CREATE TABLE z PARTITION OF plain (n DEFAULT 'x', CHECK (id > 5)) FOR VALUES IN (1)",
+        "CREATE TABLE z OF plain (n WITH OPTIONS DEFAULT 'x')",
+        "ALTER TABLE plain ADD COLUMN c int CHECK (c > 5), ADD CHECK (c < 100)",
+        "ALTER TABLE p ADD COLUMN c int CHECK (c > 5)",
+        "SELECT * FROM (SELECT (f()).name, GREATEST(id, 5), EXISTS (SELECT 1) FROM plain) s WHERE name = 'x' AND \"greatest\" > 5 AND \"exists\" = true",
+        "WITH RECURSIVE r(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM r) CYCLE a SET c TO 'y' DEFAULT 'n' USING path SELECT * FROM r WHERE c = 'x'",
+        "WITH RECURSIVE r(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM r) SEARCH DEPTH FIRST BY a SET o SELECT * FROM r WHERE a > 5 ORDER BY o",
+        "SELECT * FROM XMLTABLE('/a' PASSING '<a/>' COLUMNS b text PATH 'x', o FOR ORDINALITY) t WHERE b = 'x' AND o = 5",
+        "SELECT '{1}'::_int4, '{a}'::_name, 5::information_schema.cardinal_number, '{1}'::_inet",
+        "SELECT json_populate_record(NULL::record, '{\"x\": 5}')",
+    ] {
+        let plans = plan(sql, &shop(), 0).unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
+        assert!(plans.iter().all(|plan| !plan.changed), "{sql}");
+    }
+    for sql in [
+        "CREATE TABLE z (b int CHECK (name <> 'x')) INHERITS (p)",
+        "CREATE TABLE z PARTITION OF p (name DEFAULT 'x') FOR VALUES IN (1)",
+        "CREATE TABLE z OF p (name WITH OPTIONS DEFAULT 'x')",
+        "CREATE TABLE z (LIKE p, CHECK (name <> 'x'))",
+        "CREATE TABLE z (CHECK (c > 5)) INHERITS (nowhere)",
+        "ALTER TABLE plain ADD COLUMN c enc_int4, ADD CHECK (c > 5)",
+        "SELECT * FROM p, XMLTABLE('/a' PASSING name COLUMNS b text PATH 'x') t WHERE b = 'x'",
+    ] {
+        let leaks = plan(sql, &shop(), 0).is_ok_and(|plans| {
+            plans
+                .iter()
+                .any(|plan| plan.sql.contains("'x'") || plan.sql.contains("> 5"))
+        });
+        assert!(!leaks, "{sql}");
+    }
+}

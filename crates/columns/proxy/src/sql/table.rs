@@ -1,0 +1,236 @@
+//! The walk over definitions of tables: columns, defaults, constraints, partition bounds.
+//!
+//! Must not: take a column for a plain one whose type is not known.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{
+    AlterTableStmt, AlterTableType, ColumnDef, Constraint, CreateStmt, Node, PartitionBoundSpec,
+    TypeName, a_const,
+};
+use strongroom_format::columns::{Class, Kind};
+
+use super::catalog::Catalog;
+use super::flow::{Columns, Flow};
+use super::functions;
+use super::resolver::{Resolver, Source};
+use super::tree::{integer, names};
+
+/// Returns the kind of a column that is defined with this type. `None` if the type is not
+/// confidential.
+pub(super) fn kind_from_definition(of: Option<&TypeName>) -> Option<Kind> {
+    functions::confidential_type(names(&of?.names).last()?)
+}
+
+/// Returns the modifier that PostgreSQL makes of a confidential type's words: the class, and
+/// precision and scale of a numeric. -1 without words that it would take.
+pub(super) fn modifier_from_definition(of: Option<&TypeName>) -> i32 {
+    let words = of.map_or(&[][..], |of| of.typmods.as_slice());
+    let class = words.iter().find_map(|word| match word.node.as_ref()? {
+        NodeEnum::ColumnRef(word) => Class::from_name(names(&word.fields).first()?),
+        NodeEnum::AConst(word) => match word.val.as_ref()? {
+            a_const::Val::Sval(word) => Class::from_name(&word.sval),
+            _ => None,
+        },
+        _ => None,
+    });
+    let numbers: Vec<i32> = words.iter().filter_map(integer).collect();
+    let class = class.unwrap_or_default().modifier();
+    match numbers.as_slice() {
+        [] if words.is_empty() => -1,
+        [] => class,
+        [precision, rest @ ..] => {
+            let scale = rest.first().copied().unwrap_or(0);
+            let packed = ((precision & 0x7ff) << 16 | scale & 0x7ff).saturating_add(4);
+            class | packed
+        }
+    }
+}
+
+/// Returns a defined column's name, and what its type says of its values: confidential, unknown if
+/// the type holds confidential values or is not named here, else plain.
+pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
+    let name = column
+        .type_name
+        .as_ref()
+        .and_then(|of| names(&of.names).last().copied());
+    let flow = match (kind_from_definition(column.type_name.as_ref()), name) {
+        (Some(kind), _) => Flow::confidential(Some(kind)),
+        (None, Some(name)) if catalog.holds_confidential(name) => Flow::unknown(),
+        // PARTITION OF and OF: the column of the parent, the attribute of the type.
+        (None, None) => Flow::unknown(),
+        _ => Flow::plain(),
+    };
+    (column.colname.clone(), flow)
+}
+
+/// Whether a CREATE TABLE takes columns from other tables or from a type: LIKE, INHERITS, PARTITION
+/// OF, OF.
+pub(super) fn takes_other_columns(create: &CreateStmt) -> bool {
+    let is_like = |element: &Node| matches!(element.node, Some(NodeEnum::TableLikeClause(_)));
+    !create.inh_relations.is_empty()
+        || create.of_typename.is_some()
+        || create.table_elts.iter().any(is_like)
+}
+
+/// Walks the defaults, constraints and partition bounds of a CREATE TABLE. The table's own columns
+/// are put into a scope, which is left there.
+pub(super) fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
+    let mut columns = taken_columns(resolver, create);
+    for element in &create.table_elts {
+        let Some(NodeEnum::ColumnDef(column)) = element.node.as_ref() else {
+            continue;
+        };
+        // PARTITION OF and OF: the column is there already.
+        if column.type_name.is_none() && columns.find(&column.colname).is_some() {
+            continue;
+        }
+        let (name, flow) = column_from_definition(resolver.catalog, column);
+        resolver.touched |= flow.confidential;
+        columns.named.push((name, flow));
+    }
+    resolver
+        .scopes
+        .push(vec![Source::new(String::new(), columns)]);
+    if let Some(bound) = create.partbound.as_mut() {
+        partition_bound(resolver, bound);
+    }
+    for element in &mut create.table_elts {
+        match element.node.as_mut() {
+            Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column),
+            Some(NodeEnum::Constraint(constraint)) => {
+                walk_constraint(resolver, constraint, &Flow::plain());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the columns that a CREATE TABLE takes from other tables, and from a type.
+fn taken_columns(resolver: &mut Resolver<'_>, create: &CreateStmt) -> Columns {
+    let mut columns = Columns::default();
+    for parent in &create.inh_relations {
+        if let Some(NodeEnum::RangeVar(parent)) = parent.node.as_ref() {
+            columns.splice(resolver.relation(&parent.schemaname, &parent.relname));
+        }
+    }
+    for element in &create.table_elts {
+        if let Some(NodeEnum::TableLikeClause(like)) = element.node.as_ref()
+            && let Some(other) = &like.relation
+        {
+            columns.splice(resolver.relation(&other.schemaname, &other.relname));
+        }
+    }
+    if let Some(of) = &create.of_typename {
+        let (schema, name) = match names(&of.names).as_slice() {
+            [.., schema, name] => (*schema, *name),
+            [name] => ("", *name),
+            [] => ("", ""),
+        };
+        columns.splice(resolver.relation(schema, name));
+    }
+    columns
+}
+
+/// Walks a column's default and constraints. The default's constants flow into the column.
+fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
+    let flow = match &column.type_name {
+        Some(_) => column_from_definition(resolver.catalog, column).1,
+        None => resolver.column(&[column.colname.as_str()]),
+    };
+    if let Some(default) = column.raw_default.as_mut() {
+        let value = resolver.expr(default);
+        resolver.assign(&flow, &value);
+    }
+    for constraint in &mut column.constraints {
+        if let Some(NodeEnum::Constraint(constraint)) = constraint.node.as_mut() {
+            walk_constraint(resolver, constraint, &flow);
+        }
+    }
+}
+
+/// Walks the values of a partition key, which is never a confidential column.
+fn partition_bound(resolver: &mut Resolver<'_>, bound: &mut PartitionBoundSpec) {
+    let lists = [
+        &mut bound.listdatums,
+        &mut bound.lowerdatums,
+        &mut bound.upperdatums,
+    ];
+    for datum in lists.into_iter().flatten() {
+        match datum.node.as_mut() {
+            Some(NodeEnum::PartitionRangeDatum(datum)) => {
+                resolver.optional_expr(datum.value.as_mut());
+            }
+            _ => {
+                resolver.expr(datum);
+            }
+        }
+    }
+}
+
+/// Walks the expression of DEFAULT, GENERATED or CHECK, if there is one; its value flows into the
+/// column.
+fn walk_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, column: &Flow) {
+    if let Some(raw) = constraint.raw_expr.as_mut() {
+        let value = resolver.expr(raw);
+        resolver.assign(column, &value);
+    }
+    resolver.optional_expr(constraint.where_clause.as_mut());
+}
+
+/// Walks an ALTER TABLE: its defaults, constraints and partition bounds. The table is put into the
+/// innermost scope, which is made if there is none, and stays there. The resolver marks the
+/// constants that flow into confidential columns and keeps refusals; a column that is defined with
+/// a confidential type sets its `touched`.
+pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
+    resolver.add_relation(alter.relation.as_ref(), "");
+    let added = added_columns(resolver.catalog, alter);
+    if let Some(scope) = resolver.scopes.last_mut() {
+        scope.push(Source::new(String::new(), added));
+    }
+    for command in &mut alter.cmds {
+        let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_mut() else {
+            continue;
+        };
+        let column = resolver.column(&[command.name.as_str()]);
+        match command.def.as_mut().and_then(|def| def.node.as_mut()) {
+            Some(NodeEnum::ColumnDef(definition)) => {
+                resolver.touched |= kind_from_definition(definition.type_name.as_ref()).is_some();
+                column_definition(resolver, definition);
+            }
+            Some(NodeEnum::Constraint(constraint)) => {
+                walk_constraint(resolver, constraint, &Flow::plain());
+            }
+            Some(NodeEnum::PartitionCmd(command)) => {
+                if let Some(bound) = command.bound.as_mut() {
+                    partition_bound(resolver, bound);
+                }
+            }
+            Some(_) => {
+                let value = resolver.optional_expr(command.def.as_mut());
+                if !command.name.is_empty() {
+                    resolver.assign(&column, &value);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// Returns the columns that an ALTER TABLE adds, which its constraints can name.
+fn added_columns(catalog: &Catalog, alter: &AlterTableStmt) -> Columns {
+    let defined = alter.cmds.iter().filter_map(|command| {
+        let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_ref() else {
+            return None;
+        };
+        match command.def.as_ref()?.node.as_ref()? {
+            NodeEnum::ColumnDef(column) if command.subtype() == AlterTableType::AtAddColumn => {
+                Some(column_from_definition(catalog, column))
+            }
+            _ => None,
+        }
+    });
+    Columns {
+        named: defined.collect(),
+        ..Columns::default()
+    }
+}
