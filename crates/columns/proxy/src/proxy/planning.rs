@@ -129,8 +129,10 @@ impl Upstream {
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
             Err(_) => return Err(invalid().into()),
         };
-        if catalog.is_confidential() {
-            self.check_strings(text)?;
+        if catalog.is_confidential()
+            && let Some(plan) = self.check_strings(text, &catalog)?
+        {
+            return Ok(vec![plan]);
         }
         let mut plans = match sql::plan(text, &catalog, declared) {
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
@@ -158,23 +160,28 @@ impl Upstream {
         if let Some(defined) = plans.last().and_then(|plan| plan.defined.clone()) {
             self.session.lock().catalog = defined;
             // Whether it will be executed is not known.
-            self.defined = true;
+            self.defined |= plans.iter().any(|plan| plan.effects.defines);
         }
         Ok(plans)
     }
 
     /// Checks that the server ends the constants of this text where the proxy's parser does. Fails
     /// with SR-8103 if `standard_conforming_strings` is off, or may be when the text is read,
-    /// unless the text names that setting.
-    fn check_strings(&mut self, text: &str) -> Outcome {
+    /// unless the text names that setting, or nothing that is confidential: then it is sent unread,
+    /// by the plan that is returned.
+    fn check_strings(&mut self, text: &str, catalog: &Catalog) -> Outcome<Option<Plan>> {
         let standard = self.session.lock().settings.standard_strings;
         let doubted = self.in_pipeline && self.strings_doubted;
-        // A statement that sets it, or one that ends the transaction, has to get through.
-        if (!standard || doubted) && !names_standard_strings(text) {
-            return Err(strings_refusal().into());
-        }
+        // A statement that sets it has to get through.
+        let read = (standard && !doubted) || names_standard_strings(text);
         self.strings_doubted |= may_end_standard_strings(text);
-        Ok(())
+        if read {
+            return Ok(None);
+        }
+        match sql::plan_unparsed(text, catalog) {
+            Some(plan) => Ok(Some(plan)),
+            None => Err(strings_refusal().into()),
+        }
     }
 
     /// Checks that the catalog still says what a prepared statement was planned with; reads it

@@ -8,6 +8,7 @@ use pg_query::protobuf::{CoercionForm, FuncCall};
 use super::expr::name_node;
 use super::flow::Flow;
 use super::functions;
+use super::refusal::Refusal;
 use super::resolver::Resolver;
 use super::tree::names;
 
@@ -60,6 +61,9 @@ impl Resolver<'_> {
             .iter()
             .find(|flow| self.is_confidential(flow))
             .and_then(|flow| flow.kind);
+        if functions::renders(&name) && !self.catalog.has_function(&name) {
+            self.refuse_rendering(&format!("{name}()"), &data);
+        }
         let out = self.combine(&data);
         if self.applying && out.confidential {
             self.changed |= call_extension_function(call, &name);
@@ -74,6 +78,23 @@ impl Resolver<'_> {
             kind: functions::result_kind(&name, first).filter(|_| out.confidential),
             row: None,
             ..out
+        }
+    }
+}
+
+impl Resolver<'_> {
+    /// Refuses an expression that writes values of any type as text, if one of them is
+    /// confidential: the server would write its envelope. What meets a relation that is not known
+    /// is left to the server, which says so.
+    pub(super) fn refuse_rendering(&mut self, what: &str, flows: &[Flow]) {
+        let known = self.unknown.is_empty();
+        let sealed = |flow: &Flow| self.is_confidential(flow) && (known || flow.kind.is_some());
+        if flows.iter().any(sealed) {
+            let message =
+                format!("{what} of a confidential value: the server would write its envelope");
+            let hint = "Read the column and write the text in the application.";
+            let refusal = Refusal::statement(&message, hint);
+            self.refusal.get_or_insert(refusal);
         }
     }
 }

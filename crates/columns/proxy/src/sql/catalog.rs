@@ -412,6 +412,20 @@ impl Catalog {
         self.doubt(name);
     }
 
+    /// Removes the relations of a name, in all schemas, which have plain columns only and which a
+    /// statement is about to drop, one of them or all.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.relations.remove(name);
+    }
+
+    /// Forgets the names and the order of the columns of the relations of a name, which has plain
+    /// ones only.
+    pub(crate) fn blur(&mut self, name: &str) {
+        for relation in self.relations.get_mut(name).into_iter().flatten() {
+            relation.columns.clear();
+        }
+    }
+
     /// Notes that a statement may add confidential columns to the relations of this name: none of
     /// the columns that are known changes.
     pub(crate) fn doubt(&mut self, name: &str) {

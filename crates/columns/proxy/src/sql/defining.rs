@@ -8,6 +8,7 @@ use pg_query::protobuf::{
 };
 
 use super::catalog::{Catalog, Column};
+use super::plain_definition::schema_of;
 use super::table::{
     column_from_definition, kind_from_definition, modifier_from_definition, takes_other_columns,
 };
@@ -113,15 +114,6 @@ fn define_by_query(known: &mut Catalog, range: Option<&RangeVar>, plain: bool) {
     };
     let schema = schema_of(range);
     known.define(schema, &range.relname, Vec::new(), true);
-}
-
-/// Returns the schema of a relation that is made; empty if the statement names none.
-fn schema_of(range: &RangeVar) -> &str {
-    // PostgreSQL puts a temporary table into a schema of the session's own.
-    match range.relpersistence.as_str() {
-        "t" => "pg_temp_0",
-        _ => &range.schemaname,
-    }
 }
 
 /// Removes all relations of this one's name from the catalog. Does nothing for `None`.

@@ -5,8 +5,8 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AExpr, AExprKind, CaseExpr, CoercionForm, FuncCall, Integer, Node, ParamRef, String as Name,
-    SubLink, SubLinkType, TypeCast, TypeName,
+    AExpr, AExprKind, CaseExpr, CoercionForm, FuncCall, Integer, Node, ParamRef, RowExpr,
+    String as Name, SubLink, SubLinkType, TypeCast, TypeName,
 };
 use strongroom_format::columns::Kind;
 
@@ -87,24 +87,7 @@ impl Resolver<'_> {
     /// as confidential.
     fn construct(&mut self, node: &mut Node) -> Flow {
         match node.node.as_mut() {
-            Some(NodeEnum::RowExpr(row)) => {
-                let starred = row.args.iter().any(|field| match field.node.as_ref() {
-                    Some(NodeEnum::ColumnRef(column)) => is_star(column.fields.last()),
-                    Some(NodeEnum::AIndirection(of)) => is_star(of.indirection.last()),
-                    _ => false,
-                });
-                let fields = self.exprs(&mut row.args);
-                let mut whole = Flow::default();
-                for field in &fields {
-                    whole.join(field);
-                }
-                // A star means any number of fields.
-                Flow {
-                    row: Some(fields).filter(|_| !starred),
-                    kind: None,
-                    ..whole
-                }
-            }
+            Some(NodeEnum::RowExpr(row)) => self.row(row),
             Some(NodeEnum::AArrayExpr(array)) => {
                 let flows = self.exprs(&mut array.elements);
                 let flows: Vec<Flow> = flows.into_iter().map(Flow::indirect).collect();
@@ -134,6 +117,13 @@ impl Resolver<'_> {
             Some(NodeEnum::NamedArgExpr(of)) => self.optional_expr(of.arg.as_mut()),
             Some(NodeEnum::ResTarget(target)) => self.optional_expr(target.val.as_mut()),
             Some(NodeEnum::SortBy(by)) => self.optional_expr(by.node.as_mut()),
+            Some(NodeEnum::XmlExpr(xml)) => {
+                let mut flows = self.exprs(&mut xml.named_args);
+                flows.extend(self.exprs(&mut xml.args));
+                self.refuse_rendering("an XML expression", &flows);
+                self.combine(&flows).indirect()
+            }
+            Some(NodeEnum::XmlSerialize(xml)) => self.optional_expr(xml.expr.as_mut()).indirect(),
             Some(NodeEnum::GroupingSet(set)) => {
                 self.exprs(&mut set.content);
                 Flow::plain()
@@ -154,6 +144,26 @@ impl Resolver<'_> {
             ) => Flow::plain(),
             // Its result is unknown; constants in it are found by the check that all were visited.
             _ => Flow::unknown(),
+        }
+    }
+
+    /// Walks a row and returns what is known of it and of its fields.
+    fn row(&mut self, row: &mut RowExpr) -> Flow {
+        let starred = row.args.iter().any(|field| match field.node.as_ref() {
+            Some(NodeEnum::ColumnRef(column)) => is_star(column.fields.last()),
+            Some(NodeEnum::AIndirection(of)) => is_star(of.indirection.last()),
+            _ => false,
+        });
+        let fields = self.exprs(&mut row.args);
+        let mut whole = Flow::default();
+        for field in &fields {
+            whole.join(field);
+        }
+        // A star means any number of fields.
+        Flow {
+            row: Some(fields).filter(|_| !starred),
+            kind: None,
+            ..whole
         }
     }
 

@@ -99,6 +99,35 @@ pub(crate) fn gives_one_column(name: &str) -> bool {
     )
 }
 
+/// Returns whether the function writes values of any type as text, JSON or XML, so that it would
+/// write the envelope of a confidential one.
+pub(crate) fn renders(name: &str) -> bool {
+    matches!(
+        name,
+        "concat"
+            | "concat_ws"
+            | "format"
+            | "quote_literal"
+            | "quote_nullable"
+            | "to_json"
+            | "to_jsonb"
+            | "row_to_json"
+            | "array_to_json"
+            | "array_to_string"
+            | "json_build_array"
+            | "json_build_object"
+            | "jsonb_build_array"
+            | "jsonb_build_object"
+            | "json_agg"
+            | "jsonb_agg"
+            | "json_object_agg"
+            | "jsonb_object_agg"
+            | "json_populate_record"
+            | "jsonb_populate_record"
+            | "xmlconcat2"
+    )
+}
+
 /// Returns whether the function's result is a plain value although arguments are confidential:
 /// counts, ranks, types, and functions of the zone that return a boolean.
 pub(crate) fn is_plain(name: &str) -> bool {
@@ -200,74 +229,86 @@ pub(crate) fn kind_of_array_type(name: &str) -> Option<Kind> {
     kind_of_type(name.strip_prefix('_')?)
 }
 
+/// PostgreSQL's own types without a confidential counterpart (`pg_type.dat`).
+const SYSTEM_TYPES: &[&str] = &[
+    "aclitem",
+    "gtsvector",
+    "pg_attribute",
+    "pg_class",
+    "pg_dependencies",
+    "pg_mcv_list",
+    "pg_ndistinct",
+    "pg_node_tree",
+    "pg_proc",
+    "pg_type",
+    "bit",
+    "box",
+    "char",
+    "cid",
+    "cidr",
+    "circle",
+    "cstring",
+    "daterange",
+    "datemultirange",
+    "inet",
+    "int2vector",
+    "int4range",
+    "int4multirange",
+    "int8range",
+    "int8multirange",
+    "json",
+    "jsonb",
+    "jsonpath",
+    "line",
+    "lseg",
+    "macaddr",
+    "macaddr8",
+    "money",
+    "numrange",
+    "nummultirange",
+    "oid",
+    "oidvector",
+    "path",
+    "pg_lsn",
+    "pg_snapshot",
+    "point",
+    "polygon",
+    "refcursor",
+    "regclass",
+    "regcollation",
+    "regconfig",
+    "regdictionary",
+    "regnamespace",
+    "regoper",
+    "regoperator",
+    "regproc",
+    "regprocedure",
+    "regrole",
+    "regtype",
+    "tid",
+    "time",
+    "timetz",
+    "tsmultirange",
+    "tsquery",
+    "tsrange",
+    "tstzmultirange",
+    "tstzrange",
+    "tsvector",
+    "txid_snapshot",
+    "unknown",
+    "uuid",
+    "varbit",
+    "void",
+    "xid",
+    "xid8",
+    "xml",
+];
+
 /// Returns whether it is one of PostgreSQL's own types without a confidential counterpart
 /// (`pg_type.dat`), or an array of one.
 pub(crate) fn is_system_type(name: &str) -> bool {
     let name = name.strip_prefix('_').unwrap_or(name);
-    const TYPES: &[&str] = &[
-        "bit",
-        "box",
-        "char",
-        "cid",
-        "cidr",
-        "circle",
-        "cstring",
-        "daterange",
-        "datemultirange",
-        "inet",
-        "int2vector",
-        "int4range",
-        "int4multirange",
-        "int8range",
-        "int8multirange",
-        "json",
-        "jsonb",
-        "jsonpath",
-        "line",
-        "lseg",
-        "macaddr",
-        "macaddr8",
-        "money",
-        "numrange",
-        "nummultirange",
-        "oid",
-        "oidvector",
-        "path",
-        "pg_lsn",
-        "pg_snapshot",
-        "point",
-        "polygon",
-        "refcursor",
-        "regclass",
-        "regcollation",
-        "regconfig",
-        "regdictionary",
-        "regnamespace",
-        "regoper",
-        "regoperator",
-        "regproc",
-        "regprocedure",
-        "regrole",
-        "regtype",
-        "tid",
-        "time",
-        "timetz",
-        "tsmultirange",
-        "tsquery",
-        "tsrange",
-        "tstzmultirange",
-        "tstzrange",
-        "tsvector",
-        "txid_snapshot",
-        "unknown",
-        "uuid",
-        "varbit",
-        "void",
-        "xid",
-        "xid8",
-        "xml",
-    ];
-    TYPES.contains(&name)
+    SYSTEM_TYPES.contains(&name)
 }
 
 /// Returns the kind of one of the extension's types, by its name, such as `enc_text`. `None` for

@@ -27,6 +27,7 @@ mod lineage;
 mod literal;
 pub mod ordered;
 pub mod pins;
+mod plain_definition;
 mod plan;
 mod position;
 mod query;
@@ -84,11 +85,14 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
     let parsed = pg_query::parse(sql, pg_query::ParserOptions::default());
     let tree = match parsed {
         Ok(parsed) => parsed.protobuf,
-        Err(_) if unread::may_be_sent(catalog, sql) => {
-            return Ok(vec![Plan::of_unparsed(sql)]);
+        Err(error) => {
+            let refused = || match error {
+                pg_query::Error::Parse(message) => Refusal::syntax(&message),
+                _ => Refusal::syntax("the statement cannot be parsed"),
+            };
+            return plan_unparsed(sql, catalog)
+                .map_or_else(|| Err(refused()), |plan| Ok(vec![plan]));
         }
-        Err(pg_query::Error::Parse(message)) => return Err(Refusal::syntax(&message)),
-        Err(_) => return Err(Refusal::syntax("the statement cannot be parsed")),
     };
     let version = tree.version;
     let mut plans = Vec::new();
@@ -100,22 +104,25 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
         let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
         let known = defined.as_deref().unwrap_or(catalog);
         let changes = node.map(changes::changed_relations).unwrap_or_default();
-        let node = node.cloned();
+        let node = node.filter(|node| utility::may_define(node)).cloned();
         let mut plan = plan_statement(raw, text, version, known, declared)
             .map_err(|refusal| refusal.with_position(sql))?;
-        let after =
-            node.and_then(|node| defining::apply_definition(known, &node, text, !plan.touched));
-        if let Some(mut after) = after {
-            after.set_provisional(true);
-            defined = Some(Arc::new(after));
+        plan.changes = changes;
+        if let Some(node) = node {
+            defined = plan.define(known, &node, text).or(defined);
         }
         plan.start = usize::try_from(start).unwrap_or(0);
         plan.len = text.len();
         plan.defined.clone_from(&defined);
-        plan.changes = changes;
         plans.push(plan);
     }
     Ok(plans)
+}
+
+/// Plans a text that the proxy does not read: it is sent as it is. `None` if something confidential
+/// is named in it.
+pub(crate) fn plan_unparsed(sql: &str, catalog: &Catalog) -> Option<Plan> {
+    unread::may_be_sent(catalog, sql).then(|| Plan::of_unparsed(sql))
 }
 
 /// Returns the text of one statement of the string, without its semicolon.

@@ -5,14 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pg_query::protobuf::Node;
 use strongroom_format::columns::Kind;
 
 use super::catalog::Catalog;
 use super::changes::Changes;
 use super::copy_options::CopyOptions;
+use super::defining::apply_definition;
 use super::functions::Structure;
 use super::literal::Literal;
 use super::ordered::OrderedColumn;
+use super::plain_definition::apply_plain;
 use super::position::Texts;
 
 /// A constant that is sent as a parameter.
@@ -119,6 +122,27 @@ impl Plan {
             len: self.len,
         };
         (self.changed || self.sql != original).then(|| Arc::new(texts))
+    }
+
+    /// Returns the catalog after the statement, where that is another one, and notes whether it has
+    /// to be read again.
+    pub(super) fn define(
+        &mut self,
+        catalog: &Catalog,
+        node: &Node,
+        text: &str,
+    ) -> Option<Arc<Catalog>> {
+        if self.effects.defines
+            && let Some(after) = apply_plain(catalog, node, text, !self.touched)
+        {
+            self.effects.defines = false;
+            self.changes = Changes::default();
+            return (after != *catalog).then(|| Arc::new(after));
+        }
+        let mut after = apply_definition(catalog, node, text, !self.touched)?;
+        after.set_provisional(true);
+        self.effects.defines = true;
+        Some(Arc::new(after))
     }
 
     /// Returns the plan of a text that the proxy's parser does not read: it is sent as it is, and

@@ -2,10 +2,13 @@
 //!
 //! Must not: look into expressions (`expr.rs`) or FROM clauses (`sources.rs`).
 
+use std::collections::BTreeSet;
+
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     CommonTableExpr, Node, ReturningClause, SelectStmt, SetOperation, WindowDef, WithClause,
 };
+use serde_json::Value;
 
 use super::column_name::figure_column_name;
 use super::flow::{Columns, Flow};
@@ -208,8 +211,10 @@ impl Resolver<'_> {
                 }
             }
         }
-        for cte in &mut with.ctes {
-            let Some(NodeEnum::CommonTableExpr(cte)) = cte.node.as_mut() else {
+        for at in walking_order(with) {
+            let Some(NodeEnum::CommonTableExpr(cte)) =
+                with.ctes.get_mut(at).and_then(|cte| cte.node.as_mut())
+            else {
                 continue;
             };
             let aliases: Vec<String> = names(&cte.aliascolnames)
@@ -348,4 +353,56 @@ pub(super) fn is_star(node: Option<&Node>) -> bool {
         node.and_then(|node| node.node.as_ref()),
         Some(NodeEnum::AStar(_))
     )
+}
+
+/// Returns the places of the expressions of WITH in an order in which each follows those that it
+/// names, as far as there is one: WITH RECURSIVE may name later ones.
+fn walking_order(with: &WithClause) -> Vec<usize> {
+    if !with.recursive || with.ctes.len() < 2 {
+        return (0..with.ctes.len()).collect();
+    }
+    let named: Vec<(String, BTreeSet<String>)> = with
+        .ctes
+        .iter()
+        .map(|cte| match cte.node.as_ref() {
+            Some(NodeEnum::CommonTableExpr(cte)) => {
+                let query = serde_json::to_value(&cte.ctequery).unwrap_or_default();
+                let mut relations = BTreeSet::new();
+                relation_names(&query, &mut relations);
+                relations.remove(&cte.ctename);
+                (cte.ctename.clone(), relations)
+            }
+            _ => (String::new(), BTreeSet::new()),
+        })
+        .collect();
+    let mut order: Vec<usize> = Vec::new();
+    while order.len() < named.len() {
+        let left: Vec<usize> = (0..named.len()).filter(|at| !order.contains(at)).collect();
+        let waits = |at: &usize| {
+            let needs = named.get(*at).map(|(_, needs)| needs);
+            left.iter().any(|other| {
+                let name = named.get(*other).map(|(name, _)| name);
+                other != at && name.is_some_and(|name| needs.is_some_and(|all| all.contains(name)))
+            })
+        };
+        let next = left.iter().find(|at| !waits(at)).or_else(|| left.first());
+        order.extend(next);
+    }
+    order
+}
+
+/// Adds the names of all relations in a part of the parse tree.
+fn relation_names(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| relation_names(item, names)),
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                match (field.as_str(), value) {
+                    ("relname", Value::String(name)) => drop(names.insert(name.clone())),
+                    _ => relation_names(value, names),
+                }
+            }
+        }
+        _ => {}
+    }
 }

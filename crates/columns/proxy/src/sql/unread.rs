@@ -39,9 +39,14 @@ pub(super) fn check(catalog: &Catalog, what: &str, text: &str) -> Result<(), Ref
 /// confidential.
 pub(super) fn may_be_sent(catalog: &Catalog, text: &str) -> bool {
     let lower = text.to_lowercase();
-    let executes = lower
-        .split(|c: char| !is_word(c))
-        .any(|word| word == "execute");
+    let words = lower.split(|c: char| !is_word(c));
+    let mut words = words.filter(|word| !word.is_empty()).peekable();
+    let mut executes = false;
+    while let Some(word) = words.next() {
+        // A trigger's definition names its function.
+        let of_trigger = matches!(words.peek(), Some(&("function" | "procedure")));
+        executes |= word == "execute" && !of_trigger;
+    }
     !executes && confidential_name(catalog, text).is_none()
 }
 

@@ -69,6 +69,12 @@ pub(crate) fn effects(node: &Node) -> Effects {
     effects
 }
 
+/// Returns whether the statement may change what the proxy knows of the database.
+pub(super) fn may_define(node: &Node) -> bool {
+    let ends = matches!(node.node, Some(NodeEnum::TransactionStmt(_)));
+    ends || effects(node).defines
+}
+
 /// Walks a statement of any type with the resolver, and puts what it finds of COPY and EXECUTE into
 /// `plan`. In the resolver's second walk it changes the statement. Returns what may not be changed.
 ///

@@ -103,3 +103,77 @@ fn columns_of_parents_and_of_the_statement_itself_are_known() {
         assert!(!leaks, "{sql}");
     }
 }
+
+#[test]
+fn plain_definitions_need_no_look_at_the_server() {
+    for sql in [
+        "CREATE TABLE z (a int, b text DEFAULT 'x')",
+        "CREATE TABLE z (LIKE plain) INHERITS (plain)",
+        "CREATE TEMP TABLE z AS SELECT id FROM plain",
+        "CREATE VIEW z AS SELECT id FROM plain",
+        "CREATE INDEX ON plain (id)",
+        "ALTER TABLE plain ADD c int DEFAULT 5",
+        "DROP TABLE plain",
+        "TRUNCATE plain",
+        "CREATE FUNCTION g() RETURNS int LANGUAGE sql AS 'SELECT 5'",
+    ] {
+        let plan = plan(sql, &shop(), 0).unwrap().remove(0);
+        assert!(!plan.effects.defines && plan.changes.is_empty(), "{sql}");
+    }
+    for sql in [
+        "CREATE TABLE z (a enc_int4)",
+        "CREATE TABLE p (a int)",
+        "CREATE TABLE plain (a int)",
+        "CREATE TABLE z (LIKE p)",
+        "CREATE TABLE z (a int) INHERITS (nowhere)",
+        "CREATE VIEW z AS SELECT id FROM p",
+        "CREATE OR REPLACE VIEW v AS SELECT 1",
+        "ALTER TABLE plain ADD c enc_text",
+        "ALTER TABLE plain RENAME TO z",
+        "ALTER TABLE nowhere ADD c int",
+        "DROP TABLE p",
+        "DROP TABLE plain, p",
+        "DROP SCHEMA other CASCADE",
+        "DROP TYPE d CASCADE",
+        "DROP EXTENSION e",
+        "DO $$ BEGIN END $$",
+        "CREATE FUNCTION enc_function(a int) RETURNS int LANGUAGE sql AS 'SELECT a'",
+    ] {
+        let plan = plan(sql, &shop(), 0).unwrap().remove(0);
+        assert!(plan.effects.defines, "{sql}");
+    }
+    // After a plain definition its names are known, and confidential ones stay what they are.
+    let plans = plan(
+        "DROP TABLE plain; CREATE TABLE plain (c int, d text); ALTER TABLE plain ADD e int;
+         INSERT INTO plain VALUES (1, 'x', 5); UPDATE p SET name = 'y'",
+        &shop(),
+        0,
+    );
+    let plans = plans.unwrap();
+    assert!(plans[..4].iter().all(|plan| !plan.changed));
+    assert!(!plans[4].sql.contains('y'), "{}", plans[4].sql);
+}
+
+#[test]
+fn what_would_write_an_envelope_is_refused() {
+    for sql in [
+        "SELECT concat(name, 'x') FROM p",
+        "SELECT format('%s', age) FROM p",
+        "SELECT json_agg(p) FROM p",
+        "SELECT to_jsonb(name) FROM p",
+        "SELECT row_to_json(p) FROM p",
+        "SELECT xmlelement(name a, name) FROM p",
+        "SELECT json_build_object('a', id, 'b', age) FROM p",
+    ] {
+        assert!(refused(sql).message.contains("envelope"), "{sql}");
+    }
+    for sql in [
+        "SELECT concat(n, 'x'), json_agg(plain), format('%s', 5) FROM plain GROUP BY n",
+        "SELECT xmlelement(name a, xmlforest(n, 5 AS b)) FROM plain WHERE n = 'x'",
+        "SELECT to_json(id), concat(id, 'x') FROM p",
+        "WITH RECURSIVE x(id) AS (SELECT * FROM y UNION ALL SELECT id + 1 FROM x WHERE id < 5), y(id) AS (VALUES (1)) SELECT * FROM x WHERE id > 2",
+    ] {
+        let plans = plan(sql, &shop(), 0).unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
+        assert!(plans.iter().all(|plan| !plan.changed), "{sql}");
+    }
+}
