@@ -8,7 +8,8 @@
 #   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface
 #                        by its description
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
-#   make test-regress-proxy  PostgreSQL's regression suite through the proxy for confidential columns
+#   make test-regress-proxy  PostgreSQL's regression suite through the proxy for confidential
+#                      columns
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension,
 #                      and the whole with zone and proxy
 #   make test-python   the part of it that is about the Python wheel

@@ -81,7 +81,7 @@ pub(super) fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt)
             continue;
         };
         // PARTITION OF and OF: the column is there already.
-        if column.type_name.is_none() && columns.find(&column.colname).is_some() {
+        if column.type_name.is_none() && columns.find_or_open(&column.colname).is_some() {
             continue;
         }
         let (name, flow) = column_from_definition(resolver.catalog, column);

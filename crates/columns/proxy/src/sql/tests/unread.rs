@@ -74,6 +74,7 @@ fn columns_of_parents_and_of_the_statement_itself_are_known() {
         "CREATE TABLE z (LIKE plain, c int DEFAULT 5, CHECK (n <> 'x'))",
         "CREATE TABLE z PARTITION OF plain (n DEFAULT 'x', CHECK (id > 5)) FOR VALUES IN (1)",
         "CREATE TABLE z OF plain (n WITH OPTIONS DEFAULT 'x')",
+        "CREATE TABLE y (a int, b int) PARTITION BY LIST (a); CREATE TABLE z PARTITION OF y (b DEFAULT 5) FOR VALUES IN (1)",
         "ALTER TABLE plain ADD COLUMN c int CHECK (c > 5), ADD CHECK (c < 100)",
         "ALTER TABLE p ADD COLUMN c int CHECK (c > 5)",
         "SELECT * FROM (SELECT (f()).name, GREATEST(id, 5), EXISTS (SELECT 1) FROM plain) s WHERE name = 'x' AND \"greatest\" > 5 AND \"exists\" = true",
