@@ -170,8 +170,15 @@ impl Upstream {
     /// unless the text names that setting, or nothing that is confidential: then it is sent unread,
     /// by the plan that is returned.
     fn check_strings(&mut self, text: &str, catalog: &Catalog) -> Outcome<Option<Plan>> {
+        if self.strings_doubted && !self.in_pipeline {
+            self.flush()?;
+            if !self.session.wait(|state| state.pending_answers.is_empty()) {
+                return Err(Failure::Skipped);
+            }
+            self.strings_doubted = false;
+        }
         let standard = self.session.lock().settings.standard_strings;
-        let doubted = self.in_pipeline && self.strings_doubted;
+        let doubted = self.strings_doubted;
         // A statement that sets it has to get through.
         let read = (standard && !doubted) || names_standard_strings(text);
         self.strings_doubted |= may_end_standard_strings(text);

@@ -75,7 +75,7 @@ pub(crate) struct Upstream {
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
     /// Statements that the client has prepared by SQL.
     pub(super) sql_prepared: SqlPrepared,
-    /// A statement of this pipeline may turn `standard_conforming_strings` off.
+    /// A statement whose answer has not come may turn `standard_conforming_strings` off.
     pub(super) strings_doubted: bool,
     /// Between a message of the extended protocol and its Sync.
     pub(super) in_pipeline: bool,
@@ -221,7 +221,6 @@ impl Upstream {
             b'Q' => {
                 let done = self.keep_session().and_then(|()| self.handle_query(body));
                 self.in_pipeline = false;
-                self.strings_doubted = false;
                 return match done {
                     Err(Failure::Refused(refusal)) => {
                         self.refuse_query(refusal);
@@ -245,7 +244,6 @@ impl Upstream {
                     append(&mut self.out, b'S', &[]);
                 }
                 self.in_pipeline = false;
-                self.strings_doubted = false;
                 return Ok(());
             }
             _ => {}

@@ -122,8 +122,6 @@ pub(crate) fn renders(name: &str) -> bool {
             | "jsonb_agg"
             | "json_object_agg"
             | "jsonb_object_agg"
-            | "json_populate_record"
-            | "jsonb_populate_record"
             | "xmlconcat2"
     )
 }

@@ -8,10 +8,21 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{DropStmt, Node, ObjectType, RangeVar};
+use serde_json::Value;
 
 use super::catalog::Catalog;
 use super::tree::names;
 use super::unread;
+
+/// Names that stand for other types, or for types of no column.
+const WITHOUT_VALUES: &[&str] = &[
+    "smallserial",
+    "serial",
+    "bigserial",
+    "record",
+    "trigger",
+    "event_trigger",
+];
 
 /// Returns the catalog after a definition of this text that has to do with nothing confidential;
 /// `None` for every other statement. `plain`: its walk has met nothing confidential.
@@ -21,16 +32,20 @@ pub(super) fn apply_plain(
     text: &str,
     plain: bool,
 ) -> Option<Catalog> {
-    let node = node.node.as_ref()?;
     if !plain || unread::confidential_name(catalog, text).is_some() {
         return None;
     }
+    if has_unknown_type(catalog, &serde_json::to_value(node).ok()?) {
+        return None;
+    }
+    let node = node.node.as_ref()?;
     let mut known = catalog.clone();
     match node {
         NodeEnum::CreateStmt(create) => make(&mut known, create.relation.as_ref())?,
         NodeEnum::ViewStmt(view) => make(&mut known, view.view.as_ref())?,
         NodeEnum::CreateSeqStmt(create) => make(&mut known, create.sequence.as_ref())?,
-        NodeEnum::CreateTableAsStmt(create) => {
+        // What EXECUTE gives is not in this text.
+        NodeEnum::CreateTableAsStmt(create) if !is_execute(create.query.as_deref()) => {
             make(&mut known, create.into.as_ref()?.rel.as_ref())?;
         }
         NodeEnum::SelectStmt(select) => {
@@ -68,6 +83,44 @@ pub(super) fn apply_plain(
         _ => return None,
     }
     Some(known)
+}
+
+/// Returns whether the query of a CREATE TABLE AS is EXECUTE.
+fn is_execute(query: Option<&Node>) -> bool {
+    let node = query.and_then(|query| query.node.as_ref());
+    matches!(node, Some(NodeEnum::ExecuteStmt(_)))
+}
+
+/// Returns whether a part of the parse tree names a type that is not known to hold no confidential
+/// values.
+fn has_unknown_type(catalog: &Catalog, value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(|item| has_unknown_type(catalog, item)),
+        Value::Object(fields) => {
+            // A TypeName alone has both.
+            let of_type = fields
+                .get("names")
+                .filter(|_| fields.contains_key("typemod"));
+            let unknown = of_type.is_some_and(|parts| {
+                let parts = parts.as_array().map_or(&[][..], Vec::as_slice);
+                let part = |part: &Value| {
+                    let text = part.pointer("/node/String/sval").and_then(Value::as_str);
+                    text.unwrap_or_default().to_owned()
+                };
+                let names: Vec<String> = parts.iter().map(part).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                !names
+                    .last()
+                    .is_some_and(|name| WITHOUT_VALUES.contains(name))
+                    && catalog.type_may_hold_confidential(&names)
+            });
+            unknown
+                || fields
+                    .values()
+                    .any(|field| has_unknown_type(catalog, field))
+        }
+        _ => false,
+    }
 }
 
 /// Adds a relation with plain columns whose names are not known. `None` if a relation of the name

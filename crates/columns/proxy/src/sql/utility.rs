@@ -122,6 +122,7 @@ pub(crate) fn walk(
         }
         Some(NodeEnum::ExecuteStmt(execute)) => {
             if has_constant(node_json(&execute.params).as_ref()) {
+                unread::check(resolver.catalog, "EXECUTE", resolver.text)?;
                 plan.executes = Some(execute.name.clone());
             }
             Ok(StatementLimits {

@@ -45,6 +45,7 @@ fn what_was_defined_before_in_the_same_text_counts() {
         "ALTER TABLE p RENAME TO z; DO $$ BEGIN UPDATE z SET name = 'x'; END $$",
         "CREATE DOMAIN d AS enc_text; DO $$ BEGIN PERFORM 'x'::d; END $$",
         "DO $$ BEGIN ALTER TABLE p RENAME TO z; END $$; DO $$ BEGIN UPDATE z SET name = 'x'; END $$",
+        "EXECUTE s((SELECT name FROM p WHERE name = 'x'))",
         "CREATE TABLE p (id int, name text); ROLLBACK; DO $$ BEGIN UPDATE p SET name = 'x'; END $$",
     ] {
         refused(sql);
@@ -113,6 +114,8 @@ fn plain_definitions_need_no_look_at_the_server() {
         "CREATE TEMP TABLE z AS SELECT id FROM plain",
         "CREATE VIEW z AS SELECT id FROM plain",
         "CREATE INDEX ON plain (id)",
+        "CREATE TABLE z (a varchar(5), b timestamptz[], c information_schema.sql_identifier, d serial)",
+        "CREATE FUNCTION g(a int, OUT b text) RETURNS SETOF record LANGUAGE sql AS 'SELECT 5'",
         "ALTER TABLE plain ADD c int DEFAULT 5",
         "DROP TABLE plain",
         "TRUNCATE plain",
@@ -134,6 +137,10 @@ fn plain_definitions_need_no_look_at_the_server() {
         "ALTER TABLE nowhere ADD c int",
         "DROP TABLE p",
         "DROP TABLE plain, p",
+        "CREATE TABLE z AS EXECUTE s",
+        "CREATE TABLE z (a unheard_of)",
+        "ALTER TABLE plain ADD a other.unheard_of",
+        "CREATE DOMAIN d AS unheard_of",
         "DROP SCHEMA other CASCADE",
         "DROP TYPE d CASCADE",
         "DROP EXTENSION e",
