@@ -7,6 +7,7 @@
 
 use std::io::{self, BufReader, Write};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use strongroom_postgres_wire::{
     self as wire, Builder, Fields, Message, append, error_field, text_row, without_field,
@@ -16,6 +17,7 @@ use super::convert::{Converter, ResultColumn, format_at};
 use super::messages::{append_error, unexpected};
 use super::session::{Columns, Copying, Description, PendingAnswer, Session, State};
 use super::settings::Settings;
+use super::shared::Shared;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
 use crate::sql::Texts;
@@ -27,6 +29,7 @@ const BATCH: usize = 64 * 1024;
 pub(crate) struct Downstream {
     session: Arc<Session>,
     keys: Arc<ColumnKeys>,
+    shared: Arc<Shared>,
     server: BufReader<Stream>,
     client: Stream,
     out: Vec<u8>,
@@ -43,13 +46,14 @@ impl Downstream {
     /// Takes over the server's messages and the client's connection. Nothing is read yet.
     pub(crate) fn new(
         session: Arc<Session>,
-        keys: Arc<ColumnKeys>,
+        shared: Arc<Shared>,
         server: BufReader<Stream>,
         client: Stream,
     ) -> Self {
         Self {
             session,
-            keys,
+            keys: Arc::clone(&shared.keys),
+            shared,
             server,
             client,
             out: Vec::new(),
@@ -65,6 +69,9 @@ impl Downstream {
     /// connections.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let ended = self.relay();
+        if std::mem::take(&mut self.session.lock().announces) {
+            self.shared.epoch.fetch_add(1, Ordering::AcqRel);
+        }
         if let Err(error) = &ended
             && error.kind() == io::ErrorKind::InvalidData
         {
@@ -462,6 +469,9 @@ impl Downstream {
         self.copy = None;
         state.copying = None;
         state.transaction = body.first().copied().unwrap_or(b'I');
+        if state.transaction == b'I' && std::mem::take(&mut state.announces) {
+            self.shared.epoch.fetch_add(1, Ordering::AcqRel);
+        }
         let forward = match state.pending_answers.pop_front() {
             Some(PendingAnswer::Sync { forward }) => forward,
             Some(PendingAnswer::Query { .. } | PendingAnswer::FunctionCall) => true,

@@ -221,7 +221,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
     let to_server = server.get_ref().try_clone()?;
     let mut down = Downstream::new(
         Arc::clone(&sockets.session),
-        Arc::clone(&shared.keys),
+        Arc::clone(shared),
         server,
         to_client,
     );

@@ -29,7 +29,7 @@ impl Upstream {
     /// definition, because a query of the proxy's own would precede the client's SET TRANSACTION.
     /// Returns whether it tried. If a pinned column is plain, all statements are refused from then
     /// on (SR-8106).
-    fn refresh(&mut self, force: bool) -> Outcome<bool> {
+    pub(super) fn refresh(&mut self, force: bool) -> Outcome<bool> {
         let epoch = self.shared.epoch.load(Ordering::Acquire);
         let due =
             self.defined || epoch != self.epoch || self.catalog_read.elapsed() > CATALOG_AGE_MAX;
@@ -63,16 +63,13 @@ impl Upstream {
                 state.catalog = Arc::new(catalog);
             }
             drop(state);
-            self.catalog_read = Instant::now();
-            if std::mem::take(&mut self.defined) {
-                // In an open transaction no other connection sees the change yet.
-                if transaction == b'I' {
-                    self.shared.epoch.fetch_add(1, Ordering::AcqRel);
-                } else {
-                    self.defined = true;
-                }
+            // In an open transaction no other connection sees the change yet, and this one may not
+            // see those of others.
+            if transaction == b'I' {
+                self.catalog_read = Instant::now();
+                self.epoch = epoch;
+                self.defined = false;
             }
-            self.epoch = self.shared.epoch.load(Ordering::Acquire);
         }
         Ok(true)
     }
@@ -134,6 +131,9 @@ impl Upstream {
         {
             return Ok(vec![plan]);
         }
+        if !catalog.is_confidential() {
+            self.check_extension(text)?;
+        }
         let mut plans = match sql::plan(text, &catalog, declared) {
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
             other => other?,
@@ -163,6 +163,22 @@ impl Upstream {
             self.defined |= plans.iter().any(|plan| plan.effects.defines);
         }
         Ok(plans)
+    }
+
+    /// Checks a text in a database without the extension. Fails with SR-8103 for one that makes the
+    /// extension together with other statements, and for what follows it in its pipeline: their
+    /// constants may be for columns that are confidential then.
+    fn check_extension(&mut self, text: &str) -> Outcome {
+        let lower = text.to_ascii_lowercase();
+        let makes = lower.contains("extension") && lower.contains("strongroom_columns");
+        self.extending &= self.in_pipeline;
+        let several = makes && pg_query::split_with_parser(text).is_ok_and(|all| all.len() > 1);
+        if self.extending || several {
+            let message = "CREATE EXTENSION strongroom_columns together with other statements";
+            return Err(Refusal::statement(message, "Send it alone.").into());
+        }
+        self.extending = makes;
+        Ok(())
     }
 
     /// Checks that the server ends the constants of this text where the proxy's parser does. Fails
@@ -202,8 +218,8 @@ impl Upstream {
         if let Some(refusal) = &self.denied {
             return Err(refusal.clone().into());
         }
-        let catalog = self.catalog();
-        let mut planned = statement
+        let mut catalog = self.catalog();
+        let planned = statement
             .planned
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -211,7 +227,17 @@ impl Upstream {
             return Ok(());
         }
         let text = std::str::from_utf8(&statement.text).unwrap_or_default();
-        let now = sql::plan(text, &catalog, statement.declared.len())?;
+        let mut now = sql::plan(text, &catalog, statement.declared.len())?;
+        let unknown = now.iter().any(|plan| !plan.unknown.is_empty());
+        drop(planned);
+        // A relation that was dropped may be there again.
+        if unknown && self.refresh(true)? {
+            if let Some(refusal) = &self.denied {
+                return Err(refusal.clone().into());
+            }
+            catalog = self.catalog();
+            now = sql::plan(text, &catalog, statement.declared.len())?;
+        }
         let same = now.iter().all(|plan| {
             let columns = |constants: &[Constant]| -> Vec<Option<OrderedColumn>> {
                 constants.iter().map(|constant| constant.column).collect()
@@ -227,7 +253,10 @@ impl Upstream {
                     .to_owned();
             return Err(Refusal::postgres("0A000", message).into());
         }
-        *planned = catalog;
+        *statement
+            .planned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = catalog;
         Ok(())
     }
 

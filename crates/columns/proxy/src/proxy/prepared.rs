@@ -76,7 +76,8 @@ impl Upstream {
             text
         };
         let texts = Some(&plan).filter(|plan| plan.changed);
-        let texts = texts.and_then(|plan| plan.texts(&String::from_utf8_lossy(text)));
+        let original = Arc::from(String::from_utf8_lossy(text));
+        let texts = texts.and_then(|plan| plan.texts(&original));
         self.send_parse(name, sent, &types, true, texts, &slot)?;
         let known = usize::try_from(plan.parameters)
             .unwrap_or(0)

@@ -148,6 +148,9 @@ pub(crate) struct State {
     pub(crate) copying: Option<Copying>,
     /// The server has said that the zone does not know this session's ticket or keys any more.
     pub(crate) lost: bool,
+    /// A statement has been sent that may change which columns there are: the other connections are
+    /// told when its transaction has ended.
+    pub(crate) announces: bool,
     /// The refusal that replaces the next error for the client.
     pub(crate) replacement: Option<Refusal>,
 }
@@ -170,6 +173,7 @@ impl Session {
             requests: 0,
             copying: None,
             lost: false,
+            announces: false,
             replacement: None,
         };
         Self {

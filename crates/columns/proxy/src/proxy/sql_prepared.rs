@@ -50,7 +50,7 @@ impl Upstream {
             self.sql_prepared.add(name, &plan.sql);
         }
         match &plan.executes {
-            Some(name) if !self.takes_plain_constants(name) => {
+            Some(name) if !self.takes_plain_constants(name)? => {
                 let message = "EXECUTE with constants: the statement's parameters are, or may be, confidential";
                 let hint =
                     "Use the driver's own prepared statements: their parameters are encrypted.";
@@ -62,7 +62,13 @@ impl Upstream {
 
     /// Returns whether every statement that the name may stand for has plain parameters only, as
     /// the catalog is now.
-    fn takes_plain_constants(&self, name: &str) -> bool {
+    fn takes_plain_constants(&mut self, name: &str) -> Outcome<bool> {
+        // A relation that was dropped may be there again.
+        Ok(self.seem_plain(name) || (self.refresh(true)? && self.seem_plain(name)))
+    }
+
+    /// Returns the same by the catalog as it was read last.
+    fn seem_plain(&self, name: &str) -> bool {
         let catalog = self.catalog();
         let is_plain = |text: &str| {
             let plans = sql::plan(text, &catalog, 0);

@@ -75,6 +75,8 @@ pub(crate) struct Upstream {
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
     /// Statements that the client has prepared by SQL.
     pub(super) sql_prepared: SqlPrepared,
+    /// A statement of this pipeline may make the extension.
+    pub(super) extending: bool,
     /// A statement whose answer has not come may turn `standard_conforming_strings` off.
     pub(super) strings_doubted: bool,
     /// Between a message of the extended protocol and its Sync.
@@ -154,6 +156,7 @@ impl Upstream {
             portals: BTreeMap::new(),
             sql_prepared: SqlPrepared::default(),
             strings_doubted: false,
+            extending: false,
             in_pipeline: false,
             defined: false,
             catalog_read: Instant::now(),
@@ -313,6 +316,9 @@ impl Upstream {
     /// Notes the effects of a statement that is about to be executed.
     pub(super) fn note_effects(&mut self, effects: Effects) {
         self.defined |= effects.defines;
+        if effects.defines {
+            self.session.lock().announces = true;
+        }
         if effects.chains {
             self.begun = SystemTime::now();
         }
@@ -352,8 +358,12 @@ impl Upstream {
                 },
             );
         }
-        let original = std::str::from_utf8(text).unwrap_or_default();
-        match self.send_extended(&plans, original) {
+        if plans.iter().any(|plan| plan.effects.copies_in) {
+            let message = "COPY FROM STDIN together with statements that have to be changed";
+            return Err(Refusal::statement(message, "Send it alone.").into());
+        }
+        let original = Arc::from(std::str::from_utf8(text).unwrap_or_default());
+        match self.send_extended(&plans, &original) {
             Err(Failure::Refused(refusal)) => self.refuse(refusal),
             Err(Failure::Io(error)) => return Err(error.into()),
             Ok(()) | Err(Failure::Skipped) => {}
@@ -366,7 +376,7 @@ impl Upstream {
     /// The Sync is the caller's. Waits for descriptions where constants are to be sealed. Fails
     /// with SR-8101 or SR-8104 if a constant cannot be sealed, with `Skipped` if the server does
     /// not make a statement or would ignore the messages, and with the connection's error.
-    fn send_extended(&mut self, plans: &[Plan], original: &str) -> Outcome {
+    fn send_extended(&mut self, plans: &[Plan], original: &Arc<str>) -> Outcome {
         for plan in plans {
             let slot: DescriptionSlot = Arc::new(OnceLock::new());
             let texts = plan.texts(original);

@@ -127,6 +127,15 @@ pub struct Relation {
     pub differs: Option<String>,
 }
 
+impl Relation {
+    /// Returns whether one of its columns is, or holds, confidential, or it is not what it was.
+    pub(super) fn is_confidential(&self) -> bool {
+        let mut columns = self.columns.iter();
+        self.differs.is_some()
+            || columns.any(|column| column.kind.is_some() || column.holds_confidential)
+    }
+}
+
 /// The catalog of one database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
@@ -401,7 +410,9 @@ impl Catalog {
             differs: None,
         };
         let named = self.relations.entry(name.to_owned()).or_default();
-        named.retain(|known| !(replaces && is_there(known)));
+        // A confidential one stays beside it: whether the statement replaces it, or fails, shows
+        // when its text has been sent.
+        named.retain(|known| !(replaces && is_there(known)) || known.is_confidential());
         named.push(relation);
     }
 
@@ -412,10 +423,22 @@ impl Catalog {
         self.doubt(name);
     }
 
-    /// Removes the relations of a name, in all schemas, which have plain columns only and which a
-    /// statement is about to drop, one of them or all.
-    pub(crate) fn remove(&mut self, name: &str) {
-        self.relations.remove(name);
+    /// Removes the relation of a name, which has plain columns only and which a statement is about to
+    /// drop, from a schema. Without a schema: the only one of the name. Returns whether it is certain
+    /// which one that is.
+    pub(crate) fn remove(&mut self, schema: Option<&str>, name: &str) -> bool {
+        let Some(named) = self.relations.get_mut(name) else {
+            return true;
+        };
+        match schema {
+            Some(schema) => named.retain(|known| known.schema != schema),
+            None if named.len() > 1 => return false,
+            None => named.clear(),
+        }
+        if named.is_empty() {
+            self.relations.remove(name);
+        }
+        true
     }
 
     /// Forgets the names and the order of the columns of the relations of a name, which has plain
@@ -424,6 +447,27 @@ impl Catalog {
         for relation in self.relations.get_mut(name).into_iter().flatten() {
             relation.columns.clear();
         }
+    }
+
+    /// Removes the relations whose columns are not known any more because a plain definition has
+    /// changed them: what they inherit may be confidential now.
+    pub(crate) fn forget_blurred(&mut self) {
+        let own = |schema: &str| matches!(schema, "pg_catalog" | "information_schema");
+        for named in self.relations.values_mut() {
+            named.retain(|known| !known.columns.is_empty() || own(&known.schema));
+        }
+        self.relations.retain(|_, named| !named.is_empty());
+    }
+
+    /// Returns whether the columns of the relations of this name may not be what they were: a
+    /// statement that is not over changes them.
+    pub(crate) fn is_doubted(&self, name: &str) -> bool {
+        self.all_doubted || self.doubted.contains(name)
+    }
+
+    /// Forgets which schema comes first in the search path.
+    pub(crate) fn forget_current_schema(&mut self) {
+        self.current_schema.clear();
     }
 
     /// Notes that a statement may add confidential columns to the relations of this name: none of

@@ -4,11 +4,12 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableType, Node, ObjectType, RangeVar, TransactionStmt, TransactionStmtKind,
+    AlterTableStmt, AlterTableType, DropStmt, Node, ObjectType, RangeVar, RenameStmt,
+    TransactionStmt, TransactionStmtKind,
 };
 
 use super::catalog::{Catalog, Column};
-use super::plain_definition::schema_of;
+use super::plain_definition::{has_unknown_type, is_execute, schema_of};
 use super::table::{
     column_from_definition, kind_from_definition, modifier_from_definition, takes_other_columns,
 };
@@ -29,10 +30,10 @@ pub(super) fn apply_definition(
     let names_confidential = || unread::confidential_name(catalog, text).is_some();
     match node.node.as_ref()? {
         NodeEnum::CreateStmt(create) => match table_from_statement(catalog, node) {
-            Some((schema, name, columns)) => {
+            Some((schema, name, columns)) if !known.is_doubted(&name) => {
                 known.define(&schema, &name, columns, !create.if_not_exists);
             }
-            None => forget(&mut known, create.relation.as_ref()),
+            _ => forget(&mut known, create.relation.as_ref()),
         },
         NodeEnum::CreateForeignTableStmt(create) => {
             let base = create.base_stmt.as_ref();
@@ -64,29 +65,105 @@ pub(super) fn apply_definition(
         NodeEnum::TransactionStmt(end) if catalog.is_provisional && rolls_back(end) => {
             known.forget_all();
         }
-        NodeEnum::RenameStmt(rename) => {
-            forget(&mut known, rename.relation.as_ref());
-            known.forget(&rename.newname);
+        NodeEnum::RenameStmt(rename) => rename_object(&mut known, rename),
+        NodeEnum::AlterObjectSchemaStmt(alter) => match &alter.relation {
+            Some(range) => known.forget(&range.relname),
+            None => known.forget_all(),
+        },
+        NodeEnum::DropStmt(drop) => forget_dropped(&mut known, drop),
+        NodeEnum::DefineStmt(define) if names_confidential() => {
+            known.define_function(names(&define.defnames).last()?);
+        }
+        NodeEnum::CreateSchemaStmt(create) if !create.schema_elts.is_empty() => known.forget_all(),
+        // Which schema comes first now is not known.
+        NodeEnum::VariableSetStmt(set) if set.name == "search_path" || set.name.is_empty() => {
+            known.forget_current_schema();
         }
         NodeEnum::ViewStmt(view) => define_by_query(&mut known, view.view.as_ref(), plain),
         NodeEnum::CreateTableAsStmt(create) => {
             let into = create.into.as_ref();
             let range = into.and_then(|into| into.rel.as_ref());
-            define_by_query(&mut known, range, plain && !create.if_not_exists);
+            let plain = plain && !create.if_not_exists && !is_execute(create.query.as_deref());
+            define_by_query(&mut known, range, plain);
         }
         NodeEnum::SelectStmt(select) => {
             let into = select.into_clause.as_ref()?;
             define_by_query(&mut known, into.rel.as_ref(), plain);
         }
-        NodeEnum::AlterTableStmt(alter) if alter.cmds.iter().any(|it| retypes(catalog, it)) => {
-            forget(&mut known, alter.relation.as_ref());
-        }
-        NodeEnum::AlterTableStmt(alter) if names_confidential() => {
-            known.doubt(&alter.relation.as_ref()?.relname);
-        }
+        NodeEnum::AlterTableStmt(alter) => alter_table(&mut known, alter, node, text)?,
         _ => return None,
     }
     Some(known)
+}
+
+/// Forgets what an ALTER TABLE may change. `None` if that is nothing that matters.
+fn alter_table(known: &mut Catalog, alter: &AlterTableStmt, node: &Node, text: &str) -> Option<()> {
+    let name = &alter.relation.as_ref()?.relname;
+    let tree = serde_json::to_value(node);
+    let unknown = tree.map_or(true, |tree| has_unknown_type(known, &tree));
+    if alter.objtype() == ObjectType::ObjectType {
+        known.define_bearing_type(name);
+        known.forget_all();
+    } else if alter.cmds.iter().any(|command| retypes(known, command)) {
+        // So do the columns of its partitions, and of what inherits from it.
+        known.forget_all();
+    } else if unknown || unread::confidential_name(known, text).is_some() {
+        known.doubt(name);
+        known.forget_blurred();
+    } else {
+        return None;
+    }
+    Some(())
+}
+
+/// Forgets what a statement renames, under both names.
+fn rename_object(known: &mut Catalog, rename: &RenameStmt) {
+    let functions = matches!(
+        rename.rename_type(),
+        ObjectType::ObjectFunction | ObjectType::ObjectProcedure | ObjectType::ObjectRoutine
+    );
+    match &rename.relation {
+        Some(range) => {
+            known.forget(&range.relname);
+            known.forget(&rename.newname);
+        }
+        None if functions => known.define_function(&rename.newname),
+        // A type, for instance.
+        None => {
+            known.define_bearing_type(&rename.newname);
+            known.forget_all();
+        }
+    }
+}
+
+/// Forgets the relations that a DROP names; all of them for what relations can depend on.
+fn forget_dropped(known: &mut Catalog, drop: &DropStmt) {
+    let relations = matches!(
+        drop.remove_type(),
+        ObjectType::ObjectTable
+            | ObjectType::ObjectView
+            | ObjectType::ObjectMatview
+            | ObjectType::ObjectForeignTable
+            | ObjectType::ObjectSequence
+    );
+    for object in &drop.objects {
+        match object.node.as_ref() {
+            Some(NodeEnum::List(parts)) if relations => {
+                let (schema, name) = match names(&parts.items).as_slice() {
+                    [name] => (None, *name),
+                    [.., schema, name] => (Some(*schema), *name),
+                    [] => continue,
+                };
+                if !known.remove(schema, name) {
+                    known.forget(name);
+                }
+            }
+            _ => {}
+        }
+    }
+    if !relations {
+        known.forget_all();
+    }
 }
 
 /// Returns whether the statement undoes others: ROLLBACK, with or without a savepoint.
@@ -109,7 +186,8 @@ fn define_type(known: &mut Catalog, name: &str, confidential: bool) {
 /// Adds the relation that a query makes: one with plain columns whose names are not known, or one
 /// that is not known at all. Does nothing for `None`.
 fn define_by_query(known: &mut Catalog, range: Option<&RangeVar>, plain: bool) {
-    let Some(range) = range.filter(|_| plain) else {
+    let plain = |range: &&RangeVar| plain && !known.is_doubted(&range.relname);
+    let Some(range) = range.filter(plain) else {
         return forget(known, range);
     };
     let schema = schema_of(range);

@@ -113,8 +113,10 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
         }
         plan.start = usize::try_from(start).unwrap_or(0);
         plan.len = text.len();
-        plan.defined.clone_from(&defined);
         plans.push(plan);
+    }
+    if let Some(last) = plans.last_mut() {
+        last.defined = defined;
     }
     Ok(plans)
 }

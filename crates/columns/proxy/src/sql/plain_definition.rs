@@ -15,7 +15,7 @@ use super::tree::names;
 use super::unread;
 
 /// Names that stand for other types, or for types of no column.
-const WITHOUT_VALUES: &[&str] = &[
+pub(super) const WITHOUT_VALUES: &[&str] = &[
     "smallserial",
     "serial",
     "bigserial",
@@ -86,14 +86,14 @@ pub(super) fn apply_plain(
 }
 
 /// Returns whether the query of a CREATE TABLE AS is EXECUTE.
-fn is_execute(query: Option<&Node>) -> bool {
+pub(super) fn is_execute(query: Option<&Node>) -> bool {
     let node = query.and_then(|query| query.node.as_ref());
     matches!(node, Some(NodeEnum::ExecuteStmt(_)))
 }
 
 /// Returns whether a part of the parse tree names a type that is not known to hold no confidential
 /// values.
-fn has_unknown_type(catalog: &Catalog, value: &Value) -> bool {
+pub(super) fn has_unknown_type(catalog: &Catalog, value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| has_unknown_type(catalog, item)),
         Value::Object(fields) => {
@@ -127,7 +127,7 @@ fn has_unknown_type(catalog: &Catalog, value: &Value) -> bool {
 /// is known already.
 fn make(known: &mut Catalog, range: Option<&RangeVar>) -> Option<()> {
     let range = range?;
-    if known.has_name(&range.relname) {
+    if known.has_name(&range.relname) || known.is_doubted(&range.relname) {
         return None;
     }
     known.define(schema_of(range), &range.relname, Vec::new(), true);
@@ -152,8 +152,16 @@ fn remove(known: &mut Catalog, drop: &DropStmt) -> Option<()> {
         _ => return None,
     }
     for object in &drop.objects {
-        if let Some(NodeEnum::List(parts)) = object.node.as_ref() {
-            known.remove(names(&parts.items).last()?);
+        let Some(NodeEnum::List(parts)) = object.node.as_ref() else {
+            return None;
+        };
+        let certain = match names(&parts.items).as_slice() {
+            [name] => known.remove(None, name),
+            [.., schema, name] => known.remove(Some(schema), name),
+            [] => false,
+        };
+        if !certain {
+            return None;
         }
     }
     Some(())

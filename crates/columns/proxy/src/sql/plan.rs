@@ -37,6 +37,8 @@ pub(crate) struct Effects {
     pub(crate) deallocates: bool,
     /// Its result's columns may differ from one execution to the next (FETCH, EXECUTE).
     pub(crate) utility: bool,
+    /// It is a COPY whose data the client sends.
+    pub(crate) copies_in: bool,
     /// It ends a transaction and begins another at once.
     pub(crate) chains: bool,
 }
@@ -48,6 +50,7 @@ impl Effects {
             defines: true,
             deallocates: true,
             utility: true,
+            copies_in: false,
             chains: false,
         }
     }
@@ -107,21 +110,22 @@ pub(crate) struct Plan {
     pub(crate) changes: Changes,
     /// Names of relations that the catalog does not know.
     pub(crate) unknown: Vec<String>,
-    /// The catalog after this statement and those before it, if they change it.
+    /// Of the last statement of a text: the catalog after all of them, if they change it.
     pub(crate) defined: Option<Arc<Catalog>>,
 }
 
 impl Plan {
     /// Returns the statement with the client's text that it was made from, in which an error of the
     /// server's gets its position; `None` if the server reads that text itself.
-    pub(crate) fn texts(&self, original: &str) -> Option<Arc<Texts>> {
-        let texts = Texts {
+    pub(crate) fn texts(&self, original: &Arc<str>) -> Option<Arc<Texts>> {
+        let is_same = !self.changed && self.sql.len() == original.len();
+        let texts = || Texts {
             sent: self.sql.clone(),
-            original: original.to_owned(),
+            original: Arc::clone(original),
             start: self.start,
             len: self.len,
         };
-        (self.changed || self.sql != original).then(|| Arc::new(texts))
+        (!is_same).then(|| Arc::new(texts()))
     }
 
     /// Returns the catalog after the statement, where that is another one, and notes whether it has

@@ -2,13 +2,15 @@
 //!
 //! Must not: give a position that is not certain.
 
+use std::sync::Arc;
+
 /// A statement as the server has it, and the client's text that it was made from.
 #[derive(Debug)]
 pub(crate) struct Texts {
     /// The statement that was sent.
     pub(crate) sent: String,
     /// The client's whole text.
-    pub(crate) original: String,
+    pub(crate) original: Arc<str>,
     /// Where the statement is in it, in bytes.
     pub(crate) start: usize,
     pub(crate) len: usize,
@@ -69,7 +71,7 @@ mod tests {
         let start = original.find(part)?;
         let texts = Texts {
             sent: sent.to_owned(),
-            original: original.to_owned(),
+            original: Arc::from(original),
             start,
             len: part.len(),
         };

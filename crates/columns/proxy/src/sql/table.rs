@@ -12,6 +12,7 @@ use strongroom_format::columns::{Class, Kind};
 use super::catalog::Catalog;
 use super::flow::{Columns, Flow};
 use super::functions;
+use super::plain_definition::WITHOUT_VALUES;
 use super::resolver::{Resolver, Source};
 use super::tree::{integer, names};
 
@@ -49,13 +50,17 @@ pub(super) fn modifier_from_definition(of: Option<&TypeName>) -> i32 {
 /// Returns a defined column's name, and what its type says of its values: confidential, unknown if
 /// the type holds confidential values or is not named here, else plain.
 pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
-    let name = column
-        .type_name
-        .as_ref()
-        .and_then(|of| names(&of.names).last().copied());
+    let of = column.type_name.as_ref();
+    let parts = of.map(|of| names(&of.names)).unwrap_or_default();
+    let name = parts.last().copied();
     let flow = match (kind_from_definition(column.type_name.as_ref()), name) {
         (Some(kind), _) => Flow::confidential(Some(kind)),
-        (None, Some(name)) if catalog.holds_confidential(name) => Flow::unknown(),
+        // A serial is an integer with a default.
+        (None, Some(name))
+            if catalog.type_may_hold_confidential(&parts) && !WITHOUT_VALUES.contains(&name) =>
+        {
+            Flow::unknown()
+        }
         // PARTITION OF and OF: the column of the parent, the attribute of the type.
         (None, None) => Flow::unknown(),
         _ => Flow::plain(),
@@ -86,6 +91,7 @@ pub(super) fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt)
         }
         let (name, flow) = column_from_definition(resolver.catalog, column);
         resolver.touched |= flow.confidential;
+        note_unknown_type(resolver, column, &flow);
         columns.named.push((name, flow));
     }
     resolver
@@ -102,6 +108,17 @@ pub(super) fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt)
             }
             _ => {}
         }
+    }
+}
+
+/// Notes the name of a column's type that the catalog does not know, so that it is read again.
+fn note_unknown_type(resolver: &mut Resolver<'_>, column: &ColumnDef, flow: &Flow) {
+    let of = column.type_name.as_ref();
+    let name = of.and_then(|of| names(&of.names).last().copied());
+    if let Some(name) = name.filter(|_| flow.confidential && flow.kind.is_none())
+        && !resolver.catalog.holds_confidential(name)
+    {
+        resolver.unknown.push(name.to_owned());
     }
 }
 
@@ -194,7 +211,9 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
         let column = resolver.column(&[command.name.as_str()]);
         match command.def.as_mut().and_then(|def| def.node.as_mut()) {
             Some(NodeEnum::ColumnDef(definition)) => {
-                resolver.touched |= kind_from_definition(definition.type_name.as_ref()).is_some();
+                let (_, flow) = column_from_definition(resolver.catalog, definition);
+                resolver.touched |= flow.confidential;
+                note_unknown_type(resolver, definition, &flow);
                 column_definition(resolver, definition);
             }
             Some(NodeEnum::Constraint(constraint)) => {

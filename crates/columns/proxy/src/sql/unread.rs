@@ -92,7 +92,7 @@ pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String>
     };
     for (name, relations) in &catalog.relations {
         for relation in relations {
-            if !relation.columns.iter().any(is_confidential) && relation.differs.is_none() {
+            if !relation.is_confidential() {
                 continue;
             }
             if has(name) {

@@ -39,7 +39,6 @@ pub(crate) fn effects(node: &Node) -> Effects {
             | NodeEnum::UpdateStmt(_)
             | NodeEnum::DeleteStmt(_)
             | NodeEnum::MergeStmt(_)
-            | NodeEnum::CopyStmt(_)
             | NodeEnum::VariableSetStmt(_)
             | NodeEnum::LockStmt(_)
             | NodeEnum::NotifyStmt(_)
@@ -52,6 +51,9 @@ pub(crate) fn effects(node: &Node) -> Effects {
             | NodeEnum::CheckPointStmt(_),
         )
         | None => {}
+        Some(NodeEnum::CopyStmt(copy)) => {
+            effects.copies_in = copy.is_from && copy.filename.is_empty();
+        }
         Some(NodeEnum::TransactionStmt(end)) => {
             effects.utility = true;
             effects.chains = end.chain;
@@ -71,8 +73,11 @@ pub(crate) fn effects(node: &Node) -> Effects {
 
 /// Returns whether the statement may change what the proxy knows of the database.
 pub(super) fn may_define(node: &Node) -> bool {
-    let ends = matches!(node.node, Some(NodeEnum::TransactionStmt(_)));
-    ends || effects(node).defines
+    let sets = matches!(
+        node.node,
+        Some(NodeEnum::TransactionStmt(_) | NodeEnum::VariableSetStmt(_))
+    );
+    sets || effects(node).defines
 }
 
 /// Walks a statement of any type with the resolver, and puts what it finds of COPY and EXECUTE into
@@ -273,6 +278,8 @@ fn text_has_constant(text: &str) -> bool {
                 | Token::Fconst
                 | Token::Bconst
                 | Token::Xconst
+                | Token::TrueP
+                | Token::FalseP
         )
     })
 }

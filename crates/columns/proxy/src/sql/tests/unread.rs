@@ -185,3 +185,49 @@ fn what_would_write_an_envelope_is_refused() {
         assert!(plans.iter().all(|plan| !plan.changed), "{sql}");
     }
 }
+
+/// Texts whose last statement has a constant `'x'` for what may be confidential by then.
+const MADE_CONFIDENTIAL: &[&str] = &[
+    "CREATE TABLE z (id int); ALTER TABLE z ADD COLUMN s enc_text; INSERT INTO z (id, s) VALUES (1, 'x')",
+    "ALTER TABLE plain ADD COLUMN a int; ALTER TABLE plain ADD COLUMN s enc_text; UPDATE plain SET s = 'x'",
+    "CREATE TABLE z AS SELECT 1 AS a; ALTER TABLE z ADD s enc_text; INSERT INTO z VALUES (1, 'x')",
+    "CREATE TABLE z () INHERITS (plain); ALTER TABLE plain ADD s enc_text; INSERT INTO z (s) VALUES ('x')",
+    "ALTER TABLE plain ALTER n TYPE enc_text; INSERT INTO plain (n) VALUES ('x')",
+    "CREATE TABLE z (id int, s unheard_of); INSERT INTO z VALUES (1, 'x')",
+    "DO $$ BEGIN CREATE DOMAIN d AS enc_text; END $$; CREATE TABLE z (s d); INSERT INTO z VALUES ('x')",
+    "CREATE DOMAIN d AS enc_text; ALTER DOMAIN d RENAME TO e; CREATE TABLE z (s e); INSERT INTO z VALUES ('x')",
+    "CREATE TABLE p (id int, name text); UPDATE p SET name = 'x'",
+    "CREATE TABLE IF NOT EXISTS p (id int, name text); UPDATE p SET name = 'x'",
+    "ALTER TABLE p RENAME COLUMN name TO n; CREATE TABLE IF NOT EXISTS p (id int, n text); UPDATE p SET n = 'x'",
+    "SET search_path TO other; CREATE TABLE v (id int, vname text); UPDATE v SET vname = 'x'",
+    "CREATE TABLE z AS EXECUTE s; UPDATE z SET a = 'x'",
+    "DROP TABLE plain; ALTER TABLE other.only SET SCHEMA public; ALTER TABLE only RENAME TO plain; UPDATE plain SET c = 'x'",
+    "CREATE TABLE only (c text); ALTER TABLE other.only SET SCHEMA public; UPDATE only SET c = 'x'",
+    "ALTER FUNCTION enc_function RENAME TO g; SELECT g('x')",
+    "CREATE TYPE d AS (a int); ALTER TYPE d ADD ATTRIBUTE b enc_text; CREATE TABLE z (c d); INSERT INTO z VALUES ('x')",
+    "CREATE SCHEMA s CREATE TABLE plain (n enc_text); SET search_path TO s; UPDATE plain SET n = 'x'",
+];
+
+#[test]
+fn what_becomes_confidential_within_a_text_gets_no_constant_in_clear() {
+    for sql in MADE_CONFIDENTIAL {
+        let clear = plan(sql, &shop(), 0).is_ok_and(|plans| {
+            let last = plans.last().unwrap();
+            last.sql.contains("'x'")
+        });
+        assert!(!clear, "{sql}");
+    }
+    for sql in [
+        "DO $$ BEGIN UPDATE p SET ok = true; END $$",
+        "CREATE FUNCTION g() RETURNS void LANGUAGE sql AS 'UPDATE p SET ok = false'",
+    ] {
+        refused(sql);
+    }
+    // What is dropped in another schema stays where it was.
+    let plans = plan(
+        "DROP TABLE IF EXISTS elsewhere.plain; INSERT INTO plain (n) VALUES ('x')",
+        &shop(),
+        0,
+    );
+    assert!(!plans.unwrap()[1].changed);
+}
