@@ -423,9 +423,9 @@ impl Catalog {
         self.doubt(name);
     }
 
-    /// Removes the relation of a name, which has plain columns only and which a statement is about to
-    /// drop, from a schema. Without a schema: the only one of the name. Returns whether it is certain
-    /// which one that is.
+    /// Removes the relation of a name, which has plain columns only and which a statement is about
+    /// to drop, from a schema. Without a schema: the only one of the name. Returns whether it is
+    /// certain which one that is.
     pub(crate) fn remove(&mut self, schema: Option<&str>, name: &str) -> bool {
         let Some(named) = self.relations.get_mut(name) else {
             return true;
