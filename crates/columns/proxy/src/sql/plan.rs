@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pg_query::NodeEnum;
 use pg_query::protobuf::Node;
 use strongroom_format::columns::Kind;
 
@@ -144,8 +145,11 @@ impl Plan {
             return (after != *catalog).then(|| Arc::new(after));
         }
         let mut after = apply_definition(catalog, node, text, !self.touched)?;
-        after.set_provisional(true);
-        self.effects.defines = true;
+        // A setting defines nothing, so that the server is not asked after it.
+        if !matches!(node.node, Some(NodeEnum::VariableSetStmt(_))) {
+            after.set_provisional(true);
+            self.effects.defines = true;
+        }
         Some(Arc::new(after))
     }
 

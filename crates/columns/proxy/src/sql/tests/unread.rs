@@ -119,6 +119,7 @@ fn plain_definitions_need_no_look_at_the_server() {
         "ALTER TABLE plain ADD c int DEFAULT 5",
         "DROP TABLE plain",
         "TRUNCATE plain",
+        "SET search_path TO other, public",
         "CREATE FUNCTION g() RETURNS int LANGUAGE sql AS 'SELECT 5'",
     ] {
         let plan = plan(sql, &shop(), 0).unwrap().remove(0);
