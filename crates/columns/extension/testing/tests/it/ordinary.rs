@@ -178,3 +178,20 @@ fn what_constants_and_the_clock_find(owner: &Owner, server: &Server) {
         "two times in one transaction"
     );
 }
+
+#[test]
+fn other_connections_know_what_one_has_made_confidential() {
+    let (owner, server) = start_all("log_statement = all");
+    let _made = owner.rows("create table later (id int, note text) using strongroom");
+    let mut other = owner.connect().expect("a connection");
+    let insert = "insert into later values (1, 'canary-told')";
+    let _plain = other.query("select count(*) from later").expect("a count");
+    let mut one = owner.connect().expect("a connection");
+    let change = "begin; alter table later drop note, add note enc_text; commit";
+    let _changed = one.query(change).expect("a change");
+    // The first connection sends nothing more.
+    let _inserted = other.query(insert).expect("a row");
+    assert_eq!(owner.rows("select * from later"), "1|canary-told");
+    let log = std::fs::read_to_string(server.log()).expect("the server's log");
+    assert!(!log.contains("canary"), "a text in the log");
+}
