@@ -13,7 +13,7 @@ use super::plain_definition::{has_unknown_type, is_execute, schema_of};
 use super::table::{
     column_from_definition, kind_from_definition, modifier_from_definition, takes_other_columns,
 };
-use super::tree::names;
+use super::tree::{names, schema_and_name};
 use super::unread;
 
 /// Returns the catalog as it will be after the statement with this text; `None` when the statement
@@ -149,12 +149,9 @@ fn forget_dropped(known: &mut Catalog, drop: &DropStmt) {
     for object in &drop.objects {
         match object.node.as_ref() {
             Some(NodeEnum::List(parts)) if relations => {
-                let (schema, name) = match names(&parts.items).as_slice() {
-                    [name] => (None, *name),
-                    [.., schema, name] => (Some(*schema), *name),
-                    [] => continue,
-                };
-                if !known.remove(schema, name) {
+                if let Some((schema, name)) = schema_and_name(&parts.items)
+                    && !known.remove(schema, name)
+                {
                     known.forget(name);
                 }
             }

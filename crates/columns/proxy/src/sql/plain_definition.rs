@@ -11,7 +11,7 @@ use pg_query::protobuf::{DropStmt, Node, ObjectType, RangeVar};
 use serde_json::Value;
 
 use super::catalog::Catalog;
-use super::tree::names;
+use super::tree::{names, schema_and_name};
 use super::unread;
 
 /// Names that stand for other types, or for types of no column.
@@ -155,12 +155,8 @@ fn remove(known: &mut Catalog, drop: &DropStmt) -> Option<()> {
         let Some(NodeEnum::List(parts)) = object.node.as_ref() else {
             return None;
         };
-        let certain = match names(&parts.items).as_slice() {
-            [name] => known.remove(None, name),
-            [.., schema, name] => known.remove(Some(schema), name),
-            [] => false,
-        };
-        if !certain {
+        let (schema, name) = schema_and_name(&parts.items)?;
+        if !known.remove(schema, name) {
             return None;
         }
     }

@@ -14,7 +14,7 @@ use super::flow::{Columns, Flow};
 use super::functions;
 use super::plain_definition::WITHOUT_VALUES;
 use super::resolver::{Resolver, Source};
-use super::tree::{integer, names};
+use super::tree::{integer, names, schema_and_name};
 
 /// Returns the kind of a column that is defined with this type. `None` if the type is not
 /// confidential.
@@ -138,12 +138,8 @@ fn taken_columns(resolver: &mut Resolver<'_>, create: &CreateStmt) -> Columns {
         }
     }
     if let Some(of) = &create.of_typename {
-        let (schema, name) = match names(&of.names).as_slice() {
-            [.., schema, name] => (*schema, *name),
-            [name] => ("", *name),
-            [] => ("", ""),
-        };
-        columns.splice(resolver.relation(schema, name));
+        let (schema, name) = schema_and_name(&of.names).unwrap_or_default();
+        columns.splice(resolver.relation(schema.unwrap_or_default(), name));
     }
     columns
 }

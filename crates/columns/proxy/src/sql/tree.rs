@@ -14,6 +14,13 @@ pub(crate) fn names(nodes: &[Node]) -> Vec<&str> {
         .collect()
 }
 
+/// Returns the schema, if there is one, and the name in the parts of a name. `None` without a name.
+pub(crate) fn schema_and_name(nodes: &[Node]) -> Option<(Option<&str>, &str)> {
+    let parts = names(nodes);
+    let (name, before) = parts.split_last()?;
+    Some((before.last().copied(), *name))
+}
+
 /// Returns the integer of a constant. `None` for every other node.
 pub(crate) fn integer(node: &Node) -> Option<i32> {
     match node.node.as_ref()? {
