@@ -32,7 +32,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install test-regress-proxy test-count-often lint-workspace lint-extension audit audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install test-regress-proxy test-count-often lint-workspace lint-extension audit audit-packages audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python
 # module, stock PostgreSQL, an S3 server, and a debugger for core dumps. Nothing is installed when
@@ -242,7 +242,13 @@ audit-tools:
 		CARGO_TARGET_DIR=$(TOOLS)/build $(CARGO) install --quiet --debug --locked --force --version $(AUDITABLE_VERSION) --root $(TOOLS) cargo-auditable
 	@rm -rf $(TOOLS)/build
 
-audit: audit-tools
+# cargo-deny reads every package of the lock files, those for other systems too, which no build here
+# has fetched.
+audit-packages:
+	+$(CARGO) fetch --quiet --locked
+	+$(CARGO) fetch --quiet --locked --manifest-path crates/columns/extension/Cargo.toml
+
+audit: audit-tools audit-packages
 	$(DENY) --locked --offline --log-level error check licenses bans sources
 	$(DENY) --locked --offline --config deny.toml --manifest-path crates/columns/extension/Cargo.toml --log-level error check licenses bans sources
 	@if $(DENY) --locked fetch db >/dev/null 2>&1; then $(DENY) --locked check advisories; \
