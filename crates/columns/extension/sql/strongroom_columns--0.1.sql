@@ -833,6 +833,8 @@ CREATE FUNCTION "split_part"(enc_text, enc_text, integer) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "reverse"(enc_text) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "ascii"(enc_text) RETURNS enc_int4
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "byteacat"(enc_bytea, enc_bytea) RETURNS enc_bytea
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "length"(enc_bytea) RETURNS enc_int4
@@ -886,6 +888,12 @@ CREATE FUNCTION "date_part"(text, enc_timestamptz) RETURNS enc_float8
 CREATE FUNCTION pg_catalog."extract"(text, enc_timestamptz) RETURNS enc_numeric
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "date_trunc"(text, enc_timestamptz) RETURNS enc_timestamptz
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "date_trunc"(text, enc_timestamptz, enc_text) RETURNS enc_timestamptz
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "timezone"(enc_text, enc_timestamptz) RETURNS enc_timestamp
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "timezone"(enc_text, enc_timestamp) RETURNS enc_timestamptz
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "interval_pl"(enc_interval, enc_interval) RETURNS enc_interval
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;

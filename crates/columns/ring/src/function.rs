@@ -224,6 +224,7 @@ functions! {
     184 "rpad" (Text, Plain, Text) -> Text;
     185 "split_part" (Text, Text, Plain) -> Text;
     186 "reverse" (Text) -> Text;
+    187 "ascii" (Text) -> Int4;
     // bytea
     190 "byteacat" (Bytea, Bytea) -> Bytea;
     191 "length" (Bytea) -> Int4;
@@ -251,6 +252,10 @@ functions! {
     223 "date_part" (Name, Timestamptz) -> Float8;
     224 "extract" (Name, Timestamptz) -> Numeric;
     225 "date_trunc" (Name, Timestamptz) -> Timestamptz;
+    // in the time zone of this name; AT TIME ZONE calls timezone
+    226 "date_trunc" (Name, Timestamptz, Text) -> Timestamptz;
+    227 "timezone" (Text, Timestamptz) -> Timestamp;
+    228 "timezone" (Text, Timestamp) -> Timestamptz;
     // interval
     230 "interval_pl" (Interval, Interval) -> Interval;
     231 "interval_mi" (Interval, Interval) -> Interval;

@@ -6,7 +6,6 @@
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::{Field, Function};
 
-use crate::datetime;
 use crate::field::{self, FieldFunction};
 use crate::float;
 use crate::interval::Interval;
@@ -14,7 +13,9 @@ use crate::numeric::{arithmetic, forms};
 use crate::text;
 use crate::textual;
 use crate::value::{Operand, Out, Settings, Value};
-use crate::{Unreadable, like};
+use crate::{Unreadable, datetime, like};
+
+mod instants;
 
 /// The arguments of one call.
 #[derive(Clone, Copy)]
@@ -99,7 +100,9 @@ impl Computation {
             120..140 => double(code),
             140..160 => numeric(code),
             160..200 => string(code),
-            200..230 => instant(code).or_else(|| instant_field(code)),
+            200..230 => instants::arithmetic(code)
+                .or_else(|| instants::field(code))
+                .or_else(|| instants::in_zone(code)),
             230..300 => span(code),
             300..330 => cast(code),
             330.. => textual_cast(code),
@@ -326,107 +329,11 @@ fn string(code: u16) -> Option<Routine> {
         184 => |a, _, out| textual::pad(a.text(0)?, a.plain(1)?, a.text(2)?, false, out),
         185 => |a, _, out| textual::split_part(a.text(0)?, a.text(1)?, a.plain(2)?, out),
         186 => |a, _, out| surely!(textual::reverse(a.text(0)?, out)),
+        187 => |a, _, out| put_int4(Some(textual::first_character(a.text(0)?)), out),
         192 => |a, _, out| textual::bytes_substring(a.bytes(0)?, a.plain(1)?, None, out),
         193 => {
             |a, _, out| textual::bytes_substring(a.bytes(0)?, a.plain(1)?, Some(a.plain(2)?), out)
         }
-        _ => return None,
-    };
-    Some(routine)
-}
-
-/// The arithmetic function on dates or timestamps with this code. `None` for an unknown code.
-fn instant(code: u16) -> Option<Routine> {
-    let routine: Routine = match code {
-        200 => |a, _, out| put_date(datetime::date_plus(a.int4(0)?, i64::from(a.int4(1)?))?, out),
-        201 => |a, _, out| {
-            put_date(
-                datetime::date_plus(a.int4(0)?, -i64::from(a.int4(1)?))?,
-                out,
-            )
-        },
-        202 => |a, _, out| put_date(datetime::date_minus(a.int4(0)?, a.int4(1)?)?, out),
-        203 => |a, _, out| {
-            let timestamp = datetime::date_to_timestamp(a.int4(0)?)?;
-            put_timestamp(datetime::timestamp_plus(timestamp, a.interval(1)?)?, out)
-        },
-        204 => |a, _, out| {
-            let timestamp = datetime::date_to_timestamp(a.int4(0)?)?;
-            put_timestamp(
-                datetime::timestamp_plus(timestamp, a.interval(1)?.wrapping_negated())?,
-                out,
-            )
-        },
-        210 => {
-            |a, _, out| put_timestamp(datetime::timestamp_plus(a.int8(0)?, a.interval(1)?)?, out)
-        }
-        211 => |a, _, out| {
-            put_timestamp(
-                datetime::timestamp_plus(a.int8(0)?, a.interval(1)?.wrapping_negated())?,
-                out,
-            )
-        },
-        212 | 222 => {
-            |a, _, out| put_interval(datetime::timestamp_minus(a.int8(0)?, a.int8(1)?)?, out)
-        }
-        220 => |a, settings, out| {
-            put_timestamp(
-                datetime::timestamptz_plus(a.int8(0)?, a.interval(1)?, &settings.time_zone)?,
-                out,
-            )
-        },
-        221 => |a, settings, out| {
-            put_timestamp(
-                datetime::timestamptz_plus(
-                    a.int8(0)?,
-                    a.interval(1)?.wrapping_negated(),
-                    &settings.time_zone,
-                )?,
-                out,
-            )
-        },
-        _ => return None,
-    };
-    Some(routine)
-}
-
-/// The function with this code that returns a field of a date or timestamp, or cuts one off below a
-/// field. `None` for an unknown code.
-fn instant_field(code: u16) -> Option<Routine> {
-    let routine: Routine = match code {
-        205 => |a, _, out| field::part_of_date(a.field()?, a.value(1)?, out),
-        206 => |a, _, out| field::of_date(a.field()?, a.int4(1)?, out),
-        213 => |a, _, out| {
-            field::of_timestamp(a.field()?, a.int8(1)?, None, FieldFunction::Double, out)
-        },
-        214 => |a, _, out| {
-            field::of_timestamp(a.field()?, a.int8(1)?, None, FieldFunction::Numeric, out)
-        },
-        215 => |a, _, out| put_timestamp(field::truncate(a.field()?, a.int8(1)?, None)?, out),
-        223 => |a, settings, out| {
-            field::of_timestamp(
-                a.field()?,
-                a.int8(1)?,
-                Some(&settings.time_zone),
-                FieldFunction::Double,
-                out,
-            )
-        },
-        224 => |a, settings, out| {
-            field::of_timestamp(
-                a.field()?,
-                a.int8(1)?,
-                Some(&settings.time_zone),
-                FieldFunction::Numeric,
-                out,
-            )
-        },
-        225 => |a, settings, out| {
-            put_timestamp(
-                field::truncate(a.field()?, a.int8(1)?, Some(&settings.time_zone))?,
-                out,
-            )
-        },
         _ => return None,
     };
     Some(routine)

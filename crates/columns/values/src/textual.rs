@@ -233,6 +233,13 @@ pub(crate) fn reverse(text: &str, out: &mut Out) {
     }
 }
 
+/// The code point of the text's first character, 0 for an empty text (`ascii`).
+pub(crate) fn first_character(text: &str) -> i32 {
+    text.chars()
+        .next()
+        .map_or(0, |c| u32::from(c).cast_signed())
+}
+
 /// Sets `out` to the text with each `from` replaced by `to`; unchanged for an empty `from`
 /// (`replace`). `Fault::StringTooLong` above [`LEN_MAX`].
 pub(crate) fn replace(text: &str, from: &str, to: &str, out: &mut Out) -> Result<(), Fault> {

@@ -39,6 +39,27 @@ impl TimeZone {
         Ok(Self(zone))
     }
 
+    /// The time zone that `AT TIME ZONE` and `date_trunc` mean by this name: one of the IANA
+    /// database, or a displacement as POSIX writes it (`+5:30`, `UTC-3`), in which west of Greenwich
+    /// is positive (`timestamptz_zone` in src/backend/utils/adt/timestamp.c, `tzparse` in
+    /// src/timezone/localtime.c).
+    ///
+    /// # Errors
+    /// [`Fault::TimeZoneUnknown`] for any other name, and for abbreviations: the server has a list
+    /// of its own for them, by which `CET` is an hour ahead of UTC in summer, too.
+    pub(crate) fn of_expression(name: &str) -> Result<Self, Fault> {
+        const ABBREVIATIONS: [&str; 7] = ["CET", "EET", "EST", "HST", "MET", "MST", "WET"];
+        let is_abbreviation = |known: &&str| known.eq_ignore_ascii_case(name);
+        if ABBREVIATIONS.iter().any(|known| is_abbreviation(known)) {
+            return Err(Fault::TimeZoneUnknown);
+        }
+        Self::by_name(name).or_else(|unknown| {
+            let west = posix_displacement(name).ok_or(unknown)?;
+            let offset = Offset::from_seconds(-west).map_err(|_| Fault::TimeZoneUnknown)?;
+            Ok(Self(jiff::tz::TimeZone::fixed(offset)))
+        })
+    }
+
     /// The seconds that the zone's clocks are ahead of UTC at `moment`, in seconds since 1970 UTC;
     /// 0 if that is before the calendar begins.
     pub(crate) fn offset_at(&self, moment: i64) -> i32 {
@@ -63,6 +84,35 @@ impl TimeZone {
     }
 }
 
+/// The seconds west of Greenwich of a time zone that POSIX writes as letters, or a name in angle
+/// brackets, either of which may be missing, and `[+-]hours[:minutes[:seconds]]`. `None` for any
+/// other text, rules of summer time included.
+fn posix_displacement(text: &str) -> Option<i32> {
+    let text = match text.strip_prefix('<') {
+        Some(rest) => rest.split_once('>')?.1,
+        None => text.trim_start_matches(|c: char| c.is_ascii_alphabetic()),
+    };
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let mut parts = digits.split(':');
+    let hours = number(parts.next()?, 24)?;
+    let minutes = parts.next().map_or(Some(0), |part| number(part, 59))?;
+    let seconds = parts.next().map_or(Some(0), |part| number(part, 59))?;
+    if parts.next().is_some() {
+        return None;
+    }
+    Some(sign * (hours * 3600 + minutes * 60 + seconds))
+}
+
+/// The number that the text consists of. `None` if it is more than `greatest`, or no digits.
+fn number(text: &str, greatest: i32) -> Option<i32> {
+    let is_number = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number)?;
+    (number <= greatest).then_some(number)
+}
+
 /// Moves a far time back by whole cycles of 400 years, after which the calendar repeats.
 fn fold_cycles(seconds: i64) -> i64 {
     if seconds <= FOLD {
@@ -84,6 +134,21 @@ mod tests {
         // The summer of 2421 and of 12421.
         assert_eq!(zone.offset_at(14_248_224_000), -14_400);
         assert_eq!(zone.offset_at(14_248_224_000 + 25 * CYCLE), -14_400);
+    }
+
+    #[test]
+    fn displacements_count_to_the_west() {
+        let offset = |name| TimeZone::of_expression(name).map(|zone| zone.offset_at(0));
+        assert_eq!(offset("+05:30"), Ok(-19_800));
+        assert_eq!(offset("UTC-3"), Ok(10_800));
+        assert_eq!(offset("7:00:01"), Ok(-25_201));
+        assert_eq!(offset("<+03>-3"), Ok(10_800));
+        assert_eq!(offset("Asia/Kolkata"), Ok(19_800));
+        for name in [
+            "", "+", "cet", "X", "+25", "+1:60", "+1:", "1:1:1:1", "+1 ", "+-1", "EST5EDT4",
+        ] {
+            assert_eq!(offset(name), Err(Fault::TimeZoneUnknown), "{name}");
+        }
     }
 
     #[test]

@@ -396,11 +396,35 @@ pub(crate) fn arguments(random: &mut Random, function: &Function) -> Vec<String>
     args
 }
 
+/// Names of time zones, some of which there are not.
+const ZONE_NAMES: &[&str] = &[
+    "UTC",
+    "gmt",
+    "Zulu",
+    "America/New_York",
+    "europe/berlin",
+    "Asia/Kolkata",
+    "Australia/Lord_Howe",
+    "Pacific/Apia",
+    "EST5EDT",
+    "Japan",
+    "+05:30",
+    "-11",
+    "UTC-3",
+    "<+03>-3",
+    "",
+    "Nowhere/Town",
+    "+",
+];
+
 fn argument(random: &mut Random, function: &Function, arg: Arg) -> String {
     match arg {
         Arg::Of(Kind::Text) if function.code >= 340 => number_like(random),
         Arg::Of(Kind::Int4) if matches!(function.code, 200 | 201) && random.one_in(2) => {
             random.within(-100_000, 100_000).to_string()
+        }
+        Arg::Of(Kind::Text) if matches!(function.code, 226..=228) => {
+            random.pick(ZONE_NAMES).to_owned()
         }
         Arg::Of(kind) => value(random, kind),
         Arg::Name => random.pick(Field::ALL).0.to_owned(),
