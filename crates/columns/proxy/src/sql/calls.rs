@@ -4,12 +4,15 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{CoercionForm, FuncCall};
+use strongroom_format::columns::Kind;
 
 use super::expr::name_node;
 use super::flow::Flow;
 use super::functions;
+use super::literal::Token;
 use super::refusal::Refusal;
 use super::resolver::Resolver;
+use super::site::{Site, SiteKind};
 use super::tree::names;
 
 impl Resolver<'_> {
@@ -35,6 +38,9 @@ impl Resolver<'_> {
         let mut data: Vec<Flow> = Vec::new();
         let mut how = Vec::new();
         for (at, arg) in args.into_iter().enumerate() {
+            if let Some(kind) = functions::other_kind_of_argument(&name, at).filter(|_| !by_name) {
+                self.give_kind(&arg, kind);
+            }
             match functions::structure_of_argument(&name, at).filter(|_| !by_name) {
                 Some(of) => how.push((arg, of)),
                 None => data.push(arg),
@@ -83,6 +89,22 @@ impl Resolver<'_> {
 }
 
 impl Resolver<'_> {
+    /// Gives a string constant the kind of the argument that it is: the function's result has
+    /// another kind, so a value beside the call says nothing of it.
+    fn give_kind(&mut self, arg: &Flow, kind: Kind) {
+        for carried in arg.carried.iter().filter(|carried| carried.direct) {
+            if let Some(Site {
+                kind: SiteKind::Constant(literal),
+                form: None,
+                ..
+            }) = self.sites.get_mut(carried.site)
+                && literal.token == Token::String
+            {
+                literal.token = Token::Typed(kind);
+            }
+        }
+    }
+
     /// Refuses an expression that writes values of any type as text, if one of them is
     /// confidential: the server would write its envelope. What meets a relation that is not known
     /// is left to the server, which says so.

@@ -5,7 +5,7 @@
 //! result is a value of their type. Must not: resolve overloads as PostgreSQL does; the server does
 //! that.
 
-use strongroom_columns_ring::function::{Aggregate, Arg, FUNCTIONS, Gives};
+use strongroom_columns_ring::function::{Aggregate, Arg, FUNCTIONS, Function, Gives};
 use strongroom_format::columns::Kind;
 
 /// The form of an argument that is structure and not data.
@@ -83,6 +83,24 @@ pub(crate) fn structure_of_argument(name: &str, place: usize) -> Option<Structur
             })
         }
     }
+}
+
+/// Returns the kind of argument number `place`, from 0, where all functions of this name that have
+/// one there take that kind and none of them returns it, such as the time zone of `timezone`. `None` for every
+/// other argument.
+pub(crate) fn other_kind_of_argument(name: &str, place: usize) -> Option<Kind> {
+    let ours = extension_name(name)?;
+    let mut named = FUNCTIONS
+        .iter()
+        .filter(|function| function.name == ours && function.args.len() > place);
+    let kind_in = |function: &Function| match (function.args.get(place), function.gives) {
+        (Some(Arg::Of(kind)), Gives::Value(result)) if result != *kind => Some(*kind),
+        _ => None,
+    };
+    let first = kind_in(named.next()?)?;
+    named
+        .all(|function| kind_in(function) == Some(first))
+        .then_some(first)
 }
 
 /// Returns whether a function of `pg_catalog` that is called in FROM returns one column of scalars,

@@ -378,6 +378,16 @@ fn expressions() {
         "SELECT \"extract\"('year', born) = $1 FROM p",
         &["1=1995"],
     );
+    becomes(
+        "SELECT date_trunc('day', at AT TIME ZONE 'UTC'), date_trunc('day', at, 'UTC') FROM p",
+        "SELECT date_trunc('day', timezone($1::enc_text, at)), date_trunc('day', at, $1::enc_text) FROM p",
+        &["1=UTC"],
+    );
+    becomes(
+        "SELECT at < date_trunc('day', now() AT TIME ZONE 'UTC') FROM p",
+        "SELECT at < date_trunc('day', timezone($1::enc_text, $2::enc_timestamptz)) FROM p",
+        &["1=UTC", "2=now()"],
+    );
     // Lengths and numbers of fields are no data, in any function that the extension has.
     becomes(
         "SELECT lpad(name, 5, 'x'), rpad(name, 5), split_part(name, ',', 2) FROM p",
@@ -391,7 +401,7 @@ fn expressions() {
     );
     becomes(
         "SELECT position('a' IN name) FROM p",
-        "SELECT strpos(name, $1) FROM p",
+        "SELECT strpos(name, $1::enc_text) FROM p",
         &["1=a"],
     );
     stays("SELECT round(salary, 2), left(name, 3) FROM p");

@@ -158,6 +158,7 @@ fn what_constants_and_the_clock_find(owner: &Owner, server: &Server) {
     ] {
         assert_eq!(owner.rows(sql), expected, "{sql}");
     }
+    what_time_zones_find(owner);
     // What the server's clock says of the same moment, in the session's time zone.
     let shown = owner.rows("select at, seen, born from staff where id = 1");
     let parts: Vec<&str> = shown.split('|').collect();
@@ -177,6 +178,35 @@ fn what_constants_and_the_clock_find(owner: &Owner, server: &Server) {
         owner.rows(same).ends_with('1'),
         "two times in one transaction"
     );
+}
+
+/// Time zones that a statement names, on the rows of the test.
+fn what_time_zones_find(owner: &Owner) {
+    for (sql, expected) in [
+        (
+            "insert into staff (id, at, seen) values (9, '2024-07-01 22:30:00+00', '2024-07-01 22:30:00')",
+            "",
+        ),
+        (
+            "select at at time zone 'Asia/Kolkata', seen at time zone 'Asia/Kolkata' from staff where id = 9",
+            "2024-07-02 04:00:00|2024-07-01 19:00:00+02",
+        ),
+        (
+            "select date_trunc('day', at, 'UTC'), (at at time zone 'America/New_York')::date, ascii('\u{e9}' || id) from staff where id = 9",
+            "2024-07-01 02:00:00+02|2024-07-01|233",
+        ),
+        (
+            "select count(*) from staff where id = 9 and extract(hour from at at time zone 'Asia/Kolkata') = 4",
+            "1",
+        ),
+        (
+            "select count(*) from staff where seen < now() at time zone 'Asia/Kolkata'",
+            "4",
+        ),
+        ("delete from staff where id = 9", ""),
+    ] {
+        assert_eq!(owner.rows(sql), expected, "{sql}");
+    }
 }
 
 #[test]

@@ -236,11 +236,16 @@ impl Generator {
 
     fn timestamp(&mut self, below: u32) -> String {
         let interval = self.one(&["1 month", "-3 days", "2 years 5 hours", "90 minutes"]);
-        match self.random.u32(0..3) {
+        let zone = self.one(&["UTC", "America/New_York", "+05:30"]);
+        match self.random.u32(0..4) {
             0 => format!("({} + interval '{interval}')", self.data(Date, below)),
             1 => format!(
                 "date_trunc('{}', {})",
                 self.one(&["month", "year", "hour", "day"]),
+                self.data(Timestamp, below)
+            ),
+            2 => format!(
+                "({} AT TIME ZONE 'Europe/Berlin' AT TIME ZONE '{zone}')",
                 self.data(Timestamp, below)
             ),
             _ => format!("({} - interval '{interval}')", self.data(Timestamp, below)),
