@@ -27,7 +27,7 @@ impl Resolver<'_> {
             .to_owned();
         let args = self.exprs(&mut call.args);
         let mut order = self.exprs(&mut call.agg_order);
-        self.optional_expr(call.agg_filter.as_mut());
+        self.condition(call.agg_filter.as_mut());
         if let Some(window) = call.over.as_mut() {
             self.window(window);
         }

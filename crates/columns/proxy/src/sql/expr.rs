@@ -62,11 +62,17 @@ impl Resolver<'_> {
                 self.fold(node).unwrap_or(flow)
             }
             Some(NodeEnum::BoolExpr(expr)) => {
-                self.exprs(&mut expr.args);
+                self.conditions(&mut expr.args);
                 Flow::plain()
             }
-            Some(NodeEnum::NullTest(test)) => self.visit_opaque(test.arg.as_mut()),
-            Some(NodeEnum::BooleanTest(test)) => self.visit_opaque(test.arg.as_mut()),
+            Some(NodeEnum::NullTest(test)) => {
+                self.optional_expr(test.arg.as_mut());
+                Flow::plain()
+            }
+            Some(NodeEnum::BooleanTest(test)) => {
+                self.condition(test.arg.as_mut());
+                Flow::plain()
+            }
             Some(NodeEnum::SubLink(link)) => self.sublink(link),
             Some(NodeEnum::CaseExpr(case)) => self.case(case),
             Some(NodeEnum::CoalesceExpr(expr)) => {
@@ -167,13 +173,6 @@ impl Resolver<'_> {
         }
     }
 
-    /// Walks an expression of which only is tested whether it is NULL or true: the result is a
-    /// plain value.
-    fn visit_opaque(&mut self, node: Option<&mut Box<Node>>) -> Flow {
-        self.optional_expr(node);
-        Flow::plain()
-    }
-
     /// Visits a constant and returns what is known of it; in the second walk replaces it by a
     /// parameter if it was marked. NULL is plain and no site.
     fn constant(&mut self, node: &mut Node) -> Flow {
@@ -208,7 +207,12 @@ impl Resolver<'_> {
         {
             let name = names(&of.names).last().copied().unwrap_or_default();
             if let Some(kind) = functions::confidential_type(name) {
-                return self.sealed_constant(node, literal, kind);
+                let token = if of.array_bounds.is_empty() {
+                    Token::Typed(kind)
+                } else {
+                    Token::Array(kind)
+                };
+                return self.sealed_constant(node, Literal { token, ..literal }, kind);
             }
             let bears = self.catalog.type_may_hold_confidential(&names(&of.names));
             let flow = self.visit_constant(node, literal.with_type(&of));
@@ -327,18 +331,20 @@ impl Resolver<'_> {
         })
     }
 
-    /// Walks `'..'::enc_text`: an envelope stays as it is; any other text is a constant that the
-    /// client wants to be confidential, and becomes a parameter.
-    fn sealed_constant(&mut self, node: &mut Node, mut literal: Literal, kind: Kind) -> Flow {
+    /// Walks `'..'::enc_text` or `'{..}'::enc_text[]`: an envelope stays as it is; any other text
+    /// is a constant that the client wants to be confidential, and becomes a parameter.
+    fn sealed_constant(&mut self, node: &mut Node, literal: Literal, kind: Kind) -> Flow {
         self.touched = true;
         let is_envelope = crate::envelope::from_text(literal.text.as_bytes()).is_ok();
-        literal.token = Token::Typed(kind);
         let site = self.visit_site(SiteKind::Constant(literal));
+        let mut sealed = Flow::confidential(Some(kind));
         if !is_envelope {
-            self.combine(&[Flow::confidential(Some(kind)), Flow::site(site, Some(kind))]);
+            let constant = Flow::site(site, Some(kind));
+            self.combine(&[sealed.clone(), constant.clone()]);
             self.replace(node, site);
+            sealed.join(&constant);
         }
-        Flow::confidential(Some(kind))
+        sealed
     }
 
     /// Changes a cast in the tree: `x::varchar(5)` becomes `left(x::enc_text, 5)`, `x::int` becomes
@@ -396,7 +402,7 @@ impl Resolver<'_> {
 
     /// In the second walk, replaces the constant of a marked site by its parameter, with a cast to
     /// the confidential type where that is needed. Otherwise does nothing.
-    fn replace(&mut self, node: &mut Node, site: usize) {
+    pub(super) fn replace(&mut self, node: &mut Node, site: usize) {
         let Some(form) = self.form(site) else {
             return;
         };
@@ -546,19 +552,21 @@ impl Resolver<'_> {
     /// Walks a CASE. Its results are combined with one another, and, if it has an argument, so are
     /// the argument and the conditions. Returns what is known of the result.
     fn case(&mut self, case: &mut CaseExpr) -> Flow {
-        let mut conditions = vec![self.optional_expr(case.arg.as_mut())];
+        let compares = case.arg.is_some();
+        let mut compared = vec![self.optional_expr(case.arg.as_mut())];
         let mut results = Vec::new();
         for when in &mut case.args {
             if let Some(NodeEnum::CaseWhen(when)) = when.node.as_mut() {
-                conditions.push(self.optional_expr(when.expr.as_mut()));
+                if compares {
+                    compared.push(self.optional_expr(when.expr.as_mut()));
+                } else {
+                    self.condition(when.expr.as_mut());
+                }
                 results.push(self.optional_expr(when.result.as_mut()));
             }
         }
         results.push(self.optional_expr(case.defresult.as_mut()));
-        // Without an argument each condition is an expression of its own.
-        if case.arg.is_some() {
-            self.combine(&conditions);
-        }
+        self.combine(&compared);
         self.choose(&results)
     }
 }

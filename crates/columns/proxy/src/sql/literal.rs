@@ -87,6 +87,15 @@ impl Literal {
         })
     }
 
+    /// Makes the literal `true` that a boolean at this place is compared with.
+    pub(crate) fn truth(location: i32) -> Self {
+        Self {
+            token: Token::Boolean,
+            text: Zeroizing::new("t".to_owned()),
+            location,
+        }
+    }
+
     /// Makes the literal of a function that tells the time. `None` for every other node.
     pub(crate) fn of_clock(node: &Node) -> Option<Self> {
         let (clock, name) = Clock::of(node)?;

@@ -17,6 +17,7 @@ pub mod catalog;
 pub(crate) mod changes;
 mod clock;
 mod column_name;
+mod condition;
 mod copy_options;
 mod defining;
 mod expr;

@@ -55,7 +55,7 @@ impl Resolver<'_> {
     fn simple_select(&mut self, select: &mut SelectStmt) -> Columns {
         self.scopes.push(Vec::new());
         self.sources(&mut select.from_clause);
-        self.optional_expr(select.where_clause.as_mut());
+        self.condition(select.where_clause.as_mut());
         let windows = std::mem::take(&mut self.windows);
         for window in &mut select.window_clause {
             if let Some(NodeEnum::WindowDef(window)) = window.node.as_mut() {
@@ -68,7 +68,7 @@ impl Resolver<'_> {
         self.output_names(&columns, |resolver| {
             resolver.exprs(&mut select.group_clause);
         });
-        self.optional_expr(select.having_clause.as_mut());
+        self.condition(select.having_clause.as_mut());
         self.output_names(&columns, |resolver| {
             resolver.exprs(&mut select.sort_clause);
         });

@@ -101,7 +101,7 @@ impl Resolver<'_> {
             }
             sides.push(self.visible(from));
         }
-        self.optional_expr(join.quals.as_mut());
+        self.condition(join.quals.as_mut());
         let using = names(&join.using_clause);
         if let ([left, right], true) = (sides.as_slice(), join.is_natural || !using.is_empty()) {
             let columns = self.joined(left, right, join.is_natural.then_some(()).ok_or(&using[..]));
@@ -327,7 +327,11 @@ fn has_scalars(array: &Node) -> bool {
             .type_name
             .as_ref()
             .and_then(|of| names(&of.names).last().copied())
-            .is_some_and(|name| functions::kind_of_type(name).is_some()),
+            .is_some_and(|name| {
+                functions::kind_of_type(name)
+                    .or_else(|| functions::confidential_type(name))
+                    .is_some()
+            }),
         _ => false,
     }
 }

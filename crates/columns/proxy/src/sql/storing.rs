@@ -106,7 +106,7 @@ impl Resolver<'_> {
             scope.push(Source::new("excluded".to_owned(), target.clone()));
         }
         self.set(&mut clause.target_list, target);
-        self.optional_expr(clause.where_clause.as_mut());
+        self.condition(clause.where_clause.as_mut());
         if let Some(scope) = self.scopes.last_mut() {
             scope.pop();
         }
@@ -155,7 +155,7 @@ impl Resolver<'_> {
         self.scopes.push(vec![Source::new(alias, target.clone())]);
         self.sources(&mut update.from_clause);
         self.set(&mut update.target_list, &target);
-        self.optional_expr(update.where_clause.as_mut());
+        self.condition(update.where_clause.as_mut());
         let columns = self.returning(update.returning_clause.as_mut());
         self.scopes.pop();
         self.ctes.truncate(visible);
@@ -170,7 +170,7 @@ impl Resolver<'_> {
         let (alias, target) = self.target(&range);
         self.scopes.push(vec![Source::new(alias, target)]);
         self.sources(&mut delete.using_clause);
-        self.optional_expr(delete.where_clause.as_mut());
+        self.condition(delete.where_clause.as_mut());
         let columns = self.returning(delete.returning_clause.as_mut());
         self.scopes.pop();
         self.ctes.truncate(visible);
@@ -188,12 +188,12 @@ impl Resolver<'_> {
         if let Some(source) = merge.source_relation.as_mut() {
             self.source(source);
         }
-        self.optional_expr(merge.join_condition.as_mut());
+        self.condition(merge.join_condition.as_mut());
         for clause in &mut merge.merge_when_clauses {
             let Some(NodeEnum::MergeWhenClause(clause)) = clause.node.as_mut() else {
                 continue;
             };
-            self.optional_expr(clause.condition.as_mut());
+            self.condition(clause.condition.as_mut());
             if clause.values.is_empty() {
                 self.set(&mut clause.target_list, &target);
                 continue;

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod benchmarks;
+mod conditions;
 mod leaks;
 mod lineages;
 mod statements;

@@ -30,6 +30,17 @@ fn arrays_become_arrays_of_the_confidential_type() {
         "SELECT id FROM p, unnest($1::enc_int4[]) u WHERE age = u",
         &["1={1,2}"],
     );
+    // The type of a column, as an application's own SQL names it.
+    becomes(
+        "INSERT INTO p (id, name) SELECT * FROM unnest('{1}'::int[], ('{a}')::enc_text(ordered)[])",
+        "INSERT INTO p (id, name) SELECT * FROM unnest('{1}'::int[], $1::enc_text[])",
+        &["1={a}"],
+    );
+    becomes(
+        "SELECT unnest(ARRAY[1, $1]::enc_int4[])",
+        "SELECT unnest(ARRAY[$2::enc_int4, $1]::enc_int4[])",
+        &["2=1"],
+    );
     stays("SELECT id FROM p WHERE id = ANY('{1,2}'::int[]) AND id = ANY($1::int[])");
     refused("SELECT id FROM p WHERE name = ANY('{a,b}'::varchar(1)[])");
     refused("SELECT id FROM p WHERE name = ANY('{a,b}'::inet[])");
