@@ -50,7 +50,7 @@ impl TimeZone {
     pub(crate) fn of_expression(name: &str) -> Result<Self, Fault> {
         const ABBREVIATIONS: [&str; 7] = ["CET", "EET", "EST", "HST", "MET", "MST", "WET"];
         let is_abbreviation = |known: &&str| known.eq_ignore_ascii_case(name);
-        if ABBREVIATIONS.iter().any(|known| is_abbreviation(known)) {
+        if ABBREVIATIONS.iter().any(is_abbreviation) {
             return Err(Fault::TimeZoneUnknown);
         }
         Self::by_name(name).or_else(|unknown| {

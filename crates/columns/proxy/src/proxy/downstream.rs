@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use strongroom_postgres_wire::{
-    self as wire, Builder, Fields, Message, append, error_field, text_row, without_field,
+    self as wire, Builder, Fields, Message, append, error_field, text_row,
 };
 
 use super::convert::{Converter, ResultColumn, format_at};
 use super::messages::{append_error, unexpected};
+use super::server_error;
 use super::session::{Columns, Copying, Description, PendingAnswer, Session, State};
 use super::settings::Settings;
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
-use crate::sql::Texts;
 use crate::sql::refusal::Refusal;
 
 /// Bytes collected for the client before they are written although more messages wait.
@@ -184,10 +184,10 @@ impl Downstream {
         };
         match refusal.or_else(|| state.replacement.take()) {
             Some(refusal) => append_error(&mut self.out, "ERROR", &refusal),
-            None => match texts {
-                Some(texts) => append(&mut self.out, b'E', &with_original_position(body, &texts)),
-                None => append(&mut self.out, b'E', body),
-            },
+            None => {
+                let shown = server_error::for_application(body, texts.as_deref());
+                append(&mut self.out, b'E', &shown);
+            }
         }
         if !state
             .pending_answers
@@ -486,23 +486,6 @@ impl Downstream {
         }
         Ok(())
     }
-}
-
-/// Returns the body of an error with its position in the client's text in place of that in the
-/// statement that was sent; without one if that is not known.
-fn with_original_position(body: &[u8], texts: &Texts) -> Vec<u8> {
-    let position = error_field(body, b'P').and_then(|text| std::str::from_utf8(text).ok());
-    let position = position.and_then(|text| text.parse().ok());
-    let original = position.and_then(|position| texts.original_position(position));
-    let mut shown = without_field(body, b'P');
-    if let Some(original) = original {
-        // The last byte ends the fields.
-        shown.pop();
-        shown.push(b'P');
-        shown.extend_from_slice(original.to_string().as_bytes());
-        shown.extend_from_slice(&[0, 0]);
-    }
-    shown
 }
 
 /// Returns whether an error says that the zone has forgotten the session: the zone was started anew

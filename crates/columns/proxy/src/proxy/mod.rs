@@ -15,6 +15,7 @@ mod messages;
 mod planning;
 mod prepared;
 mod renewal;
+mod server_error;
 mod session;
 mod settings;
 mod shared;

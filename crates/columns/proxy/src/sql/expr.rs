@@ -207,12 +207,7 @@ impl Resolver<'_> {
         {
             let name = names(&of.names).last().copied().unwrap_or_default();
             if let Some(kind) = functions::confidential_type(name) {
-                let token = if of.array_bounds.is_empty() {
-                    Token::Typed(kind)
-                } else {
-                    Token::Array(kind)
-                };
-                return self.sealed_constant(node, Literal { token, ..literal }, kind);
+                return self.sealed_constant(node, literal, kind, !of.array_bounds.is_empty());
             }
             let bears = self.catalog.type_may_hold_confidential(&names(&of.names));
             let flow = self.visit_constant(node, literal.with_type(&of));
@@ -333,9 +328,17 @@ impl Resolver<'_> {
 
     /// Walks `'..'::enc_text` or `'{..}'::enc_text[]`: an envelope stays as it is; any other text
     /// is a constant that the client wants to be confidential, and becomes a parameter.
-    fn sealed_constant(&mut self, node: &mut Node, literal: Literal, kind: Kind) -> Flow {
+    fn sealed_constant(
+        &mut self,
+        node: &mut Node,
+        mut literal: Literal,
+        kind: Kind,
+        is_array: bool,
+    ) -> Flow {
         self.touched = true;
         let is_envelope = crate::envelope::from_text(literal.text.as_bytes()).is_ok();
+        let token = if is_array { Token::Array } else { Token::Typed };
+        literal.token = token(kind);
         let site = self.visit_site(SiteKind::Constant(literal));
         let mut sealed = Flow::confidential(Some(kind));
         if !is_envelope {

@@ -52,7 +52,7 @@ use strongroom_format::columns::Kind;
 use catalog::Catalog;
 pub(crate) use clock::Clock;
 pub(crate) use copy_options::{CopyFormat, CopyOptions};
-pub(crate) use functions::Structure;
+pub(crate) use functions::{Structure, confidential_type};
 use literal::Form;
 pub(crate) use literal::Token;
 pub(crate) use ordered::OrderedColumn;

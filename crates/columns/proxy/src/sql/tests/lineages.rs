@@ -135,6 +135,14 @@ fn what_is_stored_names_its_column_and_what_is_compared_does_not() {
         &[("b", NAME), ("c", NAME), ("$1", PAY)],
     );
     seals(
+        "INSERT INTO public.staff VALUES (1, 'a'::enc_text, 5, 'x'::enc_text(ordered))",
+        &[("a", NAME), ("5", PAY), ("x", "")],
+    );
+    seals(
+        "INSERT INTO public.staff (name, pay) SELECT * FROM unnest('{a}'::enc_text[], $1::enc_int8[])",
+        &[("{a}", NAME), ("$1", PAY)],
+    );
+    seals(
         "INSERT INTO public.staff (name) SELECT p0::enc_text FROM (VALUES ($1), ($2)) AS v(p0)",
         &[("$1", NAME), ("$2", NAME)],
     );

@@ -1,0 +1,126 @@
+//! Errors of the server as the application sees them: their place is one in its own text, and where
+//! confidential types are the cause a hint says what to write instead.
+//!
+//! Must not: change an error's SQLSTATE or message.
+
+use strongroom_postgres_wire::{error_field, without_field};
+
+use crate::sql::{Texts, confidential_type};
+
+/// The hint where a plain value and a confidential one are operands of one operator or function.
+const MIXED: &str = "A plain value does not meet a confidential one at the server. Make both \
+columns confidential, or read the plain value first and give it as a parameter.";
+/// The hint where the operator or function has confidential operands only.
+const NOT_COMPUTED: &str = "The zone does not compute this of confidential values. Read the \
+columns and compute it in the application, or store the result in a column of its own; \
+docs/reference/columns.md lists what the zone computes.";
+
+/// Words of PostgreSQL's names of the types that have a confidential counterpart.
+const PLAIN_TYPES: &[&str] = &[
+    "boolean",
+    "smallint",
+    "integer",
+    "bigint",
+    "real",
+    "double",
+    "numeric",
+    "text",
+    "character",
+    "bytea",
+    "date",
+    "timestamp",
+    "interval",
+];
+
+/// Returns the body of an error for the application. `texts` has the application's text and the one
+/// that was sent; without them the text was the application's, and the place stays.
+pub(super) fn for_application(body: &[u8], texts: Option<&Texts>) -> Vec<u8> {
+    let mut shown = match texts {
+        Some(texts) => with_original_position(body, texts),
+        None => body.to_vec(),
+    };
+    if let Some(hint) = hint(body) {
+        shown = without_field(&shown, b'H');
+        add_field(&mut shown, b'H', hint);
+    }
+    shown
+}
+
+/// Returns the body of an error with its position in the client's text in place of that in the
+/// statement that was sent; without one if that is not known.
+fn with_original_position(body: &[u8], texts: &Texts) -> Vec<u8> {
+    let position = error_field(body, b'P').and_then(|text| std::str::from_utf8(text).ok());
+    let position = position.and_then(|text| text.parse().ok());
+    let original = position.and_then(|position| texts.original_position(position));
+    let mut shown = without_field(body, b'P');
+    if let Some(original) = original {
+        add_field(&mut shown, b'P', &original.to_string());
+    }
+    shown
+}
+
+/// Adds a field to the body of an error.
+fn add_field(body: &mut Vec<u8>, tag: u8, text: &str) {
+    // The last byte ends the fields.
+    body.pop();
+    body.push(tag);
+    body.extend_from_slice(text.as_bytes());
+    body.extend_from_slice(&[0, 0]);
+}
+
+/// Returns what to write instead, for an operator or function that does not exist
+/// (`undefined_function`) or types that do not match (`datatype_mismatch`), where the message names
+/// a confidential type. `None` for every other error. The message may be in any language: only the
+/// types' names are looked at.
+fn hint(body: &[u8]) -> Option<&'static str> {
+    let state = error_field(body, b'C')?;
+    if state != b"42883" && state != b"42804" {
+        return None;
+    }
+    let message = String::from_utf8_lossy(error_field(body, b'M')?);
+    let mut words = message.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    if !words.clone().any(|word| confidential_type(word).is_some()) {
+        return None;
+    }
+    let mixed = words.any(|word| PLAIN_TYPES.contains(&word));
+    Some(if mixed { MIXED } else { NOT_COMPUTED })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(state: &str, message: &str) -> Vec<u8> {
+        format!("SERROR\0C{state}\0M{message}\0Hcasts\0P7\0\0").into_bytes()
+    }
+
+    fn hint_of(state: &str, message: &str) -> String {
+        let shown = for_application(&error(state, message), None);
+        assert!(shown.ends_with(b"\0\0"), "{message}");
+        assert_eq!(error_field(&shown, b'P'), Some(&b"7"[..]), "{message}");
+        let hint = error_field(&shown, b'H').unwrap();
+        String::from_utf8(hint.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_the_server_says_of_confidential_types_has_another_hint() {
+        let unknown = "operator does not exist: enc_int8 << unknown";
+        assert_eq!(hint_of("42883", unknown), NOT_COMPUTED);
+        let mixed = "operator does not exist: integer = enc_int4";
+        assert_eq!(hint_of("42883", mixed), MIXED);
+        let function = "function chr(enc_int4) does not exist";
+        assert_eq!(hint_of("42883", function), NOT_COMPUTED);
+        let case = "CASE types enc_float8 and double precision cannot be matched";
+        assert_eq!(hint_of("42804", case), MIXED);
+    }
+
+    #[test]
+    fn other_errors_keep_theirs() {
+        let function = "function enc_f(integer) does not exist";
+        assert_eq!(hint_of("42883", function), "casts");
+        assert_eq!(
+            hint_of("42P01", "relation \"enc_a\" does not exist"),
+            "casts"
+        );
+    }
+}
