@@ -851,6 +851,14 @@ CREATE FUNCTION pg_catalog."substring"(enc_bytea, integer, integer) RETURNS enc_
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "substr"(enc_bytea, integer, integer) RETURNS enc_bytea
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "textregexeq"(enc_text, enc_text) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_test' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "textregexne"(enc_text, enc_text) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_test' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "texticregexeq"(enc_text, enc_text) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_test' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "texticregexne"(enc_text, enc_text) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_test' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "date_pli"(enc_date, enc_int4) RETURNS enc_date
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "date_mii"(enc_date, enc_int4) RETURNS enc_date
@@ -1005,6 +1013,10 @@ CREATE OPERATOR ~~ (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "textlik
 CREATE OPERATOR !~~ (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "textnlike", NEGATOR = ~~, RESTRICT = nlikesel, JOIN = nlikejoinsel);
 CREATE OPERATOR ~~* (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "texticlike", NEGATOR = !~~*, RESTRICT = iclikesel, JOIN = iclikejoinsel);
 CREATE OPERATOR !~~* (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "texticnlike", NEGATOR = ~~*, RESTRICT = icnlikesel, JOIN = icnlikejoinsel);
+CREATE OPERATOR ~ (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "textregexeq", NEGATOR = !~, RESTRICT = regexeqsel, JOIN = regexeqjoinsel);
+CREATE OPERATOR !~ (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "textregexne", NEGATOR = ~, RESTRICT = regexnesel, JOIN = regexnejoinsel);
+CREATE OPERATOR ~* (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "texticregexeq", NEGATOR = !~*, RESTRICT = icregexeqsel, JOIN = icregexeqjoinsel);
+CREATE OPERATOR !~* (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "texticregexne", NEGATOR = ~*, RESTRICT = icregexnesel, JOIN = icregexnejoinsel);
 CREATE OPERATOR ^@ (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "starts_with", RESTRICT = prefixsel, JOIN = prefixjoinsel);
 CREATE OPERATOR || (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = "byteacat");
 CREATE OPERATOR + (LEFTARG = enc_date, RIGHTARG = enc_int4, FUNCTION = "date_pli");

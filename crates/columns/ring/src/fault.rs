@@ -70,6 +70,8 @@ faults! {
     FieldOfInfinity = 30, "0A000", "the field of an infinite date or time is null, which a confidential value cannot be";
     InvalidFloat8 = 31, "22P02", "invalid input syntax for type double precision";
     FieldPositionZero = 32, "22023", "field position must not be zero";
+    RegexInvalid = 33, "2201B", "invalid regular expression";
+    RegexNotComputed = 34, "0A000", "the regular expression has back references, look-around or other syntax that is not computed, or is too large";
 
     // the zone's
     StaleFid = 100, "SR001", "the identifier no longer names a value (SR-8001)";

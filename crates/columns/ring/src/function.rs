@@ -230,6 +230,11 @@ functions! {
     191 "length" (Bytea) -> Int4;
     192 "substring" (Bytea, Plain) -> Bytea;
     193 "substring" (Bytea, Plain, Plain) -> Bytea;
+    // regular expressions on text, collation "C"
+    194 "textregexeq" (Text, Text) -> Truth;
+    195 "textregexne" (Text, Text) -> Truth;
+    196 "texticregexeq" (Text, Text) -> Truth;
+    197 "texticregexne" (Text, Text) -> Truth;
     // date
     200 "date_pli" (Date, Int4) -> Date;
     201 "date_mii" (Date, Int4) -> Date;

@@ -13,7 +13,7 @@ use crate::numeric::{arithmetic, forms};
 use crate::text;
 use crate::textual;
 use crate::value::{Operand, Out, Settings, Value};
-use crate::{Unreadable, datetime, like};
+use crate::{Unreadable, datetime, like, regular_expression};
 
 mod instants;
 
@@ -131,8 +131,8 @@ impl Computation {
 pub struct Condition(Predicate);
 
 impl Condition {
-    /// The condition of `function`, found by its code: LIKE, ILIKE, their negations, and
-    /// `starts_with`. `None` if its result is a value, or the code is unknown.
+    /// The condition of `function`, found by its code: LIKE, ILIKE, regular expressions, their
+    /// negations, and `starts_with`. `None` if its result is a value, or the code is unknown.
     #[must_use]
     pub fn of(function: &Function) -> Option<Self> {
         let predicate: Predicate = match function.code {
@@ -141,6 +141,10 @@ impl Condition {
             176 => |a| like::matches(a.bytes(0)?, a.bytes(1)?, true),
             177 => |a| Ok(!like::matches(a.bytes(0)?, a.bytes(1)?, true)?),
             179 => |a| Ok(a.bytes(0)?.starts_with(a.bytes(1)?)),
+            194 => |a| regular_expression::matches(a.text(0)?, a.text(1)?, false),
+            195 => |a| Ok(!regular_expression::matches(a.text(0)?, a.text(1)?, false)?),
+            196 => |a| regular_expression::matches(a.text(0)?, a.text(1)?, true),
+            197 => |a| Ok(!regular_expression::matches(a.text(0)?, a.text(1)?, true)?),
             _ => return None,
         };
         Some(Self(predicate))

@@ -25,6 +25,7 @@ mod input;
 mod interval;
 mod like;
 mod numeric;
+mod regular_expression;
 mod text;
 mod textual;
 mod time_zone;

@@ -190,6 +190,26 @@ const COMPUTING: &[(&str, &str, &str)] = &[
         ", NEGATOR = ~~*, RESTRICT = icnlikesel, JOIN = icnlikejoinsel",
     ),
     (
+        "~",
+        "textregexeq",
+        ", NEGATOR = !~, RESTRICT = regexeqsel, JOIN = regexeqjoinsel",
+    ),
+    (
+        "!~",
+        "textregexne",
+        ", NEGATOR = ~, RESTRICT = regexnesel, JOIN = regexnejoinsel",
+    ),
+    (
+        "~*",
+        "texticregexeq",
+        ", NEGATOR = !~*, RESTRICT = icregexeqsel, JOIN = icregexeqjoinsel",
+    ),
+    (
+        "!~*",
+        "texticregexne",
+        ", NEGATOR = ~*, RESTRICT = icregexnesel, JOIN = icregexnejoinsel",
+    ),
+    (
         "^@",
         "starts_with",
         ", RESTRICT = prefixsel, JOIN = prefixjoinsel",

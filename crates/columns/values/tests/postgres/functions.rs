@@ -100,7 +100,8 @@ fn shown(kind: Kind, out: &Out, settings: &Settings) -> String {
 /// Whether the two say the same. Where PostgreSQL's message quotes the value or the field, ours
 /// cannot: then the SQLSTATE counts.
 fn agree(theirs: &Said, ours: &Said) -> bool {
-    let quotes = |message: &str| message.contains('"');
+    let quotes =
+        |message: &str| message.contains('"') || message.starts_with("invalid regular expression");
     match (theirs, ours) {
         (Said::Error(a, said), Said::Error(b, _)) if quotes(said) => a == b,
         _ => theirs == ours,
@@ -137,8 +138,15 @@ fn check(
     let theirs = answers(server, &script);
     assert_eq!(theirs.len(), cases.len(), "{}", function.name);
     let settings = settings(zone);
+    let mut not_computed = 0;
     for (args, theirs) in cases.iter().zip(&theirs) {
         let ours = ours(function, args, &settings);
+        if matches!(function.code, 194..=197)
+            && matches!(&ours, Said::Error(state, _) if state == "0A000")
+        {
+            not_computed += 1;
+            continue;
+        }
         if !agree(theirs, &ours) {
             differences.add(|| {
                 format!(
@@ -156,6 +164,11 @@ fn check(
         values * 20 > cases.len(),
         "{} {}: nearly everything is an error",
         function.code,
+        function.name
+    );
+    assert!(
+        not_computed * 10 < cases.len(),
+        "{}: {not_computed} regular expressions are not computed",
         function.name
     );
     cases.len()

@@ -388,6 +388,9 @@ pub(crate) fn arguments(random: &mut Random, function: &Function) -> Vec<String>
     if is_search && random.one_in(2) {
         args[1] = pattern_of(random, &args[0]);
     }
+    if matches!(function.code, 194..=197) {
+        args[1] = regular_expression(random, &args[0]);
+    }
     if function.code == 178 && !random.one_in(4) {
         args[1] = random
             .pick(&["", "\\", "x", "%", "\u{e9}", "a", "xy"])
@@ -416,6 +419,82 @@ const ZONE_NAMES: &[&str] = &[
     "Nowhere/Town",
     "+",
 ];
+
+/// Regular expressions, some of which are none, with characters of the text that is searched.
+fn regular_expression(random: &mut Random, text: &str) -> String {
+    const PARTS: &[&str] = &[
+        "a",
+        "B",
+        "x",
+        " ",
+        "\u{e9}",
+        ".",
+        ".",
+        "^",
+        "$",
+        "(",
+        ")",
+        "(?:",
+        "|",
+        "*",
+        "+",
+        "?",
+        "*?",
+        "{2}",
+        "{0,1}",
+        "{1,}",
+        "{3,2}",
+        "{",
+        "}",
+        "]",
+        "[a-f]",
+        "[^a]",
+        "[A-Z0-9_]",
+        "[]a]",
+        "[^]b-]",
+        "[a-]",
+        "[[:alpha:]]",
+        "[[:upper:][:digit:]]",
+        "[^[:space:]]",
+        "[[:punct:]]",
+        "[\\w-]",
+        "[\\D]",
+        "[b-a]",
+        "[",
+        "\\d",
+        "\\D",
+        "\\w",
+        "\\W",
+        "\\s",
+        "\\S",
+        "\\m",
+        "\\M",
+        "\\y",
+        "\\A",
+        "\\Z",
+        "\\.",
+        "\\t",
+        "\\q",
+        "\\",
+        "-",
+        "%",
+        "_",
+        "(a|b)",
+        "(x*)",
+        "***",
+        "(?i)",
+    ];
+    let own: Vec<char> = text.chars().filter(|c| c.is_alphanumeric()).collect();
+    let mut made = String::new();
+    for _ in 0..random.within(1, 7) {
+        if random.one_in(2) && !own.is_empty() {
+            made.push(random.pick(&own));
+        } else {
+            made.push_str(random.pick(PARTS));
+        }
+    }
+    made
+}
 
 fn argument(random: &mut Random, function: &Function, arg: Arg) -> String {
     match arg {

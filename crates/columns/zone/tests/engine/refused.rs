@@ -264,7 +264,7 @@ fn a_pattern_in_the_column_is_not_matched_without_a_session() {
         let mut owner = scene.client(ORDINARY, &[A, B]);
         let fids = stored(scene, &mut owner);
         let text = Arg::Of(Kind::Text);
-        for name in ["textlike", "texticlike", "starts_with"] {
+        for name in ["textlike", "texticlike", "textregexeq", "starts_with"] {
             let test = Descriptor {
                 n: code(name, &[text, text]),
                 a: fids[0],

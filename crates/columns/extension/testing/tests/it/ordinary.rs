@@ -180,6 +180,34 @@ fn what_constants_and_the_clock_find(owner: &Owner, server: &Server) {
     );
 }
 
+#[test]
+fn regular_expressions_are_searched_for() {
+    let (owner, _server) = start_all("");
+    let _made = owner.rows(
+        "create table staff (id int, name enc_text) using strongroom;
+         insert into staff values (1, 'Ada Lovelace'), (2, 'alan turing'), (3, 'Grace')",
+    );
+    for (condition, expected) in [
+        ("name ~ '^A'", "1"),
+        ("name ~* '^a'", "1,2"),
+        ("name !~ '\\mT|e$'", "2"),
+        ("name !~* '[[:space:]]'", "3"),
+        ("name::varchar ~ '^[^ ]+$' or id = 2", "2,3"),
+    ] {
+        let sql =
+            format!("select string_agg(id::text, ',' order by id) from staff where {condition}");
+        assert_eq!(owner.rows(&sql), expected, "{condition}");
+    }
+    for (condition, state) in [("name ~ '(a'", "2201B"), ("name ~ '(a)\\1'", "0A000")] {
+        let said = owner.run(&format!("select id from staff where {condition}"));
+        assert!(
+            said.messages.contains(state),
+            "{condition}: {}",
+            said.messages
+        );
+    }
+}
+
 /// Time zones that a statement names, on the rows of the test.
 fn what_time_zones_find(owner: &Owner) {
     for (sql, expected) in [

@@ -288,6 +288,11 @@ impl Generator {
                 self.value(of, 0),
                 self.literal(of)
             ),
+            3 if of == Text && self.chance(3) => format!(
+                "{one} {} {}",
+                self.one(&["~", "!~", "~*", "!~*"]),
+                self.one(&["'^a'", "'b|[[:digit:]]$'", "'.{3,5}'", "'(a'"])
+            ),
             3 if of == Text => format!(
                 "{one} {} {}",
                 self.one(&["LIKE", "NOT LIKE", "ILIKE"]),
