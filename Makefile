@@ -10,6 +10,7 @@
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
 #   make test-regress-proxy  PostgreSQL's regression suite through the proxy for confidential
 #                      columns
+#   make test-applications  the test suites of Django and SQLAlchemy through that proxy
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension,
 #                      and the whole with zone and proxy
 #   make test-python   the part of it that is about the Python wheel
@@ -32,7 +33,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install test-regress-proxy test-count-often lint-workspace lint-extension audit audit-packages audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install test-applications test-regress-proxy test-count-often lint-workspace lint-extension audit audit-packages audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python
 # module, stock PostgreSQL, an S3 server, and a debugger for core dumps. Nothing is installed when
@@ -173,6 +174,16 @@ test-regress-proxy: columns-postgres
 	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) build --locked -p strongroom-columns-testing --bin strongroom-columns-beside
 	$(COLUMNS_DEV) testing/postgres/regress/through-proxy --beside crates/columns/extension/target/debug/strongroom-columns-beside \
 		--cache $(abspath $(TARGET)/postgresql) $(TESTS)
+
+# The test suites of Django and SQLAlchemy through the proxy, half an hour; SUITES="django sqlalchemy
+# confidential" names some of them.
+test-applications: columns-postgres
+	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
+	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)
+	$(COLUMNS_DEV) crates/columns/extension/install dev
+	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) build --locked -p strongroom-columns-testing --bin strongroom-columns-beside
+	$(COLUMNS_DEV) testing/applications/run --beside crates/columns/extension/target/debug/strongroom-columns-beside \
+		--cache $(abspath $(TARGET)/applications) $(SUITES)
 
 VOLUME_LOADS := fio:fio sysbench:sysbench mariadb-server-core:mariadbd mariadb-client-core:mariadb
 # Volumes in a virtual machine of emulated hardware. The kernel's package is downloaded and unpacked

@@ -917,6 +917,40 @@ CREATE FUNCTION pg_catalog."extract"(text, enc_interval) RETURNS enc_numeric
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "interval_div"(enc_interval, enc_float8) RETURNS enc_interval
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "integer_pl_date"(enc_int4, enc_date) RETURNS enc_date
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "interval_pl_date"(enc_interval, enc_date) RETURNS enc_timestamp
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "interval_pl_timestamp"(enc_interval, enc_timestamp) RETURNS enc_timestamp
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "interval_pl_timestamptz"(enc_interval, enc_timestamptz) RETURNS enc_timestamptz
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "mul_d_interval"(enc_float8, enc_interval) RETURNS enc_interval
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int4and"(enc_int4, enc_int4) RETURNS enc_int4
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int4or"(enc_int4, enc_int4) RETURNS enc_int4
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int4xor"(enc_int4, enc_int4) RETURNS enc_int4
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int4not"(enc_int4) RETURNS enc_int4
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int4shl"(enc_int4, enc_int4) RETURNS enc_int4
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int4shr"(enc_int4, enc_int4) RETURNS enc_int4
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int8and"(enc_int8, enc_int8) RETURNS enc_int8
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int8or"(enc_int8, enc_int8) RETURNS enc_int8
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int8xor"(enc_int8, enc_int8) RETURNS enc_int8
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int8not"(enc_int8) RETURNS enc_int8
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int8shl"(enc_int8, enc_int4) RETURNS enc_int8
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "int8shr"(enc_int8, enc_int4) RETURNS enc_int8
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "int8"(enc_int4) RETURNS enc_int8
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "float8"(enc_int4) RETURNS enc_float8
@@ -1019,22 +1053,39 @@ CREATE OPERATOR ~* (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "texticr
 CREATE OPERATOR !~* (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "texticregexne", NEGATOR = ~*, RESTRICT = icregexnesel, JOIN = icregexnejoinsel);
 CREATE OPERATOR ^@ (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = "starts_with", RESTRICT = prefixsel, JOIN = prefixjoinsel);
 CREATE OPERATOR || (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = "byteacat");
-CREATE OPERATOR + (LEFTARG = enc_date, RIGHTARG = enc_int4, FUNCTION = "date_pli");
+CREATE OPERATOR + (LEFTARG = enc_date, RIGHTARG = enc_int4, FUNCTION = "date_pli", COMMUTATOR = +);
 CREATE OPERATOR - (LEFTARG = enc_date, RIGHTARG = enc_int4, FUNCTION = "date_mii");
 CREATE OPERATOR - (LEFTARG = enc_date, RIGHTARG = enc_date, FUNCTION = "date_mi");
-CREATE OPERATOR + (LEFTARG = enc_date, RIGHTARG = enc_interval, FUNCTION = "date_pl_interval");
+CREATE OPERATOR + (LEFTARG = enc_date, RIGHTARG = enc_interval, FUNCTION = "date_pl_interval", COMMUTATOR = +);
 CREATE OPERATOR - (LEFTARG = enc_date, RIGHTARG = enc_interval, FUNCTION = "date_mi_interval");
-CREATE OPERATOR + (LEFTARG = enc_timestamp, RIGHTARG = enc_interval, FUNCTION = "timestamp_pl_interval");
+CREATE OPERATOR + (LEFTARG = enc_timestamp, RIGHTARG = enc_interval, FUNCTION = "timestamp_pl_interval", COMMUTATOR = +);
 CREATE OPERATOR - (LEFTARG = enc_timestamp, RIGHTARG = enc_interval, FUNCTION = "timestamp_mi_interval");
 CREATE OPERATOR - (LEFTARG = enc_timestamp, RIGHTARG = enc_timestamp, FUNCTION = "timestamp_mi");
-CREATE OPERATOR + (LEFTARG = enc_timestamptz, RIGHTARG = enc_interval, FUNCTION = "timestamptz_pl_interval");
+CREATE OPERATOR + (LEFTARG = enc_timestamptz, RIGHTARG = enc_interval, FUNCTION = "timestamptz_pl_interval", COMMUTATOR = +);
 CREATE OPERATOR - (LEFTARG = enc_timestamptz, RIGHTARG = enc_interval, FUNCTION = "timestamptz_mi_interval");
 CREATE OPERATOR - (LEFTARG = enc_timestamptz, RIGHTARG = enc_timestamptz, FUNCTION = "timestamptz_mi");
 CREATE OPERATOR + (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = "interval_pl", COMMUTATOR = +);
 CREATE OPERATOR - (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = "interval_mi");
 CREATE OPERATOR - (RIGHTARG = enc_interval, FUNCTION = "interval_um");
-CREATE OPERATOR * (LEFTARG = enc_interval, RIGHTARG = enc_float8, FUNCTION = "interval_mul");
+CREATE OPERATOR * (LEFTARG = enc_interval, RIGHTARG = enc_float8, FUNCTION = "interval_mul", COMMUTATOR = *);
 CREATE OPERATOR / (LEFTARG = enc_interval, RIGHTARG = enc_float8, FUNCTION = "interval_div");
+CREATE OPERATOR + (LEFTARG = enc_int4, RIGHTARG = enc_date, FUNCTION = "integer_pl_date", COMMUTATOR = +);
+CREATE OPERATOR + (LEFTARG = enc_interval, RIGHTARG = enc_date, FUNCTION = "interval_pl_date", COMMUTATOR = +);
+CREATE OPERATOR + (LEFTARG = enc_interval, RIGHTARG = enc_timestamp, FUNCTION = "interval_pl_timestamp", COMMUTATOR = +);
+CREATE OPERATOR + (LEFTARG = enc_interval, RIGHTARG = enc_timestamptz, FUNCTION = "interval_pl_timestamptz", COMMUTATOR = +);
+CREATE OPERATOR * (LEFTARG = enc_float8, RIGHTARG = enc_interval, FUNCTION = "mul_d_interval", COMMUTATOR = *);
+CREATE OPERATOR & (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4and", COMMUTATOR = &);
+CREATE OPERATOR | (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4or", COMMUTATOR = |);
+CREATE OPERATOR # (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4xor", COMMUTATOR = #);
+CREATE OPERATOR ~ (RIGHTARG = enc_int4, FUNCTION = "int4not");
+CREATE OPERATOR << (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4shl");
+CREATE OPERATOR >> (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4shr");
+CREATE OPERATOR & (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = "int8and", COMMUTATOR = &);
+CREATE OPERATOR | (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = "int8or", COMMUTATOR = |);
+CREATE OPERATOR # (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = "int8xor", COMMUTATOR = #);
+CREATE OPERATOR ~ (RIGHTARG = enc_int8, FUNCTION = "int8not");
+CREATE OPERATOR << (LEFTARG = enc_int8, RIGHTARG = enc_int4, FUNCTION = "int8shl");
+CREATE OPERATOR >> (LEFTARG = enc_int8, RIGHTARG = enc_int4, FUNCTION = "int8shr");
 
 -- casts
 CREATE CAST (enc_int4 AS enc_int8) WITH FUNCTION "int8"(enc_int4) AS IMPLICIT;

@@ -269,6 +269,25 @@ functions! {
     234 "date_part" (Name, Interval) -> Float8;
     235 "extract" (Name, Interval) -> Numeric;
     236 "interval_div" (Interval, Float8) -> Interval;
+    // operands the other way round
+    237 "integer_pl_date" (Int4, Date) -> Date;
+    238 "interval_pl_date" (Interval, Date) -> Timestamp;
+    239 "interval_pl_timestamp" (Interval, Timestamp) -> Timestamp;
+    240 "interval_pl_timestamptz" (Interval, Timestamptz) -> Timestamptz;
+    241 "mul_d_interval" (Float8, Interval) -> Interval;
+    // bits of whole numbers
+    260 "int4and" (Int4, Int4) -> Int4;
+    261 "int4or" (Int4, Int4) -> Int4;
+    262 "int4xor" (Int4, Int4) -> Int4;
+    263 "int4not" (Int4) -> Int4;
+    264 "int4shl" (Int4, Int4) -> Int4;
+    265 "int4shr" (Int4, Int4) -> Int4;
+    270 "int8and" (Int8, Int8) -> Int8;
+    271 "int8or" (Int8, Int8) -> Int8;
+    272 "int8xor" (Int8, Int8) -> Int8;
+    273 "int8not" (Int8) -> Int8;
+    274 "int8shl" (Int8, Int4) -> Int8;
+    275 "int8shr" (Int8, Int4) -> Int8;
     // casts
     300 "int8" (Int4) -> Int8;
     301 "float8" (Int4) -> Float8;

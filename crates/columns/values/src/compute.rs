@@ -103,7 +103,8 @@ impl Computation {
             200..230 => instants::arithmetic(code)
                 .or_else(|| instants::field(code))
                 .or_else(|| instants::in_zone(code)),
-            230..300 => span(code),
+            230..260 => swapped(code).or_else(|| span(code)),
+            260..300 => bits(code),
             300..330 => cast(code),
             330.. => textual_cast(code),
             _ => None,
@@ -260,6 +261,65 @@ fn integer(code: u16) -> Option<Routine> {
         114 => |a, _, out| put_int8(Some(a.int8(0)?.wrapping_rem(divisor(a.int8(1)?)?)), out),
         115 => |a, _, out| put_int8(a.int8(0)?.checked_neg(), out),
         116 => |a, _, out| put_int8(a.int8(0)?.checked_abs(), out),
+        _ => return None,
+    };
+    Some(routine)
+}
+
+/// The function on the bits of `integer` or `bigint` with this code. `None` for an unknown code.
+///
+/// A shift by more than the number's bits is one by the rest, as the processors do it that
+/// PostgreSQL runs on.
+fn bits(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        260 => |a, _, out| put_int4(Some(a.int4(0)? & a.int4(1)?), out),
+        261 => |a, _, out| put_int4(Some(a.int4(0)? | a.int4(1)?), out),
+        262 => |a, _, out| put_int4(Some(a.int4(0)? ^ a.int4(1)?), out),
+        263 => |a, _, out| put_int4(Some(!a.int4(0)?), out),
+        264 => |a, _, out| {
+            let bits = a.int4(1)?.cast_unsigned();
+            put_int4(Some(a.int4(0)?.wrapping_shl(bits)), out)
+        },
+        265 => |a, _, out| {
+            let bits = a.int4(1)?.cast_unsigned();
+            put_int4(Some(a.int4(0)?.wrapping_shr(bits)), out)
+        },
+        270 => |a, _, out| put_int8(Some(a.int8(0)? & a.int8(1)?), out),
+        271 => |a, _, out| put_int8(Some(a.int8(0)? | a.int8(1)?), out),
+        272 => |a, _, out| put_int8(Some(a.int8(0)? ^ a.int8(1)?), out),
+        273 => |a, _, out| put_int8(Some(!a.int8(0)?), out),
+        274 => |a, _, out| {
+            let bits = a.int4(1)?.cast_unsigned();
+            put_int8(Some(a.int8(0)?.wrapping_shl(bits)), out)
+        },
+        275 => |a, _, out| {
+            let bits = a.int4(1)?.cast_unsigned();
+            put_int8(Some(a.int8(0)?.wrapping_shr(bits)), out)
+        },
+        _ => return None,
+    };
+    Some(routine)
+}
+
+/// The function with this code whose operands another function takes the other way round. `None`
+/// for an unknown code.
+fn swapped(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        237 => |a, _, out| put_date(datetime::date_plus(a.int4(1)?, i64::from(a.int4(0)?))?, out),
+        238 => |a, _, out| {
+            let timestamp = datetime::date_to_timestamp(a.int4(1)?)?;
+            put_timestamp(datetime::timestamp_plus(timestamp, a.interval(0)?)?, out)
+        },
+        239 => {
+            |a, _, out| put_timestamp(datetime::timestamp_plus(a.int8(1)?, a.interval(0)?)?, out)
+        }
+        240 => |a, settings, out| {
+            put_timestamp(
+                datetime::timestamptz_plus(a.int8(1)?, a.interval(0)?, &settings.time_zone)?,
+                out,
+            )
+        },
+        241 => |a, _, out| put_interval(a.interval(1)?.times(a.float8(0)?)?, out),
         _ => return None,
     };
     Some(routine)

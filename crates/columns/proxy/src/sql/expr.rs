@@ -490,7 +490,8 @@ impl Resolver<'_> {
             _ => self.optional_expr(expr.rexpr.as_mut()),
         };
         let compares = match expr.kind() {
-            AExprKind::AexprOp => functions::compares(&name),
+            // A sign before one operand, such as ~, computes.
+            AExprKind::AexprOp => expr.lexpr.is_some() && functions::compares(&name),
             AExprKind::AexprNullif => false,
             AExprKind::AexprOpAny | AExprKind::AexprOpAll => {
                 // The right side is an array: its elements, not the array itself, are compared with

@@ -327,6 +327,14 @@ pub(crate) fn is_system_type(name: &str) -> bool {
     SYSTEM_TYPES.contains(&name)
 }
 
+/// Returns whether the type's values are known to be no rows: base types that have a confidential
+/// counterpart, the extension's, and PostgreSQL's own but for its catalogs' row types.
+pub(crate) fn is_scalar_type(name: &str) -> bool {
+    kind_of_type(name).is_some()
+        || confidential_type(name).is_some()
+        || is_system_type(name) && !name.starts_with("pg_")
+}
+
 /// Returns the kind of one of the extension's types, by its name, such as `enc_text`. `None` for
 /// every other name.
 pub(crate) fn confidential_type(name: &str) -> Option<Kind> {

@@ -327,11 +327,7 @@ fn has_scalars(array: &Node) -> bool {
             .type_name
             .as_ref()
             .and_then(|of| names(&of.names).last().copied())
-            .is_some_and(|name| {
-                functions::kind_of_type(name)
-                    .or_else(|| functions::confidential_type(name))
-                    .is_some()
-            }),
+            .is_some_and(functions::is_scalar_type),
         _ => false,
     }
 }

@@ -499,7 +499,7 @@ fn regular_expression(random: &mut Random, text: &str) -> String {
 fn argument(random: &mut Random, function: &Function, arg: Arg) -> String {
     match arg {
         Arg::Of(Kind::Text) if function.code >= 340 => number_like(random),
-        Arg::Of(Kind::Int4) if matches!(function.code, 200 | 201) && random.one_in(2) => {
+        Arg::Of(Kind::Int4) if matches!(function.code, 200 | 201 | 237) && random.one_in(2) => {
             random.within(-100_000, 100_000).to_string()
         }
         Arg::Of(Kind::Text) if matches!(function.code, 226..=228) => {

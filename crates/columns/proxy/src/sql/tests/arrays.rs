@@ -37,6 +37,11 @@ fn arrays_become_arrays_of_the_confidential_type() {
         &["1={a}"],
     );
     becomes(
+        "INSERT INTO p (id, name) SELECT u.i, u.n FROM unnest('{1}'::int[], '{12:00}'::time[], '{a}'::enc_text[]) u(i, t, n)",
+        "INSERT INTO p (id, name) SELECT u.i, u.n FROM unnest('{1}'::int[], '{12:00}'::time[], $1::enc_text[]) u(i, t, n)",
+        &["1={a}"],
+    );
+    becomes(
         "SELECT unnest(ARRAY[1, $1]::enc_int4[])",
         "SELECT unnest(ARRAY[$2::enc_int4, $1]::enc_int4[])",
         &["2=1"],

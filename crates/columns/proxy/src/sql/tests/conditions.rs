@@ -35,6 +35,12 @@ fn a_confidential_boolean_is_compared_with_true() {
 fn other_booleans_stay() {
     stays("SELECT ok, ok IS NULL FROM p WHERE id = 1 AND note = 'x' AND EXISTS (SELECT 1 FROM q)");
     stays("SELECT id FROM plain WHERE n::boolean AND coalesce(n::boolean, true)");
+    // The signs of comparisons before one operand compute.
+    becomes(
+        "SELECT ~ age = 5 FROM p WHERE name ~ 'a'",
+        "SELECT ~ age = $2 FROM p WHERE name ~ $1",
+        &["1=a", "2=5"],
+    );
     // A value that is stored or compared stays what it is.
     stays("INSERT INTO p (id, ok) SELECT id, ok FROM p ORDER BY ok");
     becomes(

@@ -137,7 +137,14 @@ impl Generator {
     }
 
     fn int4(&mut self, below: u32) -> String {
-        match self.random.u32(0..6) {
+        match self.random.u32(0..8) {
+            6 => format!(
+                "({} {} {})",
+                self.data(Int4, below),
+                self.one(&["&", "|", "#", "<<", ">>"]),
+                self.value(Int4, 0)
+            ),
+            7 => format!("(~ {})", self.data(Int4, below)),
             0 => format!("length({})", self.data(Text, below)),
             1 => format!(
                 "strpos({}, {})",
@@ -238,6 +245,9 @@ impl Generator {
         let interval = self.one(&["1 month", "-3 days", "2 years 5 hours", "90 minutes"]);
         let zone = self.one(&["UTC", "America/New_York", "+05:30"]);
         match self.random.u32(0..4) {
+            0 if self.chance(2) => {
+                format!("(interval '{interval}' + {})", self.data(Date, below))
+            }
             0 => format!("({} + interval '{interval}')", self.data(Date, below)),
             1 => format!(
                 "date_trunc('{}', {})",
