@@ -43,7 +43,9 @@ fn attest(call: &mut Call) -> Datum {
 /// Passes a client's sealed message to the zone, and returns the zone's sealed reply, both as
 /// `bytea`. Raises an ERROR if the zone does not answer or refuses.
 fn message(call: &mut Call) -> Datum {
-    exchange(call, Op::Message)
+    let reply = exchange(call, Op::Message);
+    zone::note_client();
+    reply
 }
 
 /// Passes the call's first argument, a `bytea`, to the zone as the argument of this operation, and

@@ -113,6 +113,10 @@ fn binary_in(call: &mut Call) -> Datum {
 /// Has the zone open an envelope, and fit the value to the precision and scale of the type's
 /// modifier, if it has any; returns the value's identifier. Raises an ERROR for a malformed
 /// envelope, one of another kind, or a literal in a definition.
+///
+/// Where no client has ever had a session, as when a dump is restored beside the proxy, the value
+/// stays as it is: whether it fits would be told to whoever controls the server, and what a column
+/// of this type gave out fits.
 fn open_value(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetime) -> Datum {
     let Some(header) = EnvelopeHeader::parse(envelope) else {
         raise_malformed(kind)
@@ -126,7 +130,7 @@ fn open_value(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lif
     }
     datum(zone::with(|connection| {
         let fid = connection.open_envelope(kind, envelope, literal)?;
-        let packed = modifiers::precision_and_scale(typmod);
+        let packed = modifiers::precision_and_scale(typmod).filter(|_| zone::has_client());
         match (fitting_function(kind), packed) {
             (Some(function), Some(packed)) => {
                 let r = connection.new_identifier()?;

@@ -24,6 +24,19 @@ thread_local! {
     static CONNECTION: RefCell<Option<Connection>> = const { RefCell::new(None) };
     /// A connection was lost during the current statement.
     static LOST: Cell<bool> = const { Cell::new(false) };
+    /// A client of this backend has had the zone answer a sealed message.
+    static HAS_CLIENT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that a client has opened a session, or kept one, by a sealed message.
+pub(crate) fn note_client() {
+    HAS_CLIENT.set(true);
+}
+
+/// Returns whether a client of this backend has ever had a session with the zone, which may be over
+/// by now.
+pub(crate) fn has_client() -> bool {
+    HAS_CLIENT.get()
 }
 
 /// Runs `work` with the connection, which is made if there is none, and returns its result. Raises

@@ -36,7 +36,8 @@ pub struct PsqlOutput {
 
 /// Path of PostgreSQL's program of this name, in the directory of the `pg_config` that the
 /// extension was built with.
-fn installed(name: &str) -> PathBuf {
+#[must_use]
+pub fn installed(name: &str) -> PathBuf {
     let config = std::env::var_os("PGRX_PG_CONFIG_PATH").map(PathBuf::from);
     let programs = config.as_deref().and_then(Path::parent);
     programs

@@ -19,16 +19,20 @@ const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
 impl Upstream {
-    /// Keeps the session with the zone while the client is connected: opens one anew when the
-    /// server has said that the zone has forgotten it, and renews the ticket after half of its
-    /// lifetime. Does nothing within a pipeline. Fails if the connection ends, or if the zone has
+    /// Keeps the session with the zone while the client is connected: opens one when the database
+    /// has the extension only now, or when the server has said that the zone has forgotten the
+    /// session, and renews the ticket after half of its lifetime. Does nothing within a pipeline. Fails if the connection ends, or if the zone has
     /// forgotten a session with a limited ticket.
     pub(super) fn keep_session(&mut self) -> Outcome {
         if self.in_pipeline {
             return Ok(());
         }
-        if self.session.lock().lost {
-            return self.reopen();
+        let is_missing = {
+            let state = self.session.lock();
+            state.lost || self.zone_session.is_none() && state.catalog.is_confidential()
+        };
+        if is_missing {
+            return self.open_session();
         }
         let Some(lifetime) = self.shared.terms.as_ref().map(|terms| terms.lifetime) else {
             return Ok(());
@@ -65,24 +69,26 @@ impl Upstream {
         Ok(())
     }
 
-    /// Opens a session anew, between transactions and at most once a second; otherwise does
-    /// nothing. With a budget of truths it ends the connection by an error instead, because a new
-    /// ticket would have a new budget. If the zone refuses, a later statement tries again.
-    fn reopen(&mut self) -> Outcome {
+    /// Opens a session, between transactions and at most once a second; otherwise does nothing.
+    /// With a budget of truths it ends the connection by an error instead if the connection has
+    /// asked for a session before, because a new ticket would have a new budget. If the zone
+    /// refuses, a later statement tries again.
+    fn open_session(&mut self) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let Some(terms) = &shared.terms else {
             return Ok(());
         };
         self.wait_idle()?;
-        if self.session.lock().transaction != b'I' || self.opened.elapsed() < REOPEN_PAUSE {
+        let is_recent = |asked: Instant| asked.elapsed() < REOPEN_PAUSE;
+        if self.session.lock().transaction != b'I' || self.asked.is_some_and(is_recent) {
             return Ok(());
         }
         // A new ticket would have a new budget: a new connection has to ask for that.
-        if terms.truths.is_some() {
+        if terms.truths.is_some() && self.asked.is_some() {
             return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into());
         }
         self.session.lock().lost = false;
-        self.opened = Instant::now();
+        self.asked = Some(Instant::now());
         let opened = zone_session::open(&shared.keys, terms, |function, bytes| {
             let answer = self.call(function, bytes)?;
             Ok::<_, Failure>(answer.ok_or_else(|| "no answer".to_owned()))

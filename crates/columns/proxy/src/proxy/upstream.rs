@@ -94,8 +94,8 @@ pub(crate) struct Upstream {
     pub(super) copy_refused: Option<u64>,
     /// When the transaction, or else the last message, began: what the proxy's clock tells.
     pub(super) begun: SystemTime,
-    /// When a session with the zone was last opened.
-    pub(super) opened: Instant,
+    /// When this connection last asked for a session with the zone; `None` if it never has.
+    pub(super) asked: Option<Instant>,
     /// What the names of ordered columns are made from.
     pub(super) names: Arc<Names>,
     /// What its statements may be changing.
@@ -165,7 +165,7 @@ impl Upstream {
             incoming: None,
             copy_refused: None,
             begun: SystemTime::now(),
-            opened: Instant::now(),
+            asked: zone_session.as_ref().map(|zone| zone.issued),
             names,
             relations,
             zone_session,

@@ -70,7 +70,7 @@ impl Zone {
         let keys = &self.keys;
         let prove = |binding: &[u8; 32], id: &KeyId| {
             let held = keys.prove(id, binding);
-            held.or_else(|| store.prove_former(id, binding))
+            held.or_else(|| store.prove(id, binding))
         };
         let held: Vec<KeyId> = store
             .provable_keys()

@@ -198,11 +198,15 @@ impl Store {
         self.column_keys.keys().chain(self.former_keys.keys())
     }
 
-    /// A proof that the store has kept the column key of this id before: a MAC of what an
-    /// attestation's evidence binds. `None` if it has not, or keeps it now.
+    /// A proof that the store keeps the column key of this id, or has kept it before: a MAC of what
+    /// an attestation's evidence binds. `None` if it has never kept the key, or without locked
+    /// memory. A kept key may have no session any more, and no column: until the next checkpoint.
     #[must_use]
-    pub fn prove_former(&self, id: &[u8; 16], binding: &[u8; 32]) -> Option<[u8; 32]> {
-        let key = MacKey::new(self.former_keys.get(id)?).ok()?;
+    pub fn prove(&self, id: &[u8; 16], binding: &[u8; 32]) -> Option<[u8; 32]> {
+        let key = match self.column_keys.get(id) {
+            Some(key) => MacKey::new(&hkdf(key, id, PROOF_LABEL.as_bytes()).ok()?).ok()?,
+            None => MacKey::new(self.former_keys.get(id)?).ok()?,
+        };
         Some(key.mac(&[binding]))
     }
 

@@ -8,6 +8,7 @@ mod connections;
 mod convert;
 mod crashes;
 mod definitions;
+mod dumps;
 mod faults;
 mod full_disk;
 mod histories;

@@ -238,6 +238,21 @@ fn what_time_zones_find(owner: &Owner) {
 }
 
 #[test]
+fn a_connection_that_makes_the_extension_has_a_session() {
+    let (owner, server) = start_all("");
+    let _gone = server.rows("drop extension strongroom_columns cascade");
+    let mut client = owner.connect().expect("a connection");
+    for sql in [
+        "create extension strongroom_columns",
+        "create table staff (id int, name enc_text(ordered)) using strongroom",
+        "insert into staff values (1, 'a')",
+    ] {
+        let _done = client.query(sql).expect(sql);
+    }
+    assert_eq!(owner.rows("select name || 'b' from staff"), "ab");
+}
+
+#[test]
 fn other_connections_know_what_one_has_made_confidential() {
     let (owner, server) = start_all("log_statement = all");
     let _made = owner.rows("create table later (id int, note text) using strongroom");
