@@ -1401,3 +1401,27 @@ CREATE CAST (enc_interval AS interval) WITH FUNCTION strongroom_columns.declassi
 CREATE FUNCTION strongroom_columns.classify(interval) RETURNS enc_interval
     AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE CAST (interval AS enc_interval) WITH FUNCTION strongroom_columns.classify(interval);
+
+-- constants of definitions
+CREATE FUNCTION strongroom_columns.enc_bool_constant(text) RETURNS enc_bool
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_int4_constant(text) RETURNS enc_int4
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_int8_constant(text) RETURNS enc_int8
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_float8_constant(text) RETURNS enc_float8
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_numeric_constant(text) RETURNS enc_numeric
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_text_constant(text) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_bytea_constant(text) RETURNS enc_bytea
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_date_constant(text) RETURNS enc_date
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_timestamp_constant(text) RETURNS enc_timestamp
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_timestamptz_constant(text) RETURNS enc_timestamptz
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_interval_constant(text) RETURNS enc_interval
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;

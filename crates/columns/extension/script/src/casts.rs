@@ -63,6 +63,22 @@ pub(crate) fn write_plain_casts(out: &mut String) {
     }
 }
 
+/// Appends the SQL of the functions that open an envelope which a definition keeps, such as
+/// `enc_text_constant`, to `out`. They are volatile so that no plan keeps a result, and no table one
+/// in place of a default.
+pub(crate) fn write_constants(out: &mut String) {
+    out.push_str("\n-- constants of definitions\n");
+    for kind in Kind::ALL {
+        let name = type_name(*kind);
+        writeln!(
+            out,
+            "CREATE FUNCTION strongroom_columns.{name}_constant(text) RETURNS {name}\n    \
+             AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;"
+        )
+        .expect("writing to a String does not fail");
+    }
+}
+
 /// The clause of `CREATE CAST` that says where a cast is applied without being written; empty for
 /// an explicit cast.
 const fn context(from: Kind, to: Kind) -> &'static str {

@@ -56,5 +56,6 @@ pub fn script() -> String {
     aggregates::write_aggregates(&mut out);
     out.push_str(ADMINISTRATION);
     casts::write_plain_casts(&mut out);
+    casts::write_constants(&mut out);
     out
 }

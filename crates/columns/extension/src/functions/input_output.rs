@@ -33,6 +33,8 @@ sql_functions! {
     strongroom_recv, pg_finfo_strongroom_recv => binary_in;
     /// `enc_*_send(enc_*)`
     strongroom_send, pg_finfo_strongroom_send => binary_out;
+    /// `strongroom_columns.enc_*_constant(text)`
+    strongroom_constant, pg_finfo_strongroom_constant => constant;
 }
 
 /// The kind of the called function's result. Raises an internal ERROR if that is not confidential.
@@ -82,16 +84,32 @@ fn text_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the argument of an input function is a C string that lives as long as the call.
     let text = unsafe { CStr::from_ptr(call.datum(0).cast_mut_ptr()) };
+    let envelope = envelope_of_text(kind, text);
+    let lifetime = statement::lifetime_of_input();
+    open_value(kind, &envelope, call.int4(2), lifetime)
+}
+
+/// Has the zone open an envelope that a definition keeps, such as a column's default or a check, in
+/// its text form; returns the value's identifier, for this statement. Raises an ERROR if the text is
+/// no envelope of the type, and for the zone's faults.
+///
+/// A literal of the type cannot stand there: the server would keep the identifier.
+fn constant(call: &mut Call) -> Datum {
+    let kind = kind_of_result(call);
+    // SAFETY: the argument is a text; the copy lives in the current memory context.
+    let text = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(call.datum(0).cast_mut_ptr())) };
+    let envelope = envelope_of_text(kind, text);
+    open_value(kind, &envelope, -1, statement::Lifetime::Statement)
+}
+
+/// The envelope with this text form. Raises an ERROR if it is none.
+fn envelope_of_text(kind: Kind, text: &CStr) -> Vec<u8> {
     let envelope = text
         .to_str()
         .ok()
         .and_then(|text| text.strip_prefix(ENVELOPE_PREFIX))
         .and_then(decode);
-    let Some(envelope) = envelope else {
-        raise_malformed(kind)
-    };
-    let lifetime = statement::lifetime_of_input();
-    open_value(kind, &envelope, call.int4(2), lifetime)
+    envelope.unwrap_or_else(|| raise_malformed(kind))
 }
 
 /// Has the zone open an envelope from its binary form; returns the value's identifier. Raises an

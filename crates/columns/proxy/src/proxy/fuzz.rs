@@ -141,7 +141,8 @@ pub fn statement(bytes: &[u8]) {
     };
     // What is sent has to be something that can be planned again, and has nothing left to be taken
     // out.
-    for plan in plans.iter().filter(|plan| plan.changed) {
+    let sent = |plan: &&sql::Plan| plan.changed && plan.kept.is_empty();
+    for plan in plans.iter().filter(sent) {
         let parameters = usize::try_from(plan.parameters).unwrap_or_default();
         let declared = parameters.saturating_add(plan.constants.len());
         let again = sql::plan(&plan.sql, &catalog, declared);

@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::PlaintextConstants;
-use super::convert::server_type_oid;
+use super::convert::{Converter, server_type_oid};
 use super::session::{PendingAnswer, RowsSlot};
 use super::startup::unkept;
 use super::upstream::{Failure, Outcome, Statement, Upstream};
+use crate::envelope;
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
 use crate::sql::{self, Constant, OrderedColumn, Plan};
@@ -150,6 +151,9 @@ impl Upstream {
             }
             plans = sql::plan(text, &self.catalog(), declared)?;
         }
+        for plan in &mut plans {
+            self.seal_kept(plan)?;
+        }
         for plan in &plans {
             let begun = self
                 .relations
@@ -163,6 +167,22 @@ impl Upstream {
             self.defined |= plans.iter().any(|plan| plan.effects.defines);
         }
         Ok(plans)
+    }
+
+    /// Puts the envelopes of a definition's constants into its text. Fails with SR-8104 if a value is
+    /// not valid for its type.
+    fn seal_kept(&self, plan: &mut Plan) -> Outcome {
+        if plan.kept.is_empty() {
+            return Ok(());
+        }
+        let settings = self.session.lock().settings.clone();
+        let converter = Converter::new(&self.shared.keys, &settings);
+        for constant in std::mem::take(&mut plan.kept) {
+            let sealed = converter.seal_text(constant.kind, constant.literal.text.as_bytes())?;
+            let envelope = envelope::to_text(&sealed);
+            plan.sql = plan.sql.replace(&constant.placeholder, &envelope);
+        }
+        Ok(())
     }
 
     /// Checks a text in a database without the extension. Fails with SR-8103 for one that makes the

@@ -8,12 +8,12 @@ use strongroom_format::columns::Kind;
 
 use super::expr::name_node;
 use super::flow::Flow;
-use super::functions;
-use super::literal::Token;
+use super::literal::{self, Literal, Token};
 use super::refusal::Refusal;
 use super::resolver::Resolver;
 use super::site::{Site, SiteKind};
 use super::tree::names;
+use super::{functions, kept};
 
 impl Resolver<'_> {
     /// Walks a function call: its data arguments are combined. In the second walk a call with
@@ -25,7 +25,11 @@ impl Resolver<'_> {
             .copied()
             .unwrap_or_default()
             .to_owned();
+        let opens = kept::kind_of_function(&name).filter(|_| has_envelope(call));
         let args = self.exprs(&mut call.args);
+        if opens.is_some() {
+            return Flow::confidential(opens);
+        }
         let mut order = self.exprs(&mut call.agg_order);
         self.condition(call.agg_filter.as_mut());
         if let Some(window) = call.over.as_mut() {
@@ -119,6 +123,19 @@ impl Resolver<'_> {
             self.refusal.get_or_insert(refusal);
         }
     }
+}
+
+/// Returns whether the call's one argument is an envelope, which may stay where it is.
+fn has_envelope(call: &FuncCall) -> bool {
+    let [argument] = call.args.as_slice() else {
+        return false;
+    };
+    let constant = match argument.node.as_ref() {
+        Some(NodeEnum::TypeCast(cast)) => cast.arg.as_deref().and_then(literal::constant),
+        _ => literal::constant(argument),
+    };
+    let text = constant.and_then(Literal::of).map(|literal| literal.text);
+    text.is_some_and(|text| crate::envelope::from_text(text.as_bytes()).is_ok())
 }
 
 /// Changes a call that the grammar wrote as one of `pg_catalog`, or under another name, into one of

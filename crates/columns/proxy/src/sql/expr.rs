@@ -413,6 +413,10 @@ impl Resolver<'_> {
             return;
         };
         self.changed = true;
+        if let Some(kept) = self.kept_constant(number) {
+            *node = kept;
+            return;
+        }
         let param = Node {
             node: Some(NodeEnum::ParamRef(ParamRef {
                 number,

@@ -24,6 +24,7 @@ mod expr;
 mod flow;
 mod fold;
 mod functions;
+mod kept;
 mod lineage;
 mod literal;
 pub mod ordered;
@@ -189,15 +190,18 @@ fn plan_statement(
     if !fixed.counted_elsewhere {
         check_all_visited(&node, &resolver)?;
     }
-    if let Some(why) = fixed.text {
+    if fixed.keeps && resolver.can_keep_constants() {
+        plan.kept = resolver.begin_keeping();
+    } else if let Some(why) = fixed.text {
         return check_unchangeable(&resolver, why).map(|()| plan);
+    } else {
+        let first = plan
+            .parameters
+            .max(i32::try_from(declared).unwrap_or(i32::MAX));
+        let (numbers, constants) = number_constants(&resolver, first);
+        plan.constants = constants;
+        resolver.begin_applying(numbers);
     }
-    let first = plan
-        .parameters
-        .max(i32::try_from(declared).unwrap_or(i32::MAX));
-    let (numbers, constants) = number_constants(&resolver, first);
-    plan.constants = constants;
-    resolver.begin_applying(numbers);
     utility::walk(&mut resolver, &mut node, &mut plan)?;
     // R4: the second walk must not mark anything.
     if let Some(refusal) = resolver.refusal.take() {

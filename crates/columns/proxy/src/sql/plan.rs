@@ -29,6 +29,16 @@ pub(crate) struct Constant {
     pub(crate) column: Option<OrderedColumn>,
 }
 
+/// A constant that stands in a definition as an envelope.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptConstant {
+    /// What stands in the text in the envelope's place, without quotes.
+    pub(crate) placeholder: String,
+    /// The kind that it is sealed as.
+    pub(crate) kind: Kind,
+    pub(crate) literal: Literal,
+}
+
 /// The effects of a statement besides its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
@@ -87,6 +97,8 @@ pub(crate) struct Plan {
     pub(crate) start: usize,
     pub(crate) len: usize,
     pub(crate) constants: Vec<Constant>,
+    /// Constants whose placeholders in the text are to be replaced by envelopes.
+    pub(crate) kept: Vec<KeptConstant>,
     /// The client's parameters that belong to confidential expressions.
     pub(crate) confidential: BTreeSet<i32>,
     /// The client's parameters that are stored in an ordered column.

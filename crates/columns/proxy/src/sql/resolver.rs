@@ -22,6 +22,7 @@ use super::fold;
 use super::functions;
 use super::literal::Form;
 use super::ordered::OrderedColumn;
+use super::plan::KeptConstant;
 use super::refusal::Refusal;
 use super::site::{Destination, Site, SiteKind};
 
@@ -74,6 +75,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) applying: bool,
     /// Numbers of the parameters that replace constants, by site.
     pub(crate) numbers: Vec<Option<i32>>,
+    /// In the second walk of a definition, the constants that it keeps, by their numbers.
+    pub(super) kept: Vec<KeptConstant>,
     /// Whether the statement's scopes have anything confidential or unknown.
     pub(crate) touched: bool,
     /// Whether the second walk has changed the tree.
@@ -101,6 +104,7 @@ impl<'a> Resolver<'a> {
             met: 0,
             applying: false,
             numbers: Vec::new(),
+            kept: Vec::new(),
             touched: false,
             changed: false,
             refusal: None,

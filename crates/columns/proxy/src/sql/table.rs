@@ -13,6 +13,7 @@ use super::catalog::Catalog;
 use super::flow::{Columns, Flow};
 use super::functions;
 use super::plain_definition::WITHOUT_VALUES;
+use super::refusal::Refusal;
 use super::resolver::{Resolver, Source};
 use super::tree::{integer, names, schema_and_name};
 
@@ -104,7 +105,7 @@ pub(super) fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt)
         match element.node.as_mut() {
             Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column),
             Some(NodeEnum::Constraint(constraint)) => {
-                walk_constraint(resolver, constraint, &Flow::plain());
+                walk_constraint(resolver, constraint, &Flow::plain(), false);
             }
             _ => {}
         }
@@ -150,15 +151,29 @@ fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
         Some(_) => column_from_definition(resolver.catalog, column).1,
         None => resolver.column(&[column.colname.as_str()]),
     };
+    let modifier = modifier_from_definition(column.type_name.as_ref());
+    let is_ordered = flow.confidential && Class::of_modifier(modifier) == Class::Ordered;
     if let Some(default) = column.raw_default.as_mut() {
         let value = resolver.expr(default);
-        resolver.assign(&flow, &value);
+        set_default(resolver, &flow, &value, is_ordered);
     }
     for constraint in &mut column.constraints {
         if let Some(NodeEnum::Constraint(constraint)) = constraint.node.as_mut() {
-            walk_constraint(resolver, constraint, &flow);
+            walk_constraint(resolver, constraint, &flow, is_ordered);
         }
     }
+}
+
+/// Records that a column has this value as its default. Refuses constants for an ordered column: the
+/// zone stores a constant there only if it was sealed for this column and statement.
+fn set_default(resolver: &mut Resolver<'_>, column: &Flow, value: &Flow, is_ordered: bool) {
+    if is_ordered && !value.carried.is_empty() {
+        let message = "a constant as the default of an ordered column";
+        let hint = "Write the value in the application, or make the column opaque.";
+        let refusal = Refusal::statement(message, hint);
+        resolver.refusal.get_or_insert(refusal);
+    }
+    resolver.assign(column, value);
 }
 
 /// Walks the values of a partition key, which is never a confidential column.
@@ -182,10 +197,15 @@ fn partition_bound(resolver: &mut Resolver<'_>, bound: &mut PartitionBoundSpec) 
 
 /// Walks the expression of DEFAULT, GENERATED or CHECK, if there is one; its value flows into the
 /// column.
-fn walk_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, column: &Flow) {
+fn walk_constraint(
+    resolver: &mut Resolver<'_>,
+    constraint: &mut Constraint,
+    column: &Flow,
+    is_ordered: bool,
+) {
     if let Some(raw) = constraint.raw_expr.as_mut() {
         let value = resolver.expr(raw);
-        resolver.assign(column, &value);
+        set_default(resolver, column, &value, is_ordered);
     }
     resolver.optional_expr(constraint.where_clause.as_mut());
 }
@@ -197,6 +217,7 @@ fn walk_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, col
 pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
     resolver.add_relation(alter.relation.as_ref(), "");
     let added = added_columns(resolver.catalog, alter);
+    let ordered = ordered_names(resolver.catalog, alter);
     if let Some(scope) = resolver.scopes.last_mut() {
         scope.push(Source::new(String::new(), added));
     }
@@ -205,15 +226,23 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
             continue;
         };
         let column = resolver.column(&[command.name.as_str()]);
+        let is_ordered = ordered.contains(&command.name);
+        let subtype = command.subtype();
         match command.def.as_mut().and_then(|def| def.node.as_mut()) {
             Some(NodeEnum::ColumnDef(definition)) => {
                 let (_, flow) = column_from_definition(resolver.catalog, definition);
                 resolver.touched |= flow.confidential;
                 note_unknown_type(resolver, definition, &flow);
+                if subtype == AlterTableType::AtAlterColumnType
+                    && flow.confidential
+                    && !column.confidential
+                {
+                    refuse_cast_of_plain(resolver, definition);
+                }
                 column_definition(resolver, definition);
             }
             Some(NodeEnum::Constraint(constraint)) => {
-                walk_constraint(resolver, constraint, &Flow::plain());
+                walk_constraint(resolver, constraint, &Flow::plain(), false);
             }
             Some(NodeEnum::PartitionCmd(command)) => {
                 if let Some(bound) = command.bound.as_mut() {
@@ -223,12 +252,38 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
             Some(_) => {
                 let value = resolver.optional_expr(command.def.as_mut());
                 if !command.name.is_empty() {
-                    resolver.assign(&column, &value);
+                    set_default(resolver, &column, &value, is_ordered);
                 }
             }
             None => {}
         }
     }
+}
+
+/// Refuses to make a plain column confidential by a cast: the server has no key to seal its values
+/// with. `USING strongroom_columns.classify(...)` has the zone seal them.
+fn refuse_cast_of_plain(resolver: &mut Resolver<'_>, definition: &ColumnDef) {
+    let using = definition.raw_default.as_deref().map(|node| &node.node);
+    if matches!(using, None | Some(Some(NodeEnum::TypeCast(_)))) {
+        let message = "a plain column is made confidential by ALTER COLUMN TYPE";
+        let hint =
+            "Convert the column with `strongroom columns convert`, and mark the migration as done.";
+        let refusal = Refusal::statement(message, hint);
+        resolver.refusal.get_or_insert(refusal);
+    }
+}
+
+/// Returns the names of the ordered columns that the table of an ALTER TABLE may have.
+fn ordered_names(catalog: &Catalog, alter: &AlterTableStmt) -> Vec<String> {
+    let Some(range) = alter.relation.as_ref() else {
+        return Vec::new();
+    };
+    let meant = catalog.relations(&range.schemaname, &range.relname);
+    let columns = meant.flat_map(|relation| &relation.columns);
+    columns
+        .filter(|column| column.class() == Class::Ordered)
+        .map(|column| column.name.clone())
+        .collect()
 }
 
 /// Returns the columns that an ALTER TABLE adds, which its constraints can name.

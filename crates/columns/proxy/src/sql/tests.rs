@@ -3,6 +3,7 @@
 mod arrays;
 mod benchmarks;
 mod conditions;
+mod kept;
 mod leaks;
 mod lineages;
 mod statements;

@@ -21,6 +21,8 @@ use super::unread;
 pub(crate) struct StatementLimits {
     /// Why its constants cannot become parameters.
     pub(crate) text: Option<&'static str>,
+    /// Whether its constants can stand in it as envelopes.
+    pub(crate) keeps: bool,
     /// Whether it has constants that are not visited because they are known to be structure.
     pub(crate) counted_elsewhere: bool,
 }
@@ -167,6 +169,10 @@ fn walk_definition(
 ) -> Result<StatementLimits, Refusal> {
     let kept = StatementLimits {
         text: Some(KEPT),
+        keeps: matches!(
+            node.node,
+            Some(NodeEnum::CreateStmt(_) | NodeEnum::AlterTableStmt(_))
+        ),
         ..StatementLimits::default()
     };
     let elsewhere = StatementLimits {

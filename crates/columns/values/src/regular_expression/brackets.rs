@@ -1,4 +1,4 @@
-//! Bracket expressions, such as `[^a-z[:digit:]]` (`bracket` in src/backend/regex/regcomp.c).
+//! Bracket expressions, such as `[^a-z[:digit:]]` (`bracket` in `src/backend/regex/regcomp.c`).
 //!
 //! Must not: know a character that is not ASCII as a letter, as collation "C" does not.
 

@@ -1,5 +1,5 @@
 //! An advanced regular expression of PostgreSQL, written as the `regex` crate has it
-//! (src/backend/regex/regc_lex.c and regcomp.c).
+//! (`src/backend/regex/regc_lex.c`, `regcomp.c`).
 //!
 //! Each character of the pattern is written by its code point, so that nothing of it can mean
 //! something else to the crate. Must not: recurse deeper than [`DEPTH_MAX`].
@@ -104,7 +104,7 @@ impl Translation<'_> {
         self.out.push_str(part);
     }
 
-    /// Reads the options at the beginning, such as `(?i)` (`prefixes` in regc_lex.c).
+    /// Reads the options at the beginning, such as `(?i)` (`prefixes` in `regc_lex.c`).
     fn options(&mut self) -> Result<(), Fault> {
         let Some(options) = self.rest.strip_prefix("(?") else {
             return Ok(());

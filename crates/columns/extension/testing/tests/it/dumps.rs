@@ -10,9 +10,9 @@ use std::process::Command;
 use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::{Server, installed};
 
-const SCHEMA: &str = "create table staff (id int primary key, name enc_text(ordered), pay enc_numeric(10,2), born enc_date, ok enc_bool, note text default 'x') using strongroom;
+const SCHEMA: &str = "create table staff (id int primary key, name enc_text(ordered), pay enc_numeric(10,2), born enc_date, ok enc_bool, city enc_text default 'Paris', note text default 'x') using strongroom;
     create index staff_name on staff (name);
-    insert into staff values (1, 'canary Ada', 10.5, '1815-12-10', true), (2, 'Alan', 11, null, false), (3, null, null, null, null);
+    insert into staff (id, name, pay, born, ok) values (1, 'canary Ada', 10.5, '1815-12-10', true), (2, 'Alan', 11, null, false), (3, null, null, null, null);
     create table parted (id int, v enc_text) partition by range (id);
     create table part_1 partition of parted for values from (0) to (100) using strongroom;
     insert into parted values (5, 'five');
@@ -25,7 +25,7 @@ const GONE: &str =
 const LOOKS: &[(&str, &str)] = &[
     (
         "select * from staff order by id",
-        "1|canary Ada|10.50|1815-12-10|t|x\n2|Alan|11.00||f|x\n3|||||x",
+        "1|canary Ada|10.50|1815-12-10|t|Paris|x\n2|Alan|11.00||f|Paris|x\n3|||||Paris|x",
     ),
     ("select * from parted", "5|five"),
     ("select name from seen order by id", "canary Ada\nAlan"),
@@ -63,6 +63,8 @@ fn look(owner: &Owner, how: &str) {
 #[test]
 fn a_dump_through_the_proxy_has_the_values() {
     let (owner, server) = make();
+    // Only who has a session can evaluate it.
+    let _check = owner.rows("alter table staff add constraint abroad check (city <> 'Rome')");
     let proxy = owner.proxy_directory();
     for (format, more) in [("p", ""), ("p", "--inserts"), ("c", ""), ("d", "--jobs=2")] {
         let file = owner.path(&format!("dump-{format}{more}"));
@@ -93,6 +95,12 @@ fn a_dump_through_the_proxy_has_the_values() {
             ),
         }
         look(&owner, &format!("{format} {more}"));
+        let said = owner.run("insert into staff (id, city) values (4, 'Rome')");
+        assert!(
+            said.messages.contains("abroad"),
+            "{format} {more}: {}",
+            said.messages
+        );
     }
 }
 

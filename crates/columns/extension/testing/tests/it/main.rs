@@ -7,6 +7,7 @@ mod catalogs;
 mod connections;
 mod convert;
 mod crashes;
+mod defaults;
 mod definitions;
 mod dumps;
 mod faults;

@@ -1,0 +1,82 @@
+//! Goal: defaults and checks of confidential columns have constants, which the server never sees.
+//!
+//! Method: server, zone and proxy, all real. Tables are made and altered as migrations do it, rows
+//! written with and without values, and the server's catalog and log searched for the constants.
+
+use strongroom_columns_testing::owner::start_all;
+
+const TABLE: &str = "create table staff (id int, name enc_text default 'canary-name', pay enc_numeric(10,2) default 1234.5 check (pay > 1000.25),
+        age enc_int4 default 41 + 1, born enc_date default '2000-02-29', at enc_timestamp default '2000-02-29 12:00',
+        share enc_float8 default 0.5, big enc_int8 default 5000000000, raw enc_bytea default '\\x0102', ok enc_bool default false,
+        note text default 'plain') using strongroom";
+
+#[test]
+fn constants_of_definitions_are_sealed() {
+    let (owner, server) = start_all("log_statement = all");
+    let _made = owner.rows(TABLE);
+    let _row = owner.rows("insert into staff (id) values (1)");
+    let row =
+        "1|canary-name|1234.50|42|2000-02-29|2000-02-29 12:00:00|0.5|5000000000|\\x0102|f|plain";
+    assert_eq!(owner.rows("select * from staff"), row);
+    let said = owner.run("insert into staff (id, pay) values (2, 1000.25)");
+    assert!(said.messages.contains("23514"), "{}", said.messages);
+    let said = owner.run(
+        "alter table staff add constraint grown check (age >= 18);
+        insert into staff (id, age) values (3, 17)",
+    );
+    assert!(said.messages.contains("grown"), "{}", said.messages);
+    let _set = owner.rows("alter table staff alter name set default 'canary-other'");
+    let _row = owner.rows("insert into staff (id, age) values (4, 18)");
+    let rows = "1|canary-name\n4|canary-other";
+    assert_eq!(owner.rows("select id, name from staff order by id"), rows);
+    // Without a session the server has envelopes, and cannot evaluate the check.
+    let kept = "select string_agg(pg_get_expr(adbin, adrelid), ' ') from pg_attrdef where adrelid = 'staff'::regclass";
+    let kept = server.rows(kept);
+    assert!(kept.contains("enc_text_constant('sr1:"), "{kept}");
+    assert!(!kept.contains("canary") && !kept.contains("1234"), "{kept}");
+    let said = server.run("insert into staff (id) values (5)");
+    assert!(said.messages.contains("SR-8006"), "{}", said.messages);
+    assert!(
+        !server.log_text().contains("canary"),
+        "a constant in the log"
+    );
+}
+
+#[test]
+fn migrations_add_columns_with_defaults() {
+    let (owner, server) = start_all("");
+    let made = "create table plain (id int); insert into plain values (1), (2);
+        create table staff (id int, name enc_text) using strongroom; insert into staff values (1, 'a'), (2, 'b')";
+    let _made = owner.rows(made);
+    // As Django writes it, in one transaction and text.
+    let migration = "begin; alter table staff add column active enc_bool default true not null;
+        alter table staff alter column active drop default; commit";
+    let said = owner.run(migration);
+    assert!(!said.messages.contains("ERROR"), "{}", said.messages);
+    assert_eq!(
+        owner.rows("select name, active from staff order by id"),
+        "a|t\nb|t"
+    );
+    let said = owner.run("insert into staff values (3, 'c')");
+    assert!(said.messages.contains("23502"), "{}", said.messages);
+    // Each row has a value of its own, also after the zone and the server were started again.
+    let _changed = owner.rows("update staff set active = false where id = 1");
+    server.stop();
+    server.start_again();
+    assert_eq!(
+        owner.rows("select name, active from staff order by id"),
+        "a|f\nb|t"
+    );
+    // A parameter, and the time at which a row is written, cannot be kept.
+    for refused in [
+        "alter table staff add column seen enc_timestamptz default now()",
+        "alter table staff add column key enc_text(ordered) default 'canary'",
+    ] {
+        let said = owner.run(refused);
+        assert!(
+            said.messages.contains("SR-81"),
+            "{refused}: {}",
+            said.messages
+        );
+    }
+}
