@@ -1,0 +1,182 @@
+//! What the zone keeps on the disk, and whether it serves.
+//!
+//! Invariants: the state directory and the key get their names when owner and mode are right, and
+//! never take the place of anything. What is there is accepted only if it belongs to the zone's
+//! user and nobody else can read it.
+//!
+//! Must not: read the key.
+
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, fchown};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
+use strongroom_crypto::SecretKey;
+use strongroom_format::code;
+use strongroom_keyring::{Error, durable};
+use strongroom_launch::owner::{acting_as, check_is_roots};
+
+use crate::Found;
+use crate::places::{KEY, SOCKET, STATE, USER};
+use crate::server::Server;
+use crate::user::UserAndGroup;
+
+/// How long a zone that was started may take until it serves.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// Returns the text for the report.
+pub(crate) fn state_shown() -> String {
+    format!("directory {STATE}, which only {USER} can enter")
+}
+
+/// Returns the text for the report.
+pub(crate) fn key_shown() -> String {
+    format!("key {KEY}, which only {USER} can read")
+}
+
+/// Looks whether the state directory is there. SR-8126 when something else is, when it belongs to
+/// another user than `owner`, or when others can look into it; SR-6020 when others could exchange
+/// it; SR-5001.
+pub(crate) fn look_at_state(owner: Option<UserAndGroup>) -> Result<Found, Error> {
+    let path = Path::new(STATE);
+    check_is_roots(above(path))?;
+    let Some(about) = about(path)? else {
+        return Ok(Found::Missing);
+    };
+    if !about.is_dir() {
+        return Err(in_the_way(path, "is no directory"));
+    }
+    check_private(path, &about, owner)
+}
+
+/// Looks whether the key is there. SR-8126 when something else is, when it is empty, when it
+/// belongs to another user than `owner`, or when others can read it; SR-6020 when others could
+/// exchange it; SR-5001.
+pub(crate) fn look_at_key(owner: Option<UserAndGroup>) -> Result<Found, Error> {
+    let path = Path::new(KEY);
+    check_is_roots(above(path))?;
+    let Some(about) = about(path)? else {
+        return Ok(Found::Missing);
+    };
+    if !about.is_file() || about.nlink() != 1 {
+        return Err(in_the_way(path, "is no file of its own"));
+    }
+    if about.len() == 0 {
+        return Err(in_the_way(path, "is empty, so it is no key"));
+    }
+    check_private(path, &about, owner)
+}
+
+/// Makes the state directory, for the zone's user alone. SR-5001 when the system reports an error,
+/// also when something has the name meanwhile.
+pub(crate) fn make_state(owner: Option<UserAndGroup>) -> Result<(), Error> {
+    let path = Path::new(STATE);
+    make_directories(above(path))?;
+    make_directory(path, 0o700, owner)
+}
+
+/// Makes the key of 32 random bytes, for the zone's user alone, durably. SR-5001 when the system
+/// reports an error, also when something has the name meanwhile.
+pub(crate) fn make_key(owner: Option<UserAndGroup>) -> Result<(), Error> {
+    let path = Path::new(KEY);
+    make_directories(above(path))?;
+    let failed = |error: std::io::Error| Error::on_path(path, error);
+    let key = SecretKey::generate().map_err(|error| failed(std::io::Error::other(error)))?;
+    durable::create_new_owned(path, key.expose(), 0o400, owner).map_err(failed)
+}
+
+/// Makes the directories of a path that are missing, which everybody may enter and only root may
+/// change, whatever this process's umask is. SR-5001.
+pub(crate) fn make_directories(path: &Path) -> Result<(), Error> {
+    let missing = path.ancestors().take_while(|part| !part.is_dir());
+    let missing: Vec<PathBuf> = missing.map(Path::to_path_buf).collect();
+    missing
+        .iter()
+        .rev()
+        .try_for_each(|part| make_directory(part, 0o755, None))
+}
+
+/// Makes a directory with this mode for its owner, durably, and gives it its name last. SR-5001
+/// when something has the name, and for any other error of the system.
+fn make_directory(path: &Path, mode: u32, owner: Option<UserAndGroup>) -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::on_path(path, error);
+    let random = strongroom_crypto::random16();
+    let random = random.map_err(|error| failed(std::io::Error::other(error)))?;
+    let temp = above(path).join(format!(".strongroom.{:032x}", u128::from_le_bytes(random)));
+    fs::DirBuilder::new().mode(0o700).create(&temp).map_err(failed)?;
+    let made = || {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = File::from(openat(CWD, &temp, flags, Mode::empty())?);
+        if let Some((user, group)) = owner {
+            fchown(&directory, Some(user), Some(group))?;
+        }
+        directory.set_permissions(Permissions::from_mode(mode))?;
+        directory.sync_all()?;
+        renameat_with(CWD, &temp, CWD, path, RenameFlags::NOREPLACE)?;
+        durable::sync_dir_of(path)
+    };
+    made().map_err(|error| {
+        // The failure that brought us here is the one to report.
+        drop(fs::remove_dir(&temp));
+        failed(error)
+    })
+}
+
+/// Whether somebody serves at the zone's socket, as the server's user sees it. SR-6021 when root
+/// cannot act as that user.
+pub(crate) fn serves(server: &Server) -> Result<bool, Error> {
+    let path = Path::new(SOCKET);
+    acting_as(server.owner, path, || UnixStream::connect(path).is_ok())
+}
+
+/// Waits until the zone serves. SR-8129 when it does not within 20 seconds.
+pub(crate) fn wait_until_it_serves(server: &Server) -> Result<(), Error> {
+    let begun = Instant::now();
+    while !serves(server)? {
+        if begun.elapsed() > START_MAX {
+            return Err(Error::new(&code::COLUMN_ZONE_START, SOCKET));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// Returns the directory that a path is in.
+pub(crate) fn above(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new("/"))
+}
+
+/// Returns what is at a path, of a link the link itself; `None` when nothing is. SR-5001.
+pub(crate) fn about(path: &Path) -> Result<Option<Metadata>, Error> {
+    match fs::symlink_metadata(path) {
+        Ok(about) => Ok(Some(about)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::on_path(path, error)),
+    }
+}
+
+/// Makes the error SR-8126 about a path.
+pub(crate) fn in_the_way(path: &Path, why: &str) -> Error {
+    Error::new(&code::COLUMN_SETUP, format!("{} {why}", path.display()))
+}
+
+/// Checks that what is there belongs to the zone's user, and that others can do nothing with it:
+/// SR-8126 otherwise. The error names no owner of a user that is not there yet.
+fn check_private(
+    path: &Path,
+    about: &Metadata,
+    owner: Option<UserAndGroup>,
+) -> Result<Found, Error> {
+    if owner.is_none_or(|(user, _)| user != about.uid()) {
+        let why = format!("belongs to user {}, and not to {USER}", about.uid());
+        return Err(in_the_way(path, &why));
+    }
+    if about.mode() & 0o077 != 0 {
+        let why = format!("has the mode {:04o}, so that others can use it", about.mode() & 0o7777);
+        return Err(in_the_way(path, &why));
+    }
+    Ok(Found::There)
+}
