@@ -2,6 +2,7 @@
 //!
 //! Must not: replace a unit that is there.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -16,6 +17,8 @@ use crate::zone::{above, about, in_the_way, make_directories};
 
 /// Longest unit that is read, in bytes.
 const UNIT_MAX: u64 = 1 << 16;
+/// The permission to enter a directory or execute a file, for everybody.
+const EXECUTE: u32 = 0o001;
 /// systemd runs where this directory is (`sd_booted`(3)).
 const RUNNING: &str = "/run/systemd/system";
 /// The lines of the unit that do not depend on the server or the machine. Who connects is known by
@@ -24,7 +27,6 @@ const SANDBOX: &str = "\
 # Values and keys are in locked memory; no core is to hold them.
 LimitMEMLOCK=infinity
 LimitCORE=0
-TimeoutStopSec=infinity
 UMask=0077
 NoNewPrivileges=yes
 CapabilityBoundingSet=
@@ -177,6 +179,7 @@ fn command(server: &Server) -> Result<Vec<String>, Error> {
         return Err(in_the_way(&program, "is no longer there, and the unit has to name it"));
     }
     check_is_roots(&program)?;
+    check_reachable(&program)?;
     let program = program.to_str().map(str::to_owned);
     let program = program.ok_or_else(|| {
         let path = PathBuf::from(UNIT);
@@ -187,6 +190,24 @@ fn command(server: &Server) -> Result<Vec<String>, Error> {
     words.extend(options.iter().map(|&word| word.to_owned()));
     words.extend(["--key-file", KEY].map(str::to_owned));
     Ok(words)
+}
+
+/// Checks that the zone's user may execute the program, in the unit too, which shows it no homes
+/// and no `/tmp` of others. SR-8126 otherwise; SR-5001.
+fn check_reachable(program: &Path) -> Result<(), Error> {
+    let hidden = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+    let is_hidden = hidden.iter().any(|hidden| program.starts_with(hidden));
+    let mut is_closed = false;
+    for part in program.ancestors() {
+        let about = std::fs::metadata(part).map_err(|error| Error::on_path(part, error))?;
+        is_closed |= about.mode() & EXECUTE == 0;
+    }
+    if is_hidden || is_closed {
+        let why = "is where the zone's user cannot execute it: install the command first, with \
+            `make install` (docs/start/README.md)";
+        return Err(in_the_way(program, why));
+    }
+    Ok(())
 }
 
 /// Returns a word of `ExecStart=`. SR-8126 for characters that have a meaning there.

@@ -9,15 +9,18 @@
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, fchown};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+};
 use strongroom_crypto::SecretKey;
 use strongroom_format::code;
 use strongroom_keyring::{Error, durable};
-use strongroom_launch::owner::{acting_as, check_is_roots};
+use strongroom_launch::owner::{acting_as, check_is_roots, user_and_group};
 
 use crate::Found;
 use crate::places::{KEY, SOCKET, STATE, USER};
@@ -125,11 +128,22 @@ fn make_directory(path: &Path, mode: u32, owner: Option<UserAndGroup>) -> Result
     })
 }
 
-/// Whether somebody serves at the zone's socket, as the server's user sees it. SR-6021 when root
-/// cannot act as that user.
+/// Whether the zone's user serves at the zone's socket, and lets the server's user connect. SR-6021
+/// when root cannot act as that user.
 pub(crate) fn serves(server: &Server) -> Result<bool, Error> {
     let path = Path::new(SOCKET);
-    acting_as(server.owner, path, || UnixStream::connect(path).is_ok())
+    let listener = acting_as(server.owner, path, || listener(path).ok())?;
+    let zone = user_and_group(USER).map(|(user, _)| user);
+    Ok(listener.is_some() && listener == zone)
+}
+
+/// Connects to the zone's socket, whose messages keep their bounds, and returns the number of the
+/// user who listens there. The error is the system's.
+fn listener(path: &Path) -> std::io::Result<u32> {
+    let kind = SocketType::SEQPACKET;
+    let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket_peercred(&socket)?.uid.as_raw())
 }
 
 /// Waits until the zone serves. SR-8129 when it does not within 20 seconds.

@@ -15,6 +15,7 @@ mod kills;
 mod lineages;
 mod logical;
 mod lost_records;
+mod machine;
 mod operator;
 mod ordinary;
 mod owner_commands;
