@@ -37,13 +37,6 @@ end_all() {
 trap end_all EXIT
 as_pg() { runuser -u postgres -- "$@"; }
 sql() { as_pg psql -XAtq -v ON_ERROR_STOP=1 "$@"; }
-# A library that the server can load, a control file and a script, where the real ones are not built.
-stand_in_extension() {
-    local lib=/usr/lib/postgresql/15/lib share=/usr/share/postgresql/15/extension
-    cp "$lib/passwordcheck.so" "$lib/strongroom_columns.so"
-    printf "default_version = '0.1'\nrelocatable = false\n" > "$share/strongroom_columns.control"
-    echo "CREATE DOMAIN enc_text AS text;" > "$share/strongroom_columns--0.1.sql"
-}
 # The extension as it was installed into another copy of PostgreSQL 15.
 installed_extension() {
     [ "$1" = /usr ] || cp "$1/lib/postgresql/15/lib/strongroom_columns.so" /usr/lib/postgresql/15/lib/
@@ -53,6 +46,17 @@ installed_extension() {
 a_cluster() {
     pg_createcluster 15 main -o "listen_addresses= " -- -A peer --no-sync >/dev/null
     pg_ctlcluster 15 main start
+}
+"#;
+
+/// A function for scripts that puts a library which the server can load in the place of the
+/// extension's, with a control file and a script, where the real ones are not built.
+pub const STAND_IN_EXTENSION: &str = r#"
+stand_in_extension() {
+    local lib=/usr/lib/postgresql/15/lib share=/usr/share/postgresql/15/extension
+    cp "$lib/passwordcheck.so" "$lib/strongroom_columns.so"
+    printf "default_version = '0.1'\nrelocatable = false\n" > "$share/strongroom_columns.control"
+    echo "CREATE DOMAIN enc_text AS text;" > "$share/strongroom_columns--0.1.sql"
 }
 "#;
 
@@ -74,7 +78,7 @@ pub fn run_script(script: &str, variables: &[(&str, &Path)]) -> Run {
     let mut shell = Command::new("unshare");
     shell
         .args(["--mount", "--propagation", "private", "bash", "-c"])
-        .arg(format!("{PRELUDE}\n{script}"))
+        .arg(format!("{PRELUDE}{STAND_IN_EXTENSION}{script}"))
         .env_clear()
         .env("PATH", path)
         .envs(variables.iter().copied())
