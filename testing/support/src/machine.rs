@@ -73,7 +73,11 @@ pub fn can_be_made() -> bool {
 /// these variables.
 pub fn run_script(script: &str, variables: &[(&str, &Path)]) -> Run {
     let command = product::command();
-    let mut path = command.parent().unwrap_or(Path::new("/")).as_os_str().to_owned();
+    let mut path = command
+        .parent()
+        .unwrap_or_else(|| Path::new("/"))
+        .as_os_str()
+        .to_owned();
     path.push(OsStr::new(":/usr/sbin:/usr/bin:/sbin:/bin"));
     let mut shell = Command::new("unshare");
     shell

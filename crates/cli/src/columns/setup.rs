@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use strongroom_columns_setup::{Report, Setup, Step};
+use strongroom_format::text::printable;
 
 use super::connect::password;
 use crate::context::Context;
@@ -23,7 +24,11 @@ use crate::help::tail;
 #[command(after_help = tail!("  strongroom columns setup --database shop"))]
 pub(super) struct SetupArgs {
     /// The server's socket
-    #[arg(long, value_name = "PATH", default_value = "/run/postgresql/.s.PGSQL.5432")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/run/postgresql/.s.PGSQL.5432"
+    )]
     server: PathBuf,
     /// A superuser of the server, whom the server lets in as the user who runs it
     #[arg(long, value_name = "NAME", default_value = "postgres")]
@@ -65,7 +70,8 @@ impl SetupArgs {
 }
 
 /// Returns the report as text: one line for each step, then what is left, with the commands. The
-/// report of a run that failed does not end with what is left.
+/// report of a run that failed does not end with what is left. Names that the server's user has
+/// chosen are in it, and are shown in printable form.
 fn text(report: &Report, dry_run: bool, is_done: bool) -> String {
     let mut out = String::new();
     let made = if dry_run { "would make" } else { "made" };
@@ -74,7 +80,7 @@ fn text(report: &Report, dry_run: bool, is_done: bool) -> String {
             Step::There(of) => ("there", of),
             Step::Made(of) => (made, of),
         };
-        out.push_str(&format!("{what:<10}  {of}\n"));
+        out.push_str(&format!("{what:<10}  {}\n", printable(of)));
     }
     if !is_done {
         return out;
@@ -86,7 +92,7 @@ fn text(report: &Report, dry_run: bool, is_done: bool) -> String {
         let begin = if at == 0 { "\nLeft to do:\n" } else { "" };
         out.push_str(&format!("{begin}  {}. {}:\n", at + 1, left.what));
         for command in &left.commands {
-            out.push_str(&format!("       {command}\n"));
+            out.push_str(&format!("       {}\n", printable(command)));
         }
     }
     out

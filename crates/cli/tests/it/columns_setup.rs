@@ -254,6 +254,10 @@ refused SR-6020 '/mnt/bin/strongroom: a part of it belongs to user 65534' /mnt/b
 chown root /mnt/bin; chmod 700 /mnt/bin
 refused SR-8126 'cannot execute it' /mnt/bin/strongroom columns setup; rm -r /mnt/bin
 
+# A store whose key is lost gets no other one.
+mkdir -m 700 $state; touch $state/strongroom.header; chown -R strongroom-zone $state
+refused SR-8126 "$key is not there, and $state has a store" setup; rm -r $state
+
 # All the same, a key that was there before is used as it is.
 echo secret > $key; chown strongroom-zone $key; chmod 400 $key
 setup > /mnt/said; said "there       key $key"
@@ -270,10 +274,11 @@ a_cluster
 conf=/etc/postgresql/15/main/conf.d
 printf '# secret of root\n' > /etc/victim.conf; chmod 644 /etc/victim.conf; mkdir /etc/victim.d
 as_pg ln -s /etc/victim.conf $conf/strongroom_columns.conf
-everything > /mnt/before
-if setup > /mnt/said 2>&1; then exit 1; fi
-said 'error[SR-5001]'; said 'strongroom_columns.conf'
+refused SR-5001 "$conf/strongroom_columns.conf" setup
 [ "$(cat /etc/victim.conf)" = '# secret of root' ]
+rm $conf/strongroom_columns.conf
+as_pg mkfifo $conf/strongroom_columns.conf
+refused SR-8126 "$conf/strongroom_columns.conf is named by the configuration and cannot be read" setup
 rm $conf/strongroom_columns.conf
 
 # A directory that is root's, by a link, by an include and by what the server says.
@@ -290,6 +295,12 @@ echo "include_if_exists '/etc/secret.conf'" | as_pg tee -a /etc/postgresql/15/ma
 refused SR-8126 '/etc/secret.conf is named by the configuration and cannot be read' setup
 ! grep -q canary /mnt/said
 sed -i '$d' /etc/postgresql/15/main/postgresql.conf
+
+# What the server's user has chosen does not reach the terminal as it is.
+printf "shared_preload_libraries = 'auto_explain, \033[31mred'\n" | as_pg tee $conf/a.conf >/dev/null
+setup --dry-run > /mnt/said; said 'would make  settings'
+! grep -q "$(printf '\033')" /mnt/said
+rm $conf/a.conf
 
 # Somebody else listens where the server should.
 cat > /mnt/listen.py <<'END'

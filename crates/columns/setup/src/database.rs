@@ -11,8 +11,9 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_postgres_wire::client::StatementClient;
 
+use crate::options::Setup;
+use crate::report::Found;
 use crate::server::{Server, connect};
-use crate::{Found, Setup};
 
 /// The schema that gets extension and table.
 const SCHEMA: &str = "public";
@@ -47,8 +48,14 @@ impl Database {
             constant(SCHEMA),
             constant(table.unwrap_or_default()),
         );
-        let answer = client.run(&question).map_err(|error| server_error(&error))?;
-        let mut fields = answer.rows.into_iter().flatten().map(Option::unwrap_or_default);
+        let answer = client
+            .run(&question)
+            .map_err(|error| server_error(&error))?;
+        let mut fields = answer
+            .rows
+            .into_iter()
+            .flatten()
+            .map(Option::unwrap_or_default);
         let mut next = || fields.next().unwrap_or_default();
         let (has_extension, has_table, owner) = (next() == "t", next() == "t", next());
         Ok(Self {

@@ -16,52 +16,33 @@
 #![deny(clippy::expect_used)]
 
 mod database;
+mod files;
 mod libraries;
+mod options;
 mod places;
 mod report;
 mod server;
 mod settings;
+mod shell;
+mod systemd;
 mod unit;
 mod user;
 mod zone;
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::database::Database;
-use crate::report::shell_word;
+use crate::report::Found;
 use crate::server::Server;
 use crate::settings::SettingsFile;
+use crate::shell::shell_word;
 use crate::unit::Unit;
 
+pub use crate::options::Setup;
 pub use crate::report::{Report, Step, ToDo};
-
-/// What is to be set up.
-pub struct Setup {
-    /// The server's socket.
-    pub socket: PathBuf,
-    /// A superuser of the server.
-    pub user: String,
-    /// That user's password, when the server asks for one.
-    pub password: Option<SecretBytes>,
-    /// The database that gets the extension; none unless given.
-    pub database: Option<String>,
-    /// Name of an example table to be made in that database.
-    pub example_table: Option<String>,
-    /// Whether nothing is made, and the report says what would be.
-    pub dry_run: bool,
-}
-
-/// What a step has found, or did.
-enum Found {
-    /// What it makes is there already.
-    There,
-    /// It is missing, and can be made.
-    Missing,
-}
 
 impl Setup {
     /// Looks at everything, and makes what is missing unless this is a dry run. What was done is
@@ -100,18 +81,28 @@ impl Setup {
                 made
             }
         };
-        self.step(report, &state, zone::state_shown(), || zone::make_state(user))?;
+        self.step(report, &state, zone::state_shown(), || {
+            zone::make_state(user)
+        })?;
         self.step(report, &key, zone::key_shown(), || zone::make_key(user))?;
         if make && matches!(key, Found::Missing) {
-            report.to_do(
+            report.add_left(
                 "keep a copy of the key in another place: whoever loses it has lost every value",
                 vec![format!("cp {} PLACE", places::KEY)],
             );
         }
         self.step(report, &unit.found, unit.shown(), || unit.make())?;
-        self.step(report, &settings.found(), settings.shown(), || settings.write(&server))?;
+        self.step(report, &settings.found(), settings.shown(), || {
+            settings.write(&server)
+        })?;
         self.start_zone(report, &unit, &server)?;
-        self.finish(report, &server, database.as_mut())
+        if !server.has_loaded() || matches!(settings.found(), Found::Missing) {
+            report.add_left("restart the server", vec![server.restart_command()]);
+        }
+        self.finish(report, &server, database.as_mut())?;
+        let what = "on the application's side, make a key and start the proxy";
+        report.add_left(what, server.proxy_commands());
+        Ok(())
     }
 
     /// Reports what is there, makes what is missing unless this is a dry run, and reports that.
@@ -139,14 +130,14 @@ impl Setup {
     /// to start it. Errors: SR-8129 when it does not begin to serve, SR-5001.
     fn start_zone(&self, report: &mut Report, unit: &Unit, server: &Server) -> Result<(), Error> {
         let serves = zone::serves(server)?;
-        if unit::is_managed() {
+        if systemd::is_managed() {
             let shown = String::from("zone: the service is enabled and serves");
-            if serves && unit::is_enabled() {
+            if serves && systemd::is_enabled() {
                 report.there(shown);
                 return Ok(());
             }
             if !self.dry_run {
-                unit::start()?;
+                systemd::start(serves)?;
                 zone::wait_until_it_serves(server)?;
             }
             report.made(shown);
@@ -154,46 +145,38 @@ impl Setup {
             report.there(format!("zone: it serves at {}", places::SOCKET));
         } else {
             let what = "start the zone, as there is no systemd here; /run is empty after a boot";
-            report.to_do(what, unit.by_hand());
+            report.add_left(what, unit.by_hand());
         }
         Ok(())
     }
 
-    /// Makes the extension and the example table if the server has the library, and reports what
-    /// is left to do. Errors: SR-8122 when the server refuses, SR-5001.
+    /// Makes the extension and the example table if the server has the library, otherwise reports
+    /// that they are left. SR-8122 when the server refuses, SR-5001.
     fn finish(
         &self,
         report: &mut Report,
         server: &Server,
         database: Option<&mut Database>,
     ) -> Result<(), Error> {
-        let is_ready = server.has_loaded();
-        if !is_ready {
-            report.to_do("restart the server", vec![server.restart_command()]);
-        }
         let Some(database) = database else {
-            let again = self.command("NAME");
-            report.to_do("make the extension in each database that is to have it", vec![again]);
+            let what = "make the extension in each database that is to have it";
+            report.add_left(what, vec![self.command("NAME")]);
             return Ok(());
         };
-        if database.is_complete() || is_ready {
-            for (shown, found) in database.parts() {
-                match found {
-                    Found::There => report.there(shown),
-                    Found::Missing => report.made(shown),
-                }
-            }
-            if !self.dry_run {
-                database.make()?;
-            }
-        } else {
-            let again = self.command(database.name());
-            report.to_do("then run this command again, for the extension", vec![again]);
+        if !(database.is_complete() || server.has_loaded()) {
+            let again = vec![self.command(database.name())];
+            report.add_left("then run this command again, for the extension", again);
+            return Ok(());
         }
-        report.to_do(
-            "on the application's side, make a key and start the proxy",
-            server.proxy_commands(),
-        );
+        if !self.dry_run {
+            database.make()?;
+        }
+        for (shown, found) in database.parts() {
+            match found {
+                Found::There => report.there(shown),
+                Found::Missing => report.made(shown),
+            }
+        }
         Ok(())
     }
 
@@ -203,7 +186,7 @@ impl Setup {
         let mut add = |option: &str, value: &str| {
             line.push_str(&format!(" {option} {}", shell_word(value)));
         };
-        if self.socket != PathBuf::from(places::SERVER) {
+        if self.socket != Path::new(places::SERVER) {
             add("--server", &self.socket.display().to_string());
         }
         if self.user != "postgres" {

@@ -47,12 +47,17 @@ fn items(list: &str) -> Vec<&str> {
         quoted ^= c == '"';
         c == ',' && !quoted
     });
-    parts.map(str::trim).filter(|item| !item.is_empty()).collect()
+    parts
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+        .collect()
 }
 
 /// Returns the name that an item stands for.
 fn name(item: &str) -> String {
-    let inner = item.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let inner = item
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
     inner.map_or_else(|| item.to_owned(), |inner| inner.replace("\"\"", "\""))
 }
 
@@ -71,18 +76,30 @@ mod tests {
     fn the_library_is_added_behind_what_is_there() {
         for (list, wanted) in [
             ("", "strongroom_columns"),
-            (" pg_stat_statements ", "pg_stat_statements, strongroom_columns"),
+            (
+                " pg_stat_statements ",
+                "pg_stat_statements, strongroom_columns",
+            ),
             ("\"a,b\" , c", "\"a,b\", c, strongroom_columns"),
             ("\"a\"\"b,c\",d", "\"a\"\"b,c\", d, strongroom_columns"),
-            ("$libdir/strongroom_columns.so,x", "$libdir/strongroom_columns.so, x"),
+            (
+                "$libdir/strongroom_columns.so,x",
+                "$libdir/strongroom_columns.so, x",
+            ),
             ("\"strongroom_columns\"", "\"strongroom_columns\""),
-            ("strongroom_columns_other", "strongroom_columns_other, strongroom_columns"),
+            (
+                "strongroom_columns_other",
+                "strongroom_columns_other, strongroom_columns",
+            ),
         ] {
             assert_eq!(joined(list, ""), wanted, "{list}");
             assert_eq!(joined(&joined(list, ""), list), wanted, "{list}");
         }
         assert!(!has_library("\"x,strongroom_columns\""));
-        assert_eq!(joined("a, strongroom_columns", "\"a\", b"), "a, strongroom_columns, b");
+        assert_eq!(
+            joined("a, strongroom_columns", "\"a\", b"),
+            "a, strongroom_columns, b"
+        );
         assert!(includes("a, \"b\"", "b,a") && !includes("a", "a, b") && includes("a", ""));
     }
 }

@@ -2,6 +2,14 @@
 //!
 //! Must not: have a secret in it.
 
+/// What a step has found, or did.
+pub(crate) enum Found {
+    /// What it makes is there already.
+    There,
+    /// It is missing, and can be made.
+    Missing,
+}
+
 /// What became of one part of the setup.
 pub enum Step {
     /// It was there before, and is as it was.
@@ -45,30 +53,8 @@ impl Report {
     }
 
     /// Adds something that is left to do.
-    pub(crate) fn to_do(&mut self, what: &str, commands: Vec<String>) {
+    pub(crate) fn add_left(&mut self, what: &str, commands: Vec<String>) {
         let what = what.to_owned();
         self.left.push(ToDo { what, commands });
-    }
-}
-
-/// Returns a word of the shell's language: unchanged if it has letters, digits and `-_./:@` only,
-/// otherwise between single quotes.
-pub(crate) fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shell_word;
-
-    #[test]
-    fn words_are_quoted_where_the_shell_would_read_them_otherwise() {
-        assert_eq!(shell_word("/run/postgresql/.s.PGSQL.5432"), "/run/postgresql/.s.PGSQL.5432");
-        assert_eq!(shell_word("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(shell_word(""), "''");
     }
 }

@@ -8,6 +8,7 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 use strongroom_columns_proxy::conversion::server_error;
@@ -18,14 +19,17 @@ use strongroom_postgres_wire::client::{
     Config, Secret, Socket, StatementClient, TextRow, connect_local,
 };
 
+use crate::files::{above, in_the_way};
 use crate::libraries::has_library;
+use crate::options::Setup;
 use crate::places::SOCKET;
-use crate::report::shell_word;
-use crate::zone::{above, in_the_way};
-use crate::{Setup, unit};
+use crate::shell::{shell_line, shell_word};
+use crate::systemd;
 
 /// The one version of PostgreSQL that the extension is for.
 const MAJOR: &str = "15";
+/// How long an answer may take: whoever listens could let root wait for ever.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
 /// The database that a server has from the beginning.
 const MAINTENANCE: &str = "postgres";
 /// What is asked first: nothing that a database's owner has defined is to be found by its name.
@@ -36,6 +40,7 @@ const FACTS: &str = "SELECT current_setting('data_directory'), current_setting('
     current_setting('listen_addresses'), \
     current_setting('shared_preload_libraries'), current_setting('strongroom.zone', true), \
     pg_is_in_recovery(), \
+    current_setting('max_replication_slots')::int > 0 AND current_setting('wal_level') <> 'minimal', \
     (SELECT setting FROM pg_config WHERE name = 'PKGLIBDIR'), \
     (SELECT setting FROM pg_config WHERE name = 'BINDIR'), \
     EXISTS (SELECT FROM pg_available_extensions WHERE name = 'strongroom_columns')";
@@ -62,23 +67,39 @@ pub(crate) struct Server {
 
 impl Server {
     /// Asks the server at the socket. SR-8126 when it is of another version than 15, when the user
-    /// is no superuser, or when the data directory is not that of the user who listens; SR-8128
-    /// when the extension is not installed; SR-8122 when the server refuses; SR-6021, SR-5001.
+    /// is no superuser, when it has no replication slots, or when the data directory is not that
+    /// of the user who listens; SR-8128 when the extension is not installed; SR-8122 when the
+    /// server refuses; SR-6021, SR-5001.
     pub(crate) fn ask(setup: &Setup) -> Result<Self, Error> {
         let path = &setup.socket;
-        let probe = connect_local(path).map_err(|error| Error::on_path(path, error))?;
+        let probe = connect_local(path).map_err(|error| {
+            let why = format!(
+                "{}: is the server running, and is this its socket?",
+                path.display()
+            );
+            Error::io(why, error)
+        })?;
         let owner = listener(&probe).map_err(|error| Error::on_path(path, error))?;
         if owner == 0 {
-            return Err(in_the_way(path, "is root's: no PostgreSQL server listens there"));
+            return Err(in_the_way(
+                path,
+                "is root's: no PostgreSQL server listens there",
+            ));
         }
         let owner_name = user_name(owner).ok_or_else(|| {
-            in_the_way(path, &format!("is of user {owner}, whom the system does not know"))
+            in_the_way(
+                path,
+                &format!("is of user {owner}, whom the system does not know"),
+            )
         })?;
         let mut client = connect(setup, owner, MAINTENANCE)?;
         let answer = client.run("SELECT current_setting('is_superuser')");
         let answer = answer.map_err(|error| server_error(&error))?;
         if answer.rows.first().and_then(|row| row.first()?.as_deref()) != Some("on") {
-            let why = format!("lets {} in, who is no superuser: name one with --user", setup.user);
+            let why = format!(
+                "lets {} in, who is no superuser: name one with --user",
+                setup.user
+            );
             return Err(in_the_way(path, &why));
         }
         let answer = client.run(FACTS).map_err(|error| server_error(&error))?;
@@ -93,15 +114,23 @@ impl Server {
         let mut next = || fields.next().unwrap_or_default();
         let (data, configuration) = (PathBuf::from(next()), PathBuf::from(next()));
         let (major, port, listens) = (next(), next(), next());
-        let (libraries, zone, is_standby) = (next(), next(), next());
+        let (libraries, zone, is_standby, has_slots) = (next(), next(), next(), next());
         let (library, programs, is_available) = (next(), PathBuf::from(next()), next());
         if major != MAJOR {
             let why = format!("is of a PostgreSQL {major}, and the extension is for {MAJOR}");
             return Err(in_the_way(socket, &why));
         }
+        if has_slots != "t" {
+            let why = "is of a server without replication slots, of which the extension needs one: set \
+                max_replication_slots above 0 and wal_level to replica, and restart the server";
+            return Err(in_the_way(socket, why));
+        }
         let about = std::fs::metadata(&data).map_err(|error| Error::on_path(&data, error))?;
         if about.uid() != owner {
-            let why = format!("belongs to user {}, and the server runs as {owner}", about.uid());
+            let why = format!(
+                "belongs to user {}, and the server runs as {owner}",
+                about.uid()
+            );
             return Err(in_the_way(&data, &why));
         }
         let library = Path::new(&library).join("strongroom_columns.so");
@@ -141,16 +170,20 @@ impl Server {
     /// Returns the command line that restarts the server.
     pub(crate) fn restart_command(&self) -> String {
         match self.cluster() {
-            Some((version, name)) if unit::is_managed() => {
-                shell_line(&["systemctl", "restart", &format!("postgresql@{version}-{name}")])
-            }
+            Some((version, name)) if systemd::is_managed() => shell_line(&[
+                "systemctl",
+                "restart",
+                &format!("postgresql@{version}-{name}"),
+            ]),
             Some((version, name)) => shell_line(&["pg_ctlcluster", &version, &name, "restart"]),
             None => {
                 let (program, data) = (self.programs.join("pg_ctl"), self.data.display());
                 let program = program.display().to_string();
                 let user = &self.owner_name;
                 let data = data.to_string();
-                shell_line(&["runuser", "-u", user, "--", &program, "-D", &data, "restart"])
+                shell_line(&[
+                    "runuser", "-u", user, "--", &program, "-D", &data, "restart",
+                ])
             }
         }
     }
@@ -191,18 +224,16 @@ impl Server {
 /// Connects to a database of the server at the socket with the rights of `owner`, who has to be
 /// the one who listens there. SR-8126 when it is somebody else; SR-8122 when the server refuses;
 /// SR-6021, SR-5001.
-pub(crate) fn connect(
-    setup: &Setup,
-    owner: u32,
-    database: &str,
-) -> Result<StatementClient, Error> {
+pub(crate) fn connect(setup: &Setup, owner: u32, database: &str) -> Result<StatementClient, Error> {
     let path = &setup.socket;
     let connected = acting_as(owner, above(path), || {
         let stream = connect_local(path)?;
         let user = listener(&stream)?;
         Ok((stream, user))
     })?;
-    let (stream, user) = connected.map_err(|error: std::io::Error| Error::on_path(path, error))?;
+    let failed = |error: std::io::Error| Error::on_path(path, error);
+    let (stream, user) = connected.map_err(failed)?;
+    stream.set_read_timeout(Some(ANSWER_MAX)).map_err(failed)?;
     if user != owner {
         return Err(in_the_way(path, "became another user's meanwhile"));
     }
@@ -211,7 +242,9 @@ pub(crate) fn connect(
     let config = Config::without_tls(&setup.user, database, password);
     let client = StatementClient::on_socket(Socket::Local(stream), &config);
     let mut client = client.map_err(|error| server_error(&error))?;
-    client.run(OWN_NAMES).map_err(|error| server_error(&error))?;
+    client
+        .run(OWN_NAMES)
+        .map_err(|error| server_error(&error))?;
     Ok(client)
 }
 
@@ -219,10 +252,4 @@ pub(crate) fn connect(
 /// system's.
 fn listener(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u32> {
     Ok(socket_peercred(stream)?.uid.as_raw())
-}
-
-/// Returns a line of the shell's language of these words.
-pub(crate) fn shell_line(words: &[&str]) -> String {
-    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
-    words.join(" ")
 }

@@ -17,15 +17,15 @@ use strongroom_columns_proxy::server::constant;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_launch::owner::acting_as;
-use strongroom_launch::owner::held::HeldDirectory;
+use strongroom_launch::owner::held::{ExistingFile, HeldDirectory};
 use strongroom_postgres_shield::server_settings::{AUTOMATIC, settings_with};
 use strongroom_postgres_shield::settings::Settings;
 
-use crate::Found;
+use crate::files::{above, in_the_way};
 use crate::libraries::{has_library, includes, joined, names};
 use crate::places::SOCKET;
+use crate::report::Found;
 use crate::server::Server;
-use crate::zone::{above, in_the_way};
 
 /// Name of the file with the settings.
 const FILE: &str = "strongroom_columns.conf";
@@ -40,8 +40,8 @@ const MARK: &str = "# Added by strongroom columns setup.";
 pub(crate) struct SettingsFile {
     path: PathBuf,
     lines: Vec<String>,
-    /// The new text of the main configuration file, when that has to name the settings file.
-    main: Option<String>,
+    /// Whether the main configuration file has to include the settings file by a new line.
+    is_included_anew: bool,
     found: bool,
 }
 
@@ -68,9 +68,9 @@ impl SettingsFile {
         if self.found {
             return format!("settings {LIBRARIES} and {ZONE} of the server");
         }
-        let named = match self.main {
-            Some(_) => ", which the main configuration file now includes",
-            None => "",
+        let named = match self.is_included_anew {
+            true => ", which the main configuration file now includes",
+            false => "",
         };
         let lines = self.lines.join("; ");
         format!("settings {}{named}: {lines}", self.path.display())
@@ -83,10 +83,12 @@ impl SettingsFile {
         let main = &server.configuration;
         acting_as(server.owner, main, || {
             replace(&self.path, &text)?;
-            match &self.main {
-                Some(text) => replace(&resolved(main)?, text),
-                None => Ok(()),
+            if !self.is_included_anew {
+                return Ok(());
             }
+            // The file as it is now: it may have been changed since it was looked at.
+            let main = resolved(main)?;
+            replace(&main, &self.including(&main)?)
         })?
     }
 
@@ -95,10 +97,16 @@ impl SettingsFile {
         let (data, main) = (&server.data, &server.configuration);
         let now = settings_with(data, main, Vec::new());
         if let Some(unread) = now.unread.first() {
-            return Err(in_the_way(unread, "is named by the configuration and cannot be read"));
+            return Err(in_the_way(
+                unread,
+                "is named by the configuration and cannot be read",
+            ));
         }
         if let Some(zone) = now.last(ZONE).filter(|zone| zone.text() != SOCKET) {
-            let why = format!("sets {ZONE} to {:?}, another zone than {SOCKET}", zone.text());
+            let why = format!(
+                "sets {ZONE} to {:?}, another zone than {SOCKET}",
+                zone.text()
+            );
             return Err(in_the_way(&zone.origin, &why));
         }
         let directory = now.include_directories.iter().rev();
@@ -113,7 +121,7 @@ impl SettingsFile {
         let mut settings = Self {
             found: is_set(&now, &others),
             lines: vec![format!("{ZONE} = '{SOCKET}'")],
-            main: None,
+            is_included_anew: false,
             path,
         };
         if settings.found {
@@ -121,15 +129,18 @@ impl SettingsFile {
         }
         if !(has_library(&others) && includes(&others, &list)) {
             let wanted = joined(&list, &others);
-            settings.lines.insert(0, format!("{LIBRARIES} = {}", quoted(&wanted)));
+            settings
+                .lines
+                .insert(0, format!("{LIBRARIES} = {}", quoted(&wanted)));
         }
         settings.check_owner(server)?;
-        if directory.is_none() && !now.files.contains(&settings.path) {
-            settings.main = Some(settings.including(&resolved(main)?)?);
-        }
+        former(&settings.path)?;
         let mut planned = vec![(settings.path.clone(), settings.text().into_bytes())];
-        let text = settings.main.clone().map(String::into_bytes);
-        planned.extend(text.map(|text| (main.clone(), text)));
+        settings.is_included_anew = directory.is_none() && !now.files.contains(&settings.path);
+        if settings.is_included_anew {
+            let text = settings.including(&resolved(main)?)?;
+            planned.push((main.clone(), text.into_bytes()));
+        }
         settings.check_effect(&settings_with(data, main, planned), &others)?;
         Ok(settings)
     }
@@ -160,18 +171,29 @@ impl SettingsFile {
             return Ok(());
         }
         let list = with.last(LIBRARIES);
-        let Some(winner) = list.filter(|one| !has_library(&one.text())).or(with.last(ZONE)) else {
+        let Some(winner) = list
+            .filter(|one| !has_library(&one.text()))
+            .or_else(|| with.last(ZONE))
+        else {
             return Err(in_the_way(&self.path, "would not be read by the server"));
         };
         let wanted = match winner.name == ZONE {
             true => SOCKET.to_owned(),
             false => joined(&winner.text(), others),
         };
-        let by = match winner.origin.file_name().is_some_and(|name| name == AUTOMATIC) {
+        let by = match winner
+            .origin
+            .file_name()
+            .is_some_and(|name| name == AUTOMATIC)
+        {
             true => {
                 let items = names(&wanted);
                 let items: Vec<String> = items.iter().map(|item| constant(item)).collect();
-                format!("in SQL: ALTER SYSTEM SET {} = {}", winner.name, items.join(", "))
+                format!(
+                    "in SQL: ALTER SYSTEM SET {} = {}",
+                    winner.name,
+                    items.join(", ")
+                )
             }
             false => format!("write there: {} = {}", winner.name, quoted(&wanted)),
         };
@@ -195,8 +217,7 @@ impl SettingsFile {
     /// Returns the text of the main configuration file with a line at its end that includes the
     /// settings file. SR-8126 when there is no such file of its own, SR-5001.
     fn including(&self, main: &Path) -> Result<String, Error> {
-        let (directory, name) = HeldDirectory::of_file(main)?;
-        let former = directory.read(name).map_err(|error| Error::on_path(main, error))?;
+        let (_, _, former) = former(main)?;
         let former = former.ok_or_else(|| in_the_way(main, "is not there"))?;
         let end = match former.text.is_empty() || former.text.ends_with('\n') {
             true => "",
@@ -215,21 +236,36 @@ fn is_set(settings: &Settings, others: &str) -> bool {
 
 /// Returns a path without links. SR-5001.
 fn resolved(path: &Path) -> Result<PathBuf, Error> {
-    path.canonicalize().map_err(|error| Error::on_path(path, error))
+    path.canonicalize()
+        .map_err(|error| Error::on_path(path, error))
+}
+
+/// Opens the directory of a file and reads the file, if it is there. SR-5001, also for a link, a
+/// file with another name elsewhere, and one that is no text or longer than 1 MiB.
+fn former(path: &Path) -> Result<(HeldDirectory, &str, Option<ExistingFile>), Error> {
+    let (directory, name) = HeldDirectory::of_file(path)?;
+    let former = directory
+        .read(name)
+        .map_err(|error| Error::on_path(path, error))?;
+    Ok((directory, name, former))
 }
 
 /// Replaces a file whole, or makes it; it keeps owner and mode. SR-5001.
 fn replace(path: &Path, text: &str) -> Result<(), Error> {
-    let failed = |error: std::io::Error| Error::on_path(path, error);
-    let (directory, name) = HeldDirectory::of_file(path)?;
-    let former = directory.read(name).map_err(failed)?;
-    directory.replace(name, text, former.as_ref()).map_err(failed)
+    let (directory, name, former) = former(path)?;
+    let replaced = directory.replace(name, text, former.as_ref());
+    replaced.map_err(|error| Error::on_path(path, error))
 }
 
 /// Returns a path as text. SR-8126 for one that is not UTF-8.
 fn path_text(path: &Path) -> Result<String, Error> {
     let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| Error::new(&code::COLUMN_SETUP, format!("{} is no text", path.display())))
+    text.ok_or_else(|| {
+        Error::new(
+            &code::COLUMN_SETUP,
+            format!("{} is no text", path.display()),
+        )
+    })
 }
 
 /// Returns a value between single quotes, as the server reads it from a configuration file.

@@ -4,23 +4,20 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use strongroom_format::code;
 use strongroom_keyring::{Error, Link, durable, open_regular, text_of};
 use strongroom_launch::owner::check_is_roots;
 
-use crate::Found;
+use crate::files::{about, above, in_the_way, make_directories};
 use crate::places::{KEY, RUNTIME, SERVICE, SOCKET, STATE, UNIT, USER};
-use crate::server::{Server, shell_line};
-use crate::zone::{above, about, in_the_way, make_directories};
+use crate::report::Found;
+use crate::server::Server;
+use crate::shell::shell_line;
 
 /// Longest unit that is read, in bytes.
 const UNIT_MAX: u64 = 1 << 16;
 /// The permission to enter a directory or execute a file, for everybody.
 const EXECUTE: u32 = 0o001;
-/// systemd runs where this directory is (`sd_booted`(3)).
-const RUNNING: &str = "/run/systemd/system";
 /// The lines of the unit that do not depend on the server or the machine. Who connects is known by
 /// the number of the user, so there must be no `PrivateUsers=`.
 const SANDBOX: &str = "\
@@ -71,9 +68,12 @@ impl Unit {
     pub(crate) fn of(server: &Server) -> Result<Self, Error> {
         let command = command(server)?;
         let words = command.iter().map(|word| unit_word(word));
-        let start = format!("ExecStart={}", words.collect::<Result<Vec<_>, _>>()?.join(" "));
+        let start = format!(
+            "ExecStart={}",
+            words.collect::<Result<Vec<_>, _>>()?.join(" ")
+        );
         let data = server.data.display().to_string();
-        if data.contains(['\n', '\\']) {
+        if data.contains(|c: char| c.is_control() || c == '\\') {
             return Err(in_the_way(&server.data, "cannot be written into a unit"));
         }
         let server_line = format!("# Zone of the PostgreSQL server in {data}");
@@ -134,49 +134,16 @@ impl Unit {
     }
 }
 
-/// Returns whether systemd manages this machine's services.
-pub(crate) fn is_managed() -> bool {
-    Path::new(RUNNING).is_dir()
-}
-
-/// Returns whether systemd starts the zone at each boot.
-pub(crate) fn is_enabled() -> bool {
-    let mut command = systemctl();
-    let asked = command.args(["is-enabled", "--quiet", SERVICE]).output();
-    asked.is_ok_and(|asked| asked.status.success())
-}
-
-/// Has systemd read its units, and start the zone now and at each boot. SR-8129 when it refuses;
-/// SR-5001 when it cannot be asked.
-pub(crate) fn start() -> Result<(), Error> {
-    for words in [&["daemon-reload"][..], &["enable", "--now", SERVICE]] {
-        let done = systemctl().args(words).output();
-        let done = done.map_err(|error| Error::io("systemctl", error))?;
-        if !done.status.success() {
-            let said = String::from_utf8_lossy(&done.stderr);
-            let detail = format!("systemctl {}: {}", words.join(" "), said.trim());
-            return Err(Error::new(&code::COLUMN_ZONE_START, detail));
-        }
-    }
-    Ok(())
-}
-
-/// Returns the command that asks systemd.
-fn systemctl() -> Command {
-    let mut command = Command::new("systemctl");
-    command
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .stdin(Stdio::null());
-    command
-}
-
 /// Returns the command line of the zone, with the absolute path of this program. SR-8126 when the
 /// program's file is gone, SR-6020 when others could exchange it: whoever can do that gets every
 /// value; SR-5001.
 fn command(server: &Server) -> Result<Vec<String>, Error> {
     let program = std::env::current_exe().map_err(|error| Error::io("this program", error))?;
     if !program.is_file() {
-        return Err(in_the_way(&program, "is no longer there, and the unit has to name it"));
+        return Err(in_the_way(
+            &program,
+            "is no longer there, and the unit has to name it",
+        ));
     }
     check_is_roots(&program)?;
     check_reachable(&program)?;
@@ -185,7 +152,14 @@ fn command(server: &Server) -> Result<Vec<String>, Error> {
         let path = PathBuf::from(UNIT);
         in_the_way(&path, "cannot name this program, whose path is no text")
     })?;
-    let options = ["--state", STATE, "--socket", SOCKET, "--user", &server.owner_name];
+    let options = [
+        "--state",
+        STATE,
+        "--socket",
+        SOCKET,
+        "--user",
+        &server.owner_name,
+    ];
     let mut words = vec![program, String::from("columns"), String::from("zone")];
     words.extend(options.iter().map(|&word| word.to_owned()));
     words.extend(["--key-file", KEY].map(str::to_owned));

@@ -8,11 +8,9 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_launch::owner::user_and_group;
 
+use crate::files::UserAndGroup;
 use crate::places::{STATE, USER};
 use crate::server::Server;
-
-/// The numbers of a user and of its group.
-pub(crate) type UserAndGroup = (u32, u32);
 
 /// Returns the text for the report.
 pub(crate) fn shown() -> String {

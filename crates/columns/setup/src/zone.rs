@@ -6,26 +6,22 @@
 //!
 //! Must not: read the key.
 
-use std::fs::{self, File, Metadata, Permissions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, fchown};
-use std::path::{Path, PathBuf};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use strongroom_crypto::SecretKey;
 use strongroom_format::code;
 use strongroom_keyring::{Error, durable};
 use strongroom_launch::owner::{acting_as, check_is_roots, user_and_group};
 
-use crate::Found;
+use crate::files::{UserAndGroup, about, above, in_the_way, make_directories, make_directory};
 use crate::places::{KEY, SOCKET, STATE, USER};
+use crate::report::Found;
 use crate::server::Server;
-use crate::user::UserAndGroup;
 
 /// How long a zone that was started may take until it serves.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -56,13 +52,21 @@ pub(crate) fn look_at_state(owner: Option<UserAndGroup>) -> Result<Found, Error>
 }
 
 /// Looks whether the key is there. SR-8126 when something else is, when it is empty, when it
-/// belongs to another user than `owner`, or when others can read it; SR-6020 when others could
-/// exchange it; SR-5001.
+/// belongs to another user than `owner`, when others can read it, or when there is none for the
+/// store that is there; SR-6020 when others could exchange it; SR-5001.
 pub(crate) fn look_at_key(owner: Option<UserAndGroup>) -> Result<Found, Error> {
     let path = Path::new(KEY);
     check_is_roots(above(path))?;
     let Some(about) = about(path)? else {
-        return Ok(Found::Missing);
+        return match has_store()? {
+            false => Ok(Found::Missing),
+            true => {
+                let why = format!(
+                    "is not there, and {STATE} has a store: bring the key back, as no other opens it"
+                );
+                Err(in_the_way(path, &why))
+            }
+        };
     };
     if !about.is_file() || about.nlink() != 1 {
         return Err(in_the_way(path, "is no file of its own"));
@@ -71,6 +75,18 @@ pub(crate) fn look_at_key(owner: Option<UserAndGroup>) -> Result<Found, Error> {
         return Err(in_the_way(path, "is empty, so it is no key"));
     }
     check_private(path, &about, owner)
+}
+
+/// Returns whether anything is in the state directory. False when it is not there. SR-5001.
+fn has_store() -> Result<bool, Error> {
+    let path = Path::new(STATE);
+    if about(path)?.is_none() {
+        return Ok(false);
+    }
+    let mut entries = path
+        .read_dir()
+        .map_err(|error| Error::on_path(path, error))?;
+    Ok(entries.next().is_some())
 }
 
 /// Makes the state directory, for the zone's user alone. SR-5001 when the system reports an error,
@@ -89,43 +105,6 @@ pub(crate) fn make_key(owner: Option<UserAndGroup>) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::on_path(path, error);
     let key = SecretKey::generate().map_err(|error| failed(std::io::Error::other(error)))?;
     durable::create_new_owned(path, key.expose(), 0o400, owner).map_err(failed)
-}
-
-/// Makes the directories of a path that are missing, which everybody may enter and only root may
-/// change, whatever this process's umask is. SR-5001.
-pub(crate) fn make_directories(path: &Path) -> Result<(), Error> {
-    let missing = path.ancestors().take_while(|part| !part.is_dir());
-    let missing: Vec<PathBuf> = missing.map(Path::to_path_buf).collect();
-    missing
-        .iter()
-        .rev()
-        .try_for_each(|part| make_directory(part, 0o755, None))
-}
-
-/// Makes a directory with this mode for its owner, durably, and gives it its name last. SR-5001
-/// when something has the name, and for any other error of the system.
-fn make_directory(path: &Path, mode: u32, owner: Option<UserAndGroup>) -> Result<(), Error> {
-    let failed = |error: std::io::Error| Error::on_path(path, error);
-    let random = strongroom_crypto::random16();
-    let random = random.map_err(|error| failed(std::io::Error::other(error)))?;
-    let temp = above(path).join(format!(".strongroom.{:032x}", u128::from_le_bytes(random)));
-    fs::DirBuilder::new().mode(0o700).create(&temp).map_err(failed)?;
-    let made = || {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = File::from(openat(CWD, &temp, flags, Mode::empty())?);
-        if let Some((user, group)) = owner {
-            fchown(&directory, Some(user), Some(group))?;
-        }
-        directory.set_permissions(Permissions::from_mode(mode))?;
-        directory.sync_all()?;
-        renameat_with(CWD, &temp, CWD, path, RenameFlags::NOREPLACE)?;
-        durable::sync_dir_of(path)
-    };
-    made().map_err(|error| {
-        // The failure that brought us here is the one to report.
-        drop(fs::remove_dir(&temp));
-        failed(error)
-    })
 }
 
 /// Whether the zone's user serves at the zone's socket, and lets the server's user connect. SR-6021
@@ -158,25 +137,6 @@ pub(crate) fn wait_until_it_serves(server: &Server) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the directory that a path is in.
-pub(crate) fn above(path: &Path) -> &Path {
-    path.parent().unwrap_or_else(|| Path::new("/"))
-}
-
-/// Returns what is at a path, of a link the link itself; `None` when nothing is. SR-5001.
-pub(crate) fn about(path: &Path) -> Result<Option<Metadata>, Error> {
-    match fs::symlink_metadata(path) {
-        Ok(about) => Ok(Some(about)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::on_path(path, error)),
-    }
-}
-
-/// Makes the error SR-8126 about a path.
-pub(crate) fn in_the_way(path: &Path, why: &str) -> Error {
-    Error::new(&code::COLUMN_SETUP, format!("{} {why}", path.display()))
-}
-
 /// Checks that what is there belongs to the zone's user, and that others can do nothing with it:
 /// SR-8126 otherwise. The error names no owner of a user that is not there yet.
 fn check_private(
@@ -189,7 +149,10 @@ fn check_private(
         return Err(in_the_way(path, &why));
     }
     if about.mode() & 0o077 != 0 {
-        let why = format!("has the mode {:04o}, so that others can use it", about.mode() & 0o7777);
+        let why = format!(
+            "has the mode {:04o}, so that others can use it",
+            about.mode() & 0o7777
+        );
         return Err(in_the_way(path, &why));
     }
     Ok(Found::There)

@@ -50,11 +50,7 @@ pub fn settings_of_instance(directory: &Path, clusters: &Path) -> Settings {
 /// start with the command line of the last one, if the files in `planned` had those bytes. Nothing
 /// is written.
 #[must_use]
-pub fn settings_with(
-    directory: &Path,
-    main: &Path,
-    planned: Vec<(PathBuf, Vec<u8>)>,
-) -> Settings {
+pub fn settings_with(directory: &Path, main: &Path, planned: Vec<(PathBuf, Vec<u8>)>) -> Settings {
     in_order(directory, main, last_start(directory), planned)
 }
 
@@ -183,7 +179,10 @@ mod tests {
         // A file that is there is read as if it had the other text.
         let with = planned("main.conf", "port = 3\n");
         let settings = settings_with(room.path(), &at("main.conf"), with);
-        assert_eq!((settings.value("port", "").as_ref(), settings.all.len()), ("3", 1));
+        assert_eq!(
+            (settings.value("port", "").as_ref(), settings.all.len()),
+            ("3", 1)
+        );
         write("postgresql.auto.conf", "port = 4\n");
         let settings = settings_with(room.path(), &at("main.conf"), Vec::new());
         assert_eq!(settings.last("port").unwrap().origin, at(AUTOMATIC));
