@@ -59,7 +59,11 @@ fn program(name: &str) -> Command {
 pub fn installation() -> PathBuf {
     check_installed();
     let programs = installed("pg_config");
-    programs.ancestors().nth(5).unwrap_or_else(|| Path::new("/")).to_path_buf()
+    programs
+        .ancestors()
+        .nth(5)
+        .unwrap_or_else(|| Path::new("/"))
+        .to_path_buf()
 }
 
 /// Checks that the installed SQL script is this tree's.

@@ -3,7 +3,7 @@
 //! they are written.
 //!
 //! Method: the real command, zone, server and proxy on a machine of the test's own, which only root
-//! can have. What setup refuses is in crates/cli/tests/it/columns_setup.rs.
+//! can have. What setup refuses is in `crates/cli/tests/it/columns_setup.rs`.
 
 use strongroom_columns_testing::installation;
 use strongroom_testing_support::machine::{can_be_made, run_script};
