@@ -49,9 +49,16 @@ a_cluster() {
 }
 "#;
 
-/// A function for scripts that puts a library which the server can load in the place of the
+/// Functions for scripts: one installs the command where only root can exchange it, because a unit
+/// that root makes names no other; one puts a library that the server can load in the place of the
 /// extension's, with a control file and a script, where the real ones are not built.
-pub const STAND_IN_EXTENSION: &str = r#"
+pub const INSTALLATIONS: &str = r#"
+an_installed_command() {
+    local built; built=$(command -v strongroom)
+    mount -t tmpfs -o mode=755 tmpfs /usr/local/bin
+    install -m 755 "$built" /usr/local/bin/strongroom
+    export PATH=/usr/local/bin:$PATH
+}
 stand_in_extension() {
     local lib=/usr/lib/postgresql/15/lib share=/usr/share/postgresql/15/extension
     cp "$lib/passwordcheck.so" "$lib/strongroom_columns.so"
@@ -82,7 +89,9 @@ pub fn run_script(script: &str, variables: &[(&str, &Path)]) -> Run {
     let mut shell = Command::new("unshare");
     shell
         .args(["--mount", "--propagation", "private", "bash", "-c"])
-        .arg(format!("{PRELUDE}{STAND_IN_EXTENSION}{script}"))
+        .arg(format!(
+            "{PRELUDE}{INSTALLATIONS}an_installed_command\n{script}"
+        ))
         .env_clear()
         .env("PATH", path)
         .envs(variables.iter().copied())

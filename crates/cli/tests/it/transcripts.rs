@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use common::Place;
 use page::{Block, Fate, Step, blocks, steps};
-use strongroom_testing_support::machine::STAND_IN_EXTENSION;
+use strongroom_testing_support::machine::INSTALLATIONS;
 use strongroom_testing_support::product;
 
 /// What is typed at every question.
@@ -78,7 +78,7 @@ a_server_for_columns() {
         mount -t overlay overlay -o "lowerdir=$place,upperdir=/mnt/over$place,workdir=/mnt/work$place" "$place"
     done
     rm -rf /var/lib/strongroom-zone
-    debians_postgresql; stand_in_extension
+    debians_postgresql; an_installed_command; stand_in_extension
     pg_createcluster 15 main -- -A peer >/dev/null; pg_ctlcluster 15 main start
     systemctl() { [ "$*" = 'restart postgresql@15-main' ] && pg_ctlcluster 15 main restart; }
 }
@@ -220,7 +220,7 @@ fn what_failed(chosen: &[Block]) -> Option<String> {
 
 /// The script of a page, and its steps with the lines of the page they come from.
 fn script(chosen: &[Block]) -> (String, Vec<(usize, Step)>) {
-    let mut script = format!("{PRELUDE}{STAND_IN_EXTENSION}");
+    let mut script = format!("{PRELUDE}{INSTALLATIONS}");
     let mut all = Vec::new();
     for block in chosen {
         for shell in &block.before {
