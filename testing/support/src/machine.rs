@@ -2,7 +2,8 @@
 //! `/run` and PostgreSQL's directories can be changed, and are gone with the test. Scripts run in
 //! it as root, with a cluster of Debian's postgresql-common.
 //!
-//! Invariant: servers and whatever a script puts into `started` end with the script.
+//! Invariant: whatever a script starts ends with it, because it has a process namespace of its own.
+//! Servers, and what is in `started`, are stopped in order before that.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -31,6 +32,8 @@ export LC_ALL=C.UTF-8 HOME=/mnt/home PGHOST=/run/postgresql PGUSER=postgres
 cd /mnt
 started=()
 end_all() {
+    # Debian's programs would ask a systemd that a script has made believe in.
+    rm -rf /run/systemd
     pg_lsclusters -h | while read -r version name _; do pg_ctlcluster -m immediate "$version" "$name" stop || true; done
     for process in "${started[@]}"; do kill "$process" && wait "$process" || true; done
 }
@@ -88,7 +91,9 @@ pub fn run_script(script: &str, variables: &[(&str, &Path)]) -> Run {
     path.push(OsStr::new(":/usr/sbin:/usr/bin:/sbin:/bin"));
     let mut shell = Command::new("unshare");
     shell
-        .args(["--mount", "--propagation", "private", "bash", "-c"])
+        .args(["--mount", "--propagation", "private"])
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["bash", "-c"])
         .arg(format!(
             "{PRELUDE}{INSTALLATIONS}an_installed_command\n{script}"
         ))
