@@ -21,6 +21,7 @@ pub mod disk;
 pub mod etcd;
 pub mod key;
 pub mod keyserver;
+pub mod machine;
 pub mod port;
 #[cfg(feature = "postgres")]
 pub mod postgres;

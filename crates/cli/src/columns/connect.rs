@@ -85,7 +85,7 @@ pub(super) fn refused(error: &Error) -> Failure {
 
 /// Returns the first line of a file, without the line end. SR-1006 if there is no file, SR-1001 if
 /// the line is longer than 1000 bytes; SR-5001 when the system reports an error.
-fn password(path: &Path) -> Result<SecretBytes, Failure> {
+pub(super) fn password(path: &Path) -> Result<SecretBytes, Failure> {
     let mut bytes = std::fs::read(path).map_err(|error| Failure::open(path, &error))?;
     let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
     let end = end.unwrap_or(bytes.len());

@@ -7,6 +7,7 @@ mod convert;
 mod pins;
 mod proxy;
 mod replay;
+mod setup;
 mod status;
 mod zone;
 
@@ -27,6 +28,7 @@ pub(crate) struct ColumnsArgs {
 
 #[derive(Subcommand)]
 enum Verb {
+    Setup(setup::SetupArgs),
     Zone(zone::ZoneArgs),
     Proxy(proxy::ProxyArgs),
     Status(status::StatusArgs),
@@ -41,13 +43,18 @@ impl ColumnsArgs {
         match &self.verb {
             Verb::Status(args) => args.json,
             Verb::Pins(args) => args.json,
-            Verb::Zone(_) | Verb::Proxy(_) | Verb::Convert(_) | Verb::Replay(_) => false,
+            Verb::Setup(_)
+            | Verb::Zone(_)
+            | Verb::Proxy(_)
+            | Verb::Convert(_)
+            | Verb::Replay(_) => false,
         }
     }
 
     /// Runs the verb that was named and returns its result.
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
+            Verb::Setup(args) => args.run(context),
             Verb::Zone(args) => args.run(context),
             Verb::Proxy(args) => args.run(context),
             Verb::Status(args) => args.run(context),

@@ -58,6 +58,7 @@ const COMMANDS: &[&str] = &[
     "backup rewrap",
     "backup expire",
     "backup history",
+    "columns setup",
     "columns zone",
     "columns proxy",
     "columns status",

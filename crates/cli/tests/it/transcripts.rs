@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use common::Place;
 use page::{Block, Fate, Step, blocks, steps};
+use strongroom_testing_support::machine::INSTALLATIONS;
 use strongroom_testing_support::product;
 
 /// What is typed at every question.
@@ -69,6 +70,17 @@ debians_postgresql() {
     export PG_CLUSTER_CONF_ROOT=/etc/postgresql
     systemctl() { [ "$*" = daemon-reload ]; }
     trap 'pg_lsclusters -h | while read -r version name _; do pg_ctlcluster -m immediate "$version" "$name" stop || true; done' EXIT
+}
+# Debian's cluster main, which could load the extension: another library stands for it.
+a_server_for_columns() {
+    local place; for place in /var/lib /usr/lib/postgresql /usr/share/postgresql; do
+        mkdir -p "/mnt/over$place" "/mnt/work$place"
+        mount -t overlay overlay -o "lowerdir=$place,upperdir=/mnt/over$place,workdir=/mnt/work$place" "$place"
+    done
+    rm -rf /var/lib/strongroom-zone
+    debians_postgresql; an_installed_command; stand_in_extension
+    pg_createcluster 15 main -- -A peer >/dev/null; pg_ctlcluster 15 main start
+    systemctl() { [ "$*" = 'restart postgresql@15-main' ] && pg_ctlcluster 15 main restart; }
 }
 "#;
 
@@ -208,7 +220,7 @@ fn what_failed(chosen: &[Block]) -> Option<String> {
 
 /// The script of a page, and its steps with the lines of the page they come from.
 fn script(chosen: &[Block]) -> (String, Vec<(usize, Step)>) {
-    let mut script = String::from(PRELUDE);
+    let mut script = format!("{PRELUDE}{INSTALLATIONS}");
     let mut all = Vec::new();
     for block in chosen {
         for shell in &block.before {

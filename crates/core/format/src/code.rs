@@ -358,6 +358,10 @@ codes! {
     COLUMN_RECORD = 8123, Data, "the record does not open", "give the key for records that the zone was started with; a record that was changed or cut short cannot be replayed";
     COLUMN_UNRECORDED = 8124, Refused, "the zone does not record this", "start the zone with --record-key-file, and choose a name that is not taken; plain values, and more than 64 MiB, are not recorded";
     COLUMN_DEPARTED = 8125, Usage, "the statement differs from its record, or would change something", "in a new session, replay the recorded statement in the same form and on the same data: docs/guides/columns.md";
+    COLUMN_SETUP = 8126, Refused, "something that is there already is in the way of setting up confidential columns", "see the message, and run the command again when that is put right; nothing that was there was changed";
+    COLUMN_SETUP_ROOT = 8127, Usage, "setting up confidential columns needs root on the server's machine", "run the command as root; where you have no root, as with a managed service, the extension cannot be loaded: docs/reference/columns-setup.md";
+    COLUMN_NOT_INSTALLED = 8128, Usage, "the extension of confidential columns is not installed in this PostgreSQL", "install it with crates/columns/extension/install, and run the command again; nothing was changed";
+    COLUMN_ZONE_START = 8129, Io, "the zone did not begin to serve", "see its log: `journalctl -u strongroom-zone`; put right what it says, and run the command again";
 
     LUKS_NOT = 8300, Data, "the file or device does not begin with a LUKS header", "check the path; `strongroom inspect FILE` shows what is there";
     LUKS_1 = 8301, Refused, "the volume is LUKS1", "close it, back up its header, and convert it: `cryptsetup convert --type luks2 DEVICE`";

@@ -127,7 +127,7 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Error> {
 /// the administrator has to join; SR-5001 when the system reports an error.
 fn add_line(path: &Path, line: &str) -> Result<(), Error> {
     let io = |e: std::io::Error| Error::on_path(path, e);
-    let (directory, name) = open_parent(path)?;
+    let (directory, name) = HeldDirectory::of_file(path)?;
     let known = directory.read(name).map_err(io)?;
     let former = known.as_ref().map_or("", |known| known.text.as_str());
     let set = former
@@ -160,7 +160,7 @@ fn has_limits(path: &Path) -> Result<bool, Error> {
     if !path.try_exists().map_err(io)? {
         return Ok(false);
     }
-    let (directory, name) = open_parent(path)?;
+    let (directory, name) = HeldDirectory::of_file(path)?;
     let Some(known) = directory.read(name).map_err(io)? else {
         return Ok(false);
     };
@@ -181,19 +181,7 @@ fn has_limits(path: &Path) -> Result<bool, Error> {
 fn write_drop_in(path: &Path) -> Result<(), Error> {
     let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
     std::fs::create_dir_all(directory).map_err(|e| Error::on_path(directory, e))?;
-    let (directory, name) = open_parent(path)?;
+    let (directory, name) = HeldDirectory::of_file(path)?;
     let written = directory.replace(name, &resource_limits(), None);
     written.map_err(|e| Error::on_path(path, e))
-}
-
-/// Returns the directory of a file, held open, and the file's name. The cluster's directory belongs
-/// to the server's user, and what is in it may be exchanged at any time. SR-5001 when there is no
-/// such directory; SR-1001 when the name is missing or not UTF-8.
-fn open_parent(path: &Path) -> Result<(HeldDirectory, &str), Error> {
-    let io = |e: std::io::Error| Error::on_path(path, e);
-    let above = path.parent().unwrap_or_else(|| Path::new("/"));
-    let above = above.canonicalize().map_err(io)?;
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| Error::new(&code::USAGE, "a name that is no text"))?;
-    Ok((HeldDirectory::open(&above).map_err(io)?, name))
 }

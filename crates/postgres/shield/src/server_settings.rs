@@ -11,11 +11,13 @@
 )]
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::clusters::clusters_of;
 use crate::settings::{CONFIGURATION, DEPTH_MAX, Setting, Settings, contents};
 
+/// What `ALTER SYSTEM` writes.
+pub const AUTOMATIC: &str = "postgresql.auto.conf";
 /// The command line of the last start.
 const OPTIONS_FILE: &str = "postmaster.opts";
 /// The one option that is kept beside the settings.
@@ -41,8 +43,31 @@ pub fn settings_of_instance(directory: &Path, clusters: &Path) -> Settings {
         let cluster = clusters_of(directory, clusters).into_iter().next();
         main = cluster.map_or(main, |cluster| cluster.configuration.join(CONFIGURATION));
     }
-    let mut settings = Settings::of_file(&main);
-    let automatic = directory.join("postgresql.auto.conf");
+    in_order(directory, &main, given, Vec::new())
+}
+
+/// Reads the settings of a server whose main configuration file is `main`, as it would at its next
+/// start with the command line of the last one, if the files in `planned` had those bytes. Nothing
+/// is written.
+#[must_use]
+pub fn settings_with(directory: &Path, main: &Path, planned: Vec<(PathBuf, Vec<u8>)>) -> Settings {
+    in_order(directory, main, last_start(directory), planned)
+}
+
+/// Reads the configuration file and what it includes, then `postgresql.auto.conf`, and adds the
+/// settings that were given at the start.
+fn in_order(
+    directory: &Path,
+    main: &Path,
+    given: Vec<Setting>,
+    planned: Vec<(PathBuf, Vec<u8>)>,
+) -> Settings {
+    let mut settings = Settings {
+        planned,
+        ..Settings::default()
+    };
+    settings.read(main, DEPTH_MAX);
+    let automatic = directory.join(AUTOMATIC);
     if automatic.exists() {
         settings.read(&automatic, DEPTH_MAX);
     }
@@ -130,6 +155,37 @@ mod tests {
         .map(|(name, value)| (String::from(name), String::from(value)));
         assert_eq!(found, wanted);
         assert!(from_options(b"postgres\n", Path::new("/")).is_empty());
+    }
+
+    #[test]
+    fn a_planned_file_counts_at_its_place() {
+        let room = tempfile::tempdir().unwrap();
+        let at = |name: &str| room.path().join(name);
+        let write = |name: &str, text: &str| {
+            strongroom_keyring::durable::replace(&at(name), text.as_bytes(), 0o600).unwrap();
+        };
+        std::fs::create_dir(at("conf.d")).unwrap();
+        write("conf.d/a.conf", "port = 1\n");
+        write("conf.d/z.conf", "work_mem = '1MB'\n");
+        write("main.conf", "include_dir 'conf.d'\nlog_directory = 'x'\n");
+        let planned = |name: &str, text: &str| vec![(at(name), text.as_bytes().to_vec())];
+        let text = "port = 2\nwork_mem = '2MB'\nlog_directory = 'y'\n";
+        let with = planned("conf.d/m.conf", text);
+        let settings = settings_with(room.path(), &at("main.conf"), with);
+        for (name, value) in [("port", "2"), ("work_mem", "1MB"), ("log_directory", "x")] {
+            assert_eq!(settings.value(name, ""), value, "{name}");
+        }
+        assert_eq!(settings.include_directories, [at("conf.d")]);
+        // A file that is there is read as if it had the other text.
+        let with = planned("main.conf", "port = 3\n");
+        let settings = settings_with(room.path(), &at("main.conf"), with);
+        assert_eq!(
+            (settings.value("port", "").as_ref(), settings.all.len()),
+            ("3", 1)
+        );
+        write("postgresql.auto.conf", "port = 4\n");
+        let settings = settings_with(room.path(), &at("main.conf"), Vec::new());
+        assert_eq!(settings.last("port").unwrap().origin, at(AUTOMATIC));
     }
 
     #[test]

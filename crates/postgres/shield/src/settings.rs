@@ -55,6 +55,12 @@ pub struct Settings {
     pub(crate) all: Vec<Setting>,
     /// Files that are named and could not be read.
     pub unread: Vec<PathBuf>,
+    /// Files that were read, in order.
+    pub files: Vec<PathBuf>,
+    /// The directories that `include_dir` names, in order.
+    pub include_directories: Vec<PathBuf>,
+    /// Files that are read as if they had these bytes.
+    pub(crate) planned: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl Settings {
@@ -83,11 +89,15 @@ impl Settings {
     /// Adds the settings of a file and of those that it includes, to this depth. A file that cannot
     /// be read, or is included too deeply, is noted as unread.
     pub(crate) fn read(&mut self, path: &Path, depth: usize) {
-        let bytes = (depth > 0).then(|| contents(path)).flatten();
+        let planned = self.planned.iter().find(|(planned, _)| planned == path);
+        let planned = planned.map(|(_, bytes)| bytes.clone());
+        let read = || planned.or_else(|| contents(path));
+        let bytes = (depth > 0).then(read).flatten();
         let Some(bytes) = bytes else {
             self.unread.push(path.to_path_buf());
             return;
         };
+        self.files.push(path.to_path_buf());
         let parent = path.parent().unwrap_or_else(|| Path::new("/"));
         for line in bytes.split(|&byte| byte == b'\n') {
             let Some((name, value)) = parse_line(line) else {
@@ -99,7 +109,10 @@ impl Settings {
                 "include" => self.read(&included(), below),
                 "include_if_exists" if !included().exists() => {}
                 "include_if_exists" => self.read(&included(), below),
-                "include_dir" => self.read_directory(&included(), below),
+                "include_dir" => {
+                    self.include_directories.push(included());
+                    self.read_directory(&included(), below);
+                }
                 _ => self.all.push(Setting {
                     name,
                     value,
@@ -121,8 +134,11 @@ impl Settings {
             name.ends_with(b".conf") && !name.starts_with(b".")
         };
         let paths = entries.flatten().map(|entry| entry.path());
-        let mut paths: Vec<PathBuf> = paths.filter(is_configuration).collect();
+        let planned = self.planned.iter().map(|(path, _)| path.clone());
+        let planned = planned.filter(|path| path.parent() == Some(directory));
+        let mut paths: Vec<PathBuf> = paths.chain(planned).filter(is_configuration).collect();
         paths.sort();
+        paths.dedup();
         for path in paths {
             self.read(&path, depth);
         }

@@ -50,6 +50,23 @@ fn program(name: &str) -> Command {
     account::command(installed(name))
 }
 
+/// The directory of the copy of PostgreSQL that the extension is installed into, below which
+/// `lib/postgresql/15` and `share/postgresql/15` are. Checks that the SQL script is this tree's.
+///
+/// # Panics
+///
+/// When the extension is not installed.
+#[must_use]
+pub fn installation() -> PathBuf {
+    check_installed();
+    let programs = installed("pg_config");
+    programs
+        .ancestors()
+        .nth(5)
+        .unwrap_or_else(|| Path::new("/"))
+        .to_path_buf()
+}
+
 /// Checks that the installed SQL script is this tree's.
 fn check_installed() {
     let share = checked(program("pg_config").arg("--sharedir"));

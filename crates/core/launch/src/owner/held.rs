@@ -14,7 +14,8 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
-use strongroom_keyring::text_of;
+use strongroom_format::code;
+use strongroom_keyring::{Error, text_of};
 
 /// Longest file that is read, in bytes.
 const READ_MAX: u64 = 1 << 20;
@@ -43,6 +44,21 @@ impl HeldDirectory {
             Err(Errno::NOSYS | Errno::PERM) => open_part_by_part(path, flags),
             other => other.map(Self).map_err(io::Error::from),
         }
+    }
+
+    /// Opens the directory of the file at `path`, which need not exist, and returns it with the
+    /// file's name. Links on the way to the directory are followed once, here; afterwards it does
+    /// not matter what they lead to.
+    ///
+    /// # Errors
+    /// SR-5001 when there is no such directory; SR-1001 when the name is missing or not UTF-8.
+    pub fn of_file(path: &Path) -> Result<(Self, &str), Error> {
+        let failed = |e: io::Error| Error::on_path(path, e);
+        let above = path.parent().unwrap_or_else(|| Path::new("/"));
+        let above = above.canonicalize().map_err(failed)?;
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| Error::new(&code::USAGE, "a name that is no text"))?;
+        Ok((Self::open(&above).map_err(failed)?, name))
     }
 
     /// Reads a file of the directory whole. `None` when there is none of that name.

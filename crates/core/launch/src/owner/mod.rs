@@ -16,6 +16,7 @@
 //!
 //! Must not: become root again; use root's rights on a path that was only checked by its name.
 
+mod acting;
 pub mod held;
 mod terminal;
 mod way;
@@ -30,6 +31,8 @@ use nix::unistd::{Gid, Uid, User, getgrouplist, setgroups, setresgid, setresuid}
 use strongroom_format::code;
 
 use strongroom_keyring::Error;
+
+pub use acting::acting_as;
 
 /// This program, whatever has become of its name.
 const PROGRAM: &str = "/proc/self/exe";
@@ -73,6 +76,27 @@ pub fn become_owner_of(paths: &[PathBuf], say: impl FnOnce(&str)) -> Result<(), 
             Err(Error::new(&code::OWNER_WAY, detail))
         }
     }
+}
+
+/// Checks that root alone decides what `path` leads to: that no part of it, nor a link on the way,
+/// belongs to another user. What does not exist yet is not looked at.
+///
+/// # Errors
+/// SR-6020 when another user could exchange a part; SR-5001 when the system reports an error.
+pub fn check_is_roots(path: &Path) -> Result<(), Error> {
+    let Some(owner) = way::owners(path)?.into_iter().next() else {
+        return Ok(());
+    };
+    let detail = format!("{}: a part of it belongs to user {owner}", path.display());
+    Err(Error::new(&code::OWNER_WAY, detail))
+}
+
+/// Returns the name of the user of this number. `None` when there is none, or it cannot be looked
+/// up.
+#[must_use]
+pub fn user_name(user: u32) -> Option<String> {
+    let user = User::from_uid(Uid::from_raw(user)).ok().flatten()?;
+    Some(user.name)
 }
 
 /// Looks a user up by name, and returns its number and that of its group. `None` when there is no

@@ -17,6 +17,7 @@ mod kills;
 mod lineages;
 mod logical;
 mod lost_records;
+mod machine;
 mod operator;
 mod ordinary;
 mod owner_commands;
