@@ -175,8 +175,8 @@ test-regress-proxy: columns-postgres
 	$(COLUMNS_DEV) testing/postgres/regress/through-proxy --beside crates/columns/extension/target/debug/strongroom-columns-beside \
 		--cache $(abspath $(TARGET)/postgresql) $(TESTS)
 
-# The test suites of Django and SQLAlchemy through the proxy, half an hour; SUITES="django sqlalchemy
-# confidential" names some of them.
+# The test suites of Django and SQLAlchemy through the proxy, some ten minutes; SUITES names some of
+# django, sqlalchemy and confidential.
 test-applications: columns-postgres
 	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
 	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)

@@ -1,5 +1,5 @@
-//! `~`, `!~`, `~*` and `!~*` on UTF-8 text, collation "C": PostgreSQL's advanced regular expressions
-//! (src/backend/regex) by the `regex` crate.
+//! `~`, `!~`, `~*` and `!~*` on UTF-8 text, collation "C": PostgreSQL's advanced regular
+//! expressions (src/backend/regex) by the `regex` crate.
 //!
 //! Whether a text matches depends neither on which alternative is tried first nor on greediness, so
 //! an expression is translated and searched for in time linear in the text. Back references and

@@ -40,8 +40,8 @@ impl TimeZone {
     }
 
     /// The time zone that `AT TIME ZONE` and `date_trunc` mean by this name: one of the IANA
-    /// database, or a displacement as POSIX writes it (`+5:30`, `UTC-3`), in which west of Greenwich
-    /// is positive (`timestamptz_zone` in src/backend/utils/adt/timestamp.c, `tzparse` in
+    /// database, or a displacement as POSIX writes it (`+5:30`, `UTC-3`), in which west of
+    /// Greenwich is positive (`timestamptz_zone` in src/backend/utils/adt/timestamp.c, `tzparse` in
     /// src/timezone/localtime.c).
     ///
     /// # Errors

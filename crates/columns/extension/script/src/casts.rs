@@ -64,8 +64,8 @@ pub(crate) fn write_plain_casts(out: &mut String) {
 }
 
 /// Appends the SQL of the functions that open an envelope which a definition keeps, such as
-/// `enc_text_constant`, to `out`. They are volatile so that no plan keeps a result, and no table one
-/// in place of a default.
+/// `enc_text_constant`, to `out`. They are volatile so that no plan keeps a result, and no table
+/// one in place of a default.
 pub(crate) fn write_constants(out: &mut String) {
     out.push_str("\n-- constants of definitions\n");
     for kind in Kind::ALL {

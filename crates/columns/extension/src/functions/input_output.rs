@@ -90,8 +90,8 @@ fn text_in(call: &mut Call) -> Datum {
 }
 
 /// Has the zone open an envelope that a definition keeps, such as a column's default or a check, in
-/// its text form; returns the value's identifier, for this statement. Raises an ERROR if the text is
-/// no envelope of the type, and for the zone's faults.
+/// its text form; returns the value's identifier, for this statement. Raises an ERROR if the text
+/// is no envelope of the type, and for the zone's faults.
 ///
 /// A literal of the type cannot stand there: the server would keep the identifier.
 fn constant(call: &mut Call) -> Datum {

@@ -169,8 +169,8 @@ impl Upstream {
         Ok(plans)
     }
 
-    /// Puts the envelopes of a definition's constants into its text. Fails with SR-8104 if a value is
-    /// not valid for its type.
+    /// Puts the envelopes of a definition's constants into its text. Fails with SR-8104 if a value
+    /// is not valid for its type.
     fn seal_kept(&self, plan: &mut Plan) -> Outcome {
         if plan.kept.is_empty() {
             return Ok(());

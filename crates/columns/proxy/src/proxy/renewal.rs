@@ -21,8 +21,8 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 impl Upstream {
     /// Keeps the session with the zone while the client is connected: opens one when the database
     /// has the extension only now, or when the server has said that the zone has forgotten the
-    /// session, and renews the ticket after half of its lifetime. Does nothing within a pipeline. Fails if the connection ends, or if the zone has
-    /// forgotten a session with a limited ticket.
+    /// session, and renews the ticket after half of its lifetime. Does nothing within a pipeline.
+    /// Fails if the connection ends, or if the zone has forgotten a session with a limited ticket.
     pub(super) fn keep_session(&mut self) -> Outcome {
         if self.in_pipeline {
             return Ok(());

@@ -58,8 +58,8 @@ impl Resolver<'_> {
     }
 }
 
-/// Returns the place in the statement, in bytes, of an expression that may be a boolean value. `None`
-/// for operators and other expressions whose result is never a confidential boolean.
+/// Returns the place in the statement, in bytes, of an expression that may be a boolean value.
+/// `None` for operators and other expressions whose result is never a confidential boolean.
 fn location_of_value(node: &Node) -> Option<i32> {
     Some(match node.node.as_ref()? {
         NodeEnum::ColumnRef(column) => column.location,

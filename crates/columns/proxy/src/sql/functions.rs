@@ -86,8 +86,8 @@ pub(crate) fn structure_of_argument(name: &str, place: usize) -> Option<Structur
 }
 
 /// Returns the kind of argument number `place`, from 0, where all functions of this name that have
-/// one there take that kind and none of them returns it, such as the time zone of `timezone`. `None` for every
-/// other argument.
+/// one there take that kind and none of them returns it, such as the time zone of `timezone`.
+/// `None` for every other argument.
 pub(crate) fn other_kind_of_argument(name: &str, place: usize) -> Option<Kind> {
     let ours = extension_name(name)?;
     let mut named = FUNCTIONS

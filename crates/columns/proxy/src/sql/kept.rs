@@ -12,9 +12,8 @@ use strongroom_format::columns::Kind;
 use super::expr::name_node;
 use super::functions;
 use super::literal::{Form, Literal, Token};
-use super::plan::KeptConstant;
 use super::resolver::Resolver;
-use super::site::{Site, SiteKind};
+use super::site::{KeptConstant, Site, SiteKind};
 
 /// The schema of the extension's functions for clients.
 const SCHEMA: &str = "strongroom_columns";
@@ -27,8 +26,8 @@ pub(super) fn kind_of_function(name: &str) -> Option<Kind> {
     functions::confidential_type(name.strip_suffix(SUFFIX)?)
 }
 
-/// Returns the kind that a marked constant is sealed as; `None` for one that no definition can keep:
-/// an array, and the time at which the statement is executed.
+/// Returns the kind that a marked constant is sealed as; `None` for one that no definition can
+/// keep: an array, and the time at which the statement is executed.
 fn kind_of_site(site: &Site, literal: &Literal) -> Option<Kind> {
     match (site.form?, &literal.token) {
         (_, Token::Clock(_)) | (Form::Array(_), _) => None,
@@ -82,8 +81,8 @@ impl Resolver<'_> {
         kept
     }
 
-    /// Returns the call that opens the envelope of the constant of this number, when the statement's
-    /// constants are kept.
+    /// Returns the call that opens the envelope of the constant of this number, when the
+    /// statement's constants are kept.
     pub(super) fn kept_constant(&self, number: i32) -> Option<Node> {
         let constant = self.kept.get(usize::try_from(number).ok()?)?;
         let text = AConst {

@@ -18,6 +18,7 @@ use super::literal::Literal;
 use super::ordered::OrderedColumn;
 use super::plain_definition::apply_plain;
 use super::position::Texts;
+use super::site::KeptConstant;
 
 /// A constant that is sent as a parameter.
 #[derive(Clone, Debug)]
@@ -27,16 +28,6 @@ pub(crate) struct Constant {
     pub(crate) literal: Literal,
     /// The ordered column that it is sealed for.
     pub(crate) column: Option<OrderedColumn>,
-}
-
-/// A constant that stands in a definition as an envelope.
-#[derive(Clone, Debug)]
-pub(crate) struct KeptConstant {
-    /// What stands in the text in the envelope's place, without quotes.
-    pub(crate) placeholder: String,
-    /// The kind that it is sealed as.
-    pub(crate) kind: Kind,
-    pub(crate) literal: Literal,
 }
 
 /// The effects of a statement besides its result.

@@ -22,9 +22,8 @@ use super::fold;
 use super::functions;
 use super::literal::Form;
 use super::ordered::OrderedColumn;
-use super::plan::KeptConstant;
 use super::refusal::Refusal;
-use super::site::{Destination, Site, SiteKind};
+use super::site::{Destination, KeptConstant, Site, SiteKind};
 
 /// One item of a FROM clause.
 #[derive(Clone, Debug)]

@@ -35,6 +35,16 @@ pub(crate) struct Site {
     pub(crate) destination: Destination,
 }
 
+/// A constant that stands in a definition as an envelope.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptConstant {
+    /// What stands in the text in the envelope's place, without quotes.
+    pub(crate) placeholder: String,
+    /// The kind that it is sealed as.
+    pub(crate) kind: Kind,
+    pub(crate) literal: Literal,
+}
+
 /// The ordered column that a constant or parameter is stored in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Destination {

@@ -86,9 +86,9 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// The bracket that was read, as a character; `Fault::RegexNotComputed` if it begins a collating
-    /// element or an equivalence class, `Fault::RegexInvalid` if it begins the end of a range that is
-    /// a class.
+    /// The bracket that was read, as a character; `Fault::RegexNotComputed` if it begins a
+    /// collating element or an equivalence class, `Fault::RegexInvalid` if it begins the end of a
+    /// range that is a class.
     fn bracket(&self) -> Result<char, Fault> {
         match self.peek() {
             Some('.' | '=') => Err(Fault::RegexNotComputed),

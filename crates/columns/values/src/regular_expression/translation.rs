@@ -34,8 +34,8 @@ pub(super) enum Escape {
     Place(&'static str),
 }
 
-/// Returns the pattern as the `regex` crate has it; with `fold`, for texts whose ASCII letters match
-/// in either case. `Fault::RegexInvalid` for a pattern that PostgreSQL refuses,
+/// Returns the pattern as the `regex` crate has it; with `fold`, for texts whose ASCII letters
+/// match in either case. `Fault::RegexInvalid` for a pattern that PostgreSQL refuses,
 /// `Fault::RegexNotComputed` for what the crate has not.
 pub(super) fn translate(pattern: &str, fold: bool) -> Result<String, Fault> {
     let mut translation = Translation {
