@@ -176,7 +176,7 @@ test-regress-proxy: columns-postgres
 		--cache $(abspath $(TARGET)/postgresql) $(TESTS)
 
 # The test suites of Django and SQLAlchemy through the proxy, some ten minutes; SUITES names some of
-# django, sqlalchemy and confidential.
+# django, sqlalchemy, confidential and recipes.
 test-applications: columns-postgres
 	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
 	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)

@@ -1,0 +1,166 @@
+"""Tries what docs/reference/columns-applications.md has for Django and SQLAlchemy, as it stands there.
+
+Run with the socket's directory in TO and a database "recipes" whose tables have the access method
+strongroom. Fails with the first difference.
+"""
+
+import datetime
+import decimal
+import os
+import pathlib
+import textwrap
+
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs/reference/columns-applications.md"
+
+
+def recipe(name):
+    """Return the code below the paragraph that begins with the name."""
+    below = DOCUMENT.read_text().split(f"**{name}:**")[1]
+    lines = below.split("\n\n    ", 1)[1].split("\n")
+    code = ["    " + lines[0]]
+    for line in lines[1:]:
+        if line and not line.startswith("    "):
+            break
+        code.append(line)
+    return textwrap.dedent("\n".join(code))
+
+
+def equal(found, expected):
+    assert found == expected, f"{found!r}, not {expected!r}"
+
+
+def refused(work, part):
+    """Do the work, which has to fail with this part in its message."""
+    try:
+        work()
+    except Exception as error:
+        assert part in str(error), error
+    else:
+        raise AssertionError(f"nothing was refused with {part!r}")
+
+
+def try_sqlalchemy():
+    names = {}
+    exec(recipe("SQLAlchemy"), names)
+    import sqlalchemy as sa
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+    from sqlalchemy import orm
+
+    class Base(orm.DeclarativeBase):
+        pass
+
+    class Person(Base):
+        __tablename__ = "person"
+        id = orm.mapped_column(sa.Integer, primary_key=True)
+        name = orm.mapped_column(names["EncText"]("ordered"), index=True)
+        pay = orm.mapped_column(names["EncNumeric"](), nullable=True)
+        born = orm.mapped_column(names["EncDate"](), nullable=True)
+        active = orm.mapped_column(names["EncBoolean"](), default=True)
+
+    engine = sa.create_engine("postgresql+psycopg://postgres@/recipes?host=" + os.environ["TO"])
+    Base.metadata.create_all(engine)
+    with orm.Session(engine) as session:
+        ada = Person(name="Ada", pay=decimal.Decimal("10.5"), born=datetime.date(1815, 12, 10))
+        session.add_all([ada, Person(name="Alan", pay=11, active=False), Person(name="Grace")])
+        session.commit()
+        active = sa.select(Person.name).where(Person.active).order_by(Person.name)
+        equal(session.scalars(active).all(), ["Ada", "Grace"])
+        totals = session.execute(sa.select(sa.func.sum(Person.pay), sa.func.max(Person.born))).one()
+        equal(tuple(totals), (decimal.Decimal("21.5"), datetime.date(1815, 12, 10)))
+        found = sa.select(Person.name).where(Person.name.in_(["Ada", "Grace"]), ~Person.name.ilike("g%"))
+        equal(session.scalars(found).all(), ["Ada"])
+        found = sa.select(Person.name).where(Person.name.regexp_match("^A.a"))
+        equal(session.scalars(found).all(), ["Ada", "Alan"])
+        session.execute(sa.update(Person).where(Person.name == "Ada").values(pay=Person.pay + 1))
+        session.commit()
+        equal(session.scalar(sa.select(Person.pay).where(Person.name == "Ada")), decimal.Decimal("11.5"))
+    with engine.begin() as connection:
+        context = MigrationContext.configure(connection)
+        equal(compare_metadata(context, Base.metadata), [])
+        op = Operations(context)
+        op.add_column("person", sa.Column("city", names["EncText"](), server_default="Paris", nullable=False))
+        op.add_column("person", sa.Column("age", names["EncInteger"]()))
+        op.create_check_constraint("adult", "person", "age >= 18")
+        op.alter_column("person", "city", server_default=None)
+        op.alter_column("person", "age", new_column_name="years")
+    with engine.begin() as connection:
+        cities = connection.execute(sa.text("SELECT city FROM person WHERE years IS NULL")).scalars()
+        equal(cities.all(), ["Paris"] * 3)
+
+    def run(*statements):
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.execute(sa.text(statement))
+
+    refused(lambda: run("INSERT INTO person VALUES (9, 'x', 1, NULL, true, 'y', 17)"), "adult")
+    convert = ("CREATE TABLE plain (id int, c text)", "ALTER TABLE plain ALTER c TYPE enc_text")
+    refused(lambda: run(*convert), "strongroom columns convert")
+
+
+def try_django():
+    import django
+    from django.conf import settings
+    from django.db import connection, migrations, models
+    from django.db.models.functions import TruncYear
+
+    database = {"ENGINE": "django.db.backends.postgresql", "NAME": "recipes", "USER": "postgres", "HOST": os.environ["TO"]}
+    settings.configure(DATABASES={"default": database}, INSTALLED_APPS=[], USE_TZ=True)
+    django.setup()
+    names = {}
+    exec(recipe("Django"), names)
+
+    def field(base):
+        return type("Confidential" + base.__name__, (names["Confidential"], base), {})
+
+    Text, Number, Date = field(models.TextField), field(models.DecimalField), field(models.DateField)
+    Flag, Moment = field(models.BooleanField), field(models.DateTimeField)
+    first = [
+        migrations.CreateModel(
+            "Staff",
+            [
+                ("id", models.BigAutoField(primary_key=True)),
+                ("name", Text(db_index=True)),
+                ("pay", Number(max_digits=10, decimal_places=2, null=True)),
+                ("born", Date(null=True)),
+            ],
+        )
+    ]
+    second = [
+        migrations.AddField("Staff", "active", Flag(default=True)),
+        migrations.AddField("Staff", "seen", Moment(auto_now=True, null=True)),
+        migrations.AddField("Staff", "mail", Text(unique=True, null=True)),
+    ]
+    from django.db.migrations.state import ProjectState
+
+    state = ProjectState()
+
+    def migrate(operations):
+        nonlocal state
+        with connection.schema_editor() as editor:
+            for operation in operations:
+                before = state.clone()
+                operation.state_forwards("staff", state)
+                operation.database_forwards("staff", editor, before, state)
+
+    migrate(first)
+    Staff = state.apps.get_model("staff", "Staff")
+    Staff.objects.create(name="Ada", pay="10.50", born=datetime.date(1815, 12, 10))
+    migrate(second)
+    Staff = state.apps.get_model("staff", "Staff")
+    rows = [Staff(name="Alan", pay=11, born=datetime.date(1912, 6, 23), active=False), Staff(name="Grace")]
+    Staff.objects.bulk_create(rows)
+    equal(list(Staff.objects.filter(active=True).order_by("name").values_list("name", flat=True)), ["Ada", "Grace"])
+    equal(Staff.objects.aggregate(total=models.Sum("pay"))["total"], decimal.Decimal("21.50"))
+    equal(Staff.objects.filter(born__year=1815, name__iregex="^a").count(), 1)
+    equal(Staff.objects.filter(seen__date=datetime.datetime.now(datetime.timezone.utc).date()).count(), 3)
+    year = Staff.objects.annotate(year=TruncYear("born")).order_by("born").values_list("year", flat=True)
+    equal(year[0], datetime.date(1815, 1, 1))
+    Staff.objects.filter(name="Ada").update(pay=models.F("pay") + 1)
+    equal(Staff.objects.get(name="Ada").pay, decimal.Decimal("11.50"))
+
+
+try_sqlalchemy()
+try_django()
+print("Ran 2 tests in all")
