@@ -309,6 +309,20 @@ fn an_attestation_that_does_not_fit_is_refused() {
         refusal(&cut, &accepted(), &mut zone),
         Some(ChannelError::Malformed)
     );
+    // A zone of a later version, which may have changed everything else.
+    let later = |answer: &mut Vec<u8>| {
+        answer[..2].copy_from_slice(&(CHANNEL_VERSION + 1).to_le_bytes());
+        answer[2..].fill(0xff);
+    };
+    assert_eq!(
+        refusal(&later, &accepted(), &mut zone),
+        Some(ChannelError::OtherVersion)
+    );
+    let none = |answer: &mut Vec<u8>| answer[..2].fill(0);
+    assert_eq!(
+        refusal(&none, &accepted(), &mut zone),
+        Some(ChannelError::Malformed)
+    );
 }
 
 #[test]
