@@ -17,7 +17,7 @@ use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 use strongroom_columns_zone::session::channel::Channel;
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::channel::{Attestation, Request, Ticket, right};
+use strongroom_format::columns::channel::{Attestation, CHANNEL_VERSION, Request, Ticket, right};
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];
