@@ -190,8 +190,8 @@ impl Store {
             .key(&self.keys, (head.incarnation, head.key_number()))?;
         key.open(&head.nonce, &bound, body.as_mut_slice(), &head.tag)
             .map_err(|_| bad())?;
-        // Only now: a host passes over what the zone did not seal, and every role that may write
-        // messages into its log could name a version.
+        // Only now: a host passes over what the zone did not seal, and whoever may write messages
+        // into its log could name any version.
         if head.is_newer() {
             let what = format!(
                 "the redo record at position {position} has version {}, this program's \

@@ -15,7 +15,8 @@ use crate::layout::{array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};
 
 /// The version that this code writes, and the highest one that it reads. Raised by any change of
 /// what is sealed, a new entry included. The head and the way it is sealed stay the same in every
-/// version, so that a reader can tell a later version's record from one that is damaged or forged.
+/// version, so that a reader can tell a later version's record from one that is damaged or forged:
+/// the version is authenticated.
 pub const REDO_VERSION: u8 = 1;
 /// Most sealed bytes of one record.
 pub const REDO_MAX: usize = 16_777_216;
@@ -174,13 +175,14 @@ impl RedoHead {
         self.number >> REDO_KEY_USES.trailing_zeros()
     }
 
-    /// The associated data: the number as position, the length as extra.
+    /// The associated data: the number as position, the length as extra, and the version less 1, so
+    /// 0 in the first one, as size of a unit.
     #[must_use]
     pub fn associated_data(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
         let place = AssociatedData {
             role: Role::ZoneRedo,
             cipher: Cipher::Aes256Gcm.number(),
-            unit_size: 0,
+            unit_size: u32::from(self.version).saturating_sub(1),
             epoch,
             object_id,
         };

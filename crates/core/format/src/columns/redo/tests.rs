@@ -122,6 +122,11 @@ fn a_head_is_canonical_or_refused() {
     assert_eq!(RedoHead::parse(&later), Some(newer));
     assert!(newer.is_newer() && !head.is_newer());
     assert_eq!(newer.to_bytes(), later[..60]);
+    let bound = head.associated_data([1; 16], 1);
+    let bound_later = newer.associated_data([1; 16], 1);
+    assert_eq!(bound[8..12], [0; 4]);
+    assert_eq!(bound_later[8..12], [1, 0, 0, 0]);
+    assert_eq!(bound_later[12..], bound[12..]);
     for (at, byte) in [(0, 0), (1, 1), (4, 31), (4, 33), (24, 0)] {
         let mut bad = record.clone();
         bad[at] = byte;
