@@ -251,12 +251,11 @@ mod tests {
     fn the_golden_file_is_read_and_written_as_it_is() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../../testing/vectors/columns-proxy/1.zones");
-        let ids = [0x0123_4567_89ab_cdef_u64, 0xfedc_ba98_7654_3210].map(|half| {
-            let mut id = [0; 16];
-            id[..8].copy_from_slice(&half.to_be_bytes());
-            id[8..].copy_from_slice(&half.to_be_bytes());
-            id
-        });
+        let ids = [
+            "0123456789abcdef0123456789abcdef",
+            "fedcba9876543210fedcba9876543210",
+        ];
+        let ids: [KeyId; 2] = ids.map(|id| from_hex(id).unwrap().try_into().unwrap());
         assert_eq!(read(&golden).unwrap(), Some(ids.into()));
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("zones");

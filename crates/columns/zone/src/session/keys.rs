@@ -148,7 +148,8 @@ impl ColumnKeys {
     ///
     /// # Errors
     /// [`Fault::NewerFormat`] if it is of a later version; [`Fault::BadEnvelope`] if it is damaged
-    /// or of another kind; [`Fault::NoColumnKey`] if its key is not held; [`Fault::OutOfMemory`] if there is no memory for it. `value` is empty then.
+    /// or of another kind; [`Fault::NoColumnKey`] if its key is not held; [`Fault::OutOfMemory`] if
+    /// there is no memory for it. `value` is empty then.
     pub fn open(
         &self,
         kind: Kind,

@@ -73,7 +73,8 @@ impl Store {
     /// # Errors
     /// [`Fault::BadRequest`] unless the store recovers or follows; [`Fault::BadRecord`] if the
     /// record is damaged, [`Fault::NewerFormat`] if a later version of Strongroom has sealed it,
-    /// [`Fault::LogGap`] if one before it is missing; those of reading and writing blocks. The store stays as it is, or has part of the record: it may be given again.
+    /// [`Fault::LogGap`] if one before it is missing; those of reading and writing blocks. The
+    /// store stays as it is, or has part of the record: it may be given again.
     pub fn recover(&mut self, record: &[u8], position: u64) -> Result<(), Fault> {
         if self.replay.phase == Phase::Serving {
             // A record that was sealed once and never inserted must not be carried out later.

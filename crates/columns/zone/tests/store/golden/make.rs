@@ -1,6 +1,6 @@
 //! Makes the golden store of the versions that this build writes. Run once for each new version:
 //!
-//!     cargo test -p strongroom-columns-zone --test golden -- --ignored make::
+//!     cargo test -p strongroom-columns-zone --test store -- --ignored golden::make::
 //!
 //! What is drawn at random differs from run to run (keys of blocks, nonces, places of values); the
 //! values do not. A golden store that is there is not made again.
@@ -18,8 +18,8 @@ use strongroom_format::columns::manifest::ManifestHead;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Class, Fid, Kind, Lineage};
 
-use crate::contents::{Contents, Envelope, Shown, Stored};
-use crate::{CONTENTS, open_store, opener, present};
+use super::contents::{Contents, Envelope, Shown, Stored};
+use super::{CONTENTS, open_store, opener, present};
 
 /// The column keys: two of bound columns, one of a table that is dropped.
 const KEYS: [[u8; 32]; 3] = [[0xa1; 32], [0xb2; 32], [0xc3; 32]];

@@ -17,8 +17,8 @@ use strongroom_format::columns::redo::{
 use strongroom_format::header::{ObjectKind, header_layout};
 use strongroom_keyring::{Object, Purpose};
 
-use crate::contents::Contents;
-use crate::{Place, opener, present};
+use super::contents::Contents;
+use super::{Place, opener, present};
 
 /// Opens the store with other bytes in one of its files; returns the number of the error, and that
 /// no file has changed.

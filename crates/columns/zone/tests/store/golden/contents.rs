@@ -1,5 +1,5 @@
-//! The list of what a golden store holds: one fact a line, its fields apart by one blank. Values are
-//! in PostgreSQL's binary form, with their text form at the end of the line.
+//! The list of what a golden store holds: one fact a line, its fields apart by one blank. Values
+//! are in PostgreSQL's binary form, with their text form at the end of the line.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind, Lineage};
 use strongroom_format::hex::{from_hex, hex};
 
-use crate::CONTENTS;
+use super::CONTENTS;
 
 /// A value in the forms that PostgreSQL gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]

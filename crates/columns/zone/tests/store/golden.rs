@@ -3,11 +3,6 @@
 //!
 //! Each directory of testing/vectors/columns is a store as one version left it, with a list of what
 //! it holds, `contents.txt`. They are never changed: docs/internals/columns-versions.md.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
 
 mod contents;
 mod make;

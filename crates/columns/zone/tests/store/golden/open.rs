@@ -12,8 +12,8 @@ use strongroom_format::columns::envelope::Sealer;
 use strongroom_format::columns::manifest::ManifestHead;
 use strongroom_format::columns::{Class, EnvelopeHeader, Fid, Kind};
 
-use crate::contents::{Contents, Shown, Stored};
-use crate::{Place, golden_stores, present};
+use super::contents::{Contents, Shown, Stored};
+use super::{Place, golden_stores, present};
 
 /// Checks that the store holds what the list says.
 fn check(store: &mut Store, contents: &Contents) {
