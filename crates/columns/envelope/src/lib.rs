@@ -42,6 +42,8 @@ pub type KeyId = [u8; 16];
 /// Why an envelope does not open. It says nothing about the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnvelopeError {
+    /// A later version of Strongroom has sealed it.
+    Newer,
     /// It is malformed.
     Malformed,
     /// It is sealed under an unknown key.
@@ -58,6 +60,7 @@ impl fmt::Display for EnvelopeError {
     /// Writes what is wrong with the envelope, without any byte of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Newer => "the envelope was sealed by a newer version of Strongroom",
             Self::Malformed => "the envelope is malformed",
             Self::UnknownKey => {
                 "the envelope is sealed under a column key that the keyring does not hold"
@@ -211,6 +214,7 @@ impl ColumnKey {
     ///
     /// # Errors
     /// `value` is wiped and empty then.
+    /// - [`EnvelopeError::Newer`]: the envelope is of a later version.
     /// - [`EnvelopeError::Malformed`]: the header, the padding or the value's length is not valid.
     /// - [`EnvelopeError::OtherKind`]: the envelope names another kind.
     /// - [`EnvelopeError::UnknownKey`]: it names the id of another key.
@@ -308,9 +312,12 @@ pub fn lineage_by_name(class: Class, path: [&str; 4]) -> Lineage {
 /// yet. The header's `key_id` names the column key that opens the envelope.
 ///
 /// # Errors
-/// [`EnvelopeError::Malformed`] for an invalid or short header, [`EnvelopeError::OtherKind`] if it
-/// names another kind.
+/// [`EnvelopeError::Newer`] for an envelope of a later version, [`EnvelopeError::Malformed`] for an
+/// invalid or short header, [`EnvelopeError::OtherKind`] if it names another kind.
 pub fn parse_header(kind: Kind, envelope: &[u8]) -> Result<EnvelopeHeader, EnvelopeError> {
+    if EnvelopeHeader::is_newer(envelope) {
+        return Err(EnvelopeError::Newer);
+    }
     let header = EnvelopeHeader::parse(envelope).ok_or(EnvelopeError::Malformed)?;
     if header.kind == kind {
         Ok(header)

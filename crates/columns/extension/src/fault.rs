@@ -125,15 +125,20 @@ pub(crate) fn raise(fault: Fault) -> ! {
     raise_broken(Broken::Fault(fault))
 }
 
-/// Raises an ERROR with the reason why there is no connection to the zone (SR-8003, or the
-/// statement was cancelled).
+/// Raises an ERROR with the reason why there is no connection to the zone (SR-8003, SR-8019 for a
+/// zone of another version, or the statement was cancelled).
 pub(crate) fn raise_unconnected(error: &ConnectError) -> ! {
-    Report::new("08001", &error.to_string())
-        .hint(
+    let hint = match error {
+        ConnectError::OtherVersion(_) => {
+            "After an update of the extension, restart the server; after one of the zone, restart \
+             the zone."
+        }
+        _ => {
             "Is the zone running (strongroom columns zone), and is strongroom.zone the path of \
-             its socket?",
-        )
-        .raise()
+             its socket?"
+        }
+    };
+    Report::new("08001", &error.to_string()).hint(hint).raise()
 }
 
 /// Raises an ERROR (XX000) that only a bug in this library can cause.

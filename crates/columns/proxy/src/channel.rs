@@ -76,7 +76,8 @@ impl AttestationRequest {
     /// satisfies the policy.
     ///
     /// # Errors
-    /// - [`ChannelError::Malformed`] for an answer that cannot be parsed,
+    /// - [`ChannelError::OtherVersion`] for an attestation of another version,
+    ///   [`ChannelError::Malformed`] for an answer that cannot be parsed otherwise,
     ///   [`ChannelError::Replayed`] for another nonce, [`ChannelError::Late`] after the time limit.
     /// - [`ChannelError::ProvesNothing`] for an attestation without a TPM, if the policy does not
     ///   accept it.
@@ -90,6 +91,9 @@ impl AttestationRequest {
         answer: &[u8],
         accepted: &AttestationPolicy,
     ) -> Result<Attested, ChannelError> {
+        if Attestation::is_of_other_version(answer) {
+            return Err(ChannelError::OtherVersion);
+        }
         let attestation = Attestation::parse(answer).ok_or(ChannelError::Malformed)?;
         if attestation.nonce != self.nonce {
             return Err(ChannelError::Replayed);

@@ -148,7 +148,8 @@ fn read(path: &Path) -> io::Result<Option<BTreeSet<KeyId>>> {
         Some(ids) if text.starts_with('#') => Ok(Some(ids)),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "it is not a list of ids of column keys with its heading",
+            "it is not a list of ids of column keys with its heading, or a newer version of \
+             Strongroom has written it, whose proxy can read it (SR-3002)",
         )),
     }
 }
@@ -243,6 +244,30 @@ mod tests {
         assert_eq!(zones.decide(&[A], &[A]), Ok(()));
         let later = KnownZones::at(inner.join("zones"), false).unwrap();
         assert!(is_refused(&later, &[A], &[]));
+    }
+
+    /// The file as version 0.1.0 writes it. It is never changed.
+    #[test]
+    fn the_golden_file_is_read_and_written_as_it_is() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../testing/vectors/columns-proxy/1.zones");
+        let ids = [
+            "0123456789abcdef0123456789abcdef",
+            "fedcba9876543210fedcba9876543210",
+        ];
+        let ids: [KeyId; 2] = ids.map(|id| from_hex(id).unwrap().try_into().unwrap());
+        assert_eq!(read(&golden).unwrap(), Some(ids.into()));
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("zones");
+        std::fs::copy(&golden, &path).unwrap();
+        let zones = KnownZones::at(path.clone(), false).unwrap();
+        assert!(is_refused(&zones, &ids, &[]) && !is_refused(&zones, &ids, &ids));
+        let text = std::fs::read_to_string(&golden).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        let newer = format!("{text}another line\n");
+        durable::replace(&path, newer.as_bytes(), 0o600).unwrap();
+        let refused = KnownZones::at(path, true).unwrap_err();
+        assert!(refused.to_string().contains("newer version"), "{refused}");
     }
 
     #[test]

@@ -97,6 +97,7 @@ faults! {
     StoreIo = 120, "58030", "the zone's store could not be read or written (SR-8023)";
     NotNamed = 121, "42501", "the value is not one that its owner's client has sealed for this ordered column (SR-8031)";
     OtherHistory = 122, "55000", "the zone's store and the server's log belong to different histories (SR-8030)";
+    NewerFormat = 123, "0A000", "the zone was given what a newer version of Strongroom has written: update the zone (SR-3002)";
     NotRecorded = 140, "55000", "the zone does not record this (SR-8124)";
     Departed = 141, "55000", "the statement differs from its record, or would change something (SR-8125)";
 }

@@ -100,16 +100,25 @@ pub enum ConnectError {
     Interrupted,
     /// The zone did not answer within the time allowed.
     TimedOut,
-    /// The zone refused, speaks another version, or the kernel did.
+    /// The zone is of another version of Strongroom, and speaks this version of the ring.
+    OtherVersion(u32),
+    /// The zone refused, or the kernel did.
     Refused(io::Error),
 }
 
 impl fmt::Display for ConnectError {
-    /// Writes the message for the user: the statement was cancelled, or SR-8003 and why.
+    /// Writes the message for the user: the statement was cancelled, SR-8019 for a zone of another
+    /// version, otherwise SR-8003 and why.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Interrupted => f.write_str("canceling statement due to user request"),
             Self::TimedOut => f.write_str("the zone does not answer (SR-8003)"),
+            Self::OtherVersion(zone) => write!(
+                f,
+                "the zone speaks version {zone} of the ring, this server's extension version {}: \
+                 use the zone and the extension of one version of Strongroom (SR-8019)",
+                socket::VERSION
+            ),
             Self::Refused(error) => write!(f, "the zone cannot be reached (SR-8003): {error}"),
         }
     }
@@ -158,8 +167,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: `check` ended the wait, the zone did not answer within `limit`, or it or
-    /// the kernel refused.
+    /// [`ConnectError`]: `check` ended the wait, the zone did not answer within `limit`, is of
+    /// another version, or it or the kernel refused.
     pub fn connect(
         path: &Path,
         limit: Duration,

@@ -20,8 +20,13 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use crate::host::ConnectError;
+
 const MAGIC: [u8; 8] = *b"SR-ZONE\0";
-const VERSION: u32 = 1;
+/// Version of the ring. It is raised when what is here changes its meaning: the welcome, the memory
+/// that both ends map, the number of an operation, what a descriptor says. A new operation is no
+/// such change: a zone that does not know one says so ([`crate::Fault::BadRequest`]).
+pub(crate) const VERSION: u32 = 1;
 const WELCOME_LEN: usize = 64;
 const BACKLOG: i32 = 1024;
 
@@ -51,17 +56,29 @@ impl Welcome {
         out
     }
 
-    /// Parses a welcome. `None` for one of another version, length or form.
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let (magic, rest) = bytes.split_first_chunk::<8>()?;
-        let (version, rest) = rest.split_first_chunk::<4>()?;
+    /// Parses a welcome of this version. The error for one of another version names that, whatever
+    /// follows it; the one for another length or form is `InvalidData`.
+    fn parse(bytes: &[u8]) -> Result<Self, ConnectError> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let (magic, rest) = bytes.split_first_chunk::<8>().ok_or_else(invalid)?;
+        let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(invalid)?;
+        match u32::from_le_bytes(*version) {
+            _ if *magic != MAGIC => Err(invalid().into()),
+            VERSION if bytes.len() == WELCOME_LEN => {
+                Ok(Self::parse_known(rest).ok_or_else(invalid)?)
+            }
+            0 | VERSION => Err(invalid().into()),
+            other => Err(ConnectError::OtherVersion(other)),
+        }
+    }
+
+    /// Parses what follows the version in a welcome of this version. `None` if a field has a value
+    /// that no zone gives it.
+    fn parse_known(rest: &[u8]) -> Option<Self> {
         let (arena, rest) = rest.split_first_chunk::<4>()?;
         let (incarnation, rest) = rest.split_first_chunk::<16>()?;
-        let sound = *magic == MAGIC
-            && u32::from_le_bytes(*version) == VERSION
-            && bytes.len() == WELCOME_LEN
-            && rest.iter().all(|byte| *byte == 0);
         let arena = u16::try_from(u32::from_le_bytes(*arena)).ok()?;
+        let sound = rest.iter().all(|byte| *byte == 0);
         sound.then_some(Self {
             incarnation: *incarnation,
             arena,
@@ -180,11 +197,12 @@ pub(crate) fn send_welcome(
 ///
 /// # Errors
 ///
-/// `InvalidData` for anything that is not a welcome of this version, the end of the connection
-/// included; otherwise the kernel's.
+/// [`ConnectError::OtherVersion`] for the welcome of a zone of another version;
+/// [`ConnectError::Refused`] with `InvalidData` for anything else that is no welcome, the end of
+/// the connection included; otherwise with the kernel's.
 pub(crate) fn receive_welcome(
     socket: impl AsFd,
-) -> io::Result<Option<(Welcome, OwnedFd, OwnedFd)>> {
+) -> Result<Option<(Welcome, OwnedFd, OwnedFd)>, ConnectError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; WELCOME_LEN + 1];
@@ -196,7 +214,7 @@ pub(crate) fn receive_welcome(
     );
     let received = match received {
         Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-        other => other?,
+        other => other.map_err(io::Error::from)?,
     };
     let mut files = control.drain().flat_map(|message| {
         let files = match message {
@@ -206,13 +224,13 @@ pub(crate) fn receive_welcome(
         files.into_iter().flatten()
     });
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let bytes = bytes.get(..received.bytes).ok_or_else(invalid)?;
+    let welcome = Welcome::parse(bytes)?;
     let ring = files.next().ok_or_else(invalid)?;
     let bell = files.next().ok_or_else(invalid)?;
     if files.next().is_some() || received.flags.contains(ReturnFlags::TRUNC) {
-        return Err(invalid());
+        return Err(invalid().into());
     }
-    let bytes = bytes.get(..received.bytes).ok_or_else(invalid)?;
-    let welcome = Welcome::parse(bytes).ok_or_else(invalid)?;
     Ok(Some((welcome, ring, bell)))
 }
 
@@ -318,14 +336,33 @@ mod tests {
             arena: 0x7ffe,
         };
         let bytes = welcome.to_bytes();
-        assert_eq!(Welcome::parse(&bytes), Some(welcome));
-        for at in [0, 8, 14, 15, 32, 63] {
+        assert_eq!(Welcome::parse(&bytes).unwrap(), welcome);
+        let malformed = |bytes: &[u8]| match Welcome::parse(bytes) {
+            Err(ConnectError::Refused(error)) => error.kind() == io::ErrorKind::InvalidData,
+            _ => false,
+        };
+        for at in [0, 14, 15, 32, 63] {
             let mut bad = bytes;
             bad[at] ^= 0x40;
-            assert_eq!(Welcome::parse(&bad), None, "byte {at}");
+            assert!(malformed(&bad), "byte {at}");
         }
-        assert_eq!(Welcome::parse(&bytes[..63]), None);
-        assert_eq!(Welcome::parse(&[]), None);
+        assert!(malformed(&bytes[..63]) && malformed(&[]));
+    }
+
+    #[test]
+    fn another_version_is_told_whatever_follows_it() {
+        let mut welcome = [0xff; WELCOME_LEN + 1];
+        welcome[..8].copy_from_slice(&MAGIC);
+        welcome[8..12].copy_from_slice(&(VERSION + 1).to_le_bytes());
+        for len in [12, WELCOME_LEN, WELCOME_LEN + 1] {
+            let refused = Welcome::parse(&welcome[..len]).unwrap_err();
+            assert!(matches!(refused, ConnectError::OtherVersion(2)), "{len}");
+            let message = refused.to_string();
+            assert!(message.contains("version 2") && message.contains("SR-8019"));
+        }
+        welcome[8..12].copy_from_slice(&0_u32.to_le_bytes());
+        let refused = Welcome::parse(&welcome[..WELCOME_LEN]).unwrap_err();
+        assert!(matches!(refused, ConnectError::Refused(_)));
     }
 
     #[test]

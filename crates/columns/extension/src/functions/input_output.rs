@@ -137,6 +137,9 @@ fn binary_in(call: &mut Call) -> Datum {
 /// of this type gave out fits.
 fn open_value(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetime) -> Datum {
     let Some(header) = EnvelopeHeader::parse(envelope) else {
+        if EnvelopeHeader::is_newer(envelope) {
+            fault::raise(strongroom_columns_ring::Fault::NewerFormat);
+        }
         raise_malformed(kind)
     };
     if header.kind != kind {

@@ -7,7 +7,9 @@ use strongroom_crypto::CryptoError;
 /// Why a channel was not opened, or a message not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ChannelError {
-    /// Not an attestation of a version that is known.
+    /// The zone speaks another version of the channel.
+    OtherVersion,
+    /// Not an attestation.
     Malformed,
     /// It answers another nonce: an old one, replayed.
     Replayed,
@@ -39,6 +41,10 @@ impl fmt::Display for ChannelError {
     /// Writes why the zone is not trusted, without any value or key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::OtherVersion => {
+                "the zone speaks another version of the channel than this client: use the proxy \
+                 and the zone of one version of Strongroom"
+            }
             Self::Malformed => "the zone's attestation is not of a form that is known",
             Self::Replayed => "the zone's attestation answers another request than this client's",
             Self::Late => "the zone's attestation came too late",

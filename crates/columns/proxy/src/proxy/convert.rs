@@ -594,6 +594,9 @@ fn unreadable_value(kind: Kind, why: Unreadable) -> Refusal {
 /// Makes the error (22P03, SR-8104) for an envelope of the server that does not open.
 fn envelope_refusal(error: EnvelopeError) -> Refusal {
     let message = match error {
+        EnvelopeError::Newer => {
+            "the zone has sealed the value in a form of a newer version: update the proxy (SR-3002)"
+        }
         EnvelopeError::Malformed => "the server sent something that is no envelope",
         EnvelopeError::UnknownKey => {
             "the server sent a value under a column key that the keyring does not hold"

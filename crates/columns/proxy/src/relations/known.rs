@@ -162,7 +162,8 @@ fn described(column: &Column) -> (String, String) {
 }
 
 /// What is in the file; nothing if there is none. `InvalidData` for a file that does not begin with
-/// a comment, and a line that is neither relation nor function.
+/// a comment, and a line that is neither relation nor function, or has a member that this version
+/// does not know: it would be lost when the file is written anew.
 pub(super) fn read(path: &Path) -> io::Result<Known> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -175,7 +176,8 @@ pub(super) fn read(path: &Path) -> io::Result<Known> {
     let all: Option<()> = all.collect();
     let known = all.map(|()| known);
     known.filter(|_| text.starts_with('#')).ok_or_else(|| {
-        let what = "it is not a list of relations with its heading";
+        let what = "it is not a list of relations with its heading, or a newer version of \
+                    Strongroom has written it, whose proxy can read it (SR-3002)";
         io::Error::new(io::ErrorKind::InvalidData, what)
     })
 }
@@ -220,13 +222,21 @@ impl Known {
     /// Adds the relation or the function of a line. `None` for another line.
     fn add_line(&mut self, line: &str) -> Option<()> {
         let value: Value = serde_json::from_str(line).ok()?;
-        if value["function"].is_null() {
+        let understood = if value["function"].is_null() {
             let (name, shape) = relation_of(&value)?;
+            let understood = relation_to_json(&name, &shape);
             self.relations.insert(name, shape);
+            understood
         } else {
-            self.functions.insert(function_of(&value)?);
-        }
-        Some(())
+            let name = function_of(&value)?;
+            let understood = function_to_json(&name);
+            self.functions.insert(name);
+            understood
+        };
+        let mut members = value.as_object()?.keys();
+        members
+            .all(|member| understood.get(member).is_some())
+            .then_some(())
     }
 }
 
@@ -262,4 +272,69 @@ fn relation_of(value: &Value) -> Option<(RelationName, Shape)> {
         columns: columns.collect::<Option<_>>()?,
     };
     Some((name, shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testing/vectors/columns-proxy/1.pins")
+    }
+
+    /// The file as version 0.1.0 writes it. It is never changed.
+    #[test]
+    fn the_golden_file_is_read_and_written_as_it_is() {
+        let known = read(&golden()).unwrap();
+        let server = "127.0.0.1:5432".to_owned();
+        let relation = |relation: &str| RelationName {
+            server: server.clone(),
+            database: "app".to_owned(),
+            schema: "public".to_owned(),
+            relation: relation.to_owned(),
+        };
+        let shape = |part_of: Option<&str>, last: (&str, &str)| Shape {
+            part_of: part_of.map(|root| ("public".to_owned(), root.to_owned())),
+            columns: [("id", PLAIN), ("salary", "enc_numeric(ordered)"), last]
+                .map(|(name, what)| (name.to_owned(), what.to_owned()))
+                .to_vec(),
+        };
+        let part = shape(Some("staff"), ("marks", "holds confidential values"));
+        let relations = [
+            (relation("staff"), shape(None, ("note", "enc_text"))),
+            (relation("staff_2026"), part),
+        ];
+        assert_eq!(known.relations, relations.into());
+        let function = FunctionName {
+            server,
+            database: "app".to_owned(),
+            function: "score".to_owned(),
+        };
+        assert_eq!(known.functions, [function].into());
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pins");
+        write(&path, &known).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            std::fs::read_to_string(golden()).unwrap()
+        );
+    }
+
+    #[test]
+    fn what_a_newer_version_has_written_is_not_overwritten() {
+        let text = std::fs::read_to_string(golden()).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pins");
+        let newer = [
+            text.replace("\"database\"", "\"cluster\":1,\"database\""),
+            text.replace("\"function\"", "\"arguments\":1,\"function\""),
+            format!("{text}{{\"view\":\"staff\"}}\n"),
+        ];
+        for bad in newer {
+            durable::replace(&path, bad.as_bytes(), 0o600).unwrap();
+            let refused = read(&path).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{bad}");
+            assert!(refused.to_string().contains("newer version"));
+        }
+    }
 }

@@ -17,7 +17,7 @@ use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 use strongroom_columns_zone::session::channel::Channel;
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::channel::{Attestation, Request, Ticket, right};
+use strongroom_format::columns::channel::{Attestation, CHANNEL_VERSION, Request, Ticket, right};
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];
@@ -307,6 +307,20 @@ fn an_attestation_that_does_not_fit_is_refused() {
     let cut = |answer: &mut Vec<u8>| answer.truncate(100);
     assert_eq!(
         refusal(&cut, &accepted(), &mut zone),
+        Some(ChannelError::Malformed)
+    );
+    // A zone of a later version, which may have changed everything else.
+    let later = |answer: &mut Vec<u8>| {
+        answer[..2].copy_from_slice(&(CHANNEL_VERSION + 1).to_le_bytes());
+        answer[2..].fill(0xff);
+    };
+    assert_eq!(
+        refusal(&later, &accepted(), &mut zone),
+        Some(ChannelError::OtherVersion)
+    );
+    let none = |answer: &mut Vec<u8>| answer[..2].fill(0);
+    assert_eq!(
+        refusal(&none, &accepted(), &mut zone),
         Some(ChannelError::Malformed)
     );
 }

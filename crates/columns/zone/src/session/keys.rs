@@ -147,8 +147,9 @@ impl ColumnKeys {
     /// what was there. Returns the key's id, the lineage and the sealer that the envelope names.
     ///
     /// # Errors
-    /// [`Fault::BadEnvelope`] if it is damaged or of another kind; [`Fault::NoColumnKey`] if its
-    /// key is not held; [`Fault::OutOfMemory`] if there is no memory for it. `value` is empty then.
+    /// [`Fault::NewerFormat`] if it is of a later version; [`Fault::BadEnvelope`] if it is damaged
+    /// or of another kind; [`Fault::NoColumnKey`] if its key is not held; [`Fault::OutOfMemory`] if
+    /// there is no memory for it. `value` is empty then.
     pub fn open(
         &self,
         kind: Kind,
@@ -156,7 +157,10 @@ impl ColumnKeys {
         value: &mut Vec<u8>,
     ) -> Result<(Binding, Sealer), Fault> {
         value.zeroize();
-        let header = parse_header(kind, sealed).map_err(|_| Fault::BadEnvelope)?;
+        let header = parse_header(kind, sealed).map_err(|error| match error {
+            EnvelopeError::Newer => Fault::NewerFormat,
+            _ => Fault::BadEnvelope,
+        })?;
         let known = self.0.get(&header.key_id).ok_or(Fault::NoColumnKey)?;
         match known.column.open(kind, sealed, value) {
             Ok(()) => {

@@ -44,6 +44,7 @@ pub fn fault_of(code: &Code) -> Fault {
         8018 | 8028 => Fault::PartitionsExhausted,
         8019 => Fault::BadRequest,
         8030 => Fault::OtherHistory,
+        3002 => Fault::NewerFormat,
         _ => Fault::StoreIo,
     }
 }

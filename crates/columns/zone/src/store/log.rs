@@ -125,8 +125,9 @@ impl LogFile {
     ///
     /// # Errors
     /// SR-8012 if it begins after the store's checkpoint, or a record is missing; SR-8016 if a
-    /// frame that was durable is damaged; SR-8015 if the disk is full; SR-8023 if the file cannot
-    /// be read or written; those of the checkpoint that ends the recovery.
+    /// frame that was durable is damaged; SR-3002 if a later version of Strongroom has sealed a
+    /// record, and the file stays as it is then; SR-8015 if the disk is full; SR-8023 if the file
+    /// cannot be read or written; those of the checkpoint that ends the recovery.
     pub fn open(path: &Path, store: &mut Store) -> Result<Self, Error> {
         let storage = OnDisk::open(path).map_err(|error| path_error(path, error))?;
         Self::with_storage(Box::new(storage), store)

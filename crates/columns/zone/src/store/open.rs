@@ -9,8 +9,8 @@ use std::path::Path;
 
 use strongroom_format::code;
 use strongroom_format::columns::manifest::{
-    BlockEntry, ChainEntry, ExtentEntry, ManifestBody, ManifestHead, PartitionEntry,
-    QuarantineEntry, manifest_layout,
+    BlockEntry, ChainEntry, ExtentEntry, MANIFEST_VERSION, ManifestBody, ManifestError,
+    ManifestHead, PartitionEntry, QuarantineEntry, manifest_layout,
 };
 use strongroom_format::header::ObjectKind;
 use strongroom_keyring::{Error, NewObject, Object, Opener, Recipient, durable};
@@ -61,10 +61,11 @@ pub fn create(directory: &Path, recipient: &Recipient) -> Result<(), Error> {
 /// host's log is to be replayed from [`Store::position`].
 ///
 /// # Errors
-/// Those of a header that does not open; SR-8025 if another process has it open; SR-8010 if it is
-/// not the newest; SR-8024 if its manifest is damaged; SR-8027 if memory cannot be locked and has
-/// to be; SR-8014 without memory; SR-8015 if the disk is full; SR-8023 if a file cannot be read or
-/// written.
+/// Those of a header that does not open; SR-8025 if another process has it open; SR-3002 if a later
+/// version of Strongroom has written it, SR-8032 if an early one has; SR-8010 if it is not the
+/// newest; SR-8024 if its manifest is damaged; SR-8027 if memory cannot be locked and has to be;
+/// SR-8014 without memory; SR-8015 if the disk is full; SR-8023 if a file cannot be read or
+/// written. A store of another version is left as it is.
 pub fn open(
     directory: &Path,
     opener: &Opener,
@@ -84,14 +85,28 @@ fn damaged(what: &str) -> Error {
     Error::new(&code::STORE_MANIFEST, what)
 }
 
+/// The error for a manifest's head that cannot be read: SR-3002 or SR-8032 for another version,
+/// otherwise SR-8024.
+fn unreadable_head(error: ManifestError) -> Error {
+    let versions = |found| {
+        format!("the store's manifest has version {found}, this program's {MANIFEST_VERSION}")
+    };
+    match error {
+        ManifestError::Newer(found) => Error::new(&code::NEWER_FORMAT, versions(found)),
+        ManifestError::Older(found) => Error::new(&code::STORE_EARLY, versions(found)),
+        ManifestError::Malformed => damaged("its head"),
+    }
+}
+
 impl Store {
     /// Opens a store with any implementation of its files and its anchor, and writes two manifests.
     /// It is recovering then.
     ///
     /// # Errors
-    /// SR-8010 if it is not the newest; SR-8024 if its manifest is damaged; SR-8027 if memory
-    /// cannot be locked and has to be; SR-8014 without memory; SR-8015 if the disk is full; SR-8023
-    /// if a file cannot be read or written.
+    /// SR-3002 or SR-8032 if another version of Strongroom has written it; SR-8010 if it is not the
+    /// newest; SR-8024 if its manifest is damaged; SR-8027 if memory cannot be locked and has to
+    /// be; SR-8014 without memory; SR-8015 if the disk is full; SR-8023 if a file cannot be read or
+    /// written.
     pub fn with_files(
         keys: Keys,
         mut files: Box<dyn Files>,
@@ -139,9 +154,10 @@ impl Store {
     /// Authenticates a manifest's file, checks that it is the newest, and loads it. `anchored` is
     /// the counter of the freshness anchor, which the manifest's has to equal or exceed by one:
     /// otherwise SR-8010, unless a restored store is accepted, which then skips identifiers that
-    /// may have been given out. SR-8024 if it is damaged.
+    /// may have been given out. SR-3002 or SR-8032 if it is of another version, SR-8024 if it is
+    /// damaged.
     fn load_manifest(&mut self, file: &[u8], anchored: u64, options: Options) -> Result<(), Error> {
-        let head = ManifestHead::parse(file).ok_or_else(|| damaged("its head"))?;
+        let head = ManifestHead::parse(file).map_err(unreadable_head)?;
         let mut body = Buffer::new(&self.cache.pools.memory);
         body.extend(file.get(manifest_layout::SIZE..).unwrap_or_default())
             .map_err(no_memory)?;

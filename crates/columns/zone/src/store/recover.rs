@@ -8,7 +8,9 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
 use strongroom_format::code;
 use strongroom_format::columns::manifest::ChainEntry;
-use strongroom_format::columns::redo::{Entry, Link, PartitionChange, RedoHead, redo_layout};
+use strongroom_format::columns::redo::{
+    Entry, Link, PartitionChange, REDO_VERSION, RedoHead, redo_layout,
+};
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_keyring::Error;
 
@@ -70,8 +72,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Fault::BadRequest`] unless the store recovers or follows; [`Fault::BadRecord`] if the
-    /// record is damaged, [`Fault::LogGap`] if one before it is missing; those of reading and
-    /// writing blocks. The store stays as it is, or has part of the record: it may be given again.
+    /// record is damaged, [`Fault::NewerFormat`] if a later version of Strongroom has sealed it,
+    /// [`Fault::LogGap`] if one before it is missing; those of reading and writing blocks. The
+    /// store stays as it is, or has part of the record: it may be given again.
     pub fn recover(&mut self, record: &[u8], position: u64) -> Result<(), Fault> {
         if self.replay.phase == Phase::Serving {
             // A record that was sealed once and never inserted must not be carried out later.
@@ -130,8 +133,8 @@ impl Store {
         done.map(|_| ())
     }
 
-    /// Whether a record opens under a key of this store. False also if there is no memory to check
-    /// it. Applies nothing.
+    /// Whether a record, of this version or a later one, opens under a key of this store. False
+    /// also if there is no memory to check it. Applies nothing.
     pub(super) fn is_authentic(&self, record: &[u8]) -> bool {
         let Some(head) = RedoHead::parse(record) else {
             return false;
@@ -158,7 +161,8 @@ impl Store {
     }
 
     /// Opens a record of the log and applies its entries, in a buffer that is wiped afterwards.
-    /// SR-8016 if it is damaged, SR-8012 if one before it is missing; those of applying.
+    /// SR-8016 if it is damaged, SR-3002 if it is of a later version, SR-8012 if one before it is
+    /// missing; those of applying.
     fn replay_record(&mut self, record: &[u8], position: u64) -> Result<(), Error> {
         let empty = Buffer::new(&self.cache.pools.memory);
         let mut body = std::mem::replace(&mut self.replay.record, empty);
@@ -168,9 +172,9 @@ impl Store {
         done
     }
 
-    /// Opens a record into `body` and applies its entries. SR-8016 if it is damaged, SR-8012 if one
-    /// before it is missing; those of applying. A record that this process has sealed itself
-    /// changes nothing.
+    /// Opens a record into `body` and applies its entries. SR-8016 if it is damaged, SR-3002 if it
+    /// is of a later version, SR-8012 if one before it is missing; those of applying. A record that
+    /// this process has sealed itself changes nothing.
     fn replay_into(
         &mut self,
         record: &[u8],
@@ -187,6 +191,16 @@ impl Store {
             .key(&self.keys, (head.incarnation, head.key_number()))?;
         key.open(&head.nonce, &bound, body.as_mut_slice(), &head.tag)
             .map_err(|_| bad())?;
+        // Only now: a host passes over what the zone did not seal, and whoever may write messages
+        // into its log could name any version.
+        if head.is_newer() {
+            let what = format!(
+                "the redo record at position {position} has version {}, this program's \
+                 {REDO_VERSION}",
+                head.version
+            );
+            return Err(Error::new(&code::NEWER_FORMAT, what));
+        }
         let (link, mut rest) = Link::parse(body.as_slice()).ok_or_else(bad)?;
         // The store has what this incarnation sealed itself; its chains are those of the rings.
         if head.incarnation == self.redo.incarnation() {

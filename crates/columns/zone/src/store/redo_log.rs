@@ -14,7 +14,7 @@ use strongroom_crypto::{CryptoError, GcmKey, random16};
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::manifest::ChainEntry;
 use strongroom_format::columns::redo::{
-    Entry, Link, REDO_MAX, RedoHead, redo_layout, redo_link_layout,
+    Entry, Link, REDO_MAX, REDO_VERSION, RedoHead, redo_layout, redo_link_layout,
 };
 
 use super::faults::{Failure, crypto_error};
@@ -242,6 +242,7 @@ impl RedoLog {
         head_of_body.copy_from_slice(&link.to_bytes());
         let number = self.last_number + 1;
         let mut head = RedoHead {
+            version: REDO_VERSION,
             length: u32::try_from(body.len()).map_err(|_| Fault::BadRequest)?,
             incarnation: self.incarnation,
             number,

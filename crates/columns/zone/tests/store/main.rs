@@ -1,4 +1,5 @@
-//! The mapping store against a model, under crashes, tampering and kills.
+//! The mapping store against a model, under crashes, tampering and kills; stores of released
+//! versions.
 #![expect(
     clippy::unwrap_used,
     clippy::unwrap_in_result,
@@ -8,6 +9,7 @@
 
 mod bindings;
 mod disk;
+mod golden;
 mod host;
 mod killed;
 mod model;

@@ -169,6 +169,14 @@ impl Attestation {
         sound.then_some(parsed)
     }
 
+    /// Whether the bytes begin with another version than [`CHANNEL_VERSION`]: the zone is of
+    /// another version of Strongroom than its client. Asked when [`Self::parse`] gives `None`.
+    #[must_use]
+    pub fn is_of_other_version(record: &[u8]) -> bool {
+        let version = u16_at(record, attestation_layout::VERSION);
+        version.is_some_and(|version| version != 0 && version != CHANNEL_VERSION)
+    }
+
     /// The whole attestation, as [`Self::parse`] reads it: the head, the proofs, the evidence.
     /// There may be at most [`PROOFS_MAX`] proofs and [`EVIDENCE_MAX`] bytes of evidence, which is
     /// not checked here.
@@ -539,6 +547,8 @@ mod tests {
             let mut bad = record.clone();
             bad[at] = value;
             assert_eq!(Attestation::parse(&bad), None, "byte {at}");
+            let other = Attestation::is_of_other_version(&bad);
+            assert_eq!(other, at == 0, "byte {at}");
         }
         for cut in 0..200 {
             assert_eq!(Attestation::parse(&record[..cut]), None, "{cut} bytes");

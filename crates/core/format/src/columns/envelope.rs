@@ -120,6 +120,15 @@ impl EnvelopeHeader {
         sound.then_some(header)
     }
 
+    /// Whether the bytes are an envelope of a later version, which this code cannot read, as far as
+    /// their first byte and their length tell. Asked when [`Self::parse`] gives `None`; nothing is
+    /// authenticated.
+    #[must_use]
+    pub fn is_newer(bytes: &[u8]) -> bool {
+        let version = bytes.first().copied().unwrap_or_default();
+        version > ENVELOPE_VERSION && bytes.len() >= ENVELOPE_OVERHEAD
+    }
+
     /// Returns the head's bytes, as they are written.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; envelope_layout::SIZE] {
@@ -238,7 +247,12 @@ mod tests {
             let mut bad = bytes.clone();
             bad[at] = value;
             assert_eq!(EnvelopeHeader::parse(&bad), None, "byte {at}");
+            assert_eq!(EnvelopeHeader::is_newer(&bad), at == 0, "byte {at}");
         }
+        assert!(!EnvelopeHeader::is_newer(&bytes));
+        bytes[0] = 2;
+        assert!(!EnvelopeHeader::is_newer(&bytes[..71]), "too short for one");
+        assert!(!EnvelopeHeader::is_newer(&[]));
     }
 
     #[test]

@@ -3,17 +3,20 @@
 //! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains,
 //! the quarantine, column keys. Specified in docs/spec/columns.md. Must not: seal anything.
 
+mod head;
+
 use super::fid::{EXTENTS, Fid, PARTITIONS};
 use super::kind::Kind;
 use super::lineage::Lineage;
 use super::redo::Relation;
-use crate::aad::{AssociatedData, Role, aad_layout};
-use crate::header::Cipher;
 use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
+
+pub use head::{ManifestError, ManifestHead};
 
 /// First bytes of a manifest.
 pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
-/// The version that this code writes, and the only one that it reads.
+/// The version that this code writes, and the only one that it reads. Raised by any change of the
+/// manifest or of the blocks that it names: a block has no version of its own.
 pub const MANIFEST_VERSION: u16 = 2;
 /// Label of the key that nonces are made with.
 pub const MANIFEST_NONCE_LABEL: &str = "strongroom/v1/manifest-nonce";
@@ -126,72 +129,6 @@ layout! {
     quarantine_layout, 16, {
         SWEEP @ 0, 8;
         FID @ 8, 8;
-    }
-}
-
-/// The head of a manifest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ManifestHead {
-    /// Raised at each checkpoint; the freshness anchor must have the same.
-    pub counter: u64,
-    /// Length of the sealed bytes that follow the head.
-    pub length: u64,
-    /// GCM's nonce, random.
-    pub nonce: [u8; 12],
-    /// GCM's tag.
-    pub tag: [u8; 16],
-}
-
-impl ManifestHead {
-    /// Parses the head of `file`, which is exactly one manifest. `None` when it is cut short, or a
-    /// field has a value that no writer gives it.
-    #[must_use]
-    pub fn parse(file: &[u8]) -> Option<Self> {
-        use manifest_layout as at;
-        let magic: [u8; 8] = array(file, at::MAGIC)?;
-        let head = Self {
-            counter: u64_at(file, at::COUNTER)?,
-            length: u64_at(file, at::LENGTH)?,
-            nonce: array(file, at::NONCE)?,
-            tag: array(file, at::TAG)?,
-        };
-        let behind = file.len().checked_sub(manifest_layout::SIZE)?;
-        let sound = magic == MANIFEST_MAGIC
-            && u16_at(file, at::VERSION)? == MANIFEST_VERSION
-            && zero_at(file, at::RESERVED_A)
-            && zero_at(file, at::RESERVED_B)
-            && usize::try_from(head.length).ok() == Some(behind);
-        sound.then_some(head)
-    }
-
-    /// Returns the head's bytes, as they are written.
-    #[must_use]
-    pub fn to_bytes(&self) -> [u8; manifest_layout::SIZE] {
-        use manifest_layout as at;
-        let mut out = [0; manifest_layout::SIZE];
-        let fields = [
-            put(&mut out, at::MAGIC, &MANIFEST_MAGIC),
-            put(&mut out, at::VERSION, &MANIFEST_VERSION.to_le_bytes()),
-            put(&mut out, at::COUNTER, &self.counter.to_le_bytes()),
-            put(&mut out, at::LENGTH, &self.length.to_le_bytes()),
-            put(&mut out, at::NONCE, &self.nonce),
-            put(&mut out, at::TAG, &self.tag),
-        ];
-        assert!(fields.iter().all(Option::is_some), "manifest layout");
-        out
-    }
-
-    /// The associated data: the counter as position, the length as extra.
-    #[must_use]
-    pub fn associated_data(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
-        let place = AssociatedData {
-            role: Role::ZoneManifest,
-            cipher: Cipher::Aes256Gcm.number(),
-            unit_size: 0,
-            epoch,
-            object_id,
-        };
-        place.at_with(self.counter, self.length)
     }
 }
 

@@ -13,7 +13,10 @@ use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::{array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};
 
-/// The version that this code writes, and the only one that it reads.
+/// The version that this code writes, and the highest one that it reads. Raised by any change of
+/// what is sealed, a new entry included. The head and the way it is sealed stay the same in every
+/// version, so that a reader can tell a later version's record from one that is damaged or forged:
+/// the version is authenticated.
 pub const REDO_VERSION: u8 = 1;
 /// Most sealed bytes of one record.
 pub const REDO_MAX: usize = 16_777_216;
@@ -103,6 +106,8 @@ layout! {
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedoHead {
+    /// Version of what is sealed, from 1.
+    pub version: u8,
     /// Length of the sealed bytes that follow the head.
     pub length: u32,
     /// The incarnation of the zone that sealed it.
@@ -117,12 +122,13 @@ pub struct RedoHead {
 }
 
 impl RedoHead {
-    /// Parses the head of `record`, which is exactly one record. `None` when it is cut short, or a
-    /// field has a value that no writer gives it.
+    /// Parses the head of `record`, which is exactly one record, of this version or a later one.
+    /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         let [version] = array(record, redo_layout::VERSION)?;
         let head = Self {
+            version,
             length: u32_at(record, redo_layout::LENGTH)?,
             incarnation: array(record, redo_layout::INCARNATION)?,
             number: u64_at(record, redo_layout::NUMBER)?,
@@ -130,7 +136,7 @@ impl RedoHead {
             nonce: array(record, redo_layout::NONCE)?,
         };
         let length = usize::try_from(head.length).ok()?;
-        let sound = version == REDO_VERSION
+        let sound = version != 0
             && zero_at(record, redo_layout::RESERVED)
             && (redo_link_layout::SIZE..=REDO_MAX).contains(&length)
             && record.len().checked_sub(redo_layout::SIZE) == Some(length)
@@ -143,7 +149,7 @@ impl RedoHead {
     pub fn to_bytes(&self) -> [u8; redo_layout::SIZE] {
         let mut out = [0; redo_layout::SIZE];
         let fields = [
-            put(&mut out, redo_layout::VERSION, &[REDO_VERSION]),
+            put(&mut out, redo_layout::VERSION, &[self.version]),
             put(&mut out, redo_layout::LENGTH, &self.length.to_le_bytes()),
             put(&mut out, redo_layout::INCARNATION, &self.incarnation),
             put(&mut out, redo_layout::NUMBER, &self.number.to_le_bytes()),
@@ -154,6 +160,14 @@ impl RedoHead {
         out
     }
 
+    /// Whether a later version of Strongroom has written the record, whose entries this code cannot
+    /// read. To be believed only once the record has been authenticated: whoever may write into the
+    /// host's log can put any bytes there.
+    #[must_use]
+    pub const fn is_newer(&self) -> bool {
+        self.version > REDO_VERSION
+    }
+
     /// The number of the incarnation's key that seals this record. A key seals [`REDO_KEY_USES`]
     /// records, so that there are few random nonces under it.
     #[must_use]
@@ -161,13 +175,14 @@ impl RedoHead {
         self.number >> REDO_KEY_USES.trailing_zeros()
     }
 
-    /// The associated data: the number as position, the length as extra.
+    /// The associated data: the number as position, the length as extra, and the version less 1, so
+    /// 0 in the first one, as size of a unit.
     #[must_use]
     pub fn associated_data(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
         let place = AssociatedData {
             role: Role::ZoneRedo,
             cipher: Cipher::Aes256Gcm.number(),
-            unit_size: 0,
+            unit_size: u32::from(self.version).saturating_sub(1),
             epoch,
             object_id,
         };

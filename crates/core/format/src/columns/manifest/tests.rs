@@ -13,13 +13,37 @@ fn a_head_is_canonical_or_refused() {
     };
     let mut file = vec![0; 72];
     file[..64].copy_from_slice(&head.to_bytes());
-    assert_eq!(ManifestHead::parse(&file), Some(head));
-    assert_eq!(ManifestHead::parse(&file[..71]), None);
-    for at in [0, 8, 9, 10, 15, 24, 60, 63] {
+    assert_eq!(ManifestHead::parse(&file), Ok(head));
+    let malformed = Err(ManifestError::Malformed);
+    assert_eq!(ManifestHead::parse(&file[..71]), malformed);
+    for at in [0, 10, 15, 24, 60, 63] {
         let mut bad = file.clone();
         bad[at] ^= 0x40;
-        assert_eq!(ManifestHead::parse(&bad), None, "byte {at}");
+        assert_eq!(ManifestHead::parse(&bad), malformed, "byte {at}");
     }
+}
+
+#[test]
+fn another_version_is_told_before_anything_else_is_looked_at() {
+    let of = |version: u16| {
+        // Only the magic and the version are as this code knows them.
+        let mut file = [0xff; manifest_layout::SIZE];
+        file[..8].copy_from_slice(&MANIFEST_MAGIC);
+        file[8..10].copy_from_slice(&version.to_le_bytes());
+        file
+    };
+    let parse = |version| ManifestHead::parse(&of(version)).unwrap_err();
+    assert_eq!(parse(0), ManifestError::Malformed);
+    assert_eq!(parse(1), ManifestError::Older(1));
+    assert_eq!(parse(MANIFEST_VERSION), ManifestError::Malformed);
+    assert_eq!(parse(3), ManifestError::Newer(3));
+    assert_eq!(parse(u16::MAX), ManifestError::Newer(u16::MAX));
+    // Even of a file that ends behind the version, but not of another file.
+    let short = &of(3)[..10];
+    assert_eq!(ManifestHead::parse(short), Err(ManifestError::Newer(3)));
+    let mut other = of(3);
+    other[0] ^= 1;
+    assert_eq!(ManifestHead::parse(&other), Err(ManifestError::Malformed));
 }
 
 #[test]

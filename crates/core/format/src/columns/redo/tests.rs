@@ -100,6 +100,7 @@ fn what_no_zone_writes_is_refused() {
 #[test]
 fn a_head_is_canonical_or_refused() {
     let head = RedoHead {
+        version: REDO_VERSION,
         length: 32,
         incarnation: [7; 16],
         number: 5,
@@ -112,7 +113,21 @@ fn a_head_is_canonical_or_refused() {
     assert_eq!(RedoHead::parse(&record[..91]), None);
     let run = |number| RedoHead { number, ..head }.key_number();
     assert_eq!([1, 65_535, 65_536, 131_071].map(run), [0, 0, 1, 1]);
-    for (at, byte) in [(0, 2), (1, 1), (4, 31), (4, 33), (24, 0)] {
+    let newer = RedoHead {
+        version: REDO_VERSION + 1,
+        ..head
+    };
+    let mut later = record.clone();
+    later[0] = REDO_VERSION + 1;
+    assert_eq!(RedoHead::parse(&later), Some(newer));
+    assert!(newer.is_newer() && !head.is_newer());
+    assert_eq!(newer.to_bytes(), later[..60]);
+    let bound = head.associated_data([1; 16], 1);
+    let bound_later = newer.associated_data([1; 16], 1);
+    assert_eq!(bound[8..12], [0; 4]);
+    assert_eq!(bound_later[8..12], [1, 0, 0, 0]);
+    assert_eq!(bound_later[12..], bound[12..]);
+    for (at, byte) in [(0, 0), (1, 1), (4, 31), (4, 33), (24, 0)] {
         let mut bad = record.clone();
         bad[at] = byte;
         assert_eq!(RedoHead::parse(&bad), None, "byte {at}");
