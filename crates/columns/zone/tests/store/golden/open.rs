@@ -51,7 +51,7 @@ fn check(store: &mut Store, contents: &Contents) {
         let key = SecretKey::take(&mut { *key }).unwrap();
         let proofs = hkdf(&key, id, PROOF_LABEL.as_bytes()).unwrap();
         let proof = MacKey::new(&proofs).unwrap().mac(&[&[9; 32]]);
-        assert_eq!(store.prove_former(id, &[9; 32]), Some(proof));
+        assert_eq!(store.prove(id, &[9; 32]), Some(proof));
     }
 }
 
