@@ -16,6 +16,26 @@ use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
 use crate::sql::{self, Constant, OrderedColumn, Plan};
 
+/// Returns whether the text begins with a word of a statement that has no constants of tables: one
+/// that sets something, or begins or ends a transaction.
+fn begins_with_setting(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 9] = [
+        b"set",
+        b"begin",
+        b"start",
+        b"commit",
+        b"end",
+        b"rollback",
+        b"abort",
+        b"savepoint",
+        b"release",
+    ];
+    let text = text.trim_ascii_start();
+    let end = text.iter().position(|byte| !byte.is_ascii_alphabetic());
+    let word = &text[..end.unwrap_or(text.len())];
+    WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) && !text.contains(&b';')
+}
+
 /// The longest time that a catalog is used without reading it again.
 const CATALOG_AGE_MAX: Duration = Duration::from_secs(10);
 
@@ -111,7 +131,10 @@ impl Upstream {
     /// confidential types also with 22021 if the text is not UTF-8, and with SR-8103 if
     /// `standard_conforming_strings` is off and the text does not set it.
     pub(super) fn plan_statements(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
-        self.refresh(false)?;
+        // Another connection has changed the schema: what it has made confidential counts within an
+        // open transaction, too. A setting may have to be the transaction's first statement.
+        let is_told = self.shared.epoch.load(Ordering::Acquire) != self.epoch;
+        self.refresh(is_told && !begins_with_setting(text))?;
         if let Some(refusal) = &self.denied {
             return Err(refusal.clone().into());
         }

@@ -15,6 +15,10 @@ const NOT_COMPUTED: &str = "The zone does not compute this of confidential value
 columns and compute it in the application, or store the result in a column of its own; \
 docs/reference/columns.md lists what the zone computes.";
 
+/// The hint where the server needs a boolean in clear, or has one for a confidential column.
+const BOOLEAN: &str = "Compare the confidential boolean with true. To store the result of a \
+condition, write CASE WHEN ... THEN true ELSE false END; to compare one with it, write both cases.";
+
 /// Words of PostgreSQL's names of the types that have a confidential counterpart.
 const PLAIN_TYPES: &[&str] = &[
     "boolean",
@@ -78,11 +82,15 @@ fn hint(body: &[u8]) -> Option<&'static str> {
         return None;
     }
     let message = String::from_utf8_lossy(error_field(body, b'M')?);
-    let mut words = message.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    if !words.clone().any(|word| confidential_type(word).is_some()) {
+    let words = || message.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names_one = words().any(|word| confidential_type(word).is_some());
+    if !names_one {
         return None;
     }
-    let mixed = words.any(|word| PLAIN_TYPES.contains(&word));
+    if words().any(|word| word == "enc_bool") && words().any(|word| word == "boolean") {
+        return Some(BOOLEAN);
+    }
+    let mixed = words().any(|word| PLAIN_TYPES.contains(&word));
     Some(if mixed { MIXED } else { NOT_COMPUTED })
 }
 
@@ -110,6 +118,8 @@ mod tests {
         assert_eq!(hint_of("42883", mixed), MIXED);
         let function = "function chr(enc_int4) does not exist";
         assert_eq!(hint_of("42883", function), NOT_COMPUTED);
+        let check = "argument of CHECK must be type boolean, not type enc_bool";
+        assert_eq!(hint_of("42804", check), BOOLEAN);
         let case = "CASE types enc_float8 and double precision cannot be matched";
         assert_eq!(hint_of("42804", case), MIXED);
     }

@@ -128,10 +128,28 @@ impl Literal {
             return self;
         }
         self.token = match kind {
-            Some(kind) if self.apply_modifiers(kind, &name, &of.typmods) => Token::Typed(kind),
+            Some(kind)
+                if self.is_exact_as(kind, &name)
+                    && self.apply_modifiers(kind, &name, &of.typmods) =>
+            {
+                Token::Typed(kind)
+            }
             _ => Token::Foreign(name),
         };
         self
+    }
+
+    /// Returns whether a cast to the type leaves the text what it is. `false` for `true::text`, which
+    /// is another word, for a `real` that is rounded, and for what is no `smallint`.
+    fn is_exact_as(&self, kind: Kind, name: &str) -> bool {
+        match name {
+            "int2" => self.text.parse::<i16>().is_ok(),
+            "float4" => match (self.text.parse::<f32>(), self.text.parse::<f64>()) {
+                (Ok(single), Ok(double)) => f64::from(single) == double,
+                _ => false,
+            },
+            _ => self.token != Token::Boolean || kind == Kind::Bool,
+        }
     }
 
     /// Applies the modifiers of the type to the text. `false` when that cannot be done exactly

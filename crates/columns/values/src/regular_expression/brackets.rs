@@ -10,6 +10,7 @@ use super::translation::{Escape, Translation};
 const CLASSES: &[(&str, &str)] = &[
     ("alnum", "0-9A-Za-z"),
     ("alpha", "A-Za-z"),
+    ("ascii", "\\x00-\\x7f"),
     ("blank", "\\t\\x20"),
     ("cntrl", "\\x00-\\x1f\\x7f"),
     ("digit", "0-9"),

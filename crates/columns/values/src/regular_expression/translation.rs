@@ -191,7 +191,7 @@ impl Translation<'_> {
         if self.take("?") {
             match self.next() {
                 Some(':') => {}
-                Some('=' | '!' | '<') => return Err(Fault::RegexNotComputed),
+                Some('=' | '!' | '<' | '#') => return Err(Fault::RegexNotComputed),
                 _ => return Err(Fault::RegexInvalid),
             }
         }

@@ -262,6 +262,14 @@ fn other_connections_know_what_one_has_made_confidential() {
     let mut one = owner.connect().expect("a connection");
     let change = "begin; alter table later drop note, add note enc_text; commit";
     let _changed = one.query(change).expect("a change");
+    let mut within = owner.connect().expect("a connection");
+    let _begun = within.query("begin; select 1").expect("a transaction");
+    let change = "alter table later rename note to notes; alter table later add note enc_text";
+    let _changed = one.query(change).expect("a change");
+    let second = "insert into later (id, note) values (2, 'canary-within'); commit";
+    let _inserted = within.query(second).expect("a row");
+    let back = "delete from later where id = 2; alter table later drop note; alter table later rename notes to note";
+    let _back = one.query(back).expect("a change");
     // The first connection sends nothing more.
     let _inserted = other.query(insert).expect("a row");
     assert_eq!(owner.rows("select * from later"), "1|canary-told");
