@@ -139,8 +139,8 @@ impl Literal {
         self
     }
 
-    /// Returns whether a cast to the type leaves the text what it is. `false` for `true::text`, which
-    /// is another word, for a `real` that is rounded, and for what is no `smallint`.
+    /// Returns whether a cast to the type leaves the text what it is. `false` for `true::text`,
+    /// which is another word, for a `real` that is rounded, and for what is no `smallint`.
     fn is_exact_as(&self, kind: Kind, name: &str) -> bool {
         match name {
             "int2" => self.text.parse::<i16>().is_ok(),
