@@ -64,7 +64,7 @@ pub(crate) fn matches(text: &str, pattern: &str, fold: bool) -> Result<bool, Fau
     })
 }
 
-/// Translates and compiles a pattern. Fails as [`matches`] does for it.
+/// Translates and compiles a pattern. Fails as [`matches()`] does for it.
 fn compile(pattern: &str, fold: bool) -> Result<Compiled, Fault> {
     if pattern.len() > PATTERN_MAX {
         return Err(Fault::RegexNotComputed);
