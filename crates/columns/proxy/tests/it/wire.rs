@@ -344,7 +344,10 @@ fn what_a_pipeline_defines_is_known_in_the_same_pipeline() {
     let mut wire = Wire::start("pipeline");
     wire.client.send(
         b'P',
-        &parse("ALTER TABLE plain ALTER note TYPE s.enc_text", &[]),
+        &parse(
+            "ALTER TABLE plain ALTER note TYPE s.enc_text USING strongroom_columns.classify(note)",
+            &[],
+        ),
     );
     wire.client.send(
         b'P',
