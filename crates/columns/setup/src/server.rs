@@ -221,9 +221,8 @@ impl Server {
     }
 }
 
-/// Connects to a database of the server at the socket with the rights of `owner`, who has to be
-/// the one who listens there. SR-8126 when it is somebody else; SR-8122 when the server refuses;
-/// SR-6021, SR-5001.
+/// Connects to a database of the server at the socket, with the rights of the user `owner`. SR-8126
+/// when another user listens there; SR-8122 when the server refuses; SR-6021, SR-5001.
 pub(crate) fn connect(setup: &Setup, owner: u32, database: &str) -> Result<StatementClient, Error> {
     let path = &setup.socket;
     let connected = acting_as(owner, above(path), || {

@@ -71,9 +71,10 @@ const STATEMENT_MAX: usize = 64 << 20;
 /// `declared` is the number of parameters whose types the client declares: numbers of new
 /// parameters begin after them.
 ///
-/// # Errors 54000 for more than 64 MiB; 42601 if PostgreSQL's parser does not accept the text, and
-/// something confidential is named in it; SR-8101, SR-8102 or SR-8103 if a constant, a parameter or
-/// a statement cannot be sent without giving something away; 42P02 for a parameter below 1. The
+/// # Errors
+/// 54000 for more than 64 MiB; 42601 if PostgreSQL's parser does not accept the text, and something
+/// confidential is named in it; SR-8101, SR-8102 or SR-8103 if a constant, a parameter or a
+/// statement cannot be sent without giving something away; 42P02 for a parameter below 1. The
 /// refusal has its position in `sql` where that is known.
 pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<Plan>, Refusal> {
     if sql.len() > STATEMENT_MAX {
