@@ -33,7 +33,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install test-applications test-regress-proxy test-count-often lint-workspace lint-extension audit audit-packages audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install test-applications test-regress-proxy test-count-often lint-workspace lint-extension audit audit-packages audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-beside columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python
 # module, stock PostgreSQL, an S3 server, and a debugger for core dumps. Nothing is installed when
@@ -165,24 +165,25 @@ test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
 	testing/postgres/regress/run --library $(SHIELD) --command $(abspath $(TARGET)/release/strongroom) --cache $(abspath $(TARGET)/postgresql)
 
-# PostgreSQL's regression suite in a database with confidential columns, through the proxy and at
-# the server: some ten minutes. TESTS names single tests.
-TESTS :=
-test-regress-proxy: columns-postgres
+# The program that runs a command beside a server with the extension, its zone and a proxy.
+BESIDE := crates/columns/extension/target/debug/strongroom-columns-beside
+columns-beside: columns-postgres
 	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)
 	$(COLUMNS_DEV) crates/columns/extension/install dev
 	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) build --locked -p strongroom-columns-testing --bin strongroom-columns-beside
-	$(COLUMNS_DEV) testing/postgres/regress/through-proxy --beside crates/columns/extension/target/debug/strongroom-columns-beside \
+
+# PostgreSQL's regression suite in a database with confidential columns, through the proxy and at
+# the server: some ten minutes. TESTS names single tests.
+TESTS :=
+test-regress-proxy: columns-beside
+	$(COLUMNS_DEV) testing/postgres/regress/through-proxy --beside $(BESIDE) \
 		--cache $(abspath $(TARGET)/postgresql) $(TESTS)
 
 # The test suites of Django and SQLAlchemy through the proxy, some ten minutes; SUITES names some of
 # django, sqlalchemy, confidential and recipes.
-test-applications: columns-postgres
+test-applications: columns-beside
 	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
-	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)
-	$(COLUMNS_DEV) crates/columns/extension/install dev
-	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) build --locked -p strongroom-columns-testing --bin strongroom-columns-beside
-	$(COLUMNS_DEV) testing/applications/run --beside crates/columns/extension/target/debug/strongroom-columns-beside \
+	$(COLUMNS_DEV) testing/applications/run --beside $(BESIDE) \
 		--cache $(abspath $(TARGET)/applications) $(SUITES)
 
 VOLUME_LOADS := fio:fio sysbench:sysbench mariadb-server-core:mariadbd mariadb-client-core:mariadb

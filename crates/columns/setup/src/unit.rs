@@ -79,7 +79,8 @@ impl Unit {
         let server_line = format!("# Zone of the PostgreSQL server in {data}");
         let text = format!(
             "{server_line}\n\
-             # Written by strongroom columns setup. Changes belong into a drop-in: systemctl edit {SERVICE}\n\
+             # Written by strongroom columns setup.\n\
+             # Changes belong into a drop-in: systemctl edit {SERVICE}\n\
              [Unit]\n\
              Description=Zone of confidential columns\n\
              Before=postgresql.service\n\

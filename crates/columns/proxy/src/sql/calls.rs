@@ -8,7 +8,7 @@ use strongroom_format::columns::Kind;
 
 use super::expr::name_node;
 use super::flow::Flow;
-use super::literal::{self, Literal, Token};
+use super::literal::{Token, typed_constant};
 use super::refusal::Refusal;
 use super::resolver::Resolver;
 use super::site::{Site, SiteKind};
@@ -125,17 +125,12 @@ impl Resolver<'_> {
     }
 }
 
-/// Returns whether the call's one argument is an envelope, which may stay where it is.
+/// Returns whether the call's one argument is an envelope.
 fn has_envelope(call: &FuncCall) -> bool {
     let [argument] = call.args.as_slice() else {
         return false;
     };
-    let constant = match argument.node.as_ref() {
-        Some(NodeEnum::TypeCast(cast)) => cast.arg.as_deref().and_then(literal::constant),
-        _ => literal::constant(argument),
-    };
-    let text = constant.and_then(Literal::of).map(|literal| literal.text);
-    text.is_some_and(|text| crate::envelope::from_text(text.as_bytes()).is_ok())
+    typed_constant(argument).is_some_and(|literal| literal.is_envelope())
 }
 
 /// Changes a call that the grammar wrote as one of `pg_catalog`, or under another name, into one of

@@ -336,7 +336,7 @@ impl Resolver<'_> {
         is_array: bool,
     ) -> Flow {
         self.touched = true;
-        let is_envelope = crate::envelope::from_text(literal.text.as_bytes()).is_ok();
+        let is_envelope = literal.is_envelope();
         let token = if is_array { Token::Array } else { Token::Typed };
         literal.token = token(kind);
         let site = self.visit_site(SiteKind::Constant(literal));

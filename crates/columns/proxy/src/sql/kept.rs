@@ -50,9 +50,8 @@ impl Resolver<'_> {
     }
 
     /// Begins the second walk of a definition: its marked constants become calls with a
-    /// placeholder. Returns the constants with their placeholders, none of which is in the
-    /// statement's own text.
-    pub(super) fn begin_keeping(&mut self) -> Vec<KeptConstant> {
+    /// placeholder, and are in `kept` with it. No placeholder is in the statement's own text.
+    pub(super) fn begin_keeping(&mut self) {
         let mut prefix = "strongroom constant ".to_owned();
         while self.text.contains(&prefix) {
             prefix.push('~');
@@ -77,8 +76,7 @@ impl Resolver<'_> {
             }));
         }
         self.begin_applying(numbers);
-        self.kept.clone_from(&kept);
-        kept
+        self.kept = kept;
     }
 
     /// Returns the call that opens the envelope of the constant of this number, when the

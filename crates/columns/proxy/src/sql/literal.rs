@@ -87,6 +87,11 @@ impl Literal {
         })
     }
 
+    /// Returns whether the text is an envelope, which may stay where it is.
+    pub(crate) fn is_envelope(&self) -> bool {
+        crate::envelope::from_text(self.text.as_bytes()).is_ok()
+    }
+
     /// Makes the literal `true` that a boolean at this place is compared with.
     pub(crate) fn truth(location: i32) -> Self {
         Self {

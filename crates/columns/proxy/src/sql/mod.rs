@@ -192,7 +192,7 @@ fn plan_statement(
         check_all_visited(&node, &resolver)?;
     }
     if fixed.keeps && resolver.can_keep_constants() {
-        plan.kept = resolver.begin_keeping();
+        resolver.begin_keeping();
     } else if let Some(why) = fixed.text {
         return check_unchangeable(&resolver, why).map(|()| plan);
     } else {
@@ -204,6 +204,7 @@ fn plan_statement(
         resolver.begin_applying(numbers);
     }
     utility::walk(&mut resolver, &mut node, &mut plan)?;
+    plan.kept = std::mem::take(&mut resolver.kept);
     // R4: the second walk must not mark anything.
     if let Some(refusal) = resolver.refusal.take() {
         return Err(refusal);
