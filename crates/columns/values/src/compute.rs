@@ -54,6 +54,12 @@ impl<'a> Args<'a> {
         self.value(at)?.int4()
     }
 
+    /// By how many places a shift moves: the `integer` that is its second argument. A negative one
+    /// counts as the unsigned number of the same bits. `Fault::KindMismatch` if it is none.
+    fn places(self) -> Result<u32, Fault> {
+        Ok(self.int4(1)?.cast_unsigned())
+    }
+
     /// The confidential `bigint` or timestamp at this index. `Fault::KindMismatch` if it is none.
     fn int8(self, at: usize) -> Result<i64, Fault> {
         self.value(at)?.int8()
@@ -276,26 +282,14 @@ fn bits(code: u16) -> Option<Routine> {
         261 => |a, _, out| put_int4(Some(a.int4(0)? | a.int4(1)?), out),
         262 => |a, _, out| put_int4(Some(a.int4(0)? ^ a.int4(1)?), out),
         263 => |a, _, out| put_int4(Some(!a.int4(0)?), out),
-        264 => |a, _, out| {
-            let bits = a.int4(1)?.cast_unsigned();
-            put_int4(Some(a.int4(0)?.wrapping_shl(bits)), out)
-        },
-        265 => |a, _, out| {
-            let bits = a.int4(1)?.cast_unsigned();
-            put_int4(Some(a.int4(0)?.wrapping_shr(bits)), out)
-        },
+        264 => |a, _, out| put_int4(Some(a.int4(0)?.wrapping_shl(a.places()?)), out),
+        265 => |a, _, out| put_int4(Some(a.int4(0)?.wrapping_shr(a.places()?)), out),
         270 => |a, _, out| put_int8(Some(a.int8(0)? & a.int8(1)?), out),
         271 => |a, _, out| put_int8(Some(a.int8(0)? | a.int8(1)?), out),
         272 => |a, _, out| put_int8(Some(a.int8(0)? ^ a.int8(1)?), out),
         273 => |a, _, out| put_int8(Some(!a.int8(0)?), out),
-        274 => |a, _, out| {
-            let bits = a.int4(1)?.cast_unsigned();
-            put_int8(Some(a.int8(0)?.wrapping_shl(bits)), out)
-        },
-        275 => |a, _, out| {
-            let bits = a.int4(1)?.cast_unsigned();
-            put_int8(Some(a.int8(0)?.wrapping_shr(bits)), out)
-        },
+        274 => |a, _, out| put_int8(Some(a.int8(0)?.wrapping_shl(a.places()?)), out),
+        275 => |a, _, out| put_int8(Some(a.int8(0)?.wrapping_shr(a.places()?)), out),
         _ => return None,
     };
     Some(routine)
@@ -307,8 +301,10 @@ fn swapped(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         237 => |a, _, out| put_date(datetime::date_plus(a.int4(1)?, i64::from(a.int4(0)?))?, out),
         238 => |a, _, out| {
-            let timestamp = datetime::date_to_timestamp(a.int4(1)?)?;
-            put_timestamp(datetime::timestamp_plus(timestamp, a.interval(0)?)?, out)
+            put_timestamp(
+                datetime::date_plus_interval(a.int4(1)?, a.interval(0)?)?,
+                out,
+            )
         },
         239 => {
             |a, _, out| put_timestamp(datetime::timestamp_plus(a.int8(1)?, a.interval(0)?)?, out)

@@ -312,6 +312,12 @@ pub(crate) fn date_to_timestamp(date: i32) -> Result<i64, Fault> {
     }
 }
 
+/// The beginning of a date and an interval added (`date_pl_interval`). The errors of
+/// [`date_to_timestamp`] and [`timestamp_plus`].
+pub(crate) fn date_plus_interval(date: i32, interval: Interval) -> Result<i64, Fault> {
+    timestamp_plus(date_to_timestamp(date)?, interval)
+}
+
 /// The timestamp at which a date begins by the clocks of `zone` (`date_timestamptz`); infinite
 /// stays infinite. `Fault::DateOutOfRangeForTimestamp` if the date is outside the range of
 /// timestamps.

@@ -20,15 +20,14 @@ pub(super) fn arithmetic(code: u16) -> Option<Routine> {
         },
         202 => |a, _, out| put_date(datetime::date_minus(a.int4(0)?, a.int4(1)?)?, out),
         203 => |a, _, out| {
-            let timestamp = datetime::date_to_timestamp(a.int4(0)?)?;
-            put_timestamp(datetime::timestamp_plus(timestamp, a.interval(1)?)?, out)
-        },
-        204 => |a, _, out| {
-            let timestamp = datetime::date_to_timestamp(a.int4(0)?)?;
             put_timestamp(
-                datetime::timestamp_plus(timestamp, a.interval(1)?.wrapping_negated())?,
+                datetime::date_plus_interval(a.int4(0)?, a.interval(1)?)?,
                 out,
             )
+        },
+        204 => |a, _, out| {
+            let earlier = a.interval(1)?.wrapping_negated();
+            put_timestamp(datetime::date_plus_interval(a.int4(0)?, earlier)?, out)
         },
         210 => {
             |a, _, out| put_timestamp(datetime::timestamp_plus(a.int8(0)?, a.interval(1)?)?, out)
