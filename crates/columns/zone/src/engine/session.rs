@@ -67,11 +67,7 @@ impl Zone {
         let store = &self.sources.store;
         // Not those that only a session has brought: they are forgotten with it, and a client
         // expects of every later zone what it was shown once.
-        let keys = &self.keys;
-        let prove = |binding: &[u8; 32], id: &KeyId| {
-            let held = keys.prove(id, binding);
-            held.or_else(|| store.prove(id, binding))
-        };
+        let prove = |binding: &[u8; 32], id: &KeyId| store.prove(id, binding);
         let held: Vec<KeyId> = store
             .provable_keys()
             .filter(|id| prove(&[0; 32], id).is_some())

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use strongroom_columns_envelope::{ColumnKey, EnvelopeError, Label, id_of, parse_header};
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
-use strongroom_format::columns::channel::{PROOF_LABEL, TICKET_LABEL};
+use strongroom_format::columns::channel::TICKET_LABEL;
 use strongroom_format::columns::{Kind, Sealer};
 use zeroize::Zeroize as _;
 
@@ -19,7 +19,6 @@ pub use strongroom_columns_envelope::KeyId;
 struct HeldKey {
     column: ColumnKey,
     ticket: MacKey,
-    proof: MacKey,
 }
 
 /// The column keys that were released to this zone.
@@ -56,13 +55,8 @@ impl ColumnKeys {
             return Ok(());
         }
         let ticket = MacKey::new(&hkdf(&key, &id, TICKET_LABEL.as_bytes())?)?;
-        let proof = MacKey::new(&hkdf(&key, &id, PROOF_LABEL.as_bytes())?)?;
         let column = ColumnKey::new(id, key);
-        let held = HeldKey {
-            column,
-            ticket,
-            proof,
-        };
+        let held = HeldKey { column, ticket };
         self.0.insert(id, held);
         Ok(())
     }
@@ -103,13 +97,6 @@ impl ColumnKeys {
         self.0
             .get(id)
             .is_some_and(|known| known.ticket.verify(&[covered], mac))
-    }
-
-    /// The proof that the zone holds the key of this id: a MAC under it of what an attestation's
-    /// evidence binds. `None` if the zone does not hold it.
-    #[must_use]
-    pub fn prove(&self, id: &KeyId, binding: &[u8; 32]) -> Option<[u8; 32]> {
-        self.0.get(id).map(|held| held.proof.mac(&[binding]))
     }
 
     /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is
