@@ -93,8 +93,10 @@ impl Resolver<'_> {
 }
 
 impl Resolver<'_> {
-    /// Gives a string constant the kind of the argument that it is: the function's result has
-    /// another kind, so a value beside the call says nothing of it.
+    /// Sets the kind of a string constant that is an argument of a function to `kind`, which the
+    /// function takes there. The constant's kind cannot be inferred from the value that the call is
+    /// compared with, because the function returns another kind. Does nothing if the argument is
+    /// not a string constant.
     fn give_kind(&mut self, arg: &Flow, kind: Kind) {
         for carried in arg.carried.iter().filter(|carried| carried.direct) {
             if let Some(Site {

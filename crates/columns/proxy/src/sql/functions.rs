@@ -85,9 +85,9 @@ pub(crate) fn structure_of_argument(name: &str, place: usize) -> Option<Structur
     }
 }
 
-/// Returns the kind of argument number `place`, from 0, where all functions of this name that have
-/// one there take that kind and none of them returns it, such as the time zone of `timezone`.
-/// `None` for every other argument.
+/// Returns the kind of argument number `place`, from 0, of the extension's function `name`, if all
+/// of its overloads that have such an argument take the same kind there and none of these overloads
+/// returns that kind. The time zone of `timezone` is one. `None` otherwise.
 pub(crate) fn other_kind_of_argument(name: &str, place: usize) -> Option<Kind> {
     let ours = extension_name(name)?;
     let mut named = FUNCTIONS

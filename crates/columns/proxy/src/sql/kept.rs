@@ -49,8 +49,9 @@ impl Resolver<'_> {
         kept.all(|can| can)
     }
 
-    /// Begins the second walk of a definition: its marked constants become calls with a
-    /// placeholder, and are in `kept` with it. No placeholder is in the statement's own text.
+    /// Begins the second walk of a definition. In that walk each constant that the first walk has
+    /// marked is replaced by a call with a placeholder as its argument; `kept` has the constants
+    /// with their placeholders, which are chosen so that none is in the statement's own text.
     pub(super) fn begin_keeping(&mut self) {
         let mut prefix = "strongroom constant ".to_owned();
         while self.text.contains(&prefix) {

@@ -144,8 +144,10 @@ impl Literal {
         self
     }
 
-    /// Returns whether a cast to the type leaves the text what it is. `false` for `true::text`,
-    /// which is another word, for a `real` that is rounded, and for what is no `smallint`.
+    /// Returns whether a cast of this constant to the type `name`, whose values are sealed as
+    /// `kind`, leaves its text unchanged. `false` for `true::text`, which gives `true` where a
+    /// boolean's text is `t`, for a number that `real` rounds, and for one that does not fit
+    /// `smallint`.
     fn is_exact_as(&self, kind: Kind, name: &str) -> bool {
         match name {
             "int2" => self.text.parse::<i16>().is_ok(),

@@ -164,8 +164,9 @@ fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
     }
 }
 
-/// Records that a column has this value as its default. Refuses constants for an ordered column:
-/// the zone stores a constant there only if it was sealed for this column and statement.
+/// Records that `column` has `value` as its default. For an ordered column it keeps a refusal if
+/// constants are in the default: the zone stores a constant in an ordered column only if it was
+/// sealed for that column, and constants of definitions are sealed for none.
 fn set_default(resolver: &mut Resolver<'_>, column: &Flow, value: &Flow, is_ordered: bool) {
     if is_ordered && !value.carried.is_empty() {
         let message = "a constant as the default of an ordered column";

@@ -43,6 +43,49 @@ fn constants_of_definitions_are_sealed() {
 }
 
 #[test]
+fn what_is_no_envelope_of_the_type_is_no_constant() {
+    let (owner, server) = start_all("");
+    let _made = owner.rows("create table staff (name enc_text default 'canary') using strongroom; insert into staff default values");
+    let kept = server.rows(
+        "select pg_get_expr(adbin, adrelid) from pg_attrdef where adrelid = 'staff'::regclass",
+    );
+    let envelope = kept.split('\'').nth(1).expect("an envelope").to_owned();
+    let opened = |function: &str, text: &str| {
+        server.run(&format!(
+            "select strongroom_columns.{function}('{text}') is null"
+        ))
+    };
+    let said = opened("enc_text_constant", &envelope);
+    assert_eq!(said.rows, "f", "{}", said.messages);
+    let (middle, end) = (envelope.len() / 2, envelope.len());
+    let other = if &envelope[middle..=middle] == "A" {
+        "B"
+    } else {
+        "A"
+    };
+    let flipped = format!("{}{other}{}", &envelope[..middle], &envelope[middle + 1..]);
+    for (function, text, state) in [
+        ("enc_text_constant", flipped.as_str(), "22P03"),
+        ("enc_text_constant", &envelope[..end - 4], "22P0"),
+        ("enc_text_constant", &envelope[..12], "22P02"),
+        ("enc_text_constant", "canary", "22P02"),
+        ("enc_int4_constant", envelope.as_str(), "42804"),
+    ] {
+        let said = opened(function, text);
+        assert!(
+            said.messages.contains(state),
+            "{function}({text}): {}",
+            said.messages
+        );
+        let shown = said
+            .messages
+            .lines()
+            .any(|line| line.starts_with("ERROR") && line.contains("canary"));
+        assert!(!shown, "a text in an error");
+    }
+}
+
+#[test]
 fn migrations_add_columns_with_defaults() {
     let (owner, server) = start_all("");
     let made = "create table plain (id int); insert into plain values (1), (2);
