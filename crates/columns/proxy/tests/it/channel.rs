@@ -16,8 +16,10 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 use strongroom_columns_zone::session::channel::Channel;
-use strongroom_crypto::SecretKey;
-use strongroom_format::columns::channel::{Attestation, CHANNEL_VERSION, Request, Ticket, right};
+use strongroom_crypto::{MacKey, SecretKey, hkdf};
+use strongroom_format::columns::channel::{
+    Attestation, CHANNEL_VERSION, PROOF_LABEL, Request, Ticket, right,
+};
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];
@@ -55,7 +57,11 @@ impl Zone {
             .into_iter()
             .filter(|id| keys.has(id))
             .collect();
-        let prove = |binding: &[u8; 32], id: &[u8; 16]| keys.prove(id, binding);
+        let prove = |binding: &[u8; 32], id: &[u8; 16]| {
+            let key = key(if *id == KEY { 1 } else { 2 });
+            let proof = hkdf(&key, id, PROOF_LABEL.as_bytes()).unwrap();
+            Some(MacKey::new(&proof).unwrap().mac(&[binding]))
+        };
         self.channel
             .attest(&*ATTESTER, (&held, &prove), (STORE, INCARNATION), 1, *nonce)
             .unwrap()
