@@ -31,6 +31,11 @@ pub(super) struct LoginOptions {
 }
 
 impl LoginOptions {
+    /// The names of the user and the database.
+    pub(super) fn names(&self) -> (&str, &str) {
+        (&self.user, &self.database)
+    }
+
     /// Connects to the server or proxy at `address` and logs in, with the password from the file if
     /// one was named. SR-1006 or SR-1001 for the file; SR-8122 if the server refuses, SR-5001 if
     /// the connection fails.

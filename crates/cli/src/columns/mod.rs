@@ -4,11 +4,13 @@
 
 mod connect;
 mod convert;
+mod ledger;
 mod pins;
 mod proxy;
 mod replay;
 mod setup;
 mod status;
+mod trust;
 mod zone;
 
 use clap::{Args, Subcommand};
@@ -32,17 +34,19 @@ enum Verb {
     Zone(zone::ZoneArgs),
     Proxy(proxy::ProxyArgs),
     Status(status::StatusArgs),
+    Ledger(ledger::LedgerArgs),
     Replay(replay::ReplayArgs),
     Convert(convert::ConvertArgs),
     Pins(pins::PinsArgs),
 }
 
 impl ColumnsArgs {
-    /// Returns whether the verb is `status` or `pins` and `--json` was given.
+    /// Returns whether the verb is `status`, `ledger` or `pins` and `--json` was given.
     pub(crate) const fn wants_json(&self) -> bool {
         match &self.verb {
             Verb::Status(args) => args.json,
             Verb::Pins(args) => args.json,
+            Verb::Ledger(args) => args.json,
             Verb::Setup(_)
             | Verb::Zone(_)
             | Verb::Proxy(_)
@@ -58,6 +62,7 @@ impl ColumnsArgs {
             Verb::Zone(args) => args.run(context),
             Verb::Proxy(args) => args.run(context),
             Verb::Status(args) => args.run(context),
+            Verb::Ledger(args) => args.run(context),
             Verb::Replay(args) => args.run(context),
             Verb::Convert(args) => args.run(),
             Verb::Pins(args) => args.run(context),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use strongroom_columns_proxy::channel::{AttestationPolicy, PcrPolicy, TrustedKey};
 use strongroom_columns_proxy::keys::ColumnKeys;
 use strongroom_columns_proxy::proxy::{
     Address, Config, PlaintextConstants, Proxy, TicketTerms, Tls,
@@ -16,12 +15,12 @@ use strongroom_columns_proxy::proxy::{
 use strongroom_columns_proxy::relations::KnownRelations;
 use strongroom_columns_proxy::sql::ordered::parse_adopted;
 use strongroom_columns_proxy::sql::pins::PinnedColumn;
-use strongroom_columns_proxy::zones::KnownZones;
 use strongroom_format::code;
-use strongroom_format::hex::from_hex;
+use strongroom_format::columns::channel::right;
 use strongroom_keyring::Keyring;
 
 use super::connect::{address, checked};
+use super::trust::ZoneTrust;
 use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
@@ -53,29 +52,8 @@ pub(super) struct ProxyArgs {
     /// Authorities in PEM that vouch for the server's certificate
     #[arg(long, value_name = "FILE", required_if_eq("server_tls", "verify-full"))]
     server_ca: Option<PathBuf>,
-    /// Key of the keyring that column keys come from
-    #[arg(long, value_name = "ID")]
-    key_id: String,
-    /// Release keys to a zone that only says itself what it is: for development, it proves nothing
-    #[arg(long)]
-    accept_process_attestation: bool,
-    /// Digest (SHA-256) of a zone's program that may have the keys; any unless given
-    #[arg(long = "measurement", value_name = "HEX", value_parser = digest)]
-    measurements: Vec<[u8; 32]>,
-    /// Public area (`TPM2B_PUBLIC`) of a TPM's attestation key whose quotes are believed
-    #[arg(long = "trust-tpm", value_name = "FILE", requires = "pcrs")]
-    tpm_keys: Vec<PathBuf>,
-    /// What registers of that TPM's SHA-256 bank have to hold; given several times: one of these
-    #[arg(long, value_name = "PCR=HEX,...", value_parser = parse_policy, requires = "tpm_keys")]
-    pcrs: Vec<PcrPolicy>,
-    /// File that keeps which keys a zone has shown to hold: these go to no other zone. Beside the
-    /// keyring unless given
-    #[arg(long, value_name = "FILE")]
-    zones: Option<PathBuf>,
-    /// Release keys over one connection to a zone that does not hold them although another one did:
-    /// a new zone, or one that has lost its last value under the key
-    #[arg(long)]
-    new_zone: bool,
+    #[command(flatten)]
+    trust: ZoneTrust,
     /// File that keeps what relations with confidential columns looked like when they were seen
     /// first: they have to stay so. Beside the keyring unless given
     #[arg(long, value_name = "FILE")]
@@ -168,11 +146,16 @@ impl ProxyArgs {
             .keyring
             .clone()
             .unwrap_or_else(Keyring::default_path);
-        let keys = ColumnKeys::from_keyring(&Keyring::open(&path)?, &self.key_id)?;
+        let keys = ColumnKeys::from_keyring(&Keyring::open(&path)?, &self.trust.key_id)?;
         let tls = self.tls()?;
-        let zones = self.zones.unwrap_or_else(|| path.with_extension("zones"));
-        let known = KnownZones::at(zones.clone(), self.new_zone);
-        let known = known.map_err(|error| Failure::io(&zones, &error))?;
+        let mut rights = right::ORDINARY;
+        if self.declassify {
+            rights |= right::DECLASSIFY;
+        }
+        if self.store_derived {
+            rights |= right::DERIVE;
+        }
+        let (accepted, zones) = self.trust.policy(&path)?;
         let pins = self.pins.unwrap_or_else(|| path.with_extension("pins"));
         let relations = KnownRelations::at(pins.clone());
         let relations = relations.map_err(|error| Failure::io(&pins, &error))?;
@@ -182,17 +165,11 @@ impl ProxyArgs {
             tls,
             keys,
             terms: Some(TicketTerms {
-                accepted: AttestationPolicy {
-                    process: self.accept_process_attestation,
-                    measurements: self.measurements,
-                    tpm_keys: read_trusted_keys(&self.tpm_keys)?,
-                    pcrs: self.pcrs,
-                },
-                zones: Arc::new(known),
+                accepted,
+                zones,
                 lifetime: Duration::from_secs(self.ticket_lifetime),
                 truths: self.comparison_budget,
-                declassify: self.declassify,
-                derive: self.store_derived,
+                rights,
             }),
             plaintext_constants: match self.plaintext_constants {
                 Constants::Refuse => PlaintextConstants::Refuse,
@@ -210,44 +187,6 @@ impl ProxyArgs {
         note(&format!("listening at {}", addresses.join(", ")));
         proxy.run().map_err(failed)
     }
-}
-
-/// Parses a SHA-256 digest of 64 hexadecimal digits. The error is the text that clap shows.
-fn digest(text: &str) -> Result<[u8; 32], String> {
-    let bytes = from_hex(&text.to_ascii_lowercase());
-    let digest = bytes.and_then(|bytes| bytes.try_into().ok());
-    digest.ok_or_else(|| String::from("64 hexadecimal digits"))
-}
-
-/// Reads the public area of a TPM's attestation key from each file. SR-5001 if a file cannot be
-/// read, SR-1001 if it holds no such key.
-fn read_trusted_keys(paths: &[PathBuf]) -> Result<Vec<TrustedKey>, Failure> {
-    let read = |path: &PathBuf| {
-        let public = std::fs::read(path).map_err(|error| Failure::io(path, &error))?;
-        TrustedKey::new(public).ok_or_else(|| {
-            Failure::usage(&format!(
-                "{}: not the public area of an attestation key: ECC on P-256 with ECDSA or RSA with RSASSA, SHA-256, \
-                 fixed to its TPM, restricted to signing",
-                path.display()
-            ))
-        })
-    };
-    paths.iter().map(read).collect()
-}
-
-/// Parses `PCR=HEX,PCR=HEX`: values that registers of a TPM must have. The error is the text that
-/// clap shows.
-fn parse_policy(text: &str) -> Result<PcrPolicy, String> {
-    let value = |one: &str| {
-        let (number, value) = one.split_once('=')?;
-        Some((number.parse().ok()?, digest(value).ok()?))
-    };
-    let values: Option<Vec<_>> = text.split(',').map(value).collect();
-    values
-        .and_then(|values| PcrPolicy::new(&values))
-        .ok_or_else(|| {
-            String::from("registers 0 to 23 with 64 hexadecimal digits each: 0=HEX,11=HEX")
-        })
 }
 
 /// Parses `SCHEMA.RELATION.COLUMN` with or without `:ordered`. The error is the text that clap

@@ -62,6 +62,7 @@ const COMMANDS: &[&str] = &[
     "columns zone",
     "columns proxy",
     "columns status",
+    "columns ledger",
     "columns replay",
     "columns convert",
     "columns pins",

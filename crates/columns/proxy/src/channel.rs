@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use strongroom_crypto::{GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, random32, sha256};
 use strongroom_format::columns::channel::{
-    Attestation, AttestationProvider, BINDING_LABEL, CLIENT_LABEL, Hello, MESSAGE_HELLO,
+    Attestation, AttestationProvider, BINDING_LABEL, CLIENT_LABEL, Hello, Limit, MESSAGE_HELLO,
     MESSAGE_SEALED, PROOF_LABEL, Request, Sealed, TICKET_LABEL, Ticket, ZONE_LABEL,
-    associated_data,
+    associated_data, is_name,
 };
 use strongroom_format::columns::tpm::ANSWER_SECONDS;
 use zeroize::Zeroize as _;
@@ -182,17 +182,19 @@ impl Attested {
     }
 
     /// Makes the message that opens a session: it releases these keys to the zone, sealed for the
-    /// attested key, under a ticket for them. Returns it with the state that reads the answer.
+    /// attested key, under a ticket for them. `name` is shown to the owner in the ledgers of the
+    /// keys. Returns it with the state that reads the answer.
     /// Sends nothing.
     ///
     /// # Errors
     /// [`ChannelError::System`] without random numbers or locked memory;
     /// [`ChannelError::Malformed`] for a ticket that names no key, too many, or one that is not
-    /// given.
+    /// given, and for a name that is none ([`is_name`]).
     pub fn open(
         self,
         keys: &[ColumnKeyRef<'_>],
         ticket: &Ticket,
+        name: &str,
     ) -> Result<(Vec<u8>, PendingSession), ChannelError> {
         let (private, client_key) = KeyAgreement::generate()?;
         let hello = Hello {
@@ -208,7 +210,7 @@ impl Attested {
             ZONE_LABEL.as_bytes(),
         )?;
         let (send, receive) = (GcmKey::new(&send)?, GcmKey::new(&receive)?);
-        let mut request = opening_request(keys, ticket)?;
+        let mut request = opening_request(keys, ticket, name)?;
         let head = Sealed {
             session: [0; 16],
             sequence: 0,
@@ -219,17 +221,30 @@ impl Attested {
     }
 }
 
-/// Writes the request that opens a session, in clear: the keys and the ticket. Fails as
+/// Writes the request that opens a session, in clear: the name, the keys and the ticket. Fails as
 /// [`Attested::open`] does.
-fn opening_request(keys: &[ColumnKeyRef<'_>], ticket: &Ticket) -> Result<Vec<u8>, ChannelError> {
+fn opening_request(
+    keys: &[ColumnKeyRef<'_>],
+    ticket: &Ticket,
+    name: &str,
+) -> Result<Vec<u8>, ChannelError> {
+    let name_len = u8::try_from(name.len()).ok().filter(|_| is_name(name));
+    let name_len = name_len.ok_or(ChannelError::Malformed)?;
     let count = u16::try_from(keys.len()).map_err(|_| ChannelError::Malformed)?;
     let authenticated = authenticate_ticket(keys, ticket)?;
     // Allocated with its final length: a vector that grows leaves copies of keys behind.
-    let len = [3, keys.len().saturating_mul(48), authenticated.len()]
-        .into_iter()
-        .sum();
+    let len = [
+        4,
+        name.len(),
+        keys.len().saturating_mul(48),
+        authenticated.len(),
+    ]
+    .into_iter()
+    .sum();
     let mut request = Vec::with_capacity(len);
     request.push(Request::Open.number());
+    request.push(name_len);
+    request.extend_from_slice(name.as_bytes());
     request.extend_from_slice(&count.to_le_bytes());
     for (id, key) in keys {
         request.extend_from_slice(id);
@@ -335,6 +350,15 @@ impl OpenSession {
     ) -> Result<Vec<u8>, ChannelError> {
         let authenticated = authenticate_ticket(keys, ticket)?;
         self.send_with([&[Request::Renew.number()], &authenticated[..]].concat())
+    }
+
+    /// Makes the next message for the zone: one that sets the limit of a column key. Sends nothing
+    /// itself.
+    ///
+    /// # Errors
+    /// [`ChannelError::System`] if it cannot be sealed.
+    pub fn set_limit(&mut self, limit: &Limit) -> Result<Vec<u8>, ChannelError> {
+        self.send_with([&[Request::Limit.number()], &limit.to_bytes()[..]].concat())
     }
 
     /// Seals a request under the next sequence number and returns the message. Fails with `System`

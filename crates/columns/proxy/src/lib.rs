@@ -7,6 +7,7 @@ pub mod conversion;
 pub mod envelope;
 pub mod keys;
 mod locked_file;
+pub mod owner;
 pub mod proxy;
 pub mod relations;
 pub mod server;

@@ -118,7 +118,7 @@ impl Zone {
         users: Vec<u32>,
     ) -> Self {
         // From now on setting the clock back makes no ticket last longer.
-        crate::session::now();
+        crate::clock::now();
         for (id, key) in store.kept_keys() {
             // A key for which there is no locked memory is missing until its client brings it
             // again.
@@ -162,13 +162,12 @@ impl Zone {
     }
 
     /// Makes the store durable, at the position of the host's log that it has reached: the next
-    /// start has less to replay.
+    /// start has less to replay. What was counted of budgets in advance is given back.
     ///
     /// # Errors
     /// Those of [`Store::checkpoint`].
     pub fn checkpoint(&mut self) -> Result<(), Error> {
-        let position = self.sources.store.position();
-        self.sources.store.checkpoint(position).map(drop)
+        self.sources.store.last_checkpoint()
     }
 
     /// How many values were computed, compared or tested since the start, whether or not anybody
@@ -222,15 +221,18 @@ impl Zone {
             // The result of an aggregate shows whether accumulating has failed.
             state.fallible = true;
         }
-        if state.fallible
-            && let Some(session) = Self::session(&mut self.channel, state)
-        {
-            session.spend_check()?;
+        if state.fallible {
+            let computed_from = state.computed_from;
+            self.charge_check(ring, computed_from)?;
         }
         if ahead {
             return Ok(());
         }
+        let state = self.sources.rings.get_mut(ring)?;
         state.fallible = state.failed;
+        if !state.failed {
+            state.computed_from = None;
+        }
         match state.fault.take() {
             Some(fault) => {
                 state.third_argument = None;

@@ -254,7 +254,7 @@ pub(crate) fn declassify(session: Option<&mut Session>, scope: &Scope) -> Result
     let session = session.ok_or(Fault::NotAllowed)?;
     session.allow(right::DECLASSIFY, scope.keys())?;
     session.spend_output()?;
-    session.ledger().count_declassified(1);
+    session.count_declassified();
     Ok(())
 }
 

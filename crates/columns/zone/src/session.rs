@@ -11,11 +11,13 @@ pub mod channel;
 pub mod keys;
 pub mod ledger;
 
-use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
 
 use strongroom_columns_ring::Fault;
 use strongroom_format::columns::channel::Ticket;
+
+use crate::clock::now;
+use crate::key_ledger::Told;
 
 pub use keys::{ColumnKeys, KeyId};
 pub use ledger::Ledger;
@@ -26,14 +28,35 @@ pub struct Session {
     id: [u8; 16],
     ticket: Ticket,
     ledger: Ledger,
+    name: Arc<str>,
+    /// What was told and is not in the ledgers of column keys yet.
+    told: Told,
 }
 
 impl Session {
     /// A session under a ticket, which the caller has checked. `ledger` has the counts of earlier
-    /// sessions under the ticket and goes on counting.
+    /// sessions under the ticket and goes on counting; `name` is the one that its client gives
+    /// itself.
     #[must_use]
-    pub const fn new(id: [u8; 16], ticket: Ticket, ledger: Ledger) -> Self {
-        Self { id, ticket, ledger }
+    pub fn new(id: [u8; 16], ticket: Ticket, ledger: Ledger, name: Arc<str>) -> Self {
+        Self {
+            id,
+            ticket,
+            ledger,
+            name,
+            told: Told::default(),
+        }
+    }
+
+    /// The name that the client gives itself.
+    #[must_use]
+    pub const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Returns what was told since the last call, for the ledgers of column keys.
+    pub(crate) fn take_told(&mut self) -> Told {
+        core::mem::take(&mut self.told)
     }
 
     /// Replaces the session's ticket. The caller has checked that it has the same id and keys.
@@ -104,6 +127,7 @@ impl Session {
     pub fn spend_truths(&mut self, count: u64) -> Result<(), Fault> {
         self.check_budget(count)?;
         self.ledger.count_truths(count);
+        self.told.add(Told::truths(count));
         Ok(())
     }
 
@@ -116,6 +140,7 @@ impl Session {
     pub fn spend_check(&mut self) -> Result<(), Fault> {
         self.check_budget(1)?;
         self.ledger.count_check();
+        self.told.checks = self.told.checks.saturating_add(1);
         Ok(())
     }
 
@@ -144,26 +169,16 @@ impl Session {
             return Err(Fault::BudgetSpent);
         }
         self.ledger.count_output();
+        self.told.outputs = self.told.outputs.saturating_add(1);
         Ok(())
     }
-}
 
-/// Seconds since 1970, by which tickets begin and end. By the machine's clock, but not earlier than
-/// its first time and what has passed since then: setting the clock back makes no ticket last
-/// longer. A clock that is set forward ends tickets early. A clock before 1970 counts as 1970.
-pub(crate) fn now() -> u64 {
-    static FIRST: OnceLock<(u64, Instant)> = OnceLock::new();
-    let clock = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let (first, begun) = FIRST.get_or_init(|| (clock, Instant::now()));
-    not_before(clock, *first, begun.elapsed())
-}
-
-/// `clock`, or what a clock would show that was right at `first` and has run for `passed` since, if
-/// that is later; all in seconds since 1970.
-fn not_before(clock: u64, first: u64, passed: Duration) -> u64 {
-    clock.max(first.saturating_add(passed.as_secs()))
+    /// Counts in the ledgers that the value of which [`Self::spend_output`] was told is given in
+    /// clear.
+    pub(crate) fn count_declassified(&mut self) {
+        self.ledger.count_declassified(1);
+        self.told.declassified = self.told.declassified.saturating_add(1);
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +196,7 @@ mod tests {
             outputs,
             keys: vec![[1; 16], [2; 16]],
         };
-        Session::new([9; 16], ticket, Ledger::new())
+        Session::new([9; 16], ticket, Ledger::new(), Arc::from("test"))
     }
 
     #[test]
@@ -205,17 +220,6 @@ mod tests {
                 .all(|answer| *answer == Err(Fault::NotAllowed))
         );
         assert_eq!(session.ledger().refusals(), 6);
-    }
-
-    #[test]
-    fn a_clock_that_is_set_back_makes_no_time_pass_again() {
-        let hour = Duration::from_secs(3600);
-        assert_eq!(not_before(13_600, 10_000, hour), 13_600);
-        assert_eq!(not_before(10_001, 10_000, hour), 13_600, "set back");
-        assert_eq!(not_before(0, 10_000, hour), 13_600, "before 1970");
-        assert_eq!(not_before(99_999, 10_000, hour), 99_999, "set forward");
-        // A clock that was right again after it had been ahead is followed.
-        assert_eq!(not_before(13_700, 10_000, hour), 13_700);
     }
 
     #[test]

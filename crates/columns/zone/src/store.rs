@@ -21,6 +21,7 @@ mod files;
 mod frame;
 mod free_space;
 mod image;
+mod key_ledgers;
 mod log;
 mod marks;
 pub(crate) mod memory;
@@ -75,6 +76,8 @@ use reclamation::Reclamation;
 use redo_log::RedoLog;
 use replay::{Phase, Replay};
 
+use crate::key_ledger::KeyLedgers;
+
 /// A value, and what its extent says about it.
 #[derive(Clone, Copy)]
 pub struct StoredValue<'a> {
@@ -123,6 +126,7 @@ pub struct Store {
     column_keys: BTreeMap<[u8; 16], SecretKey>,
     /// Of column keys that were kept before, by their ids, the keys of proofs.
     former_keys: BTreeMap<[u8; 16], SecretKey>,
+    key_ledgers: KeyLedgers,
     reclamation: Reclamation,
     durability: Durability,
     redo: RedoLog,

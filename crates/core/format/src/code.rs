@@ -322,7 +322,7 @@ codes! {
     FID_KIND = 8004, Data, "the value has another type than the operation needs", "if the table's definition was changed in the catalog, change it back; otherwise something other than Strongroom wrote the identifier there: restore the table from a backup";
     FID_COLUMN = 8005, Data, "the value belongs to another column", "something other than Strongroom moved identifiers between columns: restore the table from a backup";
     NO_TICKET = 8006, Refused, "the session has no ticket that allows this operation", "connect through `strongroom columns proxy`, or have the data owner issue a ticket for it";
-    TICKET_SPENT = 8007, Refused, "the ticket's budget is spent", "have the data owner issue a new one; the ledger shows what the last one was used for";
+    TICKET_SPENT = 8007, Refused, "the budget of the ticket or of the column key is spent", "see `strongroom columns ledger`, which shows what it was used for; a key's limit begins anew after its period, or when its owner sets another one, a ticket's with a new connection";
     NO_COLUMN_KEY = 8008, Key, "the zone does not hold the key of this column", "release the key to the zone: connect once through `strongroom columns proxy`";
     ENVELOPE = 8009, Data, "the envelope does not open: it is damaged or forged, or was sealed for another column", "seal the value again with the column's key; do not move envelopes between columns";
     STORE_OLD = 8010, Data, "the zone's store is not the newest: its counter differs from the one that is kept apart from it (--anchor)", "bring back the newest store; if you restored an older one on purpose, start `strongroom columns zone` once with --accept-restored";
@@ -355,7 +355,7 @@ codes! {
     COLUMN_DENIED = 8106, Data, "the server claims that a column that --pin names is not confidential", "find out who changed the column's type, and change it back; if it is meant to be plain, restart the proxy without --pin for it; until then nothing is sent";
     COLUMN_CHANGED = 8107, Data, "a relation with confidential columns is not what it was when the proxy learned its columns", "find out who changed it; if it was changed on purpose, past this proxy, have the proxy learn it again: `strongroom columns pins --forget SCHEMA.RELATION`";
     COLUMN_CONVERT = 8121, Refused, "the column cannot be converted in its present state", "follow the message, and run the command again; nothing was changed";
-    COLUMN_SERVER = 8122, Refused, "the database server refused a statement of this command", "see its message; what was converted stays converted, and the same command goes on from there";
+    COLUMN_SERVER = 8122, Refused, "the database server refused a statement of this command", "see its message; a conversion stays as far as it has come, and the same command goes on from there";
     COLUMN_RECORD = 8123, Data, "the record does not open", "give the key for records that the zone was started with; a record that was changed or cut short cannot be replayed";
     COLUMN_UNRECORDED = 8124, Refused, "the zone does not record this", "start the zone with --record-key-file, and choose a name that is not taken; plain values, and more than 64 MiB, are not recorded";
     COLUMN_DEPARTED = 8125, Usage, "the statement differs from its record, or would change something", "in a new session, replay the recorded statement in the same form and on the same data: docs/guides/columns.md";

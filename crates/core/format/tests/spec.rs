@@ -78,6 +78,8 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("envelope_layout", envelope::envelope_layout::FIELDS),
     layout("extent_layout", manifest::extent_layout::FIELDS),
     layout("kept_key_layout", manifest::kept_key_layout::FIELDS),
+    layout("ledger_layout", manifest::ledger_layout::FIELDS),
+    layout("ledger_line_layout", manifest::ledger_line_layout::FIELDS),
     layout("log_frame_layout", log::log_frame_layout::FIELDS),
     layout(
         "manifest_body_layout",
@@ -116,6 +118,7 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("tail_block_layout", postgres::tail_block_layout::FIELDS),
     layout("tail_layout", sqlite::tail_layout::FIELDS),
     layout("ticket_layout", channel::ticket_layout::FIELDS),
+    layout("limit_layout", channel::limit_layout::FIELDS),
     layout(
         "tweak_control_layout",
         postgres::tweak_control_layout::FIELDS,
@@ -252,6 +255,10 @@ fn manifest_constants() -> BTreeMap<&'static str, String> {
         ("RESTORE_STRIDE", manifest::RESTORE_STRIDE.to_string()),
         ("MANIFEST_MAGIC", spaced_hex(&manifest::MANIFEST_MAGIC)),
         ("MANIFEST_VERSION", manifest::MANIFEST_VERSION.to_string()),
+        (
+            "MANIFEST_VERSION_OLDEST",
+            manifest::MANIFEST_VERSION_OLDEST.to_string(),
+        ),
     ])
 }
 
@@ -268,6 +275,7 @@ fn channel_constants() -> BTreeMap<&'static str, String> {
         ("CLIENT_LABEL", channel::CLIENT_LABEL.to_owned()),
         ("EVIDENCE_MAX", number(channel::EVIDENCE_MAX)),
         ("PROOFS_MAX", number(channel::PROOFS_MAX)),
+        ("CLIENT_NAME_MAX", number(channel::CLIENT_NAME_MAX)),
         ("MESSAGE_HELLO", channel::MESSAGE_HELLO.to_string()),
         ("MESSAGE_SEALED", channel::MESSAGE_SEALED.to_string()),
         ("TICKET_LABEL", channel::TICKET_LABEL.to_owned()),

@@ -124,6 +124,7 @@ pub fn messages(bytes: &[u8]) {
         session: Session::new(catalog(), Settings::default(), b'I'),
         names: Arc::default(),
         relations: Arc::new(KnownRelations::in_memory()).connection(String::new()),
+        name: String::new(),
         zone_session: None,
     };
     drop(super::relay(connection, &shared(keys)));

@@ -24,7 +24,7 @@ mod startup;
 pub(crate) mod stream;
 mod tls;
 mod upstream;
-mod zone_session;
+pub(crate) mod zone_session;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -210,6 +210,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         session,
         names,
         relations,
+        name,
         zone_session,
     } = connection;
     let session = Arc::new(session);
@@ -232,7 +233,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         client,
         to_server,
         (names, relations),
-        zone_session,
+        (name, zone_session),
     );
     std::thread::scope(|scope| {
         let ends = &sockets;

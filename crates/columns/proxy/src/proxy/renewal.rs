@@ -89,7 +89,8 @@ impl Upstream {
         }
         self.session.lock().lost = false;
         self.asked = Some(Instant::now());
-        let opened = zone_session::open(&shared.keys, terms, |function, bytes| {
+        let name = self.name.clone();
+        let opened = zone_session::open(&shared.keys, terms, &name, |function, bytes| {
             let answer = self.call(function, bytes)?;
             Ok::<_, Failure>(answer.ok_or_else(|| "no answer".to_owned()))
         })?;

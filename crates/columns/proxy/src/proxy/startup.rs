@@ -40,6 +40,8 @@ pub(crate) struct Connection {
     pub(super) names: Arc<Names>,
     /// What its statements may be changing.
     pub(super) relations: Changer,
+    /// The name that the owner sees in the ledgers.
+    pub(super) name: String,
     /// The session with the zone.
     pub(super) zone_session: Option<ZoneSession>,
 }
@@ -90,6 +92,9 @@ pub(crate) fn accept_client(
     if let Err(column) = catalog.pin(&shared.pinned) {
         return refuse(&mut client, &Refusal::denied(column));
     }
+    let text = |wanted| String::from_utf8_lossy(parameter(&packet, wanted).unwrap_or_default());
+    let name =
+        zone_session::client_name(&text(b"user"), &names.database, &text(b"application_name"));
     let relations = shared.relations.connection(address.to_string());
     if let Err(error) = relations.check(&names.database, true, &mut catalog) {
         return refuse(&mut client, &unkept(&error));
@@ -98,7 +103,7 @@ pub(crate) fn accept_client(
     let terms = shared.terms.as_ref().filter(|_| catalog.is_confidential());
     let mut zone_session = None;
     if let Some(terms) = terms {
-        let opened = zone_session::open(&shared.keys, terms, |function, bytes| {
+        let opened = zone_session::open(&shared.keys, terms, &name, |function, bytes| {
             zone_session::call(&mut server, function, bytes)
         })?;
         match opened {
@@ -117,6 +122,7 @@ pub(crate) fn accept_client(
         session: Session::new(catalog, settings, transaction),
         names,
         relations,
+        name,
         zone_session,
     }))
 }

@@ -100,6 +100,8 @@ pub(crate) struct Upstream {
     pub(super) names: Arc<Names>,
     /// What its statements may be changing.
     pub(super) relations: Changer,
+    /// The name that the owner sees in the ledgers.
+    pub(super) name: String,
     /// The session with the zone.
     pub(super) zone_session: Option<ZoneSession>,
 }
@@ -143,7 +145,7 @@ impl Upstream {
         client: BufReader<Stream>,
         server: Stream,
         (names, relations): (Arc<Names>, Changer),
-        zone_session: Option<ZoneSession>,
+        (name, zone_session): (String, Option<ZoneSession>),
     ) -> Self {
         let epoch = shared.epoch.load(Ordering::Acquire);
         Self {
@@ -168,6 +170,7 @@ impl Upstream {
             asked: zone_session.as_ref().map(|zone| zone.issued),
             names,
             relations,
+            name,
             zone_session,
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strongroom_crypto::random16;
-use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_format::columns::channel::{CLIENT_NAME_MAX, Ticket};
 use strongroom_format::hex::{from_hex, hex};
 use strongroom_postgres_wire::{self as wire, Builder, invalid};
 
@@ -31,12 +31,8 @@ pub struct TicketTerms {
     /// How many truths (comparisons, tests, tokens, ranks) a connection may learn. `None`: any
     /// number.
     pub truths: Option<u64>,
-    /// Whether a connection may have the zone give values in clear to the server, and take values
-    /// in clear from it.
-    pub declassify: bool,
-    /// Whether a connection may store computed values, and those of other columns, in ordered
-    /// columns.
-    pub derive: bool,
+    /// What a connection may do: bits of [`strongroom_format::columns::channel::right`].
+    pub rights: u32,
 }
 
 impl TicketTerms {
@@ -47,15 +43,8 @@ impl TicketTerms {
             .duration_since(UNIX_EPOCH)
             .map_err(io::Error::other)?
             .as_secs();
-        let mut rights = right::ORDINARY;
-        if self.declassify {
-            rights |= right::DECLASSIFY;
-        }
-        if self.derive {
-            rights |= right::DERIVE;
-        }
         Ok(Ticket {
-            rights,
+            rights: self.rights,
             ticket_id,
             // Clocks of two machines differ.
             not_before: now.saturating_sub(300),
@@ -68,20 +57,21 @@ impl TicketTerms {
 }
 
 /// A session with the zone, and its ticket.
-pub(super) struct ZoneSession {
-    pub(super) session: OpenSession,
+pub(crate) struct ZoneSession {
+    pub(crate) session: OpenSession,
     pub(super) ticket_id: [u8; 16],
     /// When the ticket was issued.
     pub(super) issued: Instant,
 }
 
 /// Opens a session with the zone over this connection: requests an attestation, checks it, and
-/// releases the keys under a new ticket. `call` calls a function of the extension from bytes to
+/// releases the keys under a new ticket, to a client of this name. `call` calls a function of the extension from bytes to
 /// bytes, and returns the server's message where that fails. The outer error is the error of
 /// `call`; the inner one (SQLSTATE 28000) says, for the client, why there is no session.
-pub(super) fn open<E>(
+pub(crate) fn open<E>(
     keys: &ColumnKeys,
     terms: &TicketTerms,
+    name: &str,
     mut call: impl FnMut(&str, &[u8]) -> Result<Result<Vec<u8>, String>, E>,
 ) -> Result<Result<ZoneSession, Refusal>, E> {
     let refuse = |why: &dyn std::fmt::Display| {
@@ -111,7 +101,7 @@ pub(super) fn open<E>(
         .check(&answer, &terms.accepted)
         .and_then(|attested| {
             terms.zones.admit(&released, &attested)?;
-            attested.open(&released, &ticket)
+            attested.open(&released, &ticket, name)
         });
     let (message, opening) = match opened {
         Ok(pair) => pair,
@@ -131,8 +121,24 @@ pub(super) fn open<E>(
     }
 }
 
+/// Makes the name that the owner sees in the ledgers from what a client says of itself: the user,
+/// the database, and the application if it names itself. It is cut where it is too long, and
+/// characters that it may not have become question marks.
+pub(crate) fn client_name(user: &str, database: &str, application: &str) -> String {
+    let application = match application {
+        "" => String::new(),
+        named => format!(" ({named})"),
+    };
+    let mut name = format!("{user}@{database}{application}");
+    name = name.replace(char::is_control, "?");
+    while name.len() > CLIENT_NAME_MAX {
+        name.pop();
+    }
+    name
+}
+
 /// Returns the statement that calls a function of the extension from bytes to bytes.
-pub(super) fn call_statement(function: &str, bytes: &[u8]) -> String {
+pub(crate) fn call_statement(function: &str, bytes: &[u8]) -> String {
     format!(
         "SELECT pg_catalog.encode(strongroom_columns.{function}('\\x{}'::pg_catalog.bytea), 'hex')",
         hex(bytes)
@@ -141,7 +147,7 @@ pub(super) fn call_statement(function: &str, bytes: &[u8]) -> String {
 
 /// Returns the bytes in the row that a statement of [`call_statement`] returns; an error's text if
 /// it is malformed.
-pub(super) fn bytes_of_row(row: Vec<Option<String>>) -> Result<Vec<u8>, String> {
+pub(crate) fn bytes_of_row(row: Vec<Option<String>>) -> Result<Vec<u8>, String> {
     let text = row.into_iter().next().flatten();
     text.and_then(|text| from_hex(&text))
         .ok_or_else(|| "a malformed answer".to_owned())
@@ -180,4 +186,25 @@ fn error_message(body: &[u8]) -> String {
     let mut fields = body.split(|byte| *byte == 0);
     let text = fields.find_map(|field| field.strip_prefix(b"M"));
     String::from_utf8_lossy(text.unwrap_or(b"the server reports an error")).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use strongroom_format::columns::channel::is_name;
+
+    use super::client_name;
+
+    #[test]
+    fn what_a_client_says_of_itself_becomes_a_name() {
+        assert_eq!(client_name("payroll", "shop", ""), "payroll@shop");
+        assert_eq!(client_name("p", "shop", "psql"), "p@shop (psql)");
+        assert_eq!(client_name("a\nb", "c\u{85}d", ""), "a?b@c?d");
+        for name in [
+            client_name("", "", ""),
+            client_name(&"ü".repeat(40), "shop", "psql"),
+            client_name("owner", "shop", &"x".repeat(1000)),
+        ] {
+            assert!(is_name(&name), "{name}");
+        }
+    }
 }

@@ -13,12 +13,13 @@ use strongroom_columns_proxy::channel::{
     AttestationPolicy, AttestationRequest, ChannelError, OpenSession,
 };
 use strongroom_columns_ring::Fault;
+use strongroom_columns_zone::key_ledger::KeyLedgers;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 use strongroom_columns_zone::session::channel::Channel;
 use strongroom_crypto::{MacKey, SecretKey, hkdf};
 use strongroom_format::columns::channel::{
-    Attestation, CHANNEL_VERSION, PROOF_LABEL, Request, Ticket, right,
+    Attestation, CHANNEL_VERSION, LIMITLESS, Limit, PROOF_LABEL, Request, Ticket, right,
 };
 
 const STORE: [u8; 16] = [5; 16];
@@ -41,6 +42,7 @@ static ATTESTER: LazyLock<ProcessAttester> = LazyLock::new(|| ProcessAttester::n
 struct Zone {
     channel: Channel,
     keys: ColumnKeys,
+    ledgers: KeyLedgers,
 }
 
 impl Zone {
@@ -48,6 +50,7 @@ impl Zone {
         Self {
             channel: Channel::default(),
             keys: ColumnKeys::default(),
+            ledgers: KeyLedgers::default(),
         }
     }
 
@@ -97,9 +100,11 @@ fn open(
     let (message, opening) = request
         .check(&answer, &accepted())
         .unwrap()
-        .open(keys, ticket)
+        .open(keys, ticket, "test")
         .unwrap();
-    let reply = zone.channel.message(&mut zone.keys, None, &message)?;
+    let reply = zone
+        .channel
+        .message(&mut zone.keys, &mut zone.ledgers, None, &message)?;
     Ok((
         opening.complete(&reply.message).unwrap(),
         reply.session.unwrap(),
@@ -123,7 +128,7 @@ fn a_session_has_its_ticket_and_its_keys() {
     let message = client.send(Request::Ledger).unwrap();
     let reply = zone
         .channel
-        .message(&mut zone.keys, Some(id), &message)
+        .message(&mut zone.keys, &mut zone.ledgers, Some(id), &message)
         .unwrap();
     let ledger = String::from_utf8(client.receive(&reply.message).unwrap()).unwrap();
     assert!(
@@ -133,7 +138,7 @@ fn a_session_has_its_ticket_and_its_keys() {
     // The same message again is an old one.
     assert_eq!(
         zone.channel
-            .message(&mut zone.keys, Some(id), &message)
+            .message(&mut zone.keys, &mut zone.ledgers, Some(id), &message)
             .unwrap_err(),
         Fault::BadMessage
     );
@@ -142,7 +147,7 @@ fn a_session_has_its_ticket_and_its_keys() {
     let message = client.send(Request::Close).unwrap();
     let reply = zone
         .channel
-        .message(&mut zone.keys, Some(id), &message)
+        .message(&mut zone.keys, &mut zone.ledgers, Some(id), &message)
         .unwrap();
     assert_eq!(client.receive(&reply.message), Ok(Vec::new()));
     assert!(reply.session.is_none() && zone.channel.session(&id).is_none());
@@ -194,7 +199,9 @@ fn a_ticket_is_renewed_under_its_name_and_keys_only() {
     };
     let mut renew = |client: &mut OpenSession, keys: &[_], ticket: &Ticket| {
         let message = client.renew(keys, ticket).unwrap();
-        let reply = zone.channel.message(&mut zone.keys, Some(id), &message)?;
+        let reply = zone
+            .channel
+            .message(&mut zone.keys, &mut zone.ledgers, Some(id), &message)?;
         assert_eq!(reply.session, Some(id));
         assert_eq!(client.receive(&reply.message), Ok(Vec::new()));
         Ok(())
@@ -231,17 +238,21 @@ fn a_message_that_was_changed_opens_nothing() {
     let (message, _) = request
         .check(&answer, &accepted())
         .unwrap()
-        .open(&[(KEY, &key)], &ticket(&[KEY]))
+        .open(&[(KEY, &key)], &ticket(&[KEY]), "test")
         .unwrap();
     for at in 0..message.len() {
         let mut zone = Zone::new();
         let request = AttestationRequest::new().unwrap();
         let answer = zone.attest(request.nonce());
         let attested = request.check(&answer, &accepted()).unwrap();
-        let (mut bad, _) = attested.open(&[(KEY, &key)], &ticket(&[KEY])).unwrap();
+        let (mut bad, _) = attested
+            .open(&[(KEY, &key)], &ticket(&[KEY]), "test")
+            .unwrap();
         bad[at] ^= 0x40;
         assert!(
-            zone.channel.message(&mut zone.keys, None, &bad).is_err(),
+            zone.channel
+                .message(&mut zone.keys, &mut zone.ledgers, None, &bad)
+                .is_err(),
             "byte {at}"
         );
         assert!(!zone.keys.has(&KEY) && zone.channel.sessions().count() == 0);
@@ -249,7 +260,7 @@ fn a_message_that_was_changed_opens_nothing() {
     for cut in 0..message.len() {
         assert!(
             zone.channel
-                .message(&mut zone.keys, None, &message[..cut])
+                .message(&mut zone.keys, &mut zone.ledgers, None, &message[..cut])
                 .is_err()
         );
     }
@@ -264,12 +275,16 @@ fn an_opening_serves_once() {
     let (message, _) = request
         .check(&answer, &accepted())
         .unwrap()
-        .open(&[(KEY, &key)], &ticket(&[KEY]))
+        .open(&[(KEY, &key)], &ticket(&[KEY]), "test")
         .unwrap();
-    assert!(zone.channel.message(&mut zone.keys, None, &message).is_ok());
+    assert!(
+        zone.channel
+            .message(&mut zone.keys, &mut zone.ledgers, None, &message)
+            .is_ok()
+    );
     assert_eq!(
         zone.channel
-            .message(&mut zone.keys, None, &message)
+            .message(&mut zone.keys, &mut zone.ledgers, None, &message)
             .unwrap_err(),
         Fault::BadMessage
     );
@@ -370,18 +385,73 @@ fn messages_of_one_session_are_not_another_s() {
     let message = first.send(Request::Ledger).unwrap();
     assert!(
         zone.channel
-            .message(&mut zone.keys, Some(second_id), &message)
+            .message(&mut zone.keys, &mut zone.ledgers, Some(second_id), &message)
             .is_err()
     );
     assert!(
         zone.channel
-            .message(&mut zone.keys, None, &message)
+            .message(&mut zone.keys, &mut zone.ledgers, None, &message)
             .is_err()
     );
     let reply = zone
         .channel
-        .message(&mut zone.keys, Some(first_id), &message)
+        .message(&mut zone.keys, &mut zone.ledgers, Some(first_id), &message)
         .unwrap();
     assert_eq!(second.receive(&reply.message), Err(ChannelError::Message));
     assert!(first.receive(&reply.message).is_ok());
+}
+
+#[test]
+fn an_owner_reads_the_ledgers_of_their_keys_and_limits_them() {
+    let mut zone = Zone::new();
+    let key = key(1);
+    let (mut client, id) = open(&mut zone, &[(KEY, &key)], &ticket(&[KEY])).unwrap();
+    let ask = |zone: &mut Zone, message: &[u8]| {
+        let reply = zone
+            .channel
+            .message(&mut zone.keys, &mut zone.ledgers, Some(id), message)?;
+        Ok::<_, Fault>(reply.message)
+    };
+    let limit = Limit {
+        key_id: KEY,
+        period: 0,
+        truths: 5,
+        outputs: LIMITLESS,
+    };
+    let message = client.set_limit(&limit).unwrap();
+    let reply = ask(&mut zone, &message).unwrap();
+    assert_eq!(client.receive(&reply), Ok(Vec::new()));
+    let told = zone.ledgers.check(&[KEY], 6, || 0);
+    assert_eq!(told, Err(Fault::BudgetSpent));
+
+    let message = client.send(Request::KeyLedgers).unwrap();
+    let reply = ask(&mut zone, &message).unwrap();
+    let ledgers = String::from_utf8(client.receive(&reply).unwrap()).unwrap();
+    assert!(ledgers.contains("\"answers\":5"), "{ledgers}");
+    assert!(
+        ledgers.contains(&strongroom_format::hex::hex(&KEY)),
+        "{ledgers}"
+    );
+
+    // Another's key, which the ticket does not name.
+    let others = Limit {
+        key_id: VICTIM,
+        ..limit
+    };
+    let message = client.set_limit(&others).unwrap();
+    assert_eq!(ask(&mut zone, &message), Err(Fault::NotAllowed));
+    assert_eq!(zone.ledgers.check(&[VICTIM], u64::MAX, || 0), Ok(()));
+}
+
+#[test]
+fn a_client_has_a_name_that_is_one() {
+    for name in ["", "line\nbreak", &"x".repeat(64)] {
+        let mut zone = Zone::new();
+        let request = AttestationRequest::new().unwrap();
+        let answer = zone.attest(request.nonce());
+        let attested = request.check(&answer, &accepted()).unwrap();
+        let key = key(1);
+        let opened = attested.open(&[(KEY, &key)], &ticket(&[KEY]), name);
+        assert_eq!(opened.err(), Some(ChannelError::Malformed), "{name:?}");
+    }
 }

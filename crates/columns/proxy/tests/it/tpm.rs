@@ -8,6 +8,7 @@ use std::time::Duration;
 use strongroom_columns_proxy::channel::{
     AttestationPolicy, AttestationRequest, ChannelError, PcrPolicy, TrustedKey,
 };
+use strongroom_columns_zone::key_ledger::KeyLedgers;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::{Attester, TpmAttester};
 use strongroom_columns_zone::session::channel::Channel;
@@ -144,8 +145,10 @@ fn released(attester: &dyn Attester, accepted: &AttestationPolicy) {
     };
     let key = SecretKey::take(&mut [1; 32]).unwrap();
     let attested = request.check(&bytes, accepted).unwrap();
-    let (message, opening) = attested.open(&[(KEY, &key)], &ticket).unwrap();
-    let reply = channel.message(&mut keys, None, &message).unwrap();
+    let (message, opening) = attested.open(&[(KEY, &key)], &ticket, "test").unwrap();
+    let reply = channel
+        .message(&mut keys, &mut KeyLedgers::default(), None, &message)
+        .unwrap();
     opening.complete(&reply.message).unwrap();
     assert!(keys.has(&KEY));
 }

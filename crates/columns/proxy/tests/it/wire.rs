@@ -24,6 +24,7 @@ use strongroom_columns_proxy::channel::AttestationPolicy;
 use strongroom_columns_proxy::proxy::TicketTerms;
 use strongroom_columns_proxy::zones::KnownZones;
 use strongroom_columns_zone::session::attest::ProcessAttester;
+use strongroom_format::columns::channel::right;
 
 #[test]
 fn data_does_not_go_by_the_rules_of_a_copy_that_failed() {
@@ -413,8 +414,7 @@ fn terms(truths: Option<u64>) -> TicketTerms {
         zones: Arc::new(KnownZones::in_memory()),
         lifetime: Duration::from_secs(600),
         truths,
-        declassify: false,
-        derive: false,
+        rights: right::ORDINARY,
     }
 }
 

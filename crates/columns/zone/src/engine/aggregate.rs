@@ -37,7 +37,9 @@ impl Zone {
         self.computed += 1;
         let [value, delimiter, _] = &self.scratch.args;
         let delimiter = (descriptor.a != 0).then(|| delimiter.value());
-        let arena = &mut self.sources.rings.get_mut(ring)?.arena;
+        let state = self.sources.rings.get_mut(ring)?;
+        state.note_computed_from(scope)?;
+        let arena = &mut state.arena;
         if let Some((total, scopes)) = arena.aggregate_mut(fid)? {
             if total.accumulator.aggregate_and_kind() != (aggregate, kind) {
                 return Err(Fault::NotAnAccumulator);
@@ -80,7 +82,9 @@ impl Zone {
         let other = &self.sources.rings.get(theirs)?.arena;
         let total = other.aggregate(from)?.ok_or(Fault::ForgedFid)?;
         added.combine(&total.accumulator)?;
-        let arena = &mut self.sources.rings.get_mut(ring)?.arena;
+        let state = self.sources.rings.get_mut(ring)?;
+        state.note_computed_from(scope)?;
+        let arena = &mut state.arena;
         if let Some((total, scopes)) = arena.aggregate_mut(fid)? {
             if total.accumulator.aggregate_and_kind() != (aggregate, kind) {
                 return Err(Fault::NotAnAccumulator);

@@ -28,6 +28,8 @@ pub(super) struct Ring {
     pub(super) fault: Option<Fault>,
     /// Something was computed since a call last showed whether a computation has failed (A4).
     pub(super) fallible: bool,
+    /// The keys of what was computed since then. `None` if that is nothing, or not known.
+    pub(super) computed_from: Option<ScopeId>,
     /// A computation of this statement has failed: questions about its values show which.
     pub(super) failed: bool,
     /// Third argument of the next operation.
@@ -143,6 +145,7 @@ impl Ring {
             group: Group::Alone,
             fault: None,
             fallible: false,
+            computed_from: None,
             failed: false,
             third_argument: None,
             granted: GrantCache::default(),
@@ -151,6 +154,16 @@ impl Ring {
             token: None,
             open: true,
         }
+    }
+
+    /// Notes that something is computed from values of this scope. `Fault::ArenaFull` if there are
+    /// too many scopes.
+    pub(super) fn note_computed_from(&mut self, scope: ScopeId) -> Result<(), Fault> {
+        self.computed_from = match self.computed_from {
+            Some(before) if before != scope => Some(self.arena.scopes.join_cached(before, scope)?),
+            _ => Some(scope),
+        };
+        Ok(())
     }
 
     /// Forgets what is valid for one statement only: values, which are wiped, the token key,
@@ -162,6 +175,7 @@ impl Ring {
         self.granted = GrantCache::default();
         self.fault = None;
         self.fallible = false;
+        self.computed_from = None;
         self.failed = false;
         self.third_argument = None;
     }

@@ -77,9 +77,11 @@ impl Zone {
         self.check_budget(ring, count as u64)?;
         let mut orders = Vec::with_capacity(count);
         let with = (!pairs).then_some(descriptor.a);
-        let compared = self.compare_each(ring, kind, with, &mut orders);
+        let mut input = PolicyInput::new();
+        input.wanted = count as u64;
+        let compared = self.compare_each(ring, kind, with, (&mut input, &mut orders));
         let count = orders.len() as u64;
-        self.charge(ring, count)?;
+        self.charge(ring, count, &input)?;
         compared?;
         if count == 0 {
             return Ok(0);
@@ -93,38 +95,31 @@ impl Zone {
 
     /// Compares each value of the identifiers in `scratch.words` with that of `with`; without
     /// `with`, the first of each two identifiers with the second. `orders` gets a byte for each: 0
-    /// less, 1 equal, 2 greater; fewer if a fault ends it. Faults of loading; of the policy, before
-    /// anything is compared that it does not allow.
+    /// less, 1 equal, 2 greater; fewer if a fault ends it. `policy_input` gets the values. Faults
+    /// of loading; of the policy, before anything is compared that it does not allow.
     fn compare_each(
         &mut self,
         ring: u16,
         kind: Kind,
         with: Option<u64>,
-        orders: &mut Vec<u8>,
+        (policy_input, orders): (&mut PolicyInput, &mut Vec<u8>),
     ) -> Result<(), Fault> {
         let [second, each, _] = &mut self.scratch.args;
-        let mut policy_input = PolicyInput::new();
         if let Some(bits) = with {
             let loaded = self.sources.load_of(ring, bits, kind, second)?;
-            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            self.sources.add_operand(ring, policy_input, &loaded)?;
         }
         let width = if with.is_some() { 1 } else { 2 };
         for bits in self.scratch.words.chunks_exact(width) {
             let [first, rest @ ..] = bits else { break };
             let loaded = self.sources.load_of(ring, *first, kind, each)?;
-            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            self.sources.add_operand(ring, policy_input, &loaded)?;
             if let [other] = rest {
                 let loaded = self.sources.load_of(ring, *other, kind, second)?;
-                self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+                self.sources.add_operand(ring, policy_input, &loaded)?;
             }
             let sources = &self.sources;
-            judge(
-                &mut self.channel,
-                sources,
-                ring,
-                Truth::Order,
-                &mut policy_input,
-            )?;
+            judge(&mut self.channel, sources, ring, Truth::Order, policy_input)?;
             self.computed += 1;
             orders.push(match compare(kind, each.value(), second.value())? {
                 Ordering::Less => 0,
@@ -170,10 +165,12 @@ impl Zone {
         let count = self.scratch.words.len();
         self.check_budget(ring, count as u64)?;
         let mut tokens = Vec::with_capacity(2 * count);
-        let made = self.token_each(ring, kind, &mut tokens);
+        let mut input = PolicyInput::new();
+        input.wanted = count as u64;
+        let made = self.token_each(ring, kind, &mut input, &mut tokens);
         self.scratch.buf.clear();
         let count = (tokens.len() / 2) as u64;
-        self.charge(ring, count)?;
+        self.charge(ring, count, &input)?;
         made?;
         with_ledger(
             &mut self.channel,
@@ -186,22 +183,21 @@ impl Zone {
     }
 
     /// Appends the two words of the token of each identifier in `scratch.words` to `tokens`; of
-    /// fewer if a fault ends it. Faults of loading; of the policy, before anything is computed that
-    /// it does not allow.
-    fn token_each(&mut self, ring: u16, kind: Kind, tokens: &mut Vec<u64>) -> Result<(), Fault> {
+    /// fewer if a fault ends it. `policy_input` gets the values. Faults of loading; of the policy,
+    /// before anything is computed that it does not allow.
+    fn token_each(
+        &mut self,
+        ring: u16,
+        kind: Kind,
+        policy_input: &mut PolicyInput,
+        tokens: &mut Vec<u64>,
+    ) -> Result<(), Fault> {
         let [each, ..] = &mut self.scratch.args;
-        let mut policy_input = PolicyInput::new();
         for bits in &self.scratch.words {
             let loaded = self.sources.load_of(ring, *bits, kind, each)?;
-            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            self.sources.add_operand(ring, policy_input, &loaded)?;
             let sources = &self.sources;
-            judge(
-                &mut self.channel,
-                sources,
-                ring,
-                Truth::Token,
-                &mut policy_input,
-            )?;
+            judge(&mut self.channel, sources, ring, Truth::Token, policy_input)?;
             self.computed += 1;
             self.scratch.buf.clear();
             token_bytes(kind, each.value(), &mut self.scratch.buf)?;
@@ -229,6 +225,7 @@ impl Zone {
         copy_words(area, descriptor, &mut self.scratch.words)?;
         let [each, ..] = &mut self.scratch.args;
         let mut policy_input = PolicyInput::new();
+        policy_input.wanted = self.scratch.words.len() as u64;
         let mut batch = Batch::new(self.scratch.words.len(), RANKED_BYTES_MAX);
         for bits in &self.scratch.words {
             let loaded = self.sources.load_of(ring, *bits, kind, each)?;
@@ -247,7 +244,7 @@ impl Zone {
         if count == 0 {
             return Ok(0);
         }
-        self.charge(ring, count)?;
+        self.charge(ring, count, &policy_input)?;
         self.computed += count;
         rank(kind, &batch, &mut self.scratch.words)?;
         let words = &self.scratch.words;

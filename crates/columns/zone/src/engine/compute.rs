@@ -15,6 +15,7 @@ use super::backends::Ring;
 use super::value_sources::{PolicyInput, ValueSources};
 use super::{Zone, answers_of, copy_words};
 use crate::arena::{Meta, Origin, ScopeId};
+use crate::key_ledger::{To, Told};
 use crate::policy::{self, Truth};
 use crate::session::channel::Channel;
 
@@ -60,6 +61,7 @@ impl Zone {
             .get(..resolved.function.args.len())
             .ok_or(Fault::BadRequest)?;
         self.computed += 1;
+        state.note_computed_from(scope)?;
         computation.run(operands, &state.settings, &mut self.scratch.out)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
         let same = self.stays_what_it_was(ring, resolved.function, descriptor, &policy_input)?;
@@ -130,9 +132,12 @@ impl Zone {
         let kinds = (*first, *second);
         self.check_budget(ring, self.scratch.words.len() as u64)?;
         let mut truths = Vec::with_capacity(self.scratch.words.len());
-        let tested = self.test_each(ring, condition, kinds, descriptor.a, &mut truths);
+        let mut input = PolicyInput::new();
+        input.wanted = self.scratch.words.len() as u64;
+        let with = descriptor.a;
+        let tested = self.test_each(ring, condition, kinds, with, (&mut input, &mut truths));
         let positive = truths.iter().filter(|truth| **truth == 1).count() as u64;
-        self.charge(ring, truths.len() as u64)?;
+        self.charge(ring, truths.len() as u64, &input)?;
         tested?;
         truths.resize(self.scratch.words.len(), 2);
         let count = truths.len() as u64;
@@ -144,34 +149,34 @@ impl Zone {
 
     /// Tests each value of the identifiers in `scratch.words`, of the first of `kinds`, with the
     /// value of `with`, of the second. `truths` gets a byte for each: 0, 1, or 2 where the function
-    /// fails; fewer than there are identifiers after 20 ms, or if a fault ends it. Faults of
-    /// loading; of the policy, before anything is computed that it does not allow.
+    /// fails; fewer than there are identifiers after 20 ms, or if a fault ends it. `policy_input`
+    /// gets the values. Faults of loading; of the policy, before anything is computed that it does
+    /// not allow.
     fn test_each(
         &mut self,
         ring: u16,
         condition: Condition,
         kinds: (Kind, Kind),
         with: u64,
-        truths: &mut Vec<u8>,
+        (policy_input, truths): (&mut PolicyInput, &mut Vec<u8>),
     ) -> Result<(), Fault> {
         let [each, second, _] = &mut self.scratch.args;
-        let mut policy_input = PolicyInput::new();
         let loaded = self.sources.load_of(ring, with, kinds.1, second)?;
-        self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+        self.sources.add_operand(ring, policy_input, &loaded)?;
         let begun = Instant::now();
         for bits in &self.scratch.words {
             if begun.elapsed() > TEST_BATCH_TIME_MAX {
                 break;
             }
             let loaded = self.sources.load_of(ring, *bits, kinds.0, each)?;
-            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            self.sources.add_operand(ring, policy_input, &loaded)?;
             let sources = &self.sources;
             judge(
                 &mut self.channel,
                 sources,
                 ring,
                 Truth::Condition,
-                &mut policy_input,
+                policy_input,
             )?;
             self.computed += 1;
             // A failure is reported only when this very value is asked about: here its answer is 2.
@@ -208,9 +213,7 @@ impl Zone {
         let [Arg::Of(kind), Arg::Plain] = function.args else {
             return Ok(true);
         };
-        if let Some(session) = Self::session(&mut self.channel, state) {
-            session.spend_check()?;
-        }
+        self.charge_check(ring, input.scope)?;
         let [given, ..] = &self.scratch.args;
         Ok(compare(*kind, given.value(), self.scratch.out.value())? == Ordering::Equal)
     }
@@ -258,8 +261,9 @@ impl Zone {
         truth: Truth,
         policy_input: &mut PolicyInput,
     ) -> Result<(), Fault> {
+        policy_input.wanted = 1;
         judge(&mut self.channel, &self.sources, ring, truth, policy_input)?;
-        self.charge(ring, 1)
+        self.charge(ring, 1, policy_input)
     }
 
     /// Checks that the session, if there is one, has so many truths left, before any of a batch is
@@ -271,13 +275,38 @@ impl Zone {
     }
 
     /// Takes so many truths from the budget of the session, if there is one, and counts them in its
-    /// ledger. With a session order counts, too, though everybody gets that of one column: the
-    /// ledger has all answers. Those that were computed count even if they are not given, because
-    /// the server sees how long the zone computes. `Fault::BudgetSpent` if fewer are left.
-    pub(super) fn charge(&mut self, ring: u16, count: u64) -> Result<(), Fault> {
+    /// ledger and in those of the keys of `input`. With a session order counts, too, though
+    /// everybody gets that of one column: the ledgers have all answers. Those that were computed
+    /// count even if they are not given, because the server sees how long the zone computes.
+    /// `Fault::BudgetSpent` if fewer are left; faults of making the counts durable.
+    pub(super) fn charge(
+        &mut self,
+        ring: u16,
+        count: u64,
+        input: &PolicyInput,
+    ) -> Result<(), Fault> {
         let state = self.sources.rings.get(ring)?;
-        Self::session(&mut self.channel, state)
-            .map_or(Ok(()), |session| session.spend_truths(count))
+        let Some(session) = Self::session(&mut self.channel, state) else {
+            let Some(scope) = input.scope else {
+                return Ok(());
+            };
+            let keys = state.arena.scopes.get(scope)?.keys();
+            let told = Told::truths(count);
+            return self.sources.store.charge(keys, To::NoSession, told);
+        };
+        session.spend_truths(count)?;
+        settle(&mut self.channel, &mut self.sources, ring, input.scope)
+    }
+
+    /// Charges the ring's session, if there is one, for knowing whether what it has computed since
+    /// the last call has failed (A4). `Fault::BudgetSpent` if no answer is left; faults of making
+    /// the counts durable.
+    pub(super) fn charge_check(&mut self, ring: u16, scope: Option<ScopeId>) -> Result<(), Fault> {
+        let state = self.sources.rings.get(ring)?;
+        if let Some(session) = Self::session(&mut self.channel, state) {
+            session.spend_check()?;
+        }
+        settle(&mut self.channel, &mut self.sources, ring, scope)
     }
 
     /// Adds to the session's ledger how many of the answers that were given were true. Nothing
@@ -293,8 +322,9 @@ impl Zone {
     }
 }
 
-/// Asks the policy whether such answers may be given about the values in the input, unless it has
-/// said so already. `Fault::NotAllowed` if not, `Fault::BadRequest` without any value.
+/// Asks the policy whether such answers may be given about the values in the input, and the ledgers
+/// of their keys whether as many are left as the operation may give, unless it was allowed already.
+/// `Fault::NotAllowed` or `Fault::BudgetSpent` if not, `Fault::BadRequest` without any value.
 pub(super) fn judge(
     channel: &mut Channel,
     sources: &ValueSources,
@@ -305,10 +335,43 @@ pub(super) fn judge(
     if !input.judged {
         let state = sources.rings.get(ring)?;
         let scope = state.arena.scopes.get(input.scope()?)?;
-        policy::judge(Zone::session(channel, state), truth, input.common, scope)?;
+        let mut session = Zone::session(channel, state);
+        policy::judge(session.as_deref_mut(), truth, input.common, scope)?;
+        if let Some(session) = session {
+            let left = sources.store.key_ledgers();
+            let left = left.check(scope.keys(), input.wanted, crate::clock::now);
+            left.inspect_err(|_| session.count_refusal())?;
+        }
         input.judged = true;
     }
     Ok(())
+}
+
+/// Counts what the ring's session was told since the last call in the ledgers of the keys of
+/// `scope`; without one, of all keys that the ticket names. Nothing without a session.
+/// `Fault::BudgetSpent` if one of the keys has less left; faults of making the counts durable. Then
+/// nothing may be told.
+pub(super) fn settle(
+    channel: &mut Channel,
+    sources: &mut ValueSources,
+    ring: u16,
+    scope: Option<ScopeId>,
+) -> Result<(), Fault> {
+    let state = sources.rings.get(ring)?;
+    let Some(session) = Zone::session(channel, state) else {
+        return Ok(());
+    };
+    let told = session.take_told();
+    let keys = match scope {
+        Some(scope) => state.arena.scopes.get(scope)?.keys(),
+        None => &session.ticket().keys,
+    };
+    let to = To::Session(session.name());
+    let done = sources.store.charge(keys, to, told);
+    if done == Err(Fault::BudgetSpent) {
+        session.count_refusal();
+    }
+    done
 }
 
 /// Calls `what` with the ledger of the ring's session, if there is a ring and it has one.

@@ -8,7 +8,7 @@ use strongroom_columns_values::{receive, send};
 use strongroom_format::columns::Fid;
 use zeroize::Zeroize as _;
 
-use super::compute::with_ledger;
+use super::compute::{settle, with_ledger};
 use super::session::reply;
 use super::{Zone, copy_bytes, kind_of, len_of};
 use crate::arena::Meta;
@@ -31,6 +31,13 @@ impl Zone {
         let state = self.sources.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;
         policy::declassify(Self::session(&mut self.channel, state), scope)?;
+        settle(
+            &mut self.channel,
+            &mut self.sources,
+            ring,
+            Some(loaded.scope),
+        )?;
+        let state = self.sources.rings.get(ring)?;
         self.scratch.buf.clear();
         send(kind, each.value(), &mut self.scratch.buf)?;
         let plain = self.scratch.buf.as_slice();

@@ -16,6 +16,7 @@ use strongroom_format::columns::{Class, Fid, Kind, Lineage};
 use strongroom_format::layout::{Field, array};
 
 use super::batch::Batch;
+use super::compute::settle;
 use super::{Zone, copy_bytes, len_of, offset_of};
 use crate::policy;
 use crate::store::{Promotion, Record, Source};
@@ -160,6 +161,12 @@ impl Zone {
         let scope = state.arena.scopes.get(loaded.scope)?;
         let session = Self::session(&mut self.channel, state);
         let to = policy::store(session, scope, target, stored, random_lineage)?;
+        settle(
+            &mut self.channel,
+            &mut self.sources,
+            ring,
+            Some(loaded.scope),
+        )?;
         if target.bound.is_none() {
             let secret = self.keys.key(&to.key).ok_or(Fault::NoColumnKey)?;
             self.sources.store.bind(partition, one.column, to, secret)?;

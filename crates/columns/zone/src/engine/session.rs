@@ -101,7 +101,10 @@ impl Zone {
             return Err(Fault::BadMessage);
         }
         let before = state.session;
-        let answer = self.channel.message(&mut self.keys, before, &message)?;
+        let store = &mut self.sources.store;
+        let answer = self
+            .channel
+            .message(&mut self.keys, store, before, &message)?;
         for state in self.sources.rings.all_mut() {
             // Grants may not hold any more; members of a group use the leader's session.
             state.granted = super::backends::GrantCache::default();
@@ -126,16 +129,17 @@ impl Zone {
     /// `Fault::NotAllowed`, after the truth was taken, if a computation has failed, because whoever
     /// reads one of the failed values until the statement's end learns that it has.
     fn charge_for_outcome(&mut self, ring: u16) -> Result<(), Fault> {
-        let state = self.sources.rings.get_mut(ring)?;
-        if state.fallible
-            && let Some(session) = Self::session(&mut self.channel, state)
-        {
-            session.spend_check()?;
+        let state = self.sources.rings.get(ring)?;
+        if state.fallible {
+            let computed_from = state.computed_from;
+            self.charge_check(ring, computed_from)?;
         }
+        let state = self.sources.rings.get_mut(ring)?;
         if state.failed {
             return Err(Fault::NotAllowed);
         }
         state.fallible = false;
+        state.computed_from = None;
         Ok(())
     }
 

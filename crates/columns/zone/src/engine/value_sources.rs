@@ -210,6 +210,8 @@ pub(super) struct PolicyInput {
     last: Option<(ScopeId, Option<ColumnAddress>)>,
     /// Whether the policy has allowed an answer about what was added so far.
     pub(super) judged: bool,
+    /// The most answers that the operation may give.
+    pub(super) wanted: u64,
 }
 
 impl PolicyInput {
@@ -220,6 +222,7 @@ impl PolicyInput {
             scope: None,
             last: None,
             judged: false,
+            wanted: 0,
         }
     }
 

@@ -9,7 +9,7 @@ use strongroom_crypto::sha256;
 use strongroom_format::columns::Fid;
 use zeroize::Zeroize as _;
 
-use super::compute::with_ledger;
+use super::compute::{settle, with_ledger};
 use super::{Zone, copy_bytes, copy_words, kind_of, len_of, offset_of};
 use crate::arena::{Meta, Scope};
 use crate::policy;
@@ -101,6 +101,13 @@ impl Zone {
             let state = self.sources.rings.get(ring)?;
             let scope = state.arena.scopes.get(loaded.scope)?;
             let of = policy::output(Self::session(&mut self.channel, state), scope)?;
+            settle(
+                &mut self.channel,
+                &mut self.sources,
+                ring,
+                Some(loaded.scope),
+            )?;
+            let state = self.sources.rings.get(ring)?;
             self.scratch.buf.clear();
             send(kind, each.value(), &mut self.scratch.buf)?;
             let plain = self.scratch.buf.as_slice();

@@ -15,7 +15,12 @@ fn session(rights: u32, keys: &[KeyId], budget: u64) -> Session {
         outputs: budget,
         keys: keys.to_vec(),
     };
-    Session::new([9; 16], ticket, crate::session::Ledger::new())
+    Session::new(
+        [9; 16],
+        ticket,
+        crate::session::Ledger::new(),
+        "test".into(),
+    )
 }
 
 fn computed(keys: &[KeyId]) -> Scope {

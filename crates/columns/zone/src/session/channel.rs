@@ -15,19 +15,22 @@
 //! Must not: reveal anything to the server but lengths.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::{GcmKey, KeyAgreement, SecretKey, random16, sha256};
 use strongroom_format::columns::channel::{
-    Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, MESSAGE_SEALED, PROOFS_MAX, Request, Sealed,
-    Ticket, ZONE_LABEL, associated_data, hello_layout, parse_opening,
+    Attestation, CLIENT_LABEL, Hello, Limit, MESSAGE_HELLO, MESSAGE_SEALED, PROOFS_MAX, Request,
+    Sealed, Ticket, ZONE_LABEL, associated_data, hello_layout, parse_opening,
 };
 use zeroize::Zeroize as _;
 
 use super::accounts::Accounts;
 use super::attest::{Attester, binding};
-use super::{ColumnKeys, KeyId, Ledger, Session, now};
+use super::{ColumnKeys, KeyId, Ledger, Session};
+use crate::clock::now;
+use crate::key_ledger::LedgerBook;
 
 /// The most pending agreements of one ring.
 const PENDING_MAX: usize = 4;
@@ -135,15 +138,18 @@ impl Channel {
 
     /// Carries out a client's message that came over a ring with session `current`: opens a
     /// session, which replaces `current`, and takes its column keys; or answers, renews or closes
-    /// `current`. Returns the sealed reply and the ring's session from now on.
+    /// `current`. `ledgers` are those of the column keys. Returns the sealed reply and the ring's
+    /// session from now on.
     ///
     /// # Errors
     /// [`Fault::BadMessage`] for a message that does not open; [`Fault::NotAllowed`] for a ticket
-    /// that not all keys that it names authenticate; [`Fault::OutOfMemory`] if a key or reply
-    /// cannot be made.
+    /// that not all keys that it names authenticate, and for the limit of a key that the ticket
+    /// does not name; [`Fault::OutOfMemory`] if a key or reply cannot be made; those of setting a
+    /// limit.
     pub fn message(
         &mut self,
         keys: &mut ColumnKeys,
+        ledgers: &mut dyn LedgerBook,
         current: Option<[u8; 16]>,
         message: &[u8],
     ) -> Result<Reply, Fault> {
@@ -153,9 +159,12 @@ impl Channel {
                 if let Some(before) = current {
                     self.end(&before);
                 }
+                if let Some(session) = reply.session.and_then(|id| self.session(&id)) {
+                    ledgers.note_session(&session.ticket().keys, session.name());
+                }
                 Ok(reply)
             }
-            Some((&MESSAGE_SEALED, rest)) => self.handle_sealed(keys, current, rest),
+            Some((&MESSAGE_SEALED, rest)) => self.handle_sealed(keys, ledgers, current, rest),
             _ => Err(Fault::BadMessage),
         }
     }
@@ -227,9 +236,9 @@ impl Channel {
         let id = random16().map_err(|_| Fault::OutOfMemory);
         let accepted = id.and_then(|id| Ok((id, self.accept(keys, &request)?)));
         request.zeroize();
-        let (id, (ticket, ledger)) = accepted?;
+        let (id, (ticket, ledger, name)) = accepted?;
         let mut live = LiveSession {
-            session: Session::new(id, ticket, ledger),
+            session: Session::new(id, ticket, ledger, name),
             receive,
             send,
             received: 1,
@@ -248,18 +257,22 @@ impl Channel {
     }
 
     /// Checks the ticket of an opening request, takes the column keys that the ticket names, and
-    /// counts a session under the ticket. Returns the ticket and its counts. `Fault::BadMessage` if
-    /// it cannot be parsed; `Fault::NotAllowed` if not every key that the ticket names
+    /// counts a session under the ticket. Returns the ticket, its counts, and the name that the
+    /// client gives itself. `Fault::BadMessage` if it cannot be parsed; `Fault::NotAllowed` if not every key that the ticket names
     /// authenticates it, or a key has another's id; `Fault::OutOfMemory` if there is no memory for
     /// a key.
-    fn accept(&mut self, keys: &mut ColumnKeys, request: &[u8]) -> Result<(Ticket, Ledger), Fault> {
+    fn accept(
+        &mut self,
+        keys: &mut ColumnKeys,
+        request: &[u8],
+    ) -> Result<(Ticket, Ledger, Arc<str>), Fault> {
         let Some((Request::Open, body)) = Request::parse(request) else {
             return Err(Fault::BadMessage);
         };
-        let (given, ticket) = parse_opening(body).ok_or(Fault::BadMessage)?;
-        let (ticket, covered, macs) = Ticket::parse(ticket).ok_or(Fault::BadMessage)?;
+        let opening = parse_opening(body).ok_or(Fault::BadMessage)?;
+        let (ticket, covered, macs) = Ticket::parse(opening.ticket).ok_or(Fault::BadMessage)?;
         let mut received_keys = ColumnKeys::default();
-        for (id, key) in given {
+        for (id, key) in opening.keys {
             let key = SecretKey::take(&mut { *key }).map_err(|_| Fault::OutOfMemory)?;
             received_keys.take(id, key).map_err(|_| Fault::NotAllowed)?;
         }
@@ -274,17 +287,20 @@ impl Channel {
         let ledger = self.accounts.begin_session(&ticket, now())?;
         received_keys.retain(|id| ticket.keys.contains(id));
         keys.absorb(received_keys);
-        Ok((ticket, ledger))
+        Ok((ticket, ledger, Arc::from(opening.name)))
     }
 
-    /// Answers a sealed message of the ring's session `current`: returns the counts of its ticket,
-    /// replaces the ticket, or closes the session. `Fault::BadMessage` for another session, a
-    /// message that is out of order, does not open or is none of these; `Fault::NotAllowed` for a
-    /// new ticket with another id or other keys, or that not each of its keys, taken from `keys`,
-    /// authenticates; `Fault::OutOfMemory` if the reply cannot be sealed.
+    /// Answers a sealed message of the ring's session `current`: returns the counts of its ticket or
+    /// the ledgers of its keys, sets the limit of one, replaces the ticket, or closes the session.
+    /// `Fault::BadMessage` for another session, a message that is out of order, does not open or is
+    /// none of these; `Fault::NotAllowed` for a new ticket with another id or other keys, or that
+    /// not each of its keys, taken from `keys`, authenticates, and for the limit of a key that the
+    /// ticket does not name; `Fault::OutOfMemory` if the reply cannot be sealed; those of setting a
+    /// limit.
     fn handle_sealed(
         &mut self,
         keys: &ColumnKeys,
+        ledgers: &mut dyn LedgerBook,
         current: Option<[u8; 16]>,
         message: &[u8],
     ) -> Result<Reply, Fault> {
@@ -303,37 +319,35 @@ impl Channel {
         live.received = live.received.saturating_add(1);
         let request = Request::parse(&opened).map(|(request, body)| (request, body.to_vec()));
         opened.zeroize();
-        let (request, body) = request.unzip();
-        match request {
-            Some(Request::Ledger) => {
-                let ledger = live.session.ledger().to_json();
-                let message = live.answer(ledger.as_bytes())?;
-                Ok(Reply {
-                    session: current,
-                    message,
-                })
+        let (request, body) = request.ok_or(Fault::BadMessage)?;
+        let answer = match request {
+            Request::Ledger => live.session.ledger().to_json().into_bytes(),
+            Request::KeyLedgers => ledgers.to_json(&live.session.ticket().keys).into_bytes(),
+            Request::Limit => {
+                let limit = Limit::parse(&body).ok_or(Fault::BadMessage)?;
+                live.session.allow(0, &[limit.key_id])?;
+                ledgers.set_limit(&limit)?;
+                Vec::new()
             }
-            Some(Request::Renew) => {
-                let body = body.unwrap_or_default();
+            Request::Renew => {
                 let ticket = parse_renewal(keys, live.session.ticket(), &body)?;
                 self.accounts.renew(&ticket);
+                ledgers.note_session(&ticket.keys, live.session.name());
                 live.session.renew(ticket);
-                let message = live.answer(&[])?;
-                Ok(Reply {
-                    session: current,
-                    message,
-                })
+                Vec::new()
             }
-            Some(Request::Close) => {
-                let message = live.answer(&[])?;
-                self.end(&head.session);
-                Ok(Reply {
-                    session: None,
-                    message,
-                })
-            }
-            _ => Err(Fault::BadMessage),
+            Request::Close => Vec::new(),
+            Request::Open => return Err(Fault::BadMessage),
+        };
+        let message = live.answer(&answer)?;
+        let over = request == Request::Close;
+        if over {
+            self.end(&head.session);
         }
+        Ok(Reply {
+            session: current.filter(|_| !over),
+            message,
+        })
     }
 }
 

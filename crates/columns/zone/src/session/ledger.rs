@@ -133,7 +133,7 @@ impl Ledger {
     }
 
     /// Adds values given in clear.
-    pub fn count_declassified(&self, count: u64) {
+    pub(super) fn count_declassified(&self, count: u64) {
         self.raise(Count::Declassified, count);
     }
 

@@ -121,6 +121,7 @@ impl Store {
             .map_err(|error| io_error("writing the manifest", error))?;
         self.anchor.advance(counter)?;
         self.durability.counter = counter;
+        self.key_ledgers.note_durable();
         for partition in self.partitions.iter_mut() {
             partition.reserved_to = reserve_after(partition.next_extent);
             partition.durable = true;
@@ -143,7 +144,7 @@ impl Store {
     }
 
     /// Appends the manifest's body to `out`: partitions in the order of their numbers, dropped ones
-    /// included, then chains, values in quarantine and keys in clear. The caller seals it.
+    /// included, then chains, values in quarantine, keys in clear and ledgers. The caller seals it.
     /// `NoMemory` if no memory is left.
     fn write_body(&self, position: u64, timeline: u32, out: &mut Buffer) -> Result<(), NoMemory> {
         let chains = self.chain_ends();
@@ -159,6 +160,7 @@ impl Store {
             chains: u32::try_from(chains.len()).map_err(|_| NoMemory)?,
             keys: u32::try_from(self.column_keys.len()).map_err(|_| NoMemory)?,
             former_keys: u32::try_from(self.former_keys.len()).map_err(|_| NoMemory)?,
+            ledgers: u32::try_from(self.key_ledgers.len()).map_err(|_| NoMemory)?,
             quarantine: self.reclamation.quarantined_count() as u64,
             timeline,
         };
@@ -179,7 +181,8 @@ impl Store {
         for (fid, sweep) in self.reclamation.quarantined() {
             out.extend(&QuarantineEntry { sweep, fid }.to_bytes())?;
         }
-        self.write_keys(out)
+        self.write_keys(out)?;
+        self.key_ledgers.write(|bytes| out.extend(bytes))
     }
 }
 

@@ -150,6 +150,7 @@ impl Store {
         }
         let copy = key.try_clone().map_err(|_| Fault::OutOfMemory)?;
         self.column_keys.insert(id, copy);
+        self.key_ledgers.begin(id);
         let former = self.former_keys.remove(&id);
         let position = self.durability.position;
         let done = self.checkpoint(position);
@@ -190,6 +191,8 @@ impl Store {
                 }
             }
         }
+        let kept = &self.column_keys;
+        self.key_ledgers.retain(|id| kept.contains_key(id));
     }
 
     /// The ids of the column keys that the store keeps, or has kept before, of which it can prove

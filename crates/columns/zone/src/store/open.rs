@@ -30,6 +30,7 @@ use super::reclamation::Reclamation;
 use super::redo_log::RedoLog;
 use super::replay::Replay;
 use super::seal::{Keys, NONCE, PartitionKey};
+use crate::key_ledger::KeyLedgers;
 
 /// How a store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +131,7 @@ impl Store {
             cache: BlockCache::new(files, options.memory_limit, &memory),
             column_keys: BTreeMap::new(),
             former_keys: BTreeMap::new(),
+            key_ledgers: KeyLedgers::default(),
             reclamation: Reclamation::default(),
             durability: Durability::default(),
             redo,
@@ -171,7 +173,7 @@ impl Store {
             );
             return Err(Error::new(&code::STORE_OLD, what));
         }
-        self.load_body(body.as_slice())
+        self.load_body(body.as_slice(), head.version)
             .ok_or_else(|| damaged("its body"))??;
         if !fresh {
             // Identifiers that the lost history of a restored store has given out must not name
@@ -181,11 +183,11 @@ impl Store {
         Ok(())
     }
 
-    /// Loads the body of a manifest into the store. `None` if it is not exactly as this program
-    /// writes it, which one that was authenticated always is; an error in `Some` without memory, or
-    /// for an impossible quarantine (SR-8024).
-    fn load_body(&mut self, body: &[u8]) -> Option<Result<(), Error>> {
-        let (body, mut rest) = ManifestBody::parse(body)?;
+    /// Loads the body of a manifest of the version `version` into the store. `None` if it is not
+    /// exactly as a program of that version writes it, which one that was authenticated always is;
+    /// an error in `Some` without memory, or for an impossible quarantine (SR-8024).
+    fn load_body(&mut self, body: &[u8], version: u16) -> Option<Result<(), Error>> {
+        let (body, mut rest) = ManifestBody::parse(body, version)?;
         self.durability.position = body.position;
         self.durability.timeline = body.timeline;
         self.durability.host_timeline = body.timeline;
@@ -219,10 +221,15 @@ impl Store {
             Ok(rest) => rest,
             Err(error) => return Some(Err(error)),
         };
-        match load_keys(&mut self.former_keys, body.former_keys, rest)? {
-            Ok(rest) => rest.is_empty().then_some(Ok(())),
-            Err(error) => Some(Err(error)),
+        rest = match load_keys(&mut self.former_keys, body.former_keys, rest)? {
+            Ok(rest) => rest,
+            Err(error) => return Some(Err(error)),
+        };
+        let rest = self.key_ledgers.load(body.ledgers, rest)?;
+        for id in self.column_keys.keys() {
+            self.key_ledgers.begin(*id);
         }
+        rest.is_empty().then_some(Ok(()))
     }
 
     /// Loads a partition with its extents from the bytes after its entry in the manifest. Returns

@@ -10,7 +10,7 @@ use strongroom_crypto::{
 use strongroom_format::columns::block::{
     BLOCK_NONCE_LABEL, block_associated_data, sealed_block_layout,
 };
-use strongroom_format::columns::manifest::{MANIFEST_NONCE_LABEL, ManifestHead};
+use strongroom_format::columns::manifest::{MANIFEST_NONCE_LABEL, MANIFEST_VERSION, ManifestHead};
 use strongroom_format::columns::redo::REDO_NONCE_LABEL;
 #[cfg(doc)]
 use strongroom_format::columns::redo::RedoHead;
@@ -81,6 +81,7 @@ impl Keys {
         body: &mut [u8],
     ) -> Result<ManifestHead, CryptoError> {
         let mut head = ManifestHead {
+            version: MANIFEST_VERSION,
             counter,
             length: body.len() as u64,
             // Two manifests of one counter can exist, after a crash or a restore.

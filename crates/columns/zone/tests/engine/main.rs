@@ -12,6 +12,7 @@
 mod batches;
 mod closed;
 mod faults;
+mod ledgers;
 mod lineages;
 mod owner;
 mod refused;
@@ -31,7 +32,7 @@ use strongroom_columns_zone::sandbox::Sandbox;
 use strongroom_columns_zone::serve::Serving;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
-use strongroom_columns_zone::store::{self, ANCHOR_NAME, FileAnchor, Options};
+use strongroom_columns_zone::store::{self, ANCHOR_NAME, FileAnchor, Options, Store};
 use strongroom_format::columns::channel::right::ORDINARY;
 use strongroom_format::columns::channel::{Ticket, right};
 use strongroom_format::columns::{Kind, Lineage};
@@ -101,6 +102,11 @@ impl Scene {
 
 /// Runs a zone on a new store, on which the (empty) log was replayed.
 fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
+    with_store(name, |_| (), act);
+}
+
+/// The same, on a store that `prepare` has changed before.
+fn with_store(name: &str, prepare: impl FnOnce(&mut Store), act: impl FnOnce(&Scene)) {
     let dir = std::env::temp_dir().join(format!("sr-engine-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let opener = Opener::raw(strongroom_crypto::SecretKey::take(&mut [7; 32]).unwrap());
@@ -111,7 +117,8 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
         insist_on_locks: false,
         accept_restored: false,
     };
-    let opened = store::open(&dir, &opener, anchor, options).unwrap();
+    let mut opened = store::open(&dir, &opener, anchor, options).unwrap();
+    prepare(&mut opened);
     let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&dir).unwrap());
     let attester = Box::new(ProcessAttester::new().unwrap());
     let zone = Zone::new(opened, ColumnKeys::default(), attester, vec![user]);

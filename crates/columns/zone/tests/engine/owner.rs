@@ -80,7 +80,8 @@ impl Owner {
 
     fn opening(&self, ticket: &Ticket) -> Vec<u8> {
         let covered = ticket.to_bytes().unwrap();
-        let mut request = vec![Request::Open.number()];
+        let mut request = vec![Request::Open.number(), 4];
+        request.extend_from_slice(b"test");
         request.extend_from_slice(&u16::try_from(ticket.keys.len()).unwrap().to_le_bytes());
         for id in &ticket.keys {
             request.extend_from_slice(id);

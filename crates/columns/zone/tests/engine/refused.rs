@@ -16,7 +16,7 @@ use super::{
 };
 
 /// How many values were computed since the start.
-fn computed(host: &mut Host) -> u64 {
+pub(crate) fn computed(host: &mut Host) -> u64 {
     number(&status(host), "\"computed\":")
 }
 

@@ -12,6 +12,7 @@ mod disk;
 mod golden;
 mod host;
 mod killed;
+mod ledgers;
 mod model;
 mod redo;
 mod rules;

@@ -6,12 +6,16 @@
 //! answer. Specified in docs/spec/columns-channel.md.
 //! Must not: seal anything.
 
+mod request;
+
 use alloc::vec::Vec;
 
 use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
 
+pub use request::{GivenKey, Limit, Opening, Request, is_name, limit_layout, parse_opening};
+
 /// The version that this code writes, and the only one that it reads.
-pub const CHANNEL_VERSION: u16 = 1;
+pub const CHANNEL_VERSION: u16 = 2;
 /// First byte of a message that begins a session: a [`Hello`] and a [`Sealed`] message follow.
 pub const MESSAGE_HELLO: u8 = 1;
 /// First byte of a message of a session: a [`Sealed`] message follows.
@@ -22,6 +26,10 @@ pub const EVIDENCE_MAX: usize = 65_536;
 pub const PROOFS_MAX: usize = 1024;
 /// The most column keys with which a session is opened.
 pub const CHANNEL_KEYS_MAX: usize = 64;
+/// The most bytes of the name that a client gives itself.
+pub const CLIENT_NAME_MAX: usize = 63;
+/// A limit that is none.
+pub const LIMITLESS: u64 = u64::MAX;
 /// Label of a column key; the input is a key of the keyring, the salt the column key's id.
 pub const COLUMN_LABEL: &str = "strongroom/v1/column";
 /// Label of a column key's id; the input is a key of the keyring, without a salt.
@@ -413,67 +421,6 @@ impl Ticket {
     }
 }
 
-/// What a client asks inside a sealed message: one byte, then its body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// Opens a session: `u16` number of keys, for each id (16) and key (32), then the ticket with
-    /// its MACs. Answered by the session's id.
-    Open,
-    /// Ends the session. Answered by nothing.
-    Close,
-    /// The ledger of the session's ticket, as JSON.
-    Ledger,
-    /// Replaces the session's ticket by the one in the body, with its MACs, which has the same id
-    /// and keys. Answered by nothing.
-    Renew,
-}
-
-impl Request {
-    /// The number on the wire.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        match self {
-            Self::Open => 1,
-            Self::Close => 2,
-            Self::Ledger => 3,
-            Self::Renew => 4,
-        }
-    }
-
-    /// Parses an opened message; returns the request and its body. `None` when the request is not
-    /// known.
-    #[must_use]
-    pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
-        let (number, body) = message.split_first()?;
-        let request = [Self::Open, Self::Close, Self::Ledger, Self::Renew]
-            .into_iter()
-            .find(|known| known.number() == *number)?;
-        Some((request, body))
-    }
-}
-
-/// A column key's id and the key.
-pub type GivenKey<'a> = ([u8; 16], &'a [u8; 32]);
-
-/// Parses the body of [`Request::Open`]: the column keys, and the bytes after them, which are the
-/// ticket with its MACs. `None` when the body is cut short or has too many keys.
-#[must_use]
-pub fn parse_opening(body: &[u8]) -> Option<(Vec<GivenKey<'_>>, &[u8])> {
-    let (count, mut rest) = body.split_first_chunk::<2>()?;
-    let count = usize::from(u16::from_le_bytes(*count));
-    if count > CHANNEL_KEYS_MAX {
-        return None;
-    }
-    let mut keys = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (id, behind) = rest.split_first_chunk::<16>()?;
-        let (key, behind) = behind.split_first_chunk::<32>()?;
-        keys.push((*id, key));
-        rest = behind;
-    }
-    Some((keys, rest))
-}
-
 /// The associated data of a sealed message: its head; for a client's first message its hello, then
 /// its head. `None` when `message` is shorter than a head.
 #[must_use]
@@ -513,7 +460,7 @@ mod tests {
         for cut in 0..record.len() {
             assert_eq!(Ticket::parse(&record[..cut]), None, "{cut} bytes");
         }
-        for (at, value) in [(0, 2), (2, 1), (2, 0), (5, 2), (6, 1), (56, 1)] {
+        for (at, value) in [(0, 3), (2, 1), (2, 0), (5, 2), (6, 1), (56, 1)] {
             let mut bad = record.clone();
             bad[at] = value;
             assert_eq!(Ticket::parse(&bad), None, "byte {at}");
@@ -553,19 +500,6 @@ mod tests {
         for cut in 0..200 {
             assert_eq!(Attestation::parse(&record[..cut]), None, "{cut} bytes");
         }
-    }
-
-    #[test]
-    fn an_opening_holds_the_keys_that_it_says() {
-        let mut body = vec![1, 0];
-        body.extend_from_slice(&[7; 16]);
-        body.extend_from_slice(&[8; 32]);
-        body.extend_from_slice(b"ticket");
-        let (keys, rest) = parse_opening(&body).unwrap();
-        assert_eq!((keys.len(), keys[0].0, rest), (1, [7; 16], &b"ticket"[..]));
-        body[0] = 2;
-        assert!(parse_opening(&body).is_none());
-        assert!(parse_opening(&[65, 0]).is_none() && parse_opening(&[1]).is_none());
     }
 
     #[test]

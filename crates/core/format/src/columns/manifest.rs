@@ -1,9 +1,10 @@
 //! The manifest of the zone's store: the blocks of the last checkpoint, and where they are.
 //!
 //! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains,
-//! the quarantine, column keys. Specified in docs/spec/columns.md. Must not: seal anything.
+//! the quarantine, column keys, ledgers. Specified in docs/spec/columns.md. Must not: seal anything.
 
 mod head;
+mod ledger;
 
 use super::fid::{EXTENTS, Fid, PARTITIONS};
 use super::kind::Kind;
@@ -12,12 +13,17 @@ use super::redo::Relation;
 use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
 
 pub use head::{ManifestError, ManifestHead};
+pub use ledger::{Asker, LedgerEntry, LedgerLine, ledger_layout, ledger_line_layout};
 
 /// First bytes of a manifest.
 pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
-/// The version that this code writes, and the only one that it reads. Raised by any change of the
-/// manifest or of the blocks that it names: a block has no version of its own.
-pub const MANIFEST_VERSION: u16 = 2;
+/// The version that this code writes. Raised by any change of the manifest or of the blocks that it
+/// names: a block has no version of its own.
+pub const MANIFEST_VERSION: u16 = 3;
+/// The oldest version that this code reads.
+pub const MANIFEST_VERSION_OLDEST: u16 = 2;
+/// The first version whose body has ledgers.
+const LEDGERS_SINCE: u16 = 3;
 /// Label of the key that nonces are made with.
 pub const MANIFEST_NONCE_LABEL: &str = "strongroom/v1/manifest-nonce";
 /// How many extents are reserved after the last one in use, in each partition.
@@ -41,7 +47,7 @@ layout! {
 
 layout! {
     /// Layout of the body's beginning.
-    manifest_body_layout, 64, {
+    manifest_body_layout, 72, {
         POSITION @ 0, 8;
         STAMP @ 8, 8;
         SWEEP @ 16, 8;
@@ -53,6 +59,8 @@ layout! {
         QUARANTINE @ 48, 8;
         TIMELINE @ 56, 4;
         FORMER_KEYS @ 60, 4;
+        LEDGERS @ 64, 4;
+        RESERVED @ 68, 4;
     }
 }
 
@@ -157,14 +165,21 @@ pub struct ManifestBody {
     pub timeline: u32,
     /// How many keys of proofs follow, of column keys that were kept before.
     pub former_keys: u32,
+    /// How many ledgers of column keys follow.
+    pub ledgers: u32,
 }
 
 impl ManifestBody {
-    /// Parses the entry that the bytes begin with, and returns it with the bytes that follow.
+    /// Parses the beginning of a body of the manifest version `version`, and returns it with the
+    /// bytes that follow. Before version 3 there are no ledgers, nor the field that counts them.
     /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
-    pub fn parse(body: &[u8]) -> Option<(Self, &[u8])> {
+    pub fn parse(body: &[u8], version: u16) -> Option<(Self, &[u8])> {
         use manifest_body_layout as at;
+        let (size, ledgers) = match version {
+            LEDGERS_SINCE.. => (at::SIZE, u32_at(body, at::LEDGERS)?),
+            _ => (at::LEDGERS.offset, 0),
+        };
         let found = Self {
             position: u64_at(body, at::POSITION)?,
             stamp: u64_at(body, at::STAMP)?,
@@ -177,13 +192,16 @@ impl ManifestBody {
             quarantine: u64_at(body, at::QUARANTINE)?,
             timeline: u32_at(body, at::TIMELINE)?,
             former_keys: u32_at(body, at::FORMER_KEYS)?,
+            ledgers,
         };
-        let sound = found.floor <= EXTENTS && found.partitions < PARTITIONS;
-        let rest = body.get(manifest_body_layout::SIZE..)?;
+        let sound = found.floor <= EXTENTS
+            && found.partitions < PARTITIONS
+            && (version < LEDGERS_SINCE || zero_at(body, at::RESERVED));
+        let rest = body.get(size..)?;
         sound.then_some((found, rest))
     }
 
-    /// Returns its bytes, as they are written.
+    /// Returns its bytes, as they are written in [`MANIFEST_VERSION`].
     #[must_use]
     pub fn to_bytes(&self) -> [u8; manifest_body_layout::SIZE] {
         use manifest_body_layout as at;
@@ -204,6 +222,7 @@ impl ManifestBody {
             put(&mut out, at::QUARANTINE, &self.quarantine.to_le_bytes()),
             put(&mut out, at::TIMELINE, &self.timeline.to_le_bytes()),
             put(&mut out, at::FORMER_KEYS, &self.former_keys.to_le_bytes()),
+            put(&mut out, at::LEDGERS, &self.ledgers.to_le_bytes()),
         ];
         assert!(fields.iter().all(Option::is_some), "manifest body layout");
         out

@@ -6,13 +6,13 @@
 use alloc::vec::Vec;
 
 use crate::columns::channel::{
-    Attestation, Hello, Request, Sealed, Ticket, hello_layout, parse_opening,
+    Attestation, Hello, Limit, Request, Sealed, Ticket, hello_layout, parse_opening,
 };
 use crate::columns::envelope::{EnvelopeHeader, envelope_layout, pad, unpadded};
 use crate::columns::log::FrameHead;
 use crate::columns::manifest::{
-    BlockEntry, ChainEntry, ColumnKeyEntry, ExtentEntry, ManifestBody, ManifestHead,
-    PartitionEntry, QuarantineEntry,
+    BlockEntry, ChainEntry, ColumnKeyEntry, ExtentEntry, LedgerEntry, LedgerLine, MANIFEST_VERSION,
+    MANIFEST_VERSION_OLDEST, ManifestBody, ManifestHead, PartitionEntry, QuarantineEntry,
 };
 use crate::columns::redo::{Entry, Link, RedoHead};
 use crate::columns::tpm::{AttestationKey, QuoteEvidence, Signature};
@@ -72,6 +72,13 @@ pub fn manifest(bytes: &[u8]) {
     if let Ok(head) = ManifestHead::parse(bytes) {
         assert!(bytes.starts_with(&head.to_bytes()), "a head is canonical");
     }
+    for version in MANIFEST_VERSION_OLDEST..=MANIFEST_VERSION {
+        if let Some((body, rest)) = ManifestBody::parse(bytes, version) {
+            let again = body.to_bytes();
+            let whole = taken(bytes, rest).unwrap_or_default();
+            assert_eq!(again.get(..whole.len()), Some(whole), "a body is canonical");
+        }
+    }
     macro_rules! entries {
         ($($entry:ident),*) => {$(
             if let Some((entry, rest)) = $entry::parse(bytes) {
@@ -82,7 +89,8 @@ pub fn manifest(bytes: &[u8]) {
         )*};
     }
     entries!(
-        ManifestBody,
+        LedgerEntry,
+        LedgerLine,
         PartitionEntry,
         ColumnKeyEntry,
         ExtentEntry,
@@ -138,10 +146,13 @@ pub fn channel(bytes: &[u8]) {
     if let Some((request, _)) = Request::parse(bytes) {
         assert_eq!(bytes.first(), Some(&request.number()));
     }
-    if let Some((keys, rest)) = parse_opening(bytes) {
-        let len = keys.len().checked_mul(48);
-        let len = len.and_then(|len| len.checked_add(2));
-        assert_eq!(taken(bytes, rest).map(<[u8]>::len), len);
+    if let Some(limit) = Limit::parse(bytes) {
+        assert_eq!(limit.to_bytes(), bytes, "canonical");
+    }
+    if let Some(opening) = parse_opening(bytes) {
+        let len = opening.keys.len().checked_mul(48);
+        let len = len.and_then(|len| len.checked_add(opening.name.len())?.checked_add(3));
+        assert_eq!(taken(bytes, opening.ticket).map(<[u8]>::len), len);
     }
 }
 

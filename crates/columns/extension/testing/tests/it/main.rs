@@ -14,6 +14,7 @@ mod faults;
 mod full_disk;
 mod histories;
 mod kills;
+mod ledgers;
 mod lineages;
 mod logical;
 mod lost_records;

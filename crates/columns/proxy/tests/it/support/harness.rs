@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use strongroom_columns_proxy::proxy::{Address, PlaintextConstants, TicketTerms};
 use strongroom_columns_proxy::sql::pins::PinnedColumn;
+use strongroom_columns_zone::key_ledger::KeyLedgers;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 use strongroom_columns_zone::session::channel::Channel;
@@ -235,6 +236,7 @@ pub(crate) fn bind(format: u16, values: &[&[u8]]) -> Vec<u8> {
 pub(crate) struct Zone {
     pub(crate) channel: Channel,
     pub(crate) keys: ColumnKeys,
+    pub(crate) ledgers: KeyLedgers,
     pub(crate) sessions: u32,
     /// The session of the ring.
     pub(crate) current: Option<[u8; 16]>,
@@ -265,7 +267,8 @@ impl Zone {
                 .attest(attester, (&[], &|_, _| None), ([5; 16], [6; 16]), 1, nonce)
                 .unwrap()
         } else {
-            let reply = self.channel.message(&mut self.keys, self.current, &bytes);
+            let (keys, ledgers) = (&mut self.keys, &mut self.ledgers);
+            let reply = self.channel.message(keys, ledgers, self.current, &bytes);
             let reply = reply.unwrap();
             self.sessions += u32::from(reply.session.is_some() && reply.session != self.current);
             self.current = reply.session;

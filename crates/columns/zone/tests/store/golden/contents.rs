@@ -89,6 +89,8 @@ pub(crate) struct Contents {
     /// Values that the last checkpoint has in quarantine.
     pub(crate) quarantined: Vec<Fid>,
     pub(crate) envelopes: Vec<Envelope>,
+    /// The ledgers of the kept keys as JSON. `None` in a store of a version without them.
+    pub(crate) ledgers: Option<String>,
 }
 
 /// What the list begins with.
@@ -104,6 +106,7 @@ const HEADING: &str = "\
 # value FID COLUMN KIND BINARY TEXT
 # stale FID | quarantined FID
 # envelope KIND SEALER LINEAGE ENVELOPE BINARY TEXT
+# ledgers JSON
 ";
 
 impl Contents {
@@ -120,6 +123,10 @@ impl Contents {
     /// Adds what a line says. `None` for a line that is not of the list's form.
     fn add(&mut self, line: &str) -> Option<()> {
         let (what, rest) = line.split_once(' ')?;
+        if what == "ledgers" {
+            self.ledgers = Some(rest.to_owned());
+            return Some(());
+        }
         // The text of a value is the last field, and may have blanks.
         let count = if what == "envelope" { 6 } else { 5 };
         let mut fields = rest.splitn(count, ' ');
@@ -236,6 +243,9 @@ impl Contents {
                 hex(bytes),
                 shown.to_text()
             ));
+        }
+        if let Some(ledgers) = &self.ledgers {
+            line(format!("ledgers {ledgers}"));
         }
         out
     }

@@ -6,13 +6,16 @@
 //! values do not. A golden store that is there is not made again.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use strongroom_columns_envelope::{ColumnKey, Label, id_of, lineage_by_name};
 use strongroom_columns_values::{Out, Settings, parse};
+use strongroom_columns_zone::key_ledger::{LedgerBook as _, To, Told};
 use strongroom_columns_zone::store::{
     Binding, HEADER_NAME, LOG_NAME, LogFile, MANIFEST_NAME, Promotion, Source, Store, create,
 };
 use strongroom_crypto::SecretKey;
+use strongroom_format::columns::channel::{LIMITLESS, Limit};
 use strongroom_format::columns::envelope::Sealer;
 use strongroom_format::columns::manifest::ManifestHead;
 use strongroom_format::columns::redo::Relation;
@@ -353,6 +356,32 @@ fn after_the_checkpoint(of: &mut Writer, tables: &Tables) {
     of.drop_table(tables.dropped);
 }
 
+/// Ledgers of the first two keys: one with a limit, one of what was told without a session.
+fn ledgers(of: &mut Writer) {
+    let ids = [0, 1].map(|at| id_of(&secret(KEYS[at])).unwrap());
+    let limit = Limit {
+        key_id: ids[0],
+        period: 0,
+        truths: 1000,
+        outputs: LIMITLESS,
+    };
+    of.store.set_limit(&limit).unwrap();
+    let name: Arc<str> = Arc::from("payroll@shop (psql)");
+    let told = Told {
+        truths: 10,
+        checks: 1,
+        outputs: 3,
+        declassified: 2,
+    };
+    let mut tell = |key, to, told| of.store.charge(&[key], to, told).unwrap();
+    tell(ids[0], To::Session(&name), told);
+    tell(ids[1], To::NoSession, Told::truths(4));
+    of.store.last_checkpoint().unwrap();
+    let mut kept = ids;
+    kept.sort_unstable();
+    of.contents.ledgers = Some(of.store.to_json(&kept));
+}
+
 /// An envelope of every kind, of each end, some with a column's lineage.
 fn envelopes() -> Vec<Envelope> {
     let key = secret(KEYS[0]);
@@ -393,6 +422,7 @@ fn the_golden_store_of_this_version() {
     std::fs::create_dir(&directory).unwrap();
     let mut of = Writer::new(&directory);
     let tables = before_the_checkpoint(&mut of);
+    ledgers(&mut of);
     let position = of.store.checkpoint(of.log.end()).unwrap();
     // The file begins behind the checkpoint, at a position that is not its first one.
     of.log.cut(position).unwrap();

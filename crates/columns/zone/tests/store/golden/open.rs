@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use strongroom_columns_envelope::{ColumnKey, id_of};
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::{Out, Value, receive};
+use strongroom_columns_zone::key_ledger::LedgerBook as _;
 use strongroom_columns_zone::store::{ANCHOR_NAME, LogFile, MANIFEST_NAME, Store};
 use strongroom_crypto::{MacKey, SecretKey, hkdf};
 use strongroom_format::columns::channel::PROOF_LABEL;
@@ -52,6 +53,12 @@ fn check(store: &mut Store, contents: &Contents) {
         let proofs = hkdf(&key, id, PROOF_LABEL.as_bytes()).unwrap();
         let proof = MacKey::new(&proofs).unwrap().mac(&[&[9; 32]]);
         assert_eq!(store.prove(id, &[9; 32]), Some(proof));
+    }
+    let kept: Vec<_> = contents.kept.iter().map(|(id, _)| *id).collect();
+    let ledgers = store.to_json(&kept);
+    match &contents.ledgers {
+        Some(known) => assert_eq!(ledgers, *known),
+        None => assert_eq!(ledgers.matches("\"lines\":[]").count(), kept.len()),
     }
 }
 
@@ -177,6 +184,7 @@ fn there_is_a_golden_store_of_the_versions_that_this_build_writes() {
     let head = ManifestHead::parse(&manifest).unwrap();
     assert_eq!(head.counter, contents.counter);
     // It is worth keeping only if it has something of everything.
+    assert!(contents.ledgers.is_some());
     let kinds: BTreeSet<Kind> = contents.values.iter().map(|value| value.kind).collect();
     let of_columns = Kind::ALL.iter().filter(|kind| **kind != Kind::Interval);
     assert_eq!(kinds, of_columns.copied().collect());

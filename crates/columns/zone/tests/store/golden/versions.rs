@@ -10,7 +10,9 @@ use strongroom_crypto::{GcmKey, SecretKey, hkdf};
 use strongroom_format::code;
 use strongroom_format::columns::envelope::{ENVELOPE_VERSION, envelope_layout};
 use strongroom_format::columns::log::{FrameHead, log_frame_layout};
-use strongroom_format::columns::manifest::{MANIFEST_VERSION, manifest_layout};
+use strongroom_format::columns::manifest::{
+    MANIFEST_VERSION, MANIFEST_VERSION_OLDEST, manifest_layout,
+};
 use strongroom_format::columns::redo::{
     Entry, Link, REDO_KEY_USES, REDO_VERSION, RedoHead, redo_layout, redo_link_layout,
 };
@@ -50,10 +52,16 @@ fn a_store_of_another_version_is_told_from_a_damaged_one() {
     let with = |number| opened_with(&place, MANIFEST_NAME, |file| version(file, at, number));
     let (newer, message) = with(MANIFEST_VERSION + 1);
     assert_eq!(newer, code::NEWER_FORMAT.number, "{message}");
-    assert!(message.contains("version 3, this program's 2"), "{message}");
+    let versions = |found: u16| format!("version {found}, this program's {MANIFEST_VERSION}");
+    assert!(
+        message.contains(&versions(MANIFEST_VERSION + 1)),
+        "{message}"
+    );
     let (older, message) = with(1);
     assert_eq!(older, code::STORE_EARLY.number, "{message}");
-    assert!(message.contains("version 1, this program's 2"), "{message}");
+    assert!(message.contains(&versions(1)), "{message}");
+    // The version is authenticated: nobody makes a manifest pass for an older one.
+    assert_eq!(with(MANIFEST_VERSION_OLDEST).0, code::STORE_MANIFEST.number);
     // There was never such a version.
     assert_eq!(with(0).0, code::STORE_MANIFEST.number);
     // A later version may have changed everything behind its number.

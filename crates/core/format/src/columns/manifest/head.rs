@@ -3,7 +3,7 @@
 //! Invariant: the version is looked at before anything else, so that a store of another version is
 //! not taken for a damaged one. Must not: seal anything.
 
-use super::{MANIFEST_MAGIC, MANIFEST_VERSION, manifest_layout};
+use super::{MANIFEST_MAGIC, MANIFEST_VERSION, MANIFEST_VERSION_OLDEST, manifest_layout};
 use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::{array, put, u16_at, u64_at, zero_at};
@@ -11,6 +11,9 @@ use crate::layout::{array, put, u16_at, u64_at, zero_at};
 /// The head of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestHead {
+    /// The manifest's version: from [`MANIFEST_VERSION_OLDEST`] to [`MANIFEST_VERSION`], which is
+    /// the one to write.
+    pub version: u16,
     /// Raised at each checkpoint; the freshness anchor must have the same.
     pub counter: u64,
     /// Length of the sealed bytes that follow the head.
@@ -42,18 +45,21 @@ impl ManifestHead {
         use manifest_layout as at;
         let magic: Option<[u8; 8]> = array(file, at::MAGIC);
         match u16_at(file, at::VERSION).filter(|_| magic == Some(MANIFEST_MAGIC)) {
-            Some(MANIFEST_VERSION) => Self::parse_known(file).ok_or(ManifestError::Malformed),
+            Some(known @ MANIFEST_VERSION_OLDEST..=MANIFEST_VERSION) => {
+                Self::parse_known(file, known).ok_or(ManifestError::Malformed)
+            }
             Some(newer) if newer > MANIFEST_VERSION => Err(ManifestError::Newer(newer)),
             Some(0) | None => Err(ManifestError::Malformed),
             Some(older) => Err(ManifestError::Older(older)),
         }
     }
 
-    /// Parses the head of a manifest of this code's version. `None` when it is cut short, or a
-    /// field has a value that no writer gives it.
-    fn parse_known(file: &[u8]) -> Option<Self> {
+    /// Parses the head of a manifest of a version that this code reads. `None` when it is cut
+    /// short, or a field has a value that no writer gives it.
+    fn parse_known(file: &[u8], version: u16) -> Option<Self> {
         use manifest_layout as at;
         let head = Self {
+            version,
             counter: u64_at(file, at::COUNTER)?,
             length: u64_at(file, at::LENGTH)?,
             nonce: array(file, at::NONCE)?,
@@ -73,7 +79,7 @@ impl ManifestHead {
         let mut out = [0; manifest_layout::SIZE];
         let fields = [
             put(&mut out, at::MAGIC, &MANIFEST_MAGIC),
-            put(&mut out, at::VERSION, &MANIFEST_VERSION.to_le_bytes()),
+            put(&mut out, at::VERSION, &self.version.to_le_bytes()),
             put(&mut out, at::COUNTER, &self.counter.to_le_bytes()),
             put(&mut out, at::LENGTH, &self.length.to_le_bytes()),
             put(&mut out, at::NONCE, &self.nonce),
@@ -83,13 +89,14 @@ impl ManifestHead {
         out
     }
 
-    /// The associated data: the counter as position, the length as extra.
+    /// The associated data: the counter as position, the length as extra, and as the size of a unit
+    /// by how much the version is higher than the oldest.
     #[must_use]
     pub fn associated_data(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
         let place = AssociatedData {
             role: Role::ZoneManifest,
             cipher: Cipher::Aes256Gcm.number(),
-            unit_size: 0,
+            unit_size: u32::from(self.version.saturating_sub(MANIFEST_VERSION_OLDEST)),
             epoch,
             object_id,
         };

@@ -6,6 +6,7 @@ use alloc::vec;
 #[test]
 fn a_head_is_canonical_or_refused() {
     let head = ManifestHead {
+        version: MANIFEST_VERSION,
         counter: 3,
         length: 8,
         nonce: [1; 12],
@@ -16,6 +17,14 @@ fn a_head_is_canonical_or_refused() {
     assert_eq!(ManifestHead::parse(&file), Ok(head));
     let malformed = Err(ManifestError::Malformed);
     assert_eq!(ManifestHead::parse(&file[..71]), malformed);
+    let before = ManifestHead {
+        version: MANIFEST_VERSION_OLDEST,
+        ..head
+    };
+    file[..64].copy_from_slice(&before.to_bytes());
+    assert_eq!(ManifestHead::parse(&file), Ok(before));
+    let bound = |head: ManifestHead| head.associated_data([7; 16], 1);
+    assert_ne!(bound(before), bound(head), "the version is authenticated");
     for at in [0, 10, 15, 24, 60, 63] {
         let mut bad = file.clone();
         bad[at] ^= 0x40;
@@ -35,13 +44,15 @@ fn another_version_is_told_before_anything_else_is_looked_at() {
     let parse = |version| ManifestHead::parse(&of(version)).unwrap_err();
     assert_eq!(parse(0), ManifestError::Malformed);
     assert_eq!(parse(1), ManifestError::Older(1));
+    assert_eq!(parse(MANIFEST_VERSION_OLDEST), ManifestError::Malformed);
     assert_eq!(parse(MANIFEST_VERSION), ManifestError::Malformed);
-    assert_eq!(parse(3), ManifestError::Newer(3));
+    let newer = MANIFEST_VERSION + 1;
+    assert_eq!(parse(newer), ManifestError::Newer(newer));
     assert_eq!(parse(u16::MAX), ManifestError::Newer(u16::MAX));
     // Even of a file that ends behind the version, but not of another file.
-    let short = &of(3)[..10];
-    assert_eq!(ManifestHead::parse(short), Err(ManifestError::Newer(3)));
-    let mut other = of(3);
+    let short = &of(newer)[..10];
+    assert_eq!(ManifestHead::parse(short), Err(ManifestError::Newer(newer)));
+    let mut other = of(newer);
     other[0] ^= 1;
     assert_eq!(ManifestHead::parse(&other), Err(ManifestError::Malformed));
 }
@@ -171,6 +182,84 @@ fn a_body_comes_back() {
         quarantine: 8,
         timeline: 10,
         former_keys: 11,
+        ledgers: 12,
     };
-    assert_eq!(ManifestBody::parse(&body.to_bytes()), Some((body, &[][..])));
+    let mut bytes = body.to_bytes();
+    let parsed = ManifestBody::parse(&bytes, MANIFEST_VERSION);
+    assert_eq!(parsed, Some((body, &[][..])));
+    // The version before ended eight bytes earlier.
+    let before = ManifestBody { ledgers: 0, ..body };
+    let parsed = ManifestBody::parse(&bytes[..64], MANIFEST_VERSION_OLDEST);
+    assert_eq!(parsed, Some((before, &[][..])));
+    assert_eq!(ManifestBody::parse(&bytes[..71], MANIFEST_VERSION), None);
+    bytes[68] = 1;
+    assert_eq!(ManifestBody::parse(&bytes, MANIFEST_VERSION), None);
+}
+
+#[test]
+fn a_ledger_comes_back() {
+    let ledger = LedgerEntry {
+        key_id: [1; 16],
+        lines: 2,
+        period: 3,
+        truths: 4,
+        outputs: crate::columns::channel::LIMITLESS,
+        begun: 5,
+        spent_truths: 6,
+        spent_outputs: 7,
+    };
+    let bytes = ledger.to_bytes();
+    assert_eq!(LedgerEntry::parse(&bytes), Some((ledger, &[][..])));
+    assert!(ledger.is_limited());
+    let mut bad = bytes;
+    bad[20] = 1;
+    assert_eq!(LedgerEntry::parse(&bad), None);
+    assert_eq!(LedgerEntry::parse(&bytes[..71]), None);
+}
+
+#[test]
+fn a_line_of_a_ledger_is_canonical_or_refused() {
+    let line = |asker| LedgerLine {
+        asker,
+        seen: 1,
+        truths: 2,
+        checks: 3,
+        outputs: 4,
+        declassified: 5,
+    };
+    let longest = "ä".repeat(31) + "x";
+    for asker in [
+        Asker::NoSession,
+        Asker::Named("payroll@shop"),
+        Asker::Named(&longest),
+        Asker::Others,
+    ] {
+        let line = line(asker);
+        let bytes = line.to_bytes();
+        assert_eq!(LedgerLine::parse(&bytes), Some((line, &[][..])));
+        assert_eq!(LedgerLine::parse(&bytes[..111]), None);
+    }
+    let bytes = line(Asker::Named("ab")).to_bytes();
+    // Another asker, a longer and a shorter name, one that is no text or has a control character,
+    // bytes behind it.
+    for (at, value) in [
+        (0, 0),
+        (0, 3),
+        (1, 3),
+        (1, 1),
+        (1, 65),
+        (2, 1),
+        (8, 0xff),
+        (8, 7),
+        (71, 1),
+    ] {
+        let mut bad = bytes;
+        bad[at] = value;
+        assert_eq!(LedgerLine::parse(&bad), None, "byte {at} is {value}");
+    }
+    for name in ["", "line\nbreak", &"x".repeat(64)] {
+        let bytes = line(Asker::Named(name)).to_bytes();
+        let read = LedgerLine::parse(&bytes).map(|(line, _)| line.asker);
+        assert_ne!(read, Some(Asker::Named(name)));
+    }
 }
