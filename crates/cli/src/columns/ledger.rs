@@ -1,5 +1,5 @@
-//! `strongroom columns ledger`: what the zone has told under the owner's keys, to whom, and how much
-//! it may tell.
+//! `strongroom columns ledger`: what the zone has told under the owner's keys, to whom, and how
+//! much it may tell.
 //!
 //! Must not: show anything but counts and names of clients.
 
@@ -146,8 +146,8 @@ fn named(name: &str, versions: &[(u32, [u8; 16])], ledgers: &Value) -> Vec<Value
     out
 }
 
-/// Gives each time of a ledger twice, as every JSON of the command does: `..._unix_s` and as text in
-/// UTC. Null stays null, and a client that was never seen has null.
+/// Gives each time of a ledger twice, as every JSON of the command does: `..._unix_s` and as text
+/// in UTC. Null stays null, and a client that was never seen has null.
 fn tell_times(ledger: &mut Value) {
     let tell = |object: &mut Value, name: &str| {
         let seconds = object[name].as_u64().filter(|seconds| *seconds != 0);

@@ -5,9 +5,10 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Seconds since 1970, by which tickets and periods begin and end. By the machine's clock, but not earlier than
-/// its first time and what has passed since then: setting the clock back makes no ticket last
-/// longer. A clock that is set forward ends tickets early. A clock before 1970 counts as 1970.
+/// Seconds since 1970, by which tickets and periods begin and end. By the machine's clock, but not
+/// earlier than its first time and what has passed since then: setting the clock back makes no
+/// ticket last longer. A clock that is set forward ends tickets early. A clock before 1970 counts
+/// as 1970.
 pub(crate) fn now() -> u64 {
     static FIRST: OnceLock<(u64, Instant)> = OnceLock::new();
     let clock = SystemTime::now()

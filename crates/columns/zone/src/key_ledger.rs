@@ -1,8 +1,8 @@
-//! The ledgers of column keys: what the zone has told under each key, to whom, over all sessions and
-//! starts, and how much it may tell.
+//! The ledgers of column keys: what the zone has told under each key, to whom, over all sessions
+//! and starts, and how much it may tell.
 //!
-//! Invariant A8: what is durable counts at least as much of a limit as was given, so that a zone that
-//! is killed gives nothing twice. Must not: hold a value, or anything that reveals one; decide
+//! Invariant A8: what is durable counts at least as much of a limit as was given, so that a zone
+//! that is killed gives nothing twice. Must not: hold a value, or anything that reveals one; decide
 //! without the caller's clock.
 
 use std::collections::BTreeMap;

@@ -65,9 +65,10 @@ pub(crate) struct ZoneSession {
 }
 
 /// Opens a session with the zone over this connection: requests an attestation, checks it, and
-/// releases the keys under a new ticket, to a client of this name. `call` calls a function of the extension from bytes to
-/// bytes, and returns the server's message where that fails. The outer error is the error of
-/// `call`; the inner one (SQLSTATE 28000) says, for the client, why there is no session.
+/// releases the keys under a new ticket, to a client of this name. `call` calls a function of the
+/// extension from bytes to bytes, and returns the server's message where that fails. The outer
+/// error is the error of `call`; the inner one (SQLSTATE 28000) says, for the client, why there is
+/// no session.
 pub(crate) fn open<E>(
     keys: &ColumnKeys,
     terms: &TicketTerms,

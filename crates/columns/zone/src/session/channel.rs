@@ -258,9 +258,9 @@ impl Channel {
 
     /// Checks the ticket of an opening request, takes the column keys that the ticket names, and
     /// counts a session under the ticket. Returns the ticket, its counts, and the name that the
-    /// client gives itself. `Fault::BadMessage` if it cannot be parsed; `Fault::NotAllowed` if not every key that the ticket names
-    /// authenticates it, or a key has another's id; `Fault::OutOfMemory` if there is no memory for
-    /// a key.
+    /// client gives itself. `Fault::BadMessage` if it cannot be parsed; `Fault::NotAllowed` if not
+    /// every key that the ticket names authenticates it, or a key has another's id;
+    /// `Fault::OutOfMemory` if there is no memory for a key.
     fn accept(
         &mut self,
         keys: &mut ColumnKeys,
@@ -290,13 +290,13 @@ impl Channel {
         Ok((ticket, ledger, Arc::from(opening.name)))
     }
 
-    /// Answers a sealed message of the ring's session `current`: returns the counts of its ticket or
-    /// the ledgers of its keys, sets the limit of one, replaces the ticket, or closes the session.
-    /// `Fault::BadMessage` for another session, a message that is out of order, does not open or is
-    /// none of these; `Fault::NotAllowed` for a new ticket with another id or other keys, or that
-    /// not each of its keys, taken from `keys`, authenticates, and for the limit of a key that the
-    /// ticket does not name; `Fault::OutOfMemory` if the reply cannot be sealed; those of setting a
-    /// limit.
+    /// Answers a sealed message of the ring's session `current`: returns the counts of its ticket
+    /// or the ledgers of its keys, sets the limit of one, replaces the ticket, or closes the
+    /// session. `Fault::BadMessage` for another session, a message that is out of order, does not
+    /// open or is none of these; `Fault::NotAllowed` for a new ticket with another id or other
+    /// keys, or that not each of its keys, taken from `keys`, authenticates, and for the limit of a
+    /// key that the ticket does not name; `Fault::OutOfMemory` if the reply cannot be sealed; those
+    /// of setting a limit.
     fn handle_sealed(
         &mut self,
         keys: &ColumnKeys,

@@ -19,7 +19,8 @@ impl Store {
     }
 
     /// Counts what is about to be told in the ledgers of these keys. Makes a checkpoint first where
-    /// the last one counts less of a limit as spent, and has it count a sixteenth more of the limit.
+    /// the last one counts less of a limit as spent, and has it count a sixteenth more of the
+    /// limit.
     ///
     /// # Errors
     /// [`Fault::BudgetSpent`] if one of the keys does not have as much left; those of

@@ -1,7 +1,8 @@
 //! The manifest of the zone's store: the blocks of the last checkpoint, and where they are.
 //!
 //! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains,
-//! the quarantine, column keys, ledgers. Specified in docs/spec/columns.md. Must not: seal anything.
+//! the quarantine, column keys, ledgers. Specified in docs/spec/columns.md. Must not: seal
+//! anything.
 
 mod head;
 mod ledger;

@@ -20,8 +20,8 @@ layout! {
 /// What a client asks inside a sealed message: one byte, then its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Opens a session: length of the client's name (1) and the name, `u16` number of keys, for each
-    /// id (16) and key (32), then the ticket with its MACs. Answered by the session's id.
+    /// Opens a session: length of the client's name (1) and the name, `u16` number of keys, for
+    /// each id (16) and key (32), then the ticket with its MACs. Answered by the session's id.
     Open,
     /// Ends the session. Answered by nothing.
     Close,
@@ -116,8 +116,8 @@ impl Limit {
     }
 }
 
-/// Whether a text may be the name that a client gives itself: not empty, at most [`CLIENT_NAME_MAX`] bytes,
-/// without control characters.
+/// Whether a text may be the name that a client gives itself: not empty, at most
+/// [`CLIENT_NAME_MAX`] bytes, without control characters.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     (1..=CLIENT_NAME_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
