@@ -160,6 +160,12 @@ impl Upstream {
         }
         let mut plans = match sql::plan(text, &catalog, declared) {
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
+            Err(refusal) if refusal.of_unknown && self.refresh(true)? => {
+                if let Some(refusal) = &self.denied {
+                    return Err(refusal.clone().into());
+                }
+                sql::plan(text, &self.catalog(), declared)?
+            }
             other => other?,
         };
         if catalog.is_confidential() && plans.len() > 1 && may_end_standard_strings(text) {

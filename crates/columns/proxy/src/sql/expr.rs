@@ -209,7 +209,7 @@ impl Resolver<'_> {
             if let Some(kind) = functions::confidential_type(name) {
                 return self.sealed_constant(node, literal, kind, !of.array_bounds.is_empty());
             }
-            let bears = self.catalog.type_may_hold_confidential(&names(&of.names));
+            let bears = self.may_bear(&names(&of.names));
             let flow = self.visit_constant(node, literal.with_type(&of));
             return if bears {
                 self.cast_to_bearing_type(name, &flow)
@@ -236,7 +236,7 @@ impl Resolver<'_> {
         if name == "record" && of.array_bounds.is_empty() {
             return flow;
         }
-        if self.catalog.type_may_hold_confidential(&names(&of.names)) {
+        if self.may_bear(&names(&of.names)) {
             return self.cast_to_bearing_type(&name, &flow);
         }
         let array = functions::kind_of_array_type(&name);
@@ -262,6 +262,18 @@ impl Resolver<'_> {
             flow.kind = kind;
         }
         Flow { row: None, ..flow }
+    }
+
+    /// Returns whether a type with these parts of a name may hold confidential values. One that the
+    /// catalog does not know is noted, so that it is read again: another connection may have made it.
+    fn may_bear(&mut self, parts: &[&str]) -> bool {
+        let bears = self.catalog.type_may_hold_confidential(parts);
+        if let Some(name) = parts.last().filter(|_| bears)
+            && !self.catalog.holds_confidential(name)
+        {
+            self.unknown.push((*name).to_owned());
+        }
+        bears
     }
 
     /// Records a cast to a type that holds confidential values, or that is not known: the fields of

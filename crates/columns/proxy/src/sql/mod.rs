@@ -147,8 +147,8 @@ fn plan_statement(
     catalog: &Catalog,
     declared: usize,
 ) -> Result<Plan, Refusal> {
-    let mut node = raw.stmt.map(|node| *node).unwrap_or_default();
-    let mut plan = Plan {
+    let node = raw.stmt.map(|node| *node).unwrap_or_default();
+    let plan = Plan {
         sql: text.to_owned(),
         effects: utility::effects(&node),
         ..Plan::default()
@@ -157,8 +157,21 @@ fn plan_statement(
         return Ok(plan);
     }
     let mut resolver = Resolver::new(catalog, text);
-    let fixed = utility::walk(&mut resolver, &mut node, &mut plan)?;
-    plan.unknown = std::mem::take(&mut resolver.unknown);
+    let planned = plan_with(&mut resolver, node, plan, version, declared);
+    planned.map_err(|refusal| refusal.of_unknown(!resolver.unknown.is_empty()))
+}
+
+/// Plans one statement, in a database with confidential types, with a resolver of its own. Fails as
+/// [`plan_statement`] does.
+fn plan_with(
+    resolver: &mut Resolver<'_>,
+    mut node: Node,
+    mut plan: Plan,
+    version: i32,
+    declared: usize,
+) -> Result<Plan, Refusal> {
+    let fixed = utility::walk(resolver, &mut node, &mut plan)?;
+    plan.unknown = resolver.unknown.clone();
     plan.unread = resolver.unread;
     if let Some(refusal) = resolver.refusal.take() {
         return Err(refusal);
@@ -183,27 +196,27 @@ fn plan_statement(
             plan.structural.insert(number, structure);
         }
     }
-    plan.stored = stored_parameters(&resolver);
+    plan.stored = stored_parameters(resolver);
     plan.touched = resolver.touched;
     if !resolver.touched {
         return Ok(plan);
     }
     if !fixed.counted_elsewhere {
-        check_all_visited(&node, &resolver)?;
+        check_all_visited(&node, resolver)?;
     }
     if fixed.keeps && resolver.can_keep_constants() {
         resolver.begin_keeping();
     } else if let Some(why) = fixed.text {
-        return check_unchangeable(&resolver, why).map(|()| plan);
+        return check_unchangeable(resolver, why).map(|()| plan);
     } else {
         let first = plan
             .parameters
             .max(i32::try_from(declared).unwrap_or(i32::MAX));
-        let (numbers, constants) = number_constants(&resolver, first);
+        let (numbers, constants) = number_constants(resolver, first);
         plan.constants = constants;
         resolver.begin_applying(numbers);
     }
-    utility::walk(&mut resolver, &mut node, &mut plan)?;
+    utility::walk(resolver, &mut node, &mut plan)?;
     plan.kept = std::mem::take(&mut resolver.kept);
     // R4: the second walk must not mark anything.
     if let Some(refusal) = resolver.refusal.take() {

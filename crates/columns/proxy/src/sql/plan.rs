@@ -112,7 +112,7 @@ pub(crate) struct Plan {
     pub(crate) executes: Option<String>,
     /// Relations that it may make, change or drop.
     pub(crate) changes: Changes,
-    /// Names of relations that the catalog does not know.
+    /// Names of relations and types that the catalog does not know.
     pub(crate) unknown: Vec<String>,
     /// Of the last statement of a text: the catalog after all of them, if they change it.
     pub(crate) defined: Option<Arc<Catalog>>,

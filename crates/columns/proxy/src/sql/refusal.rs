@@ -17,6 +17,8 @@ pub struct Refusal {
     pub position: Option<usize>,
     /// Bytes into the client's statement, from 0, until the position is known.
     pub(crate) offset: Option<usize>,
+    /// Whether the statement has a name that the catalog does not know, which may be the reason.
+    pub(crate) of_unknown: bool,
 }
 
 const HINT_PLAIN: &str = "Compare it with a column of the database's own types explicitly, or run the proxy with \
@@ -31,7 +33,13 @@ impl Refusal {
             hint: None,
             position: None,
             offset: None,
+            of_unknown: false,
         }
+    }
+
+    /// Notes whether the statement has a name that the catalog does not know.
+    pub(super) fn of_unknown(self, of_unknown: bool) -> Self {
+        Self { of_unknown, ..self }
     }
 
     /// Makes the refusal SR-8101: a constant of a confidential expression would reach the server in

@@ -82,7 +82,7 @@ pub(crate) struct Resolver<'a> {
     pub(crate) changed: bool,
     /// The first refusal.
     pub(crate) refusal: Option<Refusal>,
-    /// Names of relations that the catalog does not know.
+    /// Names of relations and types that the catalog does not know.
     pub(crate) unknown: Vec<String>,
 }
 
