@@ -128,8 +128,9 @@ impl Upstream {
     /// statements to be sent, and makes a catalog with their definitions the current one. Empty if
     /// the text cannot be planned and the database has nothing confidential: then it is sent as it
     /// is. Fails with the refusals of [`sql::plan`] and with SR-8106; in a database with
-    /// confidential types also with 22021 if the text is not UTF-8, and with SR-8103 if
-    /// `standard_conforming_strings` is off and the text does not set it.
+    /// confidential types also with 22021 if the text is not UTF-8 and may name something
+    /// confidential, and with SR-8103 if `standard_conforming_strings` is off and the text does not
+    /// set it.
     pub(super) fn plan_statements(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
         // Another connection has changed the schema: what it has made confidential counts within an
         // open transaction, too. A setting may have to be the transaction's first statement.
@@ -139,16 +140,10 @@ impl Upstream {
             return Err(refusal.clone().into());
         }
         let catalog = self.catalog();
-        let invalid = || {
-            Refusal::postgres(
-                "22021",
-                "invalid byte sequence for encoding \"UTF8\"".to_owned(),
-            )
-        };
         let text = match std::str::from_utf8(text) {
             Ok(text) => text,
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
-            Err(_) => return Err(invalid().into()),
+            Err(_) => return Ok(vec![self.plan_undecoded(text)?]),
         };
         if catalog.is_confidential()
             && let Some(plan) = self.check_strings(text, &catalog)?
@@ -196,6 +191,18 @@ impl Upstream {
             self.defined |= plans.iter().any(|plan| plan.effects.defines);
         }
         Ok(plans)
+    }
+
+    /// Plans a text that is not UTF-8, in a database with confidential types. The catalog is read
+    /// again, because which relations the text names is not known. Fails with 22021 if it may name
+    /// something confidential, and with SR-8106.
+    fn plan_undecoded(&mut self, text: &[u8]) -> Outcome<Plan> {
+        self.refresh(true)?;
+        if let Some(refusal) = &self.denied {
+            return Err(refusal.clone().into());
+        }
+        self.strings_doubted |= may_end_standard_strings(&String::from_utf8_lossy(text));
+        sql::plan_undecoded(text, &self.catalog()).ok_or_else(undecoded)
     }
 
     /// Puts the envelopes of a definition's constants into its text. Fails with SR-8104 if a value
@@ -275,7 +282,12 @@ impl Upstream {
         if Arc::ptr_eq(&planned, &catalog) || statement.text.is_empty() {
             return Ok(());
         }
-        let text = std::str::from_utf8(&statement.text).unwrap_or_default();
+        let Ok(text) = std::str::from_utf8(&statement.text) else {
+            return match sql::plan_undecoded(&statement.text, &catalog) {
+                Some(_) => Ok(()),
+                None => Err(undecoded()),
+            };
+        };
         let mut now = sql::plan(text, &catalog, statement.declared.len())?;
         let unknown = now.iter().any(|plan| !plan.unknown.is_empty());
         drop(planned);
@@ -338,6 +350,12 @@ impl Upstream {
         }
         Ok(types)
     }
+}
+
+/// Makes the failure (22021) of a text that is not UTF-8 and may name something confidential.
+fn undecoded() -> Failure {
+    let message = "invalid byte sequence for encoding \"UTF8\"".to_owned();
+    Failure::Refused(Refusal::postgres("22021", message))
 }
 
 /// Returns whether the text names the setting `standard_conforming_strings`.

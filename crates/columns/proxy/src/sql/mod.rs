@@ -128,6 +128,23 @@ pub(crate) fn plan_unparsed(sql: &str, catalog: &Catalog) -> Option<Plan> {
     unread::may_be_sent(catalog, sql).then(|| Plan::of_unparsed(sql))
 }
 
+/// Plans a text that is not UTF-8, because the client's encoding is another one: it is sent as it
+/// is. `None` if something confidential is named in it, or may be because it has a name outside
+/// ASCII. In every encoding of PostgreSQL bytes of ASCII are themselves, except that the second one
+/// of a character may look like a letter, which is a part of the same word then.
+pub(crate) fn plan_undecoded(text: &[u8], catalog: &Catalog) -> Option<Plan> {
+    let text = String::from_utf8_lossy(text);
+    let mut plan = plan_unparsed(&text, catalog).filter(|_| unread::has_ascii_names(catalog))?;
+    if text.len() <= STATEMENT_MAX
+        && let Ok(parsed) = pg_query::parse(&text, pg_query::ParserOptions::default())
+    {
+        let nodes = parsed.protobuf.stmts.into_iter().filter_map(|raw| raw.stmt);
+        let effects = nodes.map(|node| utility::effects(&node));
+        plan.effects = effects.fold(Effects::default(), Effects::and);
+    }
+    Some(plan)
+}
+
 /// Returns the text of one statement of the string, without its semicolon.
 fn statement_text<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
     let start = usize::try_from(raw.stmt_location).unwrap_or(0);

@@ -56,6 +56,17 @@ impl Effects {
             chains: false,
         }
     }
+
+    /// Returns the effects of two statements together.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            defines: self.defines || other.defines,
+            deallocates: self.deallocates || other.deallocates,
+            utility: self.utility || other.utility,
+            copies_in: self.copies_in || other.copies_in,
+            chains: self.chains || other.chains,
+        }
+    }
 }
 
 /// A confidential column of a COPY.

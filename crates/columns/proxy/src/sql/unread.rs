@@ -108,6 +108,22 @@ pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String>
     others.find(|name| has(name)).cloned()
 }
 
+/// Returns whether everything confidential has a name of ASCII characters, which has the same bytes
+/// in every encoding of a client.
+pub(super) fn has_ascii_names(catalog: &Catalog) -> bool {
+    let relations = catalog.relations.iter().all(|(name, relations)| {
+        let mut confidential = relations
+            .iter()
+            .filter(|relation| relation.is_confidential());
+        confidential.all(|relation| {
+            let mut columns = relation.columns.iter().filter(|it| is_confidential(it));
+            name.is_ascii() && columns.all(|column| column.name.is_ascii())
+        })
+    });
+    let others = [&catalog.functions, &catalog.bearing_names, &catalog.doubted];
+    relations && others.into_iter().flatten().all(|name| name.is_ascii())
+}
+
 /// Returns the names that follow `new.` and `old.` in a text in lower case.
 fn columns_of_rows(text: &str) -> Vec<&str> {
     let mut found = Vec::new();

@@ -1,8 +1,8 @@
 //! Statements whose constants the proxy cannot place, and what statements before them in the same
 //! text define.
 
-use super::{refused, shop};
-use crate::sql::plan;
+use super::{catalog, refused, shop};
+use crate::sql::{plan, plan_undecoded};
 
 #[test]
 fn what_names_nothing_confidential_is_sent_as_it_is() {
@@ -34,6 +34,29 @@ fn what_names_nothing_confidential_is_sent_as_it_is() {
             "{sql}"
         );
     }
+}
+
+#[test]
+fn a_text_of_another_encoding_is_sent_if_it_names_nothing_confidential() {
+    let names = |names: &[&str], text: &[u8]| plan_undecoded(text, &catalog(names));
+    let shop = ["plain(id, n)", "p(id, name text)"];
+    let insert = names(&shop, b"INSERT INTO plain (n) VALUES ('caf\xe9')").unwrap();
+    assert!(!insert.changed && !insert.effects.defines);
+    let made = names(&shop, b"CREATE TABLE caf\xe9 (a int)").unwrap();
+    assert!(made.effects.defines);
+    // In Shift JIS the second byte of a character may be that of a letter or of a backslash.
+    assert!(names(&shop, b"SELECT '\x83A', '\x95\\'").is_some());
+    for text in [
+        &b"INSERT INTO p (name) VALUES ('caf\xe9')"[..],
+        b"UPDATE \"p\" SET name = '\xe9'",
+        b"SELECT '\xe9'::enc_text",
+        b"EXECUTE s('\xe9')",
+        b"SELECT U&\"\\0070\", '\xe9'",
+    ] {
+        assert!(names(&shop, text).is_none(), "{}", text.escape_ascii());
+    }
+    let cafe = ["caf\u{e9}(id, name text)"];
+    assert!(names(&cafe, b"SELECT 'caf\xe9'").is_none());
 }
 
 #[test]
