@@ -27,23 +27,31 @@ const ROW_MAX: usize = 0x3fff_ffff;
 pub(crate) struct Transform {
     columns: Vec<Option<CopyColumn>>,
     options: CopyOptions,
+    /// Whether the columns are known. If not, the server is to say that there is no such relation;
+    /// if it has one all the same, no data passes.
+    known: bool,
+}
+
+/// Makes the refusal (SR-8103) of a COPY of which it is not known what to convert.
+fn untold() -> Refusal {
+    const HINT: &str = "Use INSERT, or another form of COPY.";
+    Refusal::statement("COPY of columns whose types the proxy cannot tell", HINT)
 }
 
 impl Transform {
     /// Returns the transformation for a planned COPY. `None` when no column is confidential.
     ///
     /// # Errors
-    /// SR-8103 if the columns' types are not known, or the statement uses an option that cannot be
-    /// handled exactly.
+    /// SR-8103 if the columns' types are not known although the relation is, or the statement uses
+    /// an option that cannot be handled exactly.
     pub(crate) fn of(copy: &Copy) -> Result<Option<Arc<Self>>, Refusal> {
         const HINT: &str = "Use INSERT, or another form of COPY.";
-        let Some(columns) = copy.columns.clone() else {
-            return Err(Refusal::statement(
-                "COPY of columns whose types the proxy cannot tell",
-                HINT,
-            ));
-        };
-        if columns.iter().all(Option::is_none) {
+        let known = copy.columns.is_some();
+        if !known && !copy.unknown {
+            return Err(untold());
+        }
+        let columns = copy.columns.clone().unwrap_or_default();
+        if known && columns.iter().all(Option::is_none) {
             return Ok(None);
         }
         if let Some(option) = &copy.options.other {
@@ -56,7 +64,13 @@ impl Transform {
         Ok(Some(Arc::new(Self {
             columns,
             options: copy.options.clone(),
+            known,
         })))
+    }
+
+    /// Checks that data can be converted. Fails with SR-8103 if the columns are not known.
+    fn check_known(&self) -> Result<(), Refusal> {
+        if self.known { Ok(()) } else { Err(untold()) }
     }
 }
 
@@ -139,8 +153,10 @@ impl CopyStream {
     }
 
     /// Adds a piece of data, and appends the rows that are complete to `out`, converted. Data after
-    /// the end marker is ignored, or refused in binary form. Fails with SR-8104.
+    /// the end marker is ignored, or refused in binary form. Fails with SR-8104, and with SR-8103
+    /// if the columns are not known.
     fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        self.transform.check_known()?;
         if self.ended {
             return self.check_after_end(piece);
         }
@@ -174,9 +190,10 @@ impl CopyStream {
         Ok(())
     }
 
-    /// Converts a last row without a newline. Fails with SR-8104; binary data must have ended with
-    /// a whole row.
+    /// Converts a last row without a newline. Fails with SR-8104, and with SR-8103 if the columns
+    /// are not known; binary data must have ended with a whole row.
     fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        self.transform.check_known()?;
         let rest = std::mem::take(&mut self.pending);
         if rest.is_empty() || self.ended {
             return Ok(());

@@ -221,6 +221,7 @@ fn transform(form: u8) -> Option<Arc<Transform>> {
     let copy = Copy {
         from: true,
         columns: Some(columns),
+        unknown: false,
         options: CopyOptions {
             format,
             delimiter,

@@ -210,6 +210,7 @@ fn transform(format: CopyFormat, header: bool) -> Arc<Transform> {
     let copy = Copy {
         from: true,
         columns: Some(vec![None, column(Kind::Text), column(Kind::Int4)]),
+        unknown: false,
         options,
     };
     Transform::of(&copy).unwrap().unwrap()

@@ -85,6 +85,8 @@ pub(crate) struct Copy {
     /// What is known of the columns, in the order of the stream: `None` for a plain one. `None`
     /// when the query's columns are not known.
     pub(crate) columns: Option<Vec<Option<CopyColumn>>>,
+    /// Whether it is of a relation that the catalog does not know.
+    pub(crate) unknown: bool,
     pub(crate) options: CopyOptions,
 }
 

@@ -404,6 +404,7 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
     let plan = Copy {
         from: copy.is_from,
         columns,
+        unknown: copy.query.is_none() && !resolver.unknown.is_empty(),
         options: options(&copy.options),
     };
     if !resolver.touched {

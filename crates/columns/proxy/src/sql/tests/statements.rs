@@ -175,6 +175,22 @@ fn copy_knows_its_columns() {
 }
 
 #[test]
+fn what_the_catalog_does_not_know_is_noted() {
+    let unknown = |sql: &str| plan(sql, &shop(), 0).unwrap().remove(0).unknown;
+    assert_eq!(unknown("SELECT $1::elsewhere"), ["elsewhere"]);
+    let refusal = plan("SELECT 'x'::public.elsewhere", &shop(), 0).unwrap_err();
+    assert!(refusal.of_unknown);
+    assert_eq!(unknown("SELECT id::elsewhere FROM plain"), ["elsewhere"]);
+    assert!(
+        unknown("SELECT $1::int4, 'x'::text, id::regclass, $2::pg_catalog.new FROM plain")
+            .is_empty()
+    );
+    let copy = |sql: &str| plan(sql, &shop(), 0).unwrap().remove(0).copy.unwrap();
+    assert!(copy("COPY nowhere (a) FROM STDIN").unknown);
+    assert!(!copy("COPY p FROM STDIN").unknown);
+}
+
+#[test]
 fn deep_nesting_ends_in_an_error_or_a_plan() {
     let nest = |depth: usize| {
         format!(
