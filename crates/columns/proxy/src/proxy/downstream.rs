@@ -237,13 +237,19 @@ impl Downstream {
         let oids: Option<Vec<u32>> = (0..count).map(|_| fields.oid()).collect();
         let oids = oids.ok_or_else(unexpected)?;
         if let Some(shown) = *forward {
-            let mut message = Builder::new(&mut self.out, b't');
             let shown = oids.get(..shown).unwrap_or(&oids);
-            message.count(shown.len());
-            for oid in shown {
-                message.oid(super::convert::client_type_oid(&catalog, *oid));
+            let base = |oid: &u32| super::convert::client_type_oid(&catalog, *oid);
+            if shown.len() == oids.len() && oids.iter().all(|oid| base(oid) == *oid) {
+                // The count does not say how many there are if that needs more than 16 bits.
+                append(&mut self.out, b't', body);
+            } else {
+                let mut message = Builder::new(&mut self.out, b't');
+                message.count(shown.len());
+                for oid in shown {
+                    message.oid(base(oid));
+                }
+                message.end();
             }
-            message.end();
         }
         self.described = Vec::new();
         if slot.is_some() {
