@@ -16,7 +16,7 @@ use strongroom_postgres_wire::{
 use super::convert::{Converter, ResultColumn, format_at};
 use super::messages::{append_error, unexpected};
 use super::server_error;
-use super::session::{Columns, Copying, Description, PendingAnswer, Session, State};
+use super::session::{Columns, Copying, Description, Interrupt, PendingAnswer, Session, State};
 use super::settings::Settings;
 use super::shared::Shared;
 use super::stream::Stream;
@@ -177,6 +177,9 @@ impl Downstream {
             Some(PendingAnswer::Parse { refusal, texts, .. }) => (refusal.take(), texts.take()),
             Some(PendingAnswer::Query { refusal, .. }) => (refusal.take(), None),
             Some(PendingAnswer::Own { rows, .. }) => {
+                if error_field(body, b'C') == Some(b"57014") {
+                    state.interrupted = Some(interrupt(body));
+                }
                 rows.get_or_init(|| None);
                 return;
             }
@@ -199,14 +202,17 @@ impl Downstream {
     }
 
     /// Handles `ParseComplete`, `BindComplete` or `CloseComplete`: takes it off the expected
-    /// answers and passes it on if the client is to see it. Fails with SR-8105 if it was not
-    /// expected.
+    /// answers and passes it on if the client is to see it, which it is not during a query of the
+    /// proxy's own. Fails with SR-8105 if it was not expected.
     fn handle_completion(
         &mut self,
         state: &mut State,
         tag: u8,
         body: &[u8],
     ) -> Result<(), Refusal> {
+        if let Some(PendingAnswer::Own { .. }) = state.pending_answers.front() {
+            return Ok(());
+        }
         let forward = match (tag, state.pending_answers.pop_front()) {
             (b'1', Some(PendingAnswer::Parse { forward, .. }))
             | (b'2', Some(PendingAnswer::Bind { forward })) => forward,
@@ -491,6 +497,16 @@ impl Downstream {
             append(&mut self.out, b'Z', body);
         }
         Ok(())
+    }
+}
+
+/// Returns why the server has ended a statement with the SQLSTATE 57014.
+fn interrupt(body: &[u8]) -> Interrupt {
+    let message = error_field(body, b'M').unwrap_or_default();
+    if message.ends_with(b"user request") {
+        Interrupt::Cancel
+    } else {
+        Interrupt::Timeout
     }
 }
 

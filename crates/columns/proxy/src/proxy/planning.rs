@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use strongroom_postgres_wire::{Builder, append};
+
 use super::PlaintextConstants;
 use super::convert::{Converter, server_type_oid};
-use super::session::{PendingAnswer, RowsSlot};
-use super::startup::unkept;
+use super::session::{Interrupt, PendingAnswer, RowsSlot};
+use super::startup::{unkept, unlimited};
 use super::upstream::{Failure, Outcome, Statement, Upstream};
 use crate::envelope;
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
@@ -34,6 +36,22 @@ fn begins_with_setting(text: &[u8]) -> bool {
     let end = text.iter().position(|byte| !byte.is_ascii_alphabetic());
     let word = &text[..end.unwrap_or(text.len())];
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) && !text.contains(&b';')
+}
+
+/// Name of the statement and the portal of the proxy's own statements.
+const OWN: &[u8] = b"strongroom_own";
+
+/// Rows of a query of the proxy's own.
+type OwnRows = Vec<Vec<Option<String>>>;
+
+/// Makes the answer that a query of the proxy's own expects, and the slot for its rows.
+fn own_answer() -> (RowsSlot, PendingAnswer) {
+    let rows: RowsSlot = Arc::new(OnceLock::new());
+    let expect = PendingAnswer::Own {
+        rows: Arc::clone(&rows),
+        collected: Vec::new(),
+    };
+    (rows, expect)
 }
 
 /// The longest time that a catalog is used without reading it again.
@@ -65,7 +83,7 @@ impl Upstream {
         if transaction != b'I' && !(transaction == b'T' && (self.defined || force)) {
             return Ok(false);
         }
-        if let Some(rows) = &self.query_own(CATALOG_QUERY.as_bytes())? {
+        if let Some(rows) = &self.query_own(CATALOG_QUERY)? {
             let mut catalog = Catalog::from_rows(rows);
             catalog.set_names(Arc::clone(&self.names));
             catalog.set_provisional(transaction != b'I');
@@ -96,30 +114,72 @@ impl Upstream {
     }
 
     /// Runs a statement of the proxy's own, which the client does not see, and waits for its rows.
-    /// `None` when the server refuses it. Fails with `Skipped` if the connection ends.
-    pub(super) fn query_own(&mut self, text: &[u8]) -> Outcome<Option<Vec<Vec<Option<String>>>>> {
-        let rows = self.send_own(text)?;
-        // Waits for the ReadyForQuery after the rows too.
+    /// Outside a transaction the session's `statement_timeout` does not end it. `None` when the
+    /// server refuses it. Fails with `Skipped` if the connection ends, and with 57014 if the client
+    /// has cancelled it, who meant the statement that waits for it.
+    pub(super) fn query_own(&mut self, text: &str) -> Outcome<Option<OwnRows>> {
+        self.session.lock().interrupted = None;
+        let slot = self.send_own(text.as_bytes())?;
+        let mut rows = self.wait_for_own(&slot)?;
+        let is_late = {
+            let state = self.session.lock();
+            state.interrupted == Some(Interrupt::Timeout) && state.transaction == b'I'
+        };
+        if is_late {
+            rows = self.query_simply(&unlimited(text))?;
+            if self.session.lock().transaction == b'E' {
+                self.query_simply("ROLLBACK")?;
+            }
+        }
+        if self.session.lock().interrupted == Some(Interrupt::Cancel) {
+            let message = "canceling statement due to user request".to_owned();
+            return Err(Refusal::postgres("57014", message).into());
+        }
+        Ok(rows)
+    }
+
+    /// Runs a simple query of the proxy's own, and waits for its rows, as [`Self::query_own`] does.
+    fn query_simply(&mut self, text: &str) -> Outcome<Option<OwnRows>> {
+        let (slot, expect) = own_answer();
+        self.send(expect, b'Q', |message| {
+            message.string(text.as_bytes());
+        })?;
+        self.flush()?;
+        self.wait_for_own(&slot)
+    }
+
+    /// Waits for the rows of a query of the proxy's own, and for the `ReadyForQuery` after them.
+    /// `None` when the server has refused it. Fails with `Skipped` if the connection ends.
+    fn wait_for_own(&self, slot: &RowsSlot) -> Outcome<Option<OwnRows>> {
         if !self
             .session
-            .wait(|state| rows.get().is_some() && state.pending_answers.is_empty())
+            .wait(|state| slot.get().is_some() && state.pending_answers.is_empty())
         {
             return Err(Failure::Skipped);
         }
-        Ok(rows.get().cloned().flatten())
+        Ok(slot.get().cloned().flatten())
     }
 
-    /// Sends a statement of the proxy's own at once. Returns the slot that its rows will be put
+    /// Sends a statement of the proxy's own at once, by the extended protocol: a simple query would
+    /// drop the client's unnamed statement and portal. Returns the slot that its rows will be put
     /// into. Fails with `Skipped` if the server would ignore it, or with the connection's error.
     pub(super) fn send_own(&mut self, text: &[u8]) -> Outcome<RowsSlot> {
-        let rows: RowsSlot = Arc::new(OnceLock::new());
-        let expect = PendingAnswer::Own {
-            rows: Arc::clone(&rows),
-            collected: Vec::new(),
-        };
-        self.send(expect, b'Q', |message| {
-            message.string(text);
+        let (rows, expect) = own_answer();
+        // Those of an earlier one that failed may still be there.
+        self.send(expect, b'C', |message| {
+            message.byte(b'S').string(OWN);
         })?;
+        let out = &mut self.out;
+        Builder::new(out, b'C').byte(b'P').string(OWN).end();
+        let mut message = Builder::new(out, b'P');
+        message.string(OWN).string(text).count(0).end();
+        let mut message = Builder::new(out, b'B');
+        message.string(OWN).string(OWN).count(0).count(0).count(0);
+        message.end();
+        Builder::new(out, b'E').string(OWN).int32(0).end();
+        Builder::new(out, b'C').byte(b'P').string(OWN).end();
+        Builder::new(out, b'C').byte(b'S').string(OWN).end();
+        append(out, b'S', &[]);
         self.flush()?;
         Ok(rows)
     }

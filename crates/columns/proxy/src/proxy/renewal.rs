@@ -140,7 +140,7 @@ impl Upstream {
     /// Calls a function of the extension from bytes to bytes, over the relayed connection, and
     /// waits for its result. `None` when the server refuses it or its answer is malformed.
     fn call(&mut self, function: &str, bytes: &[u8]) -> Outcome<Option<Vec<u8>>> {
-        let rows = self.query_own(call_statement(function, bytes).as_bytes())?;
+        let rows = self.query_own(&call_statement(function, bytes))?;
         let row = rows.and_then(|rows| rows.into_iter().next());
         Ok(row.and_then(|row| bytes_of_row(row).ok()))
     }

@@ -121,6 +121,15 @@ impl PendingAnswer {
     }
 }
 
+/// Why the server has ended a statement before its time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// The client's cancel request.
+    Cancel,
+    /// The session's `statement_timeout`.
+    Timeout,
+}
+
 /// A COPY whose data the server expects from the client.
 #[derive(Clone)]
 pub(crate) struct Copying {
@@ -148,6 +157,8 @@ pub(crate) struct State {
     pub(crate) copying: Option<Copying>,
     /// The server has said that the zone does not know this session's ticket or keys any more.
     pub(crate) lost: bool,
+    /// Why the server has ended a query of the proxy's own; `None` unless it has.
+    pub(crate) interrupted: Option<Interrupt>,
     /// A statement has been sent that may change which columns there are: the other connections are
     /// told when its transaction has ended.
     pub(crate) announces: bool,
@@ -173,6 +184,7 @@ impl Session {
             requests: 0,
             copying: None,
             lost: false,
+            interrupted: None,
             announces: false,
             replacement: None,
         };

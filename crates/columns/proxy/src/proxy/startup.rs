@@ -77,7 +77,7 @@ pub(crate) fn accept_client(
     let Some(ready) = authenticate(&mut client, &mut server, &mut settings)? else {
         return Ok(None);
     };
-    let Some(mut catalog) = read_catalog(&mut server)? else {
+    let Some((mut catalog, in_time)) = read_catalog(&mut server)? else {
         let refusal = Refusal::postgres(
             "58000",
             "the proxy cannot read which columns are confidential".to_owned(),
@@ -104,7 +104,13 @@ pub(crate) fn accept_client(
     let mut zone_session = None;
     if let Some(terms) = terms {
         let opened = zone_session::open(&shared.keys, terms, &name, |function, bytes| {
-            zone_session::call(&mut server, function, bytes)
+            let statement = zone_session::call_statement(function, bytes);
+            let statement = if in_time {
+                statement
+            } else {
+                unlimited(&statement)
+            };
+            zone_session::call(&mut server, &statement)
         })?;
         match opened {
             Ok(session) => zone_session = Some(session),
@@ -275,16 +281,35 @@ fn expects_response(body: &[u8]) -> bool {
     !matches!(Fields(body).int32(), Some(0 | 12) | None)
 }
 
-/// Reads the catalog, before the client may send anything. `None` when the server refuses the
+/// Returns a simple query that runs a statement without the session's `statement_timeout`, outside
+/// a transaction.
+pub(super) fn unlimited(statement: &str) -> String {
+    format!("BEGIN; SET LOCAL statement_timeout = 0; {statement}; COMMIT")
+}
+
+/// Reads the catalog, before the client may send anything, and returns it with whether the
+/// session's `statement_timeout` was long enough for that. `None` when the server refuses the
 /// query.
-fn read_catalog(server: &mut BufReader<Stream>) -> io::Result<Option<Catalog>> {
+fn read_catalog(server: &mut BufReader<Stream>) -> io::Result<Option<(Catalog, bool)>> {
+    let (rows, is_late) = query(server, CATALOG_QUERY)?;
+    let rows = if is_late {
+        query(server, &unlimited(CATALOG_QUERY))?.0
+    } else {
+        rows
+    };
+    Ok(rows.map(|rows| (Catalog::from_rows(&rows), !is_late)))
+}
+
+/// Rows of a query, `None` if it fails, and whether it did because it took too long.
+type Answer = (Option<Vec<Vec<Option<String>>>>, bool);
+
+/// Runs a query before the client may send anything. Fails with the connection's errors.
+fn query(server: &mut BufReader<Stream>, text: &str) -> io::Result<Answer> {
     let mut out = Vec::new();
-    Builder::new(&mut out, b'Q')
-        .string(CATALOG_QUERY.as_bytes())
-        .end();
+    Builder::new(&mut out, b'Q').string(text.as_bytes()).end();
     server.get_mut().write_all(&out)?;
     let mut rows = Vec::new();
-    let mut failed = false;
+    let (mut failed, mut is_late) = (false, false);
     loop {
         let message = wire::read(server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         match message.tag {
@@ -292,8 +317,11 @@ fn read_catalog(server: &mut BufReader<Stream>) -> io::Result<Option<Catalog>> {
                 let row = wire::text_row(&message.body);
                 rows.push(row.ok_or_else(|| invalid("a malformed row"))?);
             }
-            b'E' => failed = true,
-            b'Z' => return Ok((!failed).then(|| Catalog::from_rows(&rows))),
+            b'E' => {
+                failed = true;
+                is_late = wire::error_field(&message.body, b'C') == Some(b"57014");
+            }
+            b'Z' => return Ok(((!failed).then_some(rows), is_late)),
             _ => {}
         }
     }

@@ -138,10 +138,11 @@ pub(crate) fn client_name(user: &str, database: &str, application: &str) -> Stri
     name
 }
 
-/// Returns the statement that calls a function of the extension from bytes to bytes.
+/// Returns the statement that calls a function of the extension from bytes to bytes. It has no
+/// backslash, which a session with `standard_conforming_strings` off would take for an escape.
 pub(crate) fn call_statement(function: &str, bytes: &[u8]) -> String {
     format!(
-        "SELECT pg_catalog.encode(strongroom_columns.{function}('\\x{}'::pg_catalog.bytea), 'hex')",
+        "SELECT pg_catalog.encode(strongroom_columns.{function}(pg_catalog.decode('{}', 'hex')), 'hex')",
         hex(bytes)
     )
 }
@@ -154,16 +155,15 @@ pub(crate) fn bytes_of_row(row: Vec<Option<String>>) -> Result<Vec<u8>, String> 
         .ok_or_else(|| "a malformed answer".to_owned())
 }
 
-/// Calls a function of the extension from bytes to bytes, before the relay runs, and waits for its
-/// result. The outer error is the connection's; the inner one is the server's message.
+/// Runs a statement of [`call_statement`] before the relay runs, and waits for its result. The
+/// outer error is the connection's; the inner one is the server's message.
 pub(super) fn call(
     server: &mut BufReader<Stream>,
-    function: &str,
-    bytes: &[u8],
+    statement: &str,
 ) -> io::Result<Result<Vec<u8>, String>> {
     let mut out = Vec::new();
     Builder::new(&mut out, b'Q')
-        .string(call_statement(function, bytes).as_bytes())
+        .string(statement.as_bytes())
         .end();
     server.get_mut().write_all(&out)?;
     let mut answer = Err("no answer".to_owned());

@@ -265,7 +265,8 @@ impl Resolver<'_> {
     }
 
     /// Returns whether a type with these parts of a name may hold confidential values. One that the
-    /// catalog does not know is noted, so that it is read again: another connection may have made it.
+    /// catalog does not know is noted, so that it is read again: another connection may have made
+    /// it.
     fn may_bear(&mut self, parts: &[&str]) -> bool {
         let bears = self.catalog.type_may_hold_confidential(parts);
         if let Some(name) = parts.last().filter(|_| bears)

@@ -222,7 +222,12 @@ fn serve(mut stream: UnixStream, record: &Mutex<Vec<u8>>, types: Types) -> Optio
                 message(&mut out, b'n', &[]);
             }
             b'B' => message(&mut out, b'2', &[]),
-            b'E' => message(&mut out, b'C', b"INSERT 0 1\0"),
+            b'E' => {
+                if sql.contains("pg_extension") {
+                    catalog_rows(&mut out, lies);
+                }
+                message(&mut out, b'C', b"INSERT 0 1\0");
+            }
             b'C' => message(&mut out, b'3', &[]),
             b'X' => return Some(()),
             _ => {}

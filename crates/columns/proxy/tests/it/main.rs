@@ -6,6 +6,7 @@ mod canary;
 mod channel;
 mod extension;
 mod login;
+mod plain;
 mod relay;
 mod support;
 mod tls;

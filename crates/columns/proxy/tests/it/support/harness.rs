@@ -80,6 +80,22 @@ impl End {
         body
     }
 
+    /// The text of a query of the proxy's own: a simple one before the client is let in, one of the
+    /// extended protocol afterwards.
+    #[track_caller]
+    pub(crate) fn own_query(&mut self) -> String {
+        let (mut tag, mut body) = self.message();
+        let mut text = body.clone();
+        while !matches!(tag, b'Q' | b'S') {
+            (tag, body) = self.message();
+            if tag == b'P' {
+                let name = body.iter().position(|byte| *byte == 0).unwrap();
+                text = body[name + 1..].to_vec();
+            }
+        }
+        String::from_utf8(text).unwrap()
+    }
+
     #[track_caller]
     pub(crate) fn never_saw(&self, canary: &[u8]) {
         let found = self
@@ -188,9 +204,17 @@ impl Wire {
 
     #[track_caller]
     pub(crate) fn fails(&mut self) {
+        self.fails_with("");
+    }
+
+    /// The server fails, and the client gets an error that has this text.
+    #[track_caller]
+    pub(crate) fn fails_with(&mut self, text: &str) {
         self.server.send(b'E', FAILED);
         self.server.send(b'Z', b"I");
-        self.client.expect(b'E');
+        let error = self.client.expect(b'E');
+        let error = String::from_utf8_lossy(&error);
+        assert!(error.contains(text), "{error}");
         self.client.expect(b'Z');
     }
 }
@@ -252,9 +276,10 @@ impl Zone {
 
     /// Answers one call.
     pub(crate) fn answer(&mut self, wire: &mut Wire, attester: &ProcessAttester) {
-        let text = String::from_utf8(wire.server.expect(b'Q')).unwrap();
+        let text = wire.server.own_query();
+        assert!(!text.contains('\\'), "an escape where strings have them");
         let digits = text
-            .split("\\x")
+            .split("decode('")
             .nth(1)
             .unwrap()
             .split('\'')
