@@ -11,6 +11,7 @@
 #   make test-regress-proxy  PostgreSQL's regression suite through the proxy for confidential
 #                      columns
 #   make test-applications  the test suites of Django and SQLAlchemy through that proxy
+#   make test-drivers  the test suites of PostgreSQL's drivers through that proxy
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension,
 #                      and the whole with zone and proxy
 #   make test-python   the part of it that is about the Python wheel
@@ -33,7 +34,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: install test-applications test-regress-proxy test-count-often lint-workspace lint-extension audit audit-packages audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-beside columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install test-applications test-drivers test-regress-proxy test-count-often lint-workspace lint-extension audit audit-packages audit-tools test-parts-built fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-beside columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python
 # module, stock PostgreSQL, an S3 server, and a debugger for core dumps. Nothing is installed when
@@ -185,6 +186,14 @@ test-applications: columns-beside
 	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
 	$(COLUMNS_DEV) testing/applications/run --beside $(BESIDE) \
 		--cache $(abspath $(TARGET)/applications) $(SUITES)
+
+# The test suites of drivers through the proxy, some ten minutes; SUITES names some of psycopg2,
+# asyncpg, pgx and, with SOURCES="--source SUITE=DIRECTORY", psycopg, node and jdbc.
+SOURCES :=
+test-drivers: columns-beside
+	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
+	$(COLUMNS_DEV) testing/applications/drivers --beside $(BESIDE) \
+		--cache $(abspath $(TARGET)/applications) $(SOURCES) $(SUITES)
 
 VOLUME_LOADS := fio:fio sysbench:sysbench mariadb-server-core:mariadbd mariadb-client-core:mariadb
 # Volumes in a virtual machine of emulated hardware. The kernel's package is downloaded and unpacked
