@@ -99,24 +99,10 @@ pub(crate) fn accept_client(
     if let Err(error) = relations.check(&names.database, true, &mut catalog) {
         return refuse(&mut client, &unkept(&error));
     }
-    // A database without the extension has no session with the zone.
-    let terms = shared.terms.as_ref().filter(|_| catalog.is_confidential());
-    let mut zone_session = None;
-    if let Some(terms) = terms {
-        let opened = zone_session::open(&shared.keys, terms, &name, |function, bytes| {
-            let statement = zone_session::call_statement(function, bytes);
-            let statement = if in_time {
-                statement
-            } else {
-                unlimited(&statement)
-            };
-            zone_session::call(&mut server, &statement)
-        })?;
-        match opened {
-            Ok(session) => zone_session = Some(session),
-            Err(refusal) => return refuse(&mut client, &refusal),
-        }
-    }
+    let zone_session = match open_session(&mut server, &catalog, shared, (&name, in_time))? {
+        Ok(session) => session,
+        Err(refusal) => return refuse(&mut client, &refusal),
+    };
     let mut out = Vec::new();
     append(&mut out, ready.tag, &ready.body);
     client.get_mut().write_all(&out)?;
@@ -131,6 +117,30 @@ pub(crate) fn accept_client(
         name,
         zone_session,
     }))
+}
+
+/// Opens the session with the zone; `None` where there is none, as in a database without the
+/// extension. `name`: the one that the owner sees in the ledgers; `in_time`: the session's `statement_timeout` is long enough. The outer error is the
+/// connection's, the inner one why the client is refused.
+fn open_session(
+    server: &mut BufReader<Stream>,
+    catalog: &Catalog,
+    shared: &Shared,
+    (name, in_time): (&str, bool),
+) -> io::Result<Result<Option<ZoneSession>, Refusal>> {
+    let Some(terms) = shared.terms.as_ref().filter(|_| catalog.is_confidential()) else {
+        return Ok(Ok(None));
+    };
+    let opened = zone_session::open(&shared.keys, terms, name, |function, bytes| {
+        let statement = zone_session::call_statement(function, bytes);
+        let statement = if in_time {
+            statement
+        } else {
+            unlimited(&statement)
+        };
+        zone_session::call(server, &statement)
+    })?;
+    Ok(opened.map(Some))
 }
 
 /// Makes the refusal (58030) for a file of known relations that cannot be used.

@@ -190,10 +190,7 @@ fn serve(mut stream: UnixStream, record: &Mutex<Vec<u8>>, types: Types) -> Optio
                 if text.contains("strongroom_refused") {
                     message(&mut out, b'E', b"SERROR\0VERROR\0C42601\0Msyntax error\0\0");
                 } else {
-                    if text.contains("pg_extension") {
-                        catalog_rows(&mut out, lies);
-                    }
-                    message(&mut out, b'C', b"SELECT 0\0");
+                    complete(&mut out, &text, lies);
                 }
                 message(&mut out, b'Z', b"I");
             }
@@ -222,17 +219,20 @@ fn serve(mut stream: UnixStream, record: &Mutex<Vec<u8>>, types: Types) -> Optio
                 message(&mut out, b'n', &[]);
             }
             b'B' => message(&mut out, b'2', &[]),
-            b'E' => {
-                if sql.contains("pg_extension") {
-                    catalog_rows(&mut out, lies);
-                }
-                message(&mut out, b'C', b"INSERT 0 1\0");
-            }
+            b'E' => complete(&mut out, &sql, lies),
             b'C' => message(&mut out, b'3', &[]),
             b'X' => return Some(()),
             _ => {}
         }
     }
+}
+
+/// The rows of a statement, if it reads the catalog, and its end.
+fn complete(out: &mut Vec<u8>, sql: &str, lies: bool) {
+    if sql.contains("pg_extension") {
+        catalog_rows(out, lies);
+    }
+    message(out, b'C', b"SELECT 0\0");
 }
 
 /// What a server with the extension says: the type in the cast, or what the test's statements have
