@@ -4,7 +4,7 @@
 //! Must not: interpret a password: its bytes are passed on.
 
 use std::borrow::Cow;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read as _, Write};
 use std::sync::Arc;
 
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, invalid};
@@ -190,6 +190,10 @@ fn startup_packet(
                 Builder::untagged(&mut out).bytes(&packet).end();
                 let mut server = address.connect(shared.tls.connect.as_ref())?;
                 server.write_all(&out)?;
+                // The server closes when it has done what is asked. A client that waits for that
+                // may send its next statement, which must not be cancelled.
+                server.set_read_timeout(Some(TIMEOUT))?;
+                let _end = server.read(&mut [0; 1]);
                 server.close();
                 return Ok(None);
             }

@@ -2,9 +2,17 @@
 //! the proxy asks the server itself in between.
 //!
 //! Method: the test is the client and the server of one proxy, as in `wire.rs`.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-use crate::support::harness::{Wire, bind, catalog, parse};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::support::harness::{Wire, begin, bind, catalog, parse};
 
 /// What a server says of a statement that was cancelled.
 const CANCELLED: &[u8] = b"SERROR\0VERROR\0C57014\0Mcanceling statement due to user request\0\0";
@@ -206,4 +214,28 @@ fn the_clients_timeout_for_statements_does_not_end_the_proxys_own() {
     wire.answer(&[]);
     assert_eq!(wire.server.expect(b'Q'), b"strongroom_refused\0");
     wire.fails_with("57014");
+}
+
+#[test]
+fn a_cancel_request_is_over_when_the_server_has_done_it() {
+    let (mut wire, listener) = begin("cancel", &[], None);
+    wire.greet(&catalog());
+    wire.client.expect(b'Z');
+    let mut sockets = std::fs::read_dir(&wire.directory).unwrap().flatten();
+    let socket = sockets.find(|file| file.file_name().to_string_lossy().starts_with(".s."));
+    let mut client = UnixStream::connect(socket.unwrap().path()).unwrap();
+    let request = [0, 0, 0, 16, 4, 210, 22, 46, 0, 0, 0, 1, 0, 0, 0, 2];
+    client.write_all(&request).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    let mut came = [0; 16];
+    server.read_exact(&mut came).unwrap();
+    assert_eq!(came, request);
+    let short = Some(Duration::from_millis(200));
+    client.set_read_timeout(short).unwrap();
+    assert!(client.read(&mut [0; 1]).is_err(), "the server is not ready");
+    drop(server);
+    client
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
 }
