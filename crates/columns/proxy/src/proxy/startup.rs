@@ -120,8 +120,9 @@ pub(crate) fn accept_client(
 }
 
 /// Opens the session with the zone; `None` where there is none, as in a database without the
-/// extension. `name`: the one that the owner sees in the ledgers; `in_time`: the session's `statement_timeout` is long enough. The outer error is the
-/// connection's, the inner one why the client is refused.
+/// extension. `name`: the one that the owner sees in the ledgers; `in_time`: the session's
+/// `statement_timeout` is long enough. The outer error is the connection's, the inner one why the
+/// client is refused.
 fn open_session(
     server: &mut BufReader<Stream>,
     catalog: &Catalog,
