@@ -2,10 +2,6 @@
 //! the proxy asks the server itself in between.
 //!
 //! Method: the test is the client and the server of one proxy, as in `wire.rs`.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that panics has failed, which is what it is for"
-)]
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
 use std::io::{Read as _, Write as _};
