@@ -9,6 +9,7 @@ import decimal
 import os
 import pathlib
 import textwrap
+import uuid
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs/reference/columns-applications.md"
 
@@ -58,6 +59,7 @@ def try_sqlalchemy():
         pay = orm.mapped_column(names["EncNumeric"](), nullable=True)
         born = orm.mapped_column(names["EncDate"](), nullable=True)
         active = orm.mapped_column(names["EncBoolean"](), default=True)
+        badge = orm.mapped_column(names["EncUuid"]("ordered"), unique=True, default=uuid.uuid4)
 
     engine = sa.create_engine("postgresql+psycopg://postgres@/recipes?host=" + os.environ["TO"])
     Base.metadata.create_all(engine)
@@ -73,6 +75,10 @@ def try_sqlalchemy():
         equal(session.scalars(found).all(), ["Ada"])
         found = sa.select(Person.name).where(Person.name.regexp_match("^A.a"))
         equal(session.scalars(found).all(), ["Ada", "Alan"])
+        badge = ada.badge
+        equal(type(badge), uuid.UUID)
+        found = sa.select(Person.name).where(Person.badge.in_([badge, uuid.uuid4()]))
+        equal(session.scalars(found).all(), ["Ada"])
         session.execute(sa.update(Person).where(Person.name == "Ada").values(pay=Person.pay + 1))
         session.commit()
         equal(session.scalar(sa.select(Person.pay).where(Person.name == "Ada")), decimal.Decimal("11.5"))
@@ -94,7 +100,8 @@ def try_sqlalchemy():
             for statement in statements:
                 connection.execute(sa.text(statement))
 
-    refused(lambda: run("INSERT INTO person VALUES (9, 'x', 1, NULL, true, 'y', 17)"), "adult")
+    key = str(uuid.uuid4())
+    refused(lambda: run(f"INSERT INTO person VALUES (9, 'x', 1, NULL, true, '{key}', 'y', 17)"), "adult")
     convert = ("CREATE TABLE plain (id int, c text)", "ALTER TABLE plain ALTER c TYPE enc_text")
     refused(lambda: run(*convert), "strongroom columns convert")
 
@@ -115,7 +122,7 @@ def try_django():
         return type("Confidential" + base.__name__, (names["Confidential"], base), {})
 
     Text, Number, Date = field(models.TextField), field(models.DecimalField), field(models.DateField)
-    Flag, Moment = field(models.BooleanField), field(models.DateTimeField)
+    Flag, Moment, Key = field(models.BooleanField), field(models.DateTimeField), field(models.UUIDField)
     first = [
         migrations.CreateModel(
             "Staff",
@@ -131,6 +138,7 @@ def try_django():
         migrations.AddField("Staff", "active", Flag(default=True)),
         migrations.AddField("Staff", "seen", Moment(auto_now=True, null=True)),
         migrations.AddField("Staff", "mail", Text(unique=True, null=True)),
+        migrations.AddField("Staff", "badge", Key(unique=True, null=True)),
     ]
     from django.db.migrations.state import ProjectState
 
@@ -159,6 +167,10 @@ def try_django():
     equal(year[0], datetime.date(1815, 1, 1))
     Staff.objects.filter(name="Ada").update(pay=models.F("pay") + 1)
     equal(Staff.objects.get(name="Ada").pay, decimal.Decimal("11.50"))
+    badge = uuid.uuid4()
+    Staff.objects.filter(name="Ada").update(badge=badge)
+    equal(Staff.objects.get(badge=str(badge)).badge, badge)
+    equal([who.name for who in Staff.objects.filter(badge__in=[badge, uuid.uuid4()])], ["Ada"])
 
 
 try_sqlalchemy()

@@ -243,6 +243,28 @@ CREATE TYPE enc_interval (
 );
 COMMENT ON TYPE enc_interval IS 'confidential interval: an operand only, never a column';
 
+-- enc_uuid
+CREATE TYPE enc_uuid;
+CREATE FUNCTION enc_uuid_in(cstring, oid, integer) RETURNS enc_uuid
+    AS 'MODULE_PATHNAME', 'strongroom_in' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_uuid_out(enc_uuid) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_out' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_uuid_recv(internal, oid, integer) RETURNS enc_uuid
+    AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_uuid_send(enc_uuid) RETURNS bytea
+    AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_uuid_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_uuid_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE TYPE enc_uuid (
+    INPUT = enc_uuid_in, OUTPUT = enc_uuid_out, RECEIVE = enc_uuid_recv, SEND = enc_uuid_send,
+    TYPMOD_IN = enc_uuid_typmod_in, TYPMOD_OUT = enc_uuid_typmod_out,
+    ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
+    CATEGORY = 'u', PREFERRED = false
+);
+COMMENT ON TYPE enc_uuid IS 'confidential uuid: kept outside of the server';
+
 -- comparison
 CREATE FUNCTION strongroom_range_selectivity(internal, oid, internal, integer) RETURNS double precision
     AS 'MODULE_PATHNAME', 'strongroom_range_selectivity' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
@@ -675,6 +697,45 @@ CREATE OPERATOR CLASS enc_interval_ops DEFAULT FOR TYPE enc_interval USING btree
     FUNCTION 1 enc_interval_cmp(enc_interval, enc_interval);
 CREATE OPERATOR CLASS enc_interval_ops DEFAULT FOR TYPE enc_interval USING hash AS
     OPERATOR 1 =, FUNCTION 1 enc_interval_hash(enc_interval), FUNCTION 2 enc_interval_hash_extended(enc_interval, bigint);
+CREATE FUNCTION enc_uuid_lt(enc_uuid, enc_uuid) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR < (LEFTARG = enc_uuid, RIGHTARG = enc_uuid, FUNCTION = enc_uuid_lt, COMMUTATOR = >, NEGATOR = >=,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
+CREATE FUNCTION enc_uuid_le(enc_uuid, enc_uuid) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR <= (LEFTARG = enc_uuid, RIGHTARG = enc_uuid, FUNCTION = enc_uuid_le, COMMUTATOR = >=, NEGATOR = >,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
+CREATE FUNCTION enc_uuid_eq(enc_uuid, enc_uuid) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR = (LEFTARG = enc_uuid, RIGHTARG = enc_uuid, FUNCTION = enc_uuid_eq, COMMUTATOR = =, NEGATOR = <>,
+    RESTRICT = eqsel, JOIN = eqjoinsel, HASHES, MERGES);
+CREATE FUNCTION enc_uuid_ge(enc_uuid, enc_uuid) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR >= (LEFTARG = enc_uuid, RIGHTARG = enc_uuid, FUNCTION = enc_uuid_ge, COMMUTATOR = <=, NEGATOR = <,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
+CREATE FUNCTION enc_uuid_gt(enc_uuid, enc_uuid) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR > (LEFTARG = enc_uuid, RIGHTARG = enc_uuid, FUNCTION = enc_uuid_gt, COMMUTATOR = <, NEGATOR = <=,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
+CREATE FUNCTION enc_uuid_ne(enc_uuid, enc_uuid) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR <> (LEFTARG = enc_uuid, RIGHTARG = enc_uuid, FUNCTION = enc_uuid_ne, COMMUTATOR = <>, NEGATOR = =,
+    RESTRICT = neqsel, JOIN = neqjoinsel);
+CREATE FUNCTION enc_uuid_cmp(enc_uuid, enc_uuid) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION enc_uuid_hash(enc_uuid) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_hash' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION enc_uuid_hash_extended(enc_uuid, bigint) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'strongroom_hash_extended' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_uuid_ops DEFAULT FOR TYPE enc_uuid USING btree AS
+    OPERATOR 1 <,
+    OPERATOR 2 <=,
+    OPERATOR 3 =,
+    OPERATOR 4 >=,
+    OPERATOR 5 >,
+    FUNCTION 1 enc_uuid_cmp(enc_uuid, enc_uuid);
+CREATE OPERATOR CLASS enc_uuid_ops DEFAULT FOR TYPE enc_uuid USING hash AS
+    OPERATOR 1 =, FUNCTION 1 enc_uuid_hash(enc_uuid), FUNCTION 2 enc_uuid_hash_extended(enc_uuid, bigint);
 
 -- functions
 CREATE FUNCTION "int4pl"(enc_int4, enc_int4) RETURNS enc_int4
@@ -1009,6 +1070,8 @@ CREATE FUNCTION "text"(enc_timestamp) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "text"(enc_timestamptz) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "text"(enc_uuid) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "int4"(enc_text) RETURNS enc_int4
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "int8"(enc_text) RETURNS enc_int8
@@ -1016,6 +1079,8 @@ CREATE FUNCTION "int8"(enc_text) RETURNS enc_int8
 CREATE FUNCTION "numeric"(enc_text) RETURNS enc_numeric
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "float8"(enc_text) RETURNS enc_float8
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "uuid"(enc_text) RETURNS enc_uuid
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 
 -- operators
@@ -1117,10 +1182,12 @@ CREATE CAST (enc_numeric AS enc_text) WITH FUNCTION "text"(enc_numeric) AS ASSIG
 CREATE CAST (enc_date AS enc_text) WITH FUNCTION "text"(enc_date) AS ASSIGNMENT;
 CREATE CAST (enc_timestamp AS enc_text) WITH FUNCTION "text"(enc_timestamp) AS ASSIGNMENT;
 CREATE CAST (enc_timestamptz AS enc_text) WITH FUNCTION "text"(enc_timestamptz) AS ASSIGNMENT;
+CREATE CAST (enc_uuid AS enc_text) WITH FUNCTION "text"(enc_uuid) AS ASSIGNMENT;
 CREATE CAST (enc_text AS enc_int4) WITH FUNCTION "int4"(enc_text);
 CREATE CAST (enc_text AS enc_int8) WITH FUNCTION "int8"(enc_text);
 CREATE CAST (enc_text AS enc_numeric) WITH FUNCTION "numeric"(enc_text);
 CREATE CAST (enc_text AS enc_float8) WITH FUNCTION "float8"(enc_text);
+CREATE CAST (enc_text AS enc_uuid) WITH FUNCTION "uuid"(enc_text);
 
 -- aggregates
 CREATE FUNCTION enc_bool_final(bigint) RETURNS enc_bool
@@ -1401,6 +1468,12 @@ CREATE CAST (enc_interval AS interval) WITH FUNCTION strongroom_columns.declassi
 CREATE FUNCTION strongroom_columns.classify(interval) RETURNS enc_interval
     AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE CAST (interval AS enc_interval) WITH FUNCTION strongroom_columns.classify(interval);
+CREATE FUNCTION strongroom_columns.declassify(enc_uuid) RETURNS uuid
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_uuid AS uuid) WITH FUNCTION strongroom_columns.declassify(enc_uuid);
+CREATE FUNCTION strongroom_columns.classify(uuid) RETURNS enc_uuid
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (uuid AS enc_uuid) WITH FUNCTION strongroom_columns.classify(uuid);
 
 -- constants of definitions
 CREATE FUNCTION strongroom_columns.enc_bool_constant(text) RETURNS enc_bool
@@ -1424,4 +1497,6 @@ CREATE FUNCTION strongroom_columns.enc_timestamp_constant(text) RETURNS enc_time
 CREATE FUNCTION strongroom_columns.enc_timestamptz_constant(text) RETURNS enc_timestamptz
     AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION strongroom_columns.enc_interval_constant(text) RETURNS enc_interval
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_uuid_constant(text) RETURNS enc_uuid
     AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;

@@ -72,6 +72,7 @@ faults! {
     FieldPositionZero = 32, "22023", "field position must not be zero";
     RegexInvalid = 33, "2201B", "invalid regular expression";
     RegexNotComputed = 34, "0A000", "the regular expression has back references, look-around or other syntax that is not computed, or is too large";
+    InvalidUuid = 35, "22P02", "invalid input syntax for type uuid";
 
     // the zone's
     StaleFid = 100, "SR001", "the identifier no longer names a value (SR-8001)";

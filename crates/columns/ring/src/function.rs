@@ -319,10 +319,12 @@ functions! {
     335 "text" (Date) -> Text;
     336 "text" (Timestamp) -> Text;
     337 "text" (Timestamptz) -> Text;
+    338 "text" (Uuid) -> Text;
     340 "int4" (Text) -> Int4;
     341 "int8" (Text) -> Int8;
     342 "numeric" (Text) -> Numeric;
     343 "float8" (Text) -> Float8;
+    344 "uuid" (Text) -> Uuid;
 }
 
 /// Further names that PostgreSQL has for functions of the list, each with the list's name. Each is
@@ -420,7 +422,7 @@ impl Aggregate {
             (Self::Sum | Self::Avg, Kind::Float8) => Some(Kind::Float8),
             (Self::Sum | Self::Avg, Kind::Interval) => Some(Kind::Interval),
             (Self::Avg, Kind::Int4 | Kind::Int8 | Kind::Numeric) => Some(Kind::Numeric),
-            (Self::Min | Self::Max, Kind::Bool | Kind::Bytea) => None,
+            (Self::Min | Self::Max, Kind::Bool | Kind::Bytea | Kind::Uuid) => None,
             (Self::Min | Self::Max, _) => Some(kind),
             (Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop, Kind::Float8) => {
                 Some(Kind::Float8)

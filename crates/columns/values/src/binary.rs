@@ -14,6 +14,7 @@ use crate::datetime::{is_date, is_infinite, is_infinite_date, is_timestamp};
 use crate::input::Unreadable;
 use crate::interval::Interval;
 use crate::numeric::forms;
+use crate::uuid;
 use crate::value::{Buf, Out, Value};
 
 /// Reads a value from PostgreSQL's binary form, as its `recv` function does, into `out`.
@@ -56,6 +57,7 @@ pub fn receive(kind: Kind, bytes: &[u8], out: &mut Out) -> Result<(), Unreadable
             };
             interval.put(out);
         }
+        Kind::Uuid => out.set_bytes(&array::<16>(bytes)?),
     }
     Ok(())
 }
@@ -95,6 +97,7 @@ pub fn send(kind: Kind, value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
             buf.extend(&interval.days.to_be_bytes());
             buf.extend(&interval.months.to_be_bytes());
         }
+        Kind::Uuid => buf.extend(&uuid::of(value)?),
     }
     Ok(())
 }
@@ -114,7 +117,7 @@ mod tests {
         };
         let (mut read, mut refused) = (0, 0);
         for round in 0..200_000_u32 {
-            let kind = Kind::ALL[usize::try_from(next() % 11).unwrap()];
+            let kind = Kind::ALL[usize::try_from(next()).unwrap() % Kind::ALL.len()];
             let len = kind
                 .fixed_len()
                 .filter(|_| round % 8 != 0)

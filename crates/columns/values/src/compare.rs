@@ -25,7 +25,7 @@ pub fn compare(kind: Kind, a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault
         }
         Kind::Float8 => Ok(doubles(a.float8()?, b.float8()?)),
         Kind::Numeric => arithmetic::compare(a, b),
-        Kind::Text | Kind::Bytea => Ok(a.bytes()?.cmp(b.bytes()?)),
+        Kind::Text | Kind::Bytea | Kind::Uuid => Ok(a.bytes()?.cmp(b.bytes()?)),
         Kind::Interval => Ok(Interval::read(a)?.compare(Interval::read(b)?)),
     }
 }
@@ -59,7 +59,7 @@ pub fn token_bytes(kind: Kind, value: Value<'_>, token: &mut Buf) -> Result<(), 
             token.extend(&number.to_bits().to_le_bytes());
         }
         Kind::Numeric => numeric_token(value, token)?,
-        Kind::Text | Kind::Bytea => token.extend(value.bytes()?),
+        Kind::Text | Kind::Bytea | Kind::Uuid => token.extend(value.bytes()?),
         Kind::Interval => token.extend(&Interval::read(value)?.span().to_le_bytes()),
     }
     Ok(())

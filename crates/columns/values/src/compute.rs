@@ -12,6 +12,7 @@ use crate::interval::Interval;
 use crate::numeric::{arithmetic, forms};
 use crate::text;
 use crate::textual;
+use crate::uuid;
 use crate::value::{Operand, Out, Settings, Value};
 use crate::{Unreadable, datetime, like, regular_expression};
 
@@ -494,6 +495,10 @@ fn textual_cast(code: u16) -> Option<Routine> {
                     out.begin(40),
                 ))
             },
+            338 => |a, _, out| {
+                uuid::print(&uuid::of(a.value(0)?)?, out.begin(uuid::TEXT_LEN));
+                Ok(())
+            },
             340 => |a, _, out| {
                 let number = text::parse_int4(a.text(0)?);
                 put_int4(
@@ -521,6 +526,10 @@ fn textual_cast(code: u16) -> Option<Routine> {
                 let number = parsed
                     .map_err(|why| text_fault(why, Fault::InvalidFloat8, Fault::FloatOverflow))?;
                 put_double(number, out)
+            },
+            344 => |a, _, out| {
+                let parsed = uuid::parse(a.text(0)?).map_err(|_| Fault::InvalidUuid)?;
+                surely!(out.set_bytes(&parsed))
             },
             _ => return None,
         };

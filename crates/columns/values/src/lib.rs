@@ -29,6 +29,7 @@ mod regular_expression;
 mod text;
 mod textual;
 mod time_zone;
+mod uuid;
 mod value;
 
 pub use aggregate::Accumulator;

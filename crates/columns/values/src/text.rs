@@ -22,6 +22,7 @@ use crate::input::{Unreadable, is_space};
 use crate::interval::{HOUR, Interval, MINUTE, SECOND};
 use crate::numeric::forms;
 use crate::time_zone::TimeZone;
+use crate::uuid;
 use crate::value::{Buf, Out, Settings, Value};
 
 /// Appends a value's text form to `buf`, as PostgreSQL's output function prints it.
@@ -45,6 +46,7 @@ pub fn print(
         Kind::Timestamp => print_timestamp(value.int8()?, None, buf),
         Kind::Timestamptz => print_timestamp(value.int8()?, Some(&settings.time_zone), buf),
         Kind::Interval => print_interval(Interval::read(value)?, buf),
+        Kind::Uuid => uuid::print(&uuid::of(value)?, buf),
     }
     Ok(())
 }
@@ -68,6 +70,7 @@ pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Resu
         Kind::Timestamp => out.set_int8(moment::timestamp(text)?),
         Kind::Timestamptz => out.set_int8(moment::timestamptz(text, &settings.time_zone)?),
         Kind::Interval => span::interval(text)?.put(out),
+        Kind::Uuid => out.set_bytes(&uuid::parse(text)?),
     }
     Ok(())
 }

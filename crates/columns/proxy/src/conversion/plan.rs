@@ -135,7 +135,7 @@ fn confidential_type(
         ),
         "timestamp" | "timestamptz" if limited => ("", ""),
         known @ ("bool" | "int4" | "int8" | "float8" | "text" | "bytea" | "date" | "timestamp"
-        | "timestamptz") => (known, ""),
+        | "timestamptz" | "uuid") => (known, ""),
         _ => ("", ""),
     };
     if name.is_empty() {

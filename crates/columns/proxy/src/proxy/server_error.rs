@@ -34,6 +34,7 @@ const PLAIN_TYPES: &[&str] = &[
     "date",
     "timestamp",
     "interval",
+    "uuid",
 ];
 
 /// Returns the body of an error for the application. `texts` has the application's text and the one

@@ -49,6 +49,11 @@ fn text_comes_back_as_postgresql_writes_it() {
             "1998-12-01 00:00:00+00",
         ),
         (Kind::Interval, "90 day", "90 days"),
+        (
+            Kind::Uuid,
+            "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}",
+            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+        ),
     ];
     for (kind, given, shown) in cases {
         let (format, sealed) = converter
@@ -77,6 +82,8 @@ fn what_is_no_value_is_refused_without_being_shown() {
         (Kind::Date, TEXT, b"1998-13-01", "22008"),
         (Kind::Text, TEXT, b"secret\xff", "22021"),
         (Kind::Bool, BINARY, &[], "22P03"),
+        (Kind::Uuid, TEXT, b"secret", "22P02"),
+        (Kind::Uuid, BINARY, &[7; 15], "22P03"),
     ];
     for (kind, format, bytes, state) in cases {
         let refusal = converter

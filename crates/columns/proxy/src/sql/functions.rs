@@ -312,7 +312,6 @@ const SYSTEM_TYPES: &[&str] = &[
     "tsvector",
     "txid_snapshot",
     "unknown",
-    "uuid",
     "varbit",
     "void",
     "xid",

@@ -6,7 +6,7 @@ use strongroom_columns_values::{
 };
 use strongroom_format::columns::Kind;
 
-use crate::random::{Random, cases, number_like, text, value};
+use crate::random::{Random, cases, number_like, text, uuid_like, value};
 use crate::server::Server;
 use crate::{Differences, Said, answers, called, caught};
 
@@ -33,6 +33,7 @@ fn literal(random: &mut Random, kind: Kind) -> String {
         Kind::Bytea => bytea(random),
         Kind::Date | Kind::Timestamp | Kind::Timestamptz => moment(random, kind),
         Kind::Interval => interval(random),
+        Kind::Uuid => uuid_like(random),
     }
 }
 
@@ -199,6 +200,7 @@ const fn sender(kind: Kind) -> &'static str {
         Kind::Timestamp => "timestamp_send",
         Kind::Timestamptz => "timestamptz_send",
         Kind::Interval => "interval_send",
+        Kind::Uuid => "uuid_send",
     }
 }
 

@@ -335,6 +335,7 @@ fn same_in_another_form(kind: Kind, text: &str) -> String {
     match kind {
         Kind::Numeric if text.contains('.') => format!("{text}000"),
         Kind::Float8 if text == "0" => "-0".to_owned(),
+        Kind::Uuid => text.to_ascii_uppercase().replace('-', ""),
         _ => text.to_owned(),
     }
 }

@@ -238,7 +238,7 @@ mod tests {
         for (at, value) in [
             (0, 2),
             (1, 0),
-            (1, 12),
+            (1, u8::try_from(Kind::ALL.len() + 1).unwrap()), // a kind that does not exist
             (2, 0),
             (2, 3),
             (3, 1),

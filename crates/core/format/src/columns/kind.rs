@@ -29,6 +29,8 @@ pub enum Kind {
     Timestamptz = 10,
     /// `enc_interval`, PostgreSQL's `interval`: an operand only, never a column.
     Interval = 11,
+    /// `enc_uuid`, PostgreSQL's `uuid`.
+    Uuid = 12,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
         Self::Timestamp,
         Self::Timestamptz,
         Self::Interval,
+        Self::Uuid,
     ];
 
     /// The number on disk and on the wire.
@@ -77,6 +80,7 @@ impl Kind {
             Self::Timestamp => "timestamp",
             Self::Timestamptz => "timestamptz",
             Self::Interval => "interval",
+            Self::Uuid => "uuid",
         }
     }
 
@@ -95,6 +99,7 @@ impl Kind {
             Self::Timestamptz => 1184,
             Self::Interval => 1186,
             Self::Numeric => 1700,
+            Self::Uuid => 2950,
         }
     }
 
@@ -106,7 +111,7 @@ impl Kind {
             Self::Bool => Some(1),
             Self::Int4 | Self::Date => Some(4),
             Self::Int8 | Self::Float8 | Self::Timestamp | Self::Timestamptz => Some(8),
-            Self::Interval => Some(16),
+            Self::Interval | Self::Uuid => Some(16),
             Self::Numeric | Self::Text | Self::Bytea => None,
         }
     }
@@ -123,6 +128,7 @@ mod tests {
             assert_eq!(Kind::from_number(kind.number()), Some(*kind));
         }
         assert_eq!(Kind::from_number(0), None);
-        assert_eq!(Kind::from_number(12), None);
+        let next = u8::try_from(Kind::ALL.len() + 1).unwrap();
+        assert_eq!(Kind::from_number(next), None);
     }
 }

@@ -35,4 +35,5 @@ mod sysbench;
 mod thief;
 mod tpcc;
 mod tpch;
+mod uuids;
 mod whole;

@@ -63,6 +63,11 @@ fn texts(kind: Kind) -> Vec<String> {
             "-infinity",
         ],
         Kind::Interval => &["1 year 2 mons -3 days +04:05:06.789", "00:00:00"],
+        Kind::Uuid => &[
+            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+            "00000000-0000-0000-0000-000000000000",
+            "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        ],
     };
     let mut texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
     match kind {
@@ -275,7 +280,8 @@ struct Tables {
 
 /// Everything that the last checkpoint has.
 fn before_the_checkpoint(of: &mut Writer) -> Tables {
-    let columns: Vec<u16> = (1..=10).collect();
+    let kinds = Kind::ALL.iter().filter(|kind| **kind != Kind::Interval);
+    let columns: Vec<u16> = kinds.map(|kind| u16::from(kind.number())).collect();
     let early = of.table(16_390, ("early", 2), &[6]);
     of.promote(early, 6, Kind::Text, &["gone".to_owned()]);
     of.drop_table(early);

@@ -81,7 +81,7 @@ fn what_no_zone_writes_is_refused() {
         (4, 0, 8),
         (6, 1, 1),
         (7, 4, 1),
-        (0, 1, 12),
+        (0, 1, u8::try_from(Kind::ALL.len() + 1).unwrap()),
         (6, 3, 0x80),
         // Padding that is not zero, at both ends.
         (1, 38, 1),

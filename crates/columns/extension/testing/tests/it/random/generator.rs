@@ -6,7 +6,9 @@
 
 use fastrand::Rng;
 
-use super::values::Type::{self, Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Timestamp};
+use super::values::Type::{
+    self, Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Timestamp, Uuid,
+};
 use super::values::{COLUMNS, pick};
 
 /// A statement, and how its answer is compared.
@@ -24,7 +26,7 @@ pub(crate) struct Generator {
     /// Names of the tables that expressions are about.
     from: Vec<&'static str>,
     /// Whether what may fail for a row is allowed here.
-    risky: bool,
+    pub(super) risky: bool,
 }
 
 impl Generator {
@@ -41,7 +43,7 @@ impl Generator {
     }
 
     /// Once in so many.
-    fn chance(&mut self, of: u32) -> bool {
+    pub(super) fn chance(&mut self, of: u32) -> bool {
         self.random.u32(0..of) == 0
     }
 
@@ -49,7 +51,7 @@ impl Generator {
         self.one(COLUMNS).1
     }
 
-    fn column(&mut self, of: Type) -> String {
+    pub(super) fn column(&mut self, of: Type) -> String {
         let table = pick(&mut self.random, &self.from);
         let named = COLUMNS.iter().find(|(_, known)| *known == of);
         let name = named.map_or("id", |(name, _)| name);
@@ -82,6 +84,7 @@ impl Generator {
             ),
             Date => self.date(below),
             Timestamp => self.timestamp(below),
+            Uuid => self.uuid(below),
             // What a comparison gives is a plain truth; beside a confidential one it would not be
             // of its type.
             Bool => self.conditional(Bool, below),
@@ -90,7 +93,7 @@ impl Generator {
 
     /// An expression with a column in it: a function of constants alone is one of plain values,
     /// also where its result meets others.
-    fn data(&mut self, of: Type, depth: u32) -> String {
+    pub(super) fn data(&mut self, of: Type, depth: u32) -> String {
         let made = self.value(of, depth);
         let has_column = self
             .from
@@ -110,155 +113,6 @@ impl Generator {
             2 => format!("nullif({one}, {two})"),
             _ if of == Bool => one,
             _ => format!("{}({one}, {two})", self.one(&["greatest", "least"])),
-        }
-    }
-
-    fn arithmetic(&mut self, of: Type, below: u32) -> String {
-        let (one, two) = (self.value(of, below), self.value(of, below));
-        let (safe, risky): (&[&str], &[&str]) = match of {
-            // Sums of numbers of this size do not overflow a NUMERIC; everything else may.
-            Numeric => (&["+", "-", "*"], &["+", "-", "*", "/", "%"]),
-            Float8 => (&["+", "-"], &["+", "-", "*", "/"]),
-            _ => (&[], &["+", "-", "*", "/", "%"]),
-        };
-        match self.one(if self.risky {
-            risky
-        } else if safe.is_empty() {
-            &["negated"]
-        } else {
-            safe
-        }) {
-            "negated" => {
-                let column = self.column(of);
-                format!("(- {column})")
-            }
-            operator => format!("({one} {operator} {two})"),
-        }
-    }
-
-    fn int4(&mut self, below: u32) -> String {
-        match self.random.u32(0..8) {
-            6 => format!(
-                "({} {} {})",
-                self.data(Int4, below),
-                self.one(&["&", "|", "#", "<<", ">>"]),
-                self.value(Int4, 0)
-            ),
-            7 => format!("(~ {})", self.data(Int4, below)),
-            0 => format!("length({})", self.data(Text, below)),
-            1 => format!(
-                "strpos({}, {})",
-                self.data(Text, below),
-                self.data(Text, below)
-            ),
-            2 => format!("({} - {})", self.data(Date, below), self.data(Date, below)),
-            3 => format!("octet_length({})", self.data(Text, below)),
-            _ => self.arithmetic(Int4, below),
-        }
-    }
-
-    fn float8(&mut self, below: u32) -> String {
-        match self.random.u32(0..5) {
-            0 => format!(
-                "{}({})",
-                self.one(&["floor", "ceil", "trunc", "round", "abs", "sign"]),
-                self.data(Float8, below)
-            ),
-            1 if self.risky => format!("sqrt({})", self.data(Float8, below)),
-            2 => format!(
-                "date_part('{}', {})",
-                self.one(&["year", "dow", "hour", "epoch"]),
-                self.data(Timestamp, below)
-            ),
-            _ => self.arithmetic(Float8, below),
-        }
-    }
-
-    fn numeric(&mut self, below: u32) -> String {
-        match self.random.u32(0..6) {
-            0 => format!(
-                "round({}, {})",
-                self.data(Numeric, below),
-                self.random.u32(0..4)
-            ),
-            1 => format!(
-                "{}({})",
-                self.one(&["floor", "ceil", "abs", "sign", "trunc"]),
-                self.data(Numeric, below)
-            ),
-            2 => format!(
-                "extract({} from {})",
-                self.one(&["year", "month", "day", "quarter", "week", "doy"]),
-                self.data(Date, below)
-            ),
-            _ => self.arithmetic(Numeric, below),
-        }
-    }
-
-    fn text(&mut self, below: u32) -> String {
-        let one = self.data(Text, below);
-        match self.random.u32(0..9) {
-            0 => format!(
-                "{}({one})",
-                self.one(&["upper", "lower", "reverse", "btrim", "ltrim", "rtrim"])
-            ),
-            1 => format!(
-                "substring({one} from {} for {})",
-                self.random.u32(0..4),
-                self.random.u32(0..4)
-            ),
-            2 => format!(
-                "{}({one}, {})",
-                self.one(&["left", "right"]),
-                self.random.i32(-2..4)
-            ),
-            3 => format!(
-                "replace({one}, {}, {})",
-                self.value(Text, 0),
-                self.value(Text, 0)
-            ),
-            4 => format!(
-                "{}({one}, {}, {})",
-                self.one(&["lpad", "rpad"]),
-                self.random.u32(0..6),
-                self.value(Text, 0)
-            ),
-            5 => format!(
-                "split_part({one}, {}, {})",
-                self.value(Text, 0),
-                self.random.u32(1..3)
-            ),
-            _ => format!("({one} || {})", self.data(Text, below)),
-        }
-    }
-
-    fn date(&mut self, below: u32) -> String {
-        let one = self.data(Date, below);
-        let days = self.random.i32(-400..400);
-        match self.random.u32(0..2) {
-            0 => format!("({one} + {days})"),
-            _ => format!("({one} - {days})"),
-        }
-    }
-
-    fn timestamp(&mut self, below: u32) -> String {
-        let interval = self.one(&["1 month", "-3 days", "2 years 5 hours", "90 minutes"]);
-        let zone = self.one(&["UTC", "America/New_York", "+05:30"]);
-        match self.random.u32(0..4) {
-            0 if self.chance(2) => {
-                format!("(interval '{interval}' + {})", self.data(Date, below))
-            }
-            0 => format!("({} + interval '{interval}')", self.data(Date, below)),
-            1 => format!(
-                "date_trunc('{}', {})",
-                self.one(&["month", "year", "hour", "day"]),
-                self.data(Timestamp, below)
-            ),
-            2 => format!(
-                "({} AT TIME ZONE 'Europe/Berlin' AT TIME ZONE '{zone}')",
-                self.data(Timestamp, below)
-            ),
-            _ => format!("({} - interval '{interval}')", self.data(Timestamp, below)),
         }
     }
 
@@ -340,7 +194,7 @@ impl Generator {
     fn aggregate(&mut self) -> String {
         // Sums of floating point depend on the order of the rows, which a plan may change.
         let of = self.one(&[
-            Int4, Int8, Numeric, Text, Date, Timestamp, Bool, Bytea, Float8,
+            Int4, Int8, Numeric, Text, Date, Timestamp, Bool, Bytea, Float8, Uuid,
         ]);
         let value = self.value(of, 1);
         let distinct = if self.chance(5) { "DISTINCT " } else { "" };
@@ -363,7 +217,7 @@ impl Generator {
                 self.one(&["bool_and", "bool_or", "count", "every"])
             ),
             Text if self.chance(3) => format!("string_agg({value}, ',' ORDER BY {})", self.ids()),
-            Bytea => format!("count({distinct}{value})"),
+            Bytea | Uuid => format!("count({distinct}{value})"),
             _ => format!("{}({distinct}{value})", self.one(&ordering)),
         }
     }
@@ -518,7 +372,7 @@ impl Generator {
             1 => format!(
                 "SELECT t.id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.tid = t.id AND {condition}) ORDER BY t.id"
             ),
-            2 if of != Bool && of != Bytea => {
+            2 if !matches!(of, Bool | Bytea | Uuid) => {
                 let which = self.one(&["min", "max"]);
                 format!(
                     "SELECT t.id FROM t WHERE {outer} >= (SELECT {which}({inner}) FROM u WHERE {condition}) ORDER BY t.id"

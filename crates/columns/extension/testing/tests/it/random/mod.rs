@@ -10,6 +10,7 @@
 //! the planner met it. A run is the same number of statements from the same seed;
 //! `STRONGROOM_SQL_SECONDS` makes it last so long, from a new seed or that of `STRONGROOM_SEED`.
 
+mod expressions;
 mod generator;
 mod values;
 
@@ -35,7 +36,7 @@ const OTHER_ERROR_SHARE: usize = 10;
 /// Rows of each table.
 const ROWS: u32 = 50;
 /// Columns that have an index, each with its table.
-const INDEXED: [(&str, &str); 4] = [("t", "i"), ("t", "n"), ("t", "d"), ("u", "s")];
+const INDEXED: [(&str, &str); 5] = [("t", "i"), ("t", "n"), ("t", "d"), ("u", "s"), ("u", "k")];
 
 type Rows = Vec<Vec<Field>>;
 
@@ -89,7 +90,7 @@ fn fill(generator: &mut Generator, clients: &mut [&mut Client; 2]) {
     }
     for client in clients.iter_mut() {
         let _made = client
-            .query("create index on t (i); create index on u (s); create index on t (n, d)")
+            .query("create index on t (i); create index on u (s); create index on u (k); create index on t (n, d)")
             .expect("indexes are made");
     }
 }

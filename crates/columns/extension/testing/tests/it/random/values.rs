@@ -18,9 +18,10 @@ pub(crate) enum Type {
     Date,
     Timestamp,
     Bool,
+    Uuid,
 }
 
-use Type::{Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Timestamp};
+use Type::{Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Timestamp, Uuid};
 
 /// The columns that both tables have, with their types.
 pub(crate) const COLUMNS: &[(&str, Type)] = &[
@@ -33,6 +34,7 @@ pub(crate) const COLUMNS: &[(&str, Type)] = &[
     ("d", Date),
     ("ts", Timestamp),
     ("o", Bool),
+    ("k", Uuid),
 ];
 
 /// PostgreSQL's name of the type.
@@ -47,6 +49,7 @@ pub(crate) fn name(of: Type) -> &'static str {
         Date => "date",
         Timestamp => "timestamp",
         Bool => "bool",
+        Uuid => "uuid",
     }
 }
 
@@ -67,6 +70,7 @@ impl Generator {
             Date => format!("date '{plain}'"),
             Timestamp => format!("timestamp '{plain}'"),
             Bool => plain,
+            Uuid => format!("uuid '{plain}'"),
         }
     }
 
@@ -113,6 +117,14 @@ impl Generator {
                 ])
                 .to_owned(),
             Bool => self.one(&["true", "false"]).to_owned(),
+            Uuid => self
+                .one(&[
+                    "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+                    "00000000-0000-0000-0000-000000000000",
+                    "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a12",
+                    "ffffffff-ffff-ffff-ffff-ffffffffffff",
+                ])
+                .to_owned(),
         }
     }
 }
