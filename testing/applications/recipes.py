@@ -59,12 +59,14 @@ def try_sqlalchemy():
         pay = orm.mapped_column(names["EncNumeric"](), nullable=True)
         born = orm.mapped_column(names["EncDate"](), nullable=True)
         active = orm.mapped_column(names["EncBoolean"](), default=True)
+        starts = orm.mapped_column(names["EncTime"](), nullable=True)
         badge = orm.mapped_column(names["EncUuid"]("ordered"), unique=True, default=uuid.uuid4)
 
     engine = sa.create_engine("postgresql+psycopg://postgres@/recipes?host=" + os.environ["TO"])
     Base.metadata.create_all(engine)
     with orm.Session(engine) as session:
         ada = Person(name="Ada", pay=decimal.Decimal("10.5"), born=datetime.date(1815, 12, 10))
+        ada.starts = datetime.time(8, 30)
         session.add_all([ada, Person(name="Alan", pay=11, active=False), Person(name="Grace")])
         session.commit()
         active = sa.select(Person.name).where(Person.active).order_by(Person.name)
@@ -75,6 +77,8 @@ def try_sqlalchemy():
         equal(session.scalars(found).all(), ["Ada"])
         found = sa.select(Person.name).where(Person.name.regexp_match("^A.a"))
         equal(session.scalars(found).all(), ["Ada", "Alan"])
+        found = sa.select(Person.starts).where(Person.starts.between(datetime.time(8), datetime.time(9)))
+        equal(session.scalars(found).all(), [datetime.time(8, 30)])
         badge = ada.badge
         equal(type(badge), uuid.UUID)
         found = sa.select(Person.name).where(Person.badge.in_([badge, uuid.uuid4()]))
@@ -101,7 +105,7 @@ def try_sqlalchemy():
                 connection.execute(sa.text(statement))
 
     key = str(uuid.uuid4())
-    refused(lambda: run(f"INSERT INTO person VALUES (9, 'x', 1, NULL, true, '{key}', 'y', 17)"), "adult")
+    refused(lambda: run(f"INSERT INTO person VALUES (9, 'x', 1, NULL, true, NULL, '{key}', 'y', 17)"), "adult")
     convert = ("CREATE TABLE plain (id int, c text)", "ALTER TABLE plain ALTER c TYPE enc_text")
     refused(lambda: run(*convert), "strongroom columns convert")
 
@@ -123,6 +127,7 @@ def try_django():
 
     Text, Number, Date = field(models.TextField), field(models.DecimalField), field(models.DateField)
     Flag, Moment, Key = field(models.BooleanField), field(models.DateTimeField), field(models.UUIDField)
+    Clock = field(models.TimeField)
     first = [
         migrations.CreateModel(
             "Staff",
@@ -139,6 +144,7 @@ def try_django():
         migrations.AddField("Staff", "seen", Moment(auto_now=True, null=True)),
         migrations.AddField("Staff", "mail", Text(unique=True, null=True)),
         migrations.AddField("Staff", "badge", Key(unique=True, null=True)),
+        migrations.AddField("Staff", "starts", Clock(null=True)),
     ]
     from django.db.migrations.state import ProjectState
 
@@ -168,8 +174,9 @@ def try_django():
     Staff.objects.filter(name="Ada").update(pay=models.F("pay") + 1)
     equal(Staff.objects.get(name="Ada").pay, decimal.Decimal("11.50"))
     badge = uuid.uuid4()
-    Staff.objects.filter(name="Ada").update(badge=badge)
+    Staff.objects.filter(name="Ada").update(badge=badge, starts=datetime.time(8, 30))
     equal(Staff.objects.get(badge=str(badge)).badge, badge)
+    equal(Staff.objects.get(starts__hour=8, starts__lt=datetime.time(9)).starts, datetime.time(8, 30))
     equal([who.name for who in Staff.objects.filter(badge__in=[badge, uuid.uuid4()])], ["Ada"])
 
 

@@ -1,8 +1,8 @@
 """Django's backend for PostgreSQL, with confidential columns for texts, numbers, dates and times.
 
 What stays plain: primary keys and what refers to them, the tables of Django's own applications,
-and the types that have no confidential counterpart (durations, times of day, JSON, network
-addresses). A column of an index or a unique constraint is ordered; a boolean never is.
+and the types that have no confidential counterpart (durations, JSON, network addresses). A column
+of an index or a unique constraint is ordered; a boolean never is.
 """
 
 from django.db.backends.postgresql import base, schema
@@ -26,6 +26,7 @@ TYPES = {
     "SlugField": "enc_text",
     "SmallIntegerField": "enc_int4",
     "TextField": "enc_text",
+    "TimeField": "enc_time",
     "UUIDField": "enc_uuid",
 }
 

@@ -265,6 +265,28 @@ CREATE TYPE enc_uuid (
 );
 COMMENT ON TYPE enc_uuid IS 'confidential uuid: kept outside of the server';
 
+-- enc_time
+CREATE TYPE enc_time;
+CREATE FUNCTION enc_time_in(cstring, oid, integer) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_in' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_time_out(enc_time) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_out' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_time_recv(internal, oid, integer) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_time_send(enc_time) RETURNS bytea
+    AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_time_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_time_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE TYPE enc_time (
+    INPUT = enc_time_in, OUTPUT = enc_time_out, RECEIVE = enc_time_recv, SEND = enc_time_send,
+    TYPMOD_IN = enc_time_typmod_in, TYPMOD_OUT = enc_time_typmod_out,
+    ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
+    CATEGORY = 'd', PREFERRED = false
+);
+COMMENT ON TYPE enc_time IS 'confidential time: kept outside of the server';
+
 -- comparison
 CREATE FUNCTION strongroom_range_selectivity(internal, oid, internal, integer) RETURNS double precision
     AS 'MODULE_PATHNAME', 'strongroom_range_selectivity' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
@@ -736,6 +758,45 @@ CREATE OPERATOR CLASS enc_uuid_ops DEFAULT FOR TYPE enc_uuid USING btree AS
     FUNCTION 1 enc_uuid_cmp(enc_uuid, enc_uuid);
 CREATE OPERATOR CLASS enc_uuid_ops DEFAULT FOR TYPE enc_uuid USING hash AS
     OPERATOR 1 =, FUNCTION 1 enc_uuid_hash(enc_uuid), FUNCTION 2 enc_uuid_hash_extended(enc_uuid, bigint);
+CREATE FUNCTION enc_time_lt(enc_time, enc_time) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR < (LEFTARG = enc_time, RIGHTARG = enc_time, FUNCTION = enc_time_lt, COMMUTATOR = >, NEGATOR = >=,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
+CREATE FUNCTION enc_time_le(enc_time, enc_time) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR <= (LEFTARG = enc_time, RIGHTARG = enc_time, FUNCTION = enc_time_le, COMMUTATOR = >=, NEGATOR = >,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
+CREATE FUNCTION enc_time_eq(enc_time, enc_time) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR = (LEFTARG = enc_time, RIGHTARG = enc_time, FUNCTION = enc_time_eq, COMMUTATOR = =, NEGATOR = <>,
+    RESTRICT = eqsel, JOIN = eqjoinsel, HASHES, MERGES);
+CREATE FUNCTION enc_time_ge(enc_time, enc_time) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR >= (LEFTARG = enc_time, RIGHTARG = enc_time, FUNCTION = enc_time_ge, COMMUTATOR = <=, NEGATOR = <,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
+CREATE FUNCTION enc_time_gt(enc_time, enc_time) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR > (LEFTARG = enc_time, RIGHTARG = enc_time, FUNCTION = enc_time_gt, COMMUTATOR = <, NEGATOR = <=,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
+CREATE FUNCTION enc_time_ne(enc_time, enc_time) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR <> (LEFTARG = enc_time, RIGHTARG = enc_time, FUNCTION = enc_time_ne, COMMUTATOR = <>, NEGATOR = =,
+    RESTRICT = neqsel, JOIN = neqjoinsel);
+CREATE FUNCTION enc_time_cmp(enc_time, enc_time) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION enc_time_hash(enc_time) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_hash' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION enc_time_hash_extended(enc_time, bigint) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'strongroom_hash_extended' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_time_ops DEFAULT FOR TYPE enc_time USING btree AS
+    OPERATOR 1 <,
+    OPERATOR 2 <=,
+    OPERATOR 3 =,
+    OPERATOR 4 >=,
+    OPERATOR 5 >,
+    FUNCTION 1 enc_time_cmp(enc_time, enc_time);
+CREATE OPERATOR CLASS enc_time_ops DEFAULT FOR TYPE enc_time USING hash AS
+    OPERATOR 1 =, FUNCTION 1 enc_time_hash(enc_time), FUNCTION 2 enc_time_hash_extended(enc_time, bigint);
 
 -- functions
 CREATE FUNCTION "int4pl"(enc_int4, enc_int4) RETURNS enc_int4
@@ -988,6 +1049,24 @@ CREATE FUNCTION "interval_pl_timestamptz"(enc_interval, enc_timestamptz) RETURNS
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "mul_d_interval"(enc_float8, enc_interval) RETURNS enc_interval
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "time_pl_interval"(enc_time, enc_interval) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "time_mi_interval"(enc_time, enc_interval) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "interval_pl_time"(enc_interval, enc_time) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "time_mi_time"(enc_time, enc_time) RETURNS enc_interval
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "datetime_pl"(enc_date, enc_time) RETURNS enc_timestamp
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "timedate_pl"(enc_time, enc_date) RETURNS enc_timestamp
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "date_part"(text, enc_time) RETURNS enc_float8
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION pg_catalog."extract"(text, enc_time) RETURNS enc_numeric
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "date_trunc"(text, enc_interval) RETURNS enc_interval
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "int4and"(enc_int4, enc_int4) RETURNS enc_int4
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "int4or"(enc_int4, enc_int4) RETURNS enc_int4
@@ -1054,6 +1133,14 @@ CREATE FUNCTION "timestamp"(enc_timestamptz) RETURNS enc_timestamp
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "date"(enc_timestamptz) RETURNS enc_date
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "time"(enc_timestamp) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "time"(enc_timestamptz) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "time"(enc_interval) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "interval"(enc_time) RETURNS enc_interval
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "text"(enc_bool) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "text"(enc_int4) RETURNS enc_text
@@ -1071,6 +1158,8 @@ CREATE FUNCTION "text"(enc_timestamp) RETURNS enc_text
 CREATE FUNCTION "text"(enc_timestamptz) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "text"(enc_uuid) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "text"(enc_time) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "int4"(enc_text) RETURNS enc_int4
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
@@ -1139,6 +1228,12 @@ CREATE OPERATOR + (LEFTARG = enc_interval, RIGHTARG = enc_date, FUNCTION = "inte
 CREATE OPERATOR + (LEFTARG = enc_interval, RIGHTARG = enc_timestamp, FUNCTION = "interval_pl_timestamp", COMMUTATOR = +);
 CREATE OPERATOR + (LEFTARG = enc_interval, RIGHTARG = enc_timestamptz, FUNCTION = "interval_pl_timestamptz", COMMUTATOR = +);
 CREATE OPERATOR * (LEFTARG = enc_float8, RIGHTARG = enc_interval, FUNCTION = "mul_d_interval", COMMUTATOR = *);
+CREATE OPERATOR + (LEFTARG = enc_time, RIGHTARG = enc_interval, FUNCTION = "time_pl_interval", COMMUTATOR = +);
+CREATE OPERATOR - (LEFTARG = enc_time, RIGHTARG = enc_interval, FUNCTION = "time_mi_interval");
+CREATE OPERATOR + (LEFTARG = enc_interval, RIGHTARG = enc_time, FUNCTION = "interval_pl_time", COMMUTATOR = +);
+CREATE OPERATOR - (LEFTARG = enc_time, RIGHTARG = enc_time, FUNCTION = "time_mi_time");
+CREATE OPERATOR + (LEFTARG = enc_date, RIGHTARG = enc_time, FUNCTION = "datetime_pl", COMMUTATOR = +);
+CREATE OPERATOR + (LEFTARG = enc_time, RIGHTARG = enc_date, FUNCTION = "timedate_pl", COMMUTATOR = +);
 CREATE OPERATOR & (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4and", COMMUTATOR = &);
 CREATE OPERATOR | (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4or", COMMUTATOR = |);
 CREATE OPERATOR # (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4xor", COMMUTATOR = #);
@@ -1174,6 +1269,10 @@ CREATE CAST (enc_date AS enc_timestamptz) WITH FUNCTION "timestamptz"(enc_date) 
 CREATE CAST (enc_timestamp AS enc_timestamptz) WITH FUNCTION "timestamptz"(enc_timestamp) AS IMPLICIT;
 CREATE CAST (enc_timestamptz AS enc_timestamp) WITH FUNCTION "timestamp"(enc_timestamptz) AS ASSIGNMENT;
 CREATE CAST (enc_timestamptz AS enc_date) WITH FUNCTION "date"(enc_timestamptz) AS ASSIGNMENT;
+CREATE CAST (enc_timestamp AS enc_time) WITH FUNCTION "time"(enc_timestamp) AS ASSIGNMENT;
+CREATE CAST (enc_timestamptz AS enc_time) WITH FUNCTION "time"(enc_timestamptz) AS ASSIGNMENT;
+CREATE CAST (enc_interval AS enc_time) WITH FUNCTION "time"(enc_interval) AS ASSIGNMENT;
+CREATE CAST (enc_time AS enc_interval) WITH FUNCTION "interval"(enc_time) AS IMPLICIT;
 CREATE CAST (enc_bool AS enc_text) WITH FUNCTION "text"(enc_bool) AS ASSIGNMENT;
 CREATE CAST (enc_int4 AS enc_text) WITH FUNCTION "text"(enc_int4) AS ASSIGNMENT;
 CREATE CAST (enc_int8 AS enc_text) WITH FUNCTION "text"(enc_int8) AS ASSIGNMENT;
@@ -1183,6 +1282,7 @@ CREATE CAST (enc_date AS enc_text) WITH FUNCTION "text"(enc_date) AS ASSIGNMENT;
 CREATE CAST (enc_timestamp AS enc_text) WITH FUNCTION "text"(enc_timestamp) AS ASSIGNMENT;
 CREATE CAST (enc_timestamptz AS enc_text) WITH FUNCTION "text"(enc_timestamptz) AS ASSIGNMENT;
 CREATE CAST (enc_uuid AS enc_text) WITH FUNCTION "text"(enc_uuid) AS ASSIGNMENT;
+CREATE CAST (enc_time AS enc_text) WITH FUNCTION "text"(enc_time) AS ASSIGNMENT;
 CREATE CAST (enc_text AS enc_int4) WITH FUNCTION "int4"(enc_text);
 CREATE CAST (enc_text AS enc_int8) WITH FUNCTION "int8"(enc_text);
 CREATE CAST (enc_text AS enc_numeric) WITH FUNCTION "numeric"(enc_text);
@@ -1209,6 +1309,8 @@ CREATE FUNCTION enc_timestamp_final(bigint) RETURNS enc_timestamp
 CREATE FUNCTION enc_timestamptz_final(bigint) RETURNS enc_timestamptz
     AS 'MODULE_PATHNAME', 'strongroom_final' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_interval_final(bigint) RETURNS enc_interval
+    AS 'MODULE_PATHNAME', 'strongroom_final' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_time_final(bigint) RETURNS enc_time
     AS 'MODULE_PATHNAME', 'strongroom_final' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION sum_step(bigint, enc_int4) RETURNS bigint
     AS 'MODULE_PATHNAME', 'strongroom_step' LANGUAGE C STABLE PARALLEL RESTRICTED;
@@ -1267,6 +1369,9 @@ CREATE AGGREGATE min(enc_timestamptz) (SFUNC = min_step, STYPE = bigint, FINALFU
 CREATE FUNCTION min_step(bigint, enc_interval) RETURNS bigint
     AS 'MODULE_PATHNAME', 'strongroom_step' LANGUAGE C STABLE PARALLEL RESTRICTED;
 CREATE AGGREGATE min(enc_interval) (SFUNC = min_step, STYPE = bigint, FINALFUNC = enc_interval_final, SORTOP = <, PARALLEL = RESTRICTED);
+CREATE FUNCTION min_step(bigint, enc_time) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'strongroom_step' LANGUAGE C STABLE PARALLEL RESTRICTED;
+CREATE AGGREGATE min(enc_time) (SFUNC = min_step, STYPE = bigint, FINALFUNC = enc_time_final, SORTOP = <, PARALLEL = RESTRICTED);
 CREATE FUNCTION max_step(bigint, enc_int4) RETURNS bigint
     AS 'MODULE_PATHNAME', 'strongroom_step' LANGUAGE C STABLE PARALLEL RESTRICTED;
 CREATE AGGREGATE max(enc_int4) (SFUNC = max_step, STYPE = bigint, FINALFUNC = enc_int4_final, SORTOP = >, PARALLEL = RESTRICTED);
@@ -1294,6 +1399,9 @@ CREATE AGGREGATE max(enc_timestamptz) (SFUNC = max_step, STYPE = bigint, FINALFU
 CREATE FUNCTION max_step(bigint, enc_interval) RETURNS bigint
     AS 'MODULE_PATHNAME', 'strongroom_step' LANGUAGE C STABLE PARALLEL RESTRICTED;
 CREATE AGGREGATE max(enc_interval) (SFUNC = max_step, STYPE = bigint, FINALFUNC = enc_interval_final, SORTOP = >, PARALLEL = RESTRICTED);
+CREATE FUNCTION max_step(bigint, enc_time) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'strongroom_step' LANGUAGE C STABLE PARALLEL RESTRICTED;
+CREATE AGGREGATE max(enc_time) (SFUNC = max_step, STYPE = bigint, FINALFUNC = enc_time_final, SORTOP = >, PARALLEL = RESTRICTED);
 CREATE FUNCTION stddev_step(bigint, enc_int4) RETURNS bigint
     AS 'MODULE_PATHNAME', 'strongroom_step' LANGUAGE C STABLE PARALLEL RESTRICTED;
 CREATE AGGREGATE stddev(enc_int4) (SFUNC = stddev_step, STYPE = bigint, FINALFUNC = enc_numeric_final, PARALLEL = RESTRICTED);
@@ -1474,6 +1582,12 @@ CREATE CAST (enc_uuid AS uuid) WITH FUNCTION strongroom_columns.declassify(enc_u
 CREATE FUNCTION strongroom_columns.classify(uuid) RETURNS enc_uuid
     AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE CAST (uuid AS enc_uuid) WITH FUNCTION strongroom_columns.classify(uuid);
+CREATE FUNCTION strongroom_columns.declassify(enc_time) RETURNS time
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_time AS time) WITH FUNCTION strongroom_columns.declassify(enc_time);
+CREATE FUNCTION strongroom_columns.classify(time) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (time AS enc_time) WITH FUNCTION strongroom_columns.classify(time);
 
 -- constants of definitions
 CREATE FUNCTION strongroom_columns.enc_bool_constant(text) RETURNS enc_bool
@@ -1499,4 +1613,6 @@ CREATE FUNCTION strongroom_columns.enc_timestamptz_constant(text) RETURNS enc_ti
 CREATE FUNCTION strongroom_columns.enc_interval_constant(text) RETURNS enc_interval
     AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION strongroom_columns.enc_uuid_constant(text) RETURNS enc_uuid
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_time_constant(text) RETURNS enc_time
     AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;

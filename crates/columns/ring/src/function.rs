@@ -275,6 +275,17 @@ functions! {
     239 "interval_pl_timestamp" (Interval, Timestamp) -> Timestamp;
     240 "interval_pl_timestamptz" (Interval, Timestamptz) -> Timestamptz;
     241 "mul_d_interval" (Float8, Interval) -> Interval;
+    // time of day
+    242 "time_pl_interval" (Time, Interval) -> Time;
+    243 "time_mi_interval" (Time, Interval) -> Time;
+    244 "interval_pl_time" (Interval, Time) -> Time;
+    245 "time_mi_time" (Time, Time) -> Interval;
+    246 "datetime_pl" (Date, Time) -> Timestamp;
+    247 "timedate_pl" (Time, Date) -> Timestamp;
+    248 "date_part" (Name, Time) -> Float8;
+    249 "extract" (Name, Time) -> Numeric;
+    // also of a time, which PostgreSQL makes an interval for it
+    250 "date_trunc" (Name, Interval) -> Interval;
     // bits of whole numbers
     260 "int4and" (Int4, Int4) -> Int4;
     261 "int4or" (Int4, Int4) -> Int4;
@@ -311,6 +322,10 @@ functions! {
     318 "timestamptz" (Timestamp) -> Timestamptz;
     319 "timestamp" (Timestamptz) -> Timestamp;
     320 "date" (Timestamptz) -> Date;
+    321 "time" (Timestamp) -> Time;
+    322 "time" (Timestamptz) -> Time;
+    323 "time" (Interval) -> Time;
+    324 "interval" (Time) -> Interval;
     330 "text" (Bool) -> Text;
     331 "text" (Int4) -> Text;
     332 "text" (Int8) -> Text;
@@ -320,6 +335,7 @@ functions! {
     336 "text" (Timestamp) -> Text;
     337 "text" (Timestamptz) -> Text;
     338 "text" (Uuid) -> Text;
+    339 "text" (Time) -> Text;
     340 "int4" (Text) -> Int4;
     341 "int8" (Text) -> Int8;
     342 "numeric" (Text) -> Numeric;

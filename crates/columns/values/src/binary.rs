@@ -14,6 +14,7 @@ use crate::datetime::{is_date, is_infinite, is_infinite_date, is_timestamp};
 use crate::input::Unreadable;
 use crate::interval::Interval;
 use crate::numeric::forms;
+use crate::time_of_day::is_time;
 use crate::uuid;
 use crate::value::{Buf, Out, Value};
 
@@ -58,6 +59,13 @@ pub fn receive(kind: Kind, bytes: &[u8], out: &mut Out) -> Result<(), Unreadable
             interval.put(out);
         }
         Kind::Uuid => out.set_bytes(&array::<16>(bytes)?),
+        Kind::Time => {
+            let time = i64::from_be_bytes(array(bytes)?);
+            if !is_time(time) {
+                return Err(Unreadable::OutOfRange);
+            }
+            out.set_int8(time);
+        }
     }
     Ok(())
 }
@@ -86,7 +94,7 @@ pub fn send(kind: Kind, value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     match kind {
         Kind::Bool => buf.push(u8::from(value.bool()?)),
         Kind::Int4 | Kind::Date => buf.extend(&value.int4()?.to_be_bytes()),
-        Kind::Int8 | Kind::Float8 | Kind::Timestamp | Kind::Timestamptz => {
+        Kind::Int8 | Kind::Float8 | Kind::Timestamp | Kind::Timestamptz | Kind::Time => {
             buf.extend(&value.word()?.to_be_bytes());
         }
         Kind::Numeric => forms::send(value, buf)?,

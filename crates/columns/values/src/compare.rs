@@ -20,9 +20,13 @@ use crate::value::{Buf, Out, Value};
 /// [`Fault::KindMismatch`] if a value is not of the kind's form.
 pub fn compare(kind: Kind, a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
     match kind {
-        Kind::Bool | Kind::Int4 | Kind::Int8 | Kind::Date | Kind::Timestamp | Kind::Timestamptz => {
-            Ok(a.int8()?.cmp(&b.int8()?))
-        }
+        Kind::Bool
+        | Kind::Int4
+        | Kind::Int8
+        | Kind::Date
+        | Kind::Time
+        | Kind::Timestamp
+        | Kind::Timestamptz => Ok(a.int8()?.cmp(&b.int8()?)),
         Kind::Float8 => Ok(doubles(a.float8()?, b.float8()?)),
         Kind::Numeric => arithmetic::compare(a, b),
         Kind::Text | Kind::Bytea | Kind::Uuid => Ok(a.bytes()?.cmp(b.bytes()?)),
@@ -44,7 +48,13 @@ fn doubles(a: f64, b: f64) -> Ordering {
 /// [`Fault::KindMismatch`] if the value is not of the kind's form.
 pub fn token_bytes(kind: Kind, value: Value<'_>, token: &mut Buf) -> Result<(), Fault> {
     match kind {
-        Kind::Bool | Kind::Int4 | Kind::Int8 | Kind::Date | Kind::Timestamp | Kind::Timestamptz => {
+        Kind::Bool
+        | Kind::Int4
+        | Kind::Int8
+        | Kind::Date
+        | Kind::Time
+        | Kind::Timestamp
+        | Kind::Timestamptz => {
             token.extend(&value.word()?.to_le_bytes());
         }
         Kind::Float8 => {

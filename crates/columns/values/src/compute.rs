@@ -14,9 +14,10 @@ use crate::text;
 use crate::textual;
 use crate::uuid;
 use crate::value::{Operand, Out, Settings, Value};
-use crate::{Unreadable, datetime, like, regular_expression};
+use crate::{Unreadable, datetime, like, regular_expression, time_of_day};
 
 mod instants;
+mod times;
 
 /// The arguments of one call.
 #[derive(Clone, Copy)]
@@ -66,6 +67,11 @@ impl<'a> Args<'a> {
         self.value(at)?.int8()
     }
 
+    /// The confidential `time` at this index. `Fault::KindMismatch` if it is none.
+    fn time(self, at: usize) -> Result<i64, Fault> {
+        time_of_day::of(self.value(at)?)
+    }
+
     /// The confidential `double precision` at this index. `Fault::KindMismatch` if it is none.
     fn float8(self, at: usize) -> Result<f64, Fault> {
         self.value(at)?.float8()
@@ -110,9 +116,11 @@ impl Computation {
             200..230 => instants::arithmetic(code)
                 .or_else(|| instants::field(code))
                 .or_else(|| instants::in_zone(code)),
-            230..260 => swapped(code).or_else(|| span(code)),
+            230..260 => swapped(code)
+                .or_else(|| span(code))
+                .or_else(|| times::routine(code)),
             260..300 => bits(code),
-            300..330 => cast(code),
+            300..330 => cast(code).or_else(|| times::cast(code)),
             330.. => textual_cast(code),
             _ => None,
         };
@@ -499,6 +507,7 @@ fn textual_cast(code: u16) -> Option<Routine> {
                 uuid::print(&uuid::of(a.value(0)?)?, out.begin(uuid::TEXT_LEN));
                 Ok(())
             },
+            339 => |a, _, out| surely!(text::print_time(a.time(0)?, out.begin(16))),
             340 => |a, _, out| {
                 let number = text::parse_int4(a.text(0)?);
                 put_int4(

@@ -319,6 +319,26 @@ pub(crate) fn of_interval(
     put(&FieldValue::Whole(number), function, out)
 }
 
+/// `extract` or `date_part` of a time of day, in microseconds since midnight (`time_part_common`):
+/// sets `out` to a numeric or a double. `Fault::FieldUnsupported` for a field that times do not
+/// have.
+pub(crate) fn of_time(
+    field: Field,
+    time: i64,
+    function: FieldFunction,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    match field {
+        Field::Epoch
+        | Field::Microseconds
+        | Field::Milliseconds
+        | Field::Second
+        | Field::Minute
+        | Field::Hour => of_interval(field, crate::time_of_day::to_interval(time), function, out),
+        _ => Err(Fault::FieldUnsupported),
+    }
+}
+
 /// Sets `out` to an interval's length in seconds, with years of 365.25 days and months of 30. Never
 /// fails.
 fn put_interval_epoch(
@@ -370,6 +390,32 @@ pub(crate) fn truncate(
         offset = civil.offset_in(zone);
     }
     civil.timestamp(offset).ok_or(Fault::TimestampOutOfRange)
+}
+
+/// `date_trunc` of an interval (`interval_trunc`): the parts below the field become 0.
+/// `Fault::FieldUnsupported` for weeks, of which a month has no whole number, `Fault::FieldUnknown`
+/// for a field that it does not know.
+pub(crate) fn truncate_interval(field: Field, interval: Interval) -> Result<Interval, Fault> {
+    let Interval { months, days, time } = interval;
+    let whole_months = |unit: i32| (months / unit * unit, 0, 0);
+    let whole_time = |unit: i64| (months, days, time / unit * unit);
+    let (months, days, time) = match field {
+        Field::Microseconds => (months, days, time),
+        Field::Milliseconds => whole_time(1000),
+        Field::Second => whole_time(SECOND),
+        Field::Minute => whole_time(crate::interval::MINUTE),
+        Field::Hour => whole_time(crate::interval::HOUR),
+        Field::Day => (months, days, 0),
+        Field::Month => whole_months(1),
+        Field::Quarter => whole_months(3),
+        Field::Year => whole_months(12),
+        Field::Decade => whole_months(120),
+        Field::Century => whole_months(1200),
+        Field::Millennium => whole_months(12_000),
+        Field::Week => return Err(Fault::FieldUnsupported),
+        _ => return Err(Fault::FieldUnknown),
+    };
+    Ok(Interval { months, days, time })
 }
 
 const DAY_RANK: u32 = 5;

@@ -31,7 +31,7 @@ impl Unreadable {
     pub const fn sqlstate(self, kind: Kind) -> &'static str {
         let temporal = matches!(
             kind,
-            Kind::Date | Kind::Timestamp | Kind::Timestamptz | Kind::Interval
+            Kind::Date | Kind::Time | Kind::Timestamp | Kind::Timestamptz | Kind::Interval
         );
         match self {
             Self::Syntax if temporal => "22007",

@@ -28,6 +28,7 @@ mod numeric;
 mod regular_expression;
 mod text;
 mod textual;
+mod time_of_day;
 mod time_zone;
 mod uuid;
 mod value;

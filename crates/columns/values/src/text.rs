@@ -21,6 +21,7 @@ use crate::float;
 use crate::input::{Unreadable, is_space};
 use crate::interval::{HOUR, Interval, MINUTE, SECOND};
 use crate::numeric::forms;
+use crate::time_of_day;
 use crate::time_zone::TimeZone;
 use crate::uuid;
 use crate::value::{Buf, Out, Settings, Value};
@@ -47,6 +48,7 @@ pub fn print(
         Kind::Timestamptz => print_timestamp(value.int8()?, Some(&settings.time_zone), buf),
         Kind::Interval => print_interval(Interval::read(value)?, buf),
         Kind::Uuid => uuid::print(&uuid::of(value)?, buf),
+        Kind::Time => print_time(time_of_day::of(value)?, buf),
     }
     Ok(())
 }
@@ -71,6 +73,7 @@ pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Resu
         Kind::Timestamptz => out.set_int8(moment::timestamptz(text, &settings.time_zone)?),
         Kind::Interval => span::interval(text)?.put(out),
         Kind::Uuid => out.set_bytes(&uuid::parse(text)?),
+        Kind::Time => out.set_int8(moment::time(text)?),
     }
     Ok(())
 }
@@ -149,6 +152,15 @@ pub(crate) fn print_timestamp(timestamp: i64, zone: Option<&TimeZone>, buf: &mut
     if civil.year <= 0 {
         buf.extend(b" BC");
     }
+}
+
+/// Appends the text that `time_out` prints.
+pub(crate) fn print_time(time: i64, buf: &mut Buf) {
+    let part = |unit: i64, modulus: i64| u32::try_from(time / unit % modulus).unwrap_or(0);
+    // The end of the day is 24:00:00.
+    let (hour, minute) = (time / HOUR, part(MINUTE, 60));
+    write(buf, format_args!("{hour:02}:{minute:02}:"));
+    print_seconds(part(SECOND, 60), part(1, SECOND), buf);
 }
 
 /// Appends seconds with two digits, and their fraction without zeros at its end (`AppendSeconds`).

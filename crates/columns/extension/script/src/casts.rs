@@ -87,7 +87,8 @@ const fn context(from: Kind, to: Kind) -> &'static str {
         | (Kind::Int4 | Kind::Int8 | Kind::Numeric, Kind::Float8)
         | (Kind::Int4 | Kind::Int8 | Kind::Numeric, Kind::Numeric)
         | (Kind::Date, Kind::Timestamp | Kind::Timestamptz)
-        | (Kind::Timestamp, Kind::Timestamptz) => " AS IMPLICIT",
+        | (Kind::Timestamp, Kind::Timestamptz)
+        | (Kind::Time, Kind::Interval) => " AS IMPLICIT",
         (Kind::Bool, Kind::Int4) | (Kind::Int4, Kind::Bool) | (Kind::Text, _) => "",
         _ => " AS ASSIGNMENT",
     }

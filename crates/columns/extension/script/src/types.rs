@@ -18,7 +18,7 @@ const fn category(kind: Kind) -> (char, bool) {
         Kind::Float8 => ('n', true),
         Kind::Text => ('s', true),
         Kind::Bytea | Kind::Uuid => ('u', false),
-        Kind::Date | Kind::Timestamp => ('d', false),
+        Kind::Date | Kind::Time | Kind::Timestamp => ('d', false),
         Kind::Timestamptz => ('d', true),
         Kind::Interval => ('t', true),
     }

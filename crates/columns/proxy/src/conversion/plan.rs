@@ -133,9 +133,9 @@ fn confidential_type(
             "numeric",
             column.type_text.strip_prefix("numeric").unwrap_or_default(),
         ),
-        "timestamp" | "timestamptz" if limited => ("", ""),
-        known @ ("bool" | "int4" | "int8" | "float8" | "text" | "bytea" | "date" | "timestamp"
-        | "timestamptz" | "uuid") => (known, ""),
+        "time" | "timestamp" | "timestamptz" if limited => ("", ""),
+        known @ ("bool" | "int4" | "int8" | "float8" | "text" | "bytea" | "date" | "time"
+        | "timestamp" | "timestamptz" | "uuid") => (known, ""),
         _ => ("", ""),
     };
     if name.is_empty() {

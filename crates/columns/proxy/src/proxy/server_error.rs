@@ -32,6 +32,7 @@ const PLAIN_TYPES: &[&str] = &[
     "character",
     "bytea",
     "date",
+    "time",
     "timestamp",
     "interval",
     "uuid",

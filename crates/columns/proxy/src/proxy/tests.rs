@@ -42,6 +42,8 @@ fn text_comes_back_as_postgresql_writes_it() {
         (Kind::Text, "", ""),
         (Kind::Bytea, "\\x00ff", "\\x00ff"),
         (Kind::Date, "1998-12-01", "1998-12-01"),
+        (Kind::Time, "8:05", "08:05:00"),
+        (Kind::Time, "24:00:00", "24:00:00"),
         (Kind::Timestamp, "1998-12-01", "1998-12-01 00:00:00"),
         (
             Kind::Timestamptz,
@@ -80,6 +82,8 @@ fn what_is_no_value_is_refused_without_being_shown() {
         (Kind::Int4, TEXT, b"99999999999", "22003"),
         (Kind::Int4, BINARY, &[0, 1], "22P03"),
         (Kind::Date, TEXT, b"1998-13-01", "22008"),
+        (Kind::Time, TEXT, b"24:00:01", "22008"),
+        (Kind::Time, BINARY, &[0xff; 8], "22008"),
         (Kind::Text, TEXT, b"secret\xff", "22021"),
         (Kind::Bool, BINARY, &[], "22P03"),
         (Kind::Uuid, TEXT, b"secret", "22P02"),

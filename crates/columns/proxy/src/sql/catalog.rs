@@ -566,6 +566,7 @@ pub const fn base_array_oid(kind: Kind) -> u32 {
         Kind::Text => 1009,
         Kind::Float8 => 1022,
         Kind::Date => 1182,
+        Kind::Time => 1183,
         Kind::Timestamp => 1115,
         Kind::Timestamptz => 1185,
         Kind::Interval => 1187,

@@ -17,6 +17,8 @@ pub(crate) enum Clock {
     Moment,
     /// What the clocks of the session's time zone show then: `LOCALTIMESTAMP`.
     Local,
+    /// The time of day that they show then: `LOCALTIME`.
+    LocalTime,
     /// The day that it is then in the session's time zone: `CURRENT_DATE`.
     Day,
 }
@@ -38,6 +40,7 @@ impl Clock {
                     Some((Self::Moment, "CURRENT_TIMESTAMP"))
                 }
                 SqlValueFunctionOp::SvfopLocaltimestamp => Some((Self::Local, "LOCALTIMESTAMP")),
+                SqlValueFunctionOp::SvfopLocaltime => Some((Self::LocalTime, "LOCALTIME")),
                 _ => None,
             },
             _ => None,
@@ -62,6 +65,7 @@ impl Clock {
         match self {
             Self::Moment => Kind::Timestamptz,
             Self::Local => Kind::Timestamp,
+            Self::LocalTime => Kind::Time,
             Self::Day => Kind::Date,
         }
     }

@@ -29,6 +29,9 @@ pub(crate) fn fold_constants(operator: &str, left: &Literal, right: &Literal) ->
         ("-", Kind::Timestamp, Kind::Interval) => {
             ("timestamp_mi_interval", [a, b], Kind::Timestamp)
         }
+        ("+", Kind::Date, Kind::Time) => ("datetime_pl", [a, b], Kind::Timestamp),
+        ("+", Kind::Time, Kind::Interval) => ("time_pl_interval", [a, b], Kind::Time),
+        ("-", Kind::Time, Kind::Interval) => ("time_mi_interval", [a, b], Kind::Time),
         (_, Kind::Int4 | Kind::Int8 | Kind::Numeric, Kind::Int4 | Kind::Int8 | Kind::Numeric) => {
             (arithmetic(operator, wide)?, [wide, wide], wide)
         }

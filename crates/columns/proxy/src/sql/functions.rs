@@ -174,7 +174,7 @@ pub(crate) fn is_plain(name: &str) -> bool {
 pub(crate) fn result_kind(name: &str, of: Option<Kind>) -> Option<Kind> {
     let of = of?;
     if let Some(aggregate) = aggregate(name) {
-        return aggregate.gives(of);
+        return aggregate.gives(of).or_else(|| as_interval(name, of));
     }
     let takes = |arg: &Arg| *arg == Arg::Of(of);
     let found = FUNCTIONS
@@ -186,7 +186,17 @@ pub(crate) fn result_kind(name: &str, of: Option<Kind>) -> Option<Kind> {
             name,
             "lag" | "lead" | "first_value" | "last_value" | "nth_value"
         )
-        .then_some(of),
+        .then_some(of)
+        .or_else(|| as_interval(name, of)),
+    }
+}
+
+/// Returns the kind of the result of a function that PostgreSQL has for intervals and not for times
+/// of day: it makes an interval of a time. `None` for values of other kinds than `time`.
+fn as_interval(name: &str, of: Kind) -> Option<Kind> {
+    match of {
+        Kind::Time => result_kind(name, Some(Kind::Interval)),
+        _ => None,
     }
 }
 
@@ -302,7 +312,6 @@ const SYSTEM_TYPES: &[&str] = &[
     "regrole",
     "regtype",
     "tid",
-    "time",
     "timetz",
     "tsmultirange",
     "tsquery",
@@ -397,6 +406,8 @@ pub(crate) fn operator_kind(operator: &str, a: Option<Kind>, b: Option<Kind>) ->
         ("-", Kind::Timestamp, Kind::Timestamp) | ("-", Kind::Timestamptz, Kind::Timestamptz) => {
             Some(Kind::Interval)
         }
+        ("-", Kind::Time, Kind::Time) => Some(Kind::Interval),
+        (_, Kind::Date, Kind::Time) | (_, Kind::Time, Kind::Date) => Some(Kind::Timestamp),
         (_, Kind::Date, Kind::Interval) | (_, Kind::Interval, Kind::Date) => Some(Kind::Timestamp),
         (_, Kind::Interval, other) | (_, other, Kind::Interval) if other != Kind::Interval => {
             match width(other) {

@@ -1,4 +1,4 @@
-//! Dates and timestamps from text: ISO forms, `infinity`, `epoch`.
+//! Dates, timestamps and times of day from text: ISO forms, `infinity`, `epoch`.
 //!
 //! Forms that only the server's `DecodeDateTime` accepts (names of months, two-digit years, day
 //! before month, abbreviations of time zones, `now`) are refused as unsupported. Must not: guess an
@@ -6,6 +6,7 @@
 
 use crate::datetime::{Civil, EPOCH, days_in, is_date, is_julian};
 use crate::input::{Unreadable, is_space};
+use crate::time_of_day::is_time;
 use crate::time_zone::TimeZone;
 
 /// The content of a text.
@@ -62,6 +63,25 @@ pub(super) fn timestamptz(text: &str, session: &TimeZone) -> Result<i64, Unreada
         None => civil.timestamp_in(session),
     };
     timestamp.ok_or(Unreadable::OutOfRange)
+}
+
+/// Reads a time of day as `time_in` does: `hours:minutes[:seconds[.fraction]]`. An offset is read
+/// and has no effect. `Unreadable` for other forms, such as one with a date or `PM`, or a time out
+/// of range.
+pub(super) fn time(text: &str) -> Result<i64, Unreadable> {
+    let text = text.trim_matches(is_space);
+    if text.is_empty() {
+        return Err(Unreadable::Syntax);
+    }
+    let mut civil = Civil::default();
+    let rest = hours_and_minutes(text, &mut civil)?;
+    if let Some(Displacement::Zone(_)) = displacement(rest.trim_start_matches(is_space))? {
+        // The server wants a date with the name of a zone.
+        return Err(Unreadable::Unsupported);
+    }
+    let sound = civil.minute <= 59 && civil.second <= 60;
+    let time = Some(civil.time()).filter(|time| sound && is_time(*time));
+    time.ok_or(Unreadable::OutOfRange)
 }
 
 /// Reads a date or timestamp in ISO form, or one of the words `infinity`, `-infinity`, `epoch`.
@@ -178,25 +198,31 @@ fn clock<'a>(text: &'a str, civil: &mut Civil) -> Result<Option<&'a str>, Unread
             .ok_or(Unreadable::Unsupported)?
             .trim_start_matches(is_space),
     };
-    let (hour, _, rest) = number(begin, 2)?;
+    hours_and_minutes(begin, civil).map(Some)
+}
+
+/// Reads `hours:minutes[:seconds[.fraction]]` into `civil`; returns the rest of the text. Does not
+/// check ranges. `Unreadable::Unsupported` for other forms.
+fn hours_and_minutes<'a>(text: &'a str, civil: &mut Civil) -> Result<&'a str, Unreadable> {
+    let (hour, _, rest) = number(text, 2)?;
     let (minute, _, rest) = number(rest.strip_prefix(':').ok_or(Unreadable::Unsupported)?, 2)?;
     (civil.hour, civil.minute) = (hour, minute);
     let Some(rest) = rest.strip_prefix(':') else {
         return if rest.starts_with('.') {
             Err(Unreadable::Unsupported)
         } else {
-            Ok(Some(rest))
+            Ok(rest)
         };
     };
     let (second, _, rest) = number(rest, 2)?;
     civil.second = second;
     let Some(fraction) = rest.strip_prefix('.') else {
-        return Ok(Some(rest));
+        return Ok(rest);
     };
     let (fraction, rest) =
         fraction.split_at(fraction.bytes().take_while(u8::is_ascii_digit).count());
     civil.micro = micros(fraction)?;
-    Ok(Some(rest))
+    Ok(rest)
 }
 
 /// The microseconds of the digits after a point, rounded through a double as in

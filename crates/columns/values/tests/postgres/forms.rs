@@ -34,6 +34,7 @@ fn literal(random: &mut Random, kind: Kind) -> String {
         Kind::Date | Kind::Timestamp | Kind::Timestamptz => moment(random, kind),
         Kind::Interval => interval(random),
         Kind::Uuid => uuid_like(random),
+        Kind::Time => clock(random),
     }
 }
 
@@ -85,6 +86,41 @@ fn moment(random: &mut Random, kind: Kind) -> String {
     };
     let era = random.pick(&["", "", "", "", " BC", " AD"]);
     [&date, &time, place, era].concat()
+}
+
+fn clock(random: &mut Random) -> String {
+    const EDGES: [&str; 16] = [
+        "24:00:00",
+        "24:00:00.0000004",
+        "24:00:00.000001",
+        "23:59:60",
+        "23:59:60.1",
+        "23:59:59.9999999",
+        "",
+        "12",
+        "12:",
+        "12:30:",
+        "12.30",
+        "now",
+        "040506",
+        "04:05 PM",
+        "12:30:45.",
+        "x",
+    ];
+    if random.one_in(3) {
+        return value(random, Kind::Time);
+    }
+    let (hour, minute, second) = (random.below(26), random.below(61), random.below(62));
+    let fraction = random.below(9_999_999);
+    let time = match random.below(8) {
+        0 => format!("{hour}:{minute}"),
+        1 => format!("  {hour:02}:{minute:02}:{second:02}.{fraction} "),
+        2 => format!("{hour:02}:{minute:02}:{second:02}.{fraction}5"),
+        3 => random.pick(&EDGES).to_owned(),
+        _ => format!("{hour:02}:{minute:02}:{second:02}"),
+    };
+    let place = random.pick(&["", "", "", "", "+02", "-08:30", " Z", "z", " Europe/Berlin"]);
+    time + place
 }
 
 fn interval(random: &mut Random) -> String {
@@ -201,6 +237,7 @@ const fn sender(kind: Kind) -> &'static str {
         Kind::Timestamptz => "timestamptz_send",
         Kind::Interval => "interval_send",
         Kind::Uuid => "uuid_send",
+        Kind::Time => "time_send",
     }
 }
 

@@ -108,12 +108,18 @@ fn agree(theirs: &Said, ours: &Said) -> bool {
     }
 }
 
+/// The least time of an interval that the tests have.
+const LEAST_TIME: &str = "-2562047788:00:54.775807";
+
 /// `case`, or one that every release answers alike: `right` of the least integer gives the whole
-/// text before 15.20.
+/// text before 15.20. The time of day of the least interval is none at the server.
 fn known_to(server: &Server, function: &Function, mut case: Vec<String>) -> Vec<String> {
     let least = i32::MIN.to_string();
     if function.name == "right" && case[1] == least && server.release() < 20 {
         case[1] = (i32::MIN + 1).to_string();
+    }
+    if function.name == "time" && case[0].ends_with(LEAST_TIME) {
+        case[0] = case[0].replace(LEAST_TIME, "-02:00:54.775807");
     }
     case
 }

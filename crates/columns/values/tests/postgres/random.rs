@@ -99,6 +99,7 @@ pub(crate) fn value(random: &mut Random, kind: Kind) -> String {
         Kind::Timestamptz => moments::zoned(&moments::timestamp(random)),
         Kind::Interval => moments::interval(random),
         Kind::Uuid => uuid(random),
+        Kind::Time => moments::time(random),
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Kind {
     Interval = 11,
     /// `enc_uuid`, PostgreSQL's `uuid`.
     Uuid = 12,
+    /// `enc_time`, PostgreSQL's `time without time zone`.
+    Time = 13,
 }
 
 impl Kind {
@@ -48,6 +50,7 @@ impl Kind {
         Self::Timestamptz,
         Self::Interval,
         Self::Uuid,
+        Self::Time,
     ];
 
     /// The number on disk and on the wire.
@@ -81,6 +84,7 @@ impl Kind {
             Self::Timestamptz => "timestamptz",
             Self::Interval => "interval",
             Self::Uuid => "uuid",
+            Self::Time => "time",
         }
     }
 
@@ -95,6 +99,7 @@ impl Kind {
             Self::Text => 25,
             Self::Float8 => 701,
             Self::Date => 1082,
+            Self::Time => 1083,
             Self::Timestamp => 1114,
             Self::Timestamptz => 1184,
             Self::Interval => 1186,
@@ -110,7 +115,7 @@ impl Kind {
         match self {
             Self::Bool => Some(1),
             Self::Int4 | Self::Date => Some(4),
-            Self::Int8 | Self::Float8 | Self::Timestamp | Self::Timestamptz => Some(8),
+            Self::Int8 | Self::Float8 | Self::Timestamp | Self::Timestamptz | Self::Time => Some(8),
             Self::Interval | Self::Uuid => Some(16),
             Self::Numeric | Self::Text | Self::Bytea => None,
         }

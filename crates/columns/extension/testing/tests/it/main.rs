@@ -33,6 +33,7 @@ mod statements;
 mod sweeper;
 mod sysbench;
 mod thief;
+mod times;
 mod tpcc;
 mod tpch;
 mod uuids;

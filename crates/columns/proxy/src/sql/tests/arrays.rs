@@ -106,3 +106,35 @@ fn the_proxys_clock_counts_beside_confidential_values() {
     refused("CREATE VIEW w AS SELECT id FROM p WHERE at < now()");
     refused("ALTER TABLE p ALTER at SET DEFAULT now()");
 }
+
+#[test]
+fn uuids_and_times_of_day_become_parameters() {
+    let uuid = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
+    becomes(
+        &format!("SELECT id FROM hours WHERE badge = '{uuid}'::uuid OR badge IN ('{uuid}', $1)"),
+        "SELECT id FROM hours WHERE badge = $2::enc_uuid OR badge IN ($3, $1)",
+        &[&format!("2={uuid}"), &format!("3={uuid}")],
+    );
+    becomes(
+        &format!("SELECT id FROM hours WHERE badge = ANY('{{{uuid}}}'::uuid[])"),
+        "SELECT id FROM hours WHERE badge = ANY($1::enc_uuid[])",
+        &[&format!("1={{{uuid}}}")],
+    );
+    becomes(
+        "SELECT id FROM hours WHERE opens < LOCALTIME AND opens > '08:00'",
+        "SELECT id FROM hours WHERE opens < $1::enc_time AND opens > $2",
+        &["1=LOCALTIME", "2=08:00"],
+    );
+    becomes(
+        "SELECT opens + interval '1 hour' FROM hours WHERE opens > time '23:30' + interval '1 hour'",
+        "SELECT opens + $2::enc_interval FROM hours WHERE opens > $1::enc_time",
+        &["1=00:30:00", "2=1 hour"],
+    );
+    becomes(
+        "SELECT opens + (date '2024-02-29' + time '06:00')::date FROM hours",
+        "SELECT opens + $1::enc_timestamp::enc_date FROM hours",
+        &["1=2024-02-29 06:00:00"],
+    );
+    stays("SELECT id FROM plain WHERE n < LOCALTIME");
+    refused("SELECT id FROM hours WHERE opens = '08:00:00.5'::time(0)");
+}

@@ -1,4 +1,4 @@
-//! Random dates, timestamps and intervals.
+//! Random dates, timestamps, times of day and intervals.
 
 use strongroom_columns_values::Value;
 use strongroom_format::columns::Kind;
@@ -98,4 +98,14 @@ pub(super) fn interval(random: &mut Random) -> String {
     bytes.extend(i32::try_from(days).unwrap().to_le_bytes());
     bytes.extend(i32::try_from(months).unwrap().to_le_bytes());
     printed(Kind::Interval, Value::Bytes(&bytes))
+}
+
+pub(super) fn time(random: &mut Random) -> String {
+    const DAY: i64 = 86_400_000_000;
+    let micros = match random.below(4) {
+        0 => random.pick(&[0, 1, DAY, DAY - 1, DAY / 2, 3_600_000_000]),
+        1 => random.within(0, 24) * 3_600_000_000,
+        _ => random.within(0, DAY),
+    };
+    printed(Kind::Time, Value::of_int8(micros))
 }

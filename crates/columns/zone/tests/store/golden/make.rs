@@ -68,6 +68,7 @@ fn texts(kind: Kind) -> Vec<String> {
             "00000000-0000-0000-0000-000000000000",
             "ffffffff-ffff-ffff-ffff-ffffffffffff",
         ],
+        Kind::Time => &["00:00:00", "23:59:59.999999", "24:00:00"],
     };
     let mut texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
     match kind {

@@ -1,7 +1,7 @@
 //! Random expressions of each type.
 
 use super::generator::Generator;
-use super::values::Type::{self, Date, Float8, Int4, Numeric, Text, Timestamp, Uuid};
+use super::values::Type::{self, Date, Float8, Int4, Numeric, Text, Time, Timestamp, Uuid};
 
 impl Generator {
     pub(super) fn arithmetic(&mut self, of: Type, below: u32) -> String {
@@ -49,7 +49,12 @@ impl Generator {
     }
 
     pub(super) fn float8(&mut self, below: u32) -> String {
-        match self.random.u32(0..5) {
+        match self.random.u32(0..6) {
+            3 => format!(
+                "date_part('{}', {})",
+                self.one(&["hour", "minute", "second", "epoch"]),
+                self.data(Time, below)
+            ),
             0 => format!(
                 "{}({})",
                 self.one(&["floor", "ceil", "trunc", "round", "abs", "sign"]),
@@ -66,7 +71,12 @@ impl Generator {
     }
 
     pub(super) fn numeric(&mut self, below: u32) -> String {
-        match self.random.u32(0..6) {
+        match self.random.u32(0..7) {
+            3 => format!(
+                "extract({} from {})",
+                self.one(&["hour", "milliseconds", "second", "epoch"]),
+                self.data(Time, below)
+            ),
             0 => format!(
                 "round({}, {})",
                 self.data(Numeric, below),
@@ -89,6 +99,7 @@ impl Generator {
     pub(super) fn text(&mut self, below: u32) -> String {
         let one = self.data(Text, below);
         match self.random.u32(0..10) {
+            8 => format!("({})::text", self.data(Time, below)),
             9 => format!("({})::text", self.data(Uuid, below)),
             0 => format!(
                 "{}({one})",
@@ -136,7 +147,11 @@ impl Generator {
     pub(super) fn timestamp(&mut self, below: u32) -> String {
         let interval = self.one(&["1 month", "-3 days", "2 years 5 hours", "90 minutes"]);
         let zone = self.one(&["UTC", "America/New_York", "+05:30"]);
-        match self.random.u32(0..4) {
+        match self.random.u32(0..5) {
+            4 if self.chance(2) => {
+                format!("({} + {})", self.data(Time, below), self.data(Date, below))
+            }
+            4 => format!("({} + {})", self.data(Date, below), self.value(Time, 0)),
             0 if self.chance(2) => {
                 format!("(interval '{interval}' + {})", self.data(Date, below))
             }
@@ -163,6 +178,23 @@ impl Generator {
         match self.random.u32(0..2) {
             0 => format!("(upper(({one})::text)::uuid)"),
             _ => one,
+        }
+    }
+
+    /// A time of day; `date_trunc` makes an interval of it, which is cast back.
+    pub(super) fn time(&mut self, below: u32) -> String {
+        let interval = self.one(&["90 minutes", "-1 day 3 hours", "2 mons 00:00:00.5"]);
+        let one = self.data(Time, below);
+        match self.random.u32(0..6) {
+            0 => format!("({one} + interval '{interval}')"),
+            1 => format!("({one} - interval '{interval}')"),
+            2 => format!("(interval '{interval}' + {one})"),
+            3 => format!("({})::time", self.data(Timestamp, below)),
+            4 => format!("({one} - {})::time", self.data(Time, below)),
+            _ => format!(
+                "(date_trunc('{}', {one})::time)",
+                self.one(&["hour", "minute", "second"])
+            ),
         }
     }
 }

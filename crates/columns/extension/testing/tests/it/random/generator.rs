@@ -7,7 +7,7 @@
 use fastrand::Rng;
 
 use super::values::Type::{
-    self, Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Timestamp, Uuid,
+    self, Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Time, Timestamp, Uuid,
 };
 use super::values::{COLUMNS, pick};
 
@@ -85,6 +85,7 @@ impl Generator {
             Date => self.date(below),
             Timestamp => self.timestamp(below),
             Uuid => self.uuid(below),
+            Time => self.time(below),
             // What a comparison gives is a plain truth; beside a confidential one it would not be
             // of its type.
             Bool => self.conditional(Bool, below),
@@ -194,7 +195,7 @@ impl Generator {
     fn aggregate(&mut self) -> String {
         // Sums of floating point depend on the order of the rows, which a plan may change.
         let of = self.one(&[
-            Int4, Int8, Numeric, Text, Date, Timestamp, Bool, Bytea, Float8, Uuid,
+            Int4, Int8, Numeric, Text, Date, Timestamp, Bool, Bytea, Float8, Uuid, Time,
         ]);
         let value = self.value(of, 1);
         let distinct = if self.chance(5) { "DISTINCT " } else { "" };

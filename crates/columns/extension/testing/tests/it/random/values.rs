@@ -19,9 +19,10 @@ pub(crate) enum Type {
     Timestamp,
     Bool,
     Uuid,
+    Time,
 }
 
-use Type::{Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Timestamp, Uuid};
+use Type::{Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Time, Timestamp, Uuid};
 
 /// The columns that both tables have, with their types.
 pub(crate) const COLUMNS: &[(&str, Type)] = &[
@@ -35,6 +36,7 @@ pub(crate) const COLUMNS: &[(&str, Type)] = &[
     ("ts", Timestamp),
     ("o", Bool),
     ("k", Uuid),
+    ("c", Time),
 ];
 
 /// PostgreSQL's name of the type.
@@ -50,6 +52,7 @@ pub(crate) fn name(of: Type) -> &'static str {
         Timestamp => "timestamp",
         Bool => "bool",
         Uuid => "uuid",
+        Time => "time",
     }
 }
 
@@ -71,6 +74,7 @@ impl Generator {
             Timestamp => format!("timestamp '{plain}'"),
             Bool => plain,
             Uuid => format!("uuid '{plain}'"),
+            Time => format!("time '{plain}'"),
         }
     }
 
@@ -123,6 +127,15 @@ impl Generator {
                     "00000000-0000-0000-0000-000000000000",
                     "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a12",
                     "ffffffff-ffff-ffff-ffff-ffffffffffff",
+                ])
+                .to_owned(),
+            Time => self
+                .one(&[
+                    "00:00:00",
+                    "12:34:56.789",
+                    "23:59:59.999999",
+                    "24:00:00",
+                    "08:15:00",
                 ])
                 .to_owned(),
         }
