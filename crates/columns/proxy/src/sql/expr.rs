@@ -16,9 +16,10 @@ use super::fold;
 use super::functions::{self, Structure};
 use super::literal::{self, Form, Literal, Token};
 use super::query::is_star;
+use super::refusal::Refusal;
 use super::resolver::Resolver;
 use super::site::{Site, SiteKind};
-use super::tree::names;
+use super::tree::{integer, names};
 
 impl Resolver<'_> {
     /// Walks an expression as [`Self::expr`] does. `None` counts as a plain value.
@@ -374,6 +375,7 @@ impl Resolver<'_> {
             .unwrap_or_default();
         let keeps = kind == Kind::Numeric;
         let cuts = matches!(name, "varchar" | "bpchar") && !modifiers.is_empty();
+        self.refuse_precision(kind, &modifiers);
         let mut of = self.enc_type_name(kind);
         if keeps {
             of.typmods.clone_from(&modifiers);
@@ -394,6 +396,25 @@ impl Resolver<'_> {
         cast.arg = Some(Box::new(Node {
             node: Some(NodeEnum::FuncCall(Box::new(call))),
         }));
+    }
+
+    /// Refuses a cast to a type of times with a precision or fields, which confidential types have
+    /// none of. Six digits are what every time has.
+    fn refuse_precision(&mut self, kind: Kind, modifiers: &[Node]) {
+        let rounds = match kind {
+            Kind::Time | Kind::Timestamp | Kind::Timestamptz => {
+                !modifiers.is_empty() && modifiers.first().and_then(integer) != Some(6)
+            }
+            Kind::Interval => !modifiers.is_empty(),
+            _ => false,
+        };
+        if rounds {
+            let refusal = Refusal::statement(
+                "a confidential time is not cast to a precision or to fields of an interval",
+                "Round it in the application, or use date_trunc.",
+            );
+            self.refusal.get_or_insert(refusal);
+        }
     }
 
     /// Returns the confidential type's name, with its schema, as a node of the tree.

@@ -138,3 +138,11 @@ fn uuids_and_times_of_day_become_parameters() {
     stays("SELECT id FROM plain WHERE n < LOCALTIME");
     refused("SELECT id FROM hours WHERE opens = '08:00:00.5'::time(0)");
 }
+
+#[test]
+fn a_precision_of_a_time_is_not_dropped() {
+    for of in ["time(0)", "timestamp(3)", "timestamptz(0)", "interval hour"] {
+        let _refusal = refused(&format!("SELECT at::{of} FROM p"));
+    }
+    let _planned = planned("SELECT name::varchar(3), salary::numeric(8, 2), at::time FROM p");
+}
