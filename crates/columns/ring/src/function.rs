@@ -99,13 +99,62 @@ impl Field {
         ("epoch", Self::Epoch),
     ];
 
-    /// The field of this PostgreSQL name, in upper or lower case. `None` for an unknown one;
-    /// aliases and plurals are not known.
+    /// Other names of fields, plurals and abbreviations, as PostgreSQL knows them (`deltatktbl` of
+    /// src/backend/utils/adt/datetime.c).
+    pub const ALIASES: &[(&str, Self)] = &[
+        ("us", Self::Microseconds),
+        ("usec", Self::Microseconds),
+        ("usecs", Self::Microseconds),
+        ("usecond", Self::Microseconds),
+        ("useconds", Self::Microseconds),
+        ("ms", Self::Milliseconds),
+        ("msec", Self::Milliseconds),
+        ("msecs", Self::Milliseconds),
+        ("msecond", Self::Milliseconds),
+        ("mseconds", Self::Milliseconds),
+        ("s", Self::Second),
+        ("sec", Self::Second),
+        ("secs", Self::Second),
+        ("seconds", Self::Second),
+        ("m", Self::Minute),
+        ("min", Self::Minute),
+        ("mins", Self::Minute),
+        ("minutes", Self::Minute),
+        ("h", Self::Hour),
+        ("hr", Self::Hour),
+        ("hrs", Self::Hour),
+        ("hours", Self::Hour),
+        ("d", Self::Day),
+        ("days", Self::Day),
+        ("w", Self::Week),
+        ("weeks", Self::Week),
+        ("mon", Self::Month),
+        ("mons", Self::Month),
+        ("months", Self::Month),
+        ("qtr", Self::Quarter),
+        ("y", Self::Year),
+        ("yr", Self::Year),
+        ("yrs", Self::Year),
+        ("years", Self::Year),
+        ("dec", Self::Decade),
+        ("decs", Self::Decade),
+        ("decades", Self::Decade),
+        ("c", Self::Century),
+        ("cent", Self::Century),
+        ("centuries", Self::Century),
+        ("mil", Self::Millennium),
+        ("mils", Self::Millennium),
+        ("millennia", Self::Millennium),
+    ];
+
+    /// The field of this PostgreSQL name or alias, in upper or lower case. `None` for an unknown
+    /// one. As in PostgreSQL the first ten characters tell one name from another.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        let found = Self::ALL
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let cut = |name: &str| name.chars().take(10).collect::<String>();
+        let wanted = cut(name);
+        let mut known = Self::ALL.iter().chain(Self::ALIASES);
+        let found = known.find(|(known, _)| cut(known).eq_ignore_ascii_case(&wanted));
         found.map(|(_, field)| *field)
     }
 
@@ -475,6 +524,26 @@ pub const AGGREGATE_NAMES: &[(&str, Aggregate)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_field_has_the_names_that_postgresql_knows() {
+        for (name, field) in Field::ALL.iter().chain(Field::ALIASES) {
+            assert_eq!(Field::by_name(name), Some(*field), "{name}");
+            assert_eq!(Field::by_name(&name.to_uppercase()), Some(*field), "{name}");
+        }
+        for (name, field) in [
+            ("microsecond", Field::Microseconds),
+            ("millisecondx", Field::Milliseconds),
+            ("millenniums", Field::Millennium),
+        ] {
+            assert_eq!(Field::by_name(name), Some(field), "{name}");
+        }
+        for name in [
+            "", "quarters", "mill", "centurys", "weekss", "dows", "timezone",
+        ] {
+            assert_eq!(Field::by_name(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn codes_ascend_and_names_with_arguments_are_unique() {

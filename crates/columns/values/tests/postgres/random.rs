@@ -461,7 +461,11 @@ fn argument(random: &mut Random, function: &Function, arg: Arg) -> String {
             random.pick(ZONE_NAMES).to_owned()
         }
         Arg::Of(kind) => value(random, kind),
-        Arg::Name => random.pick(Field::ALL).0.to_owned(),
+        Arg::Name => {
+            let aliased = random.one_in(3);
+            let names = if aliased { Field::ALIASES } else { Field::ALL };
+            random.pick(names).0.to_owned()
+        }
         Arg::Plain => plain(random, function.code).to_string(),
     }
 }
