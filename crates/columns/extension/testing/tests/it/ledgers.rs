@@ -23,11 +23,9 @@ fn answers(ledger: &str) -> u64 {
     let lines = ledger.lines().skip(2);
     let counts = lines.map(|line| {
         let fields = line.split("  ").filter(|field| !field.is_empty());
-        let count = fields
-            .map(str::trim)
-            .nth(2)
-            .and_then(|count| count.parse::<u64>().ok());
-        count.unwrap_or_else(|| panic!("a line of another form: {line}"))
+        let count = fields.map(str::trim).nth(2);
+        let count = count.and_then(|count| count.parse::<u64>().ok());
+        count.expect("a line with a count of answers")
     });
     counts.sum()
 }
