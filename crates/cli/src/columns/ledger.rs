@@ -44,10 +44,10 @@ pub(super) struct LedgerArgs {
     trust: ZoneTrust,
     /// Limit the answers that sessions get under the key: comparisons, tests, tokens, ranks, and
     /// whether a computation has failed
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..LIMITLESS))]
     answers: Option<u64>,
     /// Limit the values that leave the zone for sessions under the key, sealed or in clear
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..LIMITLESS))]
     outputs: Option<u64>,
     /// Seconds after which a limit begins anew; once and for all unless given
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -104,6 +104,9 @@ impl LedgerArgs {
         }
         let ledgers = owner.ledgers()?;
         let named = named(&key_name, &versions, &ledgers);
+        if let Some(text) = unlimited_versions(&named) {
+            note(&text);
+        }
         if self.json {
             return context.output.json(&json!({ "keys": named }));
         }
@@ -144,6 +147,24 @@ fn named(name: &str, versions: &[(u32, [u8; 16])], ledgers: &Value) -> Vec<Value
         }
     }
     out
+}
+
+/// Returns a remark if some versions of the key have a limit and others have none, as a new one
+/// after a rotation; otherwise `None`.
+fn unlimited_versions(ledgers: &[Value]) -> Option<String> {
+    let is_limited = |ledger: &&Value| {
+        let limit = &ledger["limit"];
+        !limit["answers"].is_null() || !limit["outputs"].is_null()
+    };
+    let (limited, free): (Vec<&Value>, Vec<&Value>) = ledgers.iter().partition(is_limited);
+    if limited.is_empty() || free.is_empty() {
+        return None;
+    }
+    let versions: Vec<String> = free.iter().map(|one| one["version"].to_string()).collect();
+    Some(format!(
+        "other versions of the key have a limit, and version {} has none: set it again",
+        versions.join(", ")
+    ))
 }
 
 /// Gives each time of a ledger twice, as every JSON of the command does: `..._unix_s` and as text
@@ -259,5 +280,9 @@ mod tests {
              key columns, version 2 (22222222222222222222222222222222): no limit\n\
              nothing was told\n";
         assert_eq!(text, expected);
+        let told = unlimited_versions(&named).unwrap();
+        assert!(told.contains("version 2 has none"), "{told}");
+        assert_eq!(unlimited_versions(&named[..1]), None);
+        assert_eq!(unlimited_versions(&named[1..]), None);
     }
 }

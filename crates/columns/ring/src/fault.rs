@@ -80,7 +80,7 @@ faults! {
     KindMismatch = 102, "42804", "the value has another type than the operation needs (SR-8004)";
     ColumnMismatch = 103, "42804", "the value belongs to another column (SR-8005)";
     NotAllowed = 104, "42501", "the session has no ticket that allows this operation (SR-8006)";
-    BudgetSpent = 105, "42501", "the budget of the ticket or of the column key is spent (SR-8007)";
+    BudgetSpent = 105, "53400", "the budget of the ticket or of the column key is spent (SR-8007)";
     NoColumnKey = 106, "SR002", "the zone does not hold the key of this column (SR-8008)";
     BadEnvelope = 107, "22P03", "the envelope does not open: it is damaged or forged, or was sealed for another column (SR-8009)";
     Recovering = 108, "57P03", "the zone has not replayed the log to its end yet (SR-8013)";

@@ -19,6 +19,11 @@ docs/reference/columns.md lists what the zone computes.";
 const BOOLEAN: &str = "Compare the confidential boolean with true. To store the result of a \
 condition, write CASE WHEN ... THEN true ELSE false END; to compare one with it, write both cases.";
 
+/// The hint where the zone tells nothing more (SR-8007).
+const SPENT: &str = "strongroom columns ledger shows the limits of the column key and what was \
+told under it. A limit begins anew after its period, or when the key's owner sets another one; the \
+budget of a ticket is of one connection.";
+
 /// Words of PostgreSQL's names of the types that have a confidential counterpart.
 const PLAIN_TYPES: &[&str] = &[
     "boolean",
@@ -76,10 +81,14 @@ fn add_field(body: &mut Vec<u8>, tag: u8, text: &str) {
 
 /// Returns what to write instead, for an operator or function that does not exist
 /// (`undefined_function`) or types that do not match (`datatype_mismatch`), where the message names
-/// a confidential type. `None` for every other error. The message may be in any language: only the
-/// types' names are looked at.
+/// a confidential type, and for a budget that is spent. `None` for every other error. The message
+/// may be in any language: only the types' names and our own codes are looked at.
 fn hint(body: &[u8]) -> Option<&'static str> {
     let state = error_field(body, b'C')?;
+    let spent = || error_field(body, b'M').is_some_and(|text| text.ends_with(b"(SR-8007)"));
+    if state == b"53400" && spent() {
+        return Some(SPENT);
+    }
     if state != b"42883" && state != b"42804" {
         return None;
     }
@@ -124,6 +133,13 @@ mod tests {
         assert_eq!(hint_of("42804", check), BOOLEAN);
         let case = "CASE types enc_float8 and double precision cannot be matched";
         assert_eq!(hint_of("42804", case), MIXED);
+    }
+
+    #[test]
+    fn a_spent_budget_has_a_hint_what_to_do() {
+        let spent = "the budget of the ticket or of the column key is spent (SR-8007)";
+        assert_eq!(hint_of("53400", spent), SPENT);
+        assert_eq!(hint_of("53400", "too many of something"), "casts");
     }
 
     #[test]

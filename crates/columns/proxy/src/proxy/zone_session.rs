@@ -123,8 +123,9 @@ pub(crate) fn open<E>(
 }
 
 /// Makes the name that the owner sees in the ledgers from what a client says of itself: the user,
-/// the database, and the application if it names itself. It is cut where it is too long, and
-/// characters that it may not have become question marks.
+/// the database, and the application if it names itself. It is cut where it is too long, characters
+/// that it may not have become question marks, and several blanks one, so that it does not look
+/// like columns of a table.
 pub(crate) fn client_name(user: &str, database: &str, application: &str) -> String {
     let application = match application {
         "" => String::new(),
@@ -132,6 +133,7 @@ pub(crate) fn client_name(user: &str, database: &str, application: &str) -> Stri
     };
     let mut name = format!("{user}@{database}{application}");
     name = name.replace(char::is_control, "?");
+    name = name.split_whitespace().collect::<Vec<_>>().join(" ");
     while name.len() > CLIENT_NAME_MAX {
         name.pop();
     }
@@ -200,6 +202,7 @@ mod tests {
         assert_eq!(client_name("payroll", "shop", ""), "payroll@shop");
         assert_eq!(client_name("p", "shop", "psql"), "p@shop (psql)");
         assert_eq!(client_name("a\nb", "c\u{85}d", ""), "a?b@c?d");
+        assert_eq!(client_name(" a ", "b", "x)    0  0 "), "a @b (x) 0 0 )");
         for name in [
             client_name("", "", ""),
             client_name(&"ü".repeat(40), "shop", "psql"),

@@ -5,21 +5,19 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AExpr, AExprKind, CaseExpr, CoercionForm, FuncCall, Integer, Node, ParamRef, RowExpr,
-    String as Name, SubLink, SubLinkType, TypeCast, TypeName,
+    AExpr, AExprKind, CaseExpr, Integer, Node, ParamRef, RowExpr, String as Name, SubLink,
+    SubLinkType, TypeCast, TypeName,
 };
 use strongroom_format::columns::Kind;
 
-use super::catalog::Column;
 use super::flow::Flow;
 use super::fold;
 use super::functions::{self, Structure};
 use super::literal::{self, Form, Literal, Token};
 use super::query::is_star;
-use super::refusal::Refusal;
 use super::resolver::Resolver;
 use super::site::{Site, SiteKind};
-use super::tree::{integer, names};
+use super::tree::names;
 
 impl Resolver<'_> {
     /// Walks an expression as [`Self::expr`] does. `None` counts as a plain value.
@@ -185,116 +183,11 @@ impl Resolver<'_> {
 
     /// Visits this constant, which the node is, and returns what is known of it; in the second walk
     /// replaces it by a parameter if it was marked.
-    fn visit_constant(&mut self, node: &mut Node, literal: Literal) -> Flow {
+    pub(super) fn visit_constant(&mut self, node: &mut Node, literal: Literal) -> Flow {
         let kind = literal.kind();
         let site = self.visit_site(SiteKind::Constant(literal));
         self.replace(node, site);
         Flow::site(site, kind)
-    }
-
-    /// Walks a cast. The cast of a constant is part of the constant; the cast of a confidential
-    /// value becomes, in the second walk, one to the confidential type. Returns what is known of
-    /// the value.
-    fn cast(&mut self, node: &mut Node) -> Flow {
-        let Some(NodeEnum::TypeCast(cast)) = node.node.as_mut() else {
-            return Flow::plain();
-        };
-        let of = cast.type_name.clone().unwrap_or_default();
-        if let Some(literal) = cast
-            .arg
-            .as_deref()
-            .and_then(literal::constant)
-            .and_then(Literal::of)
-        {
-            let name = names(&of.names).last().copied().unwrap_or_default();
-            if let Some(kind) = functions::confidential_type(name) {
-                return self.sealed_constant(node, literal, kind, !of.array_bounds.is_empty());
-            }
-            let bears = self.may_bear(&names(&of.names));
-            let flow = self.visit_constant(node, literal.with_type(&of));
-            return if bears {
-                self.cast_to_bearing_type(name, &flow)
-            } else {
-                flow
-            };
-        }
-        let mut flow = self.optional_expr(cast.arg.as_mut());
-        let name = names(&of.names)
-            .last()
-            .copied()
-            .unwrap_or_default()
-            .to_owned();
-        if let Some(kind) = functions::confidential_type(&name) {
-            self.touched = true;
-            let cast = self.choose(&[Flow::confidential(Some(kind)), flow]);
-            return Flow {
-                kind: Some(kind),
-                row: None,
-                ..cast
-            };
-        }
-        // Any row is a record, with the fields that it has.
-        if name == "record" && of.array_bounds.is_empty() {
-            return flow;
-        }
-        if self.may_bear(&names(&of.names)) {
-            return self.cast_to_bearing_type(&name, &flow);
-        }
-        let array = functions::kind_of_array_type(&name);
-        let is_array = !of.array_bounds.is_empty() || array.is_some();
-        let kind = array.or_else(|| functions::kind_of_type(&name));
-        let form = if is_array { Form::Array } else { Form::Typed };
-        let site = self.visit_site(SiteKind::Cast(kind.map(form)));
-        flow.carried
-            .extend_from_slice(&Flow::site(site, None).carried);
-        self.merge_flow(&flow);
-        if self.is_confidential(&flow) && kind.is_some() {
-            self.combine(&[Flow::confidential(kind), flow.clone()]);
-        }
-        match self.form(site) {
-            Some(Form::Typed(kind)) => self.recast(cast, kind, &name),
-            Some(Form::Array(kind)) => {
-                self.changed = true;
-                cast.type_name = Some(self.enc_array_type_name(kind));
-            }
-            Some(Form::Bare) | None => {}
-        }
-        if kind.is_some() {
-            flow.kind = kind;
-        }
-        Flow { row: None, ..flow }
-    }
-
-    /// Returns whether a type with these parts of a name may hold confidential values. One that the
-    /// catalog does not know is noted, so that it is read again: another connection may have made
-    /// it.
-    fn may_bear(&mut self, parts: &[&str]) -> bool {
-        let bears = self.catalog.type_may_hold_confidential(parts);
-        if let Some(name) = parts.last().filter(|_| bears)
-            && !self.catalog.holds_confidential(name)
-        {
-            self.unknown.push((*name).to_owned());
-        }
-        bears
-    }
-
-    /// Records a cast to a type that holds confidential values, or that is not known: the fields of
-    /// a row are combined with the columns of the table of that name, any other value counts as
-    /// confidential.
-    fn cast_to_bearing_type(&mut self, name: &str, flow: &Flow) -> Flow {
-        self.touched = true;
-        let mut tables = self.catalog.relations("", name);
-        let table = tables.next().filter(|_| tables.next().is_none());
-        let columns = table.map(|table| table.columns.iter().map(Column::flow));
-        match (&flow.row, columns) {
-            (Some(fields), Some(columns)) if fields.len() == columns.len() => {
-                for (field, column) in fields.iter().zip(columns) {
-                    self.assign(&column, field);
-                }
-            }
-            _ => drop(self.combine(&[Flow::unknown(), flow.clone()])),
-        }
-        Flow::unknown()
     }
 
     /// Handles an argument that is structure and not data: whole numbers and names of fields stay,
@@ -342,7 +235,7 @@ impl Resolver<'_> {
 
     /// Walks `'..'::enc_text` or `'{..}'::enc_text[]`: an envelope stays as it is; any other text
     /// is a constant that the client wants to be confidential, and becomes a parameter.
-    fn sealed_constant(
+    pub(super) fn sealed_constant(
         &mut self,
         node: &mut Node,
         mut literal: Literal,
@@ -364,61 +257,8 @@ impl Resolver<'_> {
         sealed
     }
 
-    /// Changes a cast in the tree: `x::varchar(5)` becomes `left(x::enc_text, 5)`, `x::int` becomes
-    /// `x::enc_int4`.
-    fn recast(&mut self, cast: &mut TypeCast, kind: Kind, name: &str) {
-        self.changed = true;
-        let modifiers = cast
-            .type_name
-            .as_mut()
-            .map(|of| std::mem::take(&mut of.typmods))
-            .unwrap_or_default();
-        let keeps = kind == Kind::Numeric;
-        let cuts = matches!(name, "varchar" | "bpchar") && !modifiers.is_empty();
-        self.refuse_precision(kind, &modifiers);
-        let mut of = self.enc_type_name(kind);
-        if keeps {
-            of.typmods.clone_from(&modifiers);
-        }
-        cast.type_name = Some(of);
-        if !cuts {
-            return;
-        }
-        let inner = cast.arg.take().map(|arg| *arg).unwrap_or_default();
-        let mut args = vec![inner];
-        args.extend(modifiers);
-        let call = FuncCall {
-            funcname: vec![name_node("left")],
-            args,
-            funcformat: CoercionForm::CoerceExplicitCall.into(),
-            ..FuncCall::default()
-        };
-        cast.arg = Some(Box::new(Node {
-            node: Some(NodeEnum::FuncCall(Box::new(call))),
-        }));
-    }
-
-    /// Refuses a cast to a type of times with a precision or fields, which confidential types have
-    /// none of. Six digits are what every time has.
-    fn refuse_precision(&mut self, kind: Kind, modifiers: &[Node]) {
-        let rounds = match kind {
-            Kind::Time | Kind::Timestamp | Kind::Timestamptz => {
-                !modifiers.is_empty() && modifiers.first().and_then(integer) != Some(6)
-            }
-            Kind::Interval => !modifiers.is_empty(),
-            _ => false,
-        };
-        if rounds {
-            let refusal = Refusal::statement(
-                "a confidential time is not cast to a precision or to fields of an interval",
-                "Round it in the application, or use date_trunc.",
-            );
-            self.refusal.get_or_insert(refusal);
-        }
-    }
-
     /// Returns the confidential type's name, with its schema, as a node of the tree.
-    fn enc_type_name(&self, kind: Kind) -> TypeName {
+    pub(super) fn enc_type_name(&self, kind: Kind) -> TypeName {
         let name = format!("enc_{}", kind.base());
         TypeName {
             names: vec![name_node(self.catalog.schema()), name_node(&name)],
@@ -428,7 +268,7 @@ impl Resolver<'_> {
     }
 
     /// Returns the name of the confidential type's array type as a node of the tree.
-    fn enc_array_type_name(&self, kind: Kind) -> TypeName {
+    pub(super) fn enc_array_type_name(&self, kind: Kind) -> TypeName {
         TypeName {
             array_bounds: vec![Node {
                 node: Some(NodeEnum::Integer(Integer { ival: -1 })),

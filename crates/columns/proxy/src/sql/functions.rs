@@ -5,7 +5,7 @@
 //! result is a value of their type. Must not: resolve overloads as PostgreSQL does; the server does
 //! that.
 
-use strongroom_columns_ring::function::{Aggregate, Arg, FUNCTIONS, Function, Gives};
+use strongroom_columns_ring::function::{Aggregate, Arg, FUNCTIONS, Field, Function, Gives};
 use strongroom_format::columns::Kind;
 
 /// The form of an argument that is structure and not data.
@@ -26,43 +26,16 @@ impl Structure {
             Self::Integer => text.parse::<i64>().is_ok(),
             Self::Field => {
                 let name = text.to_ascii_lowercase();
-                FIELDS.contains(&name.as_str())
-                    || name
-                        .strip_suffix('s')
-                        .is_some_and(|one| FIELDS.contains(&one))
+                let known =
+                    |name: &str| Field::by_name(name).is_some() || ZONE_FIELDS.contains(&name);
+                known(&name) || name.strip_suffix('s').is_some_and(known)
             }
         }
     }
 }
 
-/// Fields of dates (src/backend/utils/adt/datetime.c, `deltatktbl` and `datetktbl`), without their
-/// abbreviations.
-const FIELDS: &[&str] = &[
-    "century",
-    "centuries",
-    "day",
-    "decade",
-    "dow",
-    "doy",
-    "epoch",
-    "hour",
-    "isodow",
-    "isoyear",
-    "julian",
-    "microsecond",
-    "millennium",
-    "millennia",
-    "millisecond",
-    "minute",
-    "month",
-    "quarter",
-    "second",
-    "timezone",
-    "timezone_hour",
-    "timezone_minute",
-    "week",
-    "year",
-];
+/// Fields of a time zone, which the zone does not compute and the server refuses.
+const ZONE_FIELDS: &[&str] = &["timezone", "timezone_hour", "timezone_minute"];
 
 /// Returns the form that argument number `place`, from 0, of this function must have if it is
 /// structure and not data, such as a length or the name of a date's field. `None` if it is data, or

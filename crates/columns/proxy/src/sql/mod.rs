@@ -13,6 +13,7 @@
 //! Must not: convert values, or talk to a server.
 
 mod calls;
+mod cast;
 pub mod catalog;
 pub(crate) mod changes;
 mod clock;

@@ -7,6 +7,7 @@
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
+use strongroom_format::text::is_misleading;
 
 use super::records::DAY_S;
 
@@ -78,16 +79,6 @@ pub fn displayed_name(text: &str) -> String {
         return "(no name)".to_owned();
     }
     shown
-}
-
-/// Whether a character is a control, a mark of direction (Unicode UAX #9), without width, a line
-/// separator, a tag, or for private use.
-fn is_misleading(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e000}'..='\u{f8ff}'
-            | '\u{e0000}'..='\u{10ffff}')
 }
 
 /// Writes a number with its noun: `1 object`, `2 objects`.
