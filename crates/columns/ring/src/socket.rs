@@ -14,6 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -106,6 +107,8 @@ pub struct Peer {
 pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = new_socket()?;
+    // The kernel makes the file with these, less the umask: it never is open to more users.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
     match rustix::net::bind(&socket, &address) {
         Err(Errno::ADDRINUSE) if is_deserted(path, &address)? => {
             std::fs::remove_file(path)?;
@@ -113,8 +116,9 @@ pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
         }
         other => other?,
     }
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    // At once: who sees the file connects, and a busy disk may take long to change permissions.
     rustix::net::listen(&socket, BACKLOG)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(socket)
 }
 

@@ -158,6 +158,16 @@ impl KeyLedgers {
         told: Told,
         now: impl Fn() -> u64,
     ) -> Result<bool, Fault> {
+        // Mostly there is one key, which is looked up once.
+        if let [key] = keys {
+            let Some(ledger) = self.0.get_mut(key) else {
+                return Ok(false);
+            };
+            if matches!(to, To::Session(_)) && !ledger.has_left(told, &now) {
+                return Err(Fault::BudgetSpent);
+            }
+            return Ok(ledger.count(to, told, &now));
+        }
         if matches!(to, To::Session(_)) {
             for key in keys {
                 if let Some(ledger) = self.0.get_mut(key)
