@@ -67,16 +67,15 @@ impl Drop for Running {
 
 fn connected(place: &Place) -> Host {
     let began = Instant::now();
-    loop {
-        // The file is there a moment before the zone listens.
-        match Host::connect(&place.path("zone"), Duration::from_secs(60), go_on) {
-            Ok(host) => return host,
-            Err(ConnectError::Refused(_)) if began.elapsed() < Duration::from_secs(60) => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Err(error) => panic!("the zone serves: {error}"),
-        }
+    let connect = || Host::connect(&place.path("zone"), Duration::from_secs(60), go_on);
+    let mut host = connect();
+    // The file is there a moment before the zone listens.
+    while matches!(host, Err(ConnectError::Refused(_))) {
+        assert!(began.elapsed() < Duration::from_secs(60), "the zone serves");
+        std::thread::sleep(Duration::from_millis(20));
+        host = connect();
     }
+    host.unwrap()
 }
 
 fn attest(host: &mut Host, question: &AttestationRequest) -> Vec<u8> {
