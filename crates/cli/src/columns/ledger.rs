@@ -70,10 +70,7 @@ impl LedgerArgs {
         if self.period.is_some() && !sets {
             return Err(Failure::usage("--period needs --answers or --outputs"));
         }
-        let path = context
-            .keyring
-            .clone()
-            .unwrap_or_else(Keyring::default_path);
+        let path = context.keyring_path();
         let keyring = Keyring::open(&path)?;
         let key_name = self.trust.key_id.clone();
         let versions = versions(&keyring, &key_name)?;

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use strongroom_columns_proxy::relations::{
     FunctionName, KnownRelations, RelationName, Shape, function_to_json, relation_to_json,
 };
-use strongroom_keyring::Keyring;
 
 use crate::context::Context;
 use crate::failure::{Failure, note};
@@ -54,10 +53,7 @@ impl PinsArgs {
     /// read or written, or was not written by a proxy; SR-1001 if a relation to be forgotten is not
     /// known.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let keyring = context
-            .keyring
-            .clone()
-            .unwrap_or_else(Keyring::default_path);
+        let keyring = context.keyring_path();
         let path = self.pins.unwrap_or_else(|| keyring.with_extension("pins"));
         let about = |error: std::io::Error| Failure::io(&path, &error);
         let relations = KnownRelations::at(path.clone()).map_err(about)?;

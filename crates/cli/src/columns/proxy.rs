@@ -142,10 +142,7 @@ impl ProxyArgs {
     /// process is ended. SR-2003 if there is no such key; the errors of the keyring and of the
     /// options; SR-5001 if it cannot listen.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let path = context
-            .keyring
-            .clone()
-            .unwrap_or_else(Keyring::default_path);
+        let path = context.keyring_path();
         let keys = ColumnKeys::from_keyring(&Keyring::open(&path)?, &self.trust.key_id)?;
         let tls = self.tls()?;
         let mut rights = right::ORDINARY;

@@ -425,9 +425,8 @@ impl Store {
                 Err(Refusal::Random(error)) => return Err(self.report(error.into())),
                 // F4: extents that are not reserved might be given out again after a crash.
                 Err(Refusal::Reserve) => {
-                    let position = self.durability.position;
-                    self.checkpoint(position)
-                        .map_err(|error| self.report(error))?;
+                    let done = self.checkpoint_in_place();
+                    done.map_err(|error| self.report(error))?;
                 }
             }
         }

@@ -310,15 +310,7 @@ fn a_statement_prepared_before_its_column_became_confidential_gets_no_more_value
     wire.client
         .send(b'P', &parse("SELECT id FROM plain WHERE note = $1", &[25]));
     wire.client.send(b'S', b"");
-    for tag in [b'P', b'D', b'S'] {
-        wire.server.expect(tag);
-    }
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
-    wire.server.send(b'n', b"");
-    wire.server.send(b'Z', b"I");
-    wire.client.expect(b'1');
-    wire.client.expect(b'Z');
+    wire.prepares();
     // A definition whose effect the proxy does not know has the catalog read again.
     wire.query("DROP SCHEMA elsewhere");
     wire.answer(&[]);

@@ -70,6 +70,16 @@ impl Store {
         Ok(position)
     }
 
+    /// Makes a checkpoint at the position of the last one: the host has not said that its log has
+    /// got further.
+    ///
+    /// # Errors
+    /// Those of [`Self::checkpoint`].
+    pub(super) fn checkpoint_in_place(&mut self) -> Result<(), Error> {
+        let position = self.durability.position;
+        self.checkpoint(position).map(drop)
+    }
+
     /// Writes every block that was changed since it was last written. Does not sync. SR-8014,
     /// SR-8015 or SR-8023 for the first that cannot be written.
     fn write_dirty(&mut self) -> Result<(), Error> {

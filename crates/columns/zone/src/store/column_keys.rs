@@ -152,9 +152,8 @@ impl Store {
         self.column_keys.insert(id, copy);
         self.key_ledgers.begin(id);
         let former = self.former_keys.remove(&id);
-        let position = self.durability.position;
-        let done = self.checkpoint(position);
-        done.map(drop).map_err(|error| {
+        let done = self.checkpoint_in_place();
+        done.map_err(|error| {
             self.column_keys.remove(&id);
             self.former_keys.extend(former.map(|proof| (id, proof)));
             self.report(error)

@@ -28,8 +28,7 @@ impl Store {
     pub fn charge(&mut self, keys: &[[u8; 16]], to: To<'_>, told: Told) -> Result<(), Fault> {
         if self.key_ledgers.charge(keys, to, told, now)? {
             self.key_ledgers.reserve(keys);
-            let position = self.durability.position;
-            let done = self.checkpoint(position);
+            let done = self.checkpoint_in_place();
             done.map_err(|error| self.report(error))?;
         }
         Ok(())
@@ -42,8 +41,7 @@ impl Store {
     /// Those of [`Store::checkpoint`].
     pub fn last_checkpoint(&mut self) -> Result<(), Error> {
         self.key_ledgers.give_back_reserves();
-        let position = self.durability.position;
-        self.checkpoint(position).map(drop)
+        self.checkpoint_in_place()
     }
 }
 
@@ -55,9 +53,8 @@ impl LedgerBook for Store {
     /// Sets the limit of a key, durably.
     fn set_limit(&mut self, limit: &Limit) -> Result<(), Fault> {
         LedgerBook::set_limit(&mut self.key_ledgers, limit)?;
-        let position = self.durability.position;
-        let done = self.checkpoint(position);
-        done.map(drop).map_err(|error| self.report(error))
+        let done = self.checkpoint_in_place();
+        done.map_err(|error| self.report(error))
     }
 
     fn note_session(&mut self, keys: &[[u8; 16]], name: &Arc<str>) {

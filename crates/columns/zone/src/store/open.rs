@@ -148,8 +148,7 @@ impl Store {
         store.durability.counter = anchored;
         // Two manifests are written: docs/spec/columns.md, "Freshness".
         store.durability.manifest_unanchored = true;
-        let position = store.durability.position;
-        store.checkpoint(position)?;
+        store.checkpoint_in_place()?;
         Ok(store)
     }
 

@@ -207,6 +207,21 @@ impl Wire {
         self.fails_with("");
     }
 
+    /// The server prepares a statement with one parameter of type `text` and no rows, as the client
+    /// asked with `Parse` and `Sync`, and the client is told.
+    #[track_caller]
+    pub(crate) fn prepares(&mut self) {
+        for tag in [b'P', b'D', b'S'] {
+            self.server.expect(tag);
+        }
+        self.server.send(b'1', b"");
+        self.server.send(b't', &[0, 1, 0, 0, 0, 25]);
+        self.server.send(b'n', b"");
+        self.server.send(b'Z', b"I");
+        self.client.expect(b'1');
+        self.client.expect(b'Z');
+    }
+
     /// The server fails, and the client gets an error that has this text.
     #[track_caller]
     pub(crate) fn fails_with(&mut self, text: &str) {
