@@ -18,9 +18,9 @@ use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
 use crate::sql::{self, Constant, OrderedColumn, Plan};
 
-/// Returns whether the text begins with a word of a statement that has no constants of tables: one
-/// that sets something, or begins or ends a transaction.
-fn begins_with_setting(text: &[u8]) -> bool {
+/// Returns whether the text is one statement that has no constants of tables: one that sets
+/// something, or begins or ends a transaction. Comments may stand before it.
+fn is_setting(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 9] = [
         b"set",
         b"begin",
@@ -32,10 +32,32 @@ fn begins_with_setting(text: &[u8]) -> bool {
         b"savepoint",
         b"release",
     ];
-    let text = text.trim_ascii_start();
+    let text = without_leading_comments(text).trim_ascii_end();
+    let text = text.strip_suffix(b";").unwrap_or(text);
     let end = text.iter().position(|byte| !byte.is_ascii_alphabetic());
     let word = &text[..end.unwrap_or(text.len())];
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) && !text.contains(&b';')
+}
+
+/// Returns the text from its first byte on that is neither white space nor in a comment; nothing if
+/// a comment has another one in it.
+fn without_leading_comments(text: &[u8]) -> &[u8] {
+    let mut rest = text.trim_ascii_start();
+    loop {
+        let end: &[u8] = match rest {
+            [b'-', b'-', ..] => b"\n",
+            [b'/', b'*', ..] => b"*/",
+            _ => return rest,
+        };
+        let place = |part: &[u8]| rest.windows(part.len()).skip(2).position(|at| at == part);
+        let behind = match place(end) {
+            Some(at) if end == b"\n" || place(b"/*").is_none_or(|nested| nested > at) => {
+                rest.get(at.saturating_add(2).saturating_add(end.len())..)
+            }
+            _ => None,
+        };
+        rest = behind.unwrap_or_default().trim_ascii_start();
+    }
 }
 
 /// Name of the statement and the portal of the proxy's own statements.
@@ -195,7 +217,7 @@ impl Upstream {
         // Another connection has changed the schema: what it has made confidential counts within an
         // open transaction, too. A setting may have to be the transaction's first statement.
         let is_told = self.shared.epoch.load(Ordering::Acquire) != self.epoch;
-        self.refresh(is_told && !begins_with_setting(text))?;
+        self.refresh(is_told && !is_setting(text))?;
         if let Some(refusal) = &self.denied {
             return Err(refusal.clone().into());
         }
@@ -441,4 +463,34 @@ fn strings_refusal() -> Refusal {
         "standard_conforming_strings is off, or may be, and the proxy cannot tell where constants end",
         "SET standard_conforming_strings TO on, as a statement of its own.",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_setting;
+
+    #[test]
+    fn a_statement_that_sets_something_is_known() {
+        for text in [
+            "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE;",
+            "set timezone to 'UTC'",
+            " -- ok\n/* and */ SET TRANSACTION READ WRITE ; ",
+            "BEGIN",
+            "release s",
+        ] {
+            assert!(is_setting(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "SET x TO 1; SELECT 2",
+            "SELECT 1;",
+            "settle",
+            "-- SET",
+            "/* SET",
+            "/*/ SET",
+            "/* /* */ SET x */ SELECT 'a'",
+            "",
+        ] {
+            assert!(!is_setting(text.as_bytes()), "{text}");
+        }
+    }
 }

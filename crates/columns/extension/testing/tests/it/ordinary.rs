@@ -264,8 +264,15 @@ fn other_connections_know_what_one_has_made_confidential() {
     let _changed = one.query(change).expect("a change");
     let mut within = owner.connect().expect("a connection");
     let _begun = within.query("begin; select 1").expect("a transaction");
+    let mut setting = owner.connect().expect("a connection");
+    let _begun = setting.query("begin;").expect("a transaction");
     let change = "alter table later rename note to notes; alter table later add note enc_text";
     let _changed = one.query(change).expect("a change");
+    // The catalog is not read before it, which would be a query of the transaction.
+    let first = "-- the first\nset transaction isolation level serializable;";
+    let _set = setting
+        .query(first)
+        .expect("a transaction's first statement");
     let second = "insert into later (id, note) values (2, 'canary-within'); commit";
     let _inserted = within.query(second).expect("a row");
     let back = "delete from later where id = 2; alter table later drop note; alter table later rename notes to note";
