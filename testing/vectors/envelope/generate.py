@@ -13,14 +13,16 @@ KINDS = {"int8": (3, 8), "int4": (2, 4), "text": (6, None), "bytea": (7, None), 
          "uuid": (12, 16), "time": (13, 8)}
 KEY = bytes(range(32))
 KEY_ID = bytes(range(100, 116))
+SESSION = bytes(range(200, 216))
 
 
 def key_of(salt, column_key=KEY):
     return HKDF(hashes.SHA256(), 32, salt, b"strongroom/v1/envelope").derive(column_key)
 
 
-def bound(kind, key_id, lineage, sealer):
-    return b"ENVL" + struct.pack("<HHII", 1, 1, 0, 0) + key_id + struct.pack("<QQ", kind + 256 * sealer, lineage)
+def bound(kind, key_id, lineage, sealer, result):
+    return (b"ENVL" + struct.pack("<HHII", 1, 1, 0, 0) + key_id + struct.pack("<QQ", kind + 256 * sealer, lineage)
+            + result)
 
 
 def padded(kind, value):
@@ -31,13 +33,17 @@ def padded(kind, value):
 
 
 def envelope(kind, plain, number, version=1, reserved=0, key=None, under=None, aad_kind=None, key_id=KEY_ID,
-             lineage=None, sealer=2, aad_sealer=None):
+             lineage=None, sealer=2, aad_sealer=None, serial=None, session=SESSION, aad_serial=None):
     salt, nonce = bytes([number]) * 16, bytes([number + 1]) * 12
     of = KINDS[kind][0]
     # The class of the lineage is "ordered": the two low bits are 2.
     own = number * 1000 + 2
-    sealed = AESGCM(key or key_of(under or salt)).encrypt(nonce, plain, bound(aad_kind or of, key_id, lineage or own, aad_sealer or sealer))
-    return bytes([version, of, sealer, reserved]) + KEY_ID + salt + nonce + struct.pack("<Q", own) + sealed
+    head, result = bytes([version, of, sealer, reserved]) + KEY_ID + salt + nonce + struct.pack("<Q", own), b""
+    if serial is not None:
+        head += struct.pack("<Q", serial)
+        result = session + struct.pack("<Q", aad_serial or serial)
+    aad = bound(aad_kind or of, key_id, lineage or own, aad_sealer or sealer, result)
+    return head + AESGCM(key or key_of(under or salt)).encrypt(nonce, plain, aad)
 
 
 def case(name, kind, sealed, value=None):
@@ -55,6 +61,8 @@ def accepted():
     ]):
         yield case(f"{kind}, {len(value)} bytes", kind, envelope(kind, padded(kind, value), 10 + at), value)
     yield case("of a client", "int8", envelope("int8", bytes(8), 30, sealer=1), bytes(8))
+    yield case("a result", "int8", envelope("int8", bytes(8), 32, sealer=3, serial=1), bytes(8))
+    yield case("a later result, text", "text", envelope("text", padded("text", b"x"), 33, sealer=3, serial=2**40), b"x")
     yield case("of a client, text", "text", envelope("text", padded("text", b"x"), 31, sealer=1), b"x")
 
 
@@ -67,6 +75,11 @@ def refused():
     yield case("bound to another kind", "int8", envelope("int8", eight, 44, aad_kind=2))
     yield case("bound to another lineage", "int8", envelope("int8", eight, 54, lineage=6))
     yield case("a client's, presented as the zone's", "int8", envelope("int8", eight, 55, aad_sealer=1))
+    yield case("a result of another session", "int8", envelope("int8", eight, 57, sealer=3, serial=1, session=bytes(16)))
+    yield case("a result with another number", "int8", envelope("int8", eight, 58, sealer=3, serial=2, aad_serial=1))
+    yield case("a result without a number", "int8", envelope("int8", eight, 59, sealer=3, serial=0))
+    yield case("a result that is sealed for nobody", "int8", envelope("int8", eight, 60, sealer=3))
+    yield case("a zone's, presented as a result", "int8", envelope("int8", eight, 61, sealer=3, serial=1, aad_sealer=2))
     yield case("no sealer", "int8", envelope("int8", eight, 56, sealer=0))
     yield case("bound to another key", "int8", envelope("int8", eight, 45, key_id=bytes(16)))
     yield case("under another column key", "int8", envelope("int8", eight, 46, key=key_of(bytes([46]) * 16, bytes(32))))
@@ -80,5 +93,5 @@ def refused():
 
 
 if __name__ == "__main__":
-    whole = {"key": KEY.hex(), "key_id": KEY_ID.hex(), "cases": [*accepted(), *refused()]}
+    whole = {"key": KEY.hex(), "key_id": KEY_ID.hex(), "session": SESSION.hex(), "cases": [*accepted(), *refused()]}
     Path(__file__).with_name("envelopes.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")

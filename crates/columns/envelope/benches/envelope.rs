@@ -4,16 +4,16 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use strongroom_columns_envelope::{ColumnKey, Label};
+use strongroom_columns_envelope::{ColumnKey, Label, SealedBy};
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::{Kind, Lineage, Sealer};
+use strongroom_format::columns::{Kind, Lineage};
 
 /// An `int8`.
 const VALUE: [u8; 8] = [7; 8];
 /// What its envelope says of it.
 const LABEL: Label = Label {
     kind: Kind::Int8,
-    sealer: Sealer::Client,
+    by: SealedBy::Client,
     lineage: Lineage::CLIENT,
 };
 
@@ -33,12 +33,12 @@ fn envelopes(criterion: &mut Criterion) {
         });
     });
     criterion.bench_function("open", |bencher| {
-        bencher.iter(|| black_box(key.open(Kind::Int8, &envelope, &mut value).is_ok()));
+        bencher.iter(|| black_box(key.open(Kind::Int8, None, &envelope, &mut value).is_ok()));
     });
     criterion.bench_function("open, first of its salt", |bencher| {
         bencher.iter(|| {
             let fresh = column_key(1);
-            black_box(fresh.map(|key| key.open(Kind::Int8, &envelope, &mut value).is_ok()))
+            black_box(fresh.map(|key| key.open(Kind::Int8, None, &envelope, &mut value).is_ok()))
         });
     });
 }

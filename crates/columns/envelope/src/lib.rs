@@ -7,8 +7,9 @@
 //!   envelopes, whichever threads seal them.
 //! - The column key's id, the kind, the sealer and the lineage are associated data: a value that is
 //!   moved under another key, declared as another type or presented as another column's does not
-//!   open, nor does a client's constant that is presented as the zone's result. An envelope that is
-//!   not canonical (padding, reserved bytes, a length that is not the kind's) does not open either.
+//!   open, nor does a client's constant that is presented as the zone's result. A result's number
+//!   and its session are, too. An envelope that is not canonical (padding, reserved bytes, a length
+//!   that is not the kind's) does not open either.
 //! - A derived key is kept only once it has opened an envelope: one that does not open costs a
 //!   derivation and no memory.
 //!
@@ -26,8 +27,7 @@ use strongroom_crypto::{
 };
 use strongroom_format::columns::channel::COLUMN_ID_LABEL;
 use strongroom_format::columns::envelope::{
-    ENVELOPE_LABEL, ENVELOPE_OVERHEAD, ENVELOPE_SALT_USES, LINEAGE_LABEL, envelope_layout, pad,
-    unpadded,
+    ENVELOPE_LABEL, ENVELOPE_SALT_USES, HeadBytes, LINEAGE_LABEL, RESULT_OVERHEAD, pad, unpadded,
 };
 use strongroom_format::columns::{Class, EnvelopeHeader, Kind, Lineage, Sealer};
 use zeroize::Zeroize as _;
@@ -50,6 +50,8 @@ pub enum EnvelopeError {
     UnknownKey,
     /// It is of another kind than expected.
     OtherKind,
+    /// Its value is of another column than expected.
+    OtherColumn,
     /// It is damaged or forged.
     NotAuthentic,
     /// No locked memory for the envelope's key.
@@ -66,6 +68,7 @@ impl fmt::Display for EnvelopeError {
                 "the envelope is sealed under a column key that the keyring does not hold"
             }
             Self::OtherKind => "the envelope holds a value of another type",
+            Self::OtherColumn => "the envelope holds a value of another column",
             Self::NotAuthentic => "the envelope is damaged or forged",
             Self::System => "there is no locked memory left for the envelope's key",
         })
@@ -74,13 +77,43 @@ impl fmt::Display for EnvelopeError {
 
 impl std::error::Error for EnvelopeError {}
 
+/// The number of a session with the zone.
+pub type SessionId = [u8; 16];
+
+/// Which end seals a value, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealedBy {
+    /// The data owner's client.
+    Client,
+    /// The zone, for nobody in particular.
+    Zone,
+    /// The zone, as a result of one session, in which it has this number, from 1.
+    Session {
+        /// The session.
+        session: SessionId,
+        /// The result's number.
+        serial: u64,
+    },
+}
+
+impl SealedBy {
+    /// The sealer, the session's number (zeros without one) and the result's (0 without one).
+    const fn parts(self) -> (Sealer, SessionId, u64) {
+        match self {
+            Self::Client => (Sealer::Client, [0; 16], 0),
+            Self::Zone => (Sealer::Zone, [0; 16], 0),
+            Self::Session { session, serial } => (Sealer::Session, session, serial),
+        }
+    }
+}
+
 /// What an envelope says of its value in clear, authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Type of the value.
     pub kind: Kind,
     /// Which end seals it.
-    pub sealer: Sealer,
+    pub by: SealedBy,
     /// The column whose value it is, or is to become.
     pub lineage: Lineage,
 }
@@ -141,8 +174,8 @@ impl ColumnKey {
     ) -> Result<(), CryptoError> {
         let sealed = self.seal_in_place(label, value);
         if let Ok((head, tag)) = &sealed {
-            out.reserve(ENVELOPE_OVERHEAD.saturating_add(value.len()));
-            out.extend_from_slice(head);
+            out.reserve(RESULT_OVERHEAD.saturating_add(value.len()));
+            out.extend_from_slice(head.as_slice());
             out.extend_from_slice(value);
             out.extend_from_slice(tag);
             // Sealed: nothing to wipe.
@@ -159,9 +192,10 @@ impl ColumnKey {
         &self,
         label: Label,
         value: &mut Vec<u8>,
-    ) -> Result<([u8; envelope_layout::SIZE], [u8; TAG]), CryptoError> {
+    ) -> Result<(HeadBytes, [u8; TAG]), CryptoError> {
         pad(label.kind, value);
         let nonce = nonce12()?;
+        let (sealer, session, serial) = label.by.parts();
         loop {
             let sealing = self.sealing.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(sealing) = sealing.as_ref()
@@ -169,15 +203,15 @@ impl ColumnKey {
             {
                 let header = EnvelopeHeader {
                     kind: label.kind,
-                    sealer: label.sealer,
+                    sealer,
                     key_id: self.id,
                     salt: sealing.salt,
                     nonce,
                     lineage: label.lineage,
+                    serial,
                 };
-                let tag = sealing
-                    .key
-                    .seal(&header.nonce, &header.associated_data(), value)?;
+                let associated = header.associated_data(&session);
+                let tag = sealing.key.seal(&header.nonce, &associated, value)?;
                 return Ok((header.to_bytes(), tag));
             }
             drop(sealing);
@@ -209,8 +243,9 @@ impl ColumnKey {
         GcmKey::new(&hkdf(&self.key, salt, ENVELOPE_LABEL.as_bytes())?)
     }
 
-    /// Decrypts an envelope of this kind into `value`, as PostgreSQL's binary form. What `value`
-    /// held before is wiped.
+    /// Decrypts an envelope of this kind into `value`, as PostgreSQL's binary form, and returns its
+    /// header, authenticated. What `value` held before is wiped. `session` is the one whose results
+    /// open; every other envelope opens with any.
     ///
     /// # Errors
     /// `value` is wiped and empty then.
@@ -218,16 +253,17 @@ impl ColumnKey {
     /// - [`EnvelopeError::Malformed`]: the header, the padding or the value's length is not valid.
     /// - [`EnvelopeError::OtherKind`]: the envelope names another kind.
     /// - [`EnvelopeError::UnknownKey`]: it names the id of another key.
-    /// - [`EnvelopeError::NotAuthentic`]: it is damaged or forged.
+    /// - [`EnvelopeError::NotAuthentic`]: it is damaged or forged, or a result of another session.
     /// - [`EnvelopeError::System`]: there is no locked memory for its key.
     pub fn open(
         &self,
         kind: Kind,
+        session: Option<&SessionId>,
         envelope: &[u8],
         value: &mut Vec<u8>,
-    ) -> Result<(), EnvelopeError> {
+    ) -> Result<EnvelopeHeader, EnvelopeError> {
         value.zeroize();
-        let opened = self.open_into(kind, envelope, value);
+        let opened = self.open_into(kind, session, envelope, value);
         if opened.is_err() {
             value.zeroize();
         }
@@ -240,20 +276,25 @@ impl ColumnKey {
     fn open_into(
         &self,
         kind: Kind,
+        session: Option<&SessionId>,
         envelope: &[u8],
         value: &mut Vec<u8>,
-    ) -> Result<(), EnvelopeError> {
+    ) -> Result<EnvelopeHeader, EnvelopeError> {
         let header = parse_header(kind, envelope)?;
+        if header.sealer == Sealer::Session && session.is_none() {
+            return Err(EnvelopeError::NotAuthentic);
+        }
+        let associated = header.associated_data(session.unwrap_or(&[0; 16]));
         if header.key_id != self.id {
             return Err(EnvelopeError::UnknownKey);
         }
         let (body, tag) = envelope
-            .get(envelope_layout::SIZE..)
+            .get(header.to_bytes().len()..)
             .and_then(|rest| rest.split_last_chunk::<TAG>())
             .ok_or(EnvelopeError::Malformed)?;
         value.extend_from_slice(body);
         let mut open = |key: &GcmKey| {
-            key.open(&header.nonce, &header.associated_data(), value, tag)
+            key.open(&header.nonce, &associated, value, tag)
                 .map_err(|_| EnvelopeError::NotAuthentic)
         };
         let recent = self.opening.read().unwrap_or_else(PoisonError::into_inner);
@@ -277,7 +318,7 @@ impl ColumnKey {
             rest.zeroize();
         }
         value.truncate(len);
-        Ok(())
+        Ok(header)
     }
 }
 

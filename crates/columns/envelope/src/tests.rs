@@ -17,7 +17,7 @@ fn key() -> ColumnKey {
 const fn result(kind: Kind) -> Label {
     Label {
         kind,
-        sealer: Sealer::Zone,
+        by: SealedBy::Zone,
         lineage: Lineage::RESULT,
     }
 }
@@ -30,10 +30,19 @@ fn sealed(key: &ColumnKey, kind: Kind, value: &[u8]) -> Vec<u8> {
 }
 
 fn opened(key: &ColumnKey, kind: Kind, envelope: &[u8]) -> Result<Vec<u8>, EnvelopeError> {
+    opened_in(key, kind, None, envelope)
+}
+
+fn opened_in(
+    key: &ColumnKey,
+    kind: Kind,
+    session: Option<&SessionId>,
+    envelope: &[u8],
+) -> Result<Vec<u8>, EnvelopeError> {
     let mut value = b"what was there before".to_vec();
-    let done = key.open(kind, envelope, &mut value);
+    let done = key.open(kind, session, envelope, &mut value);
     assert!(done.is_ok() || value.is_empty(), "nothing is left behind");
-    done.map(|()| value)
+    done.map(|_| value)
 }
 
 fn sample(kind: Kind, len: usize) -> Vec<u8> {
@@ -224,13 +233,13 @@ fn a_column_s_name_gives_its_lineage() {
 fn what_is_said_of_a_value_is_authenticated() {
     let key = key();
     let column = lineage_by_name(Class::Ordered, ["a", "b", "c", "d"]);
-    for (sealer, none) in [
-        (Sealer::Client, Lineage::CLIENT),
-        (Sealer::Zone, Lineage::RESULT),
+    for (by, none) in [
+        (SealedBy::Client, Lineage::CLIENT),
+        (SealedBy::Zone, Lineage::RESULT),
     ] {
         let label = Label {
             kind: Kind::Bool,
-            sealer,
+            by,
             lineage: column,
         };
         let (mut value, mut envelope) = (vec![1], Vec::new());
@@ -243,8 +252,59 @@ fn what_is_said_of_a_value_is_authenticated() {
         envelope[2] ^= 3;
         for forged in [envelope, of_none, other_class] {
             let answer = opened(&key, Kind::Bool, &forged);
-            assert_eq!(answer, Err(EnvelopeError::NotAuthentic), "{sealer:?}");
+            assert_eq!(answer, Err(EnvelopeError::NotAuthentic), "{by:?}");
         }
+    }
+}
+
+#[test]
+fn a_result_opens_in_its_session_and_at_its_place_only() {
+    let key = key();
+    let (session, other) = ([5; 16], [6; 16]);
+    let label = |serial| Label {
+        by: SealedBy::Session { session, serial },
+        ..result(Kind::Text)
+    };
+    let seal = |serial| {
+        let mut envelope = Vec::new();
+        let sealed = key.seal(label(serial), &mut b"a secret".to_vec(), &mut envelope);
+        sealed.unwrap();
+        envelope
+    };
+    let first = seal(1);
+    assert_eq!(first.len(), RESULT_OVERHEAD + 16);
+    let mut value = Vec::new();
+    let header = key.open(Kind::Text, Some(&session), &first, &mut value);
+    assert_eq!(header.map(|header| header.serial), Ok(1));
+    assert_eq!(value, b"a secret");
+    let refused = Err(EnvelopeError::NotAuthentic);
+    assert_eq!(opened_in(&key, Kind::Text, Some(&other), &first), refused);
+    assert_eq!(opened(&key, Kind::Text, &first), refused, "for nobody");
+    let mut moved = first.clone();
+    moved[56..64].copy_from_slice(&2_u64.to_le_bytes());
+    assert_eq!(opened_in(&key, Kind::Text, Some(&session), &moved), refused);
+    // Neither the zone's other envelopes as results, nor results as those.
+    let mut dumped = sealed(&key, Kind::Text, b"a secret");
+    dumped[2] = 3;
+    dumped.splice(56..56, 1_u64.to_le_bytes());
+    assert_eq!(
+        opened_in(&key, Kind::Text, Some(&session), &dumped),
+        refused
+    );
+    let mut result = first.clone();
+    result[2] = 2;
+    result.drain(56..64);
+    assert_eq!(
+        opened_in(&key, Kind::Text, Some(&session), &result),
+        refused
+    );
+    for bit in 0..first.len() * 8 {
+        let mut bad = first.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        assert!(
+            opened_in(&key, Kind::Text, Some(&session), &bad).is_err(),
+            "bit {bit}"
+        );
     }
 }
 
@@ -263,11 +323,12 @@ fn a_second_implementation_s_envelopes_open_or_are_refused() {
     let mut key: [u8; 32] = from_hex(&file["key"]).try_into().unwrap();
     let id = from_hex(&file["key_id"]).try_into().unwrap();
     let key = ColumnKey::new(id, SecretKey::take(&mut key).unwrap());
+    let session = from_hex(&file["session"]).try_into().unwrap();
     let (mut right, mut wrong) = (0, 0);
     for case in file["cases"].as_array().unwrap() {
         let number = u8::try_from(case["kind"].as_u64().unwrap()).unwrap();
         let kind = Kind::from_number(number).unwrap();
-        let answer = opened(&key, kind, &from_hex(&case["envelope"]));
+        let answer = opened_in(&key, kind, Some(&session), &from_hex(&case["envelope"]));
         let name = &case["name"];
         if case["refuse"] == true {
             assert!(answer.is_err(), "{name}");
@@ -277,5 +338,5 @@ fn a_second_implementation_s_envelopes_open_or_are_refused() {
             right += 1;
         }
     }
-    assert_eq!((right, wrong), (13, 17));
+    assert_eq!((right, wrong), (15, 22));
 }

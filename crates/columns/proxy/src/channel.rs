@@ -329,6 +329,12 @@ pub struct OpenSession {
 }
 
 impl OpenSession {
+    /// Returns the session's number, which the zone has drawn.
+    #[must_use]
+    pub const fn id(&self) -> &[u8; 16] {
+        &self.id
+    }
+
     /// Makes the next message for the zone: a request without content. Sends nothing itself.
     ///
     /// # Errors

@@ -8,14 +8,17 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use strongroom_crypto::CryptoError;
 use strongroom_format::columns::envelope::{ENVELOPE_PAD, ENVELOPE_PREFIX};
-use strongroom_format::columns::{Kind, Lineage, Sealer};
+use strongroom_format::columns::{Kind, Lineage};
 use zeroize::Zeroizing;
 
 use crate::keys::ColumnKeys;
+use crate::results::Results;
+use crate::sql::Origins;
+use crate::sql::catalog::Catalog;
 
-use strongroom_columns_envelope::Label;
+use strongroom_columns_envelope::{Label, SealedBy};
 
-pub use strongroom_columns_envelope::EnvelopeError;
+pub(crate) use strongroom_columns_envelope::EnvelopeError;
 
 /// Base64 without padding; a text that is not canonical is refused.
 const ENGINE: GeneralPurpose = GeneralPurpose::new(
@@ -33,7 +36,7 @@ const ENGINE: GeneralPurpose = GeneralPurpose::new(
 /// # Errors
 /// The system's random number generator fails, there is no locked memory, or the value is too long
 /// for AES-GCM (64 GiB).
-pub fn seal(
+pub(crate) fn seal(
     keys: &ColumnKeys,
     kind: Kind,
     lineage: Lineage,
@@ -53,7 +56,7 @@ pub fn seal(
 const fn label(kind: Kind, lineage: Lineage) -> Label {
     Label {
         kind,
-        sealer: Sealer::Client,
+        by: SealedBy::Client,
         lineage,
     }
 }
@@ -62,48 +65,43 @@ const fn label(kind: Kind, lineage: Lineage) -> Label {
 /// test or fuzz target without a zone has set that, that it is a zone's result.
 #[cfg(any(test, fuzzing))]
 fn label(kind: Kind, lineage: Lineage) -> Label {
-    let sealer = SEALS_AS.get();
-    let lineage = match sealer {
-        Sealer::Client => lineage,
-        Sealer::Zone => Lineage::RESULT,
+    let by = SEALS_AS.get();
+    let lineage = match by {
+        SealedBy::Client => lineage,
+        _ => Lineage::RESULT,
     };
-    Label {
-        kind,
-        sealer,
-        lineage,
-    }
+    Label { kind, by, lineage }
 }
 
 #[cfg(any(test, fuzzing))]
 std::thread_local! {
     /// As which end this thread seals.
-    pub(crate) static SEALS_AS: std::cell::Cell<Sealer> = const { std::cell::Cell::new(Sealer::Client) };
+    pub(crate) static SEALS_AS: std::cell::Cell<SealedBy> = const { std::cell::Cell::new(SealedBy::Client) };
 }
 
-/// Opens a result of this kind and returns the value in PostgreSQL's binary form.
+/// Opens a value of this kind in an answer of the server, and returns it in PostgreSQL's binary
+/// form. `results` says which envelopes are taken, and `expected` what the value is to be.
 ///
 /// # Errors
 /// [`EnvelopeError`]: malformed, under an unknown key, of another kind, or not authentic, which an
-/// envelope that a client sealed is too; [`EnvelopeError::System`] without locked memory.
-pub fn open(
+/// envelope is too that is not taken; [`EnvelopeError::System`] without locked memory.
+pub(crate) fn open(
     keys: &ColumnKeys,
+    (results, expected): (&Results, Option<(&Origins, &Catalog)>),
     kind: Kind,
     envelope: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, EnvelopeError> {
     let header = strongroom_columns_envelope::parse_header(kind, envelope)?;
     let key = keys.find(&header.key_id).ok_or(EnvelopeError::UnknownKey)?;
-    // A constant or a parameter that the server sends back as a result.
-    if header.sealer == Sealer::Client {
-        return Err(EnvelopeError::NotAuthentic);
-    }
     let mut value = Zeroizing::new(Vec::new());
-    key.open(kind, envelope, &mut value)?;
+    let header = key.open(kind, results.session(), envelope, &mut value)?;
+    results.take(&header, expected)?;
     Ok(value)
 }
 
 /// Returns the text form of an envelope: a prefix and Base64.
 #[must_use]
-pub fn to_text(envelope: &[u8]) -> String {
+pub(crate) fn to_text(envelope: &[u8]) -> String {
     let mut text = String::from(ENVELOPE_PREFIX);
     ENGINE.encode_string(envelope, &mut text);
     text
@@ -113,7 +111,7 @@ pub fn to_text(envelope: &[u8]) -> String {
 ///
 /// # Errors
 /// [`EnvelopeError::Malformed`] unless the text is the one that [`to_text`] would give.
-pub fn from_text(text: &[u8]) -> Result<Vec<u8>, EnvelopeError> {
+pub(crate) fn from_text(text: &[u8]) -> Result<Vec<u8>, EnvelopeError> {
     let digits = text
         .strip_prefix(ENVELOPE_PREFIX.as_bytes())
         .ok_or(EnvelopeError::Malformed)?;
@@ -139,11 +137,61 @@ mod tests {
         let (mut value, mut out) = (value.to_vec(), Vec::new());
         let label = Label {
             kind,
-            sealer: Sealer::Zone,
+            by: SealedBy::Zone,
             lineage: Lineage::RESULT,
         };
         keys.sealing().seal(label, &mut value, &mut out).unwrap();
         out
+    }
+
+    fn opened(
+        keys: &ColumnKeys,
+        kind: Kind,
+        envelope: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, EnvelopeError> {
+        open(keys, (&Results::of_anybody(), None), kind, envelope)
+    }
+
+    /// Attack: a result of another session, one twice, two that are exchanged, and what anybody may
+    /// have sealed.
+    #[test]
+    fn results_come_once_in_order_and_in_their_session() {
+        let keys = keys();
+        let session = [5; 16];
+        let seal = |by| {
+            let (mut value, mut out) = (vec![1], Vec::new());
+            let label = Label {
+                kind: Kind::Bool,
+                by,
+                lineage: Lineage::RESULT,
+            };
+            keys.sealing().seal(label, &mut value, &mut out).unwrap();
+            out
+        };
+        let own = |serial| seal(SealedBy::Session { session, serial });
+        let other = seal(SealedBy::Session {
+            session: [6; 16],
+            serial: 9,
+        });
+        let results = Results::of_session(session);
+        let taken = |envelope: &[u8]| open(&keys, (&results, None), Kind::Bool, envelope).is_ok();
+        assert!(taken(&own(1)) && taken(&own(2)) && taken(&own(7)));
+        for (what, envelope) in [
+            ("twice", own(7)),
+            ("one that came before", own(3)),
+            ("another session's", other.clone()),
+            ("a dump's", seal(SealedBy::Zone)),
+            ("a constant", seal(SealedBy::Client)),
+        ] {
+            assert!(!taken(&envelope), "{what}");
+        }
+        let mut forged = own(8);
+        forged[56] = 9;
+        assert!(!taken(&forged), "a number that is not its own");
+        assert!(taken(&own(8)), "nothing of that counts");
+        for results in [Results::default(), Results::of_anybody()] {
+            assert!(open(&keys, (&results, None), Kind::Bool, &other).is_err());
+        }
     }
 
     #[test]
@@ -152,7 +200,7 @@ mod tests {
         for lineage in [Lineage::CLIENT, Lineage::of_column(9 << 8, Class::Ordered)] {
             let constant = seal(&keys, Kind::Bool, lineage, &[1]).unwrap();
             assert_eq!(
-                open(&keys, Kind::Bool, &constant),
+                opened(&keys, Kind::Bool, &constant),
                 Err(EnvelopeError::NotAuthentic)
             );
         }
@@ -172,7 +220,7 @@ mod tests {
             for len in [0, 1, 15, 16, 17, 4096] {
                 let value = sample(*kind, len);
                 let envelope = result(&keys, *kind, &value);
-                assert_eq!(*open(&keys, *kind, &envelope).unwrap(), value);
+                assert_eq!(*opened(&keys, *kind, &envelope).unwrap(), value);
                 let text = to_text(&envelope);
                 assert_eq!(from_text(text.as_bytes()).unwrap(), envelope);
             }
@@ -185,10 +233,10 @@ mod tests {
         let before = ColumnKeys::from_keys(&[old.try_clone().unwrap()]).unwrap();
         let after = ColumnKeys::from_keys(&[old, SecretKey::generate().unwrap()]).unwrap();
         let envelope = result(&before, Kind::Bool, &[1]);
-        assert_eq!(*open(&after, Kind::Bool, &envelope).unwrap(), [1]);
+        assert_eq!(*opened(&after, Kind::Bool, &envelope).unwrap(), [1]);
         let newer = result(&after, Kind::Bool, &[1]);
         assert_eq!(
-            open(&before, Kind::Bool, &newer),
+            opened(&before, Kind::Bool, &newer),
             Err(EnvelopeError::UnknownKey)
         );
     }

@@ -4,12 +4,13 @@
 
 pub mod channel;
 pub mod conversion;
-pub mod envelope;
+mod envelope;
 pub mod keys;
 mod locked_file;
 pub mod owner;
 pub mod proxy;
 pub mod relations;
+mod results;
 pub mod server;
 pub mod sql;
 pub mod zone_status;

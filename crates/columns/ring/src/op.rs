@@ -278,6 +278,9 @@ pub mod flag {
     /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: the answers
     /// are asked ahead of need. The operation does not report a fault of posted operations.
     pub const AHEAD: u16 = 1 << 12;
+    /// [`super::Op::Output`]: the envelopes are results for the client of the ring's session, if it
+    /// has one.
+    pub const RESULT: u16 = 1 << 13;
     /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.
     pub const FOLLOWS: u16 = 1 << 11;
 }

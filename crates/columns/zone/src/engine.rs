@@ -62,6 +62,9 @@ struct ErrorReporter {
     last: Option<(u16, Instant)>,
 }
 
+/// The bits of a descriptor's flags that have a kind's number.
+const KIND_BITS: u16 = 0xff;
+
 /// The same error is reported again after this time.
 const REPORT_PAUSE: Duration = Duration::from_secs(10);
 
@@ -450,7 +453,7 @@ const fn is_ahead(op: Op, descriptor: &Descriptor) -> bool {
 
 /// The kind of value in the low byte of the flags. `Fault::BadRequest` for an unknown number.
 fn kind_of(descriptor: &Descriptor) -> Result<strongroom_format::columns::Kind, Fault> {
-    let [low, _] = descriptor.flags.to_le_bytes();
+    let [low, _] = (descriptor.flags & KIND_BITS).to_le_bytes();
     strongroom_format::columns::Kind::from_number(low).ok_or(Fault::BadRequest)
 }
 

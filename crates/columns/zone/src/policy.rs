@@ -96,8 +96,7 @@ impl Truth {
 pub(crate) struct Target {
     /// The binding that it has. `None` if it has no values yet.
     pub(crate) bound: Option<Binding>,
-    /// The lineage that an ordered column has by its name, as the host says. `None` for an opaque
-    /// column.
+    /// The lineage that the column has by its name, as the host says. `None` if it names none.
     pub(crate) by_name: Option<Lineage>,
 }
 
@@ -157,7 +156,7 @@ pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result
 }
 
 /// The binding of a column into which a value may be stored, which the column takes if it has none.
-/// `draw` draws the lineage of an opaque column; `values` counts the values that the column has.
+/// `draw` draws the lineage of a column without a name; `values` counts the values that the column has.
 /// Storing a computed value counts as one output against the session's budget.
 ///
 /// Stored values of an ordered column may be compared without a ticket. So nothing may decide what
@@ -194,8 +193,8 @@ pub(crate) fn store(
     let lineage = match (target.bound, target.by_name) {
         (Some(bound), _) => Some(bound.lineage),
         // The owner's word counts more than the host's.
-        (None, Some(by_name)) => sealed_for.or(Some(by_name)),
-        (None, None) => None,
+        (None, Some(by_name)) if is_ordered(by_name) => sealed_for.or(Some(by_name)),
+        (None, by_name) => by_name,
     };
     let mut wanted = match scope.origin() {
         Origin::Column => right::COMPUTE,
@@ -207,7 +206,7 @@ pub(crate) fn store(
     }
     session.allow(wanted, scope.keys())?;
     session.allow(wanted, &[key])?;
-    let ordered = lineage.is_some_and(|lineage| lineage.class() == Some(Class::Ordered));
+    let ordered = lineage.is_some_and(is_ordered);
     if ordered && sealed_for != lineage {
         if sealed_for.is_some() {
             session.count_refusal();
@@ -224,6 +223,11 @@ pub(crate) fn store(
     Ok(Binding { key, lineage })
 }
 
+/// Whether it is the lineage of an ordered column.
+fn is_ordered(lineage: Lineage) -> bool {
+    lineage.class() == Some(Class::Ordered)
+}
+
 /// The binding of a value that may be stored because it is the column's own: a value of it that was
 /// copied, or dumped and restored. A column without values becomes what they are of: without a
 /// session always, with one for a dump, and for the order of an ordered column. `None` for every
@@ -237,7 +241,7 @@ fn stays_what_it_is(in_session: bool, scope: &Scope, target: Target) -> Option<B
     };
     let restores = !in_session
         || scope.origin() == Origin::Envelope
-        || (target.by_name.is_some() && lineage.class() == Some(Class::Ordered));
+        || (target.by_name.is_some_and(is_ordered) && is_ordered(lineage));
     match target.bound {
         Some(bound) => (own == bound).then_some(bound),
         None => restores.then_some(own),

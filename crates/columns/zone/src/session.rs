@@ -13,6 +13,7 @@ pub mod ledger;
 
 use std::sync::Arc;
 
+use strongroom_columns_envelope::SealedBy;
 use strongroom_columns_ring::Fault;
 use strongroom_format::columns::channel::Ticket;
 
@@ -29,6 +30,8 @@ pub struct Session {
     ticket: Ticket,
     ledger: Ledger,
     name: Arc<str>,
+    /// How many results were sealed for its client.
+    results: u64,
     /// What was told and is not in the ledgers of column keys yet.
     told: Told,
 }
@@ -44,6 +47,7 @@ impl Session {
             ticket,
             ledger,
             name,
+            results: 0,
             told: Told::default(),
         }
     }
@@ -57,6 +61,16 @@ impl Session {
     /// Returns what was told since the last call, for the ledgers of column keys.
     pub(crate) fn take_told(&mut self) -> Told {
         core::mem::take(&mut self.told)
+    }
+
+    /// The number of the next result that is sealed for the session's client. No number is given
+    /// twice.
+    pub(crate) fn next_result(&mut self) -> SealedBy {
+        self.results = self.results.saturating_add(1);
+        SealedBy::Session {
+            session: self.id,
+            serial: self.results,
+        }
     }
 
     /// Replaces the session's ticket. The caller has checked that it has the same id and keys.

@@ -9,12 +9,13 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use pg_sys::{NodeTag, Oid};
+use pg_sys::{CopyStmt, NodeTag, Oid};
 use pgrx::pg_sys;
 use strongroom_format::columns::{Class, Kind};
 
 use crate::call::{call_postgres, guarded};
 use crate::catalog::{options, rows, templates, types};
+use crate::execution::row_sealing::Copying;
 use crate::execution::statement;
 use crate::fault;
 use crate::storage::pending;
@@ -84,6 +85,11 @@ extern "C-unwind" fn process_utility(
         let node = unsafe { (*statement).utilityStmt };
         // SAFETY: as above. Read now: a command may free its own tree (DEALLOCATE).
         let tag = unsafe { (*node).type_ };
+        // SAFETY: the tag says what the node is.
+        let copies = tag == NodeTag::T_CopyStmt && unsafe { !(*node.cast::<CopyStmt>()).is_from };
+        // SAFETY: as above.
+        let to_client = || unsafe { (*node.cast::<CopyStmt>()).filename.is_null() };
+        let copying = copies.then(|| Copying::enter(to_client()));
         statement::run_utility(|| {
             // SAFETY: as above.
             let defining = unsafe { check_before(node) }.then(Defining::enter);
@@ -121,6 +127,7 @@ extern "C-unwind" fn process_utility(
             // SAFETY: as above, for the commands that are checked.
             unsafe { check_after(tag, node) };
         });
+        drop(copying);
         statement::end_if_over();
     });
 }

@@ -1,4 +1,4 @@
-//! The name of a column from which an ordered column's lineage is made.
+//! The name of a column from which its lineage is made.
 //!
 //! The data owner's proxy makes the same name from what it reads of the catalog
 //! (crates/columns/proxy, `sql/lineage.rs`); docs/spec/columns.md, "Lineages". Must not: hash it;

@@ -53,6 +53,12 @@ pub(crate) fn kind_of(type_oid: Oid) -> Option<Kind> {
     })
 }
 
+/// Whether values of this type are, or may hold, confidential ones: no type of PostgreSQL's own
+/// does.
+pub(crate) fn may_be_confidential(type_oid: Oid) -> bool {
+    type_oid.to_u32() >= FIRST_NORMAL
+}
+
 /// The kind of a type, from the catalog: by its name, length and input function. `None` if it is
 /// not one of this extension's.
 fn look_up(type_oid: Oid) -> Option<Kind> {

@@ -1,13 +1,15 @@
 //! Seals the values of a row that goes to the client in one call of the zone, before PostgreSQL
-//! calls the output function of each value.
+//! calls the output function of each value; and tells which values go to the client at all.
 //!
 //! For one run of the executor, a receiver of this library replaces the client's and passes every
 //! row on unchanged. Invariants: the envelopes that are kept belong to the row that is being sent,
 //! and are dropped after it; a row whose envelopes do not fit into one answer is left to the output
-//! functions. Must not: change a row, hold one back, or remain installed after the run, however it
-//! ends.
+//! functions; values are sealed in the order in which they are sent, as the client expects of
+//! results (docs/spec/columns.md, "Envelopes"). Must not: change a row, hold one back, or remain
+//! installed after the run, however it ends.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ffi::c_int;
 
 use pg_sys::{CommandDest, DestReceiver, QueryDesc, TupleDesc, TupleTableSlot};
@@ -16,12 +18,67 @@ use strongroom_format::columns::{EnvelopeHeader, Kind};
 
 use crate::call::{call_postgres, guarded};
 use crate::catalog::{tuples, types};
+use crate::execution::activity;
 use crate::execution::slot::Row;
 use crate::ring::zone;
 
 thread_local! {
-    /// Envelopes of the row that is being sent, by identifier.
-    static ENVELOPES: RefCell<Vec<(u64, Vec<u8>)>> = const { RefCell::new(Vec::new()) };
+    /// Envelopes of the row that is being sent, with their identifiers, in the order in which they
+    /// are sent.
+    static ENVELOPES: RefCell<VecDeque<(u64, Vec<u8>)>> = const { RefCell::new(VecDeque::new()) };
+    /// Whether a row is being sent to the client.
+    static SENDING: Cell<bool> = const { Cell::new(false) };
+    /// Where the COPY that runs sends its rows; `None` without one.
+    static COPYING: Cell<Option<CopyTarget>> = const { Cell::new(None) };
+}
+
+/// Where a COPY sends its rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CopyTarget {
+    Client,
+    /// A file or a program of the server.
+    Server,
+}
+
+/// A COPY to somewhere runs, until this is dropped.
+pub(crate) struct Copying {
+    before: Option<CopyTarget>,
+}
+
+impl Copying {
+    /// Notes that a COPY runs that sends its rows to the client, or to a file or a program of the
+    /// server, until the result is dropped.
+    pub(crate) fn enter(to_client: bool) -> Self {
+        let target = if to_client {
+            CopyTarget::Client
+        } else {
+            CopyTarget::Server
+        };
+        Self {
+            before: COPYING.replace(Some(target)),
+        }
+    }
+}
+
+impl Drop for Copying {
+    /// Notes that the COPY has ended.
+    fn drop(&mut self) {
+        COPYING.set(self.before);
+    }
+}
+
+/// Whether a value that an output function writes now goes to the client, and is therefore a result
+/// of its session. Any other may be kept or sent elsewhere, as a dump's values are: what a function
+/// makes of a value while a query runs, or what COPY writes into a file.
+///
+/// Rows go to the client from a run of the executor, from a portal that has kept them, in which
+/// nothing runs any more, and from COPY, which reads a table without the executor.
+pub(crate) fn is_for_client() -> bool {
+    match COPYING.get() {
+        Some(CopyTarget::Server) => false,
+        Some(CopyTarget::Client) => SENDING.get() || !activity::is_query_running(),
+        None => SENDING.get() || activity::depth() == 0,
+    }
 }
 
 /// A receiver that seals rows and passes them on to the client's receiver.
@@ -30,7 +87,7 @@ struct SealingReceiver {
     /// First, because PostgreSQL knows only this part (tcop/dest.h).
     own: DestReceiver,
     client: *mut DestReceiver,
-    /// Confidential columns, from 1.
+    /// Confidential columns, from 1, whose values are sealed together.
     columns: Vec<i16>,
 }
 
@@ -41,21 +98,22 @@ pub(crate) struct InstalledReceiver {
 }
 
 impl Drop for InstalledReceiver {
-    /// Puts the client's receiver back, frees the one that replaced it, and forgets the envelopes
-    /// that are kept of the last row.
+    /// Puts the client's receiver back, and frees the one that replaced it.
     fn drop(&mut self) {
         // SAFETY: made from a box in `install`, and used here for the last time.
         let receiver = unsafe { Box::from_raw(self.receiver) };
         // SAFETY: the query outlives its run, also one that fails.
         unsafe { (*self.query).dest = receiver.client };
-        ENVELOPES.with(|envelopes| envelopes.borrow_mut().clear());
     }
 }
 
-/// Replaces the receiver of a query that sends at least two confidential columns to a client, until
-/// the result is dropped. The new one seals a row's values in one call of the zone, and passes the
-/// row on. `None`, and nothing is replaced, for any other query. `query` must have been started by
-/// the executor, and outlive the result.
+/// Replaces the receiver of a query that sends columns of confidential types, or of types that may
+/// hold confidential values, to a client, until the result is dropped. The new one seals a row's
+/// values in one call of the zone, and passes the row on. `None`, and nothing is replaced, for any
+/// other query. `query` must have been started by the executor, and outlive the result.
+///
+/// Values behind a column of another type, such as an array, are left to the output functions: what
+/// is in it is sealed when it is sent.
 pub(crate) fn install(query: *mut QueryDesc) -> Option<InstalledReceiver> {
     // SAFETY: a query that the executor has started, so it has the type of its rows; it may have no
     // receiver.
@@ -65,13 +123,18 @@ pub(crate) fn install(query: *mut QueryDesc) -> Option<InstalledReceiver> {
             return None;
         }
         let columns = tuples::columns((*query).tupDesc)
-            .filter(|(_, type_oid)| types::kind_of(*type_oid).is_some())
-            .map(|(number, _)| number);
-        (client, columns.collect::<Vec<_>>())
+            .filter(|(_, type_oid)| types::may_be_confidential(*type_oid))
+            .collect::<Vec<_>>();
+        (client, columns)
     };
-    if columns.len() < 2 {
+    if columns.is_empty() {
         return None;
     }
+    let columns = columns
+        .into_iter()
+        .take_while(|(_, type_oid)| types::kind_of(*type_oid).is_some())
+        .map(|(number, _)| number)
+        .collect();
     // SAFETY: the receiver lives as long as the query.
     let mydest = unsafe { (*client).mydest };
     let own = DestReceiver {
@@ -99,20 +162,44 @@ const fn is_client(dest: CommandDest::Type) -> bool {
     )
 }
 
-/// The envelope of a value of the row that is being sent. `None` if it was not sealed with the row,
-/// or is of another kind.
+/// The envelope of the next value of the row that is being sent. `None` if it was not sealed with
+/// the row, or is of another kind.
 pub(crate) fn sealed_envelope(kind: Kind, fid: u64) -> Option<Vec<u8>> {
     ENVELOPES.with(|envelopes| {
-        let envelopes = envelopes.borrow();
-        let (_, envelope) = envelopes.iter().find(|(known, _)| *known == fid)?;
+        let mut envelopes = envelopes.borrow_mut();
+        let (known, envelope) = envelopes.front()?;
         let header = EnvelopeHeader::parse(envelope)?;
-        (header.kind == kind).then(|| envelope.clone())
+        let is_it = *known == fid && header.kind == kind;
+        envelopes
+            .pop_front()
+            .filter(|_| is_it)
+            .map(|(_, envelope)| envelope)
     })
 }
 
-/// Receives a row: has the zone seal its different confidential values in one call, if there is
-/// more than one, keeps the envelopes, and passes the row on to the client's receiver. Returns what
-/// that returns. Raises the zone's faults as an ERROR.
+/// A row is being sent to the client, until this is dropped.
+struct Sending;
+
+impl Sending {
+    /// Notes that a row is being sent, with these envelopes of its values.
+    fn enter(envelopes: impl Iterator<Item = (u64, Vec<u8>)>) -> Self {
+        ENVELOPES.with(|kept| kept.borrow_mut().extend(envelopes));
+        SENDING.set(true);
+        Self
+    }
+}
+
+impl Drop for Sending {
+    /// Forgets the envelopes, and notes that the row has been sent.
+    fn drop(&mut self) {
+        ENVELOPES.with(|envelopes| envelopes.borrow_mut().clear());
+        SENDING.set(false);
+    }
+}
+
+/// Receives a row: has the zone seal its confidential values in one call, if there is more than
+/// one, keeps the envelopes, and passes the row on to the client's receiver. Returns what that
+/// returns. Raises the zone's faults as an ERROR.
 extern "C-unwind" fn receive(slot: *mut TupleTableSlot, own: *mut DestReceiver) -> bool {
     guarded(|| {
         // SAFETY: PostgreSQL passes the receiver that it was given.
@@ -120,23 +207,23 @@ extern "C-unwind" fn receive(slot: *mut TupleTableSlot, own: *mut DestReceiver) 
         // SAFETY: a row of the query.
         let row = unsafe { Row::of(slot) };
         let columns = receiver.columns.iter();
-        let mut fids: Vec<u64> = columns
+        let fids: Vec<u64> = columns
             .filter_map(|number| row.identifier(*number))
             .collect();
-        fids.sort_unstable();
-        fids.dedup();
-        if fids.len() > 1 {
-            let sealed = zone::with(|connection| connection.seal_many(&fids));
-            ENVELOPES
-                .with(|envelopes| *envelopes.borrow_mut() = fids.into_iter().zip(sealed).collect());
-        }
+        let to_client = COPYING.get() != Some(CopyTarget::Server);
+        let sealed = if fids.len() > 1 {
+            zone::with(|connection| connection.seal_many(&fids, to_client))
+        } else {
+            Vec::new()
+        };
+        let sending = Sending::enter(fids.into_iter().zip(sealed));
         let client = receiver.client;
         // SAFETY: the client's receiver.
         let more = unsafe {
             let receive = (*client).receiveSlot;
             call_postgres(|| receive.is_some_and(|receive| receive(slot, client)))
         };
-        ENVELOPES.with(|envelopes| envelopes.borrow_mut().clear());
+        drop(sending);
         more
     })
 }

@@ -193,8 +193,9 @@ fn raise_malformed(kind: Kind) -> ! {
 fn seal(call: &Call) -> Vec<u8> {
     let kind = kind_of_first(call);
     let fid = call.bits(0);
+    let to_client = row_sealing::is_for_client();
     row_sealing::sealed_envelope(kind, fid)
-        .unwrap_or_else(|| zone::with(|connection| connection.seal(kind, fid)))
+        .unwrap_or_else(|| zone::with(|connection| connection.seal(kind, fid, to_client)))
 }
 
 /// The text form of the argument's envelope, as a C string. Raises the zone's faults as an ERROR.

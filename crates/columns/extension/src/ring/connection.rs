@@ -343,21 +343,31 @@ impl Connection {
         Ok(())
     }
 
-    /// Has the zone seal one value of this kind, and waits; returns its envelope. Fails as
-    /// [`Self::call`] does.
-    pub(crate) fn seal(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
-        let one = self.seal_all(u16::from(kind.number()), &[fid])?.pop();
+    /// Has the zone seal one value of this kind, as a result if it goes to the client, and waits;
+    /// returns its envelope. Fails as [`Self::call`] does.
+    pub(crate) fn seal(
+        &mut self,
+        kind: Kind,
+        fid: u64,
+        to_client: bool,
+    ) -> Result<Vec<u8>, Broken> {
+        let flags = u16::from(kind.number()) | result_flag(to_client);
+        let one = self.seal_all(flags, &[fid])?.pop();
         one.ok_or(Broken::Fault(Fault::BadRequest))
     }
 
-    /// Has the zone seal values of any kinds, and waits; returns their envelopes in this order, or
-    /// none at all if they do not fit into one answer. Fails as [`Self::call`] does.
-    pub(crate) fn seal_many(&mut self, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
-        self.seal_all(0, fids)
+    /// Has the zone seal values of any kinds, as results if they go to the client, and waits;
+    /// returns their envelopes in this order, or none at all if they do not fit into one answer.
+    /// Fails as [`Self::call`] does.
+    pub(crate) fn seal_many(
+        &mut self,
+        fids: &[u64],
+        to_client: bool,
+    ) -> Result<Vec<Vec<u8>>, Broken> {
+        self.seal_all(result_flag(to_client), fids)
     }
 
-    /// Has the zone seal values, all of the kind in `flags` unless that is 0, and waits; returns
-    /// their envelopes in this order, or none at all if they do not fit into one answer. Fails as
+    /// Has the zone seal values, all of the kind in `flags` if it has one, and waits; returns their envelopes in this order, or none at all if they do not fit into one answer. Fails as
     /// [`Self::call`] does.
     fn seal_all(&mut self, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.write_words(0, fids)?;
@@ -480,4 +490,10 @@ impl Connection {
             .ok_or(bad)?;
         Ok(bytes)
     }
+}
+
+/// The flag of an operation that seals values, whose envelopes are results if they go to the
+/// client.
+const fn result_flag(to_client: bool) -> u16 {
+    if to_client { flag::RESULT } else { 0 }
 }

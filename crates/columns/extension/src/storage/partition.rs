@@ -149,14 +149,11 @@ fn make(
     Ok(answer.value)
 }
 
-/// The records of a table's columns for the zone, with the names of ordered ones.
+/// The records of a table's columns for the zone, with their names.
 fn column_records(table: &Table) -> Vec<u8> {
     let mut bytes = Vec::new();
     for column in &*table.columns {
-        let name = match column.class {
-            Class::Ordered => names::path(table.relation.into(), column.number),
-            Class::Opaque => Vec::new(),
-        };
+        let name = names::path(table.relation.into(), column.number);
         let mut record = [0; column_layout::SIZE];
         let number = column.number.cast_unsigned().to_le_bytes();
         let len = u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes();

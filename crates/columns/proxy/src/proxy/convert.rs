@@ -13,9 +13,10 @@ use super::messages::unexpected;
 use super::settings::Settings;
 use crate::envelope::{self, EnvelopeError};
 use crate::keys::ColumnKeys;
-use crate::sql::OrderedColumn;
+use crate::results::Results;
 use crate::sql::catalog::{Catalog, EncType, base_array_oid};
 use crate::sql::refusal::Refusal;
+use crate::sql::{OrderedColumn, Origins};
 
 /// The most dimensions of an array (`MAXDIM`).
 const DIMENSIONS_MAX: i32 = 6;
@@ -165,6 +166,10 @@ pub(crate) struct Converter<'a> {
     settings: &'a Settings,
     /// The ordered column that values are sealed for.
     column: Option<OrderedColumn>,
+    /// Which envelopes are opened; `None`: no one.
+    results: Option<&'a Results>,
+    /// What an opened value is to be, by this catalog; `None` if that is not known.
+    expected: Option<(&'a Origins, &'a Catalog)>,
 }
 
 impl<'a> Converter<'a> {
@@ -174,6 +179,25 @@ impl<'a> Converter<'a> {
             keys,
             settings,
             column: None,
+            results: None,
+            expected: None,
+        }
+    }
+
+    /// Returns the converter that opens values of these origins only, if they are known, by the
+    /// names of the catalog.
+    pub(crate) fn expecting(&self, origins: Option<&'a Origins>, catalog: &'a Catalog) -> Self {
+        Self {
+            expected: origins.map(|origins| (origins, catalog)),
+            ..*self
+        }
+    }
+
+    /// Returns the converter that opens the envelopes that `results` takes.
+    pub(crate) const fn opening(self, results: &'a Results) -> Self {
+        Self {
+            results: Some(results),
+            ..self
         }
     }
 
@@ -192,10 +216,10 @@ impl<'a> Converter<'a> {
         bytes: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         match (of.array, format) {
-            (false, BINARY) => envelope::open(self.keys, of.kind, bytes).map_err(envelope_refusal),
+            (false, BINARY) => self.open_envelope(of.kind, bytes),
             (false, _) => self.open_text(of.kind, bytes),
             (true, BINARY) => map_array_elements(bytes, of.kind.base_oid(), |bytes| {
-                envelope::open(self.keys, of.kind, bytes).map_err(envelope_refusal)
+                self.open_envelope(of.kind, bytes)
             }),
             (true, _) => self.open_array(of.kind, bytes),
         }
@@ -205,8 +229,16 @@ impl<'a> Converter<'a> {
     /// [`Self::open_result`] does.
     pub(crate) fn open_text(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let sealed = envelope::from_text(text).map_err(envelope_refusal)?;
-        let value = envelope::open(self.keys, kind, &sealed).map_err(envelope_refusal)?;
+        let value = self.open_envelope(kind, &sealed)?;
         self.to_text(kind, &value)
+    }
+
+    /// Opens one envelope and returns the value's binary form. Fails as [`Self::open_result`] does.
+    fn open_envelope(&self, kind: Kind, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        let results = self.results.ok_or(EnvelopeError::NotAuthentic);
+        let opened = results
+            .and_then(|results| envelope::open(self.keys, (results, self.expected), kind, sealed));
+        opened.map_err(envelope_refusal)
     }
 
     /// Seals a parameter of the client, given in the form of the type that it declared. Returns
@@ -591,7 +623,8 @@ fn unreadable_value(kind: Kind, why: Unreadable) -> Refusal {
     )
 }
 
-/// Makes the error (22P03, SR-8104) for an envelope of the server that does not open.
+/// Makes the error for an envelope of the server that does not open (22P03, SR-8104), or is of
+/// another column (SR-8108).
 fn envelope_refusal(error: EnvelopeError) -> Refusal {
     let message = match error {
         EnvelopeError::Newer => {
@@ -602,7 +635,10 @@ fn envelope_refusal(error: EnvelopeError) -> Refusal {
             "the server sent a value under a column key that the keyring does not hold"
         }
         EnvelopeError::OtherKind => "the server sent a value of another type than it said",
-        EnvelopeError::NotAuthentic => "the server sent an envelope that is damaged or forged",
+        EnvelopeError::OtherColumn => return Refusal::other_column(),
+        EnvelopeError::NotAuthentic => {
+            "the server sent an envelope that is damaged, forged, or no answer to this statement"
+        }
         EnvelopeError::System => "the proxy has no locked memory left for an envelope's key",
     };
     Refusal::value("22P03", message)

@@ -14,9 +14,10 @@ use super::convert::{BINARY, Converter};
 use super::settings::Settings;
 use crate::envelope;
 use crate::keys::ColumnKeys;
-use crate::sql::catalog::EncType;
+use crate::results::Results;
+use crate::sql::catalog::{Catalog, EncType};
 use crate::sql::refusal::Refusal;
-use crate::sql::{Copy, CopyColumn, CopyFormat, CopyOptions};
+use crate::sql::{Copy, CopyColumn, CopyFormat, CopyOptions, ExpectedColumns, Origins};
 
 /// The first bytes of binary COPY data.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
@@ -26,6 +27,8 @@ const ROW_MAX: usize = 0x3fff_ffff;
 /// Which columns are confidential, and how the stream is written.
 pub(crate) struct Transform {
     columns: Vec<Option<CopyColumn>>,
+    /// What each of the columns is to be that are sent to the client.
+    expected: ExpectedColumns,
     options: CopyOptions,
     /// Whether the columns are known. If not, the server is to say that there is no such relation;
     /// if it has one all the same, no data passes.
@@ -63,6 +66,7 @@ impl Transform {
         }
         Ok(Some(Arc::new(Self {
             columns,
+            expected: Arc::clone(&copy.expected),
             options: copy.options.clone(),
             known,
         })))
@@ -79,6 +83,10 @@ struct CopyStream {
     transform: Arc<Transform>,
     keys: Arc<ColumnKeys>,
     settings: Settings,
+    /// Which envelopes are opened on the way out.
+    results: Arc<Results>,
+    /// By whose names columns are known.
+    catalog: Arc<Catalog>,
     pending: Zeroizing<Vec<u8>>,
     /// Header row or binary header are still to come.
     header: bool,
@@ -99,7 +107,8 @@ impl Incoming {
         keys: Arc<ColumnKeys>,
         settings: Settings,
     ) -> Self {
-        Self(CopyStream::new(transform, keys, settings, true))
+        let none = (Arc::default(), Arc::default());
+        Self(CopyStream::new(transform, keys, settings, (true, none)))
     }
 
     /// Adds a piece of data, and appends the rows that are complete to `out`, sealed. Fails with
@@ -116,13 +125,15 @@ impl Incoming {
 }
 
 impl Outgoing {
-    /// Makes the converter of a COPY to the client.
+    /// Makes the converter of a COPY to the client, which opens the envelopes that `results` takes.
+    /// The names of columns are the catalog's.
     pub(crate) fn new(
         transform: Arc<Transform>,
         keys: Arc<ColumnKeys>,
         settings: Settings,
+        taken: (Arc<Results>, Arc<Catalog>),
     ) -> Self {
-        Self(CopyStream::new(transform, keys, settings, false))
+        Self(CopyStream::new(transform, keys, settings, (false, taken)))
     }
 
     /// Adds a piece of data, and appends the rows that are complete to `out`, opened. Fails with
@@ -133,18 +144,21 @@ impl Outgoing {
 }
 
 impl CopyStream {
-    /// Makes the converter of either direction; `sealing`: from the client.
+    /// Makes the converter of either direction; `sealing`: from the client. `results` says which
+    /// envelopes are opened.
     fn new(
         transform: Arc<Transform>,
         keys: Arc<ColumnKeys>,
         settings: Settings,
-        sealing: bool,
+        (sealing, (results, catalog)): (bool, (Arc<Results>, Arc<Catalog>)),
     ) -> Self {
         let header = transform.options.header || transform.options.format == CopyFormat::Binary;
         Self {
             transform,
             keys,
             settings,
+            results,
+            catalog,
             pending: Zeroizing::new(Vec::new()),
             header,
             sealing,
@@ -251,7 +265,7 @@ impl CopyStream {
             match self.column(at) {
                 Some(column) if field != options.null => {
                     let value = Zeroizing::new(unescape_text(field));
-                    let converted = self.convert_field(column, &value)?;
+                    let converted = self.convert_field(column, at, &value)?;
                     escape_text(&converted, options.delimiter, out);
                 }
                 _ => out.extend_from_slice(field),
@@ -279,7 +293,7 @@ impl CopyStream {
             let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
             match self.column(at) {
                 Some(column) if quoted || *value != options.null => {
-                    let converted = self.convert_field(column, &value)?;
+                    let converted = self.convert_field(column, at, &value)?;
                     quote_csv(&converted, options, out);
                 }
                 _ => out.extend_from_slice(field),
@@ -307,7 +321,7 @@ impl CopyStream {
         }
         let count = usize::try_from(count).map_err(|_| malformed())?;
         self.check_field_count(count)?;
-        let converter = Converter::new(&self.keys, &self.settings);
+        let converter = self.converter();
         let mut framed = Vec::new();
         let mut message = Builder::untagged(&mut framed);
         message.count(count);
@@ -323,6 +337,8 @@ impl CopyStream {
                         kind: column.kind,
                         array: false,
                     };
+                    let expected = self.expected(at);
+                    let converter = converter.expecting(expected, &self.catalog);
                     let value = converter.open_result(of, BINARY, bytes)?;
                     message.value(Some(value.as_slice()));
                 }
@@ -333,6 +349,11 @@ impl CopyStream {
         }
         out.extend_from_slice(framed.get(4..).unwrap_or_default());
         Ok(())
+    }
+
+    /// Returns the converter of the stream's values.
+    fn converter(&self) -> Converter<'_> {
+        Converter::new(&self.keys, &self.settings).opening(&self.results)
     }
 
     /// Returns what is known of the column at this place; `None` if it is not confidential.
@@ -352,19 +373,26 @@ impl CopyStream {
         ))
     }
 
-    /// Returns the text form of a field, sealed or opened as the direction says. Fails with SR-8104
+    /// Returns the text form of the field at place `at`, sealed or opened as the direction says. Fails with SR-8104
     /// if the value is not valid or the envelope does not open.
     fn convert_field(
         &self,
         column: CopyColumn,
+        at: usize,
         text: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        let converter = Converter::new(&self.keys, &self.settings).storing_in(column.ordered);
+        let converter = self.converter().storing_in(column.ordered);
         if self.sealing {
             let sealed = converter.seal_text(column.kind, text)?;
             return Ok(Zeroizing::new(envelope::to_text(&sealed).into_bytes()));
         }
+        let converter = converter.expecting(self.expected(at), &self.catalog);
         converter.open_text(column.kind, text)
+    }
+
+    /// Returns what a value of the column at this place is to be; `None` if that is not known.
+    fn expected(&self, at: usize) -> Option<&Origins> {
+        self.transform.expected.get(at)?.as_ref()
     }
 }
 

@@ -21,10 +21,46 @@ use super::settings::Settings;
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
+use crate::results::Results;
+use crate::sql::ExpectedColumns;
+use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
 
 /// Bytes collected for the client before they are written although more messages wait.
 const BATCH: usize = 64 * 1024;
+
+/// What is known of the rows of one execution.
+struct Rows {
+    columns: Vec<ResultColumn>,
+    settings: Settings,
+    results: Arc<Results>,
+    /// What the columns are to be, by the names of the catalog.
+    expected: ExpectedColumns,
+    catalog: Arc<Catalog>,
+}
+
+impl Rows {
+    /// Checks that the columns that are certainly confidential are so for the server, too. Fails
+    /// with SR-8108 otherwise: it would make their values up.
+    fn check_columns(&self) -> Result<(), Refusal> {
+        let mut both = self.columns.iter().zip(self.expected.iter());
+        match both.position(|(column, expected)| expected.is_some() && column.enc.is_none()) {
+            Some(at) => Err(Refusal::plain_result(at.saturating_add(1))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns what the columns of the rows are to be that the server sends now.
+fn expected_columns(state: &State) -> ExpectedColumns {
+    match state.pending_answers.front() {
+        Some(PendingAnswer::Execute { expected, .. }) => Arc::clone(expected),
+        Some(PendingAnswer::Query { expected, .. }) => {
+            expected.front().cloned().unwrap_or_default()
+        }
+        _ => ExpectedColumns::default(),
+    }
+}
 
 pub(crate) struct Downstream {
     session: Arc<Session>,
@@ -35,8 +71,8 @@ pub(crate) struct Downstream {
     out: Vec<u8>,
     /// Columns of the last `RowDescription`.
     described: Vec<ResultColumn>,
-    /// Columns and settings for the rows of the current execution.
-    current: Option<(Vec<ResultColumn>, Settings)>,
+    /// How the rows of the current execution are opened.
+    current: Option<Rows>,
     copy: Option<super::copy::Outgoing>,
     /// A statement's parameters, between their description and that of its result.
     parameters_kept: Vec<u32>,
@@ -335,16 +371,24 @@ impl Downstream {
                 collected.push(text_row(body).ok_or_else(unexpected)?);
                 return Ok(());
             }
-            self.current = Some((self.result_columns(&state), state.settings.clone()));
+            self.current = Some(Rows {
+                columns: self.result_columns(&state),
+                settings: state.settings.clone(),
+                results: Arc::clone(&state.results),
+                expected: expected_columns(&state),
+                catalog: Arc::clone(&state.catalog),
+            });
         }
-        let Some((columns, settings)) = self.current.as_ref() else {
+        let Some(rows) = self.current.as_ref() else {
             return Err(unexpected());
         };
+        let columns = &rows.columns;
+        rows.check_columns()?;
         if columns.iter().all(|column| column.enc.is_none()) {
             append(&mut self.out, b'D', body);
             return Ok(());
         }
-        let converter = Converter::new(&self.keys, settings);
+        let converter = Converter::new(&self.keys, &rows.settings).opening(&rows.results);
         let mut fields = Fields(body);
         let count = fields.count().ok_or_else(unexpected)?;
         let mut message = Builder::new(&mut self.out, b'D');
@@ -359,6 +403,8 @@ impl Downstream {
                         format,
                     }),
                 ) => {
+                    let expected = rows.expected.get(at).and_then(Option::as_ref);
+                    let converter = converter.expecting(expected, &rows.catalog);
                     let shown = converter.open_result(*enc, *format, bytes)?;
                     message.value(Some(shown.as_slice()));
                 }
@@ -402,9 +448,9 @@ impl Downstream {
         self.current = None;
         self.copy = None;
         state.copying = None;
-        match state.pending_answers.front() {
+        match state.pending_answers.front_mut() {
             Some(PendingAnswer::Execute { .. }) => drop(state.pending_answers.pop_front()),
-            Some(PendingAnswer::Query { .. }) => {}
+            Some(PendingAnswer::Query { expected, .. }) => drop(expected.pop_front()),
             Some(PendingAnswer::Own { .. }) => return Ok(()),
             _ => return Err(unexpected()),
         }
@@ -446,6 +492,7 @@ impl Downstream {
                 transform,
                 Arc::clone(&self.keys),
                 state.settings.clone(),
+                (Arc::clone(&state.results), Arc::clone(&state.catalog)),
             ));
         }
         append(&mut self.out, tag, body);

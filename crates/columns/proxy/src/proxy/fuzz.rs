@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
+use strongroom_columns_envelope::SealedBy;
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::{Kind, Sealer};
+use strongroom_format::columns::Kind;
 
 use super::copy::{Incoming, Outgoing, Transform};
 use super::session::Session;
@@ -23,8 +24,9 @@ use super::{PlaintextConstants, Shared, Tls};
 use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::relations::KnownRelations;
+use crate::results::Results;
 use crate::sql::catalog::Catalog;
-use crate::sql::{self, Copy, CopyColumn, CopyFormat, CopyOptions};
+use crate::sql::{self, Copy, CopyColumn, CopyFormat, CopyOptions, ExpectedColumns};
 use strongroom_postgres_wire::client::Socket;
 
 /// More would not fit into a socket that is not read.
@@ -41,7 +43,7 @@ const KINDS: [Kind; 5] = [
 /// Makes fixed keys, and lets this thread seal envelopes that count as the zone's results. `None`
 /// without locked memory.
 fn keys() -> Option<Arc<ColumnKeys>> {
-    envelope::SEALS_AS.set(Sealer::Zone);
+    envelope::SEALS_AS.set(SealedBy::Zone);
     let key = SecretKey::take(&mut [7; 32]).ok()?;
     ColumnKeys::from_keys(&[key]).ok().map(Arc::new)
 }
@@ -121,7 +123,7 @@ pub fn messages(bytes: &[u8]) {
     let connection = Connection {
         client: BufReader::new(client),
         server: BufReader::new(server),
-        session: Session::new(catalog(), Settings::default(), b'I'),
+        session: Session::new(catalog(), Settings::default(), Results::of_anybody(), b'I'),
         names: Arc::default(),
         relations: Arc::new(KnownRelations::in_memory()).connection(String::new()),
         name: String::new(),
@@ -183,7 +185,12 @@ pub fn copied(bytes: &[u8]) {
     );
     let mut shown = Vec::new();
     let settings = Settings::default();
-    let mut back = Outgoing::new(transform, keys, settings);
+    let mut back = Outgoing::new(
+        transform,
+        keys,
+        settings,
+        (Arc::new(Results::of_anybody()), Arc::default()),
+    );
     match whole {
         Some(sealed) => assert!(
             back.push(&sealed, &mut shown).is_ok(),
@@ -222,6 +229,7 @@ fn transform(form: u8) -> Option<Arc<Transform>> {
         from: true,
         columns: Some(columns),
         unknown: false,
+        expected: ExpectedColumns::default(),
         options: CopyOptions {
             format,
             delimiter,

@@ -400,6 +400,11 @@ impl Upstream {
             .planned
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = catalog;
+        let results = now.pop().map(|plan| plan.results).unwrap_or_default();
+        *statement
+            .results
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = results;
         Ok(())
     }
 

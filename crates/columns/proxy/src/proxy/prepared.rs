@@ -100,6 +100,7 @@ impl Upstream {
             declared,
             effects: plan.effects,
             copy,
+            results: Mutex::new(plan.results),
         };
         let named = self.statements.entry(name.to_vec()).or_default();
         // The server drops the unnamed statement before it makes another.
@@ -179,6 +180,7 @@ impl Upstream {
                 ..Effects::default()
             },
             copy: None,
+            results: Mutex::default(),
         };
         self.statements
             .insert(name.to_vec(), vec![Arc::new(statement)]);
@@ -237,6 +239,7 @@ impl Upstream {
         let columns = Columns::Statement(Arc::clone(&statement.slot), result_formats);
         let made = Portal {
             columns: Some(columns).filter(|_| !statement.effects.utility),
+            expected: statement.expected(),
             effects: statement.effects,
             copy: statement.copy.clone(),
         };
@@ -341,6 +344,7 @@ impl Upstream {
         let name = Fields(body).string().ok_or_else(malformed)?;
         let portal = self.portals.get(name);
         let copy = portal.and_then(|portal| portal.copy.clone());
+        let expected = portal.map(|portal| Arc::clone(&portal.expected));
         let columns = portal.and_then(|portal| portal.columns.clone());
         let effects = portal.map_or_else(Effects::of_anything, |portal| portal.effects);
         self.note_effects(effects);
@@ -362,6 +366,7 @@ impl Upstream {
         };
         let expect = PendingAnswer::Execute {
             columns,
+            expected: expected.unwrap_or_default(),
             copy,
             request: 0,
         };

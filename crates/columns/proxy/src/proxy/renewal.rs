@@ -95,7 +95,10 @@ impl Upstream {
             Ok::<_, Failure>(answer.ok_or_else(|| "no answer".to_owned()))
         })?;
         match opened {
-            Ok(zone) => self.zone_session = Some(zone),
+            Ok(zone) => {
+                self.session.lock().results = Arc::new(zone.results());
+                self.zone_session = Some(zone);
+            }
             // The statement goes to the server all the same, whose error says more than this one;
             // the next statement tries again.
             Err(_) => self.session.lock().lost = true,

@@ -17,9 +17,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::sql::Texts;
+use crate::results::Results;
 use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
+use crate::sql::{ExpectedColumns, Texts};
 
 use super::convert::ResultColumn;
 use super::copy::Transform;
@@ -71,18 +72,21 @@ pub(crate) enum PendingAnswer {
         forward: bool,
         rows_only: bool,
     },
-    /// `request`: its number, which [`Session::push_pending`] sets.
+    /// `request`: its number, which [`Session::push_pending`] sets. `expected`: what the columns of its rows are to be.
     Execute {
         columns: Columns,
+        expected: ExpectedColumns,
         copy: Option<Arc<Transform>>,
         request: u64,
     },
     Sync {
         forward: bool,
     },
-    /// A simple query. `request`: its number, which [`Session::push_pending`] sets.
+    /// A simple query. `request`: its number, which [`Session::push_pending`] sets. `expected`: what
+    /// the columns of the rows of each of its statements are to be that has not ended.
     Query {
         refusal: Option<Refusal>,
+        expected: VecDeque<ExpectedColumns>,
         copy: Option<Arc<Transform>>,
         request: u64,
     },
@@ -148,6 +152,8 @@ pub(crate) struct State {
     pub(crate) transaction: u8,
     pub(crate) settings: Settings,
     pub(crate) catalog: Arc<Catalog>,
+    /// Which envelopes are taken as values of answers.
+    pub(crate) results: Arc<Results>,
     /// One of the two threads has ended.
     pub(crate) ended: bool,
     /// Number of the last request that was appended, of any kind. Data for a COPY of an older
@@ -173,13 +179,19 @@ pub(crate) struct Session {
 
 impl Session {
     /// Makes the state of a connection whose authentication is over, with no answer expected.
-    pub(crate) fn new(catalog: Catalog, settings: Settings, transaction: u8) -> Self {
+    pub(crate) fn new(
+        catalog: Catalog,
+        settings: Settings,
+        results: Results,
+        transaction: u8,
+    ) -> Self {
         let state = State {
             pending_answers: VecDeque::new(),
             skipping: false,
             transaction,
             settings,
             catalog: Arc::new(catalog),
+            results: Arc::new(results),
             ended: false,
             requests: 0,
             copying: None,

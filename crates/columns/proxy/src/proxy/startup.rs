@@ -16,6 +16,7 @@ use super::shared::Shared;
 use super::stream::{Address, Stream, TIMEOUT};
 use super::zone_session::{self, ZoneSession};
 use crate::relations::Changer;
+use crate::results::Results;
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::ordered::Names;
 use crate::sql::refusal::Refusal;
@@ -108,10 +109,15 @@ pub(crate) fn accept_client(
     client.get_mut().write_all(&out)?;
     client.get_ref().set_read_timeout(None)?;
     let transaction = ready.body.first().copied().unwrap_or(b'I');
+    let results = match (&zone_session, &shared.terms) {
+        (Some(zone), _) => zone.results(),
+        (None, Some(_)) => Results::default(),
+        (None, None) => Results::of_anybody(),
+    };
     Ok(Some(Connection {
         client,
         server,
-        session: Session::new(catalog, settings, transaction),
+        session: Session::new(catalog, settings, results, transaction),
         names,
         relations,
         name,

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
+use strongroom_columns_envelope::SealedBy;
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::{Kind, Sealer};
+use strongroom_format::columns::Kind;
 
 use super::convert::{BINARY, Converter, TEXT};
 use super::copy::{Incoming, Outgoing, Transform};
 use super::settings::Settings;
 use crate::envelope;
 use crate::keys::ColumnKeys;
+use crate::results::Results;
 use crate::sql::catalog::{Catalog, EncType};
-use crate::sql::{Copy, CopyColumn, CopyFormat, CopyOptions};
+use crate::sql::{Copy, CopyColumn, CopyFormat, CopyOptions, ExpectedColumns};
 
 /// Keys; what this test seals passes for the zone's results.
 fn keys() -> Arc<ColumnKeys> {
-    envelope::SEALS_AS.set(Sealer::Zone);
+    envelope::SEALS_AS.set(SealedBy::Zone);
     Arc::new(ColumnKeys::from_keys(&[SecretKey::generate().unwrap()]).unwrap())
 }
 
@@ -30,7 +32,8 @@ const fn scalar(kind: Kind) -> EncType {
 #[test]
 fn text_comes_back_as_postgresql_writes_it() {
     let (keys, settings, catalog) = (keys(), Settings::default(), catalog());
-    let converter = Converter::new(&keys, &settings);
+    let results = Results::of_anybody();
+    let converter = Converter::new(&keys, &settings).opening(&results);
     let cases: &[(Kind, &str, &str)] = &[
         (Kind::Bool, "true", "t"),
         (Kind::Int4, " -5 ", "-5"),
@@ -76,7 +79,8 @@ fn text_comes_back_as_postgresql_writes_it() {
 #[test]
 fn what_is_no_value_is_refused_without_being_shown() {
     let (keys, settings, catalog) = (keys(), Settings::default(), catalog());
-    let converter = Converter::new(&keys, &settings);
+    let results = Results::of_anybody();
+    let converter = Converter::new(&keys, &settings).opening(&results);
     let cases: &[(Kind, i16, &[u8], &str)] = &[
         (Kind::Int4, TEXT, b"secret", "22P02"),
         (Kind::Int4, TEXT, b"99999999999", "22003"),
@@ -117,7 +121,8 @@ fn what_is_no_value_is_refused_without_being_shown() {
 )]
 fn narrow_types_are_widened() {
     let (keys, settings, catalog) = (keys(), Settings::default(), catalog());
-    let converter = Converter::new(&keys, &settings);
+    let results = Results::of_anybody();
+    let converter = Converter::new(&keys, &settings).opening(&results);
     let (_, sealed) = converter
         .seal_parameter(
             &catalog,
@@ -153,7 +158,8 @@ fn narrow_types_are_widened() {
 #[test]
 fn arrays_in_both_forms() {
     let (keys, settings, catalog) = (keys(), Settings::default(), catalog());
-    let converter = Converter::new(&keys, &settings);
+    let results = Results::of_anybody();
+    let converter = Converter::new(&keys, &settings).opening(&results);
     let of = EncType {
         kind: Kind::Text,
         array: true,
@@ -222,6 +228,7 @@ fn transform(format: CopyFormat, header: bool) -> Arc<Transform> {
         from: true,
         columns: Some(vec![None, column(Kind::Text), column(Kind::Int4)]),
         unknown: false,
+        expected: ExpectedColumns::default(),
         options,
     };
     Transform::of(&copy).unwrap().unwrap()
@@ -248,7 +255,13 @@ fn there_and_back(transform: &Arc<Transform>, data: &[u8], size: usize) -> (Vec<
         incoming.push(piece, &mut sealed).unwrap();
     }
     incoming.finish(&mut sealed).unwrap();
-    let mut outgoing = Outgoing::new(Arc::clone(transform), keys, Settings::default());
+    let results = Arc::new(Results::of_anybody());
+    let mut outgoing = Outgoing::new(
+        Arc::clone(transform),
+        keys,
+        Settings::default(),
+        (results, Arc::default()),
+    );
     let mut shown = Vec::new();
     for piece in sealed.chunks(size) {
         outgoing.push(piece, &mut shown).unwrap();

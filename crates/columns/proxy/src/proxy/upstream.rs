@@ -5,10 +5,10 @@
 //! a pipeline, and answers keep their order. Invariants: P1 and P2 of `session.rs`; a parameter is
 //! sent only after the server has said its type. Must not: write to the client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, Write};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
@@ -24,7 +24,9 @@ use crate::relations::Changer;
 use crate::sql::catalog::Catalog;
 use crate::sql::ordered::Names;
 use crate::sql::refusal::Refusal;
-use crate::sql::{Constant, Effects, OrderedColumn, Plan, Structure, Texts, Token};
+use crate::sql::{
+    Constant, Effects, ExpectedColumns, OrderedColumn, Plan, Structure, Texts, Token,
+};
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
 /// made, so its name does not collide.
@@ -54,11 +56,22 @@ pub(super) struct Statement {
     pub(super) shown: usize,
     pub(super) effects: Effects,
     pub(super) copy: Option<Arc<Transform>>,
+    /// What the columns of its result are to be, by the catalog that it was last planned with.
+    pub(super) results: Mutex<ExpectedColumns>,
+}
+
+impl Statement {
+    /// Returns what the columns of its result are to be.
+    pub(super) fn expected(&self) -> ExpectedColumns {
+        let results = self.results.lock();
+        Arc::clone(&results.unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A portal.
 pub(super) struct Portal {
     pub(super) columns: Option<Columns>,
+    pub(super) expected: ExpectedColumns,
     pub(super) effects: Effects,
     pub(super) copy: Option<Arc<Transform>>,
 }
@@ -307,6 +320,7 @@ impl Upstream {
     fn refuse_query(&mut self, refusal: Refusal) {
         let expect = PendingAnswer::Query {
             refusal: Some(refusal),
+            expected: VecDeque::new(),
             copy: None,
             request: 0,
         };
@@ -352,6 +366,7 @@ impl Upstream {
             return self.send(
                 PendingAnswer::Query {
                     refusal: None,
+                    expected: plans.iter().map(|plan| Arc::clone(&plan.results)).collect(),
                     copy,
                     request: 0,
                 },
@@ -408,6 +423,7 @@ impl Upstream {
             self.send(
                 PendingAnswer::Execute {
                     columns: Columns::Described,
+                    expected: Arc::clone(&plan.results),
                     copy: None,
                     request: 0,
                 },

@@ -16,6 +16,7 @@ use strongroom_postgres_wire::{self as wire, Builder, invalid};
 use super::stream::Stream;
 use crate::channel::{AttestationPolicy, AttestationRequest, OpenSession};
 use crate::keys::ColumnKeys;
+use crate::results::Results;
 use crate::sql::refusal::Refusal;
 use crate::zones::KnownZones;
 
@@ -62,6 +63,13 @@ pub(crate) struct ZoneSession {
     pub(super) ticket_id: [u8; 16],
     /// When the ticket was issued.
     pub(super) issued: Instant,
+}
+
+impl ZoneSession {
+    /// Returns what takes the results of this session.
+    pub(super) fn results(&self) -> Results {
+        Results::of_session(*self.session.id())
+    }
 }
 
 /// Opens a session with the zone over this connection: requests an attestation, checks it, and

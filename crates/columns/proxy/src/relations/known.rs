@@ -96,6 +96,7 @@ pub(super) fn gone<'o>(
         columns: shape.columns.iter().map(column).collect(),
         root: shape.part_of.clone(),
         is_view: false,
+        has_own_rows: false,
         differs: Some(differs).filter(|_| !alike),
     }
 }

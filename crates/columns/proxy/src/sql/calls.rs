@@ -7,7 +7,7 @@ use pg_query::protobuf::{CoercionForm, FuncCall};
 use strongroom_format::columns::Kind;
 
 use super::expr::name_node;
-use super::flow::Flow;
+use super::flow::{Flow, Origins};
 use super::literal::{Token, typed_constant};
 use super::refusal::Refusal;
 use super::resolver::Resolver;
@@ -74,6 +74,7 @@ impl Resolver<'_> {
         if functions::renders(&name) && !self.catalog.has_function(&name) {
             self.refuse_rendering(&format!("{name}()"), &data);
         }
+        let origins = self.origins_of_call(&name, &data, first);
         let out = self.combine(&data);
         if self.applying && out.confidential {
             self.changed |= call_extension_function(call, &name);
@@ -87,12 +88,24 @@ impl Resolver<'_> {
         Flow {
             kind: functions::result_kind(&name, first).filter(|_| out.confidential),
             row: None,
+            origins,
             ..out
         }
     }
 }
 
 impl Resolver<'_> {
+    /// Returns what the result of a function can be a value of, whose arguments' values are `data`,
+    /// the first confidential one of the kind `first`: only of one that the extension has.
+    fn origins_of_call(&self, name: &str, data: &[Flow], first: Option<Kind>) -> Option<Origins> {
+        functions::result_kind(name, first).filter(|_| !self.catalog.has_function(name))?;
+        let known = |flow: &Flow| flow.confidential && flow.origins.is_some();
+        if functions::picks(name) {
+            return Some(Flow::origins_of_one(data)?.or(Origins::made()));
+        }
+        data.iter().any(known).then(Origins::made)
+    }
+
     /// Sets the kind of a string constant that is an argument of a function to `kind`, which the
     /// function takes there. The constant's kind cannot be inferred from the value that the call is
     /// compared with, because the function returns another kind. Does nothing if the argument is

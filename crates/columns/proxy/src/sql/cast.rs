@@ -8,7 +8,7 @@ use strongroom_format::columns::Kind;
 
 use super::catalog::Column;
 use super::expr::name_node;
-use super::flow::Flow;
+use super::flow::{Flow, Origins};
 use super::functions;
 use super::literal::{self, Form, Literal};
 use super::refusal::Refusal;
@@ -84,8 +84,13 @@ impl Resolver<'_> {
             }
             Some(Form::Bare) | None => {}
         }
+        let origins = flow.origins.take();
         if kind.is_some() {
             flow.kind = kind;
+            // A cast that changes nothing leaves the value what it is.
+            flow.origins = origins
+                .filter(|_| !is_array)
+                .map(|of| of.or(Origins::made()));
         }
         Flow { row: None, ..flow }
     }

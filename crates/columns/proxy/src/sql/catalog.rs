@@ -6,11 +6,11 @@
 //! value.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use strongroom_format::columns::{Class, Kind};
 
-use super::flow::Flow;
+use super::flow::{Flow, OriginColumn};
 use super::ordered::Names;
 
 /// The prefix of the names of confidential types; the rest is the base type's name.
@@ -42,7 +42,9 @@ LEFT JOIN pg_catalog.pg_range g ON g.rngtypid = t.oid \
 WHERE t.oid >= 16384 AND (t.typtype <> 'b' OR t.typcategory <> 'A') AND n.nspname !~ '^pg_toast' \
 UNION ALL \
 SELECT 'r', n.nspname, c.relname, pg_catalog.lpad(a.attnum::pg_catalog.text, 5, '0'), a.attname, a.atttypid::pg_catalog.text, \
-c.oid::pg_catalog.text, a.atttypmod::pg_catalog.text, c.relkind::pg_catalog.text \
+c.oid::pg_catalog.text, a.atttypmod::pg_catalog.text, \
+CASE WHEN NOT c.relhasrules AND (c.relkind = 'p' OR c.relkind = 'r' AND NOT c.relhassubclass) THEN 'own' \
+ELSE c.relkind::pg_catalog.text END \
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
 AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_(catalog|toast)' \
@@ -123,6 +125,9 @@ pub struct Relation {
     pub root: Option<(String, String)>,
     /// Whether it is a view, whose rows are another relation's.
     pub is_view: bool,
+    /// Whether it is a table whose rows are its own, or those of its partitions: no rule puts
+    /// others in their place, and no table inherits from it.
+    pub has_own_rows: bool,
     /// What is not as it was when the relation was seen first; `None` if everything is.
     pub differs: Option<String>,
 }
@@ -164,7 +169,33 @@ pub struct Catalog {
     pub(crate) temporary_schema: String,
     /// What the data owner says of the names that lineages are made from.
     pub(super) names: Arc<Names>,
+    /// The lineages of its confidential columns, once they were asked for.
+    pub(super) lineages: Lineages,
 }
+
+/// Lineages that are computed when they are needed, and count for nothing when catalogs are
+/// compared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lineages(OnceLock<Vec<OriginColumn>>);
+
+impl Lineages {
+    /// Returns the lineages, which `compute` computes if they are not there.
+    pub(super) fn get_or_init(
+        &self,
+        compute: impl FnOnce() -> Vec<OriginColumn>,
+    ) -> &[OriginColumn] {
+        self.0.get_or_init(compute)
+    }
+}
+
+impl PartialEq for Lineages {
+    /// Returns true: what they are follows from the rest of the catalog.
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Lineages {}
 
 /// A row of the catalog: schema, name, and further fields.
 struct Row<'r> {
@@ -326,6 +357,7 @@ impl Catalog {
                 columns: Vec::new(),
                 root: None,
                 is_view: relkind == Some("v"),
+                has_own_rows: relkind == Some("own"),
                 differs: None,
             });
             named.len().saturating_sub(1)
@@ -407,6 +439,7 @@ impl Catalog {
             columns,
             root: None,
             is_view: false,
+            has_own_rows: false,
             differs: None,
         };
         let named = self.relations.entry(name.to_owned()).or_default();

@@ -10,7 +10,7 @@ use pg_query::protobuf::{
 };
 use strongroom_format::columns::Kind;
 
-use super::flow::Flow;
+use super::flow::{Flow, Origins};
 use super::fold;
 use super::functions::{self, Structure};
 use super::literal::{self, Form, Literal, Token};
@@ -389,8 +389,18 @@ impl Resolver<'_> {
             }
             _ => functions::wider(left.kind, right.kind),
         };
+        let origins = if functions::computes(&name) {
+            let known = |flow: &Flow| flow.confidential && flow.origins.is_some();
+            (known(&left) || known(&right)).then(Origins::made)
+        } else {
+            None
+        };
         let out = self.combine(&[left, right]);
-        Flow { kind, ..out }
+        Flow {
+            kind,
+            origins,
+            ..out
+        }
     }
 
     /// Walks a subquery in an expression and records what it is compared with. Returns what is

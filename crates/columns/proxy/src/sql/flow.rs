@@ -2,7 +2,7 @@
 //!
 //! Must not: look at the tree.
 
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{Kind, Lineage};
 
 use super::ordered::OrderedColumn;
 
@@ -30,9 +30,83 @@ pub(crate) struct Flow {
     pub(crate) row: Option<Vec<Self>>,
     /// The ordered column that it is, of the relation that the statement changes.
     pub(crate) ordered: Option<OrderedColumn>,
+    /// What a confidential value can be a value of. `None` if that is not known, and if it is not
+    /// certain that the server sends a confidential value.
+    pub(crate) origins: Option<Origins>,
+}
+
+/// What a value can be a value of, as the lineage of a result's envelope tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origins {
+    /// Anything: it is certain only that the value is confidential.
+    Any,
+    /// One of these columns, or, with `made`, none of them: it was computed, or is a constant.
+    Of {
+        columns: Vec<OriginColumn>,
+        made: bool,
+    },
+}
+
+/// A column whose value a result can be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OriginColumn {
+    /// The lineage that it has by its name.
+    pub(crate) lineage: Lineage,
+    /// Its own name.
+    pub(crate) name: String,
+}
+
+impl Origins {
+    /// Returns the origins of what was computed.
+    pub(crate) const fn made() -> Self {
+        Self::Of {
+            columns: Vec::new(),
+            made: true,
+        }
+    }
+
+    /// Returns the origins of a value that is of either.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let (
+            Self::Of { mut columns, made },
+            Self::Of {
+                columns: others,
+                made: or_made,
+            },
+        ) = (self, other)
+        else {
+            return Self::Any;
+        };
+        for other in others {
+            if !columns.contains(&other) {
+                columns.push(other);
+            }
+        }
+        Self::Of {
+            columns,
+            made: made || or_made,
+        }
+    }
 }
 
 impl Flow {
+    /// Returns what the value can be a value of; a plain one is a constant, where it becomes
+    /// confidential.
+    pub(crate) fn origins(&self) -> Option<Origins> {
+        if self.confidential {
+            self.origins.clone()
+        } else {
+            Some(Origins::made())
+        }
+    }
+
+    /// Returns what a value can be a value of that is one of these.
+    pub(crate) fn origins_of_one(flows: &[Self]) -> Option<Origins> {
+        let mut each = flows.iter().map(Self::origins);
+        let first = each.next()??;
+        each.try_fold(first, |known, other| Some(known.or(other?)))
+    }
+
     /// Returns the flow (what is known of a value, and the constants and parameters it comes from)
     /// of a plain value into which no constant flows.
     pub(crate) fn plain() -> Self {
@@ -78,6 +152,10 @@ impl Flow {
     /// if one of both is, and takes the kind of `other` if it has none. The fields of a row stay as
     /// they are.
     pub(crate) fn join(&mut self, other: &Self) {
+        self.origins = match (self.origins(), other.origins()) {
+            (Some(own), Some(other)) => Some(own.or(other)),
+            _ => None,
+        };
         self.confidential |= other.confidential;
         self.kind = self.kind.or(other.kind);
         for carried in &other.carried {

@@ -348,6 +348,20 @@ pub(crate) fn compares(operator: &str) -> bool {
     )
 }
 
+/// Returns whether the operator computes a value of its operands; with a confidential one that is
+/// one, too.
+pub(crate) fn computes(operator: &str) -> bool {
+    matches!(operator, "+" | "-" | "*" | "/" | "%" | "||")
+}
+
+/// Returns whether the function returns one of its arguments' values, of one row or another.
+pub(crate) fn picks(name: &str) -> bool {
+    matches!(
+        name,
+        "min" | "max" | "lag" | "lead" | "first_value" | "last_value" | "nth_value"
+    )
+}
+
 /// Returns the rank of a kind of number in the order in which PostgreSQL widens numbers, 0 for the
 /// narrowest. `None` for a kind that is no number.
 const fn width(kind: Kind) -> Option<u8> {

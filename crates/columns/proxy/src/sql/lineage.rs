@@ -1,4 +1,5 @@
-//! Which lineage an ordered column has, so that a constant can name the column that it is for.
+//! Which lineage a column has, so that a constant can name the ordered column that it is for, and
+//! a result is known to be of the column that was asked for.
 //!
 //! A column's lineage is made from its names (docs/spec/columns.md, "Lineages"); the extension
 //! makes the same names of what it finds in the catalog (crates/columns/extension,
@@ -8,6 +9,7 @@ use strongroom_columns_envelope::lineage_by_name;
 use strongroom_format::columns::{Class, Lineage};
 
 use super::catalog::{Catalog, Column, Relation};
+use super::flow::OriginColumn;
 use super::ordered::{Names, OrderedColumn};
 
 /// Prefix of the name of a column that a conversion fills; the number of the column that it is to
@@ -43,7 +45,55 @@ impl Catalog {
         marked.collect()
     }
 
-    /// Returns the lineage of an ordered column of the relation `name`.
+    /// Returns what values of a column of the relation `name` are known by. `None` if rows of other
+    /// relations may be among its rows, or the relation is not in the catalog yet.
+    pub(super) fn origin(
+        &self,
+        relation: &Relation,
+        name: &str,
+        column: &Column,
+    ) -> Option<OriginColumn> {
+        let known = relation.has_own_rows && relation.oid != 0 && !self.is_doubted(name);
+        known.then(|| OriginColumn {
+            lineage: self.lineage(relation, name, column),
+            name: column.name.clone(),
+        })
+    }
+
+    /// Returns whether a result of this lineage may be a value of one of these columns.
+    ///
+    /// A column's values have the lineage of the name that it had when its first value was stored:
+    /// so values of a lineage that no column of the catalog has by its name are taken, and those of
+    /// a column of the same name in another relation. A table that was renamed, or a partition that
+    /// was detached, has such values.
+    pub(crate) fn may_be_of(&self, columns: &[OriginColumn], lineage: Lineage) -> bool {
+        if columns
+            .iter()
+            .any(|column| column.lineage.has_name_of(lineage))
+        {
+            return true;
+        }
+        let all = self.lineages.get_or_init(|| {
+            let mut found = Vec::new();
+            for (name, relations) in &self.relations {
+                for relation in relations {
+                    let confidential = relation.columns.iter().filter(|one| one.kind.is_some());
+                    found.extend(confidential.map(|one| OriginColumn {
+                        lineage: self.lineage(relation, name, one),
+                        name: one.name.clone(),
+                    }));
+                }
+            }
+            found
+        });
+        let mut named = all
+            .iter()
+            .filter(|known| known.lineage.has_name_of(lineage));
+        let of_one = |known: &OriginColumn| columns.iter().any(|column| column.name == known.name);
+        !columns.is_empty() && named.clone().next().is_none_or(|_| named.any(of_one))
+    }
+
+    /// Returns the lineage of a column of the relation `name`.
     fn lineage(&self, relation: &Relation, name: &str, column: &Column) -> Lineage {
         let (schema, table) = match &relation.root {
             Some((schema, table)) => (schema.as_str(), table.as_str()),
@@ -62,8 +112,7 @@ impl Catalog {
         });
         let name = &replaced.unwrap_or(column).name;
         let path = [schema, table, name].map(str::to_owned);
-        let [schema, table, column] = self.names.adopted.get(&path).unwrap_or(&path);
-        let database = &self.names.database;
-        lineage_by_name(Class::Ordered, [database, schema, table, column])
+        let [schema, table, name] = self.names.adopted.get(&path).unwrap_or(&path);
+        lineage_by_name(column.class(), [&self.names.database, schema, table, name])
     }
 }

@@ -13,6 +13,7 @@ use super::catalog::Catalog;
 use super::changes::Changes;
 use super::copy_options::CopyOptions;
 use super::defining::apply_definition;
+use super::flow::{Columns, Flow, Origins};
 use super::functions::Structure;
 use super::literal::Literal;
 use super::ordered::OrderedColumn;
@@ -85,9 +86,31 @@ pub(crate) struct Copy {
     /// What is known of the columns, in the order of the stream: `None` for a plain one. `None`
     /// when the query's columns are not known.
     pub(crate) columns: Option<Vec<Option<CopyColumn>>>,
+    /// What each of the columns is to be that are sent to the client.
+    pub(crate) expected: ExpectedColumns,
     /// Whether it is of a relation that the catalog does not know.
     pub(crate) unknown: bool,
     pub(crate) options: CopyOptions,
+}
+
+/// What the columns of a result are to be: for each the origins of a value that is certainly
+/// confidential, and `None` for every other. Those beyond its end are not known.
+pub(crate) type ExpectedColumns = Arc<[Option<Origins>]>;
+
+/// Returns what the columns are to be: nothing is known where their places are not.
+pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
+    if columns.open.is_some() || columns.certain.is_some() || columns.places.is_some() {
+        return Arc::default();
+    }
+    let expected = |flow: &Flow| {
+        let origins = flow.origins.clone();
+        origins.filter(|_| flow.confidential && flow.kind.is_some())
+    };
+    columns
+        .named
+        .iter()
+        .map(|(_, flow)| expected(flow))
+        .collect()
 }
 
 /// One statement in the form in which it is to be sent.
@@ -114,6 +137,8 @@ pub(crate) struct Plan {
     pub(crate) parameters: i32,
     pub(crate) effects: Effects,
     pub(crate) copy: Option<Copy>,
+    /// What each column of its result is to be, as far as that is known.
+    pub(crate) results: ExpectedColumns,
     /// Whether it has to do with anything confidential, or with something that is not known.
     pub(crate) touched: bool,
     /// Whether it has constants whose place the proxy does not know: nothing that the catalog calls

@@ -11,7 +11,7 @@ use pg_query::protobuf::{
 use serde_json::Value;
 
 use super::column_name::figure_column_name;
-use super::flow::{Columns, Flow};
+use super::flow::{Columns, Flow, Origins};
 use super::resolver::{Cte, Resolver, Source};
 use super::site::SiteKind;
 use super::tree::names;
@@ -340,10 +340,16 @@ impl Resolver<'_> {
     }
 
     /// Walks RETURNING; returns its columns, none without the clause.
+    ///
+    /// What a row has just got is shown as it came: constants, and what a trigger has put there.
     pub(super) fn returning(&mut self, clause: Option<&mut ReturningClause>) -> Columns {
-        clause
+        let mut columns = clause
             .map(|clause| self.targets(&mut clause.exprs))
-            .unwrap_or_default()
+            .unwrap_or_default();
+        for (_, flow) in &mut columns.named {
+            flow.origins = flow.origins.take().map(|_| Origins::Any);
+        }
+        columns
     }
 }
 

@@ -106,6 +106,31 @@ impl Refusal {
         }
     }
 
+    /// Makes the refusal SR-8108: the server says that column `at` of a result, from 1, is plain,
+    /// which by the statement is confidential.
+    pub(crate) fn plain_result(at: usize) -> Self {
+        const HINT: &str =
+            "The column was changed past the proxy, or the server lies. Connect again.";
+        let message = format!(
+            "the server sends column {at} of the result in clear, which is confidential (SR-8108)"
+        );
+        Self {
+            hint: Some(HINT),
+            ..Self::new("SR108", message)
+        }
+    }
+
+    /// Makes the refusal SR-8108: the server has sent a value that is not one of the column that a
+    /// statement asks for.
+    pub(crate) fn other_column() -> Self {
+        const HINT: &str = "If columns of the relation have exchanged their names, say what they were called: --adopt SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.FORMER.";
+        let message = "the server sent a value of something else than the column that the statement asks for (SR-8108)";
+        Self {
+            hint: Some(HINT),
+            ..Self::new("SR108", message.to_owned())
+        }
+    }
+
     /// Makes the refusal SR-8107: a relation is not what it was when its columns were learned.
     pub(crate) fn changed(differs: &str) -> Self {
         const HINT: &str = "If it was changed on purpose, past the proxy: strongroom columns pins --forget SCHEMA.RELATION.";

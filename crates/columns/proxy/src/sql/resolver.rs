@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use strongroom_format::columns::Kind;
 
-use super::catalog::{Catalog, Relation};
-use super::flow::{Carried, Columns, Flow};
+use super::catalog::{Catalog, Column, Relation};
+use super::flow::{Carried, Columns, Flow, Origins};
 use super::fold;
 use super::functions;
 use super::literal::Form;
@@ -276,6 +276,7 @@ impl<'a> Resolver<'a> {
             for flow in flows {
                 chosen.join(&flow.clone().indirect());
             }
+            chosen.origins = Flow::origins_of_one(flows);
         }
         chosen
     }
@@ -405,7 +406,9 @@ impl<'a> Resolver<'a> {
             let refusal = Refusal::changed(differs);
             self.refusal.get_or_insert(refusal);
         }
-        let all: Vec<Columns> = found.into_iter().map(columns_of).collect();
+        let single = found.len() == 1;
+        let of = |relation: &Relation| columns_of(self.catalog, relation, name, single);
+        let all: Vec<Columns> = found.into_iter().map(of).collect();
         self.touched |= all.iter().any(|columns| columns.whole().confidential);
         if all.is_empty() && schema != "pg_catalog" && schema != "information_schema" {
             self.touched = true;
@@ -515,13 +518,24 @@ fn unknown_column(column: &str) -> Flow {
     }
 }
 
-/// Returns the columns of a relation of the catalog. A system relation is known by name only: it
-/// has unknown columns, all of them plain.
-fn columns_of(relation: &Relation) -> Columns {
+/// Returns the columns of the relation `name` of the catalog. A system relation is known by name
+/// only: it has unknown columns, all of them plain. `single`: no other relation may be meant.
+fn columns_of(catalog: &Catalog, relation: &Relation, name: &str, single: bool) -> Columns {
+    let flow = |column: &Column| {
+        let of = catalog.origin(relation, name, column);
+        let origins = of.map(|column| Origins::Of {
+            columns: vec![column],
+            made: false,
+        });
+        Flow {
+            origins: origins.filter(|_| single && column.kind.is_some()),
+            ..column.flow()
+        }
+    };
     let named = relation
         .columns
         .iter()
-        .map(|column| (column.name.clone(), column.flow()))
+        .map(|column| (column.name.clone(), flow(column)))
         .collect();
     // System relations are known by name only.
     let open = relation.columns.is_empty().then(Flow::plain);

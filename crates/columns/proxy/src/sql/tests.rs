@@ -6,6 +6,7 @@ mod conditions;
 mod kept;
 mod leaks;
 mod lineages;
+mod results;
 mod statements;
 mod unread;
 

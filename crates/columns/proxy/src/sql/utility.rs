@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::copy_options::options;
 use super::flow::{Columns, Flow};
-use super::plan::{Copy, CopyColumn, Effects, Plan};
+use super::plan::{Copy, CopyColumn, Effects, ExpectedColumns, Plan, expected_columns};
 use super::refusal::Refusal;
 use super::resolver::Resolver;
 use super::table::{alter_table, create_table};
@@ -94,7 +94,8 @@ pub(crate) fn walk(
     node: &mut Node,
     plan: &mut Plan,
 ) -> Result<StatementLimits, Refusal> {
-    if resolver.statement(node).is_some() {
+    if let Some(columns) = resolver.statement(node) {
+        plan.results = expected_columns(&columns);
         return Ok(StatementLimits::default());
     }
     match node.node.as_mut() {
@@ -156,7 +157,12 @@ fn walk_inner(
     plan: &mut Plan,
 ) -> Result<StatementLimits, Refusal> {
     match query {
-        Some(query) => walk(resolver, query, plan),
+        Some(query) => {
+            let fixed = walk(resolver, query, plan);
+            // They are not the columns of the statement around it.
+            plan.results = ExpectedColumns::default();
+            fixed
+        }
         None => Ok(StatementLimits::default()),
     }
 }
@@ -392,6 +398,7 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
             .iter()
             .all(|(_, flow)| !flow.confidential || flow.kind.is_some())
     });
+    let expected = known.as_ref().map(expected_columns).unwrap_or_default();
     let columns = known.map(|columns| {
         let named = columns.named.iter();
         let columns = named.map(|(_, flow)| {
@@ -404,6 +411,7 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
     let plan = Copy {
         from: copy.is_from,
         columns,
+        expected,
         unknown: copy.query.is_none() && !resolver.unknown.is_empty(),
         options: options(&copy.options),
     };

@@ -46,7 +46,8 @@ impl Scope {
     pub(crate) fn envelope(of: Binding, sealer: Sealer) -> Self {
         let origin = match sealer {
             Sealer::Client => Origin::Constant,
-            Sealer::Zone => Origin::Envelope,
+            // No result of a session is opened as an operand.
+            Sealer::Zone | Sealer::Session => Origin::Envelope,
         };
         Self {
             keys: vec![of.key],

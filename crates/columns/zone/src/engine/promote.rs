@@ -178,8 +178,7 @@ impl Zone {
     /// [`strongroom_columns_ring::Op::Partition`]: answers with the number of the partition of the
     /// relation that the data area names, and in `aux` with how many values it has. Makes it if
     /// there is none and the flag `NEW` is set; otherwise `Fault::PartitionUnknown`. Notes the
-    /// lineages that the relation's ordered columns have by their names, if the data area has
-    /// columns. `Fault::Recovering` during recovery, `Fault::BadRequest` for no relation and for
+    /// lineages that the relation's columns have by their names, if the data area has columns. `Fault::Recovering` during recovery, `Fault::BadRequest` for no relation and for
     /// malformed columns.
     pub(super) fn partition(
         &mut self,
@@ -289,7 +288,8 @@ fn columns_by_name(mut rest: &[u8], count: u32) -> Option<Vec<(u16, Lineage)>> {
         let (name, behind) = rest
             .get(column_layout::SIZE..)?
             .split_at_checked(usize::from(len))?;
-        if class == Class::Ordered {
+        // An opaque column may do without a name.
+        if class == Class::Ordered || !name.is_empty() {
             let mut names = core::str::from_utf8(name).ok()?.split('\0');
             let path = [names.next()?, names.next()?, names.next()?, names.next()?];
             names.next().is_none().then_some(())?;
@@ -309,7 +309,7 @@ fn set_field(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault>
     Ok(())
 }
 
-/// Draws a random lineage for an opaque column that has none. `Fault::OutOfMemory` if the random
+/// Draws a random lineage for a column without a name. `Fault::OutOfMemory` if the random
 /// generator fails.
 fn random_lineage() -> Result<Lineage, Fault> {
     let mut random = [0; 8];

@@ -2,6 +2,7 @@
 //!
 //! Must not: leave a value in clear anywhere but in an arena and in the scratch buffers.
 
+use strongroom_columns_envelope::SealedBy;
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{AREA_SIZE, Area, Descriptor, Fault};
 use strongroom_columns_values::{receive, send};
@@ -10,7 +11,7 @@ use strongroom_format::columns::Fid;
 use zeroize::Zeroize as _;
 
 use super::compute::{settle, with_ledger};
-use super::{Zone, copy_bytes, copy_words, kind_of, len_of, offset_of};
+use super::{KIND_BITS, Zone, copy_bytes, copy_words, kind_of, len_of, offset_of};
 use crate::arena::{Meta, Scope};
 use crate::policy;
 
@@ -76,7 +77,8 @@ impl Zone {
 
     /// [`strongroom_columns_ring::Op::Output`]: seals the values of `n` identifiers in the data
     /// area and writes over them, for each, a length of 4 bytes and the envelope; returns the
-    /// number of bytes. If several do not fit together, returns 0 and writes nothing;
+    /// number of bytes. With the flag `RESULT` they are results of the ring's session, if it has
+    /// one, numbered in this order. If several do not fit together, returns 0 and writes nothing;
     /// `Fault::StringTooLong` for a single one. Counts each value in the session's budget.
     /// `Fault::KindMismatch` for another kind than the flags name, if any; faults of loading and of
     /// the policy.
@@ -86,7 +88,7 @@ impl Zone {
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<u64, Fault> {
-        let wanted = (descriptor.flags != 0).then(|| kind_of(descriptor));
+        let wanted = (descriptor.flags & KIND_BITS != 0).then(|| kind_of(descriptor));
         let wanted = wanted.transpose()?;
         let offset = offset_of(descriptor)?;
         copy_words(area, descriptor, &mut self.scratch.words)?;
@@ -100,7 +102,12 @@ impl Zone {
             }
             let state = self.sources.rings.get(ring)?;
             let scope = state.arena.scopes.get(loaded.scope)?;
-            let of = policy::output(Self::session(&mut self.channel, state), scope)?;
+            let mut session = Self::session(&mut self.channel, state);
+            let of = policy::output(session.as_deref_mut(), scope)?;
+            let by = match session.filter(|_| descriptor.flags & flag::RESULT != 0) {
+                Some(session) => session.next_result(),
+                None => SealedBy::Zone,
+            };
             settle(
                 &mut self.channel,
                 &mut self.sources,
@@ -120,7 +127,7 @@ impl Zone {
             let out = &mut self.scratch.bytes;
             let head = out.len();
             out.extend_from_slice(&[0; 4]);
-            let sealed = self.keys.seal(of, kind, &mut self.scratch.plain, out);
+            let sealed = self.keys.seal((of, by), kind, &mut self.scratch.plain, out);
             self.scratch.plain.zeroize();
             sealed?;
             let len = out.len().checked_sub(head.saturating_add(4));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use strongroom_columns_envelope::{ColumnKey, EnvelopeError, Label, id_of, parse_header};
+use strongroom_columns_envelope::{ColumnKey, EnvelopeError, Label, SealedBy, id_of, parse_header};
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
 use strongroom_format::columns::channel::TICKET_LABEL;
@@ -99,15 +99,15 @@ impl ColumnKeys {
             .is_some_and(|known| known.ticket.verify(&[covered], mac))
     }
 
-    /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is
-    /// wiped.
+    /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`, as a result of
+    /// a session or for nobody in particular. `value` is wiped.
     ///
     /// # Errors
     /// [`Fault::NoColumnKey`] if the key is not held; [`Fault::StringTooLong`] for a value that is
     /// too long; [`Fault::OutOfMemory`] if there is no memory, or no random number, for it.
     pub fn seal(
         &self,
-        of: Binding,
+        (of, by): (Binding, SealedBy),
         kind: Kind,
         value: &mut Vec<u8>,
         out: &mut Vec<u8>,
@@ -118,7 +118,7 @@ impl ColumnKeys {
         };
         let label = Label {
             kind,
-            sealer: Sealer::Zone,
+            by,
             lineage: of.lineage,
         };
         known
@@ -134,8 +134,8 @@ impl ColumnKeys {
     /// what was there. Returns the key's id, the lineage and the sealer that the envelope names.
     ///
     /// # Errors
-    /// [`Fault::NewerFormat`] if it is of a later version; [`Fault::BadEnvelope`] if it is damaged
-    /// or of another kind; [`Fault::NoColumnKey`] if its key is not held; [`Fault::OutOfMemory`] if
+    /// [`Fault::NewerFormat`] if it is of a later version; [`Fault::BadEnvelope`] if it is damaged,
+    /// of another kind, or the result of a session; [`Fault::NoColumnKey`] if its key is not held; [`Fault::OutOfMemory`] if
     /// there is no memory for it. `value` is empty then.
     pub fn open(
         &self,
@@ -149,8 +149,8 @@ impl ColumnKeys {
             _ => Fault::BadEnvelope,
         })?;
         let known = self.0.get(&header.key_id).ok_or(Fault::NoColumnKey)?;
-        match known.column.open(kind, sealed, value) {
-            Ok(()) => {
+        match known.column.open(kind, None, sealed, value) {
+            Ok(_) => {
                 let of = Binding {
                     key: header.key_id,
                     lineage: header.lineage,
@@ -187,7 +187,8 @@ mod tests {
             key: one,
             lineage: Lineage::of(6),
         };
-        keys.seal(of, Kind::Text, &mut b"a secret".to_vec(), &mut sealed)
+        let by = SealedBy::Zone;
+        keys.seal((of, by), Kind::Text, &mut b"a secret".to_vec(), &mut sealed)
             .unwrap();
         let mut value = Vec::new();
         let opened = keys.open(Kind::Text, &sealed, &mut value);
@@ -221,6 +222,16 @@ mod tests {
         for cut in 0..sealed.len() {
             assert!(keys.open(Kind::Text, &sealed[..cut], &mut value).is_err());
         }
+        // A result is for the client that asked, and does not come back as a constant.
+        let by = SealedBy::Session {
+            session: [9; 16],
+            serial: 1,
+        };
+        let mut result = Vec::new();
+        keys.seal((of, by), Kind::Text, &mut b"a secret".to_vec(), &mut result)
+            .unwrap();
+        let answer = keys.open(Kind::Text, &result, &mut value);
+        assert_eq!(answer, Err(Fault::BadEnvelope));
     }
 
     #[test]

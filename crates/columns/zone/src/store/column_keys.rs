@@ -55,8 +55,8 @@ impl Store {
         }
     }
 
-    /// The lineage that an ordered column has by its name, as the host said last. `None` for an
-    /// opaque column, and if it has said nothing.
+    /// The lineage that a column has by its name, as the host said last. `None` if it has given the
+    /// column no name.
     pub(crate) fn lineage_by_name(&self, partition: u16, column: u16) -> Option<Lineage> {
         let partition = self.partitions.get(partition)?;
         partition.by_name.get(&column).copied()

@@ -16,6 +16,7 @@ mod ledgers;
 mod lineages;
 mod owner;
 mod refused;
+mod results;
 mod rights;
 mod timelines;
 

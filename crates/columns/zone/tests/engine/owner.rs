@@ -11,7 +11,7 @@ use strongroom_format::columns::channel::{
     Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, Request, Sealed, TICKET_LABEL, Ticket,
     ZONE_LABEL, associated_data,
 };
-use strongroom_format::columns::envelope::{self, EnvelopeHeader, envelope_layout};
+use strongroom_format::columns::envelope::{self, EnvelopeHeader};
 use strongroom_format::columns::{Kind, Lineage, Sealer};
 
 use super::{call_bytes, go_on};
@@ -27,7 +27,7 @@ impl Owner {
     }
 
     /// Opens a session on the ring with the keys that the ticket names.
-    pub(crate) fn open(&self, host: &mut Host, ticket: &Ticket) -> Result<(), Broken> {
+    pub(crate) fn open(&self, host: &mut Host, ticket: &Ticket) -> Result<[u8; 16], Broken> {
         let attestation = self.ask(host)?;
         self.answer(host, attestation, ticket)
     }
@@ -46,7 +46,7 @@ impl Owner {
         host: &mut Host,
         attestation: Vec<u8>,
         ticket: &Ticket,
-    ) -> Result<(), Broken> {
+    ) -> Result<[u8; 16], Broken> {
         let parsed = Attestation::parse(&attestation).unwrap();
         let (private, client_key) = KeyAgreement::generate().unwrap();
         let hello = Hello {
@@ -75,7 +75,8 @@ impl Owner {
             &tag,
         ]
         .concat();
-        call_bytes(host, Op::Message, &message).map(drop)
+        let reply = call_bytes(host, Op::Message, &message)?;
+        Ok(Sealed::parse(&reply).unwrap().0.session)
     }
 
     fn opening(&self, ticket: &Ticket) -> Vec<u8> {
@@ -121,29 +122,49 @@ impl Owner {
             salt: random16().unwrap(),
             nonce: nonce12().unwrap(),
             lineage,
+            serial: 0,
         };
         let mut padded = value.to_vec();
         envelope::pad(kind, &mut padded);
         let key = self.envelope_key(&header);
         let tag = key
-            .seal(&header.nonce, &header.associated_data(), &mut padded)
+            .seal(
+                &header.nonce,
+                &header.associated_data(&[0; 16]),
+                &mut padded,
+            )
             .unwrap();
         [&header.to_bytes()[..], &padded, &tag].concat()
     }
 
-    /// Key and value of an envelope.
+    /// Key and value of an envelope that is no result of a session.
     pub(crate) fn open_envelope(&self, sealed: &[u8]) -> ([u8; 16], Vec<u8>) {
+        let (header, value) = self.open_result(&[0; 16], sealed);
+        assert_eq!(header.serial, 0);
+        (header.key_id, value)
+    }
+
+    /// Header and value of an envelope, which opens for this session if it is a result.
+    pub(crate) fn open_result(
+        &self,
+        session: &[u8; 16],
+        sealed: &[u8],
+    ) -> (EnvelopeHeader, Vec<u8>) {
         let header = EnvelopeHeader::parse(sealed).unwrap();
-        let (body, tag) = sealed[envelope_layout::SIZE..]
-            .split_last_chunk::<16>()
-            .unwrap();
+        let head = header.to_bytes().len();
+        let (body, tag) = sealed[head..].split_last_chunk::<16>().unwrap();
         let mut body = body.to_vec();
         let key = self.envelope_key(&header);
-        key.open(&header.nonce, &header.associated_data(), &mut body, tag)
-            .unwrap();
+        key.open(
+            &header.nonce,
+            &header.associated_data(session),
+            &mut body,
+            tag,
+        )
+        .unwrap();
         let len = envelope::unpadded(header.kind, &body).unwrap();
         body.truncate(len);
-        (header.key_id, body)
+        (header, body)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
 pub use request::{GivenKey, Limit, Opening, Request, is_name, limit_layout, parse_opening};
 
 /// The version that this code writes, and the only one that it reads.
-pub const CHANNEL_VERSION: u16 = 2;
+pub const CHANNEL_VERSION: u16 = 3;
 /// First byte of a message that begins a session: a [`Hello`] and a [`Sealed`] message follow.
 pub const MESSAGE_HELLO: u8 = 1;
 /// First byte of a message of a session: a [`Sealed`] message follows.
@@ -460,7 +460,7 @@ mod tests {
         for cut in 0..record.len() {
             assert_eq!(Ticket::parse(&record[..cut]), None, "{cut} bytes");
         }
-        for (at, value) in [(0, 3), (2, 1), (2, 0), (5, 2), (6, 1), (56, 1)] {
+        for (at, value) in [(0, 1), (2, 1), (2, 0), (5, 2), (6, 1), (56, 1)] {
             let mut bad = record.clone();
             bad[at] = value;
             assert_eq!(Ticket::parse(&bad), None, "byte {at}");

@@ -1,11 +1,11 @@
 //! An envelope: one value, sealed under a column key, as it travels between the data owner and the
 //! zone, and as it stands in dumps.
 //!
-//! 56 bytes of header, salt, nonce and lineage, the sealed bytes, a tag of 16 bytes. The plaintext
-//! is PostgreSQL's binary form of the value; text, bytea and numeric are padded (one byte 0x80,
-//! then zeros) to a multiple of 16, so that only that is known of their length. In SQL text it is
-//! `sr1:` and base64 in the alphabet for URLs, without padding. Specified in docs/spec/columns.md.
-//! Must not: seal anything.
+//! 56 bytes of header, salt, nonce and lineage, in a result its number (8 bytes), the sealed bytes,
+//! a tag of 16 bytes. The plaintext is PostgreSQL's binary form of the value; text, bytea and
+//! numeric are padded (one byte 0x80, then zeros) to a multiple of 16, so that only that is known
+//! of their length. In SQL text it is `sr1:` and base64 in the alphabet for URLs, without padding.
+//! Specified in docs/spec/columns.md. Must not: seal anything.
 
 use alloc::vec::Vec;
 
@@ -21,6 +21,8 @@ pub const ENVELOPE_PREFIX: &str = "sr1:";
 pub const ENVELOPE_PAD: usize = 16;
 /// Bytes that sealing adds: header, salt, nonce, tag.
 pub const ENVELOPE_OVERHEAD: usize = 72;
+/// Bytes that sealing adds to a result: those of every envelope, and its number.
+pub const RESULT_OVERHEAD: usize = 80;
 /// Label of an envelope's key; the input is a column key, the salt the envelope's.
 pub const ENVELOPE_LABEL: &str = "strongroom/v1/envelope";
 /// Prefix of what is hashed to the lineage that a column has by its name.
@@ -44,13 +46,27 @@ layout! {
     }
 }
 
-/// Which end has sealed an envelope.
+layout! {
+    /// Layout of what a result has behind an envelope's head.
+    result_layout, 8, {
+        SERIAL @ 0, 8;
+    }
+}
+
+/// Bytes of the longest head: a result's.
+const HEAD_MAX: usize = envelope_layout::SIZE + result_layout::SIZE;
+/// Bytes of the longest associated data: a result's, with its session and its number.
+const ASSOCIATED_MAX: usize = aad_layout::SIZE + 16 + result_layout::SIZE;
+
+/// Which end has sealed an envelope, and for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sealer {
     /// The data owner's client: a constant or a parameter.
     Client,
-    /// The zone: a value that leaves it.
+    /// The zone: a value that leaves it for a dump, another server, or nobody in particular.
     Zone,
+    /// The zone, for the client of one session: a result.
+    Session,
 }
 
 impl Sealer {
@@ -60,6 +76,7 @@ impl Sealer {
         match self {
             Self::Client => 1,
             Self::Zone => 2,
+            Self::Session => 3,
         }
     }
 
@@ -68,6 +85,7 @@ impl Sealer {
         match number {
             1 => Some(Self::Client),
             2 => Some(Self::Zone),
+            3 => Some(Self::Session),
             _ => None,
         }
     }
@@ -88,12 +106,52 @@ pub struct EnvelopeHeader {
     pub nonce: [u8; 12],
     /// The column whose value it is, or is to become.
     pub lineage: Lineage,
+    /// A result's number in its session, from 1; 0 for every other envelope, which has none.
+    pub serial: u64,
+}
+
+/// The bytes of a head or of associated data, whose length depends on the envelope.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<const MAX: usize> {
+    bytes: [u8; MAX],
+    len: usize,
+}
+
+/// The bytes of an envelope's head.
+pub type HeadBytes = Bytes<HEAD_MAX>;
+
+impl<const MAX: usize> Bytes<MAX> {
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// Joins two parts; what does not fit is left out.
+    fn joined(one: &[u8], other: &[u8]) -> Self {
+        let mut bytes = [0; MAX];
+        let mut len = 0_usize;
+        for (place, byte) in bytes.iter_mut().zip(one.iter().chain(other)) {
+            *place = *byte;
+            len = len.saturating_add(1);
+        }
+        Self { bytes, len }
+    }
+}
+
+impl<const MAX: usize> core::ops::Deref for Bytes<MAX> {
+    type Target = [u8];
+
+    /// The bytes.
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
 }
 
 impl EnvelopeHeader {
     /// Reads the head of a whole envelope. `None` for an unknown version, kind or sealer, for a
-    /// reserved byte that is not zero, for a lineage that the sealer does not give, and for fewer
-    /// bytes than the shortest envelope has.
+    /// reserved byte that is not zero, for a lineage that the sealer does not give, for a result
+    /// without a number, and for fewer bytes than the shortest envelope has.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let [version] = array(bytes, envelope_layout::VERSION)?;
@@ -103,12 +161,20 @@ impl EnvelopeHeader {
         let lineage = Lineage::of(u64_at(bytes, envelope_layout::LINEAGE)?);
         let other = match sealer {
             Sealer::Client => Lineage::CLIENT,
-            Sealer::Zone => Lineage::RESULT,
+            Sealer::Zone | Sealer::Session => Lineage::RESULT,
+        };
+        let (serial, shortest) = match sealer {
+            Sealer::Client | Sealer::Zone => (0, ENVELOPE_OVERHEAD),
+            Sealer::Session => {
+                let behind = bytes.get(envelope_layout::SIZE..)?;
+                (u64_at(behind, result_layout::SERIAL)?, RESULT_OVERHEAD)
+            }
         };
         let sound = version == ENVELOPE_VERSION
             && zero_at(bytes, envelope_layout::RESERVED)
             && (lineage == other || lineage.is_column())
-            && bytes.len() >= ENVELOPE_OVERHEAD;
+            && (serial > 0) == (sealer == Sealer::Session)
+            && bytes.len() >= shortest;
         let header = Self {
             kind: Kind::from_number(kind)?,
             sealer,
@@ -116,6 +182,7 @@ impl EnvelopeHeader {
             salt: array(bytes, envelope_layout::SALT)?,
             nonce: array(bytes, envelope_layout::NONCE)?,
             lineage,
+            serial,
         };
         sound.then_some(header)
     }
@@ -129,9 +196,10 @@ impl EnvelopeHeader {
         version > ENVELOPE_VERSION && bytes.len() >= ENVELOPE_OVERHEAD
     }
 
-    /// Returns the head's bytes, as they are written.
+    /// Returns the head's bytes, as they are written, a result's with its number. The sealed bytes
+    /// follow them.
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; envelope_layout::SIZE] {
+    pub fn to_bytes(&self) -> HeadBytes {
         let mut out = [0; envelope_layout::SIZE];
         let fields = [
             put(&mut out, envelope_layout::VERSION, &[ENVELOPE_VERSION]),
@@ -149,13 +217,15 @@ impl EnvelopeHeader {
         // Lengths are constants of the table above; a mismatch is a programming error found by any
         // test.
         assert!(fields.iter().all(Option::is_some), "envelope layout");
-        out
+        let serial = self.serial.to_le_bytes();
+        Bytes::joined(&out, if self.is_result() { &serial } else { &[] })
     }
 
     /// The associated data, with the column key's id as object id, the kind and 256 times the
-    /// sealer as position, and the lineage as the extra word.
+    /// sealer as position, and the lineage as the extra word; behind that, for a result, the number
+    /// of `session`, which is of no account otherwise, and its own.
     #[must_use]
-    pub fn associated_data(&self) -> [u8; aad_layout::SIZE] {
+    pub fn associated_data(&self, session: &[u8; 16]) -> Bytes<ASSOCIATED_MAX> {
         let place = AssociatedData {
             role: Role::Envelope,
             cipher: Cipher::Aes256Gcm.number(),
@@ -164,7 +234,17 @@ impl EnvelopeHeader {
             object_id: self.key_id,
         };
         let position = u64::from(self.kind.number()) | u64::from(self.sealer.number()) << 8;
-        place.at_with(position, self.lineage.number())
+        let all = place.at_with(position, self.lineage.number());
+        let mut behind = [0; 24];
+        let (own, number) = behind.split_at_mut(16);
+        own.copy_from_slice(session);
+        number.copy_from_slice(&self.serial.to_le_bytes());
+        Bytes::joined(&all, if self.is_result() { &behind } else { &[] })
+    }
+
+    /// Whether it is sealed for the client of one session.
+    const fn is_result(&self) -> bool {
+        matches!(self.sealer, Sealer::Session)
     }
 }
 
@@ -213,6 +293,7 @@ mod tests {
             salt: [8; 16],
             nonce: [9; 12],
             lineage: Lineage::of(0x1122_3344_5566_7788 | 2),
+            serial: 0,
         };
         let mut bytes = vec![0; ENVELOPE_OVERHEAD];
         bytes[..56].copy_from_slice(&header.to_bytes());
@@ -240,7 +321,8 @@ mod tests {
             (1, 0),
             (1, u8::try_from(Kind::ALL.len() + 1).unwrap()), // a kind that does not exist
             (2, 0),
-            (2, 3),
+            (2, 3), // a result, which is longer
+            (2, 4),
             (3, 1),
             (48, 0x89), // a class that does not exist
         ] {
@@ -253,6 +335,45 @@ mod tests {
         bytes[0] = 2;
         assert!(!EnvelopeHeader::is_newer(&bytes[..71]), "too short for one");
         assert!(!EnvelopeHeader::is_newer(&[]));
+    }
+
+    #[test]
+    fn a_result_has_a_number_and_is_of_one_session() {
+        let result = EnvelopeHeader {
+            kind: Kind::Date,
+            sealer: Sealer::Session,
+            key_id: [7; 16],
+            salt: [8; 16],
+            nonce: [9; 12],
+            lineage: Lineage::RESULT,
+            serial: 0x0102_0304,
+        };
+        let mut bytes = vec![0; RESULT_OVERHEAD];
+        bytes[..64].copy_from_slice(&result.to_bytes());
+        assert_eq!(EnvelopeHeader::parse(&bytes), Some(result));
+        assert_eq!(EnvelopeHeader::parse(&bytes[..79]), None);
+        bytes[56..64].fill(0);
+        assert_eq!(EnvelopeHeader::parse(&bytes), None, "without a number");
+        let (one, other) = ([1; 16], [2; 16]);
+        assert_ne!(
+            *result.associated_data(&one),
+            *result.associated_data(&other)
+        );
+        let next = EnvelopeHeader {
+            serial: 5,
+            ..result
+        };
+        assert_ne!(*result.associated_data(&one), *next.associated_data(&one));
+        let dumped = EnvelopeHeader {
+            sealer: Sealer::Zone,
+            serial: 0,
+            ..result
+        };
+        assert_eq!(
+            *dumped.associated_data(&one),
+            *dumped.associated_data(&other)
+        );
+        assert_eq!(dumped.to_bytes().len(), 56);
     }
 
     #[test]

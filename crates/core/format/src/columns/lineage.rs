@@ -101,6 +101,12 @@ impl Lineage {
         Self(bits | class.number() as u64)
     }
 
+    /// Whether both are of one name, whatever the class.
+    #[must_use]
+    pub const fn has_name_of(self, other: Self) -> bool {
+        self.0 | Self::CLASS == other.0 | Self::CLASS
+    }
+
     /// Its number.
     #[must_use]
     pub const fn number(self) -> u64 {

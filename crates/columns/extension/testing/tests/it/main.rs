@@ -28,6 +28,7 @@ mod reclaim;
 mod recovery;
 mod relations;
 mod replay;
+mod results;
 mod slot;
 mod statements;
 mod sweeper;

@@ -11,7 +11,7 @@ use crate::sql::ordered::{Names, parse_adopted};
 
 /// A database `shop` with a table whose columns `name` and `pay` are ordered, a partition of a
 /// partitioned table, and two tables of one name.
-fn names() -> Catalog {
+pub(super) fn names() -> Catalog {
     let mut rows = catalog_rows(&[]);
     let ordered = Class::Ordered.modifier().to_string();
     let kind = |kind: Kind| (90_000 + u32::from(kind.number())).to_string();
@@ -19,7 +19,7 @@ fn names() -> Catalog {
         for (at, (column, of, modifier)) in (1..).zip(columns) {
             let place = format!("{at:05}");
             let oid = of.map_or("25".to_owned(), kind);
-            let relkind = if table == "view" { "v" } else { "r" };
+            let relkind = if table == "view" { "v" } else { "own" };
             let fields = [
                 "r", schema, table, &place, column, &oid, "1", modifier, relkind,
             ];
@@ -60,7 +60,7 @@ fn names() -> Catalog {
 }
 
 /// The lineage of a column by its name, `schema.relation.column`.
-fn of(path: &str) -> Lineage {
+pub(super) fn of(path: &str) -> Lineage {
     let parts: Vec<&str> = path.split('.').collect();
     lineage_by_name(Class::Ordered, ["shop", parts[0], parts[1], parts[2]])
 }

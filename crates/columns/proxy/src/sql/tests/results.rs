@@ -1,0 +1,121 @@
+//! What is known of the columns of a result: which are certainly confidential, and whose values.
+
+use strongroom_format::columns::{Class, Lineage};
+
+use super::lineages::{names, of};
+use super::*;
+use crate::sql::Origins;
+
+/// What the columns of the last statement's result can be values of: `-` where nothing is known,
+/// `?` for any confidential value, else names of columns and `+` for what was computed.
+fn results(sql: &str) -> String {
+    let plans = plan(sql, &names(), 0).unwrap();
+    let shown = plans
+        .last()
+        .unwrap()
+        .results
+        .iter()
+        .map(|origins| match origins {
+            None => "-".to_owned(),
+            Some(Origins::Any) => "?".to_owned(),
+            Some(Origins::Of { columns, made }) => {
+                let mut names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
+                names.extend(made.then_some("+"));
+                names.join(",")
+            }
+        });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_result_s_columns_are_values_of_columns() {
+    for (sql, expected) in [
+        ("SELECT id, name, pay FROM other.single", "- name pay"),
+        ("SELECT * FROM other.single", "- name pay note"),
+        ("SELECT s.*, pay FROM other.single s", "- name pay note pay"),
+        ("SELECT x FROM (SELECT pay AS x FROM other.single) y", "pay"),
+        (
+            "WITH w AS (SELECT * FROM other.single) SELECT note, pay FROM w",
+            "note pay",
+        ),
+        (
+            "SELECT name FROM other.single UNION SELECT note FROM other.single",
+            "name,note",
+        ),
+        (
+            "SELECT coalesce(note, name), coalesce(note, 'none') FROM other.single",
+            "note,name note,+",
+        ),
+        (
+            "SELECT CASE WHEN id > 5 THEN pay END FROM other.single",
+            "pay,+",
+        ),
+        ("SELECT (SELECT pay FROM other.single LIMIT 1)", "pay"),
+        (
+            "SELECT max(pay), min(name), lag(pay) OVER (ORDER BY id) FROM other.single GROUP BY id, pay",
+            "pay,+ name,+ pay,+",
+        ),
+        (
+            "SELECT sum(pay), pay + 1, avg(pay) * 2, lower(name) FROM other.single GROUP BY pay, name",
+            "+ + + +",
+        ),
+        (
+            "SELECT count(pay), pay > 5, pay IS NULL FROM other.single GROUP BY pay",
+            "- - -",
+        ),
+        ("SELECT pay::numeric FROM other.single", "pay,+"),
+        ("SELECT name FROM public.part_1", "name"),
+        ("SELECT pay FROM pg_temp.draft", "pay"),
+        // What a row gets may have come from anywhere, but it is confidential.
+        (
+            "INSERT INTO other.single VALUES (1, 'a', 5, 'x') RETURNING pay, id",
+            "? -",
+        ),
+        ("UPDATE other.single SET pay = 5 RETURNING *", "- ? ? ?"),
+        ("DELETE FROM other.single RETURNING name", "?"),
+        // A name of several relations, a view, a relation that is not known, functions of users.
+        ("SELECT pay FROM staff", "-"),
+        ("SELECT pay FROM public.view", "-"),
+        (
+            "SELECT enc_function(pay), declassify(pay) FROM other.single",
+            "- -",
+        ),
+        (
+            "SELECT array_agg(pay), ARRAY[pay] FROM other.single GROUP BY pay",
+            "- -",
+        ),
+        // Of another statement's columns nothing is known.
+        ("DECLARE c CURSOR FOR SELECT pay FROM other.single", ""),
+        ("CREATE TABLE n AS SELECT pay FROM other.single", ""),
+        ("EXPLAIN SELECT pay FROM other.single", ""),
+    ] {
+        assert_eq!(results(sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn a_value_of_another_column_of_the_relation_is_none_of_this_one() {
+    let catalog = names();
+    let plans = plan("SELECT pay FROM other.single", &catalog, 0).unwrap();
+    let Some(Origins::Of { columns, made }) = &plans[0].results[0] else {
+        panic!("a column of a table");
+    };
+    assert!(!made);
+    let may_be = |lineage: Lineage| catalog.may_be_of(columns, lineage);
+    assert!(may_be(of("other.single.pay")));
+    // Of the other class: its type was changed when it had values.
+    let opaque = Lineage::of_column(of("other.single.pay").number(), Class::Opaque);
+    assert!(may_be(opaque));
+    for other in [
+        "other.single.name",
+        "public.staff.name",
+        "public.staff.note",
+    ] {
+        assert!(!may_be(of(other)), "{other}");
+    }
+    // Names that a column may have had before.
+    for former in ["public.staff.pay", "other.single.wage", "other.gone.pay"] {
+        assert!(may_be(of(former)), "{former}");
+    }
+    assert!(!catalog.may_be_of(&[], of("other.single.pay")), "computed");
+}
