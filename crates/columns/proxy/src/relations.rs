@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 pub use self::known::{
     FunctionName, Known, RelationName, Shape, Shapes, function_to_json, relation_to_json,
@@ -49,14 +50,23 @@ struct State {
     kept: Known,
     /// By connection, what its statements may be changing.
     changing: BTreeMap<u64, Changes>,
+    /// What statements may be changing whose connections have ended before their answers came, and
+    /// since when.
+    left: Vec<(Instant, Changes)>,
     connections: u64,
 }
+
+/// How long a server may still be working on a statement whose client has gone: for so long no
+/// connection learns what the statement may be changing.
+const LEFT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connection, whose statements may change relations.
 pub(crate) struct Changer {
     relations: Arc<KnownRelations>,
     server: String,
     number: u64,
+    /// Whether the server has answered all of its statements, and no further one comes.
+    is_over: bool,
     /// The session's temporary relations.
     temporary: Mutex<Shapes>,
 }
@@ -127,6 +137,7 @@ impl KnownRelations {
             relations: Arc::clone(self),
             server,
             number: state.connections,
+            is_over: false,
             temporary: Mutex::default(),
         }
     }
@@ -183,6 +194,11 @@ impl Changer {
         })
     }
 
+    /// Notes that the client has left, and whether the server has answered all of its statements.
+    pub(crate) const fn leave(&mut self, is_over: bool) {
+        self.is_over = is_over;
+    }
+
     /// Compares the catalog of a database with what is known, and marks the relations that are not
     /// what they were, or are gone. Learns those that are new. `settled`: the connection is in no
     /// transaction, so that what it has changed is what all others see.
@@ -200,7 +216,9 @@ impl Changer {
         let own = settled.then(|| state.changing.remove(&self.number));
         let own = own.flatten().unwrap_or_default();
         let mut changing = Changes::default();
-        for changes in state.changing.values() {
+        state.left.retain(|(since, _)| since.elapsed() < LEFT_LIMIT);
+        let left = state.left.iter().map(|(_, changes)| changes);
+        for changes in state.changing.values().chain(left) {
             changing.join(changes);
         }
         drop(state);
@@ -303,9 +321,15 @@ impl Changer {
 }
 
 impl Drop for Changer {
-    /// Whatever the connection was changing is seen by the next one.
+    /// Whatever the connection was changing is seen by the next one, unless the server may still be
+    /// changing it.
     fn drop(&mut self) {
-        self.relations.state().changing.remove(&self.number);
+        let mut state = self.relations.state();
+        if let Some(changes) = state.changing.remove(&self.number)
+            && !self.is_over
+        {
+            state.left.push((Instant::now(), changes));
+        }
     }
 }
 
@@ -315,276 +339,4 @@ fn is_session_s_own(schema: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use strongroom_keyring::durable;
-
-    use crate::sql::tests::catalog;
-
-    const DATABASE: &str = "shop";
-
-    fn known() -> Arc<KnownRelations> {
-        Arc::new(KnownRelations::in_memory())
-    }
-
-    /// What the catalog with these tables shows this connection of the relation `t`: whether it is
-    /// what it was.
-    #[expect(clippy::unwrap_in_result, reason = "a test that panics has failed")]
-    fn sees(changer: &Changer, settled: bool, tables: &[&str]) -> Result<(), String> {
-        let mut catalog = catalog(tables);
-        changer.check(DATABASE, settled, &mut catalog).unwrap();
-        let differs = catalog
-            .relations("", "t")
-            .find_map(|found| found.differs.clone());
-        differs.map_or(Ok(()), Err)
-    }
-
-    fn changes(names: &[&str]) -> Changes {
-        Changes {
-            names: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Changes::default()
-        }
-    }
-
-    const FIRST: &[&str] = &["t(id, name text, city)"];
-
-    #[test]
-    fn a_relation_stays_what_it_was() {
-        let known = known();
-        let one = known.connection("server".to_owned());
-        assert_eq!(sees(&one, true, FIRST), Ok(()));
-        assert_eq!(sees(&one, true, FIRST), Ok(()));
-        for (other, why) in [
-            (
-                "t(id, city, name text)",
-                "column 2 of public.t was \"name\" (enc_text), and is \"city\" (plain)",
-            ),
-            (
-                "t(id, name, city)",
-                "column 2 of public.t was \"name\" (enc_text), and is \"name\" (plain)",
-            ),
-            (
-                "t(id, name int4, city)",
-                "column 2 of public.t was \"name\" (enc_text), and is \"name\" (enc_int4)",
-            ),
-            (
-                "t(name text, city)",
-                "column 1 of public.t was \"id\" (plain), and is \"name\" (enc_text)",
-            ),
-            (
-                "t(id, name text)",
-                "column 3 of public.t was \"city\" (plain), and is none",
-            ),
-        ] {
-            assert_eq!(sees(&one, true, &[other]), Err(why.to_owned()));
-            // It is so for whoever comes later, too.
-            let later = known.connection("server".to_owned());
-            assert!(sees(&later, true, &[other]).is_err());
-        }
-        // A column behind the others changes nothing of what was written before.
-        assert_eq!(
-            sees(&one, true, &["t(id, name text, city, more int4)"]),
-            Ok(())
-        );
-        assert!(sees(&one, true, FIRST).is_err(), "and stays");
-        // What is plain altogether is nobody's secret; another server and schema are others.
-        assert_eq!(
-            sees(&one, true, &["u(a)", "t(id, name text, city, more int4)"]),
-            Ok(())
-        );
-        assert_eq!(sees(&one, true, &["u(b)"]), Ok(()));
-        assert_eq!(
-            sees(&known.connection("other".to_owned()), true, &["t(a text)"]),
-            Ok(())
-        );
-        assert_eq!(
-            sees(
-                &one,
-                true,
-                &["s.t(a text)", "t(id, name text, city, more int4)"]
-            ),
-            Ok(())
-        );
-        assert_eq!(known.forget(|_| true).unwrap(), 3);
-        assert_eq!(sees(&one, true, FIRST), Ok(()), "learned again");
-    }
-
-    /// Ordered columns of a partition are named by the table at the top: an operator who could say
-    /// of a table that it is a partition of another could have values sealed for that one.
-    #[test]
-    fn a_partition_is_one_of_the_same_table() {
-        let known = known();
-        let one = known.connection("server".to_owned());
-        let check = |root: Option<&str>| {
-            let mut catalog = catalog(FIRST);
-            for (_, relation) in catalog.relations_mut() {
-                relation.root = root.map(|root| ("public".to_owned(), root.to_owned()));
-            }
-            one.check(DATABASE, true, &mut catalog).unwrap();
-            let differs = catalog
-                .relations("", "t")
-                .find_map(|found| found.differs.clone());
-            differs.unwrap_or_default()
-        };
-        assert_eq!(check(None), "");
-        let other = "public.t was no part of another table, and is a part of public.pay";
-        assert_eq!(check(Some("pay")), other);
-        assert_eq!(check(None), "");
-        known.forget(|_| true).unwrap();
-        assert_eq!(check(Some("pay")), "");
-        assert_eq!(check(Some("pay")), "");
-        assert!(check(Some("items")).contains("and is a part of public.items"));
-    }
-
-    #[test]
-    fn what_is_being_changed_is_learned_when_it_is_done() {
-        let known = known();
-        let (one, other) = (
-            known.connection("server".to_owned()),
-            known.connection("server".to_owned()),
-        );
-        assert_eq!(sees(&one, true, FIRST), Ok(()));
-        one.begin_change(DATABASE, &changes(&["t"])).unwrap();
-        let after = &["t(id, city, name text)"];
-        // The change is in a transaction: the one sees it, the other does not yet.
-        assert_eq!(sees(&one, false, after), Ok(()));
-        assert_eq!(sees(&other, true, FIRST), Ok(()));
-        assert_eq!(sees(&other, true, after), Ok(()));
-        assert_eq!(sees(&one, true, after), Ok(()));
-        assert!(sees(&other, true, FIRST).is_err());
-        // One that leaves before it has looked.
-        one.begin_change(DATABASE, &changes(&["t"])).unwrap();
-        drop(one);
-        assert_eq!(sees(&other, true, FIRST), Ok(()));
-        assert!(sees(&other, true, after).is_err());
-        // Any relation may be meant.
-        let every = Changes {
-            any: true,
-            ..Changes::default()
-        };
-        other.begin_change(DATABASE, &every).unwrap();
-        assert_eq!(sees(&other, true, after), Ok(()));
-    }
-
-    /// A relation of the name in another schema is found instead of one that is gone.
-    #[test]
-    fn another_relation_does_not_take_the_name_of_one_that_is_gone() {
-        let known = known();
-        let one = known.connection("server".to_owned());
-        let gone = Err("public.t is gone, and another relation has its name".to_owned());
-        assert_eq!(sees(&one, true, FIRST), Ok(()));
-        for others in [&["s.t(id, name, city)"], &["pg_temp_7.t(id, name, city)"]] {
-            assert_eq!(sees(&one, true, others), gone, "{others:?}");
-        }
-        // One with the same columns gets the same constants.
-        let alike = &["other.t(id, name text, city, more)"];
-        assert_eq!(sees(&one, true, alike), Ok(()));
-        known.forget(|name| name.schema == "other").unwrap();
-        // Without the name nothing is known of it, which counts as confidential.
-        assert_eq!(sees(&one, true, &["held(id, name text, city)"]), Ok(()));
-        // Of another schema's nothing is said by its full name.
-        let mut catalog = catalog(&["s.t(id, name, city)"]);
-        one.check(DATABASE, true, &mut catalog).unwrap();
-        let differs = |schema| {
-            let found: Vec<_> = catalog.relations(schema, "t").collect();
-            found.iter().any(|found| found.differs.is_some())
-        };
-        assert!(differs("public") && !differs("s"));
-        // Its owner drops it.
-        one.begin_change(DATABASE, &changes(&["t"])).unwrap();
-        assert_eq!(sees(&one, false, &["s.t(id, name, city)"]), Ok(()));
-        assert_eq!(sees(&one, true, &["s.t(id, name, city)"]), Ok(()));
-    }
-
-    #[test]
-    fn a_session_s_temporary_relations_stay_what_they_were() {
-        let known = known();
-        let one = known.connection("server".to_owned());
-        let sees = |settled: bool, tables: &[&str]| {
-            let mut catalog = catalog(tables);
-            "pg_temp_3".clone_into(&mut catalog.temporary_schema);
-            one.check(DATABASE, settled, &mut catalog).unwrap();
-            let differs = catalog
-                .relations("", "t")
-                .find_map(|found| found.differs.clone());
-            differs.is_none()
-        };
-        let temporary = &["pg_temp_3.t(name text)"];
-        assert!(sees(true, temporary) && sees(true, temporary));
-        assert!(!sees(true, &["pg_temp_3.t(name)"]));
-        assert!(!sees(true, &["public.t(name)"]));
-        assert!(sees(true, &["pg_temp_3.t(name text)", "pg_temp_4.t(name)"]));
-        // It is made again, dropped with all of them, and dropped by its owner.
-        for changes in [
-            changes(&["t"]),
-            Changes {
-                temporary: true,
-                ..Changes::default()
-            },
-        ] {
-            one.begin_change(DATABASE, &changes).unwrap();
-            assert!(sees(true, &["pg_temp_3.t(name)"]));
-            one.begin_change(DATABASE, &changes).unwrap();
-            assert!(sees(true, temporary));
-        }
-        // They are nobody else's, and not kept.
-        assert_eq!(known.known().unwrap().relations, Shapes::new());
-    }
-
-    #[test]
-    fn a_function_keeps_its_confidential_values() {
-        let known = known();
-        let one = known.connection("server".to_owned());
-        let has = |of: &Changer, settled: bool, there: bool| {
-            let mut catalog = catalog(FIRST);
-            catalog.functions_mut().clear();
-            catalog
-                .functions_mut()
-                .extend(there.then(|| "f".to_owned()));
-            of.check(DATABASE, settled, &mut catalog).unwrap();
-            catalog.has_function("f")
-        };
-        assert!(!has(&one, true, false) && has(&one, true, true) && has(&one, true, false));
-        assert!(has(&known.connection("server".to_owned()), true, false));
-        assert!(!has(&known.connection("other".to_owned()), true, false));
-        let dropped = Changes {
-            functions: std::iter::once("f".to_owned()).collect(),
-            ..Changes::default()
-        };
-        one.begin_change(DATABASE, &dropped).unwrap();
-        assert!(!has(&one, false, false) && !has(&one, true, false));
-        assert!(has(&one, true, true));
-        assert_eq!(
-            known.forget_functions(|name| name.function == "f").unwrap(),
-            1
-        );
-        assert!(!has(&one, true, false));
-    }
-
-    #[test]
-    fn the_file_is_shared_and_understood_by_hand() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("pins");
-        let open = || Arc::new(KnownRelations::at(path.clone()).unwrap());
-        let (one, two) = (open(), open());
-        let names = &["t(id, \"na\tme text)"];
-        assert_eq!(sees(&one.connection("s".to_owned()), true, names), Ok(()));
-        assert!(sees(&two.connection("s".to_owned()), true, FIRST).is_err());
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with('#') && text.lines().count() == 4, "{text}");
-        assert_eq!(one.known().unwrap(), two.known().unwrap());
-        assert_eq!(two.known().unwrap().functions.len(), 1);
-        two.forget(|_| true).unwrap();
-        assert_eq!(sees(&one.connection("s".to_owned()), true, FIRST), Ok(()));
-        for bad in [
-            "",
-            "not a heading\n",
-            "# a heading\n{}\n",
-            "# a heading\nnothing\n",
-        ] {
-            durable::replace(&path, bad.as_bytes(), 0o600).unwrap();
-            let refused = KnownRelations::at(path.clone()).err().unwrap();
-            assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{bad:?}");
-        }
-    }
-}
+mod tests;

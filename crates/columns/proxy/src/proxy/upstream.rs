@@ -199,14 +199,14 @@ impl Upstream {
             let message = match wire::read(&mut self.client) {
                 Ok(Some(message)) if message.tag != b'X' => message,
                 Ok(left) => {
-                    self.close_session();
+                    self.leave();
                     if left.is_some() {
                         append(&mut self.out, b'X', &[]);
                     }
                     return self.flush();
                 }
                 Err(error) => {
-                    self.close_session();
+                    self.leave();
                     return Err(error);
                 }
             };
@@ -216,6 +216,13 @@ impl Upstream {
                 Err(Failure::Io(error)) => return Err(error),
             }
         }
+    }
+
+    /// Closes what the connection has, because the client has left.
+    fn leave(&mut self) {
+        let is_over = self.session.lock().pending_answers.is_empty();
+        self.relations.leave(is_over);
+        self.close_session();
     }
 
     /// Writes the collected messages to the server, if there are any. Fails with the connection's
