@@ -103,6 +103,9 @@ pub enum Op {
     Prefetch = 67,
     /// Called. Answers with how many partitions relations of the database `a` (an OID) have.
     CountPartitions = 68,
+    /// Called. Answers with the least OID above `a` of a database that has partitions, in `aux` with
+    /// the number of one of them; 0 if there is none.
+    NextDatabase = 69,
 
     // ---- the host's log ----
     /// Called. A redo record of `n` bytes in the data area, found in the host's log at position
@@ -206,6 +209,7 @@ numbered!(
     ReassignPartition,
     Prefetch,
     CountPartitions,
+    NextDatabase,
     Replay,
     Replayed,
     Checkpoint,
@@ -254,6 +258,7 @@ impl Op {
                 | Self::Drop
                 | Self::ReassignPartition
                 | Self::CountPartitions
+                | Self::NextDatabase
                 | Self::Replay
                 | Self::Replayed
                 | Self::Checkpoint

@@ -315,6 +315,7 @@ impl Zone {
             Op::Drop => return self.drop_partition(ring, descriptor, area),
             Op::ReassignPartition => return self.reassign_partition(ring, descriptor, area),
             Op::CountPartitions => Ok(self.sources.store.partitions_of(descriptor.a)),
+            Op::NextDatabase => return Ok(self.next_database(descriptor)),
             Op::Position => return self.position(ring),
             Op::ServerGeneration => self.set_server_generation(descriptor),
             Op::Replay | Op::Replayed | Op::Checkpoint => self.log(ring, op, descriptor, area),

@@ -18,11 +18,9 @@ use crate::catalog::{options, rows, templates, types};
 use crate::execution::row_sealing::Copying;
 use crate::execution::statement;
 use crate::fault;
-use crate::storage::pending;
+use crate::ring::standby;
 use crate::storage::storage_id::StorageId;
-
-/// Name of the access method.
-const ACCESS_METHOD: &CStr = c"strongroom";
+use crate::storage::{access_method, pending};
 
 thread_local! {
     /// Nesting of commands that store expressions.
@@ -90,6 +88,10 @@ extern "C-unwind" fn process_utility(
         // SAFETY: as above.
         let to_client = || unsafe { (*node.cast::<CopyStmt>()).filename.is_null() };
         let copying = copies.then(|| Copying::enter(to_client()));
+        if copies {
+            // It reads a table without the executor.
+            standby::wait_for_values();
+        }
         statement::run_utility(|| {
             // SAFETY: as above.
             let defining = unsafe { check_before(node) }.then(Defining::enter);
@@ -360,6 +362,7 @@ extern "C-unwind" fn on_object_access(
             (OAT_POST_CREATE, pg_sys::TypeRelationId) => check_domain(object),
             (OAT_POST_CREATE, pg_sys::StatisticExtRelationId) => check_statistics(object),
             (OAT_DROP, pg_sys::RelationRelationId) if sub == 0 => note_drop(object),
+            (OAT_DROP, pg_sys::DatabaseRelationId) => pending::add_dropped_database(object),
             _ => {}
         }
     });
@@ -398,7 +401,7 @@ fn check_relation(oid: Oid) {
     if confidential {
         templates::refuse_in_template();
     }
-    if confidential && table && class.access_method != access_method() {
+    if confidential && table && class.access_method != access_method::oid() {
         fault::Report::new(
             "0A000",
             "a table with a confidential column must use the access method strongroom",
@@ -518,14 +521,8 @@ fn types_in(tree: &str) -> impl Iterator<Item = Oid> + '_ {
 fn note_drop(oid: Oid) {
     if let Some(class) = rows::class(oid)
         && matches!(class.kind, b'r' | b'm')
-        && class.access_method == access_method()
+        && class.access_method == access_method::oid()
     {
         pending::add_dropped(StorageId::new(class.storage, class.backend));
     }
-}
-
-/// The OID of the access method `strongroom`; invalid if this database does not have the extension.
-fn access_method() -> Oid {
-    // SAFETY: a search of the catalog cache.
-    unsafe { pg_sys::get_table_am_oid(ACCESS_METHOD.as_ptr(), true) }
 }

@@ -15,7 +15,7 @@ use pgrx::pg_sys;
 
 use crate::call::{call_postgres, guarded};
 use crate::execution::{activity, row_sealing};
-use crate::ring::{settle, shared_memory, zone};
+use crate::ring::{settle, shared_memory, standby, zone};
 use crate::scanning::{batching, scans};
 
 thread_local! {
@@ -110,6 +110,8 @@ extern "C-unwind" fn on_start(query: *mut pg_sys::QueryDesc, flags: c_int) {
             // SAFETY: as above.
             None => unsafe { pg_sys::standard_ExecutorStart(query, flags) },
         }
+        // SAFETY: a query that has been planned, and has its snapshot.
+        unsafe { standby::wait_for_values_of(query) };
         // SAFETY: the executor has been started, so it has a state with a memory context.
         hold_until_freed(unsafe { (*(*query).estate).es_query_cxt });
     });

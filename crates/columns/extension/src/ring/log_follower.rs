@@ -22,13 +22,14 @@ use strongroom_format::layout::array;
 
 use crate::call::guarded;
 use crate::ring::connection::{self, Connection};
+use crate::ring::standby::in_recovery;
 use crate::ring::{shared_memory, zone};
 use crate::storage::promotion;
 use crate::{fault, settings};
 
 /// Name of the replication slot.
 const SLOT: &CStr = c"strongroom_columns";
-/// How often the worker runs a step.
+/// How often the worker runs a step, unless a statement of a standby wakes it.
 const STEP_INTERVAL: Duration = Duration::from_secs(1);
 /// A checkpoint of the zone's store is due after this time, if the log has grown,
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
@@ -90,6 +91,7 @@ pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
         // What the reader allocates lives as long as the worker.
         // SAFETY: switches to a context that exists from the server's start.
         unsafe { pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext) };
+        shared_memory::announce_follower();
         let mut follower = None;
         while BackgroundWorker::wait_latch(Some(STEP_INTERVAL)) {
             pgrx::check_for_interrupts!();
@@ -171,6 +173,7 @@ impl Follower {
         let is_new = connection::latest_number() != self.connection;
         if is_new {
             self.connection = connection::latest_number();
+            shared_memory::note_followed(0);
             // Before the end of the log is determined (L4).
             shared_memory::admit_only(self.with(|connection| Ok(connection.incarnation())));
             self.replayed_to = if needed || standby {
@@ -215,6 +218,9 @@ impl Follower {
                     ..Descriptor::of(Op::Replayed)
                 })
             });
+        }
+        if standby {
+            shared_memory::note_followed(self.replayed_to);
         }
         // On a primary the zone has had every value before the log had its record.
         self.checkpoint(if standby { self.replayed_to } else { end }, timeline);
@@ -335,12 +341,6 @@ fn raise_unreadable(message: *const c_char) -> ! {
     // SAFETY: the reader's own message: positions and segments, no contents.
     let detail = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     report.detail(&detail).raise()
-}
-
-/// Whether the server is in recovery: a standby, or not yet started completely.
-fn in_recovery() -> bool {
-    // SAFETY: asks the server.
-    unsafe { pg_sys::RecoveryInProgress() }
 }
 
 /// The end of the readable log, and its timeline. On a primary, flushes the inserted log to disk

@@ -9,4 +9,5 @@ pub(crate) mod log_follower;
 pub(crate) mod server_generation;
 pub(crate) mod settle;
 pub(crate) mod shared_memory;
+pub(crate) mod standby;
 pub(crate) mod zone;

@@ -1,5 +1,6 @@
 //! Shared memory of the server's processes: which zone's redo records may be inserted into the
-//! write-ahead log, and after which sweep each backend's statement began.
+//! write-ahead log, after which sweep each backend's statement began, and how far the zone of a
+//! standby has followed the log.
 //!
 //! Invariants: L4 (a record gets into the log only while the zone that sealed it is the one that
 //! the log is replayed to; the background worker changes that zone under an exclusive lock), G4 (a
@@ -34,6 +35,10 @@ struct Shared {
     sweeps: [(AtomicU64, AtomicU64); SWEEPS],
     /// How many sweeps have ended.
     count: AtomicU64,
+    /// On a standby: the zone has every redo record before this position of the log.
+    followed: AtomicU64,
+    /// The latch of the worker that reads the log to the zone; null while it does not run.
+    follower: AtomicPtr<pg_sys::Latch>,
 }
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
@@ -261,6 +266,45 @@ pub(crate) fn last_freeable_sweep(decoded: Option<u64>) -> u64 {
         });
         known.max().unwrap_or(0).min(held)
     })
+}
+
+/// Notes that this process is the worker that reads the log to the zone, until it ends.
+pub(crate) fn announce_follower() {
+    // SAFETY: registers a function that only writes to shared memory.
+    unsafe { pg_sys::before_shmem_exit(Some(on_follower_exit), pg_sys::Datum::null()) };
+    // SAFETY: this process's latch, which is in shared memory.
+    let latch = unsafe { pg_sys::MyLatch };
+    shared().follower.store(latch, Ordering::Release);
+}
+
+/// Called at the end of the worker: nobody wakes it any more.
+extern "C-unwind" fn on_follower_exit(_code: i32, _arg: pg_sys::Datum) {
+    guarded(|| {
+        note_followed(0);
+        shared()
+            .follower
+            .store(std::ptr::null_mut(), Ordering::Release);
+    });
+}
+
+/// Notes up to which position of the log the zone of a standby has every redo record; 0 when that
+/// is not known.
+pub(crate) fn note_followed(position: u64) {
+    shared().followed.store(position, Ordering::Release);
+}
+
+/// Up to which position of the log the zone of a standby has every redo record.
+pub(crate) fn followed_to() -> u64 {
+    shared().followed.load(Ordering::Acquire)
+}
+
+/// Has the worker that reads the log to the zone do its next step now, if it runs.
+pub(crate) fn wake_follower() {
+    let latch = shared().follower.load(Ordering::Acquire);
+    if !latch.is_null() {
+        // SAFETY: a latch of a process in shared memory; one that has ended is woken in vain.
+        unsafe { pg_sys::SetLatch(latch) };
+    }
 }
 
 /// Called at the end of the backend: announces that it holds no identifier any more.

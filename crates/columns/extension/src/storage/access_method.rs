@@ -5,7 +5,7 @@
 //! `heap_getnext` requires it (heapam.c). Must not: change how rows are stored or which rows are
 //! visible.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use pg_sys::{
@@ -20,6 +20,9 @@ use crate::fault;
 use crate::scanning::scans;
 use crate::storage::storage_id::StorageId;
 use crate::storage::{pending, promotion};
+
+/// Name of the access method.
+const NAME: &CStr = c"strongroom";
 
 sql_functions! {
     /// `strongroom_am_handler(internal)`
@@ -71,6 +74,12 @@ pub(crate) fn has_access_method(relation: Relation) -> bool {
         unsafe { (*relation).rd_tableam },
         &raw const routines().ours,
     )
+}
+
+/// The OID of the access method; invalid if this database does not have the extension.
+pub(crate) fn oid() -> pg_sys::Oid {
+    // SAFETY: a search of the catalog cache.
+    unsafe { pg_sys::get_table_am_oid(NAME.as_ptr(), true) }
 }
 
 /// The handler of the access method: returns its routine.

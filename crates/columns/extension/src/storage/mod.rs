@@ -6,6 +6,7 @@
 pub(crate) mod access_method;
 mod logical_slots;
 mod marking;
+pub(crate) mod orphans;
 pub(crate) mod partition;
 pub(crate) mod pending;
 pub(crate) mod promotion;

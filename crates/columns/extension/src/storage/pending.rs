@@ -8,6 +8,7 @@ use std::cell::RefCell;
 
 use pgrx::pg_sys;
 
+use crate::settings;
 use crate::storage::storage_id::StorageId;
 
 /// A change of storage, and when it takes effect.
@@ -17,6 +18,8 @@ pub(super) enum Change {
     Created(StorageId),
     /// Storage that this transaction dropped: its partition is dropped if the transaction commits.
     Dropped(StorageId),
+    /// A database that this transaction dropped: its partitions are dropped if it commits.
+    DroppedDatabase(pg_sys::Oid),
     /// Storage that was copied with its identifiers: the partition moves to the copy before the
     /// transaction commits.
     Copied(StorageId, StorageId),
@@ -34,7 +37,7 @@ pub(super) struct Pending {
 
 /// Which changes the zone has to be told of when the transaction commits.
 pub(super) struct DueAtCommit {
-    /// Storage was dropped.
+    /// Storage, or a database, was dropped.
     pub(super) dropped: bool,
     /// Storage was copied with its identifiers.
     pub(super) copied: bool,
@@ -64,10 +67,18 @@ pub(crate) fn add_created(storage: StorageId) {
 pub(crate) fn add_dropped(storage: StorageId) {
     let is_copied = |one: &Pending| match one.change {
         Change::Copied(from, _) | Change::Moved(from, _) => from == storage,
-        Change::Created(_) | Change::Dropped(_) => false,
+        Change::Created(_) | Change::Dropped(_) | Change::DroppedDatabase(_) => false,
     };
     if !PENDING.with(|pending| pending.borrow().iter().any(is_copied)) {
         add(Change::Dropped(storage));
+    }
+}
+
+/// Notes that this transaction drops a database: its partitions are dropped if it commits. Does
+/// nothing where there is no zone.
+pub(crate) fn add_dropped_database(database: pg_sys::Oid) {
+    if settings::zone_socket().is_some() {
+        add(Change::DroppedDatabase(database));
     }
 }
 
@@ -100,7 +111,9 @@ pub(super) fn due_at_commit() -> DueAtCommit {
         let pending = pending.borrow();
         let any = |is: fn(&Change) -> bool| pending.iter().any(|one| is(&one.change));
         DueAtCommit {
-            dropped: any(|change| matches!(change, Change::Dropped(_))),
+            dropped: any(|change| {
+                matches!(change, Change::Dropped(_) | Change::DroppedDatabase(_))
+            }),
             copied: any(|change| matches!(change, Change::Copied(..))),
         }
     })

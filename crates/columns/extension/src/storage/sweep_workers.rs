@@ -18,7 +18,7 @@ use crate::call::guarded;
 use crate::ring::zone;
 use crate::storage::storage_id::StorageId;
 use crate::storage::sweep::{self, Wait};
-use crate::storage::{access_method, partition};
+use crate::storage::{access_method, orphans, partition};
 use crate::{fault, interrupts, settings};
 
 /// How often the launcher checks the time.
@@ -54,8 +54,9 @@ pub(crate) fn register() {
         .load();
 }
 
-/// The main function of the launcher: at each interval of the setting, has every database swept,
-/// one after the other. Ends at SIGTERM.
+/// The main function of the launcher: when it begins, and at each interval of the setting, has what
+/// databases that are gone have left dropped; then, at each interval, has every database swept, one
+/// after the other. Ends at SIGTERM.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
     guarded(|| {
@@ -67,6 +68,8 @@ pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
             pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0);
         }
         let mut last = Instant::now();
+        // What was dropped while the zone was away may still be in it.
+        let mut may_have_orphans = true;
         while BackgroundWorker::wait_latch(Some(CHECK_INTERVAL)) {
             if BackgroundWorker::sighup_received() {
                 // SAFETY: as every process of the server reads its settings again.
@@ -74,47 +77,23 @@ pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
             }
             let interval = u64::try_from(settings::sweep_interval()).unwrap_or(0);
             let due = interval > 0 && last.elapsed() >= Duration::from_secs(interval);
-            if !due || settings::zone_socket().is_none() {
+            if !(due || may_have_orphans)
+                || settings::zone_socket().is_none()
+                || !zone::is_reachable()
+            {
                 continue;
             }
-            for database in BackgroundWorker::transaction(databases) {
+            may_have_orphans = !BackgroundWorker::transaction(orphans::reclaim);
+            if !due {
+                continue;
+            }
+            let swept = BackgroundWorker::transaction(orphans::databases);
+            for (database, _) in swept.into_iter().filter(|(_, may_be_swept)| *may_be_swept) {
                 sweep_database(database);
             }
             last = Instant::now();
         }
     });
-}
-
-/// The OIDs of the databases that accept connections and are not templates.
-fn databases() -> Vec<pg_sys::Oid> {
-    let mode = pg_sys::AccessShareLock.cast_signed();
-    let mut found = Vec::new();
-    // SAFETY: reads a shared catalog in a transaction; each row is a FormData_pg_database.
-    unsafe {
-        let catalog = pg_sys::table_open(pg_sys::DatabaseRelationId, mode);
-        let none = std::ptr::null_mut();
-        let scan = pg_sys::systable_beginscan(
-            catalog,
-            pg_sys::InvalidOid,
-            false,
-            none,
-            0,
-            std::ptr::null_mut(),
-        );
-        loop {
-            let row = pg_sys::systable_getnext(scan);
-            if row.is_null() {
-                break;
-            }
-            let form = crate::catalog::tuples::fixed_part::<pg_sys::FormData_pg_database>(row);
-            if (*form).datallowconn && !(*form).datistemplate {
-                found.push((*form).oid);
-            }
-        }
-        pg_sys::systable_endscan(scan);
-        pg_sys::table_close(catalog, mode);
-    }
-    found
 }
 
 /// Starts the worker that sweeps a database, and waits until it has ended. Writes a WARNING if no

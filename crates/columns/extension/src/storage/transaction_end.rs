@@ -108,8 +108,12 @@ fn end_transaction(committed: bool) {
                 Change::Dropped(storage) if committed && !logical_slots::any() => {
                     drop_partition(storage);
                 }
+                Change::DroppedDatabase(database) if committed => drop_partitions_of(database),
                 Change::Copied(_, to) => partition::forget(to),
-                Change::Created(_) | Change::Dropped(_) | Change::Moved(..) => {}
+                Change::Created(_)
+                | Change::Dropped(_)
+                | Change::DroppedDatabase(_)
+                | Change::Moved(..) => {}
             }
         }
     });
@@ -172,6 +176,30 @@ fn drop_partition(storage: StorageId) {
         })?;
         read_record(connection, answer)
     });
+}
+
+/// Has the zone drop every partition of a database that is gone, and logs that. Failures are
+/// ignored: what is left is reclaimed later ([`crate::storage::orphans`]).
+pub(super) fn drop_partitions_of(database: pg_sys::Oid) {
+    let database = u64::from(database.to_u32());
+    let mut is_dropped = true;
+    while std::mem::take(&mut is_dropped) {
+        tell_zone(|connection| {
+            let next = connection.call(Descriptor {
+                a: database.saturating_sub(1),
+                ..Descriptor::of(Op::NextDatabase)
+            })?;
+            if next.value != database {
+                return Ok(Vec::new());
+            }
+            let answer = connection.call(Descriptor {
+                a: u64::from(next.aux),
+                ..Descriptor::of(Op::Drop)
+            })?;
+            is_dropped = true;
+            read_record(connection, answer)
+        });
+    }
 }
 
 /// Has the zone give the partition of one storage to another; returns the redo record, which is
@@ -240,7 +268,7 @@ fn undo(level: i32) {
             match one.change {
                 Change::Created(storage) => drop_partition(storage),
                 Change::Copied(_, to) => partition::forget(to),
-                Change::Dropped(_) | Change::Moved(..) => {}
+                Change::Dropped(_) | Change::DroppedDatabase(_) | Change::Moved(..) => {}
             }
         }
     });

@@ -242,6 +242,18 @@ impl Zone {
         self.answer_with_record(chain, descriptor, area, 0, false)
     }
 
+    /// [`strongroom_columns_ring::Op::NextDatabase`]: answers with the least OID above `a` of a
+    /// database that has partitions, and in `aux` with the number of one of them; 0 for none.
+    pub(super) fn next_database(&self, descriptor: &Descriptor) -> Answer {
+        match self.sources.store.next_database(descriptor.a) {
+            Some((database, number)) => Answer {
+                aux: u32::from(number),
+                ..Answer::of(u64::from(database))
+            },
+            None => Answer::of(0),
+        }
+    }
+
     /// Reads the columns behind the relation in the data area: the lineages that ordered ones have
     /// by their names. `Fault::BadRequest` if they are malformed.
     fn named_columns(

@@ -49,6 +49,18 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The least OID above `after` of a database that has partitions, and the number of one of them.
+    /// `None` if there is none.
+    #[must_use]
+    pub fn next_database(&self, after: u64) -> Option<(u32, u16)> {
+        let all = self.partitions.iter();
+        let of = all.map(|(number, partition)| (partition.relation.database, number));
+        of.filter(|(database, _)| u64::from(*database) > after)
+            .min()
+    }
+}
+
 /// The number of the partition's values in blocks that were in memory since the store was opened,
 /// and the number of its other blocks.
 fn count_values(partition: &Partition) -> (u64, u64) {

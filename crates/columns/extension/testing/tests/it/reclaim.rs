@@ -218,7 +218,7 @@ fn what_was_undone_is_freed_and_what_is_shared_is_not() {
         server.rows("select (strongroom_columns.status()->'store'->>'partitions')::int"),
         "1"
     );
-    let partitions = "select (strongroom_columns.status()->'store'->>'partitions')::int";
+    let partitions = PARTITIONS;
     drop(owner.rows("begin; truncate t; insert into t values (1, 1, 1); rollback"));
     assert_eq!(
         (server.rows(partitions), counts(&server).0),
@@ -350,4 +350,56 @@ fn kills_in_the_middle_lose_nothing() {
     sweep(&server);
     sweep(&server);
     assert_eq!(counts(&server), (rows, 0));
+}
+
+const PARTITIONS: &str = "select (strongroom_columns.status()->'store'->>'partitions')::int";
+
+/// Makes a database with two confidential tables that have a value each.
+fn make_database(owner: &Owner, server: &Server, name: &str) {
+    drop(server.rows(&format!(
+        "create database {name}; \\c {name}\ncreate extension strongroom_columns"
+    )));
+    drop(owner.rows(&format!(
+        "\\c {name}\ncreate table t (a enc_int4) using strongroom; create table u (a enc_int4) using strongroom;
+         insert into t values (5); insert into u values (6)"
+    )));
+}
+
+#[test]
+fn a_dropped_database_leaves_nothing_in_the_zone() {
+    let (owner, server) = begin();
+    fill(&owner, 10);
+    make_database(&owner, &server, "shop");
+    make_database(&owner, &server, "other");
+    assert_eq!(server.rows(PARTITIONS), "5");
+    let (values, _) = counts(&server);
+    // A drop that fails takes nothing.
+    let said = server.run("begin; drop database shop; commit");
+    assert!(said.messages.contains("25001"), "{}", said.messages);
+    assert_eq!(server.rows(PARTITIONS), "5");
+    assert_eq!(server.rows("drop database shop with (force)"), "");
+    assert_eq!(server.rows(PARTITIONS), "3");
+    assert_eq!(counts(&server).0, values - 2);
+    let rest = owner.rows("\\c other\nselect t.a, u.a from t, u");
+    assert_eq!(rest.lines().last(), Some("5|6"));
+    assert_eq!(owner.rows("select sum(code) from t"), "55");
+}
+
+#[test]
+fn what_was_dropped_while_the_zone_was_away_is_reclaimed() {
+    let (mut owner, server) = begin();
+    fill(&owner, 10);
+    make_database(&owner, &server, "shop");
+    assert_eq!(server.rows(PARTITIONS), "3");
+    owner.stop_zone();
+    assert_eq!(server.rows("drop database shop with (force)"), "");
+    owner.start_zone();
+    server.stop();
+    server.start_again();
+    owner.wait_for_at(&server, PARTITIONS, "1");
+    owner.wait_for("select sum(code) from t", "55");
+    // The log says so, too.
+    owner.kill_zone();
+    owner.start_zone();
+    owner.wait_for_at(&server, PARTITIONS, "1");
 }

@@ -193,6 +193,90 @@ fn a_standby_reads_and_is_promoted() {
     );
 }
 
+/// A standby of the server, with a zone and a proxy of its own.
+fn standby_of(server: &Server, other: &mut Owner, standby: &Server, settings: &str) {
+    other.start_zone();
+    standby.configure(&format!(
+        "strongroom.zone = '{}'\nprimary_conninfo = 'host={} user=postgres'\n{settings}",
+        other.zone_socket().display(),
+        server.socket().display()
+    ));
+    standby.make_signal_file("standby.signal");
+    standby.start_again();
+    other.start_proxy(standby.socket());
+}
+
+/// What a standby shows it can read: a row that its snapshot sees has its values in the zone.
+#[test]
+fn a_standby_reads_every_row_that_it_shows() {
+    let (owner, server, mut other, standby) = backed_up("");
+    standby_of(&server, &mut other, &standby, "");
+    other.wait_for_log(
+        "select count(*) from t where a >= 0 and id < 100000",
+        "200",
+        &standby,
+    );
+    let mut client = other.connect().expect("a connection");
+    for id in 3001..3021 {
+        drop(owner.rows(&format!("insert into t values ({id}, {id}, 'new')")));
+        // The row is visible at once, before the worker's next step.
+        let begun = std::time::Instant::now();
+        while standby.rows(&format!("select count(*) from t where id = {id}")) != "1" {
+            assert!(
+                begun.elapsed().as_secs() < 60,
+                "the standby does not follow"
+            );
+        }
+        let read = client.rows(&format!("select a, b from t where id = {id}"));
+        let read = read.unwrap_or_else(|failure| panic!("row {id}: {failure}"));
+        let shown: Vec<&str> = read[0]
+            .iter()
+            .filter_map(|field| field.as_deref())
+            .collect();
+        assert_eq!(shown, [id.to_string().as_str(), "new"]);
+    }
+    let copied = standby.rows(
+        "copy (select count(*) from t where id < 100000) to stdout; copy t (id) to '/dev/null'",
+    );
+    assert_eq!(copied, "220");
+}
+
+/// Values that the primary has freed stay on the standby for as long as a snapshot sees their rows.
+#[test]
+fn a_snapshot_of_a_standby_keeps_its_values() {
+    let (owner, server, mut other, standby) = backed_up("");
+    standby_of(
+        &server,
+        &mut other,
+        &standby,
+        "max_standby_streaming_delay = -1\n",
+    );
+    other.wait_for_log(
+        "select count(*) from t where a >= 0 and id < 100000",
+        "200",
+        &standby,
+    );
+    let mut old = other.connect().expect("a connection");
+    let ask = "select count(*), min(b), sum(id) from t where id < 100000 and a >= 0";
+    let before = old.rows(&format!("begin isolation level repeatable read; {ask}"));
+    let before = before.expect("a snapshot");
+    for _ in 0..3 {
+        drop(owner.rows("update t set a = 7, b = 'changed'"));
+        drop(server.rows("vacuum t; select strongroom_columns.sweep('t')"));
+    }
+    drop(server.rows("select pg_switch_wal()"));
+    // Its worker goes on reading the log as far as the standby replays it.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let after = old.rows(ask).expect("the old rows");
+    assert_eq!(after, before);
+    drop(old.query("commit"));
+    other.wait_for_log(
+        "select count(*) from t where b = 'changed' and id < 100000",
+        "200",
+        &standby,
+    );
+}
+
 #[test]
 fn a_point_in_time_between_two_transactions_is_restored() {
     let archive = tempfile::Builder::new()

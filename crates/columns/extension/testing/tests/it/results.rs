@@ -4,13 +4,14 @@
 //! Method: server, zone and proxy, all real, and between proxy and server a relay that does what a
 //! server's operator can: changes the rows on their way.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strongroom_benches_oltp::wire::{Answer, Client, Field};
 use strongroom_columns_testing::owner::start_all;
+use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
 use tempfile::TempDir;
 
 /// What the operator does to the rows of the next answer.
@@ -56,7 +57,7 @@ impl Relay {
     }
 
     fn trick(&self) -> MutexGuard<'_, Trick> {
-        self.trick.lock().expect("no thread panics with it")
+        self.trick.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last answer to a statement, of whose rows this is made on the way, or why it is none;
@@ -105,20 +106,16 @@ fn relay(client: UnixStream, server: UnixStream, tricks: &Arc<Mutex<Trick>>) {
 
 /// Relays the server's messages; those of rows as the trick says.
 fn relay_answers(
-    mut server: UnixStream,
+    server: UnixStream,
     mut client: UnixStream,
     tricks: &Mutex<Trick>,
 ) -> std::io::Result<()> {
+    let mut server = BufReader::new(server);
     let mut held: Option<Vec<u8>> = None;
-    loop {
-        let mut head = [0; 5];
-        server.read_exact(&mut head)?;
-        let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
-        let mut body = vec![0; len as usize - 4];
-        server.read_exact(&mut body)?;
-        let mut trick = tricks.lock().expect("no thread panics with it");
+    while let Some(Message { tag, body }) = wire::read(&mut server)? {
+        let mut trick = tricks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = Vec::new();
-        match (head[0], &mut *trick) {
+        match (tag, &mut *trick) {
             (b'D', Trick::ExchangeRows | Trick::Repeat) if held.is_none() => {
                 held = Some(body);
                 continue;
@@ -133,48 +130,56 @@ fn relay_answers(
                 append(&mut out, b'D', &body);
                 *trick = Trick::Nothing;
             }
-            (b'D', Trick::ExchangeFields) => append(&mut out, b'D', &with_fields_exchanged(&body)),
+            (b'D', Trick::ExchangeFields) => append_exchanged(&mut out, &body),
             (b'D', Trick::Keep(kept)) => {
                 kept.clone_from(&body);
                 append(&mut out, b'D', &body);
             }
             (b'D', Trick::Replace(other)) => append(&mut out, b'D', other),
             (b'D', Trick::MakeUp(text)) => append(&mut out, b'D', &row_of(text)),
-            (b'T', Trick::MakeUp(_)) => {
-                let name = body[2..].iter().position(|byte| *byte == 0);
-                let of_type = 2 + name.expect("a name") + 1 + 6;
-                body[of_type..of_type + 4].copy_from_slice(&23_u32.to_be_bytes());
-                append(&mut out, b'T', &body);
-            }
-            (tag, _) => append(&mut out, tag, &body),
+            (b'T', Trick::MakeUp(_)) => append_plain_description(&mut out, &body),
+            _ => append(&mut out, tag, &body),
         }
         drop(trick);
         client.write_all(&out)?;
     }
+    Ok(())
 }
 
-fn append(out: &mut Vec<u8>, tag: u8, body: &[u8]) {
-    out.push(tag);
-    let len = u32::try_from(body.len() + 4).expect("a short message");
-    out.extend_from_slice(&len.to_be_bytes());
-    out.extend_from_slice(body);
+/// Appends a row with its first two fields in each other's place.
+fn append_exchanged(out: &mut Vec<u8>, body: &[u8]) {
+    let mut fields = Fields(body);
+    let count = fields.count().unwrap_or_default();
+    let mut values: Vec<_> = (0..count).filter_map(|_| fields.value()).collect();
+    if values.len() > 1 {
+        values.swap(0, 1);
+    }
+    let mut message = Builder::new(out, b'D');
+    message.count(values.len());
+    for value in values {
+        message.value(value);
+    }
+    message.end();
 }
 
-/// A row with its first two fields in each other's place.
-fn with_fields_exchanged(body: &[u8]) -> Vec<u8> {
-    let behind = |at: usize| {
-        let len = i32::from_be_bytes(body[at..at + 4].try_into().expect("a length"));
-        // NULL has -1, and no bytes.
-        at + 4 + usize::try_from(len).unwrap_or_default()
-    };
-    let (one, two) = (behind(2), behind(behind(2)));
-    [&body[..2], &body[one..two], &body[2..one], &body[two..]].concat()
+/// Appends the description of a row of one column, whose type is `int4`.
+fn append_plain_description(out: &mut Vec<u8>, body: &[u8]) {
+    let mut fields = Fields(body);
+    let (count, name) = (fields.count().unwrap_or_default(), fields.string());
+    let (origin, _type, rest) = (fields.bytes(6), fields.oid(), fields.bytes(8));
+    let mut message = Builder::new(out, b'T');
+    message.count(count).string(name.unwrap_or_default());
+    message.bytes(origin.unwrap_or_default()).oid(23);
+    message.bytes(rest.unwrap_or_default()).end();
 }
 
-/// A row of one field in text.
+/// The body of a row of one field in text.
 fn row_of(text: &str) -> Vec<u8> {
-    let len = i32::try_from(text.len()).expect("a short text");
-    [&[0, 1], &len.to_be_bytes()[..], text.as_bytes()].concat()
+    let mut message = Vec::new();
+    let mut row = Builder::untagged(&mut message);
+    row.count(1).value(Some(text.as_bytes()));
+    // Behind the length.
+    message.split_off(4)
 }
 
 const MADE: &str = "create table t (id int, a enc_int4, b enc_int4, c enc_text) using strongroom;
@@ -291,64 +296,66 @@ fn a_column_s_values_are_not_another_s() {
     assert_eq!(owner.rows("select b, a from t where id = 1"), "10|11");
 }
 
-/// Each of these sends confidential values to the client in a way of its own.
+/// Statements that send confidential values to the client, each in a way of its own, and their rows.
+const WAYS: &[(&str, &str)] = &[
+    (
+        "select a, a, b, a from t order by id",
+        "10|10|11|10\n20|20|21|20\n30|30||30",
+    ),
+    (
+        "select c, array[a, b], c, a, array_agg(a) over () from t where id < 3 order by id",
+        "one|{10,11}|one|10|{10,20}\ntwo|{20,21}|two|20|{10,20}",
+    ),
+    (
+        "insert into t values (4, 40, 41, 'four') returning c, a, b",
+        "four|40|41",
+    ),
+    ("update t set b = a where id = 4 returning b, a", "40|40"),
+    (
+        "with d as (delete from t where id = 4 returning *) select c, a from d",
+        "four|40",
+    ),
+    (
+        "begin; declare k scroll cursor for select c, a from t order by id; fetch 2 from k; fetch backward 1 from k; commit",
+        "one|10\ntwo|20\none|10",
+    ),
+    (
+        "begin; declare h cursor with hold for select a, c from t order by id; commit; fetch all from h; close h",
+        "10|one\n20|two\n30|three",
+    ),
+    (
+        "copy t (c, b, a) to stdout",
+        "one\t11\t10\ntwo\t21\t20\nthree\t\\N\t30",
+    ),
+    (
+        "copy (select c, a, c from t order by id) to stdout (format csv)",
+        "one,10,one\ntwo,20,two\nthree,30,three",
+    ),
+    (
+        "prepare p as select c, a from t order by id limit 1; execute p; execute p",
+        "one|10\none|10",
+    ),
+    (
+        "create function f(out x enc_text, out y enc_int4) language sql as 'select c, a from t order by id'; select * from f(); drop function f",
+        "one|10",
+    ),
+    (
+        "create procedure r(inout x enc_text, inout y enc_int4) language sql as 'select c, a from t order by id'; call r(null, null); drop procedure r",
+        "one|10",
+    ),
+    (
+        "table t order by id limit 1; select c, sum(a) from t group by c order by c; values (1)",
+        "1|10|11|one\none|10\nthree|30\ntwo|20\n1",
+    ),
+];
+
 #[test]
 fn every_way_to_the_client_keeps_the_order() {
     let (owner, server) = start_all("");
     assert_eq!(owner.rows(MADE), "");
-    for (sql, rows) in [
-        (
-            "select a, a, b, a from t order by id",
-            "10|10|11|10\n20|20|21|20\n30|30||30",
-        ),
-        (
-            "select c, array[a, b], c, a, array_agg(a) over () from t where id < 3 order by id",
-            "one|{10,11}|one|10|{10,20}\ntwo|{20,21}|two|20|{10,20}",
-        ),
-        (
-            "insert into t values (4, 40, 41, 'four') returning c, a, b",
-            "four|40|41",
-        ),
-        ("update t set b = a where id = 4 returning b, a", "40|40"),
-        (
-            "with d as (delete from t where id = 4 returning *) select c, a from d",
-            "four|40",
-        ),
-        (
-            "begin; declare k scroll cursor for select c, a from t order by id; fetch 2 from k; fetch backward 1 from k; commit",
-            "one|10\ntwo|20\none|10",
-        ),
-        (
-            "begin; declare h cursor with hold for select a, c from t order by id; commit; fetch all from h; close h",
-            "10|one\n20|two\n30|three",
-        ),
-        (
-            "copy t (c, b, a) to stdout",
-            "one\t11\t10\ntwo\t21\t20\nthree\t\\N\t30",
-        ),
-        (
-            "copy (select c, a, c from t order by id) to stdout (format csv)",
-            "one,10,one\ntwo,20,two\nthree,30,three",
-        ),
-        (
-            "prepare p as select c, a from t order by id limit 1; execute p; execute p",
-            "one|10\none|10",
-        ),
-        (
-            "create function f(out x enc_text, out y enc_int4) language sql as 'select c, a from t order by id'; select * from f(); drop function f",
-            "one|10",
-        ),
-        (
-            "create procedure r(inout x enc_text, inout y enc_int4) language sql as 'select c, a from t order by id'; call r(null, null); drop procedure r",
-            "one|10",
-        ),
-        (
-            "table t order by id limit 1; select c, sum(a) from t group by c order by c; values (1)",
-            "1|10|11|one\none|10\nthree|30\ntwo|20\n1",
-        ),
-    ] {
+    for (sql, rows) in WAYS {
         let said = owner.run(sql);
-        assert_eq!(said.rows, rows, "{sql}: {}", said.messages);
+        assert_eq!(said.rows, *rows, "{sql}: {}", said.messages);
     }
     // What the server keeps for itself is of no session: a file comes back as a dump does.
     let file = server.data().join("kept.txt");
