@@ -52,8 +52,8 @@ pub(crate) enum Origins {
 pub(crate) struct OriginColumn {
     /// The lineage that it has by its name.
     pub(crate) lineage: Lineage,
-    /// Its own name.
-    pub(crate) name: String,
+    /// The OID of its relation.
+    pub(crate) relation: u32,
 }
 
 impl Origins {

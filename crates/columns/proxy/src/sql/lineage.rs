@@ -56,16 +56,17 @@ impl Catalog {
         let known = relation.has_own_rows && relation.oid != 0 && !self.is_doubted(name);
         known.then(|| OriginColumn {
             lineage: self.lineage(relation, name, column),
-            name: column.name.clone(),
+            relation: relation.oid,
         })
     }
 
-    /// Returns whether a result of this lineage may be a value of one of these columns.
+    /// Returns whether a result of this lineage may be a value of one of these columns: not if it
+    /// is the lineage that another column of the same relation has by its name.
     ///
-    /// A column's values have the lineage of the name that it had when its first value was stored:
-    /// so values of a lineage that no column of the catalog has by its name are taken, and those of
-    /// a column of the same name in another relation. A table that was renamed, or a partition that
-    /// was detached, has such values.
+    /// A column's values keep the lineage of the name that it had when its first value was stored,
+    /// and an ordered column takes over the lineage of another one whose values fill it. So a table
+    /// that was renamed, a partition that was detached, and a copy of a table have values of other
+    /// relations' lineages.
     pub(crate) fn may_be_of(&self, columns: &[OriginColumn], lineage: Lineage) -> bool {
         if columns
             .iter()
@@ -73,24 +74,22 @@ impl Catalog {
         {
             return true;
         }
-        let all = self.lineages.get_or_init(|| {
+        let others = self.lineages.get_or_init(|| {
             let mut found = Vec::new();
             for (name, relations) in &self.relations {
                 for relation in relations {
+                    let origin = |column| self.origin(relation, name, column);
                     let confidential = relation.columns.iter().filter(|one| one.kind.is_some());
-                    found.extend(confidential.map(|one| OriginColumn {
-                        lineage: self.lineage(relation, name, one),
-                        name: one.name.clone(),
-                    }));
+                    found.extend(confidential.filter_map(origin));
                 }
             }
             found
         });
-        let mut named = all
-            .iter()
-            .filter(|known| known.lineage.has_name_of(lineage));
-        let of_one = |known: &OriginColumn| columns.iter().any(|column| column.name == known.name);
-        !columns.is_empty() && named.clone().next().is_none_or(|_| named.any(of_one))
+        let is_other = |other: &OriginColumn| {
+            let mut same = columns.iter().map(|column| column.relation);
+            other.lineage.has_name_of(lineage) && same.any(|relation| relation == other.relation)
+        };
+        !columns.is_empty() && !others.iter().any(is_other)
     }
 
     /// Returns the lineage of a column of the relation `name`.

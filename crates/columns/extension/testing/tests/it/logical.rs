@@ -209,14 +209,33 @@ fn a_subscriber_that_lags_gets_what_was_there() {
     assert_eq!(pair.other.rows("select a, b from t"), "81|after it was");
 }
 
-/// A column that has values of its own takes none of another's lineage without a session.
+/// A column that has values of its own takes those of the same name's, and none of another lineage
+/// without a session.
 #[test]
-fn a_table_with_rows_of_its_own_takes_none() {
+fn a_table_with_rows_of_its_own_takes_those_of_its_name() {
     let pair = pair();
     drop(
         pair.other
             .rows("insert into t values (1, 1, 'of its own', 1, null)"),
     );
+    drop(
+        pair.owner
+            .rows("insert into t values (2, 2, 'replicated', 2, null)"),
+    );
+    pair.subscribe("");
+    let both = "1|of its own\n2|replicated";
+    let ask = "select id, b from t order by id";
+    pair.other.wait_for_log(ask, both, &pair.subscriber);
+}
+
+/// The subscriber's table had another name when its rows were stored.
+#[test]
+fn a_table_with_rows_of_another_name_takes_none() {
+    let pair = pair();
+    let renamed = TABLE.replace("table t", "table u");
+    drop(pair.other.rows(&format!(
+        "drop table t; {renamed}; insert into u values (1, 1, 'of its own', 1, null); alter table u rename to t"
+    )));
     drop(
         pair.owner
             .rows("insert into t values (2, 2, 'replicated', 2, null)"),

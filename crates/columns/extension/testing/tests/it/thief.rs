@@ -424,8 +424,8 @@ fn identifiers_that_were_moved_are_found() {
         ));
         assert!(said.messages.contains("ERROR"), "{id}: {}", said.rows);
     }
-    // Another column's value is not shown as this one's. In a computation it is not found, nor is
-    // one of a column of the same name: docs/concepts/columns.md says so.
+    // The value of another column of the table is not shown as this one's. In a computation it is
+    // not found, nor is one of another table: docs/concepts/columns.md says so.
     let said = owner.run("select a from t where id = 1");
     assert!(said.messages.contains("SR-8108"), "{}", said.messages);
     assert_eq!(owner.rows("select a + 0 from t where id = 1"), "12");

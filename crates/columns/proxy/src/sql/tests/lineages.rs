@@ -20,8 +20,9 @@ pub(super) fn names() -> Catalog {
             let place = format!("{at:05}");
             let oid = of.map_or("25".to_owned(), kind);
             let relkind = if table == "view" { "v" } else { "own" };
+            let relation = (schema.len() * 100 + table.len()).to_string();
             let fields = [
-                "r", schema, table, &place, column, &oid, "1", modifier, relkind,
+                "r", schema, table, &place, column, &oid, &relation, modifier, relkind,
             ];
             rows.push(fields.map(|field| Some(field.to_owned())).to_vec());
         }
