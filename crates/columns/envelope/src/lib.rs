@@ -97,6 +97,12 @@ pub enum SealedBy {
 }
 
 impl SealedBy {
+    /// The end that seals.
+    #[must_use]
+    pub const fn sealer(self) -> Sealer {
+        self.parts().0
+    }
+
     /// The sealer, the session's number (zeros without one) and the result's (0 without one).
     const fn parts(self) -> (Sealer, SessionId, u64) {
         match self {

@@ -58,8 +58,8 @@ impl Results {
         }
     }
 
-    /// Takes an envelope that has been opened. Its header is authentic. `expected` is what its value
-    /// is to be a value of, if that is known, with the catalog by which it is.
+    /// Takes an envelope that has been opened. Its header is authentic. `expected` is what its
+    /// value is to be a value of, if that is known, with the catalog by which it is.
     ///
     /// # Errors
     /// [`EnvelopeError::NotAuthentic`] for an envelope of another sealer than is expected, and for

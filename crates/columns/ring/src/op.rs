@@ -103,8 +103,8 @@ pub enum Op {
     Prefetch = 67,
     /// Called. Answers with how many partitions relations of the database `a` (an OID) have.
     CountPartitions = 68,
-    /// Called. Answers with the least OID above `a` of a database that has partitions, in `aux` with
-    /// the number of one of them; 0 if there is none.
+    /// Called. Answers with the least OID above `a` of a database that has partitions, in `aux`
+    /// with the number of one of them; 0 if there is none.
     NextDatabase = 69,
 
     // ---- the host's log ----

@@ -156,8 +156,8 @@ pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result
 }
 
 /// The binding of a column into which a value may be stored, which the column takes if it has none.
-/// `draw` draws the lineage of a column without a name; `values` counts the values that the column has.
-/// Storing a computed value counts as one output against the session's budget.
+/// `draw` draws the lineage of a column without a name; `values` counts the values that the column
+/// has. Storing a computed value counts as one output against the session's budget.
 ///
 /// Stored values of an ordered column may be compared without a ticket. So nothing may decide what
 /// they are compared with but their owner: an ordered column takes values of its own lineage, and

@@ -367,7 +367,8 @@ impl Connection {
         self.seal_all(result_flag(to_client), fids)
     }
 
-    /// Has the zone seal values, all of the kind in `flags` if it has one, and waits; returns their envelopes in this order, or none at all if they do not fit into one answer. Fails as
+    /// Has the zone seal values, all of the kind in `flags` if it has one, and waits; returns their
+    /// envelopes in this order, or none at all if they do not fit into one answer. Fails as
     /// [`Self::call`] does.
     fn seal_all(&mut self, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
         self.write_words(0, fids)?;

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::messages::unexpected;
 use super::settings::Settings;
-use crate::envelope::{self, EnvelopeError};
+use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::results::Results;
 use crate::sql::catalog::{Catalog, EncType, base_array_oid};
@@ -162,14 +162,14 @@ fn declared_type(oid: u32) -> Option<EncType> {
 
 /// Converts values of one session.
 pub(crate) struct Converter<'a> {
-    keys: &'a ColumnKeys,
+    pub(super) keys: &'a ColumnKeys,
     settings: &'a Settings,
     /// The ordered column that values are sealed for.
     column: Option<OrderedColumn>,
     /// Which envelopes are opened; `None`: no one.
-    results: Option<&'a Results>,
+    pub(super) results: Option<&'a Results>,
     /// What an opened value is to be, by this catalog; `None` if that is not known.
-    expected: Option<(&'a Origins, &'a Catalog)>,
+    pub(super) expected: Option<(&'a Origins, &'a Catalog)>,
 }
 
 impl<'a> Converter<'a> {
@@ -204,41 +204,6 @@ impl<'a> Converter<'a> {
     /// Returns the converter that seals values for this ordered column, or for none.
     pub(crate) const fn storing_in(&self, column: Option<OrderedColumn>) -> Self {
         Self { column, ..*self }
-    }
-
-    /// Opens a value of a result; returns it in the same format. Fails if an envelope does not open
-    /// (22P03), an array is malformed, or the session's settings do not allow the value to be
-    /// written (0A000).
-    pub(crate) fn open_result(
-        &self,
-        of: EncType,
-        format: i16,
-        bytes: &[u8],
-    ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        match (of.array, format) {
-            (false, BINARY) => self.open_envelope(of.kind, bytes),
-            (false, _) => self.open_text(of.kind, bytes),
-            (true, BINARY) => map_array_elements(bytes, of.kind.base_oid(), |bytes| {
-                self.open_envelope(of.kind, bytes)
-            }),
-            (true, _) => self.open_array(of.kind, bytes),
-        }
-    }
-
-    /// Opens the text form of one envelope and returns the value's text form. Fails as
-    /// [`Self::open_result`] does.
-    pub(crate) fn open_text(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        let sealed = envelope::from_text(text).map_err(envelope_refusal)?;
-        let value = self.open_envelope(kind, &sealed)?;
-        self.to_text(kind, &value)
-    }
-
-    /// Opens one envelope and returns the value's binary form. Fails as [`Self::open_result`] does.
-    fn open_envelope(&self, kind: Kind, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        let results = self.results.ok_or(EnvelopeError::NotAuthentic);
-        let opened = results
-            .and_then(|results| envelope::open(self.keys, (results, self.expected), kind, sealed));
-        opened.map_err(envelope_refusal)
     }
 
     /// Seals a parameter of the client, given in the form of the type that it declared. Returns
@@ -351,7 +316,7 @@ impl<'a> Converter<'a> {
 
     /// Returns the text form of a value's binary form. Fails with SR-8104 if the value is not
     /// valid, or if `DateStyle`, `IntervalStyle`, encoding or time zone are not supported.
-    fn to_text(&self, kind: Kind, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    pub(super) fn to_text(&self, kind: Kind, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let dated = matches!(kind, Kind::Date | Kind::Timestamp | Kind::Timestamptz);
         if dated && !self.settings.date_style.starts_with("ISO") {
             return Err(Refusal::value(
@@ -411,32 +376,6 @@ impl<'a> Converter<'a> {
             "0A000",
             "confidential text needs client_encoding UTF8",
         ))
-    }
-
-    /// Opens the server's text form of an array, in which envelopes have no quotes; returns the
-    /// array of values. Fails as [`Self::open_result`] does.
-    fn open_array(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        let mut out = Zeroizing::new(Vec::new());
-        let mut rest = copy_array_bounds(text, &mut out);
-        while let Some((byte, after)) = rest.split_first() {
-            if matches!(byte, b'{' | b'}' | b',') {
-                out.push(*byte);
-                rest = after;
-                continue;
-            }
-            let len = rest
-                .iter()
-                .position(|byte| matches!(byte, b'{' | b'}' | b','))
-                .unwrap_or(rest.len());
-            let (token, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-            rest = after;
-            if token == b"NULL" {
-                out.extend_from_slice(token);
-                continue;
-            }
-            append_element(&mut out, &self.open_text(kind, token)?);
-        }
-        Ok(out)
     }
 
     /// Seals each element of the client's text form of an array
@@ -499,7 +438,7 @@ impl<'a> Converter<'a> {
 
 /// Appends an element to the text form of an array, in quotes where PostgreSQL writes them
 /// (src/backend/utils/adt/arrayfuncs.c, `array_out`).
-fn append_element(out: &mut Vec<u8>, element: &[u8]) {
+pub(super) fn append_element(out: &mut Vec<u8>, element: &[u8]) {
     let special = |byte: &u8| {
         matches!(byte, b'"' | b'\\' | b'{' | b'}' | b',') || matches!(byte, b' ' | 0x09..=0x0d)
     };
@@ -520,7 +459,7 @@ fn append_element(out: &mut Vec<u8>, element: &[u8]) {
 
 /// Copies the bounds that may precede an array, `[1:2]={..}`, to `out`, and returns the rest.
 /// Copies nothing if there are none.
-fn copy_array_bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
+pub(super) fn copy_array_bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     if text.first() != Some(&b'[') {
         return text;
     }
@@ -547,7 +486,7 @@ fn copy_array_bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
 
 /// Returns an array in binary form with each element replaced by `each` and the elements' type by
 /// `oid`. NULLs stay. Fails with SR-8104 if it is malformed, and as `each` does.
-fn map_array_elements(
+pub(super) fn map_array_elements(
     bytes: &[u8],
     oid: u32,
     mut each: impl FnMut(&[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal>,
@@ -621,25 +560,4 @@ fn unreadable_value(kind: Kind, why: Unreadable) -> Refusal {
         why.sqlstate(kind),
         &format!("{}: {}", kind.base(), why.message()),
     )
-}
-
-/// Makes the error for an envelope of the server that does not open (22P03, SR-8104), or is of
-/// another column (SR-8108).
-fn envelope_refusal(error: EnvelopeError) -> Refusal {
-    let message = match error {
-        EnvelopeError::Newer => {
-            "the zone has sealed the value in a form of a newer version: update the proxy (SR-3002)"
-        }
-        EnvelopeError::Malformed => "the server sent something that is no envelope",
-        EnvelopeError::UnknownKey => {
-            "the server sent a value under a column key that the keyring does not hold"
-        }
-        EnvelopeError::OtherKind => "the server sent a value of another type than it said",
-        EnvelopeError::OtherColumn => return Refusal::other_column(),
-        EnvelopeError::NotAuthentic => {
-            "the server sent an envelope that is damaged, forged, or no answer to this statement"
-        }
-        EnvelopeError::System => "the proxy has no locked memory left for an envelope's key",
-    };
-    Refusal::value("22P03", message)
 }

@@ -7,11 +7,13 @@
 mod clock;
 mod convert;
 mod copy;
+mod copy_fields;
 mod copying;
 mod downstream;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod messages;
+mod opening;
 mod planning;
 mod prepared;
 mod renewal;

@@ -72,7 +72,8 @@ pub(crate) enum PendingAnswer {
         forward: bool,
         rows_only: bool,
     },
-    /// `request`: its number, which [`Session::push_pending`] sets. `expected`: what the columns of its rows are to be.
+    /// `request`: its number, which [`Session::push_pending`] sets. `expected`: what the columns of
+    /// its rows are to be.
     Execute {
         columns: Columns,
         expected: ExpectedColumns,
@@ -82,8 +83,8 @@ pub(crate) enum PendingAnswer {
     Sync {
         forward: bool,
     },
-    /// A simple query. `request`: its number, which [`Session::push_pending`] sets. `expected`: what
-    /// the columns of the rows of each of its statements are to be that has not ended.
+    /// A simple query. `request`: its number, which [`Session::push_pending`] sets. `expected`:
+    /// what the columns of the rows of each of its statements are to be that has not ended.
     Query {
         refusal: Option<Refusal>,
         expected: VecDeque<ExpectedColumns>,

@@ -178,8 +178,9 @@ impl Zone {
     /// [`strongroom_columns_ring::Op::Partition`]: answers with the number of the partition of the
     /// relation that the data area names, and in `aux` with how many values it has. Makes it if
     /// there is none and the flag `NEW` is set; otherwise `Fault::PartitionUnknown`. Notes the
-    /// lineages that the relation's columns have by their names, if the data area has columns. `Fault::Recovering` during recovery, `Fault::BadRequest` for no relation and for
-    /// malformed columns.
+    /// lineages that the relation's columns have by their names, if the data area has columns.
+    /// `Fault::Recovering` during recovery, `Fault::BadRequest` for no relation and for malformed
+    /// columns.
     pub(super) fn partition(
         &mut self,
         ring: u16,

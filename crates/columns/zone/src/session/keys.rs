@@ -135,8 +135,8 @@ impl ColumnKeys {
     ///
     /// # Errors
     /// [`Fault::NewerFormat`] if it is of a later version; [`Fault::BadEnvelope`] if it is damaged,
-    /// of another kind, or the result of a session; [`Fault::NoColumnKey`] if its key is not held; [`Fault::OutOfMemory`] if
-    /// there is no memory for it. `value` is empty then.
+    /// of another kind, or the result of a session; [`Fault::NoColumnKey`] if its key is not held;
+    /// [`Fault::OutOfMemory`] if there is no memory for it. `value` is empty then.
     pub fn open(
         &self,
         kind: Kind,

@@ -50,8 +50,8 @@ impl Store {
 }
 
 impl Store {
-    /// The least OID above `after` of a database that has partitions, and the number of one of them.
-    /// `None` if there is none.
+    /// The least OID above `after` of a database that has partitions, and the number of one of
+    /// them. `None` if there is none.
     #[must_use]
     pub fn next_database(&self, after: u64) -> Option<(u32, u16)> {
         let all = self.partitions.iter();

@@ -296,7 +296,8 @@ fn a_column_s_values_are_not_another_s() {
     assert_eq!(owner.rows("select b, a from t where id = 1"), "10|11");
 }
 
-/// Statements that send confidential values to the client, each in a way of its own, and their rows.
+/// Statements that send confidential values to the client, each in a way of its own, and their
+/// rows.
 const WAYS: &[(&str, &str)] = &[
     (
         "select a, a, b, a from t order by id",

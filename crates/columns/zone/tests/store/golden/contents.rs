@@ -4,10 +4,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use strongroom_columns_envelope::Label;
+use strongroom_columns_envelope::{Label, SealedBy};
 use strongroom_columns_values::{Buf, Settings, Value, print, send};
 use strongroom_columns_zone::store::Binding;
-use strongroom_format::columns::envelope::Sealer;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind, Lineage};
 use strongroom_format::hex::{from_hex, hex};
@@ -164,7 +163,7 @@ impl Contents {
             "envelope" => {
                 let label = Label {
                     kind: kind(field()?)?,
-                    sealer: sealer(field()?)?,
+                    by: sealed_by(field()?)?,
                     lineage: lineage(field()?)?,
                 };
                 let bytes = from_hex(field()?)?;
@@ -234,7 +233,7 @@ impl Contents {
             line(format!(
                 "envelope {} {} {:016x} {} {}",
                 label.kind.base(),
-                if label.sealer == Sealer::Client {
+                if label.by == SealedBy::Client {
                     "client"
                 } else {
                     "zone"
@@ -271,10 +270,10 @@ fn kind(text: &str) -> Option<Kind> {
     Kind::ALL.iter().copied().find(|kind| kind.base() == text)
 }
 
-fn sealer(text: &str) -> Option<Sealer> {
+fn sealed_by(text: &str) -> Option<SealedBy> {
     match text {
-        "client" => Some(Sealer::Client),
-        "zone" => Some(Sealer::Zone),
+        "client" => Some(SealedBy::Client),
+        "zone" => Some(SealedBy::Zone),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use strongroom_columns_envelope::{ColumnKey, Label, id_of, lineage_by_name};
+use strongroom_columns_envelope::{ColumnKey, Label, SealedBy, id_of, lineage_by_name};
 use strongroom_columns_values::{Out, Settings, parse};
 use strongroom_columns_zone::key_ledger::{LedgerBook as _, To, Told};
 use strongroom_columns_zone::store::{
@@ -16,7 +16,6 @@ use strongroom_columns_zone::store::{
 };
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::channel::{LIMITLESS, Limit};
-use strongroom_format::columns::envelope::Sealer;
 use strongroom_format::columns::manifest::ManifestHead;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Class, Fid, Kind, Lineage};
@@ -395,15 +394,15 @@ fn envelopes() -> Vec<Envelope> {
     let key = ColumnKey::new(id_of(&key).unwrap(), key);
     let mut all = Vec::new();
     for kind in Kind::ALL {
-        for (sealer, none) in [
-            (Sealer::Client, Lineage::CLIENT),
-            (Sealer::Zone, Lineage::RESULT),
+        for (by, none) in [
+            (SealedBy::Client, Lineage::CLIENT),
+            (SealedBy::Zone, Lineage::RESULT),
         ] {
             let column = binding(0, "everything", u16::from(kind.number())).lineage;
             for (text, lineage) in texts(*kind).iter().zip([none, column]) {
                 let label = Label {
                     kind: *kind,
-                    sealer,
+                    by,
                     lineage,
                 };
                 let shown = Shown::of(*kind, parsed(*kind, text).value());

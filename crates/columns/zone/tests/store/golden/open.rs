@@ -154,10 +154,11 @@ fn golden_envelopes_open() {
             let header = EnvelopeHeader::parse(&envelope.bytes).unwrap();
             let label = &envelope.label;
             let said = (header.kind, header.sealer, header.lineage);
-            assert_eq!(said, (label.kind, label.sealer, label.lineage));
+            assert_eq!(said, (label.kind, label.by.sealer(), label.lineage));
             let key = keys.iter().find(|key| *key.id() == header.key_id).unwrap();
             let mut plain = Vec::new();
-            key.open(header.kind, &envelope.bytes, &mut plain).unwrap();
+            key.open(header.kind, None, &envelope.bytes, &mut plain)
+                .unwrap();
             assert_eq!(plain, envelope.shown.binary);
             let mut value = Out::new();
             receive(header.kind, &plain, &mut value).unwrap();
