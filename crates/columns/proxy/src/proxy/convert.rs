@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use strongroom_columns_values::{Buf, Out, Unreadable, fit_numeric, has_precision};
+use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
 use strongroom_format::columns::{EnvelopeHeader, Kind, Lineage};
 use strongroom_postgres_wire::{Builder, Fields};
 use zeroize::Zeroizing;
@@ -268,6 +269,7 @@ impl<'a> Converter<'a> {
 
     /// Seals a value in the text form of its type. Fails with SR-8104 if it is not valid.
     pub(crate) fn seal_text(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
+        refuse_envelope(text)?;
         let value = self.to_binary(kind, text)?;
         self.seal(kind, &value)
     }
@@ -276,6 +278,9 @@ impl<'a> Converter<'a> {
     /// says. Fails with SR-8104 if it is not valid, has too many digits, or if there are no random
     /// numbers or no locked memory.
     pub(crate) fn seal(&self, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Refusal> {
+        if kind == Kind::Text {
+            refuse_envelope(value)?;
+        }
         // Bytes that no server would accept as this type's binary form are refused here: after
         // sealing the error would come too late.
         let mut read = Out::new();
@@ -434,6 +439,19 @@ impl<'a> Converter<'a> {
         }
         Ok(out)
     }
+}
+
+/// Refuses a text that is an envelope (SR-8104), such as a dump has that was made beside the proxy:
+/// it would be sealed once more, as a text.
+fn refuse_envelope(text: &[u8]) -> Result<(), Refusal> {
+    let sealed = text.starts_with(ENVELOPE_PREFIX.as_bytes());
+    let is_whole = |sealed: Vec<u8>| EnvelopeHeader::parse(&sealed).is_some();
+    if sealed && envelope::from_text(text).is_ok_and(is_whole) {
+        let what = "the value is sealed already: restore a dump that was made beside the proxy \
+                    beside it, too";
+        return Err(Refusal::value("22P02", what));
+    }
+    Ok(())
 }
 
 /// Appends an element to the text form of an array, in quotes where PostgreSQL writes them

@@ -100,6 +100,18 @@ fn what_is_no_value_is_refused_without_being_shown() {
         assert_eq!(refusal.sqlstate, *state, "{refusal}");
         assert!(!refusal.message.contains("secret"));
     }
+    // What is sealed already is not sealed once more; what only looks so is a text.
+    let sealed = envelope::to_text(&converter.seal(Kind::Int4, &[0; 4]).unwrap());
+    for kind in [Kind::Text, Kind::Int4] {
+        let refusal = converter.seal_text(kind, sealed.as_bytes()).unwrap_err();
+        assert!(refusal.message.contains("beside the proxy"), "{refusal}");
+    }
+    let text = scalar(Kind::Text);
+    for format in [TEXT, BINARY] {
+        let seal = |bytes| converter.seal_parameter(&catalog, text, 0, format, bytes);
+        assert!(seal(sealed.as_bytes()).is_err());
+        assert!(seal(b"sr1:AAAA").is_ok());
+    }
     for bad in [&b"plain text"[..], b"sr1:", b"sr1:AAAA"] {
         assert!(
             converter

@@ -11,6 +11,7 @@ use strongroom_columns_zone::store::{
 use strongroom_crypto::{MacKey, SecretKey, hkdf};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::PROOF_LABEL;
+use strongroom_format::columns::redo::Relation;
 
 use crate::disk::{Disk, State};
 use crate::host::{Safe, opener, options, relation, to};
@@ -186,4 +187,25 @@ fn a_key_that_cannot_be_made_durable_binds_no_column() {
     disk.allow(None);
     store.bind(table, 3, to(9), &key).unwrap();
     assert_eq!(kept(&store).len(), 1);
+}
+
+#[test]
+fn the_databases_that_have_partitions_are_told_in_order() {
+    let (safe, disk) = (Safe::new(), Disk::default());
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    store.finish_recovery(1).unwrap();
+    let of = |database, filenode| Relation {
+        database,
+        ..relation(filenode)
+    };
+    assert_eq!(store.next_database(0), None);
+    let high = store.open_partition(None, of(900, 1)).unwrap();
+    let shared = store.open_partition(None, of(0, 2)).unwrap();
+    let low = store.open_partition(None, of(7, 3)).unwrap();
+    assert_eq!(store.next_database(0), Some((7, low)));
+    assert_eq!(store.next_database(7), Some((900, high)));
+    assert_eq!(store.next_database(900), None);
+    store.drop_partition(None, low).unwrap();
+    store.drop_partition(None, shared).unwrap();
+    assert_eq!(store.next_database(0), Some((900, high)));
 }

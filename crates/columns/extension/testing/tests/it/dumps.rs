@@ -119,4 +119,15 @@ fn a_dump_beside_the_proxy_has_envelopes() {
     assert!(!said.messages.contains("ERROR"), "{}", said.messages);
     run("pg_restore", host, &["--dbname=postgres", file]);
     look(&owner, "beside the proxy");
+    // Through the proxy its values are refused with the reason, and none is sealed twice.
+    let envelope = server.rows("select name from staff limit 1");
+    let said = owner.run(&format!(
+        "create table again (a enc_text) using strongroom; insert into again values ('{envelope}')"
+    ));
+    assert!(
+        said.messages.contains("beside the proxy"),
+        "{}",
+        said.messages
+    );
+    assert_eq!(owner.rows("select count(*) from again"), "0");
 }
