@@ -5,8 +5,8 @@
 //! cipher ([`TripleDes`]), one MAC ([`MacKey`]), three key agreements ([`KeyAgreement`],
 //! [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates
 //! ([`Certificate`], [`PrivateKey`]), one signature that is made and verified ([`SigningKey`],
-//! [`VerifyingKey`]), verification of three signatures ([`verify_p256`], [`verify_p521`],
-//! [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those
+//! [`VerifyingKey`]), verification of others' signatures ([`verify_p256`], [`verify_p256_der`],
+//! [`verify_p384`], [`verify_p521`], [`verify_rsa`], [`verify_rsa_pss`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those
 //! of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce source that survives `fork` ([`nonce12`]), and
 //! memory that is locked, kept out of core dumps and wiped when freed ([`SecretKey`],
 //! [`SecretBytes`], [`Locked`]).
@@ -69,7 +69,7 @@ pub use random::{fill_random, random16, random32};
 pub use rsa::PrivateKey;
 pub use secret::{Locked, SecretBytes, SecretKey, memory_is_locked, relock_after_fork};
 pub use sender::kdfe_p256;
-pub use signature::{verify_p256, verify_rsa};
+pub use signature::{verify_p256, verify_p256_der, verify_p384, verify_rsa, verify_rsa_pss};
 pub use tdes::TripleDes;
 pub use xts::XtsKey;
 

@@ -13,6 +13,8 @@ pub mod log;
 pub mod manifest;
 pub mod record;
 pub mod redo;
+pub mod sev_snp;
+pub mod tdx;
 pub mod tpm;
 
 pub use envelope::{EnvelopeHeader, Sealer};

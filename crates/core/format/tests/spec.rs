@@ -22,7 +22,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code::{self, Class, Code};
-use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, record, redo, tpm};
+use strongroom_format::columns::{
+    block, channel, envelope, fid, log, manifest, record, redo, sev_snp, tdx, tpm,
+};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, stream};
 use strongroom_format::{
@@ -113,11 +115,18 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("mark_layout", journal::mark_layout::FIELDS),
     layout("prologue_layout", sqlite::prologue_layout::FIELDS),
     layout("sealed_layout", channel::sealed_layout::FIELDS),
+    layout("sgx_report_layout", tdx::sgx_report_layout::FIELDS),
     layout("slot_layout", slot::slot_layout::FIELDS),
+    layout(
+        "snp_certificate_layout",
+        sev_snp::snp_certificate_layout::FIELDS,
+    ),
+    layout("snp_report_layout", sev_snp::snp_report_layout::FIELDS),
     layout("stream_layout", stream::stream_layout::FIELDS),
     layout("super_slot_layout", sqlite::super_slot_layout::FIELDS),
     layout("tail_block_layout", postgres::tail_block_layout::FIELDS),
     layout("tail_layout", sqlite::tail_layout::FIELDS),
+    layout("tdx_quote_layout", tdx::tdx_quote_layout::FIELDS),
     layout("ticket_layout", channel::ticket_layout::FIELDS),
     layout("limit_layout", channel::limit_layout::FIELDS),
     layout(

@@ -107,6 +107,10 @@ pub enum AttestationProvider {
     Process,
     /// A TPM 2.0 quote.
     Tpm,
+    /// An attestation report of SEV-SNP.
+    SevSnp,
+    /// A quote of TDX.
+    Tdx,
 }
 
 impl AttestationProvider {
@@ -116,12 +120,14 @@ impl AttestationProvider {
         match self {
             Self::Process => 1,
             Self::Tpm => 2,
+            Self::SevSnp => 3,
+            Self::Tdx => 4,
         }
     }
 
     /// The provider of this number. `None` for a number that none has.
     fn from_number(number: u16) -> Option<Self> {
-        [Self::Process, Self::Tpm]
+        [Self::Process, Self::Tpm, Self::SevSnp, Self::Tdx]
             .into_iter()
             .find(|known| known.number() == number)
     }

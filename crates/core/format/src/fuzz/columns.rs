@@ -15,6 +15,8 @@ use crate::columns::manifest::{
     MANIFEST_VERSION_OLDEST, ManifestBody, ManifestHead, PartitionEntry, QuarantineEntry,
 };
 use crate::columns::redo::{Entry, Link, RedoHead};
+use crate::columns::sev_snp::{SnpEvidence, snp_report_layout};
+use crate::columns::tdx::TdxQuote;
 use crate::columns::tpm::{AttestationKey, QuoteEvidence, Signature};
 use crate::columns::{Fid, Kind};
 
@@ -156,9 +158,10 @@ pub fn channel(bytes: &[u8]) {
     }
 }
 
-/// Parses the bytes as a TPM's quote, and as the public area of an attestation key. Asserts that
-/// what parses is within its bounds.
+/// Parses the bytes as a TPM's quote, as the public area of an attestation key, as a report of
+/// SEV-SNP and as a quote of TDX. Asserts that what parses is within its bounds.
 pub fn attestation(bytes: &[u8]) {
+    reports(bytes);
     if let Some(evidence) = QuoteEvidence::parse(bytes) {
         let signature = match evidence.signature {
             Signature::Ecdsa(both) => both.len(),
@@ -175,5 +178,26 @@ pub fn attestation(bytes: &[u8]) {
             assert_ne!(exponent, [0; 4]);
         }
         None => {}
+    }
+}
+
+/// Parses the bytes as a report of SEV-SNP, and as a quote of TDX. Asserts that what parses is
+/// within its bounds.
+fn reports(bytes: &[u8]) {
+    if let Some(evidence) = SnpEvidence::parse(bytes) {
+        assert_eq!(evidence.signed.len(), snp_report_layout::SIGNATURE_R.offset);
+        assert!(evidence.certificates.len() <= 16, "the most of a table");
+        let table = bytes.len().checked_sub(snp_report_layout::SIZE);
+        assert!(
+            evidence
+                .certificates
+                .iter()
+                .all(|one| Some(one.len()) <= table)
+        );
+    }
+    if let Some(quote) = TdxQuote::parse(bytes) {
+        assert_eq!(TdxQuote::length(bytes), Some(bytes.len()));
+        let parts = [quote.signed, quote.qe_signed, quote.qe_auth, quote.chain];
+        assert!(parts.iter().map(|part| part.len()).sum::<usize>() < bytes.len());
     }
 }
