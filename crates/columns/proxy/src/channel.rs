@@ -5,9 +5,12 @@
 //! zone is accepted once, in order. Must not: know how messages travel.
 
 mod error;
+mod sev_snp;
+mod tdx;
 mod tpm;
+mod x509;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strongroom_crypto::{GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, random32, sha256};
 use strongroom_format::columns::channel::{
@@ -19,7 +22,10 @@ use strongroom_format::columns::tpm::ANSWER_SECONDS;
 use zeroize::Zeroize as _;
 
 pub use error::ChannelError;
+pub use sev_snp::{AMD_ROOTS, SnpPolicy};
+pub use tdx::{TdMeasurement, TdxPolicy, TdxTcb};
 pub use tpm::{PcrPolicy, TrustedKey};
+pub use x509::{key_digest, read_certificates};
 
 const TAG: usize = 16;
 
@@ -28,13 +34,17 @@ const TAG: usize = 16;
 pub struct AttestationPolicy {
     /// Whether a zone that only states its own program's digest is accepted, which proves nothing.
     pub process: bool,
-    /// Digests of the zone's program that are allowed; empty for any. A TPM quote has no such
-    /// digest, so with digests no quote is accepted.
+    /// Digests of the zone's program that are allowed; empty for any. Evidence of the other kinds
+    /// has no such digest, so with digests none of it is accepted.
     pub measurements: Vec<[u8; 32]>,
     /// Attestation keys of TPMs whose quotes are trusted.
     pub tpm_keys: Vec<TrustedKey>,
     /// The values that registers of those TPMs have to have: one of these sets.
     pub pcrs: Vec<PcrPolicy>,
+    /// Which reports of SEV-SNP are accepted; `None`: none.
+    pub sev_snp: Option<SnpPolicy>,
+    /// Which quotes of TDX are accepted; `None`: none.
+    pub tdx: Option<TdxPolicy>,
 }
 
 /// A request for an attestation: the answer has to contain its nonce.
@@ -79,13 +89,20 @@ impl AttestationRequest {
     /// - [`ChannelError::OtherVersion`] for an attestation of another version,
     ///   [`ChannelError::Malformed`] for an answer that cannot be parsed otherwise,
     ///   [`ChannelError::Replayed`] for another nonce, [`ChannelError::Late`] after the time limit.
-    /// - [`ChannelError::ProvesNothing`] for an attestation without a TPM, if the policy does not
-    ///   accept it.
-    /// - [`ChannelError::Measurement`] for a program that is not allowed, and for a TPM quote if
-    ///   programs are listed.
+    /// - [`ChannelError::ProvesNothing`] for an attestation of the process itself, if the policy
+    ///   does not accept it.
+    /// - [`ChannelError::Measurement`] for a program that is not allowed, and for any other evidence
+    ///   if programs are listed.
     /// - For a TPM quote: [`ChannelError::Untrusted`] if no trusted key has signed it,
     ///   [`ChannelError::Unbound`] if it is not for the zone's key, [`ChannelError::Registers`] if
     ///   no policy holds.
+    /// - For a report of SEV-SNP or a quote of TDX: [`ChannelError::NoPolicy`] if there is no policy
+    ///   for it, [`ChannelError::Chain`] and [`ChannelError::Signature`] if it is not signed by a
+    ///   key of the platform that leads to the maker's root, [`ChannelError::Dates`] if that key's
+    ///   certificate is not valid now, [`ChannelError::Firmware`] for a platform that is too old,
+    ///   [`ChannelError::Guest`] for a virtual machine that may be debugged or migrated or does not
+    ///   run as the policy says, [`ChannelError::Launch`] if it was started with something else,
+    ///   [`ChannelError::Unbound`] if the report is not for the zone's key.
     pub fn check(
         self,
         answer: &[u8],
@@ -102,16 +119,7 @@ impl AttestationRequest {
             return Err(ChannelError::Late);
         }
         let binding = sha256(&[BINDING_LABEL.as_bytes(), &attestation.head()]);
-        match attestation.provider {
-            AttestationProvider::Process => check_process(&attestation, &binding, accepted)?,
-            AttestationProvider::Tpm if !accepted.measurements.is_empty() => {
-                return Err(ChannelError::Measurement);
-            }
-            AttestationProvider::Tpm => {
-                let evidence = &attestation.evidence;
-                tpm::check(evidence, &binding, &accepted.tpm_keys, &accepted.pcrs)?;
-            }
-        }
+        check_evidence(&attestation, &binding, accepted)?;
         Ok(Attested {
             bytes: answer.to_vec(),
             zone_key: attestation.public_key,
@@ -119,6 +127,50 @@ impl AttestationRequest {
             binding,
         })
     }
+}
+
+/// Checks that the evidence is for `binding` and satisfies the policy. Fails as
+/// [`AttestationRequest::check`] says for each kind of evidence.
+fn check_evidence(
+    attestation: &Attestation,
+    binding: &[u8; 32],
+    accepted: &AttestationPolicy,
+) -> Result<(), ChannelError> {
+    let evidence = &attestation.evidence;
+    if attestation.provider == AttestationProvider::Process {
+        return check_process(attestation, binding, accepted);
+    }
+    if !accepted.measurements.is_empty() {
+        return Err(ChannelError::Measurement);
+    }
+    let data = match attestation.provider {
+        AttestationProvider::SevSnp => {
+            let policy = accepted.sev_snp.as_ref().ok_or(ChannelError::NoPolicy)?;
+            sev_snp::verify(evidence, policy, now())?
+        }
+        AttestationProvider::Tdx => {
+            let policy = accepted.tdx.as_ref().ok_or(ChannelError::NoPolicy)?;
+            tdx::verify(evidence, policy)?
+        }
+        AttestationProvider::Process | AttestationProvider::Tpm => {
+            return tpm::check(evidence, binding, &accepted.tpm_keys, &accepted.pcrs);
+        }
+    };
+    check_report_data(data, binding)
+}
+
+/// Checks that the data that a virtual machine gave for its report are `binding` and zeros. Fails
+/// with `Unbound`.
+fn check_report_data(data: &[u8], binding: &[u8; 32]) -> Result<(), ChannelError> {
+    let bound = data.strip_prefix(binding);
+    let bound = bound.filter(|rest| rest.iter().all(|byte| *byte == 0));
+    bound.map(drop).ok_or(ChannelError::Unbound)
+}
+
+/// Returns the time in seconds since 1970, by this machine's clock.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// Checks the attestation of a zone that only states its own program's digest. Fails with
@@ -401,3 +453,6 @@ impl OpenSession {
         Ok(opened)
     }
 }
+
+#[cfg(test)]
+mod tests;

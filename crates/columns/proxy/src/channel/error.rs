@@ -25,6 +25,20 @@ pub enum ChannelError {
     ProvesNothing,
     /// The program is not one that is allowed.
     Measurement,
+    /// The zone attests with a kind of report that the client has no policy for.
+    NoPolicy,
+    /// The certificates of a report lead to no root that is trusted, or are for another platform.
+    Chain,
+    /// The report is not signed by the key of its certificate.
+    Signature,
+    /// The certificate of the key that signed the report is not valid now.
+    Dates,
+    /// The virtual machine may be debugged or migrated, or does not run as the policy says.
+    Guest,
+    /// The firmware, microcode or module below the virtual machine is too old.
+    Firmware,
+    /// The virtual machine was started with something that is not allowed.
+    Launch,
     /// The zone does not hold a key that another zone has shown to hold.
     AnotherZone,
     /// The zone names a key of the client's that it does not hold.
@@ -57,6 +71,35 @@ impl fmt::Display for ChannelError {
                 "the zone attests itself, which proves nothing, and that was not accepted"
             }
             Self::Measurement => "the zone runs a program that is not allowed",
+            Self::NoPolicy => {
+                "the zone attests with a report of SEV-SNP or TDX, and none was accepted: name what \
+                 it may be started with (--snp-measurement, --tdx-measurement)"
+            }
+            Self::Chain => {
+                "the certificates of the zone's report do not lead to a root that is trusted, or are \
+                 for another platform: give those that are missing (--snp-certificates), and see \
+                 that they are for this processor and its firmware"
+            }
+            Self::Signature => {
+                "the zone's report is not signed by the key of its certificate: somebody has changed \
+                 it, or the certificate is that of another processor or firmware"
+            }
+            Self::Dates => {
+                "the certificate of the key that signed the zone's report is not valid at this \
+                 time: the host has to get a new one, or this machine's clock is wrong"
+            }
+            Self::Guest => {
+                "the zone's virtual machine may be debugged or migrated, or does not run as the \
+                 options of this command demand: start it with another policy"
+            }
+            Self::Firmware => {
+                "the firmware, microcode or module below the zone's virtual machine is older than \
+                 the options of this command allow: have the host updated"
+            }
+            Self::Launch => {
+                "the zone's virtual machine was started with something that is not allowed: compare \
+                 its measurement with the options of this command"
+            }
             Self::AnotherZone => {
                 "the zone does not hold the column key, although a zone did before: it may be another one, made to get the key \
                  (docs/reference/columns-proxy.md says when --new-zone is right)"
