@@ -55,6 +55,19 @@ def certificate(subject, key, issuer, issuer_key, extensions=(), ca=False):
     return builder.sign(issuer_key, hashes.SHA256())
 
 
+def revoking(issuer, key, serials):
+    """A list of revoked certificates."""
+    builder = x509.CertificateRevocationListBuilder().issuer_name(name(issuer))
+    builder = builder.last_update(BEGIN).next_update(BEGIN + datetime.timedelta(30))
+    for serial in serials:
+        one = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(BEGIN)
+        builder = builder.add_revoked_certificate(one.build())
+    if isinstance(key, rsa.RSAPrivateKey):
+        pss = padding.PSS(padding.MGF1(hashes.SHA384()), 48)
+        return builder.sign(key, hashes.SHA384(), rsa_padding=pss).public_bytes(DER)
+    return builder.sign(key, hashes.SHA256()).public_bytes(DER)
+
+
 def binding(provider):
     """What evidence has to bind (docs/spec/columns-channel.md, "Attestation"), for a fixed head."""
     head = struct.pack("<HHI", 3, provider, 0)
@@ -92,6 +105,11 @@ def snp():
         ("vcek-fmc", turin),
     ]:
         write(f"snp-{file}.der", made.public_bytes(DER))
+
+    write("snp-other.crl", revoking("ARK", ark, [2, 300]))
+    write("snp-ask.crl", revoking("ARK", ark, [2, 1]))
+    write("snp-vcek.crl", revoking("ASK", ask, [1]))
+    write("snp-forged.crl", revoking("ARK", ask, [2]))
 
     tcb = bytes([3, 0, 0, 0, 0, 0, 8, 0xD9])
     base = bytearray(672)
@@ -167,6 +185,10 @@ def tdx():
     ]
     bare = certificate("PCK", platform, "CA", middle)
     not_ca = certificate("CA", middle, "Root", root)
+    write("tdx-other.crl", revoking("CA", middle, [2, 300]))
+    write("tdx-pck.crl", revoking("CA", middle, [2, 1]))
+    write("tdx-ca.crl", revoking("Root", root, [1]))
+    write("tdx-forged.crl", revoking("CA", root, [2]))
     write("tdx-root.der", chain[2].public_bytes(DER))
 
     def signed(key, content):

@@ -8,6 +8,7 @@ mod ledger;
 mod pins;
 mod proxy;
 mod replay;
+mod reports;
 mod setup;
 mod status;
 mod trust;

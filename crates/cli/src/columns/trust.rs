@@ -10,6 +10,7 @@ use strongroom_columns_proxy::channel::{AttestationPolicy, PcrPolicy, TrustedKey
 use strongroom_columns_proxy::zones::KnownZones;
 use strongroom_format::hex::from_hex;
 
+use super::reports::ReportTrust;
 use crate::failure::Failure;
 
 /// Whose keys, and which zones get them.
@@ -30,6 +31,8 @@ pub(super) struct ZoneTrust {
     /// What registers of that TPM's SHA-256 bank have to hold; given several times: one of these
     #[arg(long, value_name = "PCR=HEX,...", value_parser = parse_policy, requires = "tpm_keys")]
     pcrs: Vec<PcrPolicy>,
+    #[command(flatten)]
+    reports: ReportTrust,
     /// File that keeps which keys a zone has shown to hold: these go to no other zone. Beside the
     /// keyring unless given
     #[arg(long, value_name = "FILE")]
@@ -43,7 +46,7 @@ pub(super) struct ZoneTrust {
 impl ZoneTrust {
     /// Returns which attestations are accepted, and the file of the zones that have shown to hold
     /// the keys, which is beside the keyring at `keyring` unless it was named. SR-1001 for what is
-    /// no TPM's key; SR-5001 for a file that cannot be read.
+    /// no TPM's key or no certificate; SR-5001 for a file that cannot be read.
     pub(super) fn policy(
         self,
         keyring: &Path,
@@ -57,6 +60,8 @@ impl ZoneTrust {
             measurements: self.measurements,
             tpm_keys: read_trusted_keys(&self.tpm_keys)?,
             pcrs: self.pcrs,
+            sev_snp: self.reports.snp()?,
+            tdx: self.reports.tdx()?,
         };
         Ok((accepted, Arc::new(known)))
     }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_columns_zone::sandbox::Closed;
 use strongroom_columns_zone::serve::Serving;
+use strongroom_columns_zone::session::attest::Hardware;
 use strongroom_columns_zone::setup::{AnchorPlace, Evidence, ZoneSetup};
 use strongroom_format::code;
 use strongroom_format::columns::tpm::PCRS;
@@ -46,13 +47,22 @@ pub(super) struct ZoneArgs {
     /// counter; a file in the state directory unless given
     #[arg(long, value_name = "ANCHOR", value_parser = anchor)]
     anchor: Option<AnchorPlace>,
-    /// What the zone shows to be believed: process, which proves nothing, or tpm:HANDLE:PCR,PCR...,
-    /// a TPM's quote by the key at HANDLE
+    /// What the zone shows to be believed: process, which proves nothing; tpm:HANDLE:PCR,PCR..., a
+    /// TPM's quote by the key at HANDLE; sev-snp or tdx, a report of the confidential virtual
+    /// machine that the zone runs in
     #[arg(long, value_name = "EVIDENCE", default_value = "process", value_parser = attest_choice)]
     attest: Evidence,
     /// The TPM: its device, or a simulator's socket or HOST:PORT
     #[arg(long, value_name = "PLACE", default_value = "/dev/tpmrm0")]
     tpm: String,
+    /// Entry of configfs-tsm that gives reports of a confidential virtual machine: made if it is
+    /// not there, which needs root
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/sys/kernel/config/tsm/report/strongroom"
+    )]
+    tsm: PathBuf,
     /// Open a store that is older than its anchor: a restore on purpose
     #[arg(long)]
     accept_restored: bool,
@@ -109,6 +119,7 @@ impl ZoneArgs {
             anchor: self.anchor.clone(),
             evidence: self.attest,
             tpm: self.tpm.clone(),
+            tsm: self.tsm.clone(),
             accept_restored: self.accept_restored,
             insist_on_locks: self.insist_on_locks,
             record_key: self.record_key_file.clone(),
@@ -168,12 +179,16 @@ fn anchor(text: &str) -> Result<AnchorPlace, String> {
     }
 }
 
-/// Parses `process` or `tpm:HANDLE:PCR,PCR...`. The error is the text that clap shows.
+/// Parses `process`, `sev-snp`, `tdx` or `tpm:HANDLE:PCR,PCR...`. The error is the text that clap
+/// shows.
 fn attest_choice(text: &str) -> Result<Evidence, String> {
-    if text == "process" {
-        return Ok(Evidence::Process);
+    match text {
+        "process" => return Ok(Evidence::Process),
+        "sev-snp" => return Ok(Evidence::Report(Hardware::SevSnp)),
+        "tdx" => return Ok(Evidence::Report(Hardware::Tdx)),
+        _ => {}
     }
-    let form = || String::from("process, or tpm:HANDLE:PCR,PCR...");
+    let form = || String::from("process, sev-snp, tdx, or tpm:HANDLE:PCR,PCR...");
     let rest = text.strip_prefix("tpm:").ok_or_else(form)?;
     let (key, list) = rest.split_once(':').ok_or_else(form)?;
     let mut pcrs = 0;

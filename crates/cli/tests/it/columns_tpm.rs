@@ -46,11 +46,12 @@ fn zone(place: &Place, tpm: &Swtpm) -> Command {
     command
 }
 
-struct Running(Child);
+/// A zone that runs; killed when dropped.
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     /// Ends it as a service manager does: with a checkpoint.
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let id = self.0.id().to_string();
         let told = Command::new("kill").args(["-TERM", &id]).status();
         assert!(told.unwrap().success());
@@ -65,7 +66,8 @@ impl Drop for Running {
     }
 }
 
-fn connected(place: &Place) -> Host {
+/// Connects to the zone as a PostgreSQL backend does, when it serves.
+pub(crate) fn connected(place: &Place) -> Host {
     let began = Instant::now();
     let connect = || Host::connect(&place.path("zone"), Duration::from_secs(60), go_on);
     let mut host = connect();
@@ -78,7 +80,8 @@ fn connected(place: &Place) -> Host {
     host.unwrap()
 }
 
-fn attest(host: &mut Host, question: &AttestationRequest) -> Vec<u8> {
+/// Asks the zone for an attestation, and returns its answer.
+pub(crate) fn attest(host: &mut Host, question: &AttestationRequest) -> Vec<u8> {
     host.area(go_on)
         .unwrap()
         .write(0, question.nonce())

@@ -17,6 +17,7 @@ mod backup_watch;
 mod certificates;
 mod certificates_ask;
 mod columns_proxy;
+mod columns_report;
 mod columns_setup;
 mod columns_tpm;
 mod command_line;

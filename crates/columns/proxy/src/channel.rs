@@ -25,7 +25,7 @@ pub use error::ChannelError;
 pub use sev_snp::{AMD_ROOTS, SnpPolicy};
 pub use tdx::{TdMeasurement, TdxPolicy, TdxTcb};
 pub use tpm::{PcrPolicy, TrustedKey};
-pub use x509::{key_digest, read_certificates};
+pub use x509::{is_revocation_list, key_digest, read_certificates};
 
 const TAG: usize = 16;
 
@@ -91,18 +91,19 @@ impl AttestationRequest {
     ///   [`ChannelError::Replayed`] for another nonce, [`ChannelError::Late`] after the time limit.
     /// - [`ChannelError::ProvesNothing`] for an attestation of the process itself, if the policy
     ///   does not accept it.
-    /// - [`ChannelError::Measurement`] for a program that is not allowed, and for any other evidence
-    ///   if programs are listed.
+    /// - [`ChannelError::Measurement`] for a program that is not allowed, and for any other
+    ///   evidence if programs are listed.
     /// - For a TPM quote: [`ChannelError::Untrusted`] if no trusted key has signed it,
     ///   [`ChannelError::Unbound`] if it is not for the zone's key, [`ChannelError::Registers`] if
     ///   no policy holds.
-    /// - For a report of SEV-SNP or a quote of TDX: [`ChannelError::NoPolicy`] if there is no policy
-    ///   for it, [`ChannelError::Chain`] and [`ChannelError::Signature`] if it is not signed by a
-    ///   key of the platform that leads to the maker's root, [`ChannelError::Dates`] if that key's
-    ///   certificate is not valid now, [`ChannelError::Firmware`] for a platform that is too old,
-    ///   [`ChannelError::Guest`] for a virtual machine that may be debugged or migrated or does not
-    ///   run as the policy says, [`ChannelError::Launch`] if it was started with something else,
-    ///   [`ChannelError::Unbound`] if the report is not for the zone's key.
+    /// - For a report of SEV-SNP or a quote of TDX: [`ChannelError::NoPolicy`] if there is no
+    ///   policy for it, [`ChannelError::Chain`] and [`ChannelError::Signature`] if it is not signed
+    ///   by a key of the platform that leads to the maker's root, [`ChannelError::Revoked`] if a
+    ///   list that the policy has names one of the certificates, [`ChannelError::Dates`] if that
+    ///   key's certificate is not valid now, [`ChannelError::Firmware`] for a platform that is too
+    ///   old, [`ChannelError::Guest`] for a virtual machine that may be debugged or migrated or
+    ///   does not run as the policy says, [`ChannelError::Launch`] if it was started with something
+    ///   else, [`ChannelError::Unbound`] if the report is not for the zone's key.
     pub fn check(
         self,
         answer: &[u8],

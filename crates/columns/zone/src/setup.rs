@@ -15,7 +15,7 @@ use strongroom_keys_tpm::Tpm;
 use crate::engine::Zone;
 use crate::sandbox::Sandbox;
 use crate::session::ColumnKeys;
-use crate::session::attest::{Attester, ProcessAttester, TpmAttester};
+use crate::session::attest::{Attester, Hardware, ProcessAttester, TpmAttester, TsmAttester};
 use crate::store::{self, Anchor, FileAnchor, Options, Store, TpmAnchor};
 
 /// Where the freshness anchor of the store is.
@@ -39,6 +39,8 @@ pub enum Evidence {
         /// The registers, bit n for register n.
         pcrs: u32,
     },
+    /// A report of the confidential virtual machine that the zone runs in.
+    Report(Hardware),
 }
 
 /// How a zone is set up.
@@ -57,6 +59,8 @@ pub struct ZoneSetup {
     pub evidence: Evidence,
     /// Where the TPM is.
     pub tpm: String,
+    /// The entry of `configfs-tsm` that gives reports of a confidential virtual machine.
+    pub tsm: PathBuf,
     /// Whether a store that is older than its anchor is opened: a restore on purpose.
     pub accept_restored: bool,
     /// Whether memory that cannot be locked is an error.
@@ -84,20 +88,24 @@ impl ZoneSetup {
         self.recording(zone)
     }
 
-    /// Returns the sandbox that leaves the state accessible, and the directories of the anchor's
-    /// file and of the socket.
+    /// Returns the sandbox that leaves the state accessible, the directories of the anchor's file
+    /// and of the socket, and the entry that gives reports if the evidence is one.
     #[must_use]
     pub fn sandbox(&self) -> Sandbox {
         let parent = |path: &Path| {
             path.parent()
                 .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
         };
+        let mut directories = vec![
+            self.state.clone(),
+            parent(&self.anchor_file()),
+            parent(&self.socket),
+        ];
+        if matches!(self.evidence, Evidence::Report(_)) {
+            directories.push(self.tsm.clone());
+        }
         Sandbox {
-            directories: vec![
-                self.state.clone(),
-                parent(&self.anchor_file()),
-                parent(&self.socket),
-            ],
+            directories,
             insist_on_locks: self.insist_on_locks,
             all_threads: true,
         }
@@ -107,7 +115,8 @@ impl ZoneSetup {
     /// nothing can be opened. `None` if nothing needs it; SR-5001 if it cannot be opened.
     fn open_tpm(&self) -> Result<Option<Arc<Tpm>>, Error> {
         let is_anchored = matches!(self.anchor, Some(AnchorPlace::Tpm(_)));
-        if !is_anchored && self.evidence == Evidence::Process {
+        let is_quoted = matches!(self.evidence, Evidence::Tpm { .. });
+        if !is_anchored && !is_quoted {
             return Ok(None);
         }
         let tpm = Tpm::open(&self.tpm);
@@ -120,13 +129,19 @@ impl ZoneSetup {
         Error::on_path(Path::new(&self.tpm), error)
     }
 
-    /// Returns what attests the zone: the TPM's quotes, or the process itself. SR-5001 if the TPM
-    /// or the program's own file cannot be used.
+    /// Returns what attests the zone: the TPM's quotes, reports of the virtual machine, or the
+    /// process itself. SR-5001 if the TPM, the entry for reports or the program's own file cannot
+    /// be used.
     fn attester(&self, tpm: Option<&Arc<Tpm>>) -> Result<Box<dyn Attester>, Error> {
         match (self.evidence, tpm) {
             (Evidence::Tpm { key, pcrs }, Some(tpm)) => {
                 let attester = TpmAttester::new(Arc::clone(tpm), key, pcrs);
                 Ok(Box::new(attester.map_err(|error| self.tpm_error(error))?))
+            }
+            (Evidence::Report(hardware), _) => {
+                let attester = TsmAttester::new(self.tsm.clone(), hardware);
+                let failed = |error| Error::on_path(&self.tsm, error);
+                Ok(Box::new(attester.map_err(failed)?))
             }
             _ => {
                 let attester = ProcessAttester::new();

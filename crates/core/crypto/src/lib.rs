@@ -6,10 +6,10 @@
 //! [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates
 //! ([`Certificate`], [`PrivateKey`]), one signature that is made and verified ([`SigningKey`],
 //! [`VerifyingKey`]), verification of others' signatures ([`verify_p256`], [`verify_p256_der`],
-//! [`verify_p384`], [`verify_p521`], [`verify_rsa`], [`verify_rsa_pss`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those
-//! of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce source that survives `fork` ([`nonce12`]), and
-//! memory that is locked, kept out of core dumps and wiped when freed ([`SecretKey`],
-//! [`SecretBytes`], [`Locked`]).
+//! [`verify_p384`], [`verify_p521`], [`verify_rsa`], [`verify_rsa_pss`]), two key derivations
+//! ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`],
+//! [`argon2()`]), a nonce source that survives `fork` ([`nonce12`]), and memory that is locked,
+//! kept out of core dumps and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
 //!
 //! Invariants C1 to C12 are listed in `docs/internals/crypto.md`; the comments cite them by number.
 //! In short: a key is never outside locked memory longer than the call that needs it, no key type

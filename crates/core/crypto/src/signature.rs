@@ -1,6 +1,6 @@
-//! Verification of signatures: ECDSA on NIST P-256 with SHA-256 and on NIST P-384 with SHA-384 (FIPS
-//! 186-4), RSASSA-PKCS1-v1_5 with SHA-256 and RSASSA-PSS with SHA-384 (RFC 8017) with a modulus of
-//! 2048 to 8192 bits.
+//! Verification of signatures: ECDSA on NIST P-256 with SHA-256 and on NIST P-384 with SHA-384
+//! (FIPS 186-4), RSASSA-PKCS1-v1_5 with SHA-256 and RSASSA-PSS with SHA-384 (RFC 8017) with a
+//! modulus of 2048 to 8192 bits.
 //!
 //! Invariant: every refusal looks the same. Must not: sign, or decide whose key is trusted.
 

@@ -29,6 +29,8 @@ pub enum ChannelError {
     NoPolicy,
     /// The certificates of a report lead to no root that is trusted, or are for another platform.
     Chain,
+    /// A certificate of the report is on a list of revoked ones.
+    Revoked,
     /// The report is not signed by the key of its certificate.
     Signature,
     /// The certificate of the key that signed the report is not valid now.
@@ -79,6 +81,10 @@ impl fmt::Display for ChannelError {
                 "the certificates of the zone's report do not lead to a root that is trusted, or are \
                  for another platform: give those that are missing (--snp-certificates), and see \
                  that they are for this processor and its firmware"
+            }
+            Self::Revoked => {
+                "a certificate behind the zone's report was revoked (--snp-crl, --tdx-crl): the \
+                 platform is no longer one that its maker vouches for"
             }
             Self::Signature => {
                 "the zone's report is not signed by the key of its certificate: somebody has changed \

@@ -46,6 +46,8 @@ pub struct SnpPolicy {
     pub roots: Vec<[u8; 32]>,
     /// Certificates in DER that take part when the zone does not give them: ARK, ASK, VCEK.
     pub certificates: Vec<Vec<u8>>,
+    /// Lists of revoked certificates in DER; those of other issuers are passed over.
+    pub revocation_lists: Vec<Vec<u8>>,
     /// The highest number of a privilege level (VMPL) that a report may come from.
     pub highest_vmpl: u32,
     /// Whether the guest may run where threads share a core.
@@ -64,6 +66,7 @@ impl SnpPolicy {
             minimum,
             roots: AMD_ROOTS.to_vec(),
             certificates: Vec::new(),
+            revocation_lists: Vec::new(),
             highest_vmpl: 0,
             smt: true,
             vlek: false,
@@ -73,7 +76,8 @@ impl SnpPolicy {
 
 /// Checks that the evidence is a report that satisfies the policy, and returns the guest's data in
 /// it, which the caller has to check. `now` is in seconds since 1970; it counts for a VLEK only.
-/// Fails with `Malformed`, `Signature`, `Chain`, `Dates`, `Guest`, `Firmware` or `Launch`.
+/// Fails with `Malformed`, `Signature`, `Chain`, `Revoked`, `Dates`, `Guest`, `Firmware` or
+/// `Launch`.
 pub(super) fn verify<'a>(
     evidence: &'a [u8],
     policy: &SnpPolicy,
@@ -85,7 +89,7 @@ pub(super) fn verify<'a>(
     // The host's table may hold more than certificates, as lists of revoked ones.
     let certificates: Vec<_> = all.filter_map(Certificate::parse).collect();
     let signer = find_signer(&evidence, &certificates)?;
-    check_chain(signer, &certificates, &policy.roots)?;
+    check_chain(signer, &certificates, policy)?;
     let report = &evidence.report;
     let with_fmc = check_signer(signer, report, policy, now)?;
     check_firmware(report, with_fmc, &policy.minimum)?;
@@ -116,23 +120,25 @@ fn find_signer<'a>(
 /// Bytes of a point of P-384, uncompressed.
 const POINT: usize = 97;
 
-/// Checks that one of the certificates (ASK) has issued `signer`, and that one of a root that is
-/// trusted has issued that. Fails with `Chain`.
+/// Checks that one of the certificates (ASK) has issued `signer`, that one of a root that is
+/// trusted has issued that, and that neither was revoked. Fails with `Chain` or `Revoked`.
 fn check_chain(
     signer: &Certificate<'_>,
     certificates: &[Certificate<'_>],
-    roots: &[[u8; 32]],
+    policy: &SnpPolicy,
 ) -> Result<(), ChannelError> {
-    let is_root = |one: &Certificate<'_>| roots.contains(&one.key_digest());
-    let is_from_root = |one: &Certificate<'_>| {
-        certificates
-            .iter()
-            .any(|root| is_root(root) && one.is_issued_by(root, IssuedWith::RsaPss))
-    };
-    let is_trusted = certificates.iter().any(|issuer| {
-        !is_root(issuer) && signer.is_issued_by(issuer, IssuedWith::RsaPss) && is_from_root(issuer)
-    });
-    is_trusted.then_some(()).ok_or(ChannelError::Chain)
+    let with = IssuedWith::RsaPss;
+    let is_root = |one: &&Certificate<'_>| policy.roots.contains(&one.key_digest());
+    let issuers = certificates.iter().filter(|one| !is_root(one));
+    for issuer in issuers.filter(|issuer| signer.is_issued_by(issuer, with)) {
+        let mut roots = certificates.iter().filter(is_root);
+        let Some(root) = roots.find(|root| issuer.is_issued_by(root, with)) else {
+            continue;
+        };
+        signer.check_lists(issuer, with, &policy.revocation_lists)?;
+        return issuer.check_lists(root, with, &policy.revocation_lists);
+    }
+    Err(ChannelError::Chain)
 }
 
 /// Checks that the signer's certificate is for the chip and the firmware that the report names, and

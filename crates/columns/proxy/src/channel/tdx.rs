@@ -1,12 +1,13 @@
 //! Checks the quotes of Intel TDX for which keys are released: docs/spec/columns-channel.md, "TDX".
 //!
 //! Sources: Intel, "Trust Domain Extensions Data Center Attestation Primitives: Quote Generation
-//! Library and Quote Verification Library", for the quote; Intel, "SGX PCK Certificate and Certificate
-//! Revocation List Profile Specification", for the platform's certificate; Intel, "API for
-//! Provisioning Certification Service", `TCB Info` and `Enclave Identity`, for what is compared.
+//! Library and Quote Verification Library", for the quote; Intel, "SGX PCK Certificate and
+//! Certificate Revocation List Profile Specification", for the platform's certificate; Intel, "API
+//! for Provisioning Certification Service", `TCB Info` and `Enclave Identity`, for what is
+//! compared.
 //!
 //! Invariant: nothing in a quote is used before all signatures up to the pinned root were checked.
-//! Must not: fetch anything. What only Intel's lists say (revoked keys, the state of a TCB level) is
+//! Must not: fetch anything. What only Intel's TCB info says, how Intel judges a level, is
 //! not judged.
 
 use strongroom_crypto::{sha256, verify_p256};
@@ -96,6 +97,8 @@ pub struct TdxPolicy {
     pub minimum: Vec<TdxTcb>,
     /// The oldest security version (`ISVSVN`) of the quoting enclave that is allowed.
     pub minimum_qe_svn: u16,
+    /// Lists of revoked certificates in DER; those of other issuers are passed over.
+    pub revocation_lists: Vec<Vec<u8>>,
     /// SHA-256 of the `SubjectPublicKeyInfo` of the root that is trusted.
     pub root: [u8; 32],
 }
@@ -109,19 +112,20 @@ impl TdxPolicy {
             measurements,
             minimum,
             minimum_qe_svn: QE_SVN,
+            revocation_lists: Vec::new(),
             root: INTEL_ROOT,
         }
     }
 }
 
 /// Checks that the evidence is a quote that satisfies the policy, and returns the trust domain's
-/// data in it, which the caller has to check. Fails with `Malformed`, `Signature`, `Chain`, `Guest`,
-/// `Firmware` or `Launch`.
+/// data in it, which the caller has to check. Fails with `Malformed`, `Signature`, `Chain`,
+/// `Revoked`, `Guest`, `Firmware` or `Launch`.
 pub(super) fn verify<'a>(evidence: &'a [u8], policy: &TdxPolicy) -> Result<&'a [u8], ChannelError> {
     let quote = TdxQuote::parse(evidence).ok_or(ChannelError::Malformed)?;
     let text = quote.chain.strip_suffix(&[0]).unwrap_or(quote.chain);
     let chain = read_pem(text).ok_or(ChannelError::Malformed)?;
-    let platform = check_chain(&chain, &quote, &policy.root)?;
+    let platform = check_chain(&chain, &quote, policy)?;
     check_quote(&quote)?;
     check_enclave(&quote.qe, policy.minimum_qe_svn)?;
     let tcb = TdxTcb {
@@ -147,11 +151,11 @@ pub(super) fn verify<'a>(evidence: &'a [u8], policy: &TdxPolicy) -> Result<&'a [
 
 /// Checks the certificates from the platform's key to the root, in this order, and that the
 /// platform's key has signed the quoting enclave's report. Returns what the platform's certificate
-/// says. Fails with `Chain` or `Signature`.
+/// says. Fails with `Chain`, `Revoked` or `Signature`.
 fn check_chain(
     chain: &[Vec<u8>],
     quote: &TdxQuote<'_>,
-    root: &[u8; 32],
+    policy: &TdxPolicy,
 ) -> Result<Platform, ChannelError> {
     let parsed = chain.iter().map(|der| Certificate::parse(der));
     let parsed: Option<Vec<_>> = parsed.collect();
@@ -159,12 +163,14 @@ fn check_chain(
     let [leaf, issuer, last] = parsed.as_slice() else {
         return Err(ChannelError::Chain);
     };
-    let is_trusted = last.key_digest() == *root
+    let is_trusted = last.key_digest() == policy.root
         && issuer.is_issued_by(last, IssuedWith::P256)
         && leaf.is_issued_by(issuer, IssuedWith::P256);
     if !is_trusted {
         return Err(ChannelError::Chain);
     }
+    leaf.check_lists(issuer, IssuedWith::P256, &policy.revocation_lists)?;
+    issuer.check_lists(last, IssuedWith::P256, &policy.revocation_lists)?;
     let platform = Platform::of(leaf).ok_or(ChannelError::Chain)?;
     let key = leaf.public_key().try_into();
     let key = key.map_err(|_| ChannelError::Chain)?;

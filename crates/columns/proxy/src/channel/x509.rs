@@ -8,7 +8,10 @@ use strongroom_crypto::{sha256, verify_p256_der, verify_rsa_pss};
 use x509_parser::asn1_rs::{FromDer as _, Oid};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::X509Certificate;
+use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::time::ASN1Time;
+
+use super::error::ChannelError;
 
 /// How an issuer's signature is made.
 #[derive(Clone, Copy)]
@@ -47,13 +50,44 @@ impl<'a> Certificate<'a> {
         if !named || !issuer.0.is_ca() {
             return false;
         }
-        let (key, signature) = (issuer.public_key(), &self.0.signature_value.data);
-        let signed = self.0.tbs_certificate.as_ref();
+        let signature = &self.0.signature_value.data;
+        issuer.has_signed(self.0.tbs_certificate.as_ref(), signature, with)
+    }
+
+    /// Whether the certificate's key has made a signature of this form.
+    fn has_signed(&self, signed: &[u8], signature: &[u8], with: IssuedWith) -> bool {
         let verified = match with {
-            IssuedWith::RsaPss => verify_rsa_pss(key, signed, signature),
-            IssuedWith::P256 => verify_p256_der(key, signed, signature),
+            IssuedWith::RsaPss => verify_rsa_pss(self.public_key(), signed, signature),
+            IssuedWith::P256 => verify_p256_der(self.public_key(), signed, signature),
         };
         verified.is_ok()
+    }
+
+    /// Checks that none of the lists that `issuer` has made names this certificate, which `issuer`
+    /// has issued. Lists of other issuers are passed over, and dates are not looked at. Fails with
+    /// `Revoked` if one does, or `Chain` if one is no list, or has the issuer's name and not its
+    /// signature.
+    pub(super) fn check_lists(
+        &self,
+        issuer: &Certificate<'_>,
+        with: IssuedWith,
+        lists: &[Vec<u8>],
+    ) -> Result<(), ChannelError> {
+        for list in lists {
+            let list = parse_list(list).ok_or(ChannelError::Chain)?;
+            if list.issuer().as_raw() != issuer.0.subject().as_raw() {
+                continue;
+            }
+            let signed = list.tbs_cert_list.as_ref();
+            if !issuer.has_signed(signed, &list.signature_value.data, with) {
+                return Err(ChannelError::Chain);
+            }
+            let mut revoked = list.iter_revoked_certificates();
+            if revoked.any(|one| one.raw_serial() == self.0.raw_serial()) {
+                return Err(ChannelError::Revoked);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the value of the extension of this number. `None` if there is none, or two.
@@ -86,6 +120,18 @@ pub fn read_certificates(file: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
     let certificates = read_pem(file)?;
     (!certificates.is_empty()).then_some(certificates)
+}
+
+/// Returns whether the file is a list of revoked certificates in DER.
+#[must_use]
+pub fn is_revocation_list(file: &[u8]) -> bool {
+    parse_list(file).is_some()
+}
+
+/// Parses exactly one list of revoked certificates in DER. `None` for anything else.
+fn parse_list(der: &[u8]) -> Option<CertificateRevocationList<'_>> {
+    let (rest, list) = CertificateRevocationList::from_der(der).ok()?;
+    rest.is_empty().then_some(list)
 }
 
 /// Returns the SHA-256 of a certificate's `SubjectPublicKeyInfo`. `None` for what is no

@@ -4,6 +4,8 @@
 //! key of the channel: so keys that are sealed for that public key reach the attested program only.
 //! Must not: keep a secret.
 
+mod tsm;
+
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::sync::Arc;
@@ -12,7 +14,9 @@ use strongroom_crypto::sha256;
 use strongroom_format::columns::channel::{Attestation, AttestationProvider, BINDING_LABEL};
 use strongroom_keys_tpm::Tpm;
 
-/// A source of evidence. The next one (SEV-SNP, TDX) implements this.
+pub use tsm::{Hardware, TsmAttester};
+
+/// A source of evidence.
 pub trait Attester: Send {
     /// The kind of evidence that this source gives.
     fn provider(&self) -> AttestationProvider;

@@ -235,11 +235,11 @@ fn a_certificate_of_turin_leads_to_its_root_and_has_an_fmc() {
         8
     );
     let both = [ask, ark];
-    assert_eq!(check_chain(&vcek, &both, &AMD_ROOTS), Ok(()));
-    assert_eq!(
-        check_chain(&vcek, &both, &AMD_ROOTS[..2]),
-        Err(ChannelError::Chain)
-    );
+    let mut policy = SnpPolicy::new(Vec::new(), SnpTcb::default());
+    assert_eq!(check_chain(&vcek, &both, &policy), Ok(()));
+    policy.roots.truncate(2);
+    let refused = Err(ChannelError::Chain);
+    assert_eq!(check_chain(&vcek, &both, &policy), refused);
 }
 
 #[test]
@@ -356,6 +356,30 @@ fn what_a_signature_does_not_show_is_refused() {
     };
     assert_eq!(check_made("no-smt", chain, &alone), Ok(()));
     assert_eq!(check_made("right", chain, &alone), Err(ChannelError::Guest));
+}
+
+#[test]
+fn revoked_certificates_are_refused_where_the_owner_gives_a_list() {
+    let chain = ["vcek", "ask", "ark"];
+    let with = |lists: &[&str]| {
+        let lists = lists
+            .iter()
+            .map(|name| file(&format!("made/snp-{name}.crl")));
+        let policy = SnpPolicy {
+            revocation_lists: lists.collect(),
+            ..made()
+        };
+        check_made("right", chain, &policy)
+    };
+    assert_eq!(with(&["other"]), Ok(()));
+    assert_eq!(with(&["ask"]), Err(ChannelError::Revoked));
+    assert_eq!(with(&["vcek"]), Err(ChannelError::Revoked));
+    assert_eq!(with(&["other", "ask"]), Err(ChannelError::Revoked));
+    assert_eq!(with(&["forged"]), Err(ChannelError::Chain));
+    // Lists of others say nothing.
+    let mut genuine = Genuine::milan();
+    genuine.policy.revocation_lists = vec![file("made/snp-ask.crl")];
+    assert!(genuine.verify().is_ok());
 }
 
 #[test]

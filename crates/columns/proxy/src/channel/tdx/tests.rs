@@ -209,6 +209,38 @@ fn what_a_signature_does_not_show_is_refused() {
 }
 
 #[test]
+fn revoked_certificates_are_refused_where_the_owner_gives_a_list() {
+    let right = file("made/tdx-right.quote");
+    let with = |lists: &[&str]| {
+        let lists = lists
+            .iter()
+            .map(|name| file(&format!("made/tdx-{name}.crl")));
+        let policy = TdxPolicy {
+            root: key_digest(&file("made/tdx-root.der")).unwrap(),
+            revocation_lists: lists.collect(),
+            ..exactly(&right)
+        };
+        verify(&right, &policy).map(drop)
+    };
+    assert_eq!(with(&["other"]), Ok(()));
+    assert_eq!(with(&["pck"]), Err(ChannelError::Revoked));
+    assert_eq!(with(&["ca"]), Err(ChannelError::Revoked));
+    assert_eq!(with(&["other", "pck"]), Err(ChannelError::Revoked));
+    assert_eq!(with(&["forged"]), Err(ChannelError::Chain));
+    // Intel's own lists, of the root and of the authority of platforms, which name others.
+    let quote = file("tdx-pks.quote");
+    let mut policy = exactly(&quote);
+    policy.revocation_lists = vec![file("intel-root.crl"), file("intel-platform.crl")];
+    assert!(verify(&quote, &policy).is_ok());
+    for list in 0..2 {
+        let mut forged = policy.clone();
+        let signature = forged.revocation_lists[list].last_mut().unwrap();
+        *signature ^= 1;
+        assert_eq!(verify(&quote, &forged), Err(ChannelError::Chain), "{list}");
+    }
+}
+
+#[test]
 fn the_root_is_intels() {
     for name in ["tdx-pks", "tdx-gcp", "tdx-azure", "tdx-e5", "tdx-debug"] {
         let quote = file(&format!("{name}.quote"));
