@@ -35,7 +35,8 @@ pub enum ChannelError {
     Signature,
     /// The certificate of the key that signed the report is not valid now.
     Dates,
-    /// The virtual machine may be debugged or migrated, or does not run as the policy says.
+    /// The virtual machine may be debugged or migrated, does not run as the policy says, or a VLEK
+    /// attests it that is not accepted.
     Guest,
     /// The firmware, microcode or module below the virtual machine is too old.
     Firmware,
@@ -95,8 +96,9 @@ impl fmt::Display for ChannelError {
                  time: the host has to get a new one, or this machine's clock is wrong"
             }
             Self::Guest => {
-                "the zone's virtual machine may be debugged or migrated, or does not run as the \
-                 options of this command demand: start it with another policy"
+                "the zone's virtual machine may be debugged or migrated, shares cores, reports from \
+                 another privilege level, or by a cloud's key (VLEK): start it with another policy, \
+                 or allow what you trust (--snp-max-vmpl, --snp-accept-vlek)"
             }
             Self::Firmware => {
                 "the firmware, microcode or module below the zone's virtual machine is older than \

@@ -1,11 +1,10 @@
 //! Quotes of Intel TDX, version 4, with an ECDSA key.
 //!
-//! Source: Intel, "Trust Domain Extensions Data Center Attestation Primitives: Quote Generation
-//! Library and Quote Verification Library", appendix 3 "TD Quote Format" (version 4); Intel,
-//! "Software Developer's Manual", volume 3D, table "Layout of REPORT", for the report of the
-//! quoting enclave. What is accepted is in docs/spec/columns-channel.md, "TDX". Invariants: a
-//! length is checked against what is there; a quote with anything behind it is not read. Must not:
-//! verify anything.
+//! Sources: Intel, "Trust Domain Extensions Data Center Attestation Primitives: Quote Generation
+//! Library and Quote Verification Library", "Version 4 Quote Format"; Intel, "Software Developer's
+//! Manual", volume 3D, table "Layout of REPORT", for the report of the quoting enclave. What is
+//! accepted is in docs/spec/columns-channel.md, "TDX". Invariants: a length is checked against what
+//! is there; a quote with anything behind it is not read. Must not: verify anything.
 
 use crate::layout::{array, bytes, is_zero, layout, u16_at, u32_at, u64_at};
 
