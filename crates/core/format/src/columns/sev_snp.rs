@@ -279,18 +279,18 @@ mod tests {
     }
 
     fn table(certificates: &[&[u8]]) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut offset = (certificates.len() + 1) * snp_certificate_layout::SIZE;
+        let (mut entries, mut content) = (Vec::new(), Vec::new());
+        let head = certificates.len().checked_add(1).unwrap();
+        let head = head.checked_mul(snp_certificate_layout::SIZE).unwrap();
         for certificate in certificates {
-            out.extend_from_slice(&[1; 16]);
+            entries.extend_from_slice(&[1; 16]);
+            let offset = content.len().checked_add(head).unwrap();
             for number in [offset, certificate.len()] {
-                out.extend_from_slice(&u32::try_from(number).unwrap().to_le_bytes());
+                entries.extend_from_slice(&u32::try_from(number).unwrap().to_le_bytes());
             }
-            offset += certificate.len();
+            content.extend_from_slice(certificate);
         }
-        out.extend_from_slice(&[0; 24]);
-        out.extend(certificates.iter().flat_map(|bytes| bytes.iter()));
-        out
+        [&entries[..], &[0; 24], &content].concat()
     }
 
     #[test]

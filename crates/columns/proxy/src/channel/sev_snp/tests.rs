@@ -62,7 +62,7 @@ impl Genuine {
 fn genuine_reports_are_accepted() {
     let genoa = Genuine::new("genoa", "vcek", "genoa", [10, 0, 23, 84]);
     let bound = Genuine::new("milan-bound", "vcek", "milan", [3, 0, 8, 0x73]);
-    for mut genuine in [Genuine::milan(), genoa, bound] {
+    for mut genuine in [Genuine::milan(), genoa, turin(), bound] {
         let data = genuine.report[80..144].to_vec();
         assert_eq!(genuine.verify(), Ok(data.clone()));
         // The same with the certificates from the owner, in part or all.
@@ -219,27 +219,56 @@ fn the_root_is_one_that_is_trusted() {
     assert_eq!(genuine.verify(), Err(ChannelError::Chain));
 }
 
-/// There is no published report of Turin with its certificate: the certificate alone.
+/// Another order of the versions, and a chip's number of eight bytes.
 #[test]
-fn a_certificate_of_turin_leads_to_its_root_and_has_an_fmc() {
-    let (der, issuers) = (file("snp-turin.vcek.der"), chain("turin"));
-    let all = [&issuers[..], &[der]].concat();
-    let parsed: Vec<_> = all
-        .iter()
-        .filter_map(|der| Certificate::parse(der))
-        .collect();
-    let [ask, ark, vcek] = parsed.try_into().ok().unwrap();
-    assert_eq!(vcek.small_extension(&oid!(1.3.6.1.4.1.3704.1.3.9)), Some(0));
-    assert_eq!(
-        vcek.extension(&oid!(1.3.6.1.4.1.3704.1.4)).unwrap().len(),
-        8
-    );
-    let both = [ask, ark];
-    let mut policy = SnpPolicy::new(Vec::new(), SnpTcb::default());
-    assert_eq!(check_chain(&vcek, &both, &policy), Ok(()));
-    policy.roots.truncate(2);
-    let refused = Err(ChannelError::Chain);
-    assert_eq!(check_chain(&vcek, &both, &policy), refused);
+fn a_genuine_report_of_turin_is_accepted() {
+    let genuine = turin();
+    let data = genuine.report[80..144].to_vec();
+    assert_eq!(genuine.verify(), Ok(data));
+    let newer = [
+        SnpTcb {
+            fmc: 2,
+            ..genuine.policy.minimum
+        },
+        SnpTcb {
+            boot_loader: 4,
+            ..genuine.policy.minimum
+        },
+        SnpTcb {
+            tee: 3,
+            ..genuine.policy.minimum
+        },
+        SnpTcb {
+            snp: 6,
+            ..genuine.policy.minimum
+        },
+        SnpTcb {
+            microcode: 0x62,
+            ..genuine.policy.minimum
+        },
+    ];
+    for minimum in newer {
+        let policy = SnpPolicy {
+            minimum,
+            ..genuine.policy.clone()
+        };
+        let bytes = genuine.evidence();
+        let refused = verify(&bytes, &policy, NOW);
+        assert_eq!(refused, Err(ChannelError::Firmware), "{minimum:?}");
+    }
+    let without = SnpPolicy {
+        roots: AMD_ROOTS[..2].to_vec(),
+        ..genuine.policy.clone()
+    };
+    let bytes = genuine.evidence();
+    assert_eq!(verify(&bytes, &without, NOW), Err(ChannelError::Chain));
+}
+
+/// Turin, which has an FMC, at exactly its versions.
+fn turin() -> Genuine {
+    let mut genuine = Genuine::new("turin", "vcek", "turin", [3, 2, 5, 0x61]);
+    genuine.policy.minimum.fmc = 1;
+    genuine
 }
 
 #[test]
