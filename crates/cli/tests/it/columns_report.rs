@@ -1,7 +1,7 @@
 //! Goal: `strongroom columns zone` asks the kernel for reports of a confidential virtual machine
 //! behind its closed sandbox, for the channel at hand, and gives none that another process may have
-//! asked for. Method: the real command on a directory whose files are pipes, at whose other ends
-//! this test answers as Linux does (`Documentation/ABI/testing/configfs-tsm-report`); it is asked
+//! asked for. Method: the real command on a directory with pipes, at whose other ends this
+//! test answers as Linux does (`Documentation/ABI/testing/configfs-tsm-report`); it is asked
 //! over its socket as a PostgreSQL backend asks it.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -67,7 +67,8 @@ fn kernel(place: &Place, plays: Plays, steps: u32) -> PathBuf {
         "sev_guest\n"
     };
     place.write("entry/provider", provider);
-    for pipe in ["generation", "inblob", "outblob", "auxblob"] {
+    place.write("entry/generation", "7\n");
+    for pipe in ["inblob", "outblob", "auxblob"] {
         let made = Command::new("mkfifo").arg(entry.join(pipe)).status();
         assert!(made.unwrap().success());
     }
@@ -76,26 +77,31 @@ fn kernel(place: &Place, plays: Plays, steps: u32) -> PathBuf {
     entry
 }
 
-/// Answers one question after the other. Each opening of a pipe waits for the other end.
+/// Answers one question after the other. Each opening of a pipe waits for the other end, so that
+/// the zone is waiting for `outblob` while `generation` is written.
 fn serve(entry: &Path, plays: Plays, steps: u32) {
     let give = |name: &str, content: &[u8]| {
-        let pipe = OpenOptions::new().write(true).open(entry.join(name));
+        let mut pipe = OpenOptions::new()
+            .write(true)
+            .open(entry.join(name))
+            .unwrap();
         // The reader may have enough, and close its end.
-        drop(pipe.unwrap().write_all(content));
+        drop(pipe.write_all(content));
     };
     let mut generation = 7_u32;
     loop {
-        give("generation", format!("{generation}\n").as_bytes());
         let mut data = Vec::new();
         let mut pipe = fs::File::open(entry.join("inblob")).unwrap();
         pipe.read_to_end(&mut data).unwrap();
+        generation += steps;
+        let mut file = fs::File::create(entry.join("generation")).unwrap();
+        file.write_all(format!("{generation}\n").as_bytes())
+            .unwrap();
         let (out, aux) = report(plays, &data);
         give("outblob", &out);
         if plays == Plays::SevSnp {
             give("auxblob", &aux);
         }
-        generation += steps;
-        give("generation", format!("{generation}\n").as_bytes());
     }
 }
 
