@@ -295,7 +295,7 @@ impl ColumnKey {
             return Err(EnvelopeError::UnknownKey);
         }
         let (body, tag) = envelope
-            .get(header.to_bytes().len()..)
+            .get(header.head_len()..)
             .and_then(|rest| rest.split_last_chunk::<TAG>())
             .ok_or(EnvelopeError::Malformed)?;
         value.extend_from_slice(body);

@@ -151,7 +151,7 @@ impl Owner {
         sealed: &[u8],
     ) -> (EnvelopeHeader, Vec<u8>) {
         let header = EnvelopeHeader::parse(sealed).unwrap();
-        let head = header.to_bytes().len();
+        let head = header.head_len();
         let (body, tag) = sealed[head..].split_last_chunk::<16>().unwrap();
         let mut body = body.to_vec();
         let key = self.envelope_key(&header);

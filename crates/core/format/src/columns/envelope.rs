@@ -127,13 +127,16 @@ impl<const MAX: usize> Bytes<MAX> {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// Joins two parts; what does not fit is left out.
+    /// Joins two parts; one that does not fit is left out.
     fn joined(one: &[u8], other: &[u8]) -> Self {
         let mut bytes = [0; MAX];
         let mut len = 0_usize;
-        for (place, byte) in bytes.iter_mut().zip(one.iter().chain(other)) {
-            *place = *byte;
-            len = len.saturating_add(1);
+        for part in [one, other] {
+            let end = len.saturating_add(part.len());
+            if let Some(place) = bytes.get_mut(len..end) {
+                place.copy_from_slice(part);
+                len = end;
+            }
         }
         Self { bytes, len }
     }
@@ -219,6 +222,16 @@ impl EnvelopeHeader {
         assert!(fields.iter().all(Option::is_some), "envelope layout");
         let serial = self.serial.to_le_bytes();
         Bytes::joined(&out, if self.is_result() { &serial } else { &[] })
+    }
+
+    /// The head's length in bytes.
+    #[must_use]
+    pub const fn head_len(&self) -> usize {
+        if self.is_result() {
+            HEAD_MAX
+        } else {
+            envelope_layout::SIZE
+        }
     }
 
     /// The associated data, with the column key's id as object id, the kind and 256 times the
