@@ -2,7 +2,7 @@
 //!
 //! `DROP DATABASE` has the zone drop them when it commits. Where the zone could not be told, or the
 //! server ended between, they are reclaimed here. No other database has identifiers of theirs,
-//! because a database with confidential tables is no template ([`crate::catalog::templates`]). Must
+//! because a database with confidential tables is no template (`catalog/templates.rs`). Must
 //! not: take a database for gone that is being made.
 
 use std::collections::BTreeSet;
