@@ -36,7 +36,8 @@ trap 'pg_lsclusters -h | while read -r version name _; do pg_ctlcluster -m immed
 ask() { runuser -u postgres -- psql -X -h /run/postgresql -p 5432 -Atc "$1" postgres; }
 
 runuser -u postgres -- "$BIN/strongroom" pg initdb -D "$data/$OLD/main" --header-only --key-file /etc/strongroom/key
-LD_PRELOAD=$library pg_createcluster "$OLD" main -o ssl=off -- --data-checksums
+# The port is named: Debian's program takes another one where some server listens on 5432.
+LD_PRELOAD=$library pg_createcluster --port 5432 "$OLD" main -o ssl=off -- --data-checksums
 strongroom pg service -D "$data/$OLD/main" --install
 pg_ctlcluster "$OLD" main start
 ask "$MAKE; checkpoint"
