@@ -181,7 +181,7 @@ impl ColumnKey {
         let sealed = self.seal_in_place(label, value);
         if let Ok((head, tag)) = &sealed {
             out.reserve(RESULT_OVERHEAD.saturating_add(value.len()));
-            out.extend_from_slice(head.as_slice());
+            out.extend_from_slice(head);
             out.extend_from_slice(value);
             out.extend_from_slice(tag);
             // Sealed: nothing to wipe.

@@ -371,19 +371,20 @@ impl Downstream {
                 collected.push(text_row(body).ok_or_else(unexpected)?);
                 return Ok(());
             }
-            self.current = Some(Rows {
+            let rows = Rows {
                 columns: self.result_columns(&state),
                 settings: state.settings.clone(),
                 results: Arc::clone(&state.results),
                 expected: expected_columns(&state),
                 catalog: Arc::clone(&state.catalog),
-            });
+            };
+            rows.check_columns()?;
+            self.current = Some(rows);
         }
         let Some(rows) = self.current.as_ref() else {
             return Err(unexpected());
         };
         let columns = &rows.columns;
-        rows.check_columns()?;
         if columns.iter().all(|column| column.enc.is_none()) {
             append(&mut self.out, b'D', body);
             return Ok(());

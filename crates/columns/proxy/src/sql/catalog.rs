@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use strongroom_format::columns::{Class, Kind};
+use strongroom_format::columns::{Class, Kind, Lineage};
 
-use super::flow::{Flow, OriginColumn};
+use super::flow::Flow;
 use super::ordered::Names;
 
 /// The prefix of the names of confidential types; the rest is the base type's name.
@@ -169,21 +169,24 @@ pub struct Catalog {
     pub(crate) temporary_schema: String,
     /// What the data owner says of the names that lineages are made from.
     pub(super) names: Arc<Names>,
-    /// The lineages of its confidential columns, once they were asked for.
+    /// The lineages of its confidential columns, by relation, once they were asked for.
     pub(super) lineages: Lineages,
 }
 
 /// Lineages that are computed when they are needed, and count for nothing when catalogs are
 /// compared.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lineages(OnceLock<Vec<OriginColumn>>);
+pub(super) struct Lineages(OnceLock<LineagesByRelation>);
+
+/// Lineages of columns, by the OIDs of their relations.
+type LineagesByRelation = BTreeMap<u32, Vec<Lineage>>;
 
 impl Lineages {
     /// Returns the lineages, which `compute` computes if they are not there.
     pub(super) fn get_or_init(
         &self,
-        compute: impl FnOnce() -> Vec<OriginColumn>,
-    ) -> &[OriginColumn] {
+        compute: impl FnOnce() -> LineagesByRelation,
+    ) -> &LineagesByRelation {
         self.0.get_or_init(compute)
     }
 }

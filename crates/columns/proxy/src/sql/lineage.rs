@@ -5,6 +5,8 @@
 //! makes the same names of what it finds in the catalog (crates/columns/extension,
 //! `catalog/names.rs`). Must not: decide which constant goes into which column.
 
+use std::collections::BTreeMap;
+
 use strongroom_columns_envelope::lineage_by_name;
 use strongroom_format::columns::{Class, Lineage};
 
@@ -74,22 +76,27 @@ impl Catalog {
         {
             return true;
         }
-        let others = self.lineages.get_or_init(|| {
-            let mut found = Vec::new();
-            for (name, relations) in &self.relations {
-                for relation in relations {
-                    let origin = |column| self.origin(relation, name, column);
-                    let confidential = relation.columns.iter().filter(|one| one.kind.is_some());
-                    found.extend(confidential.filter_map(origin));
+        let all = self.lineages.get_or_init(|| self.lineages_by_relation());
+        let others = columns
+            .iter()
+            .filter_map(|column| all.get(&column.relation));
+        let is_other = others.flatten().any(|other| other.has_name_of(lineage));
+        !columns.is_empty() && !is_other
+    }
+
+    /// Returns the lineages that confidential columns have by their names, by the OIDs of their
+    /// relations.
+    fn lineages_by_relation(&self) -> BTreeMap<u32, Vec<Lineage>> {
+        let mut found: BTreeMap<u32, Vec<Lineage>> = BTreeMap::new();
+        for (name, relations) in &self.relations {
+            for relation in relations {
+                let confidential = relation.columns.iter().filter(|one| one.kind.is_some());
+                for of in confidential.filter_map(|one| self.origin(relation, name, one)) {
+                    found.entry(of.relation).or_default().push(of.lineage);
                 }
             }
-            found
-        });
-        let is_other = |other: &OriginColumn| {
-            let mut same = columns.iter().map(|column| column.relation);
-            other.lineage.has_name_of(lineage) && same.any(|relation| relation == other.relation)
-        };
-        !columns.is_empty() && !others.iter().any(is_other)
+        }
+        found
     }
 
     /// Returns the lineage of a column of the relation `name`.

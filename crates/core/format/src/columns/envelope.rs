@@ -121,12 +121,6 @@ pub struct Bytes<const MAX: usize> {
 pub type HeadBytes = Bytes<HEAD_MAX>;
 
 impl<const MAX: usize> Bytes<MAX> {
-    /// The bytes.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-
     /// Joins two parts; one that does not fit is left out.
     fn joined(one: &[u8], other: &[u8]) -> Self {
         let mut bytes = [0; MAX];
@@ -147,7 +141,7 @@ impl<const MAX: usize> core::ops::Deref for Bytes<MAX> {
 
     /// The bytes.
     fn deref(&self) -> &[u8] {
-        self.as_slice()
+        self.bytes.get(..self.len).unwrap_or_default()
     }
 }
 
