@@ -3,7 +3,7 @@
 //! Must not: send anything but the query of the catalog.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use strongroom_postgres_wire::{Builder, append};
@@ -12,7 +12,7 @@ use super::PlaintextConstants;
 use super::convert::{Converter, server_type_oid};
 use super::session::{Interrupt, PendingAnswer, RowsSlot};
 use super::startup::{unkept, unlimited};
-use super::upstream::{Failure, Outcome, Statement, Upstream};
+use super::upstream::{Failure, Outcome, Planned, Statement, Upstream};
 use crate::envelope;
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
@@ -357,11 +357,7 @@ impl Upstream {
             return Err(refusal.clone().into());
         }
         let mut catalog = self.catalog();
-        let planned = statement
-            .planned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if Arc::ptr_eq(&planned, &catalog) || statement.text.is_empty() {
+        if Arc::ptr_eq(&statement.planned().catalog, &catalog) || statement.text.is_empty() {
             return Ok(());
         }
         let Ok(text) = std::str::from_utf8(&statement.text) else {
@@ -372,7 +368,6 @@ impl Upstream {
         };
         let mut now = sql::plan(text, &catalog, statement.declared.len())?;
         let unknown = now.iter().any(|plan| !plan.unknown.is_empty());
-        drop(planned);
         // A relation that was dropped may be there again.
         if unknown && self.refresh(true)? {
             if let Some(refusal) = &self.denied {
@@ -396,15 +391,10 @@ impl Upstream {
                     .to_owned();
             return Err(Refusal::postgres("0A000", message).into());
         }
-        *statement
-            .planned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = catalog;
-        let results = now.pop().map(|plan| plan.results).unwrap_or_default();
-        *statement
-            .results
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = results;
+        *statement.planned() = Planned {
+            catalog,
+            expected: now.pop().map(|plan| plan.expected).unwrap_or_default(),
+        };
         Ok(())
     }
 

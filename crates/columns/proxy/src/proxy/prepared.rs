@@ -12,10 +12,10 @@ use super::convert::{BINARY, Converter, format_at};
 use super::copy::Transform;
 use super::session::{Columns, Description, DescriptionSlot, PendingAnswer};
 use super::upstream::{
-    BATCH, Failure, Outcome, Portal, Statement, Upstream, bind_values, int16s, malformed,
+    BATCH, Failure, Outcome, Planned, Portal, Statement, Upstream, bind_values, int16s, malformed,
 };
 use crate::sql::refusal::Refusal;
-use crate::sql::{Effects, Structure};
+use crate::sql::{Effects, ExpectedColumns, Structure};
 
 /// Checks a parameter that is sent in clear beside a confidential value. Fails with SR-8102 unless
 /// it is a whole number, or the name of a date's field where that is expected.
@@ -95,12 +95,14 @@ impl Upstream {
             stored: plan.stored,
             structural: plan.structural,
             text: text.to_vec(),
-            planned: Mutex::new(catalog),
+            planned: Mutex::new(Planned {
+                catalog,
+                expected: plan.expected,
+            }),
             shown,
             declared,
             effects: plan.effects,
             copy,
-            results: Mutex::new(plan.results),
         };
         let named = self.statements.entry(name.to_vec()).or_default();
         // The server drops the unnamed statement before it makes another.
@@ -172,7 +174,10 @@ impl Upstream {
             stored: std::collections::BTreeMap::new(),
             structural: std::collections::BTreeMap::new(),
             text: Vec::new(),
-            planned: Mutex::new(self.catalog()),
+            planned: Mutex::new(Planned {
+                catalog: self.catalog(),
+                expected: ExpectedColumns::default(),
+            }),
             declared: Vec::new(),
             shown: usize::MAX,
             effects: Effects {
@@ -180,7 +185,6 @@ impl Upstream {
                 ..Effects::default()
             },
             copy: None,
-            results: Mutex::default(),
         };
         self.statements
             .insert(name.to_vec(), vec![Arc::new(statement)]);
@@ -239,7 +243,7 @@ impl Upstream {
         let columns = Columns::Statement(Arc::clone(&statement.slot), result_formats);
         let made = Portal {
             columns: Some(columns).filter(|_| !statement.effects.utility),
-            expected: statement.expected(),
+            expected: Arc::clone(&statement.planned().expected),
             effects: statement.effects,
             copy: statement.copy.clone(),
         };

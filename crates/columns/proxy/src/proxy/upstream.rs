@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, Write};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
@@ -48,23 +48,27 @@ pub(super) struct Statement {
     pub(super) structural: BTreeMap<i32, Structure>,
     /// The client's text; empty when the statement was made by SQL.
     pub(super) text: Vec<u8>,
-    /// The catalog that it was last planned with.
-    pub(super) planned: Mutex<Arc<Catalog>>,
+    pub(super) planned: Mutex<Planned>,
     /// Types that the client declared.
     pub(super) declared: Vec<u32>,
     /// How many parameters are the client's own.
     pub(super) shown: usize,
     pub(super) effects: Effects,
     pub(super) copy: Option<Arc<Transform>>,
-    /// What the columns of its result are to be, by the catalog that it was last planned with.
-    pub(super) results: Mutex<ExpectedColumns>,
+}
+
+/// What the last planning of a statement said of it that a later one may change.
+pub(super) struct Planned {
+    /// The catalog that it was planned with.
+    pub(super) catalog: Arc<Catalog>,
+    /// What the columns of its result are to be.
+    pub(super) expected: ExpectedColumns,
 }
 
 impl Statement {
-    /// Returns what the columns of its result are to be.
-    pub(super) fn expected(&self) -> ExpectedColumns {
-        let results = self.results.lock();
-        Arc::clone(&results.unwrap_or_else(PoisonError::into_inner))
+    /// Returns what the last planning said.
+    pub(super) fn planned(&self) -> MutexGuard<'_, Planned> {
+        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -373,7 +377,10 @@ impl Upstream {
             return self.send(
                 PendingAnswer::Query {
                     refusal: None,
-                    expected: plans.iter().map(|plan| Arc::clone(&plan.results)).collect(),
+                    expected: plans
+                        .iter()
+                        .map(|plan| Arc::clone(&plan.expected))
+                        .collect(),
                     copy,
                     request: 0,
                 },
@@ -430,7 +437,7 @@ impl Upstream {
             self.send(
                 PendingAnswer::Execute {
                     columns: Columns::Described,
-                    expected: Arc::clone(&plan.results),
+                    expected: Arc::clone(&plan.expected),
                     copy: None,
                     request: 0,
                 },

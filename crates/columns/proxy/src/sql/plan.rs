@@ -138,7 +138,7 @@ pub(crate) struct Plan {
     pub(crate) effects: Effects,
     pub(crate) copy: Option<Copy>,
     /// What each column of its result is to be, as far as that is known.
-    pub(crate) results: ExpectedColumns,
+    pub(crate) expected: ExpectedColumns,
     /// Whether it has to do with anything confidential, or with something that is not known.
     pub(crate) touched: bool,
     /// Whether it has constants whose place the proxy does not know: nothing that the catalog calls

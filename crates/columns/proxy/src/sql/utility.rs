@@ -95,7 +95,7 @@ pub(crate) fn walk(
     plan: &mut Plan,
 ) -> Result<StatementLimits, Refusal> {
     if let Some(columns) = resolver.statement(node) {
-        plan.results = expected_columns(&columns);
+        plan.expected = expected_columns(&columns);
         return Ok(StatementLimits::default());
     }
     match node.node.as_mut() {
@@ -160,7 +160,7 @@ fn walk_inner(
         Some(query) => {
             let fixed = walk(resolver, query, plan);
             // They are not the columns of the statement around it.
-            plan.results = ExpectedColumns::default();
+            plan.expected = ExpectedColumns::default();
             fixed
         }
         None => Ok(StatementLimits::default()),

@@ -22,7 +22,7 @@ fn results(sql: &str) -> String {
     let shown = plans
         .last()
         .unwrap()
-        .results
+        .expected
         .iter()
         .map(|origins| match origins {
             None => "-".to_owned(),
@@ -111,7 +111,7 @@ fn a_result_s_columns_are_values_of_columns() {
 fn a_value_of_another_column_of_the_relation_is_none_of_this_one() {
     let catalog = names();
     let plans = plan("SELECT pay FROM other.single", &catalog, 0).unwrap();
-    let Some(Origins::Of { columns, made }) = &plans[0].results[0] else {
+    let Some(Origins::Of { columns, made }) = &plans[0].expected[0] else {
         panic!("a column of a table");
     };
     assert!(!made);
