@@ -131,7 +131,7 @@ fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 /// Parses hexadecimal digits for `N` bytes. The error is the text that clap shows.
-fn fixed<const N: usize>(text: &str) -> Result<[u8; N], String> {
+pub(super) fn fixed<const N: usize>(text: &str) -> Result<[u8; N], String> {
     let bytes = from_hex(&text.to_ascii_lowercase());
     let fixed = bytes.and_then(|bytes| bytes.try_into().ok());
     fixed.ok_or_else(|| format!("{} hexadecimal digits", N.saturating_mul(2)))

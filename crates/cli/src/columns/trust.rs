@@ -8,9 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 use strongroom_columns_proxy::channel::{AttestationPolicy, PcrPolicy, TrustedKey};
 use strongroom_columns_proxy::zones::KnownZones;
-use strongroom_format::hex::from_hex;
 
-use super::reports::ReportTrust;
+use super::reports::{ReportTrust, fixed};
 use crate::failure::Failure;
 
 /// Whose keys, and which zones get them.
@@ -23,7 +22,7 @@ pub(super) struct ZoneTrust {
     #[arg(long)]
     accept_process_attestation: bool,
     /// Digest (SHA-256) of a zone's program that may have the keys; any unless given
-    #[arg(long = "measurement", value_name = "HEX", value_parser = digest)]
+    #[arg(long = "measurement", value_name = "HEX", value_parser = fixed::<32>)]
     measurements: Vec<[u8; 32]>,
     /// Public area (`TPM2B_PUBLIC`) of a TPM's attestation key whose quotes are believed
     #[arg(long = "trust-tpm", value_name = "FILE", requires = "pcrs")]
@@ -67,13 +66,6 @@ impl ZoneTrust {
     }
 }
 
-/// Parses a SHA-256 digest of 64 hexadecimal digits. The error is the text that clap shows.
-fn digest(text: &str) -> Result<[u8; 32], String> {
-    let bytes = from_hex(&text.to_ascii_lowercase());
-    let digest = bytes.and_then(|bytes| bytes.try_into().ok());
-    digest.ok_or_else(|| String::from("64 hexadecimal digits"))
-}
-
 /// Reads the public area of a TPM's attestation key from each file. SR-5001 if a file cannot be
 /// read, SR-1001 if it holds no such key.
 fn read_trusted_keys(paths: &[PathBuf]) -> Result<Vec<TrustedKey>, Failure> {
@@ -95,7 +87,7 @@ fn read_trusted_keys(paths: &[PathBuf]) -> Result<Vec<TrustedKey>, Failure> {
 fn parse_policy(text: &str) -> Result<PcrPolicy, String> {
     let value = |one: &str| {
         let (number, value) = one.split_once('=')?;
-        Some((number.parse().ok()?, digest(value).ok()?))
+        Some((number.parse().ok()?, fixed(value).ok()?))
     };
     let values: Option<Vec<_>> = text.split(',').map(value).collect();
     values

@@ -10,7 +10,7 @@ use crate::common;
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::thread;
 
 use common::Place;
@@ -21,7 +21,7 @@ use strongroom_format::columns::channel::{Attestation, AttestationProvider};
 use strongroom_format::columns::sev_snp::{SnpEvidence, SnpTcb};
 use strongroom_format::columns::tdx::TdxQuote;
 
-use crate::columns_tpm::{Running, attest, connected};
+use crate::columns_tpm::{Running, attest, connected, zone_attested_by};
 
 /// The hardware behind a kernel that this test plays.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -106,19 +106,8 @@ fn serve(entry: &Path, plays: Plays, steps: u32) {
 }
 
 fn zone(place: &Place, kind: &str, entry: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_strongroom"));
-    command
-        .args(["columns", "zone", "--memory", "16", "--attest", kind])
-        .arg("--tsm")
-        .arg(entry)
-        .arg("--state")
-        .arg(place.path("state"))
-        .arg("--socket")
-        .arg(place.path("zone"))
-        .arg("--key-file")
-        .arg(place.path("key"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    let mut command = zone_attested_by(place, kind);
+    command.arg("--tsm").arg(entry);
     command
 }
 

@@ -24,17 +24,19 @@ fn go_on() -> Result<(), Interrupted> {
 
 /// The command, which tells its story in `said`.
 fn zone(place: &Place, tpm: &Swtpm) -> Command {
+    let mut command = zone_attested_by(place, "tpm:0x81010002:0,11");
+    command
+        .args(["--anchor", "tpm:0x01500016"])
+        .arg("--tpm")
+        .arg(tpm.place());
+    command
+}
+
+/// The command for a zone in this place, with this kind of attestation.
+pub(crate) fn zone_attested_by(place: &Place, attest: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_strongroom"));
     command
-        .args(["columns", "zone", "--memory", "16"])
-        .args([
-            "--attest",
-            "tpm:0x81010002:0,11",
-            "--anchor",
-            "tpm:0x01500016",
-        ])
-        .arg("--tpm")
-        .arg(tpm.place())
+        .args(["columns", "zone", "--memory", "16", "--attest", attest])
         .arg("--state")
         .arg(place.path("state"))
         .arg("--socket")

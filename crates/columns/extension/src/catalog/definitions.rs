@@ -89,8 +89,8 @@ extern "C-unwind" fn process_utility(
         let to_client = || unsafe { (*node.cast::<CopyStmt>()).filename.is_null() };
         let copying = copies.then(|| Copying::enter(to_client()));
         if copies {
-            // It reads a table without the executor.
-            standby::wait_for_values();
+            // SAFETY: as above.
+            unsafe { standby::wait_for_values_of_copy(node.cast()) };
         }
         statement::run_utility(|| {
             // SAFETY: as above.

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use pg_sys::{Oid, QueryDesc};
+use pg_sys::{CopyStmt, Oid, QueryDesc};
 use pgrx::pg_sys;
 
 use crate::catalog::tuples;
@@ -41,9 +41,34 @@ pub(crate) unsafe fn wait_for_values_of(query: *const QueryDesc) {
     }
 }
 
-/// On a standby, waits until the zone has every value that can be seen now. Handles interrupts.
-pub(crate) fn wait_for_values() {
-    if !in_recovery() || settings::zone_socket().is_none() {
+/// On a standby, waits until the zone has every value that can be seen now, if a COPY reads a table
+/// with confidential columns itself. One of a query is a query's matter.
+///
+/// # Safety
+///
+/// A parse tree of PostgreSQL's.
+pub(crate) unsafe fn wait_for_values_of_copy(command: *const CopyStmt) {
+    // SAFETY: the caller's promise; a table that is not there is reported by PostgreSQL.
+    let table = || unsafe {
+        pg_sys::RangeVarGetRelidExtended(
+            (*command).relation,
+            pg_sys::NoLock.cast_signed(),
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            std::ptr::null_mut(),
+        )
+    };
+    // SAFETY: as above.
+    let of_table = unsafe { !(*command).relation.is_null() };
+    let ours = access_method::oid;
+    if in_recovery() && of_table && access_method_of(table()) == ours() && ours() != Oid::INVALID {
+        wait_for_values();
+    }
+}
+
+/// Waits until the zone of this standby has every value that can be seen now. Handles interrupts.
+fn wait_for_values() {
+    if settings::zone_socket().is_none() {
         return;
     }
     // SAFETY: asks the server; the timeline is not wanted.

@@ -285,6 +285,22 @@ impl Server {
         drop(std::fs::File::create(self.data().join(name)).expect("a file in the data directory"));
     }
 
+    /// Starts this server, which is a copy of `leader` and does not run, as its standby beside the
+    /// zone with this socket. `settings` are further lines of `postgresql.conf`.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn follow(&self, leader: &Self, zone: &Path, settings: &str) {
+        self.configure(&format!(
+            "strongroom.zone = '{}'\nprimary_conninfo = 'host={} user=postgres'\n{settings}\n",
+            zone.display(),
+            leader.socket().display()
+        ));
+        self.make_signal_file("standby.signal");
+        self.start_again();
+    }
+
     /// The output of `pg_dump` for a table.
     ///
     /// # Panics

@@ -13,17 +13,9 @@ use strongroom_columns_testing::owner::{Owner, start_all};
 const SETTINGS: &str = "wal_level = replica\nmax_wal_senders = 6\nhot_standby = on\nwal_log_hints = on\nwal_keep_size = 512MB\nautovacuum = off";
 /// What a zone with its key and its owner's keyring is.
 const ZONE: [&str; 4] = ["zone", "keyring", "root.key", "zone.key"];
+/// A standby goes on behind a promotion.
+const LATEST: &str = "recovery_target_timeline = 'latest'";
 const ASK: &str = "select id, n, note from t order by id";
-
-fn follow(follower: &Server, zone: &Owner, leader: &Server) {
-    follower.configure(&format!(
-        "strongroom.zone = '{}'\nprimary_conninfo = 'host={} user=postgres'\nrecovery_target_timeline = 'latest'\n",
-        zone.zone_socket().display(),
-        leader.socket().display()
-    ));
-    follower.make_signal_file("standby.signal");
-    follower.start_again();
-}
 
 fn wait_for_log(server: &Server, what: &str) {
     let begun = Instant::now();
@@ -53,7 +45,7 @@ fn parted() -> (Owner, Server, Owner, Server) {
     let standby = server.base_backup();
     server.copy_log_to(&standby);
     other.start_zone();
-    follow(&standby, &other, &server);
+    standby.follow(&server, &other.zone_socket(), LATEST);
     other.start_proxy(standby.socket());
     drop(owner.rows("insert into t values (100, 7, 'last shared')"));
     let shared = owner.rows(ASK);
@@ -88,7 +80,7 @@ fn a_former_primary_is_rewound_and_follows_with_a_store_that_fits() {
     server.rewind_to(&primary);
     // Its own store has what never came about in this history. First it lives on, then it is
     // started anew.
-    follow(&server, &owner, &primary);
+    server.follow(&primary, &owner.zone_socket(), LATEST);
     wait_for_log(&server, "(SR-8030)");
     owner.kill_zone();
     server.stop();

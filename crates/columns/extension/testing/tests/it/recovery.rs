@@ -164,15 +164,7 @@ fn backed_up(settings: &str) -> (Owner, Server, Owner, Server) {
 #[test]
 fn a_standby_reads_and_is_promoted() {
     let (mut owner, server, mut other, standby) = backed_up("");
-    other.start_zone();
-    standby.configure(&format!(
-        "strongroom.zone = '{}'\nprimary_conninfo = 'host={} user=postgres'\n",
-        other.zone_socket().display(),
-        server.socket().display()
-    ));
-    standby.make_signal_file("standby.signal");
-    standby.start_again();
-    other.start_proxy(standby.socket());
+    standby_of(&server, &mut other, &standby, "");
     let _after = owner.rows("insert into t select g, 2, 'after' from generate_series(1001, 1100) g; update t set a = a + 1 where id <= 10");
     let ask = "select sum(a), count(*), max(b), min(b) from t where id < 100000; set enable_seqscan = off; select count(*) from t where b = 'after'";
     let expected = "410|300|before|after\n100";
@@ -196,13 +188,7 @@ fn a_standby_reads_and_is_promoted() {
 /// A standby of the server, with a zone and a proxy of its own.
 fn standby_of(server: &Server, other: &mut Owner, standby: &Server, settings: &str) {
     other.start_zone();
-    standby.configure(&format!(
-        "strongroom.zone = '{}'\nprimary_conninfo = 'host={} user=postgres'\n{settings}",
-        other.zone_socket().display(),
-        server.socket().display()
-    ));
-    standby.make_signal_file("standby.signal");
-    standby.start_again();
+    standby.follow(server, &other.zone_socket(), settings);
     other.start_proxy(standby.socket());
 }
 
@@ -249,7 +235,7 @@ fn a_snapshot_of_a_standby_keeps_its_values() {
         &server,
         &mut other,
         &standby,
-        "max_standby_streaming_delay = -1\n",
+        "max_standby_streaming_delay = -1",
     );
     other.wait_for_log(
         "select count(*) from t where a >= 0 and id < 100000",
