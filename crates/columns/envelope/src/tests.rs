@@ -306,6 +306,12 @@ fn a_result_opens_in_its_session_and_at_its_place_only() {
             "bit {bit}"
         );
     }
+    for len in 0..first.len() {
+        let cut = opened_in(&key, Kind::Text, Some(&session), &first[..len]);
+        assert!(cut.is_err(), "{len} bytes");
+    }
+    let longer = [first.as_slice(), &[0]].concat();
+    assert!(opened_in(&key, Kind::Text, Some(&session), &longer).is_err());
 }
 
 fn from_hex(text: &Value) -> Vec<u8> {
