@@ -67,12 +67,14 @@ impl Drop for Copying {
     }
 }
 
-/// Whether a value that an output function writes now goes to the client, and is therefore a result
-/// of its session. Any other may be kept or sent elsewhere, as a dump's values are: what a function
-/// makes of a value while a query runs, or what COPY writes into a file.
+/// Whether the value that an output function writes now is sent to the client. The output functions
+/// ask it: such a value is sealed as a result of the client's session, if there is one. Every other
+/// value has to be readable later and elsewhere: a text that a function makes of it while a query
+/// runs, or a field of a file that COPY writes on the server.
 ///
-/// Rows go to the client from a run of the executor, from a portal that has kept them, in which
-/// nothing runs any more, and from COPY, which reads a table without the executor.
+/// A value reaches the client in one of three ways: a run of the executor sends its row; a portal
+/// sends rows that it has stored, after the executor has ended; COPY sends the rows of a table,
+/// which it reads without the executor.
 pub(crate) fn is_for_client() -> bool {
     match COPYING.get() {
         Some(CopyTarget::Server) => false,

@@ -15,9 +15,10 @@ use crate::interrupts;
 use crate::ring::zone;
 use crate::storage::transaction_end;
 
-/// Has the zone drop the partitions of databases that do not exist; returns whether none is left. A
-/// zone that still reads the log drops nothing. To be called in a transaction of a process that may
-/// read shared catalogs. Raises the zone's faults as an ERROR.
+/// Has the zone drop the partitions of databases that do not exist. Returns true if no partition of
+/// such a database remains, false if the caller has to try again: a zone that has been started anew
+/// drops nothing until it has read the write-ahead log. To be called in a transaction of a process
+/// that may read shared catalogs. Raises the zone's faults as an ERROR.
 pub(crate) fn reclaim() -> bool {
     // The zone first: a database that has a partition then is in the catalog that is read next,
     // unless it is gone.

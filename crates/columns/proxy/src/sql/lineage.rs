@@ -62,13 +62,14 @@ impl Catalog {
         })
     }
 
-    /// Returns whether a result of this lineage may be a value of one of these columns: not if it
-    /// is the lineage that another column of the same relation has by its name.
+    /// Returns whether a result of this lineage may be a value of one of `columns`. It may not if a
+    /// column that is not among them, of the same relation as one of them, has this lineage by its
+    /// name, while none of them has; and if there are no columns. `true` says no more than that.
     ///
-    /// A column's values keep the lineage of the name that it had when its first value was stored,
-    /// and an ordered column takes over the lineage of another one whose values fill it. So a table
-    /// that was renamed, a partition that was detached, and a copy of a table have values of other
-    /// relations' lineages.
+    /// Lineages of other relations are let pass, because a column keeps the lineage that its name
+    /// (with those of its table, schema and database) gave it when its first value was stored. A
+    /// table that was renamed, a partition that was detached, and a restored dump have such values.
+    /// So has an ordered column whose first values are another ordered column's.
     pub(crate) fn may_be_of(&self, columns: &[OriginColumn], lineage: Lineage) -> bool {
         if columns
             .iter()
