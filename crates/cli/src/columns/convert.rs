@@ -30,6 +30,10 @@ pub(super) struct ConvertArgs {
     /// modifier `ordered`
     #[arg(long, requires = "to_confidential")]
     ordered: bool,
+    /// Let the server know which of its values are equal, as a unique index on it needs: its type
+    /// gets the modifier `equality`
+    #[arg(long, requires = "to_confidential", conflicts_with = "ordered")]
+    equality: bool,
     /// Make it plain: the server sees every value of it
     #[arg(long, conflicts_with = "abandon")]
     to_plain: bool,
@@ -61,9 +65,10 @@ impl ConvertArgs {
             table: self.table,
             column: self.column,
             rewrite: self.rewrite,
-            class: match self.ordered {
-                true => Class::Ordered,
-                false => Class::Opaque,
+            class: match (self.ordered, self.equality) {
+                (true, _) => Class::Ordered,
+                (_, true) => Class::Equality,
+                _ => Class::Opaque,
             },
             lock_timeout_s: self.lock_timeout,
         };

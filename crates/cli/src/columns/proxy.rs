@@ -13,7 +13,7 @@ use strongroom_columns_proxy::proxy::{
     Address, Config, PlaintextConstants, Proxy, TicketTerms, Tls,
 };
 use strongroom_columns_proxy::relations::KnownRelations;
-use strongroom_columns_proxy::sql::ordered::parse_adopted;
+use strongroom_columns_proxy::sql::comparable::parse_adopted;
 use strongroom_columns_proxy::sql::pins::PinnedColumn;
 use strongroom_format::code;
 use strongroom_format::columns::channel::right;
@@ -58,10 +58,11 @@ pub(super) struct ProxyArgs {
     /// first: they have to stay so. Beside the keyring unless given
     #[arg(long, value_name = "FILE")]
     pins: Option<PathBuf>,
-    /// Column that is confidential whatever the server says; opaque unless `:ordered` follows
-    #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN[:ordered]", value_parser = parse_pinned_column)]
+    /// Column that is confidential whatever the server says; opaque unless `:ordered` or `:equality`
+    /// follows
+    #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN[:CLASS]", value_parser = parse_pinned_column)]
     pinned: Vec<PinnedColumn>,
-    /// Ordered column that was renamed, or restored under another name, and what it was called when
+    /// Ordered column, or one of class equality, that was renamed, or restored under another name, and what it was called when
     /// its values were stored: SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.COLUMN
     #[arg(long = "adopt", value_name = "NOW=BEFORE", value_parser = parse_adopted_column)]
     adopted: Vec<([String; 3], [String; 3])>,

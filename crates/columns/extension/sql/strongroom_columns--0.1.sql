@@ -798,6 +798,97 @@ CREATE OPERATOR CLASS enc_time_ops DEFAULT FOR TYPE enc_time USING btree AS
 CREATE OPERATOR CLASS enc_time_ops DEFAULT FOR TYPE enc_time USING hash AS
     OPERATOR 1 =, FUNCTION 1 enc_time_hash(enc_time), FUNCTION 2 enc_time_hash_extended(enc_time, bigint);
 
+-- indexes on columns of class equality
+CREATE OPERATOR FAMILY enc_unsorted_ops USING btree;
+CREATE FUNCTION enc_int4_keyed_cmp(enc_int4, enc_int4) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_int4_equality_ops FOR TYPE enc_int4 USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_int4_keyed_cmp(enc_int4, enc_int4);
+CREATE OPERATOR == (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = enc_int4_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_int4, enc_int4);
+CREATE FUNCTION enc_int8_keyed_cmp(enc_int8, enc_int8) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_int8_equality_ops FOR TYPE enc_int8 USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_int8_keyed_cmp(enc_int8, enc_int8);
+CREATE OPERATOR == (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = enc_int8_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_int8, enc_int8);
+CREATE FUNCTION enc_float8_keyed_cmp(enc_float8, enc_float8) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_float8_equality_ops FOR TYPE enc_float8 USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_float8_keyed_cmp(enc_float8, enc_float8);
+CREATE OPERATOR == (LEFTARG = enc_float8, RIGHTARG = enc_float8, FUNCTION = enc_float8_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_float8, enc_float8);
+CREATE FUNCTION enc_numeric_keyed_cmp(enc_numeric, enc_numeric) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_numeric_equality_ops FOR TYPE enc_numeric USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_numeric_keyed_cmp(enc_numeric, enc_numeric);
+CREATE OPERATOR == (LEFTARG = enc_numeric, RIGHTARG = enc_numeric, FUNCTION = enc_numeric_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_numeric, enc_numeric);
+CREATE FUNCTION enc_text_keyed_cmp(enc_text, enc_text) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_text_equality_ops FOR TYPE enc_text USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_text_keyed_cmp(enc_text, enc_text);
+CREATE OPERATOR == (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = enc_text_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_text, enc_text);
+CREATE FUNCTION enc_bytea_keyed_cmp(enc_bytea, enc_bytea) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_bytea_equality_ops FOR TYPE enc_bytea USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_bytea_keyed_cmp(enc_bytea, enc_bytea);
+CREATE OPERATOR == (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = enc_bytea_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_bytea, enc_bytea);
+CREATE FUNCTION enc_date_keyed_cmp(enc_date, enc_date) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_date_equality_ops FOR TYPE enc_date USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_date_keyed_cmp(enc_date, enc_date);
+CREATE OPERATOR == (LEFTARG = enc_date, RIGHTARG = enc_date, FUNCTION = enc_date_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_date, enc_date);
+CREATE FUNCTION enc_timestamp_keyed_cmp(enc_timestamp, enc_timestamp) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_timestamp_equality_ops FOR TYPE enc_timestamp USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_timestamp_keyed_cmp(enc_timestamp, enc_timestamp);
+CREATE OPERATOR == (LEFTARG = enc_timestamp, RIGHTARG = enc_timestamp, FUNCTION = enc_timestamp_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_timestamp, enc_timestamp);
+CREATE FUNCTION enc_timestamptz_keyed_cmp(enc_timestamptz, enc_timestamptz) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_timestamptz_equality_ops FOR TYPE enc_timestamptz USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_timestamptz_keyed_cmp(enc_timestamptz, enc_timestamptz);
+CREATE OPERATOR == (LEFTARG = enc_timestamptz, RIGHTARG = enc_timestamptz, FUNCTION = enc_timestamptz_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_timestamptz, enc_timestamptz);
+CREATE FUNCTION enc_uuid_keyed_cmp(enc_uuid, enc_uuid) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_uuid_equality_ops FOR TYPE enc_uuid USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_uuid_keyed_cmp(enc_uuid, enc_uuid);
+CREATE OPERATOR == (LEFTARG = enc_uuid, RIGHTARG = enc_uuid, FUNCTION = enc_uuid_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_uuid, enc_uuid);
+CREATE FUNCTION enc_time_keyed_cmp(enc_time, enc_time) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_time_equality_ops FOR TYPE enc_time USING btree AS
+    OPERATOR 3 =,
+    FUNCTION 1 enc_time_keyed_cmp(enc_time, enc_time);
+CREATE OPERATOR == (LEFTARG = enc_time, RIGHTARG = enc_time, FUNCTION = enc_time_eq, COMMUTATOR = ==,
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == (enc_time, enc_time);
+
 -- functions
 CREATE FUNCTION "int4pl"(enc_int4, enc_int4) RETURNS enc_int4
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;

@@ -33,6 +33,7 @@ mod storage;
 use catalog::{definitions, types};
 use execution::statement;
 use pgrx::pg_sys;
+use planning::indexes;
 use ring::{log_follower, server_generation, shared_memory};
 use storage::{sweep_workers, transaction_end};
 
@@ -63,6 +64,7 @@ pub extern "C-unwind" fn _PG_init() {
         statement::install();
         transaction_end::install();
         definitions::install();
+        indexes::install();
         log_follower::register();
         sweep_workers::register();
     });

@@ -30,7 +30,7 @@ const ENGINE: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Seals one value, given in PostgreSQL's binary form, under the key for new values; returns the
-/// envelope. `lineage` is that of the ordered column that it is to be stored in, or
+/// envelope. `lineage` is that of the comparable column that it is to be stored in, or
 /// [`Lineage::CLIENT`].
 ///
 /// # Errors

@@ -76,6 +76,9 @@ pub enum Op {
     /// FIDs in the data area, its second `a`: writes one byte (0, 1; 2 where it fails, and for all
     /// others when the batch has taken too long) for each, placed as by [`Op::CompareMany`].
     TestMany = 40,
+    /// Called. Compares `a` with `b`, kind `flags`, by the keyed order of the column that `a` is
+    /// stored in, or else `b`: answers -1, 0, 1. It tells which values are equal, and nothing else.
+    CompareKeyed = 41,
 
     // ---- aggregates ----
     /// Posted. Adds value `b` to the accumulator `r`, an ephemeral, that is made when it is not
@@ -201,6 +204,7 @@ numbered!(
     TokenMany,
     RankMany,
     TestMany,
+    CompareKeyed,
     Accumulate,
     Final,
     Combine,

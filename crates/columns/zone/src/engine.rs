@@ -306,6 +306,7 @@ impl Zone {
             Op::Test => self.test(ring, descriptor, third_argument),
             Op::TestMany => self.test_many(ring, descriptor, area),
             Op::Compare => self.compare(ring, descriptor),
+            Op::CompareKeyed => self.compare_keyed(ring, descriptor),
             Op::CompareMany => self.compare_many(ring, descriptor, area),
             Op::Token => self.token(ring, descriptor),
             Op::TokenMany => self.token_many(ring, descriptor, area),

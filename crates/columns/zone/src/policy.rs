@@ -3,6 +3,7 @@
 //! | a ring with | may |
 //! |---|---|
 //! | nothing | compare stored values of one ordered column with each other |
+//! | nothing | learn which stored values of one column of class equality are equal |
 //! | nothing | store values of the column's own lineage: copies and dumps of it |
 //! | nothing | have stored values, and values from envelopes, sealed under the key they belong to |
 //! | a ticket | what its rights say, with values whose column keys it names |
@@ -63,6 +64,9 @@ impl Common {
 pub(crate) enum Truth {
     /// Which of two values is less, or that they are equal.
     Order,
+    /// Which of two values comes first in the keyed order of a column: whether they are equal, and
+    /// nothing else.
+    KeyedOrder,
     /// What a function says that gives a boolean, such as `LIKE`.
     Condition,
     /// A number that equal values of one statement have in common.
@@ -75,19 +79,25 @@ impl Truth {
     /// The right of a ticket that such an answer needs.
     const fn right(self) -> u32 {
         match self {
-            Self::Order | Self::Condition => right::COMPARE,
+            Self::Order | Self::KeyedOrder | Self::Condition => right::COMPARE,
             Self::Token => right::TOKEN,
             Self::Rank => right::RANK,
         }
     }
 
-    /// Whether it may be given to everybody. The order of stored values of one ordered column may:
-    /// its owner has said so, for an index on the column tells it as well, and without it neither
-    /// VACUUM nor REINDEX could run while no client is connected. What a condition says of them is
-    /// in no index.
+    /// Whether it may be given to everybody. The order of stored values of one ordered column may,
+    /// and which values of a column of class equality are equal: its owner has said so, for an
+    /// index on the column tells it as well, and without it neither VACUUM nor REINDEX could run
+    /// while no client is connected. What a condition says of them is in no index.
     const fn is_free(self, common: Common) -> bool {
-        matches!(self, Self::Order | Self::Rank)
-            && matches!(common, Common::Column(_, Some(Class::Ordered)))
+        let Common::Column(_, Some(class)) = common else {
+            return false;
+        };
+        match self {
+            Self::Order | Self::Rank => matches!(class, Class::Ordered),
+            Self::KeyedOrder => class.is_comparable(),
+            Self::Condition | Self::Token => false,
+        }
     }
 }
 
@@ -107,8 +117,8 @@ pub(crate) struct Target {
 ///
 /// # Errors
 /// [`Fault::NotAllowed`] if the ticket lacks the rights or is not valid now, which its ledger
-/// counts as a refusal; and without a session, which only the order of one column's stored values
-/// does without.
+/// counts as a refusal; and without a session, which only the order or the equality of one column's
+/// stored values does without.
 pub(crate) fn judge(
     session: Option<&mut Session>,
     truth: Truth,
@@ -159,9 +169,9 @@ pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result
 /// `draw` draws the lineage of a column without a name; `values` counts the values that the column
 /// has. Storing a computed value counts as one output against the session's budget.
 ///
-/// Stored values of an ordered column may be compared without a ticket. So nothing may decide what
-/// they are compared with but their owner: an ordered column takes values of its own lineage, and
-/// constants that their owner's client has sealed for it. Anything else - what was computed,
+/// Stored values of a comparable column - ordered, or of class equality - may be compared without a
+/// ticket. So nothing may decide what they are compared with but their owner: such a column takes
+/// values of its own lineage, and constants that their owner's client has sealed for it. Anything else - what was computed,
 /// another column's values, a constant that names no column - takes the right `DERIVE`, and as many
 /// truths as comparing it with each of the column's values would.
 ///
@@ -169,7 +179,7 @@ pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result
 /// - [`Fault::NotAllowed`] without a session or right that is needed, or with a ticket that is not
 ///   valid now: storing a value in a column of another key also makes it readable under that key.
 /// - [`Fault::NotNamed`] for a value that takes the right `DERIVE`, without it, and for a constant
-///   that was sealed for another column than this ordered one.
+///   that was sealed for another column than this comparable one.
 /// - [`Fault::BudgetSpent`] if the budget has no output left, or not enough truths.
 /// - Those of `draw`.
 pub(crate) fn store(
@@ -193,7 +203,7 @@ pub(crate) fn store(
     let lineage = match (target.bound, target.by_name) {
         (Some(bound), _) => Some(bound.lineage),
         // The owner's word counts more than the host's.
-        (None, Some(by_name)) if is_ordered(by_name) => sealed_for.or(Some(by_name)),
+        (None, Some(by_name)) if is_comparable(by_name) => sealed_for.or(Some(by_name)),
         (None, by_name) => by_name,
     };
     let mut wanted = match scope.origin() {
@@ -206,8 +216,8 @@ pub(crate) fn store(
     }
     session.allow(wanted, scope.keys())?;
     session.allow(wanted, &[key])?;
-    let ordered = lineage.is_some_and(is_ordered);
-    if ordered && sealed_for != lineage {
+    let comparable = lineage.is_some_and(is_comparable);
+    if comparable && sealed_for != lineage {
         if sealed_for.is_some() {
             session.count_refusal();
             return Err(Fault::NotNamed);
@@ -223,14 +233,14 @@ pub(crate) fn store(
     Ok(Binding { key, lineage })
 }
 
-/// Whether it is the lineage of an ordered column.
-fn is_ordered(lineage: Lineage) -> bool {
-    lineage.class() == Some(Class::Ordered)
+/// Whether it is the lineage of a column whose values can be compared without a session.
+fn is_comparable(lineage: Lineage) -> bool {
+    lineage.class().is_some_and(Class::is_comparable)
 }
 
 /// The binding of a value that may be stored because it is the column's own: a value of it that was
 /// copied, or dumped and restored. A column without values becomes what they are of: without a
-/// session always, with one for a dump, and for the order of an ordered column. `None` for every
+/// session always, with one for a dump, and for values of a comparable column in one of its class. `None` for every
 /// other value.
 fn stays_what_it_is(in_session: bool, scope: &Scope, target: Target) -> Option<Binding> {
     let zone_made = matches!(scope.origin(), Origin::Column | Origin::Envelope);
@@ -241,7 +251,7 @@ fn stays_what_it_is(in_session: bool, scope: &Scope, target: Target) -> Option<B
     };
     let restores = !in_session
         || scope.origin() == Origin::Envelope
-        || (target.by_name.is_some_and(is_ordered) && is_ordered(lineage));
+        || (is_comparable(lineage) && target.by_name.and_then(Lineage::class) == lineage.class());
     match target.bound {
         Some(bound) => (own == bound).then_some(bound),
         None => restores.then_some(own),

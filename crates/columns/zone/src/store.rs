@@ -22,6 +22,7 @@ mod frame;
 mod free_space;
 mod image;
 mod key_ledgers;
+mod keyed_order;
 mod log;
 mod marks;
 pub(crate) mod memory;
@@ -69,6 +70,7 @@ use block_cache::BlockCache;
 use durability::Durability;
 use faults::Failure;
 use frame::Frame;
+use keyed_order::KeyedOrder;
 use memory::Memory;
 use partition::{Chosen, Extent, Partition, Refusal};
 use partition_table::PartitionTable;
@@ -126,6 +128,7 @@ pub struct Store {
     column_keys: BTreeMap<[u8; 16], SecretKey>,
     /// Of column keys that were kept before, by their ids, the keys of proofs.
     former_keys: BTreeMap<[u8; 16], SecretKey>,
+    keyed_order: KeyedOrder,
     key_ledgers: KeyLedgers,
     reclamation: Reclamation,
     durability: Durability,

@@ -45,6 +45,8 @@ pub enum Purpose {
     ZoneManifest,
     /// Deriving the keys of a zone's redo records, one per incarnation.
     ZoneRedo,
+    /// Deriving the keys by which a zone orders the values of columns of class equality.
+    ZoneEquality,
     /// Sealing a recording that an operator makes.
     ZoneRecord,
     /// The MAC of a backup set's description.
@@ -96,6 +98,7 @@ impl Label {
             Self::For(Purpose::ZoneBlocks) => b"strongroom/v1/zone-blocks",
             Self::For(Purpose::ZoneManifest) => b"strongroom/v1/zone-manifest",
             Self::For(Purpose::ZoneRedo) => b"strongroom/v1/zone-redo",
+            Self::For(Purpose::ZoneEquality) => b"strongroom/v1/zone-equality",
             Self::For(Purpose::ZoneRecord) => b"strongroom/v1/zone-record",
             Self::For(Purpose::BackupSet) => b"strongroom/v1/backup-set",
             Self::For(Purpose::BackupFamily) => b"strongroom/v1/backup-family",
@@ -138,6 +141,7 @@ mod tests {
             Label::For(Purpose::ZoneBlocks),
             Label::For(Purpose::ZoneManifest),
             Label::For(Purpose::ZoneRedo),
+            Label::For(Purpose::ZoneEquality),
             Label::For(Purpose::ZoneRecord),
             Label::For(Purpose::BackupSet),
             Label::For(Purpose::BackupFamily),

@@ -50,6 +50,7 @@ pub fn script() -> String {
     let mut out = String::from(HEADER);
     types::write_types(&mut out);
     operators::write_comparison(&mut out);
+    operators::write_equality(&mut out);
     functions::write_functions(&mut out);
     operators::write_computing(&mut out);
     casts::write_casts(&mut out);

@@ -8,7 +8,7 @@
 use std::fmt::Write;
 
 use strongroom_columns_ring::function::{Arg, FUNCTIONS, Function};
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{Class, Kind};
 
 use crate::names::{COST, arg_type, type_name};
 
@@ -139,6 +139,39 @@ fn write_comparison_of(out: &mut String, name: &str) -> std::fmt::Result {
         out,
         "CREATE OPERATOR CLASS {name}_ops DEFAULT FOR TYPE {name} USING hash AS\n    \
          OPERATOR 1 =, FUNCTION 1 {name}_hash({name}), FUNCTION 2 {name}_hash_extended({name}, bigint);"
+    )
+}
+
+/// Appends the SQL of what indexes on columns of class equality need: for each type that can have
+/// the class a B-tree operator class that has the keyed order of the zone's, and `=` alone.
+///
+/// The operators `==` and their family are for the planner only, which asks each index for the
+/// equality operator of its order. No query has `==`, so that the planner never takes the keyed
+/// order for one that a query needs (src/planning/indexes.rs).
+pub(crate) fn write_equality(out: &mut String) {
+    out.push_str(
+        "\n-- indexes on columns of class equality\n\
+         CREATE OPERATOR FAMILY enc_unsorted_ops USING btree;\n",
+    );
+    for kind in Kind::ALL {
+        if Class::Equality.is_possible_for(*kind) {
+            write_equality_of(out, &type_name(*kind)).expect("writing to a String does not fail");
+        }
+    }
+}
+
+/// Appends the SQL of the operator class for columns of class equality of the type of this name.
+fn write_equality_of(out: &mut String, name: &str) -> std::fmt::Result {
+    writeln!(
+        out,
+        "CREATE FUNCTION {name}_keyed_cmp({name}, {name}) RETURNS integer\n    \
+         AS 'MODULE_PATHNAME', 'strongroom_keyed_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST {COST};\n\
+         CREATE OPERATOR CLASS {name}_equality_ops FOR TYPE {name} USING btree AS\n    \
+         OPERATOR 3 =,\n    \
+         FUNCTION 1 {name}_keyed_cmp({name}, {name});\n\
+         CREATE OPERATOR == (LEFTARG = {name}, RIGHTARG = {name}, FUNCTION = {name}_eq, COMMUTATOR = ==,\n    \
+         RESTRICT = eqsel, JOIN = eqjoinsel);\n\
+         ALTER OPERATOR FAMILY enc_unsorted_ops USING btree ADD OPERATOR 3 == ({name}, {name});"
     )
 }
 

@@ -18,6 +18,7 @@ use crate::catalog::{options, rows, templates, types};
 use crate::execution::row_sealing::Copying;
 use crate::execution::statement;
 use crate::fault;
+use crate::planning::indexes;
 use crate::ring::standby;
 use crate::storage::storage_id::StorageId;
 use crate::storage::{access_method, pending};
@@ -203,8 +204,8 @@ unsafe fn check_before(node: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Raises an ERROR if ALTER TABLE makes an ordered column opaque or an opaque one ordered, of the
-/// same type: the values stay as they are, and with them what may be known of their order.
+/// Raises an ERROR if ALTER TABLE gives a column another class, of the same type: the values stay
+/// as they are, and with them what may be known of them without a session.
 ///
 /// # Safety
 ///
@@ -236,11 +237,10 @@ unsafe fn check_new_types(command: *mut pg_sys::AlterTableStmt) {
             let found = rows::columns(table)
                 .into_iter()
                 .find(|(number, _)| *number == column);
-            let opaque = rows::opaque_columns(table).contains(&column);
-            let stays = opaque == (Class::of_modifier(modifier) == Class::Opaque);
+            let stays = rows::classes(table).contains(&(column, Class::of_modifier(modifier)));
             if found.is_some_and(|(_, old)| old == new && types::kind_of(old).is_some()) && !stays {
                 refuse(
-                    "a column cannot be made ordered or opaque where it is",
+                    "the class of a column cannot be changed where it is",
                     "Add a column of the new type, and have its owner copy the values through a proxy \
                      that was started with --store-derived.",
                 );
@@ -455,20 +455,36 @@ fn check_index(oid: Oid, access_method: Oid) {
             "Use a B-tree index.",
         );
     }
-    let opaque = rows::opaque_columns(found.table);
+    let classes = rows::classes(found.table);
     let keys = found.keys.iter().take(found.key_count);
-    if keys.copied().any(|key| opaque.contains(&key)) {
-        refuse(
-            "an index on an opaque column is not offered",
-            "It would show the order of the column's values. If the server may know that, define the \
-             column as ordered, such as enc_text(ordered).",
-        );
+    for (key, operator_class) in keys.zip(&found.operator_classes) {
+        let class = classes.iter().find(|(number, _)| number == key);
+        check_index_key(class.map(|(_, class)| *class), *operator_class);
     }
     if found.exclusion {
         refuse(
             "an exclusion constraint on a confidential column is not offered",
             "Use a unique constraint.",
         );
+    }
+}
+
+/// Raises an ERROR if an index with this operator class would show more of a key's column than its
+/// class says. `None` for a plain column, and for an expression.
+fn check_index_key(class: Option<Class>, operator_class: Oid) {
+    match class {
+        Some(Class::Opaque) => refuse(
+            "an index on an opaque column is not offered",
+            "It would show the order of the column's values, or which are equal. If the server may \
+             know that, define the column as ordered, such as enc_text(ordered), or of class \
+             equality, such as enc_text(equality).",
+        ),
+        Some(Class::Equality) if !indexes::is_keyed(operator_class) => refuse(
+            "an index on a column of class equality needs the operator class for that",
+            "Write CREATE UNIQUE INDEX ON a_table (a_column enc_text_equality_ops), with the \
+             column's own type; constraints cannot name an operator class.",
+        ),
+        _ => {}
     }
 }
 

@@ -142,8 +142,8 @@ pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
     found
 }
 
-/// The columns of a relation that are confidential and opaque: their numbers.
-pub(crate) fn opaque_columns(oid: Oid) -> Vec<i16> {
+/// The numbers of the confidential columns of a relation, with their classes.
+pub(crate) fn classes(oid: Oid) -> Vec<(i16, columns::Class)> {
     let mut found = Vec::new();
     for_each_row(
         pg_sys::AttributeRelationId,
@@ -154,9 +154,8 @@ pub(crate) fn opaque_columns(oid: Oid) -> Vec<i16> {
             // SAFETY: a row of pg_attribute.
             let form = unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_attribute>(tuple) };
             let live = form.attnum > 0 && !form.attisdropped;
-            let opaque = columns::Class::of_modifier(form.atttypmod) == columns::Class::Opaque;
-            if live && opaque && types::kind_of(form.atttypid).is_some() {
-                found.push(form.attnum);
+            if live && types::kind_of(form.atttypid).is_some() {
+                found.push((form.attnum, columns::Class::of_modifier(form.atttypmod)));
             }
         },
     );
@@ -187,6 +186,8 @@ pub(crate) struct Index {
     pub(crate) keys: Vec<i16>,
     /// How many are keys.
     pub(crate) key_count: usize,
+    /// The operator classes of the keys.
+    pub(crate) operator_classes: Vec<Oid>,
     /// Whether it belongs to an exclusion constraint.
     pub(crate) exclusion: bool,
 }
@@ -200,15 +201,25 @@ pub(crate) fn index(index: Oid) -> Option<Index> {
         pg_sys::IndexRelidIndexId,
         pg_sys::Anum_pg_index_indexrelid,
         index,
-        |tuple, _| {
+        |tuple, description| {
             // SAFETY: the only catalog that is scanned here is pg_index.
             let form: *const pg_sys::FormData_pg_index = unsafe { tuples::fixed_part(tuple) };
+            let attribute = pg_sys::Anum_pg_index_indclass.cast_signed();
+            let mut null = false;
+            // SAFETY: as above; the column is a vector of OIDs, and never null.
+            let operator_classes = unsafe {
+                let vector = pg_sys::heap_getattr(tuple, attribute, description, &mut null);
+                let vector: *const pg_sys::oidvector = vector.cast_mut_ptr();
+                let length = usize::try_from((*vector).dim1).unwrap_or(0);
+                (*vector).values.as_slice(length).to_vec()
+            };
             // SAFETY: as above; its first vector follows the fixed part.
             found = Some(unsafe {
                 Index {
                     table: (*form).indrelid,
                     keys: vector(&raw const (*form).indkey),
                     key_count: usize::try_from((*form).indnkeyatts).unwrap_or(0),
+                    operator_classes,
                     exclusion: (*form).indisexclusion,
                 }
             });

@@ -33,6 +33,8 @@ sql_functions! {
     strongroom_ne, pg_finfo_strongroom_ne => unequal;
     /// `enc_*_cmp`, support function 1 of B-trees
     strongroom_cmp, pg_finfo_strongroom_cmp => order;
+    /// `enc_*_keyed_cmp`, support function 1 of B-trees on columns of class equality
+    strongroom_keyed_cmp, pg_finfo_strongroom_keyed_cmp => keyed_order;
     /// `enc_*_hash`, support function 1 of hashing
     strongroom_hash, pg_finfo_strongroom_hash => hash;
     /// `enc_*_hash_extended`, support function 2 of hashing
@@ -128,6 +130,27 @@ fn order(call: &mut Call) -> Datum {
         }
     }
     Datum::from(compare_arguments(call))
+}
+
+/// The order of the arguments, -1, 0 or 1, in an index on a column of class equality: the keyed
+/// order of the column that the first argument is stored in. B-trees pass the index's value first
+/// (src/backend/access/nbtree/nbtsearch.c, `_bt_compare`). Raises the zone's faults as an ERROR.
+fn keyed_order(call: &mut Call) -> Datum {
+    let (a, b) = (call.bits(0), call.bits(1));
+    if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
+        return Datum::from(0_i32);
+    }
+    let (kind, _) = kind_and_site(call);
+    let order = zone::with(|connection| {
+        let answer = connection.call(Descriptor {
+            flags: u16::from(kind.number()),
+            a,
+            b,
+            ..Descriptor::of(Op::CompareKeyed)
+        })?;
+        Ok(i32::try_from(answer.value.cast_signed().signum()).unwrap_or(0))
+    });
+    Datum::from(order)
 }
 
 /// The first half of the argument's equality token: kept, or asked of the zone, with those of the

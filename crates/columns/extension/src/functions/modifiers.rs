@@ -37,7 +37,10 @@ pub(crate) fn precision_and_scale(modifier: i32) -> Option<i32> {
 /// Raises the ERROR for a modifier that the type does not have.
 fn refuse(message: &str) -> ! {
     fault::Report::new("22023", message)
-        .hint("Write the type as enc_text, enc_text(ordered) or enc_numeric(12, 2, ordered).")
+        .hint(
+            "Write the type as enc_text, enc_text(equality), enc_text(ordered) or \
+             enc_numeric(12, 2, ordered).",
+        )
         .raise()
 }
 
@@ -52,7 +55,7 @@ fn kind_by_name(call: &Call) -> Kind {
 }
 
 /// The modifier that a list of words makes. Raises an ERROR for words that the type does not have,
-/// and for a boolean whose order is to be known: both of its values would be.
+/// and for a boolean that is to be compared without a session: both of its values would be known.
 fn typmod_in(call: &mut Call) -> Datum {
     let kind = kind_by_name(call);
     let words = words_of(call.datum(0));
@@ -65,8 +68,13 @@ fn typmod_in(call: &mut Call) -> Datum {
         }
     }
     let class = class.unwrap_or_default();
-    if kind == Kind::Bool && class == Class::Ordered {
-        refuse("a confidential boolean cannot be ordered: its order tells its values");
+    if !class.is_possible_for(kind) {
+        refuse(match class {
+            Class::Ordered => {
+                "a confidential boolean cannot be ordered: its order tells its values"
+            }
+            _ => "a confidential boolean cannot have the class equality: it tells its values",
+        });
     }
     let packed = match numbers.as_slice() {
         [] => 0,

@@ -53,11 +53,14 @@ const INDEXES: &str = "SELECT i.indexrelid, c.relname, m.amname, i.indkey, i.ind
     WHERE i.indrelid = $1 ORDER BY i.indexrelid";
 
 /// Operator classes and collations of an index's columns that are not those of the columns' types.
+/// That of columns of class equality is, for the column that is converted.
 const PARTICULAR: &str = "SELECT FROM pg_catalog.pg_index i \
     JOIN pg_catalog.pg_attribute x ON x.attrelid = i.indexrelid \
     JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[x.attnum - 1] \
+    JOIN pg_catalog.pg_type t ON t.oid = o.opcintype \
     JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[x.attnum - 1] \
-    WHERE i.indexrelid = $1 AND (NOT o.opcdefault OR x.attcollation <> a.attcollation)";
+    WHERE i.indexrelid = $1 AND (x.attcollation <> a.attcollation OR NOT (o.opcdefault OR a.attnum = $2 \
+    AND o.opcnamespace = t.typnamespace AND o.opcname = t.typname || '_equality_ops'))";
 
 const NAMES: &str =
     "SELECT attnum, attname FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0";
@@ -74,9 +77,9 @@ impl Plan {
         superuser: bool,
     ) -> Result<Self, Error> {
         let mut notes = Vec::new();
-        let new_type = match direction {
+        let (new_type, operator_class) = match direction {
             Direction::Confidential => confidential_type(table, class, &mut notes)?,
-            Direction::Plain => plain_type(database, table)?,
+            Direction::Plain => (plain_type(database, table)?, None),
         };
         check_column(table)?;
         check_not_published(database, table)?;
@@ -84,15 +87,9 @@ impl Plan {
             check_no_triggers(database, table)?;
         }
         check_no_dependents(database, table)?;
-        let indexes = indexes(database, table, &mut notes)?;
-        if let Some(index) = indexes.first()
-            && direction == Direction::Confidential
-            && class == Class::Opaque
-        {
-            return Err(refusal(format!(
-                "the index {} shows the order of the column's values: let the server know the order (--ordered), or drop the index first",
-                index.name
-            )));
+        let indexes = indexes(database, table, operator_class.as_deref(), &mut notes)?;
+        if direction == Direction::Confidential {
+            check_shown(&indexes, class)?;
         }
         Ok(Self {
             new_type,
@@ -102,14 +99,35 @@ impl Plan {
     }
 }
 
-/// Returns the confidential type of this class for the column's plain one, as SQL writes it, and
-/// adds notes on what is lost. Fails with SR-8121 if there is none, or the collation takes
+/// Fails with SR-8121 if one of the column's indexes would show more of its values than the class
+/// allows, or is of a constraint that cannot be made again for it.
+fn check_shown(indexes: &[Index], class: Class) -> Result<(), Error> {
+    if let (Class::Opaque, Some(index)) = (class, indexes.first()) {
+        return Err(refusal(format!(
+            "the index {} shows the order of the column's values: let the server know the order (--ordered) or which \
+             values are equal (--equality), or drop the index first",
+            index.name
+        )));
+    }
+    let mut constraints = indexes.iter().filter_map(|index| index.constraint.as_ref());
+    match (class, constraints.next()) {
+        (Class::Equality, Some((name, _))) => Err(refusal(format!(
+            "the unique constraint {name} cannot be kept, because a constraint cannot name the operator class of columns \
+             of class equality: drop it, and CREATE UNIQUE INDEX on the column, which is made again with that class"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the confidential type of this class for the column's plain one, as SQL writes it, with
+/// the operator class that indexes need if it is not the type's default, and adds notes on what is
+/// lost. Fails with SR-8121 if there is none, or the collation takes
 /// different texts for equal.
 fn confidential_type(
     table: &Table,
     class: Class,
     notes: &mut Vec<String>,
-) -> Result<String, Error> {
+) -> Result<(String, Option<String>), Error> {
     let column = &table.column;
     let limited = column.modifier >= 0;
     let (name, modifier) = match column.type_name.as_str() {
@@ -156,11 +174,11 @@ fn confidential_type(
         _ => {}
     }
     let digits = modifier.trim_matches(['(', ')']);
-    let order = match class {
+    let word = match class {
         Class::Opaque => "",
-        Class::Ordered => class.name(),
+        Class::Equality | Class::Ordered => class.name(),
     };
-    let words: Vec<&str> = [digits, order]
+    let words: Vec<&str> = [digits, word]
         .into_iter()
         .filter(|word| !word.is_empty())
         .collect();
@@ -168,11 +186,15 @@ fn confidential_type(
         [] => String::new(),
         words => format!("({})", words.join(",")),
     };
-    Ok(format!(
-        "{}.{}{modifier}",
-        identifier(&table.extension),
-        identifier(&format!("enc_{name}"))
-    ))
+    let schema = identifier(&table.extension);
+    let new_type = format!("{schema}.{}{modifier}", identifier(&format!("enc_{name}")));
+    let operator_class = (class == Class::Equality).then(|| {
+        format!(
+            "{schema}.{}",
+            identifier(&format!("enc_{name}_equality_ops"))
+        )
+    });
+    Ok((new_type, operator_class))
 }
 
 /// Returns the plain type of the column's confidential one, as SQL writes it. Fails with SR-8122 or
@@ -269,12 +291,13 @@ fn check_no_dependents(database: &mut Database<'_>, table: &Table) -> Result<(),
     Ok(())
 }
 
-/// Returns the indexes with the column, which the new column needs too, and adds notes on what is
-/// lost. Fails with SR-8121 for one of a sort that is not made again, and with SR-8122 or SR-5001
+/// Returns the indexes with the column, which the new column needs too, there with this operator
+/// class if it is not the default, and adds notes on what is lost. Fails with SR-8121 for one of a sort that is not made again, and with SR-8122 or SR-5001
 /// if a query fails.
 fn indexes(
     database: &mut Database<'_>,
     table: &Table,
+    operator_class: Option<&str>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Index>, Error> {
     let names = database.ask(NAMES, &[&table.oid])?.rows;
@@ -292,7 +315,7 @@ fn indexes(
         }
         let name = field(row, 1).to_owned();
         let on = |at: usize| field(row, at) == "t";
-        let particular = database.ask(PARTICULAR, &[field(row, 0)])?;
+        let particular = database.ask(PARTICULAR, &[field(row, 0), &table.column.number])?;
         let ordinary =
             plain && on(9) && on(10) && field(row, 2) == "btree" && particular.rows.is_empty();
         let constraint = field(row, 12);
@@ -314,7 +337,12 @@ fn indexes(
         };
         indexes.push(Index {
             oid: field(row, 0).to_owned(),
-            keys: keys(table, field(row, 3), field(row, 4), &names),
+            keys: keys(
+                table,
+                (field(row, 3), field(row, 4)),
+                operator_class,
+                &names,
+            ),
             name,
             unique: on(5),
             constraint: (constraint == "u").then(|| (field(row, 11).to_owned(), deferred)),
@@ -333,8 +361,15 @@ fn depends_on_column(
     Ok(answer.rows.iter().any(|row| field(row, 1) == index))
 }
 
-/// Returns the keys of an index, as SQL writes them, with the new column in the old one's place.
-fn keys(table: &Table, numbers: &str, options: &str, names: &[crate::server::TextRow]) -> String {
+/// Returns the keys of an index, as SQL writes them, with the new column in the old one's place,
+/// and with its operator class if it is not the default. `numbers` and `options` are those of
+/// `pg_index`.
+fn keys(
+    table: &Table,
+    (numbers, options): (&str, &str),
+    operator_class: Option<&str>,
+    names: &[crate::server::TextRow],
+) -> String {
     let named = |number: &str| {
         if number == table.column.number {
             return table.new_column();
@@ -352,7 +387,12 @@ fn keys(table: &Table, numbers: &str, options: &str, names: &[crate::server::Tex
             let option: u8 = option.parse().unwrap_or(0);
             let order = if option & 1 == 0 { "ASC" } else { "DESC" };
             let nulls = if option & 2 == 0 { "LAST" } else { "FIRST" };
-            format!("{} {order} NULLS {nulls}", identifier(&named(number)))
+            let class = operator_class.filter(|_| number == table.column.number);
+            let class = class.map_or_else(String::new, |class| format!(" {class}"));
+            format!(
+                "{}{class} {order} NULLS {nulls}",
+                identifier(&named(number))
+            )
         });
     keys.collect::<Vec<_>>().join(", ")
 }

@@ -17,7 +17,7 @@ use crate::keys::ColumnKeys;
 use crate::results::Results;
 use crate::sql::catalog::{Catalog, EncType, base_array_oid};
 use crate::sql::refusal::Refusal;
-use crate::sql::{OrderedColumn, Origins};
+use crate::sql::{ComparableColumn, Origins};
 
 /// The most dimensions of an array (`MAXDIM`).
 const DIMENSIONS_MAX: i32 = 6;
@@ -165,8 +165,8 @@ fn declared_type(oid: u32) -> Option<EncType> {
 pub(crate) struct Converter<'a> {
     pub(super) keys: &'a ColumnKeys,
     settings: &'a Settings,
-    /// The ordered column that values are sealed for.
-    column: Option<OrderedColumn>,
+    /// The comparable column that values are sealed for.
+    column: Option<ComparableColumn>,
     /// Which envelopes are opened; `None`: no one.
     pub(super) results: Option<&'a Results>,
     /// What an opened value is to be, by this catalog; `None` if that is not known.
@@ -202,8 +202,8 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Returns the converter that seals values for this ordered column, or for none.
-    pub(crate) const fn storing_in(&self, column: Option<OrderedColumn>) -> Self {
+    /// Returns the converter that seals values for this comparable column, or for none.
+    pub(crate) const fn storing_in(&self, column: Option<ComparableColumn>) -> Self {
         Self { column, ..*self }
     }
 
@@ -274,7 +274,7 @@ impl<'a> Converter<'a> {
         self.seal(kind, &value)
     }
 
-    /// Seals a value in binary form, a numeric for an ordered column rounded as the column's type
+    /// Seals a value in binary form, a numeric for a comparable column rounded as the column's type
     /// says. Fails with SR-8104 if it is not valid, has too many digits, or if there are no random
     /// numbers or no locked memory.
     pub(crate) fn seal(&self, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Refusal> {

@@ -331,7 +331,7 @@ impl CopyStream {
             let value = fields.value().ok_or_else(malformed)?;
             match (value, self.column(at)) {
                 (Some(bytes), Some(column)) if self.sealing => {
-                    let converter = converter.storing_in(column.ordered);
+                    let converter = converter.storing_in(column.comparable);
                     message.value(Some(converter.seal(column.kind, bytes)?.as_slice()));
                 }
                 (Some(bytes), Some(column)) => {
@@ -383,7 +383,7 @@ impl CopyStream {
         at: usize,
         text: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        let converter = self.converter().storing_in(column.ordered);
+        let converter = self.converter().storing_in(column.comparable);
         if self.sealing {
             let sealed = converter.seal_text(column.kind, text)?;
             return Ok(Zeroizing::new(envelope::to_text(&sealed).into_bytes()));

@@ -221,7 +221,7 @@ fn transform(form: u8) -> Option<Arc<Transform>> {
     };
     let column = |kind| CopyColumn {
         kind,
-        ordered: None,
+        comparable: None,
     };
     let columns = KINDS.map(column).map(Some);
     let columns = std::iter::once(None).chain(columns).collect();

@@ -16,7 +16,7 @@ use super::upstream::{Failure, Outcome, Planned, Statement, Upstream};
 use crate::envelope;
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
-use crate::sql::{self, Constant, OrderedColumn, Plan};
+use crate::sql::{self, ComparableColumn, Constant, Plan};
 
 /// Returns whether the text is one statement that has no constants of tables: one that sets
 /// something, or begins or ends a transaction. Comments may stand before it.
@@ -377,7 +377,7 @@ impl Upstream {
             now = sql::plan(text, &catalog, statement.declared.len())?;
         }
         let same = now.iter().all(|plan| {
-            let columns = |constants: &[Constant]| -> Vec<Option<OrderedColumn>> {
+            let columns = |constants: &[Constant]| -> Vec<Option<ComparableColumn>> {
                 constants.iter().map(|constant| constant.column).collect()
             };
             plan.confidential == statement.confidential
@@ -387,7 +387,7 @@ impl Upstream {
         });
         if !same {
             let message =
-                "cached plan must not be used: which columns are confidential or ordered has changed"
+                "cached plan must not be used: which columns are confidential, or can be compared without a session, has changed"
                     .to_owned();
             return Err(Refusal::postgres("0A000", message).into());
         }

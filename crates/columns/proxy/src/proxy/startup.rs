@@ -18,7 +18,7 @@ use super::zone_session::{self, ZoneSession};
 use crate::relations::Changer;
 use crate::results::Results;
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
-use crate::sql::ordered::Names;
+use crate::sql::comparable::Names;
 use crate::sql::refusal::Refusal;
 
 /// Request codes of startup packets (src/include/libpq/pqcomm.h).
@@ -37,7 +37,7 @@ pub(crate) struct Connection {
     pub(crate) client: BufReader<Stream>,
     pub(crate) server: BufReader<Stream>,
     pub(crate) session: Session,
-    /// What the names of ordered columns are made from.
+    /// What the names of comparable columns are made from.
     pub(super) names: Arc<Names>,
     /// What its statements may be changing.
     pub(super) relations: Changer,

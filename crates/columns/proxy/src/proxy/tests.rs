@@ -250,7 +250,7 @@ fn transform(format: CopyFormat, header: bool) -> Arc<Transform> {
 const fn column(kind: Kind) -> Option<CopyColumn> {
     Some(CopyColumn {
         kind,
-        ordered: None,
+        comparable: None,
     })
 }
 

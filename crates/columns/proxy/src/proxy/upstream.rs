@@ -22,10 +22,10 @@ use super::stream::Stream;
 use super::zone_session::ZoneSession;
 use crate::relations::Changer;
 use crate::sql::catalog::Catalog;
-use crate::sql::ordered::Names;
+use crate::sql::comparable::Names;
 use crate::sql::refusal::Refusal;
 use crate::sql::{
-    Constant, Effects, ExpectedColumns, OrderedColumn, Plan, Structure, Texts, Token,
+    ComparableColumn, Constant, Effects, ExpectedColumns, Plan, Structure, Texts, Token,
 };
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
@@ -42,8 +42,8 @@ pub(super) struct Statement {
     pub(super) slot: DescriptionSlot,
     pub(super) constants: Vec<Constant>,
     pub(super) confidential: std::collections::BTreeSet<i32>,
-    /// Parameters that are stored in an ordered column.
-    pub(super) stored: BTreeMap<i32, OrderedColumn>,
+    /// Parameters that are stored in a comparable column.
+    pub(super) stored: BTreeMap<i32, ComparableColumn>,
     /// Parameters that are structure and not data.
     pub(super) structural: BTreeMap<i32, Structure>,
     /// The client's text; empty when the statement was made by SQL.
@@ -113,7 +113,7 @@ pub(crate) struct Upstream {
     pub(super) begun: SystemTime,
     /// When this connection last asked for a session with the zone; `None` if it never has.
     pub(super) asked: Option<Instant>,
-    /// What the names of ordered columns are made from.
+    /// What the names of comparable columns are made from.
     pub(super) names: Arc<Names>,
     /// What its statements may be changing.
     pub(super) relations: Changer,

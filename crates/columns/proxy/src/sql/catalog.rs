@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use strongroom_format::columns::{Class, Kind, Lineage};
 
+use super::comparable::Names;
 use super::flow::Flow;
-use super::ordered::Names;
 
 /// The prefix of the names of confidential types; the rest is the base type's name.
 const TYPE_PREFIX: &str = "enc_";

@@ -4,7 +4,7 @@
 
 use strongroom_format::columns::{Kind, Lineage};
 
-use super::ordered::OrderedColumn;
+use super::comparable::ComparableColumn;
 
 /// A place in the statement that may have to be changed: a constant, a parameter of the client, a
 /// cast.
@@ -28,8 +28,8 @@ pub(crate) struct Flow {
     pub(crate) carried: Vec<Carried>,
     /// The fields of a row.
     pub(crate) row: Option<Vec<Self>>,
-    /// The ordered column that it is, of the relation that the statement changes.
-    pub(crate) ordered: Option<OrderedColumn>,
+    /// The comparable column that it is, of the relation that the statement changes.
+    pub(crate) comparable: Option<ComparableColumn>,
     /// What a confidential value can be a value of. `None` if that is not known, and if it is not
     /// certain that the server sends a confidential value.
     pub(crate) origins: Option<Origins>,

@@ -1,4 +1,4 @@
-//! Which lineage a column has, so that a constant can name the ordered column that it is for, and
+//! Which lineage a column has, so that a constant can name the comparable column that it is for, and
 //! a result is known to be of the column that was asked for.
 //!
 //! A column's lineage is made from its names (docs/spec/columns.md, "Lineages"); the extension
@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use strongroom_columns_envelope::lineage_by_name;
-use strongroom_format::columns::{Class, Lineage};
+use strongroom_format::columns::Lineage;
 
 use super::catalog::{Catalog, Column, Relation};
+use super::comparable::{ComparableColumn, Names};
 use super::flow::OriginColumn;
-use super::ordered::{Names, OrderedColumn};
 
 /// Prefix of the name of a column that a conversion fills; the number of the column that it is to
 /// replace follows.
@@ -24,21 +24,25 @@ impl Catalog {
         self.names = names;
     }
 
-    /// Returns the ordered columns of the relation that a statement changes, by their names. None
+    /// Returns the comparable columns of the relation that a statement changes, by their names. None
     /// if the relation is not known, or if several may be meant: then constants for it name no
     /// column.
-    pub(super) fn ordered_columns(&self, schema: &str, name: &str) -> Vec<(String, OrderedColumn)> {
+    pub(super) fn comparable_columns(
+        &self,
+        schema: &str,
+        name: &str,
+    ) -> Vec<(String, ComparableColumn)> {
         let mut meant = self.relations(schema, name);
         let (Some(relation), None) = (meant.next(), meant.next()) else {
             return Vec::new();
         };
         // The columns of a view are of another name than those of its table.
-        let ordered = relation
+        let comparable = relation
             .columns
             .iter()
-            .filter(|column| column.class() == Class::Ordered && !relation.is_view);
-        let marked = ordered.map(|column| {
-            let of = OrderedColumn {
+            .filter(|column| column.class().is_comparable() && !relation.is_view);
+        let marked = comparable.map(|column| {
+            let of = ComparableColumn {
                 lineage: self.lineage(relation, name, column),
                 modifier: column.modifier,
             };
@@ -69,7 +73,7 @@ impl Catalog {
     /// Lineages of other relations are let pass, because a column keeps the lineage that its name
     /// (with those of its table, schema and database) gave it when its first value was stored. A
     /// table that was renamed, a partition that was detached, and a restored dump have such values.
-    /// So has an ordered column whose first values are another ordered column's.
+    /// So has a comparable column whose first values are another comparable column's.
     pub(crate) fn may_be_of(&self, columns: &[OriginColumn], lineage: Lineage) -> bool {
         if columns
             .iter()

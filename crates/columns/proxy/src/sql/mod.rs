@@ -18,6 +18,7 @@ pub mod catalog;
 pub(crate) mod changes;
 mod clock;
 mod column_name;
+pub mod comparable;
 mod condition;
 mod copy_options;
 mod defining;
@@ -28,7 +29,6 @@ mod functions;
 mod kept;
 mod lineage;
 mod literal;
-pub mod ordered;
 pub mod pins;
 mod plain_definition;
 mod plan;
@@ -53,12 +53,12 @@ use strongroom_format::columns::Kind;
 
 use catalog::Catalog;
 pub(crate) use clock::Clock;
+pub(crate) use comparable::ComparableColumn;
 pub(crate) use copy_options::{CopyFormat, CopyOptions};
 pub(crate) use flow::Origins;
 pub(crate) use functions::{Structure, confidential_type};
 use literal::Form;
 pub(crate) use literal::Token;
-pub(crate) use ordered::OrderedColumn;
 pub(crate) use plan::{Constant, Copy, CopyColumn, Effects, ExpectedColumns, Plan};
 pub(crate) use position::Texts;
 use refusal::Refusal;
@@ -248,8 +248,8 @@ fn plan_with(
     Ok(plan)
 }
 
-/// Returns the client's parameters that are stored in one ordered column each.
-fn stored_parameters(resolver: &Resolver<'_>) -> BTreeMap<i32, OrderedColumn> {
+/// Returns the client's parameters that are stored in one comparable column each.
+fn stored_parameters(resolver: &Resolver<'_>) -> BTreeMap<i32, ComparableColumn> {
     let mut found: BTreeMap<i32, Destination> = BTreeMap::new();
     for site in &resolver.sites {
         let SiteKind::Parameter(number) = site.kind else {

@@ -15,20 +15,21 @@ pub struct PinnedColumn {
     pub relation: String,
     /// Column.
     pub column: String,
-    /// What the server may learn of the order of its values.
+    /// What the server may learn of its values without a session.
     pub class: Class,
 }
 
 impl PinnedColumn {
-    /// Parses `schema.relation.column`, as in the catalog, without quotes, for an opaque column,
-    /// and `schema.relation.column:ordered` for an ordered one. `None` unless there are three
-    /// parts; empty parts do not count.
+    /// Parses `schema.relation.column`, as in the catalog, without quotes, for an opaque column;
+    /// with `:ordered` or `:equality` behind it for a column of that class. `None` unless there are
+    /// three parts; empty parts do not count.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (text, class) = match text.strip_suffix(":ordered") {
-            Some(name) => (name, Class::Ordered),
-            None => (text, Class::Opaque),
-        };
+        let named = text.rsplit_once(':').and_then(|(name, class)| {
+            let class = Class::from_name(class).filter(|class| class.is_comparable())?;
+            Some((name, class))
+        });
+        let (text, class) = named.unwrap_or((text, Class::Opaque));
         let mut parts = text.split('.').filter(|part| !part.is_empty());
         let (schema, relation, column) = (parts.next()?, parts.next()?, parts.next()?);
         let pinned = Self {
@@ -42,12 +43,13 @@ impl PinnedColumn {
 }
 
 impl std::fmt::Display for PinnedColumn {
-    /// Writes `schema.relation.column`, without quotes, and `:ordered` for an ordered column.
+    /// Writes `schema.relation.column`, without quotes, and the class behind a colon unless it is
+    /// opaque.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}.{}", self.schema, self.relation, self.column)?;
         match self.class {
             Class::Opaque => Ok(()),
-            Class::Ordered => f.write_str(":ordered"),
+            class => write!(f, ":{}", class.name()),
         }
     }
 }
@@ -56,10 +58,10 @@ impl Catalog {
     /// Pins the columns that the data owner knows to be confidential.
     ///
     /// # Errors
-    /// The first of them that the server calls plain, or does not name, or calls ordered although
-    /// it is pinned as opaque: a database without the extension or the relation would get every
-    /// constant for it in clear, and an ordered column would show the order of its values. Those
-    /// before it stay pinned.
+    /// The first of them that the server calls plain, or does not name, or of whose values it
+    /// would learn more without a session than its pinned class says: a database without the
+    /// extension or the relation would get every constant for it in clear, and an ordered column
+    /// would show the order of its values. Those before it stay pinned.
     pub fn pin<'p>(&mut self, pinned: &'p [PinnedColumn]) -> Result<(), &'p PinnedColumn> {
         for pinned in pinned {
             let found = self
@@ -67,7 +69,7 @@ impl Catalog {
                 .find_map(|relation| {
                     let mut columns = relation.columns.iter();
                     let column = columns.find(|column| column.name == pinned.column)?;
-                    let sound = column.class() == Class::Opaque || pinned.class == Class::Ordered;
+                    let sound = column.class() <= pinned.class;
                     column.kind.filter(|_| sound)?;
                     Some((relation.oid, column.place))
                 });

@@ -11,12 +11,12 @@ use strongroom_format::columns::Kind;
 
 use super::catalog::Catalog;
 use super::changes::Changes;
+use super::comparable::ComparableColumn;
 use super::copy_options::CopyOptions;
 use super::defining::apply_definition;
 use super::flow::{Columns, Flow, Origins};
 use super::functions::Structure;
 use super::literal::Literal;
-use super::ordered::OrderedColumn;
 use super::plain_definition::apply_plain;
 use super::position::Texts;
 use super::site::KeptConstant;
@@ -27,8 +27,8 @@ pub(crate) struct Constant {
     /// Number of its parameter.
     pub(crate) number: i32,
     pub(crate) literal: Literal,
-    /// The ordered column that it is sealed for.
-    pub(crate) column: Option<OrderedColumn>,
+    /// The comparable column that it is sealed for.
+    pub(crate) column: Option<ComparableColumn>,
 }
 
 /// The effects of a statement besides its result.
@@ -75,8 +75,8 @@ impl Effects {
 pub(crate) struct CopyColumn {
     /// Kind of its values.
     pub(crate) kind: Kind,
-    /// Set if it is ordered, and values are stored in it.
-    pub(crate) ordered: Option<OrderedColumn>,
+    /// Set if it is comparable, and values are stored in it.
+    pub(crate) comparable: Option<ComparableColumn>,
 }
 
 /// A COPY between the client and a table or query.
@@ -128,8 +128,8 @@ pub(crate) struct Plan {
     pub(crate) kept: Vec<KeptConstant>,
     /// The client's parameters that belong to confidential expressions.
     pub(crate) confidential: BTreeSet<i32>,
-    /// The client's parameters that are stored in an ordered column.
-    pub(crate) stored: BTreeMap<i32, OrderedColumn>,
+    /// The client's parameters that are stored in a comparable column.
+    pub(crate) stored: BTreeMap<i32, ComparableColumn>,
     /// The client's parameters that are structure and not data, beside confidential values: they
     /// are sent in clear after a check.
     pub(crate) structural: BTreeMap<i32, Structure>,

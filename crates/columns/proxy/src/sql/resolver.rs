@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 use strongroom_format::columns::Kind;
 
 use super::catalog::{Catalog, Column, Relation};
+use super::comparable::ComparableColumn;
 use super::flow::{Carried, Columns, Flow, Origins};
 use super::fold;
 use super::functions;
 use super::literal::Form;
-use super::ordered::OrderedColumn;
 use super::refusal::Refusal;
 use super::site::{Destination, KeptConstant, Site, SiteKind};
 
@@ -318,7 +318,7 @@ impl<'a> Resolver<'a> {
     /// Records that a value is stored in a column, or passed where a confidential value is
     /// expected. Does nothing if the target is plain.
     pub(crate) fn assign(&mut self, target: &Flow, value: &Flow) {
-        if let Some(column) = target.ordered.filter(|_| !self.applying) {
+        if let Some(column) = target.comparable.filter(|_| !self.applying) {
             for carried in &value.carried {
                 self.note_destination(carried.site, column);
             }
@@ -329,8 +329,8 @@ impl<'a> Resolver<'a> {
     }
 
     /// Records that a constant or parameter (site), which stands for all of its class, is stored in
-    /// this ordered column.
-    fn note_destination(&mut self, site: usize, column: OrderedColumn) {
+    /// this comparable column.
+    fn note_destination(&mut self, site: usize, column: ComparableColumn) {
         let class = self.classes.get(site);
         let members = class.and_then(|class| self.members.get(*class));
         for member in members.into_iter().flatten() {

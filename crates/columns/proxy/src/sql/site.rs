@@ -4,9 +4,9 @@
 
 use strongroom_format::columns::Kind;
 
+use super::comparable::ComparableColumn;
 use super::functions::Structure;
 use super::literal::{Form, Literal};
-use super::ordered::OrderedColumn;
 
 /// The kind of a site.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Site {
     pub(crate) beside: Option<Kind>,
     /// For a parameter that is structure and not data, the form that its value has to have.
     pub(crate) structure: Option<Structure>,
-    /// The ordered column that it is stored in.
+    /// The comparable column that it is stored in.
     pub(crate) destination: Destination,
 }
 
@@ -45,21 +45,21 @@ pub(crate) struct KeptConstant {
     pub(crate) literal: Literal,
 }
 
-/// The ordered column that a constant or parameter is stored in.
+/// The comparable column that a constant or parameter is stored in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// None.
     #[default]
     Nowhere,
     /// This one.
-    Column(OrderedColumn),
+    Column(ComparableColumn),
     /// Several: it cannot be sealed for all of them.
     Several,
 }
 
 impl Destination {
     /// Adds a column that the constant or parameter is stored in too.
-    pub(crate) fn add(&mut self, column: OrderedColumn) {
+    pub(crate) fn add(&mut self, column: ComparableColumn) {
         *self = match self {
             Self::Nowhere => Self::Column(column),
             Self::Column(known) if *known == column => *self,
@@ -67,9 +67,9 @@ impl Destination {
         };
     }
 
-    /// Returns the column that it is sealed for; `None` if it is stored in no ordered column, or in
+    /// Returns the column that it is sealed for; `None` if it is stored in no comparable column, or in
     /// several.
-    pub(crate) const fn column(self) -> Option<OrderedColumn> {
+    pub(crate) const fn column(self) -> Option<ComparableColumn> {
         match self {
             Self::Column(column) => Some(column),
             Self::Nowhere | Self::Several => None,

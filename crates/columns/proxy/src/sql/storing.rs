@@ -36,19 +36,19 @@ impl Resolver<'_> {
         columns
     }
 
-    /// Returns alias and columns of the relation that a statement changes, ordered ones marked as
+    /// Returns alias and columns of the relation that a statement changes, comparable ones marked as
     /// such. A common table expression of the same name is not meant.
     pub(super) fn target(&mut self, range: &RangeVar) -> (String, Columns) {
         let hidden = std::mem::take(&mut self.ctes);
         let (alias, mut columns) = self.range(range);
         self.ctes = hidden;
-        let ordered = self
+        let comparable = self
             .catalog
-            .ordered_columns(&range.schemaname, &range.relname);
-        for (name, column) in ordered {
+            .comparable_columns(&range.schemaname, &range.relname);
+        for (name, column) in comparable {
             let mut named = columns.named.iter_mut();
             if let Some((_, flow)) = named.find(|(known, _)| *known == name) {
-                flow.ordered = Some(column);
+                flow.comparable = Some(column);
             }
         }
         (alias, columns)

@@ -152,24 +152,25 @@ fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
         None => resolver.column(&[column.colname.as_str()]),
     };
     let modifier = modifier_from_definition(column.type_name.as_ref());
-    let is_ordered = flow.confidential && Class::of_modifier(modifier) == Class::Ordered;
+    let is_comparable = flow.confidential && Class::of_modifier(modifier).is_comparable();
     if let Some(default) = column.raw_default.as_mut() {
         let value = resolver.expr(default);
-        set_default(resolver, &flow, &value, is_ordered);
+        set_default(resolver, &flow, &value, is_comparable);
     }
     for constraint in &mut column.constraints {
         if let Some(NodeEnum::Constraint(constraint)) = constraint.node.as_mut() {
-            walk_constraint(resolver, constraint, &flow, is_ordered);
+            walk_constraint(resolver, constraint, &flow, is_comparable);
         }
     }
 }
 
-/// Records that `column` has `value` as its default. For an ordered column it keeps a refusal if
-/// constants are in the default: the zone stores a constant in an ordered column only if it was
+/// Records that `column` has `value` as its default. For a comparable column it keeps a refusal if
+/// constants are in the default: the zone stores a constant in a comparable column only if it was
 /// sealed for that column, and constants of definitions are sealed for none.
-fn set_default(resolver: &mut Resolver<'_>, column: &Flow, value: &Flow, is_ordered: bool) {
-    if is_ordered && !value.carried.is_empty() {
-        let message = "a constant as the default of an ordered column";
+fn set_default(resolver: &mut Resolver<'_>, column: &Flow, value: &Flow, is_comparable: bool) {
+    if is_comparable && !value.carried.is_empty() {
+        let message =
+            "a constant as the default of a column that can be compared without a session";
         let hint = "Write the value in the application, or make the column opaque.";
         let refusal = Refusal::statement(message, hint);
         resolver.refusal.get_or_insert(refusal);
@@ -202,11 +203,11 @@ fn walk_constraint(
     resolver: &mut Resolver<'_>,
     constraint: &mut Constraint,
     column: &Flow,
-    is_ordered: bool,
+    is_comparable: bool,
 ) {
     if let Some(raw) = constraint.raw_expr.as_mut() {
         let value = resolver.expr(raw);
-        set_default(resolver, column, &value, is_ordered);
+        set_default(resolver, column, &value, is_comparable);
     }
     resolver.optional_expr(constraint.where_clause.as_mut());
 }
@@ -218,7 +219,7 @@ fn walk_constraint(
 pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
     resolver.add_relation(alter.relation.as_ref(), "");
     let added = added_columns(resolver.catalog, alter);
-    let ordered = ordered_names(resolver.catalog, alter);
+    let comparable = comparable_names(resolver.catalog, alter);
     if let Some(scope) = resolver.scopes.last_mut() {
         scope.push(Source::new(String::new(), added));
     }
@@ -227,7 +228,7 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
             continue;
         };
         let column = resolver.column(&[command.name.as_str()]);
-        let is_ordered = ordered.contains(&command.name);
+        let is_comparable = comparable.contains(&command.name);
         let subtype = command.subtype();
         match command.def.as_mut().and_then(|def| def.node.as_mut()) {
             Some(NodeEnum::ColumnDef(definition)) => {
@@ -253,7 +254,7 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
             Some(_) => {
                 let value = resolver.optional_expr(command.def.as_mut());
                 if !command.name.is_empty() {
-                    set_default(resolver, &column, &value, is_ordered);
+                    set_default(resolver, &column, &value, is_comparable);
                 }
             }
             None => {}
@@ -274,15 +275,15 @@ fn refuse_cast_of_plain(resolver: &mut Resolver<'_>, definition: &ColumnDef) {
     }
 }
 
-/// Returns the names of the ordered columns that the table of an ALTER TABLE may have.
-fn ordered_names(catalog: &Catalog, alter: &AlterTableStmt) -> Vec<String> {
+/// Returns the names of the comparable columns that the table of an ALTER TABLE may have.
+fn comparable_names(catalog: &Catalog, alter: &AlterTableStmt) -> Vec<String> {
     let Some(range) = alter.relation.as_ref() else {
         return Vec::new();
     };
     let meant = catalog.relations(&range.schemaname, &range.relname);
     let columns = meant.flat_map(|relation| &relation.columns);
     columns
-        .filter(|column| column.class() == Class::Ordered)
+        .filter(|column| column.class().is_comparable())
         .map(|column| column.name.clone())
         .collect()
 }

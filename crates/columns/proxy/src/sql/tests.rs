@@ -83,7 +83,7 @@ fn shop() -> Catalog {
 pub(super) const fn stored(kind: Kind) -> Option<CopyColumn> {
     Some(CopyColumn {
         kind,
-        ordered: None,
+        comparable: None,
     })
 }
 

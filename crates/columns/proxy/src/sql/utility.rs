@@ -403,8 +403,8 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
         let named = columns.named.iter();
         let columns = named.map(|(_, flow)| {
             let kind = flow.kind.filter(|_| flow.confidential)?;
-            let ordered = flow.ordered;
-            Some(CopyColumn { kind, ordered })
+            let comparable = flow.comparable;
+            Some(CopyColumn { kind, comparable })
         });
         columns.collect()
     });

@@ -1,4 +1,4 @@
-//! Comparison, equality tokens, ranks.
+//! Comparison, by value and by the keyed order of a column; equality tokens, ranks.
 //!
 //! A token is the beginning of HMAC-SHA256 of the value's canonical bytes under a key of the
 //! statement (X6): equal for equal values of one statement, unrelated from one statement to the
@@ -10,7 +10,7 @@ use core::cmp::Ordering;
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{ANSWER_HALF, Area, Descriptor, Fault};
 use strongroom_columns_values::{Value, compare, token_bytes};
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{Kind, Lineage};
 
 use super::batch::Batch;
 use super::compute::{judge, with_ledger};
@@ -41,6 +41,37 @@ impl Zone {
         self.computed += 1;
         let [a, b, _] = &self.scratch.args;
         let order = compare(kind, a.value(), b.value())?;
+        self.count_positive_truths(ring, u64::from(order == Ordering::Equal));
+        Ok(i64::from(order as i8).cast_unsigned())
+    }
+
+    /// [`strongroom_columns_ring::Op::CompareKeyed`]: compares the values `a` and `b` in the keyed
+    /// order of the column in which `a` is stored; if `a` is not stored, of that of `b`; and if
+    /// neither is, in an order of no column. Returns -1, 0 or 1 (two's complement). Counts in the
+    /// session's budget and ledger. Faults as [`Self::compare`] does.
+    pub(super) fn compare_keyed(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+    ) -> Result<u64, Fault> {
+        let kind = kind_of(descriptor)?;
+        let mut policy_input = PolicyInput::new();
+        let mut column = None;
+        let [a, b, _] = &mut self.scratch.args;
+        for (bits, out) in [(descriptor.a, a), (descriptor.b, b)] {
+            let loaded = self.sources.load_of(ring, bits, kind, out)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            if column.is_none() && loaded.place.is_some() {
+                let scopes = &self.sources.rings.get(ring)?.arena.scopes;
+                column = Some(scopes.get(loaded.scope)?.lineage());
+            }
+        }
+        self.permit_truth(ring, Truth::KeyedOrder, &mut policy_input)?;
+        self.computed += 1;
+        let [a, b, _] = &self.scratch.args;
+        let column = column.unwrap_or(Lineage::CLIENT);
+        let values = [a.value(), b.value()];
+        let order = self.sources.store.compare_keyed(column, kind, values)?;
         self.count_positive_truths(ring, u64::from(order == Ordering::Equal));
         Ok(i64::from(order as i8).cast_unsigned())
     }

@@ -302,7 +302,7 @@ fn columns_by_name(mut rest: &[u8], count: u32) -> Option<Vec<(u16, Lineage)>> {
             .get(column_layout::SIZE..)?
             .split_at_checked(usize::from(len))?;
         // An opaque column may do without a name.
-        if class == Class::Ordered || !name.is_empty() {
+        if class.is_comparable() || !name.is_empty() {
             let mut names = core::str::from_utf8(name).ok()?.split('\0');
             let path = [names.next()?, names.next()?, names.next()?, names.next()?];
             names.next().is_none().then_some(())?;

@@ -22,6 +22,7 @@ pub(super) const fn is_recorded(op: Op) -> bool {
             | Op::Test
             | Op::Compare
             | Op::CompareMany
+            | Op::CompareKeyed
             | Op::Token
             | Op::TokenMany
             | Op::RankMany

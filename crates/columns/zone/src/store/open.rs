@@ -23,6 +23,7 @@ use super::durability::Durability;
 use super::faults::{crypto_error, no_memory};
 use super::files::{Directory, Files, HEADER_NAME, io_error, path_error};
 use super::free_space::round_up;
+use super::keyed_order::KeyedOrder;
 use super::memory::{Buffer, Memory, Region};
 use super::partition::{Extent, Partition};
 use super::partition_table::{Dropped, PartitionTable};
@@ -131,6 +132,7 @@ impl Store {
             cache: BlockCache::new(files, options.memory_limit, &memory),
             column_keys: BTreeMap::new(),
             former_keys: BTreeMap::new(),
+            keyed_order: KeyedOrder::default(),
             key_ledgers: KeyLedgers::default(),
             reclamation: Reclamation::default(),
             durability: Durability::default(),

@@ -25,6 +25,7 @@ pub struct Keys {
     epoch: u32,
     blocks: SecretKey,
     redo: SecretKey,
+    equality: SecretKey,
     manifest: GcmKey,
     manifest_nonces: Nonces,
 }
@@ -42,6 +43,7 @@ impl Keys {
             epoch,
             blocks: object.subkey(epoch, Purpose::ZoneBlocks)?,
             redo: object.subkey(epoch, Purpose::ZoneRedo)?,
+            equality: object.subkey(epoch, Purpose::ZoneEquality)?,
             manifest: GcmKey::new(&manifest)?,
             manifest_nonces: Nonces::under(&manifest, b"", MANIFEST_NONCE_LABEL)?,
         })
@@ -61,6 +63,11 @@ impl Keys {
     /// key.
     pub(super) fn redo_nonces(&self, incarnation: [u8; 16]) -> Result<Nonces, CryptoError> {
         Nonces::under(&self.redo, &incarnation, REDO_NONCE_LABEL)
+    }
+
+    /// The key that the keys of columns of class equality are derived from.
+    pub(super) fn equality(&self) -> &SecretKey {
+        &self.equality
     }
 
     /// The store's object id.

@@ -17,12 +17,17 @@ pub(super) fn partition(host: &mut Host, filenode: u32) -> u64 {
 
 /// A partition whose column 1 is ordered.
 pub(super) fn ordered_partition(host: &mut Host, filenode: u32) -> u64 {
-    let column = column_record(Class::Ordered, &path(filenode).join("\0"));
+    partition_of(Class::Ordered, host, filenode)
+}
+
+/// A partition whose column 1 is of this class.
+pub(super) fn partition_of(class: Class, host: &mut Host, filenode: u32) -> u64 {
+    let column = column_record(class, &path(filenode).join("\0"));
     partition_with(host, filenode, 1, &column).unwrap()
 }
 
 /// The names of database, schema, relation and column 1.
-fn path(filenode: u32) -> [&'static str; 4] {
+pub(super) fn path(filenode: u32) -> [&'static str; 4] {
     [
         "app",
         "public",
@@ -177,7 +182,7 @@ fn malformed_columns_of_a_relation_are_refused() {
         let longer = [&sound[..], &[0]].concat();
         let bad_names =
             ["", "app", "a\0b\0c", "a\0b\0c\0d\0e"].map(|name| column_record(Class::Ordered, name));
-        for bad in [cut, longer, of_class(1), of_class(3)]
+        for bad in [cut, longer, of_class(3), of_class(4)]
             .iter()
             .chain(&bad_names)
         {

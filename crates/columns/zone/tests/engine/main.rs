@@ -11,6 +11,7 @@
 
 mod batches;
 mod closed;
+mod equality;
 mod faults;
 mod ledgers;
 mod lineages;

@@ -331,7 +331,7 @@ mod tests {
             (2, 3), // a result, which is longer
             (2, 4),
             (3, 1),
-            (48, 0x89), // a class that does not exist
+            (48, 0x8b), // a class that does not exist
         ] {
             let mut bad = bytes.clone();
             bad[at] = value;

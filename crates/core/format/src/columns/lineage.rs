@@ -3,6 +3,8 @@
 //! The two low bits of a column's lineage are its class. Specified in docs/spec/columns.md,
 //! "Lineages". Must not: know which relation a column is of.
 
+use super::Kind;
+
 /// Place of the class in a type's modifier.
 const MODIFIER_SHIFT: u32 = 28;
 
@@ -12,19 +14,22 @@ pub enum Class {
     /// Nothing: they are stored, and given back sealed.
     #[default]
     Opaque,
+    /// Which of them are equal, as a unique index needs it.
+    Equality,
     /// Their order, as an index needs it.
     Ordered,
 }
 
 impl Class {
     /// Every class.
-    pub const ALL: &[Self] = &[Self::Opaque, Self::Ordered];
+    pub const ALL: &[Self] = &[Self::Opaque, Self::Equality, Self::Ordered];
 
     /// Its number: the two low bits of a lineage.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
             Self::Opaque => 0,
+            Self::Equality => 1,
             Self::Ordered => 2,
         }
     }
@@ -34,9 +39,23 @@ impl Class {
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Opaque),
+            1 => Some(Self::Equality),
             2 => Some(Self::Ordered),
             _ => None,
         }
+    }
+
+    /// Whether something may be learned of the values without a session: they can be compared.
+    #[must_use]
+    pub const fn is_comparable(self) -> bool {
+        !matches!(self, Self::Opaque)
+    }
+
+    /// Whether a column of this kind can have the class. That of a boolean is opaque: which of its
+    /// values are equal would tell them as its order does. An interval is never a column's.
+    #[must_use]
+    pub const fn is_possible_for(self, kind: Kind) -> bool {
+        !self.is_comparable() || !matches!(kind, Kind::Bool | Kind::Interval)
     }
 
     /// What it adds to a type's modifier in PostgreSQL: its number in bits 28 and 29. The bits
@@ -59,6 +78,7 @@ impl Class {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Opaque => "opaque",
+            Self::Equality => "equality",
             Self::Ordered => "ordered",
         }
     }
@@ -119,11 +139,7 @@ impl Lineage {
         if self.0 <= Self::CLASS {
             return None;
         }
-        match self.0 & Self::CLASS {
-            0 => Some(Class::Opaque),
-            2 => Some(Class::Ordered),
-            _ => None,
-        }
+        Class::from_number((self.0 & Self::CLASS) as u8)
     }
 
     /// Whether it is a column's, not a client's or a result's.
@@ -148,7 +164,7 @@ mod tests {
                 assert_eq!(Class::from_name(class.name()), Some(*class));
             }
         }
-        for number in [0, 1, 2, 3, 5, 7, u64::MAX] {
+        for number in [0, 1, 2, 3, 7, u64::MAX] {
             assert!(!Lineage::of(number).is_column(), "{number}");
         }
         assert_eq!(Class::from_name("Ordered"), None);
@@ -157,7 +173,7 @@ mod tests {
                 assert_eq!(Class::of_modifier(class.modifier() | packed), *class);
             }
         }
-        for modifier in [-1, 1 << 28, 3 << 28, 1 << 30, i32::MAX, i32::MIN] {
+        for modifier in [-1, 3 << 28, 1 << 30, i32::MAX, i32::MIN] {
             assert_eq!(Class::of_modifier(modifier), Class::Opaque, "{modifier}");
         }
     }

@@ -108,6 +108,48 @@ fn a_column_is_converted_there_and_back() {
 }
 
 #[test]
+fn a_column_of_class_equality_gets_its_indexes() {
+    let (owner, server) = start_all_with(&[], &[]);
+    drop(server.rows(
+        "create table people (id int primary key, mail text, code text unique) using strongroom;
+         create unique index people_mail on people (mail); create index people_both on people (id desc, mail);
+         insert into people select i, 'p' || i || '@example.org', i from generate_series(1, 300) i",
+    ));
+    let indexes = "select replace(pg_get_indexdef(indexrelid), 'public.', '') from pg_index
+        where indrelid = 'people'::regclass order by indexrelid::regclass::text";
+    let had = server.rows(indexes);
+    drop(converted(
+        &owner,
+        &["people", "mail", "--to-confidential", "--equality"],
+    ));
+    let keyed = had
+        .replace("(mail)", "(mail enc_text_equality_ops)")
+        .replace(", mail)", ", mail enc_text_equality_ops)");
+    assert_ne!(keyed, had);
+    assert_eq!(server.rows(indexes), keyed);
+    assert_eq!(
+        owner
+            .rows("set enable_seqscan = off; select id from people where mail = 'p77@example.org'"),
+        "77"
+    );
+    let twice = owner.run("insert into people (id, mail) values (999, 'p77@example.org')");
+    assert!(twice.messages.contains("23505"), "{}", twice.messages);
+    // A constraint names no operator class.
+    let refused = convert(
+        &owner,
+        &["people", "code", "--to-confidential", "--equality"],
+    );
+    let said = messages(&refused);
+    assert!(
+        said.contains("the unique constraint people_code_key"),
+        "{said}"
+    );
+    assert_eq!(refused.status.code(), Some(6));
+    drop(converted(&owner, &["people", "mail", "--to-plain"]));
+    assert_eq!(server.rows(indexes), had);
+}
+
+#[test]
 fn what_cannot_be_converted_is_refused_with_its_reason() {
     let (owner, server) = start_all_with(&[], &[]);
     drop(server.rows(

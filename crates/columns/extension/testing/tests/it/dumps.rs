@@ -10,9 +10,10 @@ use std::process::Command;
 use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::{Server, installed};
 
-const SCHEMA: &str = "create table staff (id int primary key, name enc_text(ordered), pay enc_numeric(10,2), born enc_date, ok enc_bool, city enc_text default 'Paris', note text default 'x') using strongroom;
+const SCHEMA: &str = "create table staff (id int primary key, name enc_text(ordered), pay enc_numeric(10,2), born enc_date, ok enc_bool, mail enc_text(equality), city enc_text default 'Paris', note text default 'x') using strongroom;
     create index staff_name on staff (name);
-    insert into staff (id, name, pay, born, ok) values (1, 'canary Ada', 10.5, '1815-12-10', true), (2, 'Alan', 11, null, false), (3, null, null, null, null);
+    create unique index staff_mail on staff (mail enc_text_equality_ops);
+    insert into staff (id, name, pay, born, ok, mail) values (1, 'canary Ada', 10.5, '1815-12-10', true, 'ada@example.org'), (2, 'Alan', 11, null, false, 'alan@example.org'), (3, null, null, null, null, null);
     create table parted (id int, v enc_text) partition by range (id);
     create table part_1 partition of parted for values from (0) to (100) using strongroom;
     insert into parted values (5, 'five');
@@ -25,7 +26,7 @@ const GONE: &str =
 const LOOKS: &[(&str, &str)] = &[
     (
         "select * from staff order by id",
-        "1|canary Ada|10.50|1815-12-10|t|Paris|x\n2|Alan|11.00||f|Paris|x\n3|||||Paris|x",
+        "1|canary Ada|10.50|1815-12-10|t|ada@example.org|Paris|x\n2|Alan|11.00||f|alan@example.org|Paris|x\n3||||||Paris|x",
     ),
     ("select * from parted", "5|five"),
     ("select name from seen order by id", "canary Ada\nAlan"),
@@ -33,6 +34,14 @@ const LOOKS: &[(&str, &str)] = &[
     ("select pay from kept where id = 2", "11.00"),
     (
         "select count(*) from pg_indexes where indexname = 'staff_name'",
+        "1",
+    ),
+    (
+        "set enable_seqscan = off; select id from staff where mail = 'alan@example.org'",
+        "2",
+    ),
+    (
+        "select count(*) from pg_indexes where indexdef like 'CREATE UNIQUE%(mail %enc_text_equality_ops)'",
         "1",
     ),
 ];

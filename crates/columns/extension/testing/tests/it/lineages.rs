@@ -69,7 +69,7 @@ fn an_opaque_column_says_nothing_without_a_session() {
     operator_fails(
         &server,
         "alter table staff alter salary type enc_int4(ordered)",
-        "a column cannot be made ordered or opaque where it is",
+        "the class of a column cannot be changed where it is",
     );
     operator_fails(
         &server,

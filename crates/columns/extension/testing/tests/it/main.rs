@@ -10,6 +10,7 @@ mod crashes;
 mod defaults;
 mod definitions;
 mod dumps;
+mod equality;
 mod faults;
 mod full_disk;
 mod histories;

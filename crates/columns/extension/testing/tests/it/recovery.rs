@@ -166,8 +166,18 @@ fn a_standby_reads_and_is_promoted() {
     let (mut owner, server, mut other, standby) = backed_up("");
     standby_of(&server, &mut other, &standby, "");
     let _after = owner.rows("insert into t select g, 2, 'after' from generate_series(1001, 1100) g; update t set a = a + 1 where id <= 10");
-    let ask = "select sum(a), count(*), max(b), min(b) from t where id < 100000; set enable_seqscan = off; select count(*) from t where b = 'after'";
-    let expected = "410|300|before|after\n100";
+    // Indexes in a keyed order, which the standby's zone has to have too.
+    let names: Vec<String> = (1..=40).map(|n| format!("({n}, 'name {n}')")).collect();
+    let _keyed = owner.rows(&format!(
+        "create table u (id int, c enc_text(equality)) using strongroom; create unique index on u (c enc_text_equality_ops);
+         insert into u values {}",
+        names.join(", ")
+    ));
+    let by_name = "set enable_seqscan = off; select id from u where c in ('name 7', 'name 8', 'name 39', 'name 41') order by id";
+    let ask = &format!(
+        "select sum(a), count(*), max(b), min(b) from t where id < 100000; set enable_seqscan = off; select count(*) from t where b = 'after'; {by_name}"
+    );
+    let expected = "410|300|before|after\n100\n7\n8\n39";
     assert_eq!(owner.rows(ask), expected);
     other.wait_for_log(ask, expected, &standby);
     // The primary goes; the standby takes over, writes, and loses its memory too.
@@ -180,9 +190,13 @@ fn a_standby_reads_and_is_promoted() {
     other.start_zone();
     standby.start_again();
     other.wait_for(
-        "select a, b from t where id = 5000; select sum(a) from t where id < 5000",
-        "50|promoted\n410",
+        &format!(
+            "select a, b from t where id = 5000; select sum(a) from t where id < 5000; {by_name}"
+        ),
+        "50|promoted\n410\n7\n8\n39",
     );
+    let twice = other.run("insert into u values (50, 'name 8')");
+    assert!(twice.messages.contains("23505"), "{}", twice.messages);
 }
 
 /// A standby of the server, with a zone and a proxy of its own.

@@ -7,7 +7,7 @@ use strongroom_columns_envelope::lineage_by_name;
 use strongroom_format::columns::{Class, Lineage};
 
 use super::*;
-use crate::sql::ordered::{Names, parse_adopted};
+use crate::sql::comparable::{Names, parse_adopted};
 
 /// A database `shop` with a table whose columns `name` and `pay` are ordered, a partition of a
 /// partitioned table, and two tables of one name.
@@ -217,7 +217,7 @@ fn copy_seals_for_the_columns_of_its_table() {
         let columns = copy.columns.unwrap();
         columns
             .iter()
-            .map(|column| Some(column.as_ref()?.ordered?.lineage))
+            .map(|column| Some(column.as_ref()?.comparable?.lineage))
             .collect()
     };
     assert_eq!(

@@ -1,5 +1,6 @@
-//! An ordered column as a place for values, and what the data owner says of the names of such
-//! columns.
+//! A comparable column as a place for values, and what the data owner says of the names of such
+//! columns. The stored values of a comparable column, which is an ordered one or one of class
+//! equality, can be compared without a session.
 //!
 //! Must not: know a catalog.
 
@@ -7,9 +8,9 @@ use std::collections::BTreeMap;
 
 use strongroom_format::columns::Lineage;
 
-/// An ordered column in which a value is stored.
+/// A comparable column in which a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OrderedColumn {
+pub(crate) struct ComparableColumn {
     pub(crate) lineage: Lineage,
     /// The modifier of its type, with precision and scale of a numeric. The server would round a
     /// value to them, and the zone does not take what was rounded for what its owner has sealed: so

@@ -1,0 +1,162 @@
+//! The keyed order of columns of class equality: the order in which their indexes have the values.
+//!
+//! Invariants: it is the same as long as the store exists, on replicas too, because indexes are
+//! stored in it; it tells which values are equal and nothing else, not even together with the
+//! order of another column. Specified in docs/spec/columns.md, "Keyed order". Must not: decide
+//! whether an answer may be given.
+
+use core::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::{Buf, Value, token_bytes};
+use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
+use strongroom_format::columns::{Kind, Lineage};
+
+use super::Store;
+
+/// Most keys of columns that are kept. Then all are forgotten, and derived again when needed.
+const KEYS_MAX: usize = 256;
+/// The keys of columns that were used last.
+#[derive(Default)]
+pub(super) struct KeyedOrder {
+    keys: BTreeMap<Lineage, MacKey>,
+    /// Space for the bytes of the two values.
+    bytes: [Buf; 2],
+}
+
+impl KeyedOrder {
+    /// The key of the column of this lineage, which is derived from `root` (HKDF-SHA256). Fails
+    /// without locked memory for it.
+    fn key(&mut self, root: &SecretKey, lineage: Lineage) -> Result<&MacKey, CryptoError> {
+        if !self.keys.contains_key(&lineage) {
+            if self.keys.len() >= KEYS_MAX {
+                self.keys.clear();
+            }
+            let salt = lineage.number().to_le_bytes();
+            let key = MacKey::new(&hkdf(root, &salt, b"")?)?;
+            self.keys.insert(lineage, key);
+        }
+        self.keys
+            .get(&lineage)
+            .ok_or(CryptoError::OutOfLockedMemory)
+    }
+
+    /// Compares two values of one kind in the order of the column of this lineage.
+    fn compare(
+        &mut self,
+        root: &SecretKey,
+        lineage: Lineage,
+        kind: Kind,
+        values: [Value<'_>; 2],
+    ) -> Result<Ordering, Fault> {
+        let mut bytes = core::mem::take(&mut self.bytes);
+        for (bytes, value) in bytes.iter_mut().zip(values) {
+            bytes.clear();
+            token_bytes(kind, value, bytes)?;
+        }
+        let key = self.key(root, lineage).map_err(|_| Fault::OutOfMemory)?;
+        let [a, b] = &bytes;
+        let order = match a.as_slice() == b.as_slice() {
+            true => Ordering::Equal,
+            false => place(key, kind, a)
+                .cmp(&place(key, kind, b))
+                .then_with(|| a.as_slice().cmp(b.as_slice())),
+        };
+        for bytes in &mut bytes {
+            bytes.clear();
+        }
+        self.bytes = bytes;
+        Ok(order)
+    }
+}
+
+/// Where a value stands in the order: the first 16 bytes of the keyed hash of its bytes, as they
+/// are compared. If two values have the same place, their own bytes decide.
+fn place(key: &MacKey, kind: Kind, bytes: &Buf) -> [u8; 16] {
+    let mac = key.mac(&[&[kind.number()], bytes.as_slice()]);
+    *mac.first_chunk().unwrap_or(&[0; 16])
+}
+
+impl Store {
+    /// Compares two values of one kind in the keyed order of the column of this lineage: equal for
+    /// equal values, otherwise the same answer each time, which says nothing of the values.
+    ///
+    /// # Errors
+    /// [`Fault::KindMismatch`] if a value is not of the kind's form; [`Fault::OutOfMemory`] without
+    /// locked memory for the column's key.
+    pub(crate) fn compare_keyed(
+        &mut self,
+        lineage: Lineage,
+        kind: Kind,
+        values: [Value<'_>; 2],
+    ) -> Result<Ordering, Fault> {
+        self.keyed_order
+            .compare(self.keys.equality(), lineage, kind, values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use strongroom_format::columns::Class;
+
+    use super::*;
+
+    fn root() -> SecretKey {
+        SecretKey::take(&mut [7; 32]).unwrap()
+    }
+
+    fn column(number: u64) -> Lineage {
+        Lineage::of_column(number, Class::Equality)
+    }
+
+    /// Computed with Python's `hmac` from docs/spec/columns.md alone.
+    #[test]
+    fn a_place_is_that_of_the_specification() {
+        let mut order = KeyedOrder::default();
+        let key = order.key(&root(), column(0x1122_3344_5566_7788)).unwrap();
+        let mut bytes = Buf::default();
+        bytes.extend(b"ada@example.org");
+        let expected = 0xa6c9_2c1f_f2f1_2026_fd47_3c1b_5326_3053_u128;
+        assert_eq!(place(key, Kind::Text, &bytes), expected.to_be_bytes());
+    }
+
+    #[test]
+    fn equal_values_are_equal_and_others_are_in_an_order_of_the_column() {
+        let mut order = KeyedOrder::default();
+        let names: Vec<String> = (0..64).map(|number| format!("{number:02}")).collect();
+        let mut sorted = |lineage: Lineage| {
+            let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+            names.sort_by(|a, b| {
+                let values = [a, b].map(|name| Value::Bytes(name.as_bytes()));
+                order.compare(&root(), lineage, Kind::Text, values).unwrap()
+            });
+            names
+        };
+        let (one, other) = (sorted(column(1 << 8)), sorted(column(2 << 8)));
+        assert_eq!(one, sorted(column(1 << 8)));
+        assert_ne!(one, other);
+        assert!(one != names && other != names);
+        let same = [Value::Bytes(b"05"); 2];
+        let equal = order.compare(&root(), column(1 << 8), Kind::Text, same);
+        assert_eq!(equal, Ok(Ordering::Equal));
+        // So are zeros of both signs (`token_bytes`).
+        let zeros = [Value::of_float8(0.0), Value::of_float8(-0.0)];
+        let equal = order.compare(&root(), column(1 << 8), Kind::Float8, zeros);
+        assert_eq!(equal, Ok(Ordering::Equal));
+    }
+
+    #[test]
+    fn keys_are_forgotten_and_derived_again() {
+        let mut order = KeyedOrder::default();
+        let values = [Value::Bytes(b"a"), Value::Bytes(b"b")];
+        let mut compare = |number| order.compare(&root(), column(number << 8), Kind::Text, values);
+        let before: Vec<_> = (1..=8).map(&mut compare).collect();
+        for number in 9..=2 * KEYS_MAX as u64 {
+            compare(number).unwrap();
+        }
+        assert_eq!((1..=8).map(&mut compare).collect::<Vec<_>>(), before);
+    }
+}

@@ -1,0 +1,144 @@
+//! Goal: of a column of class equality, whoever has no session learns which stored values are
+//! equal, and nothing else.
+//! Method: an operator's requests on stored values whose order the test knows.
+
+use strongroom_columns_envelope::lineage_by_name;
+use strongroom_columns_ring::{Broken, Descriptor, Fault, Host, Op};
+use strongroom_format::columns::channel::right;
+use strongroom_format::columns::{Class, Kind, Lineage};
+
+use super::lineages::{lineage, ordered_partition, partition, partition_of, path};
+use super::{A, ORDINARY, Scene, fault, go_on, int8, of_kind, promote, with_zone};
+
+fn equality_lineage(filenode: u32) -> Lineage {
+    lineage_by_name(Class::Equality, path(filenode))
+}
+
+fn keyed(host: &mut Host, a: u64, b: u64) -> Result<i64, Broken> {
+    of_kind(host, Op::CompareKeyed, Kind::Int8, a, b).map(u64::cast_signed)
+}
+
+/// Stores values in column 1 of the partition, which is of class equality.
+fn store(scene: &Scene, filenode: u32, values: &[i64]) -> Vec<u64> {
+    let mut owner = scene.client(ORDINARY, &[A]);
+    let table = partition_of(Class::Equality, &mut owner, filenode);
+    let of = equality_lineage(filenode);
+    let constants: Vec<u64> = values
+        .iter()
+        .map(|value| scene.int8_for(of, &mut owner, A, *value))
+        .collect();
+    let (stored, _) = promote(&mut owner, table, 1, Kind::Int8, &constants).unwrap();
+    stored
+}
+
+/// The places of the values in the keyed order, found without a session.
+fn places(host: &mut Host, stored: &[u64]) -> Vec<usize> {
+    let mut places = Vec::new();
+    for one in stored {
+        let mut before = 0;
+        for other in stored {
+            before += usize::from(keyed(host, *other, *one).unwrap() < 0);
+        }
+        places.push(before);
+    }
+    places
+}
+
+/// Attack: ranks of values of a column whose owner has granted equality alone.
+#[test]
+fn equality_is_told_and_no_order() {
+    with_zone("equality", |scene| {
+        let values: Vec<i64> = (0..24).collect();
+        let stored = store(scene, 16_384, &[&values[..], &[7, 7]].concat());
+        let (ascending, sevens) = stored.split_at(24);
+        let mut host = scene.host();
+        assert_eq!(keyed(&mut host, sevens[0], sevens[1]), Ok(0));
+        assert_eq!(keyed(&mut host, ascending[7], sevens[1]), Ok(0));
+        let there = keyed(&mut host, ascending[3], ascending[4]).unwrap();
+        let back = keyed(&mut host, ascending[4], ascending[3]).unwrap();
+        assert_eq!(there, -back);
+        assert_ne!(there, 0);
+        // It is an order, and not that of the values.
+        let found = places(&mut host, ascending);
+        let mut all = found.clone();
+        all.sort_unstable();
+        assert_eq!(all, (0..24).collect::<Vec<_>>());
+        assert!(!found.is_sorted() && !found.iter().rev().is_sorted());
+        for op in [Op::Compare, Op::Token] {
+            let refused = of_kind(&mut host, op, Kind::Int8, ascending[0], ascending[1]);
+            assert_eq!(refused, fault(Fault::NotAllowed), "{op:?}");
+        }
+        host.area(go_on).unwrap().write_words(0, &stored).unwrap();
+        for op in [Op::RankMany, Op::CompareMany, Op::TokenMany] {
+            let descriptor = Descriptor {
+                flags: u16::from(Kind::Int8.number()),
+                a: stored[0],
+                n: 4,
+                ..Descriptor::of(op)
+            };
+            let refused = host.call(descriptor, go_on).map(drop);
+            assert_eq!(refused, fault(Fault::NotAllowed), "{op:?}");
+        }
+    });
+}
+
+/// Attack: the same values in two columns, which their orders would tell from others.
+#[test]
+fn two_columns_have_nothing_in_common() {
+    with_zone("equality-columns", |scene| {
+        let values: Vec<i64> = (0..24).collect();
+        let (one, other) = (store(scene, 16_384, &values), store(scene, 16_385, &values));
+        let mut host = scene.host();
+        let refused = keyed(&mut host, one[0], other[0]);
+        assert_eq!(refused, fault(Fault::NotAllowed));
+        assert_ne!(places(&mut host, &one), places(&mut host, &other));
+        // A copy of a column, which anybody can make, is of the same column.
+        let copies = partition_of(Class::Equality, &mut host, 16_386);
+        let (copied, _) = promote(&mut host, copies, 1, Kind::Int8, &one).unwrap();
+        assert_eq!(places(&mut host, &one), places(&mut host, &copied));
+    });
+}
+
+/// Attack: values of opaque columns, and values that were computed or sealed for no column, compared
+/// by the keyed order, or put beside those of a column of class equality.
+#[test]
+fn nothing_else_is_compared_or_stored_beside_the_values() {
+    with_zone("equality-others", |scene| {
+        let stored = store(scene, 16_384, &[3, 5]);
+        let mut owner = scene.client(ORDINARY, &[A]);
+        let opaque = partition(&mut owner, 16_390);
+        let constants = [3, 5].map(|value| scene.int8(&mut owner, A, value));
+        let (opaque, _) = promote(&mut owner, opaque, 1, Kind::Int8, &constants).unwrap();
+        let ordered = ordered_partition(&mut owner, 16_385);
+        let constants = [3, 5].map(|value| scene.int8_for(lineage(16_385), &mut owner, A, value));
+        let (ordered, _) = promote(&mut owner, ordered, 1, Kind::Int8, &constants).unwrap();
+
+        let mut host = scene.host();
+        let refused = keyed(&mut host, opaque[0], opaque[1]);
+        assert_eq!(refused, fault(Fault::NotAllowed));
+        // Who may know the order may know as much.
+        assert_ne!(keyed(&mut host, ordered[0], ordered[1]), Ok(0));
+
+        let table = partition_of(Class::Equality, &mut owner, 16_384);
+        let sum = int8(&mut owner, "int8pl", stored[0], stored[1]);
+        let unnamed = scene.int8(&mut owner, A, 5);
+        for value in [sum, unnamed, opaque[0], ordered[0]] {
+            let refused = promote(&mut owner, table, 1, Kind::Int8, &[value]);
+            assert_eq!(refused, fault(Fault::NotNamed));
+        }
+        // With the right to derive each costs as many answers as comparing it with the column.
+        let mut deriving = scene.client(ORDINARY | right::DERIVE, &[A]);
+        let unnamed = scene.int8(&mut deriving, A, 5);
+        let (derived, _) = promote(&mut deriving, table, 1, Kind::Int8, &[unnamed]).unwrap();
+        assert_eq!(keyed(&mut host, derived[0], stored[1]), Ok(0));
+
+        // A session compares with constants, and is charged; without one nobody does.
+        let five = scene.int8(&mut owner, A, 5);
+        assert_eq!(keyed(&mut owner, stored[1], five), Ok(0));
+        assert_ne!(keyed(&mut owner, stored[0], five), Ok(0));
+        let mut weak = scene.client(right::COMPUTE | right::OUTPUT, &[A]);
+        let five = scene.int8(&mut weak, A, 5);
+        let refused = keyed(&mut weak, stored[1], five);
+        assert_eq!(refused, fault(Fault::NotAllowed));
+    });
+}
