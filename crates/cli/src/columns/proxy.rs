@@ -58,12 +58,13 @@ pub(super) struct ProxyArgs {
     /// first: they have to stay so. Beside the keyring unless given
     #[arg(long, value_name = "FILE")]
     pins: Option<PathBuf>,
-    /// Column that is confidential whatever the server says; opaque unless `:ordered` or `:equality`
-    /// follows
+    /// Column that is confidential whatever the server says; opaque unless `:ordered` or
+    /// `:equality` follows
     #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN[:CLASS]", value_parser = parse_pinned_column)]
     pinned: Vec<PinnedColumn>,
-    /// Ordered column, or one of class equality, that was renamed, or restored under another name, and what it was called when
-    /// its values were stored: SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.COLUMN
+    /// Ordered column, or one of class equality, that was renamed, or restored under another name,
+    /// and what it was called when its values were stored:
+    /// SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.COLUMN
     #[arg(long = "adopt", value_name = "NOW=BEFORE", value_parser = parse_adopted_column)]
     adopted: Vec<([String; 3], [String; 3])>,
     /// Seconds that a ticket is good; renewed while its connection is used
@@ -76,8 +77,8 @@ pub(super) struct ProxyArgs {
     /// server into it (the SQL functions declassify and classify): for all columns of the key
     #[arg(long)]
     declassify: bool,
-    /// Let connections store computed values, and those of other columns, in ordered columns, where
-    /// the server can compare them afterwards for nothing
+    /// Let connections store computed values, and those of other columns, in comparable columns,
+    /// where the server can compare them afterwards for nothing
     #[arg(long)]
     store_derived: bool,
     /// What is done with a constant beside a confidential value that the server expects in clear

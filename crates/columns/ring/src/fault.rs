@@ -96,7 +96,7 @@ faults! {
     BadMessage = 118, "08P01", "the client's message does not open (SR-8021)";
     NotAnAccumulator = 119, "42804", "the identifier does not name an accumulator (SR-8022)";
     StoreIo = 120, "58030", "the zone's store could not be read or written (SR-8023)";
-    NotNamed = 121, "42501", "the value is not one that its owner's client has sealed for this ordered column (SR-8031)";
+    NotNamed = 121, "42501", "the value is not one that its owner's client has sealed for this column, whose values the server can compare (SR-8031)";
     OtherHistory = 122, "55000", "the zone's store and the server's log belong to different histories (SR-8030)";
     NewerFormat = 123, "0A000", "the zone was given what a newer version of Strongroom has written: update the zone (SR-3002)";
     NotRecorded = 140, "55000", "the zone does not record this (SR-8124)";

@@ -171,9 +171,9 @@ pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result
 ///
 /// Stored values of a comparable column - ordered, or of class equality - may be compared without a
 /// ticket. So nothing may decide what they are compared with but their owner: such a column takes
-/// values of its own lineage, and constants that their owner's client has sealed for it. Anything else - what was computed,
-/// another column's values, a constant that names no column - takes the right `DERIVE`, and as many
-/// truths as comparing it with each of the column's values would.
+/// values of its own lineage, and constants that their owner's client has sealed for it. Anything
+/// else - what was computed, another column's values, a constant that names no column - takes the
+/// right `DERIVE`, and as many truths as comparing it with each of the column's values would.
 ///
 /// # Errors
 /// - [`Fault::NotAllowed`] without a session or right that is needed, or with a ticket that is not
@@ -240,8 +240,8 @@ fn is_comparable(lineage: Lineage) -> bool {
 
 /// The binding of a value that may be stored because it is the column's own: a value of it that was
 /// copied, or dumped and restored. A column without values becomes what they are of: without a
-/// session always, with one for a dump, and for values of a comparable column in one of its class. `None` for every
-/// other value.
+/// session always, with one for a dump, and for values of a comparable column in one of its class.
+/// `None` for every other value.
 fn stays_what_it_is(in_session: bool, scope: &Scope, target: Target) -> Option<Binding> {
     let zone_made = matches!(scope.origin(), Origin::Column | Origin::Envelope);
     let lineage = Some(scope.lineage()).filter(|lineage| zone_made && lineage.is_column())?;

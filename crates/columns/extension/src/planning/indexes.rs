@@ -115,8 +115,8 @@ unsafe fn hide_keyed_order(index: *mut pg_sys::IndexOptInfo) {
     }
 }
 
-/// The family `enc_unsorted_ops` in the schema of this family of the extension. The family itself if
-/// there is none.
+/// The family `enc_unsorted_ops` in the schema of this family of the extension. The family itself
+/// if there is none.
 fn unsorted_beside(family: Oid) -> Oid {
     let by_oid = pg_sys::SysCacheIdentifier::OPFAMILYOID.cast_signed();
     let by_name = pg_sys::SysCacheIdentifier::OPFAMILYAMNAMENSP.cast_signed();

@@ -292,8 +292,8 @@ fn check_no_dependents(database: &mut Database<'_>, table: &Table) -> Result<(),
 }
 
 /// Returns the indexes with the column, which the new column needs too, there with this operator
-/// class if it is not the default, and adds notes on what is lost. Fails with SR-8121 for one of a sort that is not made again, and with SR-8122 or SR-5001
-/// if a query fails.
+/// class if it is not the default, and adds notes on what is lost. Fails with SR-8121 for one of a
+/// sort that is not made again, and with SR-8122 or SR-5001 if a query fails.
 fn indexes(
     database: &mut Database<'_>,
     table: &Table,

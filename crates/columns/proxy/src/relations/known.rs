@@ -33,7 +33,8 @@ pub struct RelationName {
 /// What is known of a relation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// Schema and name of the table that it is a part of, by which its comparable columns are named.
+    /// Schema and name of the table that it is a part of, by which its comparable columns are
+    /// named.
     pub part_of: Option<(String, String)>,
     /// Its columns in order: name, and type as far as it matters.
     pub columns: Vec<(String, String)>,

@@ -1,5 +1,5 @@
-//! Which lineage a column has, so that a constant can name the comparable column that it is for, and
-//! a result is known to be of the column that was asked for.
+//! Which lineage a column has, so that a constant can name the comparable column that it is for,
+//! and a result is known to be of the column that was asked for.
 //!
 //! A column's lineage is made from its names (docs/spec/columns.md, "Lineages"); the extension
 //! makes the same names of what it finds in the catalog (crates/columns/extension,
@@ -24,8 +24,8 @@ impl Catalog {
         self.names = names;
     }
 
-    /// Returns the comparable columns of the relation that a statement changes, by their names. None
-    /// if the relation is not known, or if several may be meant: then constants for it name no
+    /// Returns the comparable columns of the relation that a statement changes, by their names.
+    /// None if the relation is not known, or if several may be meant: then constants for it name no
     /// column.
     pub(super) fn comparable_columns(
         &self,

@@ -67,8 +67,8 @@ impl Destination {
         };
     }
 
-    /// Returns the column that it is sealed for; `None` if it is stored in no comparable column, or in
-    /// several.
+    /// Returns the column that it is sealed for; `None` if it is stored in no comparable column, or
+    /// in several.
     pub(crate) const fn column(self) -> Option<ComparableColumn> {
         match self {
             Self::Column(column) => Some(column),

@@ -36,8 +36,8 @@ impl Resolver<'_> {
         columns
     }
 
-    /// Returns alias and columns of the relation that a statement changes, comparable ones marked as
-    /// such. A common table expression of the same name is not meant.
+    /// Returns alias and columns of the relation that a statement changes, comparable ones marked
+    /// as such. A common table expression of the same name is not meant.
     pub(super) fn target(&mut self, range: &RangeVar) -> (String, Columns) {
         let hidden = std::mem::take(&mut self.ctes);
         let (alias, mut columns) = self.range(range);

@@ -45,7 +45,7 @@ pub(super) struct Partition {
     pub(super) durable: bool,
     /// By column, the key under which its values may leave the zone.
     pub(super) column_keys: BTreeMap<u16, ColumnKey>,
-    /// By column, the lineage that an ordered column has by its name, as the host said last. Not
+    /// By column, the lineage that a comparable column has by its name, as the host said last. Not
     /// kept over a restart.
     pub(super) by_name: BTreeMap<u16, Lineage>,
     /// Whether replay has added an extent since the store was opened.

@@ -99,8 +99,8 @@ fn two_columns_have_nothing_in_common() {
     });
 }
 
-/// Attack: values of opaque columns, and values that were computed or sealed for no column, compared
-/// by the keyed order, or put beside those of a column of class equality.
+/// Attack: values of opaque columns, and values that were computed or sealed for no column,
+/// compared by the keyed order, or put beside those of a column of class equality.
 #[test]
 fn nothing_else_is_compared_or_stored_beside_the_values() {
     with_zone("equality-others", |scene| {
