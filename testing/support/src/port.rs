@@ -32,6 +32,19 @@ pub fn free_pair() -> u16 {
     free_row(2)
 }
 
+/// Whether a process listens at the socket in the file system with this path. The file is there a
+/// moment before that, and a connection is refused until then. Does not connect.
+pub fn is_listening(socket: &Path) -> bool {
+    // Linux: the fourth column has the flags of the socket, of which __SO_ACCEPTCON is 1 << 16
+    // (net/unix/af_unix.c, `unix_seq_show`).
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let path = socket.to_str().unwrap_or_default();
+    sockets.lines().any(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        fields.nth(3) == Some("00010000") && fields.nth(3) == Some(path)
+    })
+}
+
 fn free_row(length: u16) -> u16 {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = taken.get_or_insert_with(|| Taken {

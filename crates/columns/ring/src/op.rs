@@ -123,13 +123,14 @@ pub enum Op {
     Checkpoint = 82,
     /// Called. Answers with the position from which the log has to be replayed. `aux`: bit 0 when
     /// replay is needed, bit 1 when the zone follows a log that goes on; from bit 2 the timeline
-    /// that the position is of, 0 when that is not known. From then on the ring that asked reads
-    /// the log and passes its records to the zone.
+    /// that the position is of, 0 when that is not known. From then on the ring that asked is the
+    /// log's reader, until it closes, if there was none: it passes records to the zone, and it
+    /// alone may ask for [`Op::Replay`], [`Op::Replayed`] and [`Op::Checkpoint`].
     Position = 83,
     /// Called, first on every connection. `a` is the generation of the server's shared memory, a
-    /// random number that it draws whenever that memory is made anew; the log has no record of this
-    /// generation before position `b`. Records that earlier generations had in memory only may be
-    /// lost. The log is on timeline `n`; 0 when that is not known, as in recovery.
+    /// random number that it draws whenever that memory is made anew. Records that earlier
+    /// generations had in memory only may be lost. The log is on timeline `n`; 0 when that is not
+    /// known, as in recovery.
     ServerGeneration = 84,
 
     // ---- reclamation ----

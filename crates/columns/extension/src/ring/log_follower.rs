@@ -120,7 +120,8 @@ struct Follower {
 
 /// The last checkpoint of the zone's store.
 struct Checkpoint {
-    at: Instant,
+    /// `None` before the first one that this worker has asked for.
+    at: Option<Instant>,
     position: XLogRecPtr,
 }
 
@@ -150,7 +151,7 @@ impl Follower {
             reader,
             replayed_to: 0,
             checkpoint: Checkpoint {
-                at: Instant::now(),
+                at: None,
                 position: 0,
             },
             connection: 0,
@@ -308,13 +309,14 @@ impl Follower {
         }
     }
 
-    /// Has the zone checkpoint its store at `position`, if the log has grown and 60 seconds or 64
-    /// MiB of log have passed, and advances the slot, which releases the log before the checkpoint.
+    /// Has the zone checkpoint its store at `position`: for the first time, and then if the log has
+    /// grown and 60 seconds or 64 MiB of log have passed. Advances the slot, which releases the log before the
+    /// checkpoint. Raises an ERROR if another process has told the zone that it reads the log: this worker
+    /// connects anew then, and tries again.
     fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
         let grown = position.saturating_sub(self.checkpoint.position);
-        if grown == 0
-            || (self.checkpoint.at.elapsed() < CHECKPOINT_INTERVAL && grown < CHECKPOINT_BYTES)
-        {
+        let recently = |at: Instant| at.elapsed() < CHECKPOINT_INTERVAL;
+        if grown == 0 || (self.checkpoint.at.is_some_and(recently) && grown < CHECKPOINT_BYTES) {
             return;
         }
         let answer = self.with(|connection| {
@@ -326,7 +328,7 @@ impl Follower {
         });
         advance_slot(answer.value);
         self.checkpoint = Checkpoint {
-            at: Instant::now(),
+            at: Some(Instant::now()),
             position,
         };
     }

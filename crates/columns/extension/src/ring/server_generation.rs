@@ -89,8 +89,7 @@ extern "C-unwind" fn init_memory() {
     });
 }
 
-/// Sends the zone the server's generation, with the end of the flushed log and its timeline, over a
-/// new connection, and waits for the answer. No record of this generation may get into the log
+/// Sends the zone the server's generation, with the timeline of its log, over a new connection, and waits for the answer. No record of this generation may get into the log
 /// before.
 ///
 /// # Errors
@@ -101,21 +100,16 @@ pub(super) fn send(host: &mut Host) -> Result<(), Broken> {
     let number = GENERATION.get();
     // SAFETY: shared memory of the server, written before there were other processes; a server in
     // recovery inserts nothing.
-    let (a, b, n) = unsafe {
+    let (a, n) = unsafe {
         let generation = if number.is_null() { 0 } else { number.read() };
         let mut timeline = 0;
-        let flushed = if pg_sys::RecoveryInProgress() {
-            0
-        } else {
-            // Records after this position can be lost in a crash, so the zone has to read them
-            // again.
-            pg_sys::GetFlushRecPtr(&raw mut timeline)
-        };
-        (generation, flushed, timeline)
+        if !pg_sys::RecoveryInProgress() {
+            pg_sys::GetFlushRecPtr(&raw mut timeline);
+        }
+        (generation, timeline)
     };
     let descriptor = Descriptor {
         a,
-        b,
         n,
         ..Descriptor::of(Op::ServerGeneration)
     };

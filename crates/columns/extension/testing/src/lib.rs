@@ -15,7 +15,7 @@ pub mod wal;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strongroom_testing_support::account;
 use strongroom_testing_support::process::checked;
@@ -148,6 +148,29 @@ impl Server {
     /// When it does not start.
     pub fn start_again(&self) {
         self.control(&["start", "--wait"]);
+    }
+
+    /// Stops the server and starts it again, and waits until its zone has made the store durable
+    /// for what the log had before: the worker has the zone do so when it begins.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not stop or start, or there is no such checkpoint for a minute.
+    pub fn restart_with_checkpoint(&self) {
+        let end = self.rows("select pg_current_wal_flush_lsn() - '0/0'");
+        self.stop();
+        self.start_again();
+        let durable =
+            format!("select (strongroom_columns.status()->'store'->>'position')::numeric >= {end}");
+        let begun = Instant::now();
+        while self.run(&durable).rows.trim() != "t" {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{}",
+                self.log_tail()
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Requests a fast shutdown, which ends connections; whether the server has stopped within

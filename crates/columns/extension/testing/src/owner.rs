@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use strongroom_benches_oltp::wire::{Client, Failure};
+use strongroom_testing_support::port::is_listening;
 use tempfile::TempDir;
 
 use crate::{PsqlOutput, Server, open_to_all, print_line, psql};
@@ -154,9 +155,9 @@ impl Owner {
         command
     }
 
-    /// Starts a process, and waits until the file `witness` exists.
-    fn start(&self, arguments: &[&OsStr], log: &str, witness: &Path) -> Child {
-        drop(std::fs::remove_file(witness));
+    /// Starts a process, and waits until it listens at the socket.
+    fn start(&self, arguments: &[&OsStr], log: &str, socket: &Path) -> Child {
+        drop(std::fs::remove_file(socket));
         let log = std::fs::File::create(self.path(log)).expect("a log");
         let mut command = self.command();
         command
@@ -167,7 +168,7 @@ impl Owner {
             .stderr(log);
         let mut child = command.spawn().expect("the command can be run");
         let begun = Instant::now();
-        while !witness.exists() {
+        while !is_listening(socket) {
             assert!(begun.elapsed() < START_LIMIT, "{arguments:?}: too slow");
             let ended = child.try_wait().expect("a child");
             assert!(ended.is_none(), "{arguments:?}: {ended:?}");

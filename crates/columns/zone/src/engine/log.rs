@@ -35,21 +35,15 @@ impl Zone {
     }
 
     /// [`Op::Position`]: answers with the position from which the host's log has to be replayed,
-    /// and the state and timeline in `aux`. If there is a log to be read and no ring reads it, this
-    /// ring becomes its reader: from now on records of other rings are refused. Never fails.
+    /// and the state and timeline in `aux`. If no ring is the log's reader, this ring becomes it,
+    /// until it closes: what other rings say of the log is refused (L5). Never fails.
     pub(super) fn position(&mut self, ring: u16) -> Result<Answer, Fault> {
         let store = &self.sources.store;
         let state = u32::from(store.is_recovering()) | u32::from(store.is_following()) << 1;
         // PostgreSQL counts timelines from 1 by promotions: a number that does not fit is given as
         // 0, not known.
         let timeline = store.timeline().checked_mul(4).unwrap_or(0);
-        if state != 0
-            && self
-                .reader
-                .is_none_or(|reader| self.sources.rings.get(reader).is_err())
-        {
-            self.reader = Some(ring);
-        }
+        self.reader.get_or_insert(ring);
         Ok(Answer {
             aux: state | timeline,
             ..Answer::of(store.position())
@@ -57,9 +51,10 @@ impl Zone {
     }
 
     /// [`Op::ServerGeneration`]: notes the generation of the host's shared memory. If it is another
-    /// than before, and the zone is not recovering, makes a checkpoint at position `b`, and returns
-    /// 0. `Fault::OtherHistory` if the log is on another timeline than before; the fault of the
-    /// checkpoint.
+    /// than before, and the zone is not recovering, makes a checkpoint, and returns 0. The
+    /// checkpoint's position stays the one before: every backend sends this, and only the log's
+    /// reader says how far the log is (L5). `Fault::OtherHistory` if the log is on another timeline
+    /// than before; the fault of the checkpoint.
     ///
     /// The end of the log of the generation before may be lost, with records that rings had
     /// confirmed: chains name them, and they may be the only ones that have an opening or a
@@ -70,7 +65,7 @@ impl Zone {
         // Recovery ends with a checkpoint, after which rings begin new chains.
         if self.server_generation != generation && !store.is_recovering() {
             store.set_host_timeline(descriptor.n);
-            let done = store.checkpoint(descriptor.b);
+            let done = store.checkpoint(store.position());
             done.map_err(|error| store.report(error))?;
         }
         self.server_generation = generation;
@@ -81,7 +76,7 @@ impl Zone {
     /// host's log; ends recovery, or begins to follow a replica's log; makes a checkpoint. Returns
     /// 0 for a record, otherwise the position before which the log may be cut. `Fault::Recovering`
     /// during recovery for a ring that does not read the log, and for a checkpoint;
-    /// `Fault::BadRequest` for a record from a ring that does not read the log, or a position
+    /// `Fault::BadRequest` from any other ring that does not read the log, and for a position
     /// before the store's; `Fault::OtherHistory` for another timeline; faults of the store.
     pub(super) fn log(
         &mut self,
@@ -98,10 +93,12 @@ impl Zone {
         if store.is_recovering() && !reads {
             return Err(Fault::Recovering);
         }
+        if !reads {
+            return Err(Fault::BadRequest);
+        }
         match op {
             Op::Replay => {
-                let open = store.is_recovering() || store.is_following();
-                if !open || !reads {
+                if !store.is_recovering() && !store.is_following() {
                     return Err(Fault::BadRequest);
                 }
                 copy_bytes(
@@ -132,7 +129,6 @@ impl Zone {
                 if store.is_recovering() || store.is_following() {
                     let done = store.finish_recovery(position);
                     done.map_err(|error| store.report(error))?;
-                    self.reader = None;
                 }
             }
             // Its blocks have the records up to its position only.

@@ -30,9 +30,9 @@ fn a_host_that_has_gone_to_another_timeline_is_refused() {
     with_zone("timelines", |scene| {
         let mut host = scene.host();
         assert_eq!(position(&mut host), (0, 0));
-        // The first one that is named.
+        // The first one that is named. The position is not the backend's to say.
         assert_eq!(say(&mut host, Op::ServerGeneration, 1, 10, 2, 0), Ok(0));
-        assert_eq!(position(&mut host), (10, 2));
+        assert_eq!(position(&mut host), (0, 0));
         assert_eq!(say(&mut host, Op::Checkpoint, 20, 0, 2, 0), Ok(20));
         let other = fault(Fault::OtherHistory);
         for now in [1, 3] {
@@ -55,5 +55,40 @@ fn a_host_that_has_gone_to_another_timeline_is_refused() {
         );
         assert_eq!(say(&mut host, Op::Checkpoint, 50, 0, 2, 0), Ok(50));
         assert_eq!(position(&mut host), (50, 2));
+    });
+}
+
+/// Attack: a process of the server's user has the zone believe that the log is longer than it is.
+/// What is stored until the log gets there would not be read after an end of the zone.
+#[test]
+fn only_the_log_s_reader_says_how_far_the_log_is() {
+    with_zone("positions", |scene| {
+        let mut reader = scene.host();
+        assert_eq!(position(&mut reader), (0, 0));
+        assert_eq!(say(&mut reader, Op::Checkpoint, 20, 0, 2, 0), Ok(20));
+        let mut other = scene.host();
+        assert_eq!(position(&mut other), (20, 2));
+        let far = 1 << 40;
+        for op in [Op::Checkpoint, Op::Replayed, Op::Replay] {
+            let refused = say(&mut other, op, far, 0, 2, 0);
+            assert_eq!(refused, fault(Fault::BadRequest), "{op:?}");
+        }
+        // The first request of every connection, as of a server that was started anew.
+        for generation in [7, 8] {
+            let answer = say(&mut other, Op::ServerGeneration, generation, far, 2, 0);
+            assert_eq!(answer, Ok(0));
+        }
+        assert_eq!(position(&mut reader), (20, 2));
+        assert_eq!(say(&mut reader, Op::Checkpoint, 30, 0, 2, 0), Ok(30));
+        // When it has gone another one takes its place, as the server's next worker does.
+        drop(reader);
+        for _ in 0..200 {
+            if say(&mut other, Op::Checkpoint, 40, 0, 2, 0) == Ok(40) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(position(&mut other).0 <= 40);
+        }
+        panic!("no ring takes the reader's place");
     });
 }

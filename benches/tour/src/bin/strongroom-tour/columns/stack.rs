@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -163,7 +164,8 @@ impl Process {
             .stderr(File::create(workplace.path(log))?);
         let mut process = Self(command.spawn()?);
         let begin = Instant::now();
-        while !socket.exists() {
+        // The file is there a moment before connections are taken.
+        while UnixStream::connect(socket).is_err() {
             if let Some(end) = process.0.try_wait()? {
                 let said = std::fs::read_to_string(workplace.path(log))?;
                 let line = said.lines().last().unwrap_or_default();

@@ -19,8 +19,15 @@ const TYPES: &str = "CREATE VIEW enc AS SELECT t.oid AS enc, b.oid AS base, t.ty
 
 /// Queries that must find nothing.
 const WRONG: &[(&str, &str)] = &[
-    ("an operator class that its access method does not find valid",
-     "SELECT opcname FROM pg_opclass JOIN enc ON opcintype = enc WHERE NOT amvalidate(pg_opclass.oid)"),
+    ("an operator class that its access method does not find valid, other than one that has to be without the order's operators",
+     "SELECT opcname FROM pg_opclass JOIN enc ON opcintype = enc WHERE NOT amvalidate(pg_opclass.oid) AND opcname !~ '_equality_ops$'"),
+    ("an operator of an order in a family that has none, or another equality operator than the type's",
+     "SELECT opfname, amopopr::regoperator FROM pg_amop JOIN pg_opfamily f ON f.oid = amopfamily
+      WHERE opfname ~ '^enc_.*(equality|unsorted)_ops$' AND (amopstrategy <> 3
+      OR (amopopr::regoperator::text ~ '=='::text) <> (opfname = 'enc_unsorted_ops'))"),
+    ("a type that can have the class equality without its operator class, or another one with it",
+     "SELECT typname FROM enc WHERE EXISTS (SELECT FROM pg_opclass WHERE opcintype = enc AND opcname = typname || '_equality_ops')
+      <> (typname NOT IN ('enc_bool', 'enc_interval'))"),
     ("a type without its two default operator classes",
      "SELECT typname FROM enc WHERE (SELECT count(*) FROM pg_opclass WHERE opcintype = enc AND opcdefault) <> 2"),
     ("a cast between a confidential and a plain type that is not explicit, or of another type than its own",
@@ -39,7 +46,7 @@ const WRONG: &[(&str, &str)] = &[
     ("an immutable function that gives a confidential value",
      "SELECT oid::regprocedure FROM member WHERE prokind = 'f' AND provolatile = 'i' AND prorettype IN (SELECT enc FROM enc)"),
     ("a comparison that is not immutable, which an index needs",
-     "SELECT oid::regprocedure FROM member WHERE provolatile <> 'i' AND proname ~ '^enc_.*_(lt|le|eq|ge|gt|ne|cmp)$'"),
+     "SELECT oid::regprocedure FROM member WHERE provolatile <> 'i' AND proname ~ '^enc_.*_(lt|le|eq|ge|gt|ne|cmp|keyed_cmp)$'"),
     ("a hash that is immutable, which an index would need",
      "SELECT oid::regprocedure FROM member WHERE provolatile = 'i' AND proname ~ '_hash'"),
     ("a function that is not strict and no transition",

@@ -37,9 +37,7 @@ fn parted() -> (Owner, Server, Owner, Server) {
         "create table t (id int primary key, n enc_int8(ordered), note enc_text) using strongroom; create index on t (n);
          insert into t select g, 1, 'shared' from generate_series(1, 20) g",
     ));
-    // A new life of the server begins with a checkpoint of the zone's store.
-    server.stop();
-    server.start_again();
+    server.restart_with_checkpoint();
     owner.wait_for("select sum(n) from t", "20");
     let mut other = Owner::with_files_of(&owner, &ZONE);
     let standby = server.base_backup();

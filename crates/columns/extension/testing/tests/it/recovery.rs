@@ -147,10 +147,8 @@ fn backed_up(settings: &str) -> (Owner, Server, Owner, Server) {
         "create table t (id int primary key, a enc_int4, b enc_text(ordered)) using strongroom; create index on t (b);
          insert into t select g, 1, 'before' from generate_series(1, 200) g",
     );
-    // A new life of the server begins with a checkpoint of the zone's store: from here on the
-    // backup has the log that it needs.
-    server.stop();
-    server.start_again();
+    // The backup has the log that it needs from here on.
+    server.restart_with_checkpoint();
     owner.wait_for("select sum(a) from t", "200");
     let (copied, restored) = under_load(&owner, || {
         let copied = Owner::with_files_of(&owner, &["zone", "keyring", "root.key", "zone.key"]);

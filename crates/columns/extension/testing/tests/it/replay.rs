@@ -11,6 +11,7 @@ use std::time::Duration;
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::Owner;
 use strongroom_columns_testing::setup::{is_in_a_file, make_file, messages, start_all_with};
+use strongroom_testing_support::port::is_listening;
 use tempfile::TempDir;
 
 /// A directory with a key for records.
@@ -62,7 +63,7 @@ impl Replaying {
     fn start(mut command: Command, socket: &Path) -> Self {
         let mut replaying = Self(command.spawn().expect("the command can be run"));
         let mut waited = 0;
-        while !socket.exists() {
+        while !is_listening(socket) {
             let ended = replaying.0.try_wait().expect("a child");
             assert!(ended.is_none() && waited < 1200, "it does not serve");
             std::thread::sleep(Duration::from_millis(50));
