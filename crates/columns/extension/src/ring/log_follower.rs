@@ -310,9 +310,9 @@ impl Follower {
     }
 
     /// Has the zone checkpoint its store at `position`: for the first time, and then if the log has
-    /// grown and 60 seconds or 64 MiB of log have passed. Advances the slot, which releases the log before the
-    /// checkpoint. Raises an ERROR if another process has told the zone that it reads the log: this worker
-    /// connects anew then, and tries again.
+    /// grown and 60 seconds or 64 MiB of log have passed. Advances the slot, which releases the log
+    /// before the checkpoint. Raises an ERROR if another process has told the zone that it reads
+    /// the log: this worker connects anew then, and tries again.
     fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
         let grown = position.saturating_sub(self.checkpoint.position);
         let recently = |at: Instant| at.elapsed() < CHECKPOINT_INTERVAL;

@@ -89,8 +89,8 @@ extern "C-unwind" fn init_memory() {
     });
 }
 
-/// Sends the zone the server's generation, with the timeline of its log, over a new connection, and waits for the answer. No record of this generation may get into the log
-/// before.
+/// Sends the zone the server's generation, with the timeline of its log, over a new connection, and
+/// waits for the answer. No record of this generation may get into the log before.
 ///
 /// # Errors
 ///
