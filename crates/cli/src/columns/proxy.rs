@@ -188,8 +188,8 @@ impl ProxyArgs {
     }
 }
 
-/// Parses `SCHEMA.RELATION.COLUMN` with or without `:ordered`. The error is the text that clap
-/// shows.
+/// Parses `SCHEMA.RELATION.COLUMN`, with the column's class behind a colon if it is comparable. The
+/// error is the text that clap shows.
 fn parse_pinned_column(text: &str) -> Result<PinnedColumn, String> {
     PinnedColumn::parse(text)
         .ok_or_else(|| String::from("SCHEMA.RELATION.COLUMN, as in the catalog"))

@@ -337,8 +337,8 @@ pub fn id_of(key: &SecretKey) -> Result<KeyId, CryptoError> {
     id.as_slice().try_into().map_err(|_| CryptoError::TooLong)
 }
 
-/// The lineage that a column has by its name, for columns of the class [`Class::Ordered`]. Client
-/// and zone compute it alike, so that a constant can name the column that it is for.
+/// The lineage that a column of this class has by its name. Client and zone compute it alike, so
+/// that a constant can name the column that it is for.
 ///
 /// `path` are the names of database, schema, relation and column, none of which has a zero byte
 /// (PostgreSQL allows none). Specified in docs/spec/columns.md, "Lineages".

@@ -70,7 +70,8 @@ pub enum Op {
     /// Called. Tokens of `n` FIDs in the data area, 16 bytes each, placed as by
     /// [`Op::CompareMany`]; the first 8 are what [`Op::Token`] gives.
     TokenMany = 38,
-    /// Called. Sorts `n` FIDs in the data area, kind `flags`: each is replaced by its dense rank.
+    /// Called. Sorts `n` FIDs in the data area, kind `flags`: each is replaced by its dense rank;
+    /// with flag [`flag::EQUALITY`] by a number that equal values have in common.
     RankMany = 39,
     /// Called. Function `n` of two arguments that gives a truth, its first argument each of `r`
     /// FIDs in the data area, its second `a`: writes one byte (0, 1; 2 where it fails, and for all
@@ -285,6 +286,8 @@ pub mod flag {
     pub const NEW: u16 = 1 << 9;
     /// [`super::Op::CompareMany`]: pairs.
     pub const PAIRS: u16 = 1 << 11;
+    /// [`super::Op::RankMany`]: which values are equal, and not which is less.
+    pub const EQUALITY: u16 = 1 << 10;
     /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: the answers
     /// are asked ahead of need. The operation does not report a fault of posted operations.
     pub const AHEAD: u16 = 1 << 12;

@@ -27,9 +27,15 @@ pub(crate) type ColumnAddress = (u16, u16);
 pub(crate) enum Common {
     /// No value was added yet.
     Nothing,
-    /// All are stored values of the column at this address, of this class. `None` for a column
-    /// whose lineage has no class.
-    Column(ColumnAddress, Option<Class>),
+    /// All are values of the column at this address with this binding: stored ones, and some from
+    /// dumps of it if `dumped`.
+    Column {
+        place: ColumnAddress,
+        of: Binding,
+        dumped: bool,
+    },
+    /// All are values from dumps of a column with this binding.
+    Dumped(Binding),
     /// They are of several columns, or some are not stored; whether one came in an envelope.
     Mixed { constant: bool },
 }
@@ -37,24 +43,58 @@ pub(crate) enum Common {
 impl Common {
     /// What the values have in common if one more is added: a stored one at `place`, or one that is
     /// not stored (`None`), of the scope `scope`.
+    ///
+    /// A value from a dump of the column counts as one of it: who could compare it after restoring
+    /// it may do so at once, as a subscriber does that looks for a row by its old values.
     pub(crate) fn with(self, place: Option<ColumnAddress>, scope: &Scope) -> Self {
+        let key = scope.only_key().filter(|_| scope.lineage().is_column());
+        let own = key.map(|key| Binding {
+            key,
+            lineage: scope.lineage(),
+        });
+        let of_dump = own.filter(|_| scope.origin() == Origin::Envelope);
         let constant = matches!(scope.origin(), Origin::Envelope | Origin::Constant);
-        match (self, place) {
-            (Self::Nothing, Some(place)) => Self::Column(place, scope.lineage().class()),
-            (Self::Column(all, _), Some(place)) if all == place => self,
-            (Self::Mixed { constant: before }, _) => Self::Mixed {
-                constant: before || constant,
+        match (self, place, own, of_dump) {
+            (Self::Nothing, Some(place), Some(of), _) => Self::Column {
+                place,
+                of,
+                dumped: false,
             },
-            _ => Self::Mixed { constant },
+            (Self::Nothing, None, _, Some(of)) => Self::Dumped(of),
+            (Self::Column { place: all, .. }, Some(place), ..) if all == place => self,
+            (Self::Column { place, of, .. }, None, _, Some(one)) if one == of => Self::Column {
+                place,
+                of,
+                dumped: true,
+            },
+            (Self::Dumped(of), Some(place), Some(one), _) if one == of => Self::Column {
+                place,
+                of,
+                dumped: true,
+            },
+            (Self::Dumped(of), None, _, Some(one)) if one == of => self,
+            _ => Self::Mixed {
+                constant: constant || self.has_constant(),
+            },
+        }
+    }
+
+    /// Whether one of the values came in an envelope.
+    const fn has_constant(self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Column { dumped, .. } => dumped,
+            Self::Dumped(_) => true,
+            Self::Mixed { constant } => constant,
         }
     }
 
     /// The right that a session needs besides that of the operation: `CONSTANT` if one of several
     /// values came in an envelope, otherwise none.
     pub(crate) const fn extra_rights(self) -> u32 {
-        match self {
-            Self::Mixed { constant: true } => right::CONSTANT,
-            _ => 0,
+        match self.has_constant() {
+            true => right::CONSTANT,
+            false => 0,
         }
     }
 }
@@ -85,12 +125,15 @@ impl Truth {
         }
     }
 
-    /// Whether it may be given to everybody. The order of stored values of one ordered column may,
+    /// Whether it may be given to everybody. The order of the values of one ordered column may,
     /// and which values of a column of class equality are equal: its owner has said so, for an
     /// index on the column tells it as well, and without it neither VACUUM nor REINDEX could run
     /// while no client is connected. What a condition says of them is in no index.
     const fn is_free(self, common: Common) -> bool {
-        let Common::Column(_, Some(class)) = common else {
+        let Common::Column { of, .. } = common else {
+            return false;
+        };
+        let Some(class) = of.lineage.class() else {
             return false;
         };
         match self {

@@ -22,7 +22,7 @@ mod frame;
 mod free_space;
 mod image;
 mod key_ledgers;
-mod keyed_order;
+pub(crate) mod keyed_order;
 mod log;
 mod marks;
 pub(crate) mod memory;

@@ -148,6 +148,9 @@ fn write_comparison_of(out: &mut String, name: &str) -> std::fmt::Result {
 /// The operators `==` and their family are for the planner only, which asks each index for the
 /// equality operator of its order. No query has `==`, so that the planner never takes the keyed
 /// order for one that a query needs (src/planning/indexes.rs).
+///
+/// The families have to be made after the types' default ones: of the B-tree families of `=` the
+/// planner sorts by the one with the least OID.
 pub(crate) fn write_equality(out: &mut String) {
     out.push_str(
         "\n-- indexes on columns of class equality\n\

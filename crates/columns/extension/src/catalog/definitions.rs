@@ -428,19 +428,25 @@ fn check_foreign_table(oid: Oid) {
     }
 }
 
-/// Raises an ERROR for an index on a confidential column that is not a B-tree, or is of an
-/// exclusion constraint.
+/// Raises an ERROR for an index on a confidential column that is not a B-tree, shows more than the
+/// column's class says, or is of an exclusion constraint; and for one on an expression with a
+/// confidential column.
 fn check_index(oid: Oid, access_method: Oid) {
     let Some(found) = rows::index(oid) else {
         return;
     };
-    // The index's own columns have the types that it stores: a hash index stores integers. An
-    // expression is no column of the table.
-    let of_table = rows::columns(found.table)
-        .into_iter()
-        .filter(|(number, _)| found.keys.contains(number));
-    let mut columns = of_table.chain(rows::columns(oid));
-    if !columns.any(|(_, column)| types::kind_of(column).is_some()) {
+    // An expression can have a column's identifiers as they are, in another order than its class
+    // allows or inside other values, and can be one of several columns.
+    let confidential = |oid: Oid| types::kind_of(oid).is_some();
+    if types_in(&found.expressions).any(confidential) {
+        refuse(
+            "an index on an expression with a confidential column is not offered",
+            "Make an index on the column itself.",
+        );
+    }
+    // The index's own columns have the types that it stores: a hash index stores integers.
+    let mut columns = rows::columns(found.table).into_iter();
+    if !columns.any(|(number, column)| found.keys.contains(&number) && confidential(column)) {
         return;
     }
     if access_method == pg_sys::HASH_AM_OID {
@@ -482,7 +488,7 @@ fn check_index_key(class: Option<Class>, operator_class: Oid) {
         Some(Class::Equality) if !indexes::is_keyed(operator_class) => refuse(
             "an index on a column of class equality needs the operator class for that",
             "Write CREATE UNIQUE INDEX ON a_table (a_column enc_text_equality_ops), with the \
-             column's own type; constraints cannot name an operator class.",
+             column's own type. UNIQUE and PRIMARY KEY cannot name an operator class.",
         ),
         _ => {}
     }

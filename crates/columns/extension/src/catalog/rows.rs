@@ -188,6 +188,8 @@ pub(crate) struct Index {
     pub(crate) key_count: usize,
     /// The operator classes of the keys.
     pub(crate) operator_classes: Vec<Oid>,
+    /// The expressions among the keys, as PostgreSQL writes a tree as text; empty without any.
+    pub(crate) expressions: String,
     /// Whether it belongs to an exclusion constraint.
     pub(crate) exclusion: bool,
 }
@@ -213,6 +215,12 @@ pub(crate) fn index(index: Oid) -> Option<Index> {
                 let length = usize::try_from((*vector).dim1).unwrap_or(0);
                 (*vector).values.as_slice(length).to_vec()
             };
+            let attribute = pg_sys::Anum_pg_index_indexprs.cast_signed();
+            // SAFETY: as above; the column is a tree as text, or null.
+            let expressions = unsafe {
+                let trees = pg_sys::heap_getattr(tuple, attribute, description, &mut null);
+                if null { String::new() } else { text(trees) }
+            };
             // SAFETY: as above; its first vector follows the fixed part.
             found = Some(unsafe {
                 Index {
@@ -220,6 +228,7 @@ pub(crate) fn index(index: Oid) -> Option<Index> {
                     keys: vector(&raw const (*form).indkey),
                     key_count: usize::try_from((*form).indnkeyatts).unwrap_or(0),
                     operator_classes,
+                    expressions,
                     exclusion: (*form).indisexclusion,
                 }
             });

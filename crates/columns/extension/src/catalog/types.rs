@@ -114,7 +114,7 @@ pub(crate) fn function(oid: Oid) -> Function {
 }
 
 /// The symbol of a C function in its library. `None` if there is no such function.
-fn symbol_of(oid: Oid) -> Option<String> {
+pub(crate) fn symbol_of(oid: Oid) -> Option<String> {
     let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
     // SAFETY: a search of the catalog cache; `prosrc` is a text that is copied before the row is
     // released.

@@ -7,7 +7,7 @@
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
-use strongroom_columns_ring::{Broken, Descriptor, Op};
+use strongroom_columns_ring::{Broken, Descriptor, Fault, Op};
 use strongroom_format::columns::{Fid, Kind};
 
 use crate::call::{Call, sql_functions};
@@ -41,10 +41,13 @@ sql_functions! {
     strongroom_hash_extended, pg_finfo_strongroom_hash_extended => hash_extended;
 }
 
+/// Asks the zone about two values of a kind, and waits.
+type AskZone = fn(&mut Connection, Kind, u64, u64) -> Result<i32, Broken>;
+
 /// The order of the two arguments: -1, 0 or 1. From their identifiers if these are the same, from
 /// an answer of the zone that is kept, or by asking the zone, for many rows at once where that is
-/// useful. Raises the zone's faults as an ERROR.
-fn compare_arguments(call: &Call) -> i32 {
+/// useful; `single` asks about the two only. Raises the zone's faults as an ERROR.
+fn compare_arguments(call: &Call, single: AskZone) -> i32 {
     let (a, b) = (call.bits(0), call.bits(1));
     if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
         return 0;
@@ -62,14 +65,14 @@ fn compare_arguments(call: &Call) -> i32 {
     }
     call.store_site(site.with_single_answer());
     let list_order = batching::compare_list(kind, a, b);
-    list_order.unwrap_or_else(|| zone::with(|connection| call_compare(connection, kind, a, b)))
+    list_order.unwrap_or_else(|| zone::with(|connection| single(connection, kind, a, b)))
 }
 
 /// Whether the two arguments are equal. Compares their tokens if both are kept; otherwise asks the
 /// zone, whose faults it raises as an ERROR.
 fn are_equal(call: &Call) -> bool {
     let known = answers::are_equal(call.bits(0), call.bits(1));
-    known.unwrap_or_else(|| compare_arguments(call) == 0)
+    known.unwrap_or_else(|| compare_arguments(call, call_equal) == 0)
 }
 
 /// Has the zone compare two values, and waits: -1, 0 or 1. Fails as [`Connection::call`] does.
@@ -83,16 +86,37 @@ fn call_compare(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Resu
     Ok(answer.value.cast_signed().signum().try_into().unwrap_or(0))
 }
 
+/// Has the zone compare two values, by the keyed order of their column if it does not tell their
+/// order: 0 if they are equal. Fails as [`Connection::call`] does.
+fn call_equal(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Result<i32, Broken> {
+    match call_compare(connection, kind, a, b) {
+        Err(Broken::Fault(Fault::NotAllowed)) => call_keyed(connection, kind, a, b),
+        answer => answer,
+    }
+}
+
+/// Has the zone compare two values by the keyed order of their column, and waits: -1, 0 or 1. Fails
+/// as [`Connection::call`] does.
+fn call_keyed(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Result<i32, Broken> {
+    let answer = connection.call(Descriptor {
+        flags: u16::from(kind.number()),
+        a,
+        b,
+        ..Descriptor::of(Op::CompareKeyed)
+    })?;
+    Ok(answer.value.cast_signed().signum().try_into().unwrap_or(0))
+}
+
 /// Whether the first argument is less than the second, as [`compare_arguments`] finds out. Raises
 /// the zone's faults as an ERROR.
 fn less(call: &mut Call) -> Datum {
-    Datum::from(compare_arguments(call) < 0)
+    Datum::from(compare_arguments(call, call_compare) < 0)
 }
 
 /// Whether the first argument is at most the second, as [`compare_arguments`] finds out. Raises the
 /// zone's faults as an ERROR.
 fn at_most(call: &mut Call) -> Datum {
-    Datum::from(compare_arguments(call) <= 0)
+    Datum::from(compare_arguments(call, call_compare) <= 0)
 }
 
 /// Whether the arguments are equal. Raises the zone's faults as an ERROR.
@@ -103,13 +127,13 @@ fn equal(call: &mut Call) -> Datum {
 /// Whether the first argument is at least the second, as [`compare_arguments`] finds out. Raises
 /// the zone's faults as an ERROR.
 fn at_least(call: &mut Call) -> Datum {
-    Datum::from(compare_arguments(call) >= 0)
+    Datum::from(compare_arguments(call, call_compare) >= 0)
 }
 
 /// Whether the first argument is greater than the second, as [`compare_arguments`] finds out.
 /// Raises the zone's faults as an ERROR.
 fn greater(call: &mut Call) -> Datum {
-    Datum::from(compare_arguments(call) > 0)
+    Datum::from(compare_arguments(call, call_compare) > 0)
 }
 
 /// Whether the arguments are not equal. Raises the zone's faults as an ERROR.
@@ -129,7 +153,7 @@ fn order(call: &mut Call) -> Datum {
             return Datum::from(order);
         }
     }
-    Datum::from(compare_arguments(call))
+    Datum::from(compare_arguments(call, call_compare))
 }
 
 /// The order of the arguments, -1, 0 or 1, in an index on a column of class equality: the keyed
@@ -141,16 +165,7 @@ fn keyed_order(call: &mut Call) -> Datum {
         return Datum::from(0_i32);
     }
     let (kind, _) = kind_and_site(call);
-    let order = zone::with(|connection| {
-        let answer = connection.call(Descriptor {
-            flags: u16::from(kind.number()),
-            a,
-            b,
-            ..Descriptor::of(Op::CompareKeyed)
-        })?;
-        Ok(i32::try_from(answer.value.cast_signed().signum()).unwrap_or(0))
-    });
-    Datum::from(order)
+    Datum::from(zone::with(|connection| call_keyed(connection, kind, a, b)))
 }
 
 /// The first half of the argument's equality token: kept, or asked of the zone, with those of the

@@ -1,7 +1,8 @@
 //! Modifiers of the types: the class of a column, and precision and scale of a numeric.
 //!
-//! `enc_int4(ordered)` says that the order of the column's values is no secret; without it a column
-//! is opaque. A modifier is a number: the class in bits 28 and 29, below it for `enc_numeric` what
+//! `enc_int4(ordered)` says that the order of the column's values is no secret,
+//! `enc_int4(equality)` that it is none which of them are equal; without either a column is opaque.
+//! A modifier is a number: the class in bits 28 and 29, below it for `enc_numeric` what
 //! PostgreSQL's own `numerictypmodin` makes (src/backend/utils/adt/numeric.c). Must not: decide
 //! what a class allows; the zone does.
 

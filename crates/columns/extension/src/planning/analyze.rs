@@ -1,9 +1,9 @@
 //! ANALYZE of a confidential column: the fraction of nulls, the width, the number of distinct
 //! values. No value, no order.
 //!
-//! The zone ranks the sample in one call; only the frequency of each rank is used, and the ranks
-//! are not kept. Where the zone refuses, which it does for an opaque column without a session, the
-//! number of distinct values stays what an earlier ANALYZE has found. Must not: store an identifier
+//! The zone says of the sample in one call which values are equal. Where it refuses, which it does
+//! for an opaque column without a session, the number of distinct values stays what an earlier
+//! ANALYZE has found. Must not: store an identifier
 //! in `pg_statistic`, or fail because the zone does.
 
 use std::ffi::c_int;
@@ -13,6 +13,7 @@ use pgrx::pg_sys;
 use strongroom_columns_ring::Broken;
 use strongroom_columns_ring::Descriptor;
 use strongroom_columns_ring::Op;
+use strongroom_columns_ring::op::flag;
 use strongroom_format::columns::Kind;
 
 use crate::call::{Call, bits, call_postgres, guarded, sql_functions};
@@ -50,7 +51,7 @@ fn typanalyze(call: &mut Call) -> Datum {
 }
 
 /// Computes the statistics of a column from a sample (`compute_stats` of `VacAttrStats`): fraction
-/// of NULLs, width, and number of distinct values: the former one if the zone refuses to rank.
+/// of NULLs, width, and number of distinct values: the former one if the zone refuses.
 #[expect(clippy::cast_possible_truncation, reason = "estimates")]
 extern "C-unwind" fn compute(
     stats: pg_sys::VacAttrStatsP,
@@ -78,7 +79,8 @@ extern "C-unwind" fn compute(
             stats.stats_valid = true;
             stats.stanullfrac = (f64::from(nulls) / f64::from(rows)) as f32;
             stats.stawidth = 8;
-            let distinct = types::kind_of(stats.attrtypid).and_then(|kind| rank_sample(kind, fids));
+            let distinct =
+                types::kind_of(stats.attrtypid).and_then(|kind| number_sample(kind, fids));
             let present = 1.0 - f64::from(stats.stanullfrac);
             // SAFETY: the attribute of a column that is being analysed.
             let (table, column) = unsafe { ((*stats.attr).attrelid, (*stats.attr).attnum) };
@@ -109,16 +111,16 @@ fn former_distinct(table: pg_sys::Oid, column: i16) -> f32 {
     }
 }
 
-/// The dense ranks of a sample's values, which the zone computes in one call. `None` if the zone
-/// refuses; raises an ERROR if it does not answer.
-fn rank_sample(kind: Kind, mut fids: Vec<u64>) -> Option<Vec<u64>> {
+/// A number for each of a sample's values, the same for equal ones, which the zone gives in one
+/// call. `None` if the zone refuses; raises an ERROR if it does not answer.
+fn number_sample(kind: Kind, mut fids: Vec<u64>) -> Option<Vec<u64>> {
     if fids.is_empty() {
         return Some(fids);
     }
     zone::with(|connection| {
         let ranked = connection.write_words(0, &fids).and_then(|()| {
             connection.call(Descriptor {
-                flags: u16::from(kind.number()),
+                flags: u16::from(kind.number()) | flag::EQUALITY,
                 n: u32::try_from(fids.len()).unwrap_or(u32::MAX),
                 ..Descriptor::of(Op::RankMany)
             })

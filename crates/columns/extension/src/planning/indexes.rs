@@ -5,7 +5,9 @@
 //! joins by the keyed order, which is another one for each column. So it is told another family to
 //! look for the order in, `enc_unsorted_ops`, whose equality operators are in no query: the planner
 //! then finds that no query needs the order. It goes on matching `=` with the index's own family.
-//! Must not: change what else the planner knows of an index.
+//! The planner takes merge joins' order from the family of `=` that was made first, which has to be
+//! the types' default one (crates/columns/extension/script). Must not: change what else the planner
+//! knows of an index.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -52,7 +54,7 @@ fn is_keyed_family(family: Oid, of: Oid) -> bool {
     }
     // SAFETY: a search of the catalog cache.
     let function = unsafe { pg_sys::get_opfamily_proc(family, of, of, ORDER_PROC) };
-    function != Oid::INVALID && types::function(function).name.ends_with("_keyed_cmp")
+    types::symbol_of(function).is_some_and(|symbol| symbol == "strongroom_keyed_cmp")
 }
 
 /// The planner's hook for a relation: of each index with a keyed order, replaces the families that
@@ -84,7 +86,8 @@ extern "C-unwind" fn on_relation_info(
 }
 
 /// Replaces the families that the planner takes the order of an index from, where it is the keyed
-/// order. Does nothing to other indexes.
+/// order, and has the executor look for the elements of an array one by one. Does nothing to other
+/// indexes.
 ///
 /// # Safety
 ///
@@ -111,6 +114,9 @@ unsafe fn hide_keyed_order(index: *mut pg_sys::IndexOptInfo) {
             let copy = pg_sys::palloc(size).cast::<Oid>();
             copy.copy_from_nonoverlapping(families.as_ptr(), keys);
             (*index).sortopfamily = copy;
+            // The B-tree would sort the elements of `= ANY (...)` by the keyed order to drop those
+            // that are twice there, and elements of several columns have no such order.
+            (*index).amsearcharray = false;
         }
     }
 }

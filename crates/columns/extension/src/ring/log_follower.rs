@@ -219,6 +219,13 @@ impl Follower {
                     ..Descriptor::of(Op::Replayed)
                 })
             });
+            // The end of recovery was a checkpoint.
+            if !standby {
+                self.checkpoint = Checkpoint {
+                    at: Some(Instant::now()),
+                    position: a,
+                };
+            }
         }
         if standby {
             shared_memory::note_followed(self.replayed_to);

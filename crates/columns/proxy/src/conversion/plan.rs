@@ -52,15 +52,23 @@ const INDEXES: &str = "SELECT i.indexrelid, c.relname, m.amname, i.indkey, i.ind
     LEFT JOIN pg_catalog.pg_constraint k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid \
     WHERE i.indrelid = $1 ORDER BY i.indexrelid";
 
-/// Operator classes and collations of an index's columns that are not those of the columns' types.
-/// That of columns of class equality is, for the column that is converted.
+/// Operator classes and collations of an index's columns that are not those of the columns' types,
+/// nor for columns of class equality.
 const PARTICULAR: &str = "SELECT FROM pg_catalog.pg_index i \
     JOIN pg_catalog.pg_attribute x ON x.attrelid = i.indexrelid \
     JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[x.attnum - 1] \
     JOIN pg_catalog.pg_type t ON t.oid = o.opcintype \
     JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[x.attnum - 1] \
-    WHERE i.indexrelid = $1 AND (x.attcollation <> a.attcollation OR NOT (o.opcdefault OR a.attnum = $2 \
-    AND o.opcnamespace = t.typnamespace AND o.opcname = t.typname || '_equality_ops'))";
+    WHERE i.indexrelid = $1 AND (x.attcollation <> a.attcollation OR NOT (o.opcdefault \
+    OR o.opcnamespace = t.typnamespace AND o.opcname = t.typname || '_equality_ops'))";
+
+/// Columns of class equality of an index, with schema and name of their operator classes.
+const KEYED: &str = "SELECT i.indkey[x.attnum - 1], n.nspname, o.opcname FROM pg_catalog.pg_index i \
+    JOIN pg_catalog.pg_attribute x ON x.attrelid = i.indexrelid AND x.attnum <= i.indnkeyatts \
+    JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[x.attnum - 1] \
+    JOIN pg_catalog.pg_namespace n ON n.oid = o.opcnamespace \
+    JOIN pg_catalog.pg_type t ON t.oid = o.opcintype \
+    WHERE i.indexrelid = $1 AND o.opcnamespace = t.typnamespace AND o.opcname = t.typname || '_equality_ops'";
 
 const NAMES: &str =
     "SELECT attnum, attname FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0";
@@ -315,7 +323,7 @@ fn indexes(
         }
         let name = field(row, 1).to_owned();
         let on = |at: usize| field(row, at) == "t";
-        let particular = database.ask(PARTICULAR, &[field(row, 0), &table.column.number])?;
+        let particular = database.ask(PARTICULAR, &[field(row, 0)])?;
         let ordinary =
             plain && on(9) && on(10) && field(row, 2) == "btree" && particular.rows.is_empty();
         let constraint = field(row, 12);
@@ -335,14 +343,10 @@ fn indexes(
             (true, false) => " DEFERRABLE",
             _ => "",
         };
+        let classes = OperatorClasses::read(database, field(row, 0), operator_class)?;
         indexes.push(Index {
             oid: field(row, 0).to_owned(),
-            keys: keys(
-                table,
-                (field(row, 3), field(row, 4)),
-                operator_class,
-                &names,
-            ),
+            keys: keys(table, (field(row, 3), field(row, 4)), &classes, &names),
             name,
             unique: on(5),
             constraint: (constraint == "u").then(|| (field(row, 11).to_owned(), deferred)),
@@ -361,13 +365,46 @@ fn depends_on_column(
     Ok(answer.rows.iter().any(|row| field(row, 1) == index))
 }
 
-/// Returns the keys of an index, as SQL writes them, with the new column in the old one's place,
-/// and with its operator class if it is not the default. `numbers` and `options` are those of
-/// `pg_index`.
+/// The operator classes of an index's columns that are not the defaults of their types.
+struct OperatorClasses<'a> {
+    /// That of the new column.
+    new: Option<&'a str>,
+    /// Those of columns of class equality that there are: number, schema, name.
+    others: Vec<crate::server::TextRow>,
+}
+
+impl<'a> OperatorClasses<'a> {
+    /// Reads those of the index with this OID. Fails with SR-8122 or SR-5001.
+    fn read(database: &mut Database<'_>, index: &str, new: Option<&'a str>) -> Result<Self, Error> {
+        let others = database.ask(KEYED, &[index])?.rows;
+        Ok(Self { new, others })
+    }
+
+    /// Returns that of the column with this number, as SQL writes it behind the column's name;
+    /// empty for the default one.
+    fn behind(&self, table: &Table, number: &str) -> String {
+        if number == table.column.number {
+            return self
+                .new
+                .map_or_else(String::new, |class| format!(" {class}"));
+        }
+        let found = self.others.iter().find(|row| field(row, 0) == number);
+        found.map_or_else(String::new, |row| {
+            format!(
+                " {}.{}",
+                identifier(field(row, 1)),
+                identifier(field(row, 2))
+            )
+        })
+    }
+}
+
+/// Returns the keys of an index, as SQL writes them, with the new column in the old one's place.
+/// `numbers` and `options` are those of `pg_index`.
 fn keys(
     table: &Table,
     (numbers, options): (&str, &str),
-    operator_class: Option<&str>,
+    classes: &OperatorClasses<'_>,
     names: &[crate::server::TextRow],
 ) -> String {
     let named = |number: &str| {
@@ -387,8 +424,7 @@ fn keys(
             let option: u8 = option.parse().unwrap_or(0);
             let order = if option & 1 == 0 { "ASC" } else { "DESC" };
             let nulls = if option & 2 == 0 { "LAST" } else { "FIRST" };
-            let class = operator_class.filter(|_| number == table.column.number);
-            let class = class.map_or_else(String::new, |class| format!(" {class}"));
+            let class = classes.behind(table, number);
             format!(
                 "{}{class} {order} NULLS {nulls}",
                 identifier(&named(number))

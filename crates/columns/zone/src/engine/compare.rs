@@ -6,17 +6,19 @@
 
 use core::cell::Cell;
 use core::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{ANSWER_HALF, Area, Descriptor, Fault};
 use strongroom_columns_values::{Value, compare, token_bytes};
-use strongroom_format::columns::{Kind, Lineage};
+use strongroom_format::columns::Kind;
 
 use super::batch::Batch;
 use super::compute::{judge, with_ledger};
 use super::value_sources::PolicyInput;
 use super::{Zone, answers_of, copy_words, kind_of, offset_of};
 use crate::policy::Truth;
+use crate::store::keyed_order::compare_under;
 
 /// The byte in a batch's answer for two values that are equal.
 const EQUAL: u8 = 1;
@@ -47,8 +49,8 @@ impl Zone {
 
     /// [`strongroom_columns_ring::Op::CompareKeyed`]: compares the values `a` and `b` in the keyed
     /// order of the column in which `a` is stored; if `a` is not stored, of that of `b`; and if
-    /// neither is, in an order of no column. Returns -1, 0 or 1 (two's complement). Counts in the
-    /// session's budget and ledger. Faults as [`Self::compare`] does.
+    /// neither is, in an order of the statement's. Returns -1, 0 or 1 (two's complement). Counts in
+    /// the session's budget and ledger. Faults as [`Self::compare`] does.
     pub(super) fn compare_keyed(
         &mut self,
         ring: u16,
@@ -69,9 +71,11 @@ impl Zone {
         self.permit_truth(ring, Truth::KeyedOrder, &mut policy_input)?;
         self.computed += 1;
         let [a, b, _] = &self.scratch.args;
-        let column = column.unwrap_or(Lineage::CLIENT);
         let values = [a.value(), b.value()];
-        let order = self.sources.store.compare_keyed(column, kind, values)?;
+        let order = match column {
+            Some(column) => self.sources.store.compare_keyed(column, kind, values)?,
+            None => compare_under(self.sources.rings.token_key(ring)?, kind, values)?,
+        };
         self.count_positive_truths(ring, u64::from(order == Ordering::Equal));
         Ok(i64::from(order as i8).cast_unsigned())
     }
@@ -243,9 +247,10 @@ impl Zone {
     }
 
     /// [`strongroom_columns_ring::Op::RankMany`]: replaces each of `n` identifiers in the data area
-    /// by its dense rank (0 for the least value, equal values alike), and returns `n`. Counts in
-    /// the session's budget and ledger. `Fault::StringTooLong` if the values have more than 64 MiB;
-    /// faults of loading and of the policy.
+    /// by its dense rank (0 for the least value, equal values alike), or with the flag `EQUALITY`
+    /// by a number that equal values have in common, and returns `n`. Counts in the session's
+    /// budget and ledger. `Fault::StringTooLong` if the values have more than 64 MiB; faults of
+    /// loading and of the policy.
     pub(super) fn rank_many(
         &mut self,
         ring: u16,
@@ -253,6 +258,11 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
+        let equality = descriptor.flags & flag::EQUALITY != 0;
+        let truth = match equality {
+            true => Truth::KeyedOrder,
+            false => Truth::Rank,
+        };
         copy_words(area, descriptor, &mut self.scratch.words)?;
         let [each, ..] = &mut self.scratch.args;
         let mut policy_input = PolicyInput::new();
@@ -262,13 +272,7 @@ impl Zone {
             let loaded = self.sources.load_of(ring, *bits, kind, each)?;
             self.sources.add_operand(ring, &mut policy_input, &loaded)?;
             let sources = &self.sources;
-            judge(
-                &mut self.channel,
-                sources,
-                ring,
-                Truth::Rank,
-                &mut policy_input,
-            )?;
+            judge(&mut self.channel, sources, ring, truth, &mut policy_input)?;
             batch.push(each.value())?;
         }
         let count = self.scratch.words.len() as u64;
@@ -278,6 +282,9 @@ impl Zone {
         self.charge(ring, count, &policy_input)?;
         self.computed += count;
         rank(kind, &batch, &mut self.scratch.words)?;
+        if equality {
+            number_as_they_come(&mut self.scratch.words);
+        }
         let words = &self.scratch.words;
         area.write_words(offset_of(descriptor)?, words)
             .ok_or(Fault::BadRequest)?;
@@ -289,6 +296,16 @@ impl Zone {
             },
         );
         Ok(count)
+    }
+}
+
+/// Replaces dense ranks by numbers in the order in which they come, from 0: equal ones stay equal,
+/// and which is less is lost.
+fn number_as_they_come(ranks: &mut [u64]) {
+    let mut numbers = BTreeMap::new();
+    for rank in ranks {
+        let next = numbers.len() as u64;
+        *rank = *numbers.entry(*rank).or_insert(next);
     }
 }
 

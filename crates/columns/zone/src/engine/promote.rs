@@ -255,8 +255,8 @@ impl Zone {
         }
     }
 
-    /// Reads the columns behind the relation in the data area: the lineages that ordered ones have
-    /// by their names. `Fault::BadRequest` if they are malformed.
+    /// Reads the columns behind the relation in the data area: the lineages that they have by
+    /// their names. `Fault::BadRequest` if they are malformed.
     fn named_columns(
         &mut self,
         descriptor: &Descriptor,

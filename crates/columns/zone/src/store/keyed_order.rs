@@ -56,19 +56,38 @@ impl KeyedOrder {
             token_bytes(kind, value, bytes)?;
         }
         let key = self.key(root, lineage).map_err(|_| Fault::OutOfMemory)?;
-        let [a, b] = &bytes;
-        let order = match a.as_slice() == b.as_slice() {
-            true => Ordering::Equal,
-            false => place(key, kind, a)
-                .cmp(&place(key, kind, b))
-                .then_with(|| a.as_slice().cmp(b.as_slice())),
-        };
+        let order = by_place(key, kind, &bytes);
         for bytes in &mut bytes {
             bytes.clear();
         }
         self.bytes = bytes;
         Ok(order)
     }
+}
+
+/// Compares two values of one kind in the order that this key gives: equal for equal values,
+/// otherwise an answer that says nothing of them.
+///
+/// # Errors
+/// [`Fault::KindMismatch`] if a value is not of the kind's form.
+pub(crate) fn compare_under(
+    key: &MacKey,
+    kind: Kind,
+    values: [Value<'_>; 2],
+) -> Result<Ordering, Fault> {
+    let mut bytes = [Buf::new(), Buf::new()];
+    for (bytes, value) in bytes.iter_mut().zip(values) {
+        token_bytes(kind, value, bytes)?;
+    }
+    Ok(by_place(key, kind, &bytes))
+}
+
+/// Compares the bytes of two values by their places under this key, and those of one place by
+/// themselves. Bytes of different places are not compared: the time would tell how long their
+/// common beginning is.
+fn by_place(key: &MacKey, kind: Kind, [a, b]: &[Buf; 2]) -> Ordering {
+    let places = place(key, kind, a).cmp(&place(key, kind, b));
+    places.then_with(|| a.as_slice().cmp(b.as_slice()))
 }
 
 /// Where a value stands in the order: the first 16 bytes of the keyed hash of its bytes, as they

@@ -3,12 +3,13 @@
 //! Method: an operator's requests on stored values whose order the test knows.
 
 use strongroom_columns_envelope::lineage_by_name;
+use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{Broken, Descriptor, Fault, Host, Op};
 use strongroom_format::columns::channel::right;
 use strongroom_format::columns::{Class, Kind, Lineage};
 
 use super::lineages::{lineage, ordered_partition, partition, partition_of, path};
-use super::{A, ORDINARY, Scene, fault, go_on, int8, of_kind, promote, with_zone};
+use super::{A, ORDINARY, Scene, fault, go_on, int8, intake, of_kind, output, promote, with_zone};
 
 fn equality_lineage(filenode: u32) -> Lineage {
     lineage_by_name(Class::Equality, path(filenode))
@@ -29,6 +30,20 @@ fn store(scene: &Scene, filenode: u32, values: &[i64]) -> Vec<u64> {
         .collect();
     let (stored, _) = promote(&mut owner, table, 1, Kind::Int8, &constants).unwrap();
     stored
+}
+
+/// A number for each value, the same for equal ones.
+fn numbers(host: &mut Host, stored: &[u64]) -> Result<Vec<u64>, Broken> {
+    host.area(go_on)?.write_words(0, stored).unwrap();
+    let descriptor = Descriptor {
+        flags: u16::from(Kind::Int8.number()) | flag::EQUALITY,
+        n: u32::try_from(stored.len()).unwrap(),
+        ..Descriptor::of(Op::RankMany)
+    };
+    host.call(descriptor, go_on)?;
+    let mut numbers = vec![0; stored.len()];
+    host.area(go_on)?.read_words(0, &mut numbers).unwrap();
+    Ok(numbers)
 }
 
 /// The places of the values in the keyed order, found without a session.
@@ -68,6 +83,9 @@ fn equality_is_told_and_no_order() {
             let refused = of_kind(&mut host, op, Kind::Int8, ascending[0], ascending[1]);
             assert_eq!(refused, fault(Fault::NotAllowed), "{op:?}");
         }
+        // Which ones are equal is told of many at once, too, in the order in which they come.
+        let mixed = [stored[9], stored[24], stored[3], stored[7], stored[25]];
+        assert_eq!(numbers(&mut host, &mixed), Ok(vec![0, 1, 2, 1, 1]));
         host.area(go_on).unwrap().write_words(0, &stored).unwrap();
         for op in [Op::RankMany, Op::CompareMany, Op::TokenMany] {
             let descriptor = Descriptor {
@@ -116,6 +134,8 @@ fn nothing_else_is_compared_or_stored_beside_the_values() {
         let mut host = scene.host();
         let refused = keyed(&mut host, opaque[0], opaque[1]);
         assert_eq!(refused, fault(Fault::NotAllowed));
+        let refused = numbers(&mut host, &opaque);
+        assert_eq!(refused, fault(Fault::NotAllowed));
         // Who may know the order may know as much.
         assert_ne!(keyed(&mut host, ordered[0], ordered[1]), Ok(0));
 
@@ -140,5 +160,60 @@ fn nothing_else_is_compared_or_stored_beside_the_values() {
         let five = scene.int8(&mut weak, A, 5);
         let refused = keyed(&mut weak, stored[1], five);
         assert_eq!(refused, fault(Fault::NotAllowed));
+    });
+}
+
+/// A subscriber looks for a row by its old values, which have come as a dump's. Attack: values of
+/// dumps of other columns, and of opaque ones, are compared with a column's.
+#[test]
+fn a_dump_of_a_comparable_column_is_compared_with_that_column_only() {
+    with_zone("equality-dumps", |scene| {
+        let equality = store(scene, 16_384, &[3, 5]);
+        let mut owner = scene.client(ORDINARY, &[A]);
+        let ordered = ordered_partition(&mut owner, 16_385);
+        let constants = [3, 5].map(|value| scene.int8_for(lineage(16_385), &mut owner, A, value));
+        let (ordered, _) = promote(&mut owner, ordered, 1, Kind::Int8, &constants).unwrap();
+        let opaque = partition(&mut owner, 16_390);
+        let constants = [3, 5].map(|value| scene.int8(&mut owner, A, value));
+        let (opaque, _) = promote(&mut owner, opaque, 1, Kind::Int8, &constants).unwrap();
+
+        let mut host = scene.host();
+        let dumped = |host: &mut Host, stored: u64| {
+            let sealed = output(host, Kind::Int8, &[stored]).unwrap();
+            intake(host, Kind::Int8, &sealed[0], 0).unwrap()
+        };
+        let of_equality = dumped(&mut host, equality[1]);
+        let of_ordered = dumped(&mut host, ordered[1]);
+        let of_opaque = dumped(&mut host, opaque[1]);
+        assert_eq!(keyed(&mut host, equality[1], of_equality), Ok(0));
+        assert_ne!(keyed(&mut host, of_equality, equality[0]), Ok(0));
+        let compare = |host: &mut Host, a, b| of_kind(host, Op::Compare, Kind::Int8, a, b);
+        assert_eq!(compare(&mut host, of_ordered, ordered[1]), Ok(0));
+        let less = compare(&mut host, ordered[0], of_ordered);
+        assert_eq!(less.map(u64::cast_signed), Ok(-1));
+        for (a, b) in [
+            (equality[1], of_ordered),
+            (equality[1], of_opaque),
+            (ordered[1], of_equality),
+            (opaque[1], of_opaque),
+            (of_opaque, of_opaque),
+            (of_equality, of_ordered),
+            (of_equality, of_equality),
+        ] {
+            for op in [Op::Compare, Op::CompareKeyed] {
+                let refused = of_kind(&mut host, op, Kind::Int8, a, b);
+                assert_eq!(refused, fault(Fault::NotAllowed), "{op:?} {a:x} {b:x}");
+            }
+        }
+        // The order is not told of a column of class equality, whatever it is compared with.
+        let refused = compare(&mut host, equality[1], of_equality);
+        assert_eq!(refused, fault(Fault::NotAllowed));
+        // In a session it is a constant, which takes the right to compare with constants.
+        let mut weak = scene.client(right::COMPARE | right::OUTPUT, &[A]);
+        let of_opaque = dumped(&mut weak, opaque[1]);
+        let refused = compare(&mut weak, opaque[1], of_opaque);
+        assert_eq!(refused, fault(Fault::NotAllowed));
+        let of_opaque = dumped(&mut owner, opaque[1]);
+        assert_eq!(compare(&mut owner, opaque[1], of_opaque), Ok(0));
     });
 }

@@ -25,6 +25,9 @@ const WRONG: &[(&str, &str)] = &[
      "SELECT opfname, amopopr::regoperator FROM pg_amop JOIN pg_opfamily f ON f.oid = amopfamily
       WHERE opfname ~ '^enc_.*(equality|unsorted)_ops$' AND (amopstrategy <> 3
       OR (amopopr::regoperator::text ~ '=='::text) <> (opfname = 'enc_unsorted_ops'))"),
+    ("a keyed family that was made before the default one of its type, by which the planner then sorts",
+     "SELECT k.opfname FROM pg_opfamily k JOIN pg_opfamily d ON d.opfname = replace(k.opfname, '_equality_ops', '_ops') AND d.opfmethod = k.opfmethod
+      WHERE k.opfname ~ '^enc_.*_equality_ops$' AND k.oid < d.oid"),
     ("a type that can have the class equality without its operator class, or another one with it",
      "SELECT typname FROM enc WHERE EXISTS (SELECT FROM pg_opclass WHERE opcintype = enc AND opcname = typname || '_equality_ops')
       <> (typname NOT IN ('enc_bool', 'enc_interval'))"),

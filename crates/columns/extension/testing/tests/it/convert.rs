@@ -111,9 +111,10 @@ fn a_column_is_converted_there_and_back() {
 fn a_column_of_class_equality_gets_its_indexes() {
     let (owner, server) = start_all_with(&[], &[]);
     drop(server.rows(
-        "create table people (id int primary key, mail text, code text unique) using strongroom;
+        "create table people (id int primary key, mail text, code text unique, card numeric(8,2)) using strongroom;
          create unique index people_mail on people (mail); create index people_both on people (id desc, mail);
-         insert into people select i, 'p' || i || '@example.org', i from generate_series(1, 300) i",
+         create unique index people_two on people (mail, card);
+         insert into people select i, 'p' || i || '@example.org', i, i from generate_series(1, 300) i",
     ));
     let indexes = "select replace(pg_get_indexdef(indexrelid), 'public.', '') from pg_index
         where indrelid = 'people'::regclass order by indexrelid::regclass::text";
@@ -124,8 +125,19 @@ fn a_column_of_class_equality_gets_its_indexes() {
     ));
     let keyed = had
         .replace("(mail)", "(mail enc_text_equality_ops)")
-        .replace(", mail)", ", mail enc_text_equality_ops)");
+        .replace(", mail)", ", mail enc_text_equality_ops)")
+        .replace("(mail, ", "(mail enc_text_equality_ops, ");
     assert_ne!(keyed, had);
+    assert_eq!(server.rows(indexes), keyed);
+    // A second column of an index that has one of class equality.
+    drop(converted(
+        &owner,
+        &["people", "card", "--to-confidential", "--equality"],
+    ));
+    let both = keyed.replace(", card)", ", card enc_numeric_equality_ops)");
+    assert_ne!(both, keyed);
+    assert_eq!(server.rows(indexes), both);
+    drop(converted(&owner, &["people", "card", "--to-plain"]));
     assert_eq!(server.rows(indexes), keyed);
     assert_eq!(
         owner

@@ -233,6 +233,52 @@ fn without_a_session_the_server_learns_which_values_are_equal() {
     );
 }
 
+/// The elements of an array are of several columns, which have no order in common.
+#[test]
+fn an_array_of_several_columns_finds_each_row_once() {
+    let (owner, _server) = people();
+    let names = |from: u32| {
+        let names = (from..from + 40).map(|n| format!("('p{n:03}@example.org')"));
+        names.collect::<Vec<String>>().join(", ")
+    };
+    let _made = owner.rows(&format!(
+        "create table guests (email enc_text(equality)) using strongroom; create table visits (person enc_text(equality)) using strongroom;
+         insert into guests values {}; insert into visits values {}",
+        names(1),
+        names(11)
+    ));
+    for planning in PLANNING {
+        let found = owner.rows(&format!(
+            "{planning} select count(*), count(distinct id) from people where email = any (array(select email from guests union all select person from visits))"
+        ));
+        assert_eq!(found, "50|50", "{planning}");
+    }
+}
+
+/// ANALYZE learns how many values there are, and not which is less.
+#[test]
+fn statistics_need_no_session() {
+    let (_owner, server) = people();
+    let ask = "select attname, n_distinct from pg_stats where tablename = 'people' and attname in ('email', 'badge') order by attname";
+    let _analyzed = server.rows("analyze people");
+    assert_eq!(server.rows(ask), "badge|10\nemail|-1");
+}
+
+/// The same rows, whether the answers for a page are asked together or one by one.
+#[test]
+fn equality_without_a_session_is_answered_in_every_plan() {
+    let (_owner, server) = people();
+    for planning in [
+        "set enable_hashjoin = off; set enable_mergejoin = off; set enable_indexscan = off; set enable_bitmapscan = off;",
+        "set enable_hashjoin = off; set enable_mergejoin = off;",
+    ] {
+        let found = server.rows(&format!(
+            "{planning} select count(*) from people a join people b on a.email = b.email and a.id < 20"
+        ));
+        assert_eq!(found, "19", "{planning}");
+    }
+}
+
 #[test]
 fn definitions_that_show_more_are_refused() {
     let (owner, server) = people();
@@ -287,6 +333,43 @@ fn definitions_that_show_more_are_refused() {
         owner.rows("select format_type(atttypid, atttypmod) from pg_attribute where attname = 'badge' and attrelid = 'people'::regclass"),
         "enc_numeric(8,2,equality)"
     );
+}
+
+/// Expressions, which could have identifiers of two columns, or in an order that is not theirs.
+#[test]
+fn no_index_is_on_an_expression() {
+    let (owner, server) = start_all("");
+    let _two = owner.rows("create table pair (a enc_text(equality), b enc_text(equality), o enc_text) using strongroom");
+    for expression in [
+        "(coalesce(a, b)) enc_text_equality_ops",
+        "(coalesce(a, a)) enc_text_equality_ops",
+        "(coalesce(a, a))",
+        "(coalesce(o, o))",
+        "(case when o is null then a else a end)",
+        "(array[a])",
+        "(a = b)",
+    ] {
+        let message = "an index on an expression with a confidential column is not offered";
+        operator_fails(
+            &server,
+            &format!("create index on pair ({expression})"),
+            message,
+        );
+        operator_fails(
+            &server,
+            &format!("create index on pair ({expression}) where a is not null"),
+            message,
+        );
+    }
+    for method in ["hash", "gin"] {
+        let sql = format!("create index on pair using {method} ((array[a]))");
+        operator_fails(
+            &server,
+            &sql,
+            "an index on an expression with a confidential column",
+        );
+    }
+    let _null = server.rows("create index on pair (a enc_text_equality_ops) where o is not null");
 }
 
 /// A dump without a session, its restoration, and foreign keys.
