@@ -197,8 +197,10 @@ enum Removed {
     Gone(Option<Mark>),
 }
 
-/// Removes a head unless another one names its set; without locks, under a mark. When the head
-/// cannot be removed, the mark stays, and the error is returned.
+/// Removes the head at `position`, of the set `set_id`, unless the head of an incremental set names
+/// this set as its base. On a medium without locks, makes a mark before, which keeps other writers
+/// from building on the set; it is removed if the head stays for that reason, and remains if the
+/// removal fails, whose error is returned. `bases` keeps what was read of the other heads.
 fn mark_and_remove(
     store: &dyn Store,
     position: u32,

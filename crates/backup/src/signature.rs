@@ -23,9 +23,10 @@ pub(crate) fn signature_name(set_id: &str) -> String {
     format!("data/{set_id}.signature")
 }
 
-/// Signs `head`, the record and the description of the set `set_id`, and stores the signature
-/// beside its families, before the set has a head. A signature for a position that turned out to be
-/// taken is replaced. SR-7146 when somebody else changed it; errors of the store.
+/// Signs the backup set `set_id`, and stores the signature beside the set's families. `head` is the
+/// content of the set's head, its record and its description, which is stored afterwards. If
+/// another set took the position that an earlier `head` named, that one's signature is replaced.
+/// SR-7146 if another process has changed the signature; errors of the store.
 pub(crate) fn store_signature(
     store: &dyn Store,
     key: &SigningKey,

@@ -283,12 +283,14 @@ impl Candidate {
         Ok(State::of(&self.file.metadata().map_err(failed)?))
     }
 
-    /// Gives the file a name in the new directory, and returns its state with that name. `None`
-    /// when it has to be written anew: it is longer than the set's, or cannot get another name.
+    /// Gives the old file, which was compared with the set's file, a second name `spot` in the
+    /// directory that is being restored, and returns its metadata with that name. `None` if the
+    /// file has to be written anew: because the old one is longer than what was compared, has more
+    /// than one name already, or the file system makes no such name.
     ///
     /// # Errors
-    /// SR-7176 when it has changed since its first byte was compared; SR-7111 when the new
-    /// directory has the name already.
+    /// SR-7176 when the old file has changed since the comparison began; SR-7111 when the new
+    /// directory has the name already, because the set has the path twice.
     fn link(&self, spot: &EntryPath<'_>) -> Result<Option<State>> {
         let about = self.file.metadata();
         let about = about.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;

@@ -161,9 +161,10 @@ impl ArchiveArgs {
 impl VerifyArgs {
     /// Verifies archive files without the server and prints which rows they hold; with `--node`,
     /// also that the server's rows continue where the archives end. Errors: SR-1006 for a missing
-    /// file, SR-1001 for a directory, SR-8436 if anything does not fit together, SR-8440 for the
-    /// authority's certificate; SR-8400 or SR-8401 if the node's configuration or one of its files
-    /// cannot be used; SR-8402 if no server answers; what the server refuses.
+    /// file, SR-1001 for a directory, SR-8436 if a row is missing, changed or out of order,
+    /// SR-8440 if the certificate of the key server's authority cannot be used; with `--node` also
+    /// SR-8400 if the node's configuration cannot be used, SR-8401 if a file that it names cannot,
+    /// SR-8402 if no server answers, and the errors that the server answers with.
     fn run(self, context: &mut Context) -> Result<(), Failure> {
         for archive in &self.archives {
             // Before anything else is looked for, which may be missing for the same reason.

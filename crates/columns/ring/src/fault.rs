@@ -100,7 +100,7 @@ faults! {
     OtherHistory = 122, "55000", "the zone's store and the server's log belong to different histories (SR-8030)";
     NewerFormat = 123, "0A000", "the zone was given what a newer version of Strongroom has written: update the zone (SR-3002)";
     NotRecorded = 140, "55000", "the zone does not record this (SR-8124)";
-    Departed = 141, "55000", "the statement differs from its record, or would change something (SR-8125)";
+    Departed = 141, "55000", "the statement that is replayed differs from the recorded one, or would store something (SR-8125)";
 }
 
 impl Fault {

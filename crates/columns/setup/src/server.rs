@@ -221,8 +221,10 @@ impl Server {
     }
 }
 
-/// Connects to a database of the server at the socket, with the rights of the user `owner`. SR-8126
-/// when another user listens there; SR-8122 when the server refuses; SR-6021, SR-5001.
+/// Connects to a database of the server at `setup.socket`, acting as the operating system's user
+/// with the number `owner`. SR-8126 if another user listens at the socket; SR-8122 if the server
+/// refuses the login; SR-6021 if this process cannot act as that user; SR-5001 if the connection
+/// fails.
 pub(crate) fn connect(setup: &Setup, owner: u32, database: &str) -> Result<StatementClient, Error> {
     let path = &setup.socket;
     let connected = acting_as(owner, above(path), || {

@@ -159,9 +159,9 @@ const fn iso_week(year: i32, month: i32, day: i32) -> (i32, i32) {
     (year, week)
 }
 
-/// A field of an infinite date or time: infinite if the field grows with time.
-/// `Fault::FieldOfInfinity` for the others, which are null in PostgreSQL; a confidential value
-/// cannot be null.
+/// A field of the infinite date or time, or of the one that is minus infinity if `negative`: year,
+/// decade, century, millennium, Julian day and epoch are infinite like it. `Fault::FieldOfInfinity`
+/// for the other fields, which are null in PostgreSQL; a confidential value cannot be null.
 fn of_infinite(field: Field, negative: bool) -> Result<FieldValue, Fault> {
     match field {
         Field::Year

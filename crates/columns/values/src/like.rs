@@ -18,9 +18,9 @@ const STEPS_MAX: usize = 1 << 27;
 /// letters match in either case (ILIKE).
 ///
 /// # Errors
-/// [`Fault::StringTooLong`] for what would take too long. [`Fault::LikeEscapeAtEnd`] if matching
-/// comes to an escape character at the pattern's end; a pattern that fails earlier gives no error,
-/// as in PostgreSQL.
+/// [`Fault::StringTooLong`] after [`STEPS_MAX`] steps, where PostgreSQL would go on.
+/// [`Fault::LikeEscapeAtEnd`] if matching comes to an escape character at the pattern's end; a
+/// pattern that fails earlier gives no error, as in PostgreSQL.
 pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, Fault> {
     let same = |a: u8, b: u8| is_same(a, b, fold);
     let (mut t, mut p) = (0, 0);

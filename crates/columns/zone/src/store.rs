@@ -436,7 +436,8 @@ impl Store {
         Err(Fault::PartitionsExhausted)
     }
 
-    /// Removes a value whose identifier was not given out.
+    /// Frees the slot of a value that was just put, if nobody was told its identifier. That there
+    /// is no such value is a defect, which is noted for [`Self::take_last_error`].
     fn undo_put(&mut self, fid: Fid) {
         // Its slot is lost for this incarnation unless a later sweep finds it: simple, and rare.
         if self.free_slot(fid).is_err() {

@@ -119,7 +119,7 @@ codes! {
 
     PROVIDER_ELSEWHERE = 2100, Key, "the keyring's root key comes from a provider that this program does not have", "use a `strongroom` command that was built with the provider, or change the provider with that command: `strongroom keyring rotate-root --provider PROVIDER`";
     PROVIDER_UNREACHABLE = 2101, Key, "the provider of the root key could not be reached, or did not answer in time", "check that its server, device or module is there and answers; nothing was changed";
-    PROVIDER_DENIED = 2102, Key, "the provider of the root key rejected the credentials, or does not permit their holder to use the key", "check the PIN, certificate or token, and that it may use the key; some devices lock after a few wrong PINs";
+    PROVIDER_DENIED = 2102, Key, "the provider of the root key rejected the credentials, or does not permit their holder to use the key", "check the PIN, certificate or access token, and that their holder may use the key; some devices lock after a few wrong PINs";
     PROVIDER_NO_KEY = 2103, Key, "the provider of the root key does not have the key, or has destroyed it", "check the name of the key; if the key was destroyed, restore the keyring from an export";
     PROVIDER_DISABLED = 2104, Key, "the provider's key is disabled, or may not wrap and unwrap keys", "enable the key at the provider, or use one that may wrap and unwrap";
     PROVIDER_ANSWER = 2105, Data, "the provider did not unwrap the root key, or its answer is not authentic: it is damaged, forged, or comes from another key", "check that the keyring and the provider's key belong together; if they do, restore the keyring from a backup";
@@ -150,7 +150,7 @@ codes! {
     REMOTE_URL = 2240, Usage, "the address of a remote database, or one of its options, is not valid", "write url=https://HOST/PATH, percent-encoded in a URI; docs/reference/sqlite.md lists the options";
     REMOTE_UNREACHABLE = 2241, Io, "the server of a remote database could not be reached, or did not answer in time", "check the address and the network, then try again; http_timeout sets how many seconds one read may take";
     REMOTE_TRUST = 2242, Io, "the TLS certificate of the server of a remote database is not trusted", "check the address; where the certificate authority is a private one, name its file with http_ca; the check cannot be switched off";
-    REMOTE_STATUS = 2243, Io, "the server of a remote database refused the request", "check the address, and see the status in the detail; after 404 and 403 the request is not repeated";
+    REMOTE_STATUS = 2243, Io, "the HTTP server of a remote database refused the request", "check the address, and that it may be read without logging in; the status of the answer is in the detail. Requests that got 408, 425, 429, 500, 502, 503 or 504 were sent several times before this error, others once";
     REMOTE_RANGES = 2244, Io, "the server of a remote database does not return the requested ranges of the file unchanged", "serve the file as a static file, with range requests and without compression";
     REMOTE_VALIDATOR = 2245, Io, "the server of a remote database sends no strong ETag, so that a change of the file would go unnoticed", "configure the server to send strong ETags";
     REMOTE_CHANGED = 2246, Io, "the remote database has changed since it was opened", "open it again; publish each version under a name of its own, so that readers can finish with the old one";
@@ -160,7 +160,7 @@ codes! {
     REMOTE_POINTER = 2250, Usage, "the pointer file of a remote database cannot be used", "check its lines; the file must belong to this user or to root, and nobody else may write to it";
     REMOTE_CACHE = 2251, Warning, "the cache of a remote database is not used", "check the directory: it must belong to this user, nobody else may write to it, and there must be room on the disk";
     REMOTE_NO_CLIENT = 2252, Usage, "this build cannot read over the network", "use the extension, or build the library with its feature `http`";
-    REMOTE_CLEAR = 2253, Refused, "the address of a remote database begins with http:// and leads to another host", "use https://; or add http_plain=1, if observers may see which parts are read; pages are authenticated either way";
+    REMOTE_CLEAR = 2253, Refused, "the address of a remote database begins with http:// and names another machine", "use https://; or add http_plain=1 to the parameters of the database's URI, if observers may see which parts are read; pages are authenticated either way";
     REMOTE_COST = 2254, Refused, "the key slots of the remote database ask for more memory or time than may be spent on what a server sends", "if you trust the file's origin, download it and open it from the disk; its publisher can make cheaper slots with `strongroom sqlite rekey --slots-only`";
     PYTHON_NO_EXTENSIONS = 2270, Usage, "the SQLite of this Python does not load extensions", "use a Python whose sqlite3 module does, such as the distribution's or one that was built with --enable-loadable-sqlite-extensions; or use apsw: docs/guides/python.md";
     PYTHON_KEY_VALUE = 2271, Usage, "a key was given as a value, which tracebacks and logs would show", "give a callable that returns the key, such as getpass.getpass, or say where the key is: key_id, key_file, key_env or key_command";
@@ -203,7 +203,7 @@ codes! {
     UNVERIFIED = 4010, Data, "some parts could not be verified", "see the list of what was not checked";
     MALFORMED = 4011, Data, "SQLite found the database malformed, although its pages are authentic or were not checked", "run `strongroom verify FILE` and PRAGMA integrity_check; restore the database from a backup";
     STALE = 4012, Data, "the pages do not match the digest in the header: one or more of them are older copies", "restore the database from a backup; if you know the reason and want these pages, run `strongroom verify --settle FILE`";
-    ROOT = 4013, Data, "the database has another root than the expected one", "the database was changed since that root was noted, or is an older copy; compare it with the newest root that you have";
+    ROOT = 4013, Data, "the freshness root of the database is not the expected one", "the database was changed since that root was noted, or it is an older copy: compare its root with the newest one that you have noted, and restore the newest copy if it differs";
     FRESHNESS_OFF = 4014, Usage, "the database was made without freshness", "choose freshness when a database is made: `strongroom sqlite encrypt --freshness`, or freshness=1 in the URI";
 
     IO = 5001, Io, "the operating system reported an error", "see its message; check disk space, permissions and the device";
@@ -359,7 +359,7 @@ codes! {
     COLUMN_SERVER = 8122, Refused, "the database server refused a statement of this command", "see its message; a conversion stays as far as it has come, and the same command goes on from there";
     COLUMN_RECORD = 8123, Data, "the record does not open", "give the key for records that the zone was started with; a record that was changed or cut short cannot be replayed";
     COLUMN_UNRECORDED = 8124, Refused, "the zone does not record this", "start the zone with --record-key-file, and choose a name that is not taken; plain values, and more than 64 MiB, are not recorded";
-    COLUMN_DEPARTED = 8125, Usage, "the statement differs from its record, or would change something", "in a new session, replay the recorded statement in the same form and on the same data: docs/guides/columns.md";
+    COLUMN_DEPARTED = 8125, Usage, "the statement that is replayed differs from the one in the record of a session, or would store something", "connect anew, and send the recorded statement again with the same text, by the same protocol and on the same data; statements that store something cannot be replayed: docs/guides/columns.md";
     COLUMN_SETUP = 8126, Refused, "something that is there already is in the way of setting up confidential columns", "see the message, and run the command again when that is put right; nothing that was there was changed";
     COLUMN_SETUP_ROOT = 8127, Usage, "setting up confidential columns needs root on the server's machine", "run the command as root; where you have no root, as with a managed service, the extension cannot be loaded: docs/reference/columns-setup.md";
     COLUMN_NOT_INSTALLED = 8128, Usage, "the extension of confidential columns is not installed in this PostgreSQL", "install it with crates/columns/extension/install, and run the command again; nothing was changed";

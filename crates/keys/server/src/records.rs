@@ -316,10 +316,10 @@ pub struct Guarded<T> {
 }
 
 impl<T> Guarded<T> {
-    /// Returns the record and its guard.
+    /// Returns the record, and the guard that lets a commit fail if the record has changed since.
     ///
     /// # Errors
-    /// SR-8423, with this detail, when there is no record.
+    /// SR-8423, with `detail`, when there is no record.
     pub fn require(self, detail: &str) -> Result<(T, Guard), Error> {
         self.require_or(&code::SERVER_NO_SUCH, detail)
     }

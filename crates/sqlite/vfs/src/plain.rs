@@ -264,8 +264,9 @@ impl PlainLog {
             && (!self.held.is_empty() || must_hold_copies())
     }
 
-    /// Writes the frames that were held back to the log, in the order of their offsets. Fails as
-    /// the file below does.
+    /// Writes the frames that are kept in memory to the log's own file, in the order of their
+    /// offsets, and keeps them no longer. Fails as writing to that file does; frames that were not
+    /// tried stay in memory then.
     fn release(&mut self) -> SqliteResult<()> {
         while let Some((at, data)) = self.held.pop_first() {
             self.lower.write(&data, at)?;

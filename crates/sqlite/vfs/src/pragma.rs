@@ -96,8 +96,9 @@ pub(crate) unsafe fn answer_pragma(file: *mut sqlite3_file, argument: *mut c_voi
     result
 }
 
-/// Makes an opener of the value of a PRAGMA: a passphrase, or a raw key if it has that form.
-/// `creating` says that it is for a new database. SR-2011 if the value is malformed.
+/// Makes an opener of the value of `PRAGMA key` or `rekey`: of a raw key, if the value has the form
+/// of one, otherwise of a passphrase. `creating`: as in [`SourceContext`]. SR-2011 if the value is
+/// empty, too long, or a raw key of another length.
 fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
     let mut copy = value.to_vec();
     let given =

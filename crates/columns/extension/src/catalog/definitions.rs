@@ -153,9 +153,11 @@ impl Drop for Defining {
     }
 }
 
-/// Checks a command before it runs; returns whether it stores expressions. Raises an ERROR for a
-/// materialized view with a confidential constant, a range over a confidential type, or a template
-/// with confidential tables.
+/// Checks a command before it runs; returns whether it stores expressions in a catalog, so that
+/// literals of confidential types have to be refused while it runs. Raises an ERROR for a
+/// materialized view with a confidential constant, for CREATE TYPE of a range of a confidential
+/// type, for CREATE DATABASE from a template that has confidential tables, and for an ALTER TABLE
+/// that gives a column another class.
 ///
 /// # Safety
 ///
@@ -437,8 +439,7 @@ fn check_index(oid: Oid, access_method: Oid) {
     };
     // An expression can have a column's identifiers as they are, in another order than its class
     // allows or inside other values, and can be one of several columns.
-    let confidential = |oid: Oid| types::kind_of(oid).is_some();
-    if types_in(&found.expressions).any(confidential) {
+    if types_in(&found.expressions).any(is_or_contains_confidential) {
         refuse(
             "an index on an expression with a confidential column is not offered",
             "Make an index on the column itself.",
@@ -446,7 +447,8 @@ fn check_index(oid: Oid, access_method: Oid) {
     }
     // The index's own columns have the types that it stores: a hash index stores integers.
     let mut columns = rows::columns(found.table).into_iter();
-    if !columns.any(|(number, column)| found.keys.contains(&number) && confidential(column)) {
+    let confidential = |number, of| found.keys.contains(&number) && types::kind_of(of).is_some();
+    if !columns.any(|(number, of)| confidential(number, of)) {
         return;
     }
     if access_method == pg_sys::HASH_AM_OID {
@@ -514,13 +516,19 @@ fn check_statistics(oid: Oid) {
     let mut columns = rows::columns(found.table).into_iter();
     let confidential = |oid: Oid| types::kind_of(oid).is_some();
     if columns.any(|(number, column)| found.keys.contains(&number) && confidential(column))
-        || types_in(&found.expressions).any(confidential)
+        || types_in(&found.expressions).any(is_or_contains_confidential)
     {
         refuse(
             "extended statistics on a confidential column are not offered",
             "They would keep values in a catalog.",
         );
     }
+}
+
+/// Whether a type is confidential, or has confidential values in it, as the row type of a table
+/// has.
+fn is_or_contains_confidential(oid: Oid) -> bool {
+    types::kind_of(oid).is_some() || rows::contains_confidential(oid, 0)
 }
 
 /// The OIDs of the types that a tree, as text, names in variables, constants, function results and

@@ -5,7 +5,7 @@
 
 pub(crate) mod definitions;
 pub(crate) mod names;
-mod options;
+pub(crate) mod options;
 mod rows;
 mod templates;
 pub(crate) mod tuples;

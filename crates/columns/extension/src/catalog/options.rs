@@ -26,7 +26,7 @@ pub(super) unsafe fn named(
 /// # Safety
 ///
 /// A list of pointers to `T`, or none, that lives as long as the iterator.
-pub(super) unsafe fn items<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
+pub(crate) unsafe fn items<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
     let count = if list.is_null() {
         0
     } else {

@@ -16,7 +16,7 @@ use pg_sys::{Datum, Oid};
 use pgrx::pg_sys;
 
 use crate::call::{call_postgres, guarded};
-use crate::catalog::{tuples, types};
+use crate::catalog::{options, tuples, types};
 
 /// Name of the family with the equality operators that no query has.
 const UNSORTED: &CStr = c"enc_unsorted_ops";
@@ -72,14 +72,8 @@ extern "C-unwind" fn on_relation_info(
         }
         // SAFETY: the planner's own list of its own structures, for as long as the call.
         unsafe {
-            let indexes = (*info).indexlist;
-            let count = if indexes.is_null() {
-                0
-            } else {
-                (*indexes).length
-            };
-            for at in 0..usize::try_from(count).unwrap_or(0) {
-                hide_keyed_order((*(*indexes).elements.add(at)).ptr_value.cast());
+            for index in options::items((*info).indexlist) {
+                hide_keyed_order(index);
             }
         }
     });

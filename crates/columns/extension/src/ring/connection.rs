@@ -460,8 +460,8 @@ impl Connection {
             .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
-    /// Copies `len` bytes of an answer out of the data area. `BadRequest` if they do not lie in it,
-    /// `Lost` if the zone is gone.
+    /// Copies `len` bytes of an answer, which begins at `offset` of the data area. `BadRequest` if
+    /// not all of these bytes are in the area, `Lost` if the zone is gone.
     pub(crate) fn read(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
         self.note_answer(offset, len);
         self.copy(offset, len)

@@ -336,7 +336,8 @@ impl Server {
         checked(command.args(["--username=postgres", "--table", table, "postgres"]))
     }
 
-    /// Number of the zone's redo records in the write-ahead log between two positions.
+    /// Number of the zone's redo records, which are logical messages, in the write-ahead log from
+    /// the position `begin` to `end`, as PostgreSQL writes positions (`0/16B3748`).
     ///
     /// # Panics
     ///

@@ -299,9 +299,11 @@ fn check_no_dependents(database: &mut Database<'_>, table: &Table) -> Result<(),
     Ok(())
 }
 
-/// Returns the indexes with the column, which the new column needs too, there with this operator
-/// class if it is not the default, and adds notes on what is lost. Fails with SR-8121 for one of a
-/// sort that is not made again, and with SR-8122 or SR-5001 if a query fails.
+/// Returns the indexes of the table that have the column, as they are to be made for the new
+/// column: with the operator class `operator_class`, or the type's default one for `None`. Adds
+/// notes on properties of them that are lost. Fails with SR-8121 for an index of a kind that the
+/// conversion does not make, with SR-8122 if the server refuses a query, and with SR-5001 if the
+/// connection fails.
 fn indexes(
     database: &mut Database<'_>,
     table: &Table,

@@ -9,6 +9,7 @@ mod convert;
 mod copy;
 mod copy_fields;
 mod copying;
+mod cursors;
 mod downstream;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

@@ -102,6 +102,7 @@ impl Upstream {
             shown,
             declared,
             effects: plan.effects,
+            cursor: plan.cursor,
             copy,
         };
         let named = self.statements.entry(name.to_vec()).or_default();
@@ -184,6 +185,7 @@ impl Upstream {
                 utility: true,
                 ..Effects::default()
             },
+            cursor: None,
             copy: None,
         };
         self.statements
@@ -241,9 +243,12 @@ impl Upstream {
             }
         })?;
         let columns = Columns::Statement(Arc::clone(&statement.slot), result_formats);
+        let planned = Arc::clone(&statement.planned().expected);
         let made = Portal {
             columns: Some(columns).filter(|_| !statement.effects.utility),
-            expected: Arc::clone(&statement.planned().expected),
+            expected: self
+                .cursors
+                .expected_of(statement.cursor.as_ref(), &planned),
             effects: statement.effects,
             copy: statement.copy.clone(),
         };

@@ -15,6 +15,7 @@ use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
 
 use super::convert::Converter;
 use super::copy::{Incoming, Transform};
+use super::cursors::Cursors;
 use super::session::{Columns, Description, DescriptionSlot, PendingAnswer, Session};
 use super::shared::{PlaintextConstants, Shared};
 use super::sql_prepared::SqlPrepared;
@@ -25,7 +26,7 @@ use crate::sql::catalog::Catalog;
 use crate::sql::comparable::Names;
 use crate::sql::refusal::Refusal;
 use crate::sql::{
-    ComparableColumn, Constant, Effects, ExpectedColumns, Plan, Structure, Texts, Token,
+    ComparableColumn, Constant, CursorUse, Effects, ExpectedColumns, Plan, Structure, Texts, Token,
 };
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
@@ -54,6 +55,7 @@ pub(super) struct Statement {
     /// How many parameters are the client's own.
     pub(super) shown: usize,
     pub(super) effects: Effects,
+    pub(super) cursor: Option<CursorUse>,
     pub(super) copy: Option<Arc<Transform>>,
 }
 
@@ -92,6 +94,8 @@ pub(crate) struct Upstream {
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
     /// Statements that the client has prepared by SQL.
     pub(super) sql_prepared: SqlPrepared,
+    /// Cursors that the client has declared by SQL.
+    pub(super) cursors: Cursors,
     /// A statement of this pipeline may make the extension.
     pub(super) extending: bool,
     /// A statement whose answer has not come may turn `standard_conforming_strings` off.
@@ -174,6 +178,7 @@ impl Upstream {
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             sql_prepared: SqlPrepared::default(),
+            cursors: Cursors::default(),
             strings_doubted: false,
             extending: false,
             in_pipeline: false,
@@ -246,6 +251,7 @@ impl Upstream {
         let body = message.body.as_slice();
         if !self.in_pipeline && self.session.lock().transaction == b'I' {
             self.begun = SystemTime::now();
+            self.cursors.end_transaction();
         }
         match message.tag {
             b'Q' => {
@@ -374,13 +380,17 @@ impl Upstream {
             }
         }
         if plans.iter().all(|plan| !plan.changed) {
+            let expected: Vec<ExpectedColumns> = plans
+                .iter()
+                .map(|plan| {
+                    self.cursors
+                        .expected_of(plan.cursor.as_ref(), &plan.expected)
+                })
+                .collect();
             return self.send(
                 PendingAnswer::Query {
                     refusal: None,
-                    expected: plans
-                        .iter()
-                        .map(|plan| Arc::clone(&plan.expected))
-                        .collect(),
+                    expected: expected.into(),
                     copy,
                     request: 0,
                 },
@@ -419,6 +429,9 @@ impl Upstream {
                 let description = self.wait_for_description(&slot)?.ok_or(Failure::Skipped)?;
                 self.seal_constants(&plan.constants, &description)?
             };
+            let expected = self
+                .cursors
+                .expected_of(plan.cursor.as_ref(), &plan.expected);
             self.send(PendingAnswer::Bind { forward: false }, b'B', |message| {
                 message.string(b"").string(b"");
                 bind_values(message, &constants);
@@ -437,7 +450,7 @@ impl Upstream {
             self.send(
                 PendingAnswer::Execute {
                     columns: Columns::Described,
-                    expected: Arc::clone(&plan.expected),
+                    expected,
                     copy: None,
                     request: 0,
                 },

@@ -59,7 +59,7 @@ pub(crate) use flow::Origins;
 pub(crate) use functions::{Structure, confidential_type};
 use literal::Form;
 pub(crate) use literal::Token;
-pub(crate) use plan::{Constant, Copy, CopyColumn, Effects, ExpectedColumns, Plan};
+pub(crate) use plan::{Constant, Copy, CopyColumn, CursorUse, Effects, ExpectedColumns, Plan};
 pub(crate) use position::Texts;
 use refusal::Refusal;
 use resolver::Resolver;

@@ -93,6 +93,17 @@ pub(crate) struct Copy {
     pub(crate) options: CopyOptions,
 }
 
+/// What a statement does with a cursor, which it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CursorUse {
+    /// DECLARE. `is_held`: WITH HOLD, so that it outlives its transaction.
+    Declares { name: String, is_held: bool },
+    /// FETCH.
+    Fetches(String),
+    /// CLOSE; `None` for CLOSE ALL.
+    Closes(Option<String>),
+}
+
 /// What the columns of a result are to be: for each the origins of a value that is certainly
 /// confidential, and `None` for every other. Those beyond its end are not known.
 pub(crate) type ExpectedColumns = Arc<[Option<Origins>]>;
@@ -137,8 +148,11 @@ pub(crate) struct Plan {
     pub(crate) parameters: i32,
     pub(crate) effects: Effects,
     pub(crate) copy: Option<Copy>,
-    /// What each column of its result is to be, as far as that is known.
+    /// What each column of its result is to be, as far as that is known; of a DECLARE, each column
+    /// of the cursor's rows.
     pub(crate) expected: ExpectedColumns,
+    /// What it does with a cursor.
+    pub(crate) cursor: Option<CursorUse>,
     /// Whether it has to do with anything confidential, or with something that is not known.
     pub(crate) touched: bool,
     /// Whether it has constants whose place the proxy does not know: nothing that the catalog calls

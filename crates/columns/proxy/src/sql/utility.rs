@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::copy_options::options;
 use super::flow::{Columns, Flow};
-use super::plan::{Copy, CopyColumn, Effects, ExpectedColumns, Plan, expected_columns};
+use super::plan::{Copy, CopyColumn, CursorUse, Effects, ExpectedColumns, Plan, expected_columns};
 use super::refusal::Refusal;
 use super::resolver::Resolver;
 use super::table::{alter_table, create_table};
@@ -73,6 +73,9 @@ pub(crate) fn effects(node: &Node) -> Effects {
     effects
 }
 
+/// Flag of DECLARE CURSOR: WITH HOLD (nodes/parsenodes.h).
+const CURSOR_OPT_HOLD: i32 = 0x20;
+
 /// Returns whether the statement may change what the proxy knows of the database.
 pub(super) fn may_define(node: &Node) -> bool {
     let sets = matches!(
@@ -103,7 +106,23 @@ pub(crate) fn walk(
             walk_inner(resolver, explain.query.as_deref_mut(), plan)
         }
         Some(NodeEnum::DeclareCursorStmt(cursor)) => {
-            walk_inner(resolver, cursor.query.as_deref_mut(), plan)
+            plan.cursor = Some(CursorUse::Declares {
+                name: cursor.portalname.clone(),
+                is_held: cursor.options & CURSOR_OPT_HOLD != 0,
+            });
+            match cursor.query.as_deref_mut() {
+                Some(query) => walk(resolver, query, plan),
+                None => Ok(StatementLimits::default()),
+            }
+        }
+        Some(NodeEnum::FetchStmt(fetch)) => {
+            plan.cursor = Some(CursorUse::Fetches(fetch.portalname.clone()));
+            walk_definition(resolver, node)
+        }
+        Some(NodeEnum::ClosePortalStmt(close)) => {
+            let name = Some(close.portalname.clone()).filter(|name| !name.is_empty());
+            plan.cursor = Some(CursorUse::Closes(name));
+            walk_definition(resolver, node)
         }
         Some(NodeEnum::CreateTableAsStmt(create)) => {
             let mut fixed = walk_inner(resolver, create.query.as_deref_mut(), plan)?;

@@ -258,12 +258,13 @@ impl Rings {
         ring.ok_or(Fault::ForgedFid)
     }
 
-    /// All rings, those included that are kept for their group only.
+    /// All rings. Those whose backends have gone are among them while their parallel group needs
+    /// their values.
     pub(super) fn all(&self) -> impl Iterator<Item = &Ring> {
         self.rings.iter().filter_map(Option::as_deref)
     }
 
-    /// All rings, to be changed; those included that are kept for their group only.
+    /// As [`Self::all`], for changing them.
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
         self.rings.iter_mut().filter_map(Option::as_deref_mut)
     }

@@ -36,7 +36,8 @@ pub struct Binding {
 }
 
 impl Store {
-    /// The key and lineage that a column is bound to. `None` if it has none, or there is no such
+    /// The binding of a column, which is given by its number (`attnum`): the id of its column key,
+    /// and the lineage of its values. `None` if the column has no values yet, or there is no such
     /// partition.
     #[must_use]
     pub fn binding(&self, partition: u16, column: u16) -> Option<Binding> {

@@ -74,7 +74,7 @@ impl<S: SealingServer> RootProvider for SealingProvider<S> {
         self.name
     }
 
-    /// Returns the provider's number in the keyring.
+    /// Returns the number that stands for this kind of provider in a keyring.
     fn number(&self) -> u16 {
         self.number
     }

@@ -270,6 +270,8 @@ fn a_column_s_values_are_not_another_s() {
         "select b, a from other",
         "select coalesce(a, 5) from other",
         "select x from (select b as x from other union select b from other) y",
+        "begin; declare k cursor for select id, a from t; fetch all from k",
+        "begin; declare k binary cursor with hold for select b from other; commit; fetch 1 from k",
         "copy t (b) to stdout",
         "copy (select b from other) to stdout (format binary)",
     ] {
@@ -319,6 +321,21 @@ const WAYS: &[(&str, &str)] = &[
     (
         "begin; declare k scroll cursor for select c, a from t order by id; fetch 2 from k; fetch backward 1 from k; commit",
         "one|10\ntwo|20\none|10",
+    ),
+    (
+        "begin; declare k cursor for select c from t order by id; close k;
+         declare k cursor for select a, c from t order by id; fetch 1 from k; rollback",
+        "10|one",
+    ),
+    (
+        "begin; declare k cursor for select c from t order by id; rollback;
+         begin; declare k cursor for select id, a from t order by id; fetch 1 from k; rollback",
+        "1|10",
+    ),
+    (
+        "begin; declare k cursor for select c from t order by id; savepoint s; declare l cursor for select id from t;
+         rollback to s; fetch 1 from k; declare l cursor for select a from t order by id; fetch 1 from l; rollback",
+        "one\n10",
     ),
     (
         "begin; declare h cursor with hold for select a, c from t order by id; commit; fetch all from h; close h",

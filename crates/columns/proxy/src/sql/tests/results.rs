@@ -4,8 +4,8 @@ use strongroom_format::columns::{Class, Lineage};
 
 use super::lineages::{names, of};
 use super::*;
-use crate::sql::Origins;
 use crate::sql::flow::OriginColumn;
+use crate::sql::{CursorUse, Origins};
 
 const PATHS: [&str; 5] = [
     "other.single.name",
@@ -98,8 +98,9 @@ fn a_result_s_columns_are_values_of_columns() {
             "SELECT array_agg(pay), ARRAY[pay] FROM other.single GROUP BY pay",
             "- -",
         ),
+        // Those of the cursor's rows.
+        ("DECLARE c CURSOR FOR SELECT pay FROM other.single", "pay"),
         // Of another statement's columns nothing is known.
-        ("DECLARE c CURSOR FOR SELECT pay FROM other.single", ""),
         ("CREATE TABLE n AS SELECT pay FROM other.single", ""),
         ("EXPLAIN SELECT pay FROM other.single", ""),
     ] {
@@ -128,4 +129,33 @@ fn a_value_of_another_column_of_the_relation_is_none_of_this_one() {
         assert!(may_be(of(former)), "{former}");
     }
     assert!(!catalog.may_be_of(&[], of("other.single.pay")), "computed");
+}
+
+#[test]
+fn what_a_statement_does_with_a_cursor_is_known() {
+    let of = |sql: &str| plan(sql, &names(), 0).unwrap().pop().unwrap().cursor;
+    let declares = |is_held| {
+        let name = "c".to_owned();
+        Some(CursorUse::Declares { name, is_held })
+    };
+    for (sql, expected) in [
+        (
+            "DECLARE c CURSOR FOR SELECT pay FROM other.single",
+            declares(false),
+        ),
+        (
+            "DECLARE C NO SCROLL CURSOR WITH HOLD FOR SELECT pay FROM other.single",
+            declares(true),
+        ),
+        ("FETCH 5 FROM c", Some(CursorUse::Fetches("c".to_owned()))),
+        (
+            "FETCH ALL IN \"C\"",
+            Some(CursorUse::Fetches("C".to_owned())),
+        ),
+        ("CLOSE c", Some(CursorUse::Closes(Some("c".to_owned())))),
+        ("CLOSE ALL", Some(CursorUse::Closes(None))),
+        ("SELECT pay FROM other.single", None),
+    ] {
+        assert_eq!(of(sql), expected, "{sql}");
+    }
 }
