@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use strongroom_benches::Failure;
 use strongroom_benches::key_files::new_key_file;
 use strongroom_benches::postgres::{Account, Cluster, PSQL, Place, Server, Tools, feed};
+use strongroom_testing_support::port::is_listening;
 use tempfile::TempDir;
 
 use crate::command::Ran;
@@ -164,8 +164,7 @@ impl Process {
             .stderr(File::create(workplace.path(log))?);
         let mut process = Self(command.spawn()?);
         let begin = Instant::now();
-        // The file is there a moment before connections are taken.
-        while UnixStream::connect(socket).is_err() {
+        while !is_listening(socket) {
             if let Some(end) = process.0.try_wait()? {
                 let said = std::fs::read_to_string(workplace.path(log))?;
                 let line = said.lines().last().unwrap_or_default();
