@@ -58,7 +58,8 @@ pub enum Op {
     ThirdArgument = 33,
     /// Called. Function `n` that gives a truth: answers 0 or 1.
     Test = 34,
-    /// Called. Compares `a` with `b`, kind `flags`: answers -1, 0, 1.
+    /// Called. Compares `a` with `b`, kind `flags`: answers -1, 0, 1; with flag [`flag::EQUALITY`]
+    /// only whether they are equal: 0 if they are, otherwise 1.
     Compare = 35,
     /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`; with flag
     /// [`flag::PAIRS`] `n` pairs of FIDs, the first of each with the second. Writes one byte (0, 1,
@@ -286,7 +287,8 @@ pub mod flag {
     pub const NEW: u16 = 1 << 9;
     /// [`super::Op::CompareMany`]: pairs.
     pub const PAIRS: u16 = 1 << 11;
-    /// [`super::Op::RankMany`]: which values are equal, and not which is less.
+    /// [`super::Op::Compare`], [`super::Op::RankMany`]: which values are equal, and not which is
+    /// less.
     pub const EQUALITY: u16 = 1 << 10;
     /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: the answers
     /// are asked ahead of need. The operation does not report a fault of posted operations.

@@ -104,9 +104,9 @@ impl Common {
 pub(crate) enum Truth {
     /// Which of two values is less, or that they are equal.
     Order,
-    /// Which of two values comes first in the keyed order of a column: whether they are equal, and
-    /// nothing else.
-    KeyedOrder,
+    /// Whether values are equal, and nothing else: so also which of two comes first in the keyed
+    /// order of a column.
+    Equality,
     /// What a function says that gives a boolean, such as `LIKE`.
     Condition,
     /// A number that equal values of one statement have in common.
@@ -119,7 +119,7 @@ impl Truth {
     /// The right of a ticket that such an answer needs.
     const fn right(self) -> u32 {
         match self {
-            Self::Order | Self::KeyedOrder | Self::Condition => right::COMPARE,
+            Self::Order | Self::Equality | Self::Condition => right::COMPARE,
             Self::Token => right::TOKEN,
             Self::Rank => right::RANK,
         }
@@ -138,7 +138,7 @@ impl Truth {
         };
         match self {
             Self::Order | Self::Rank => matches!(class, Class::Ordered),
-            Self::KeyedOrder => class.is_comparable(),
+            Self::Equality => class.is_comparable(),
             Self::Condition | Self::Token => false,
         }
     }

@@ -445,10 +445,13 @@ fn check_index(oid: Oid, access_method: Oid) {
             "Make an index on the column itself.",
         );
     }
-    // The index's own columns have the types that it stores: a hash index stores integers.
-    let mut columns = rows::columns(found.table).into_iter();
-    let confidential = |number, of| found.keys.contains(&number) && types::kind_of(of).is_some();
-    if !columns.any(|(number, of)| confidential(number, of)) {
+    // Of the table, because an index has the types that it stores: a hash index stores integers.
+    let classes = rows::classes(found.table);
+    let class_of = |column: i16| {
+        let known = classes.iter().find(|(number, _)| *number == column);
+        known.map(|(_, class)| *class)
+    };
+    if found.keys.iter().all(|key| class_of(*key).is_none()) {
         return;
     }
     if access_method == pg_sys::HASH_AM_OID {
@@ -463,11 +466,9 @@ fn check_index(oid: Oid, access_method: Oid) {
             "Use a B-tree index.",
         );
     }
-    let classes = rows::classes(found.table);
     let keys = found.keys.iter().take(found.key_count);
     for (key, operator_class) in keys.zip(&found.operator_classes) {
-        let class = classes.iter().find(|(number, _)| number == key);
-        check_index_key(class.map(|(_, class)| *class), *operator_class);
+        check_index_key(class_of(*key), *operator_class);
     }
     if found.exclusion {
         refuse(
@@ -478,7 +479,7 @@ fn check_index(oid: Oid, access_method: Oid) {
 }
 
 /// Raises an ERROR if an index with this operator class would show more of a key's column than its
-/// class says. `None` for a plain column, and for an expression.
+/// class says. `None` for a plain column, and for an expression without confidential columns.
 fn check_index_key(class: Option<Class>, operator_class: Oid) {
     match class {
         Some(Class::Opaque) => refuse(
@@ -499,7 +500,7 @@ fn check_index_key(class: Option<Class>, operator_class: Oid) {
 /// Raises an ERROR for a domain over a confidential type. Does nothing for any other type.
 fn check_domain(oid: Oid) {
     if let Some(base) = rows::domain_base(oid)
-        && (types::kind_of(base).is_some() || rows::contains_confidential(base, 0))
+        && is_or_contains_confidential(base)
     {
         refuse(
             "a domain over a confidential type is not offered",

@@ -207,19 +207,12 @@ pub(crate) fn index(index: Oid) -> Option<Index> {
             // SAFETY: the only catalog that is scanned here is pg_index.
             let form: *const pg_sys::FormData_pg_index = unsafe { tuples::fixed_part(tuple) };
             let attribute = pg_sys::Anum_pg_index_indclass.cast_signed();
-            let mut null = false;
             // SAFETY: as above; the column is a vector of OIDs, and never null.
             let operator_classes = unsafe {
-                let vector = pg_sys::heap_getattr(tuple, attribute, description, &mut null);
+                let vector = pg_sys::heap_getattr(tuple, attribute, description, &mut false);
                 let vector: *const pg_sys::oidvector = vector.cast_mut_ptr();
                 let length = usize::try_from((*vector).dim1).unwrap_or(0);
                 (*vector).values.as_slice(length).to_vec()
-            };
-            let attribute = pg_sys::Anum_pg_index_indexprs.cast_signed();
-            // SAFETY: as above; the column is a tree as text, or null.
-            let expressions = unsafe {
-                let trees = pg_sys::heap_getattr(tuple, attribute, description, &mut null);
-                if null { String::new() } else { text(trees) }
             };
             // SAFETY: as above; its first vector follows the fixed part.
             found = Some(unsafe {
@@ -228,7 +221,7 @@ pub(crate) fn index(index: Oid) -> Option<Index> {
                     keys: vector(&raw const (*form).indkey),
                     key_count: usize::try_from((*form).indnkeyatts).unwrap_or(0),
                     operator_classes,
-                    expressions,
+                    expressions: trees(tuple, pg_sys::Anum_pg_index_indexprs, description),
                     exclusion: (*form).indisexclusion,
                 }
             });
@@ -274,21 +267,33 @@ pub(crate) fn statistics(oid: Oid) -> Option<Statistics> {
         oid,
         |tuple, description| {
             let form = row_of_statistics(tuple);
-            let mut null = false;
-            let attribute = pg_sys::Anum_pg_statistic_ext_stxexprs.cast_signed();
+            let attribute = pg_sys::Anum_pg_statistic_ext_stxexprs;
             // SAFETY: a row of pg_statistic_ext with its description; the first vector follows the
             // fixed part.
             found = Some(unsafe {
-                let trees = pg_sys::heap_getattr(tuple, attribute, description, &mut null);
                 Statistics {
                     table: (*form).stxrelid,
                     keys: vector(&raw const (*form).stxkeys),
-                    expressions: if null { String::new() } else { text(trees) },
+                    expressions: trees(tuple, attribute, description),
                 }
             });
         },
     );
     found
+}
+
+/// The expressions in a column of a row, as PostgreSQL writes trees as text; empty without any.
+///
+/// # Safety
+///
+/// A row with its description, and a column of the type `pg_node_tree` of it.
+unsafe fn trees(tuple: pg_sys::HeapTuple, column: u32, description: pg_sys::TupleDesc) -> String {
+    let mut null = false;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let trees = pg_sys::heap_getattr(tuple, column.cast_signed(), description, &mut null);
+        if null { String::new() } else { text(trees) }
+    }
 }
 
 /// A copy of a text.

@@ -7,7 +7,8 @@
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
-use strongroom_columns_ring::{Broken, Descriptor, Fault, Op};
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{Broken, Descriptor, Op};
 use strongroom_format::columns::{Fid, Kind};
 
 use crate::call::{Call, sql_functions};
@@ -49,7 +50,7 @@ type AskZone = fn(&mut Connection, Kind, u64, u64) -> Result<i32, Broken>;
 /// useful; `single` asks about the two only. Raises the zone's faults as an ERROR.
 fn compare_arguments(call: &Call, single: AskZone) -> i32 {
     let (a, b) = (call.bits(0), call.bits(1));
-    if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
+    if is_one_stored_value(a, b) {
         return 0;
     }
     let (kind, site) = kind_and_site(call);
@@ -68,6 +69,11 @@ fn compare_arguments(call: &Call, single: AskZone) -> i32 {
     list_order.unwrap_or_else(|| zone::with(|connection| single(connection, kind, a, b)))
 }
 
+/// Whether both are the identifier of one stored value, which is equal to itself.
+fn is_one_stored_value(a: u64, b: u64) -> bool {
+    a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral())
+}
+
 /// Whether the two arguments are equal. Compares their tokens if both are kept; otherwise asks the
 /// zone, whose faults it raises as an ERROR.
 fn are_equal(call: &Call) -> bool {
@@ -77,32 +83,38 @@ fn are_equal(call: &Call) -> bool {
 
 /// Has the zone compare two values, and waits: -1, 0 or 1. Fails as [`Connection::call`] does.
 fn call_compare(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Result<i32, Broken> {
-    let answer = connection.call(Descriptor {
-        flags: u16::from(kind.number()),
-        a,
-        b,
-        ..Descriptor::of(Op::Compare)
-    })?;
-    Ok(answer.value.cast_signed().signum().try_into().unwrap_or(0))
+    ask(connection, Descriptor::of(Op::Compare), kind, (a, b))
 }
 
-/// Has the zone compare two values, by the keyed order of their column if it does not tell their
-/// order: 0 if they are equal. Fails as [`Connection::call`] does.
+/// Has the zone say whether two values are equal, which it says of some that it does not order: 0
+/// if they are, otherwise 1. Fails as [`Connection::call`] does.
 fn call_equal(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Result<i32, Broken> {
-    match call_compare(connection, kind, a, b) {
-        Err(Broken::Fault(Fault::NotAllowed)) => call_keyed(connection, kind, a, b),
-        answer => answer,
-    }
+    let equality = Descriptor {
+        flags: flag::EQUALITY,
+        ..Descriptor::of(Op::Compare)
+    };
+    ask(connection, equality, kind, (a, b))
 }
 
 /// Has the zone compare two values by the keyed order of their column, and waits: -1, 0 or 1. Fails
 /// as [`Connection::call`] does.
 fn call_keyed(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Result<i32, Broken> {
+    ask(connection, Descriptor::of(Op::CompareKeyed), kind, (a, b))
+}
+
+/// Asks the zone `question` about two values of a kind, and waits: the sign of its answer. Fails as
+/// [`Connection::call`] does.
+fn ask(
+    connection: &mut Connection,
+    question: Descriptor,
+    kind: Kind,
+    (a, b): (u64, u64),
+) -> Result<i32, Broken> {
     let answer = connection.call(Descriptor {
-        flags: u16::from(kind.number()),
+        flags: question.flags | u16::from(kind.number()),
         a,
         b,
-        ..Descriptor::of(Op::CompareKeyed)
+        ..question
     })?;
     Ok(answer.value.cast_signed().signum().try_into().unwrap_or(0))
 }
@@ -161,7 +173,7 @@ fn order(call: &mut Call) -> Datum {
 /// (src/backend/access/nbtree/nbtsearch.c, `_bt_compare`). Raises the zone's faults as an ERROR.
 fn keyed_order(call: &mut Call) -> Datum {
     let (a, b) = (call.bits(0), call.bits(1));
-    if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
+    if is_one_stored_value(a, b) {
         return Datum::from(0_i32);
     }
     let (kind, _) = kind_and_site(call);

@@ -3,8 +3,8 @@
 //!
 //! The zone says of the sample in one call which values are equal. Where it refuses, which it does
 //! for an opaque column without a session, the number of distinct values stays what an earlier
-//! ANALYZE has found. Must not: store an identifier
-//! in `pg_statistic`, or fail because the zone does.
+//! ANALYZE has found. Must not: store an identifier in `pg_statistic`, or fail because the zone
+//! does.
 
 use std::ffi::c_int;
 
@@ -25,8 +25,8 @@ sql_functions! {
     strongroom_typanalyze, pg_finfo_strongroom_typanalyze => typanalyze;
 }
 
-/// Most values of a sample that are ranked: they fill half of the data area.
-const RANKED_MAX: usize = 65_536;
+/// Most values of a sample that the zone is asked about: they fill half of the data area.
+const ASKED_MAX: usize = 65_536;
 /// Rows of the sample for each unit of the statistics target (analyze.c, `std_typanalyze`).
 const ROWS_PER_TARGET: c_int = 300;
 
@@ -45,7 +45,7 @@ fn typanalyze(call: &mut Call) -> Datum {
         (*stats).compute_stats = Some(compute);
         (*stats).minrows = target
             .saturating_mul(ROWS_PER_TARGET)
-            .min(c_int::try_from(RANKED_MAX).unwrap_or(c_int::MAX));
+            .min(c_int::try_from(ASKED_MAX).unwrap_or(c_int::MAX));
     }
     Datum::from(true)
 }
@@ -69,7 +69,7 @@ extern "C-unwind" fn compute(
             let value = unsafe { call_postgres(|| fetch(stats, at, &raw mut is_null)) };
             if is_null {
                 nulls += 1;
-            } else if fids.len() < RANKED_MAX {
+            } else if fids.len() < ASKED_MAX {
                 fids.push(bits(value));
             }
         }
@@ -85,7 +85,7 @@ extern "C-unwind" fn compute(
             // SAFETY: the attribute of a column that is being analysed.
             let (table, column) = unsafe { ((*stats.attr).attrelid, (*stats.attr).attnum) };
             stats.stadistinct = match distinct {
-                Some(ranks) => estimate_distinct(ranks, total * present) as f32,
+                Some(numbers) => estimate_distinct(numbers, total * present) as f32,
                 None => former_distinct(table, column),
             };
         }
@@ -118,14 +118,14 @@ fn number_sample(kind: Kind, mut fids: Vec<u64>) -> Option<Vec<u64>> {
         return Some(fids);
     }
     zone::with(|connection| {
-        let ranked = connection.write_words(0, &fids).and_then(|()| {
+        let numbered = connection.write_words(0, &fids).and_then(|()| {
             connection.call(Descriptor {
                 flags: u16::from(kind.number()) | flag::EQUALITY,
                 n: u32::try_from(fids.len()).unwrap_or(u32::MAX),
                 ..Descriptor::of(Op::RankMany)
             })
         });
-        match ranked {
+        match numbered {
             Ok(_) => {
                 connection.read_words(0, &mut fids)?;
                 Ok(Some(std::mem::take(&mut fids)))

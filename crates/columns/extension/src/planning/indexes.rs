@@ -93,25 +93,29 @@ unsafe fn hide_keyed_order(index: *mut pg_sys::IndexOptInfo) {
         if (*index).sortopfamily.is_null() {
             return;
         }
-        let mut families = std::slice::from_raw_parts((*index).sortopfamily, keys).to_vec();
-        let types = std::slice::from_raw_parts((*index).opcintype, keys);
-        let mut found = false;
-        for (family, of) in families.iter_mut().zip(types) {
-            if is_keyed_family(*family, *of) {
-                *family = unsorted_beside(*family);
-                found = true;
-            }
+        let families = std::slice::from_raw_parts((*index).sortopfamily, keys).iter();
+        let types = std::slice::from_raw_parts((*index).opcintype, keys).iter();
+        let mut keyed = families
+            .zip(types)
+            .enumerate()
+            .filter_map(|(at, (family, of))| {
+                is_keyed_family(*family, *of).then_some((at, *family))
+            });
+        let mut next = keyed.next();
+        if next.is_none() {
+            return;
         }
-        if found {
-            // Most often the same array as `opfamily`, which has to stay.
-            let size = keys * size_of::<Oid>();
-            let copy = pg_sys::palloc(size).cast::<Oid>();
-            copy.copy_from_nonoverlapping(families.as_ptr(), keys);
-            (*index).sortopfamily = copy;
-            // The B-tree would sort the elements of `= ANY (...)` by the keyed order to drop those
-            // that are twice there, and elements of several columns have no such order.
-            (*index).amsearcharray = false;
+        // Most often the same array as `opfamily`, which has to stay.
+        let copy = pg_sys::palloc(keys * size_of::<Oid>()).cast::<Oid>();
+        copy.copy_from_nonoverlapping((*index).sortopfamily, keys);
+        while let Some((at, family)) = next {
+            copy.add(at).write(unsorted_beside(family));
+            next = keyed.next();
         }
+        (*index).sortopfamily = copy;
+        // The B-tree would sort the elements of `= ANY (...)` by the keyed order to drop those that
+        // are twice there, and elements of several columns have no such order.
+        (*index).amsearcharray = false;
     }
 }
 

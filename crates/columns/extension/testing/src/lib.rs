@@ -6,6 +6,7 @@
 //! server that it did not start.
 
 pub mod disk;
+mod expecting;
 pub mod owner;
 pub mod processes;
 pub mod setup;
@@ -162,15 +163,7 @@ impl Server {
         self.start_again();
         let durable =
             format!("select (strongroom_columns.status()->'store'->>'position')::numeric >= {end}");
-        let begun = Instant::now();
-        while self.run(&durable).rows.trim() != "t" {
-            assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "{}",
-                self.log_tail()
-            );
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        self.wait_for(&durable, "t");
     }
 
     /// Requests a fast shutdown, which ends connections; whether the server has stopped within
@@ -415,6 +408,45 @@ impl Server {
         let said = self.run(sql);
         assert!(!said.messages.contains("ERROR"), "{sql}\n{}", said.messages);
         said.rows
+    }
+
+    /// Runs SQL until it returns these rows: a zone that was started again has to replay the log
+    /// first.
+    ///
+    /// # Panics
+    ///
+    /// When it returns others for a minute.
+    #[track_caller]
+    pub fn wait_for(&self, sql: &str, rows: &str) {
+        expecting::run_until(rows, sql, |sql| self.run(sql));
+    }
+
+    /// Runs SQL that must fail, with this in its messages.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    #[track_caller]
+    pub fn fails(&self, sql: &str, message: &str) {
+        expecting::assert_failed(&self.run(sql), sql, message);
+    }
+
+    /// Waits until the server's log has this text.
+    ///
+    /// # Panics
+    ///
+    /// When it has not for half a minute.
+    #[track_caller]
+    pub fn wait_in_log(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.log_text().contains(text) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "{text}\n{}",
+                self.log_tail()
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 

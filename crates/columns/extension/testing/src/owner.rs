@@ -13,7 +13,7 @@ use strongroom_benches_oltp::wire::{Client, Failure};
 use strongroom_testing_support::port::is_listening;
 use tempfile::TempDir;
 
-use crate::{PsqlOutput, Server, open_to_all, print_line, psql};
+use crate::{PsqlOutput, Server, expecting, open_to_all, print_line, psql};
 
 /// Starts a zone, a server with the extension, and a proxy to it. `settings` are further lines of
 /// `postgresql.conf`.
@@ -300,29 +300,6 @@ impl Owner {
         std::fs::read_to_string(self.path("zone.log")).unwrap_or_default()
     }
 
-    /// Runs SQL at the server until it returns these rows: a zone that was started again has to
-    /// replay the log first.
-    ///
-    /// # Panics
-    ///
-    /// When it returns others for too long.
-    pub fn wait_for_at(&self, server: &Server, sql: &str, rows: &str) {
-        let begun = Instant::now();
-        loop {
-            let said = server.run(sql);
-            if said.rows == rows && !said.messages.contains("ERROR") {
-                return;
-            }
-            assert!(
-                begun.elapsed() < START_LIMIT,
-                "{}{}",
-                said.rows,
-                said.messages
-            );
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
     /// The zone's process number; `None` when it does not run.
     #[must_use]
     pub fn zone_process(&self) -> Option<u32> {
@@ -446,20 +423,17 @@ impl Owner {
     ///
     /// When it returns others for too long.
     pub fn wait_for(&self, sql: &str, expected: &str) {
-        let begun = Instant::now();
-        loop {
-            let said = self.run(sql);
-            if said.rows == expected && !said.messages.contains("ERROR") {
-                return;
-            }
-            assert!(
-                begun.elapsed() < START_LIMIT,
-                "{sql}\n{}\n{}\ninstead of\n{expected}",
-                said.rows,
-                said.messages
-            );
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        expecting::run_until(expected, sql, |sql| self.run(sql));
+    }
+
+    /// Runs SQL through the proxy that must fail, with this in its messages.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    #[track_caller]
+    pub fn fails(&self, sql: &str, message: &str) {
+        expecting::assert_failed(&self.run(sql), sql, message);
     }
 
     /// Runs SQL through the proxy that must succeed; the rows.

@@ -52,23 +52,18 @@ const INDEXES: &str = "SELECT i.indexrelid, c.relname, m.amname, i.indkey, i.ind
     LEFT JOIN pg_catalog.pg_constraint k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid \
     WHERE i.indrelid = $1 ORDER BY i.indexrelid";
 
-/// Operator classes and collations of an index's columns that are not those of the columns' types,
-/// nor for columns of class equality.
-const PARTICULAR: &str = "SELECT FROM pg_catalog.pg_index i \
+/// The keys of an index that are columns: number; schema and name of the operator class; whether
+/// that is the one of columns of class equality; whether the key has the operator class of its type
+/// or that one, and the collation of its column.
+const KEYS: &str = "SELECT a.attnum, n.nspname, o.opcname, e.keyed, \
+    (o.opcdefault OR e.keyed) AND x.attcollation = a.attcollation FROM pg_catalog.pg_index i \
     JOIN pg_catalog.pg_attribute x ON x.attrelid = i.indexrelid \
-    JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[x.attnum - 1] \
-    JOIN pg_catalog.pg_type t ON t.oid = o.opcintype \
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[x.attnum - 1] \
-    WHERE i.indexrelid = $1 AND (x.attcollation <> a.attcollation OR NOT (o.opcdefault \
-    OR o.opcnamespace = t.typnamespace AND o.opcname = t.typname || '_equality_ops'))";
-
-/// Columns of class equality of an index, with schema and name of their operator classes.
-const KEYED: &str = "SELECT i.indkey[x.attnum - 1], n.nspname, o.opcname FROM pg_catalog.pg_index i \
-    JOIN pg_catalog.pg_attribute x ON x.attrelid = i.indexrelid AND x.attnum <= i.indnkeyatts \
     JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[x.attnum - 1] \
     JOIN pg_catalog.pg_namespace n ON n.oid = o.opcnamespace \
     JOIN pg_catalog.pg_type t ON t.oid = o.opcintype \
-    WHERE i.indexrelid = $1 AND o.opcnamespace = t.typnamespace AND o.opcname = t.typname || '_equality_ops'";
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[x.attnum - 1] \
+    CROSS JOIN LATERAL (SELECT o.opcnamespace = t.typnamespace \
+    AND o.opcname = t.typname || '_equality_ops') e(keyed) WHERE i.indexrelid = $1";
 
 const NAMES: &str =
     "SELECT attnum, attname FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0";
@@ -112,16 +107,17 @@ impl Plan {
 fn check_shown(indexes: &[Index], class: Class) -> Result<(), Error> {
     if let (Class::Opaque, Some(index)) = (class, indexes.first()) {
         return Err(refusal(format!(
-            "the index {} shows the order of the column's values: let the server know the order (--ordered) or which \
-             values are equal (--equality), or drop the index first",
+            "the index {} shows the order of the column's values: let the server know the order \
+             (--ordered) or which values are equal (--equality), or drop the index first",
             index.name
         )));
     }
     let mut constraints = indexes.iter().filter_map(|index| index.constraint.as_ref());
     match (class, constraints.next()) {
         (Class::Equality, Some((name, _))) => Err(refusal(format!(
-            "the unique constraint {name} cannot be kept, because a constraint cannot name the operator class of columns \
-             of class equality: drop it, and CREATE UNIQUE INDEX on the column, which is made again with that class"
+            "the unique constraint {name} cannot be kept, because it cannot name the operator class \
+             of columns of class equality: drop it, and CREATE UNIQUE INDEX on the column, which is \
+             made again with that class"
         ))),
         _ => Ok(()),
     }
@@ -129,8 +125,7 @@ fn check_shown(indexes: &[Index], class: Class) -> Result<(), Error> {
 
 /// Returns the confidential type of this class for the column's plain one, as SQL writes it, with
 /// the operator class that indexes need if it is not the type's default, and adds notes on what is
-/// lost. Fails with SR-8121 if there is none, or the collation takes
-/// different texts for equal.
+/// lost. Fails with SR-8121 if there is none, or the collation takes different texts for equal.
 fn confidential_type(
     table: &Table,
     class: Class,
@@ -182,9 +177,10 @@ fn confidential_type(
         _ => {}
     }
     let digits = modifier.trim_matches(['(', ')']);
-    let word = match class {
-        Class::Opaque => "",
-        Class::Equality | Class::Ordered => class.name(),
+    let word = if class.is_comparable() {
+        class.name()
+    } else {
+        ""
     };
     let words: Vec<&str> = [digits, word]
         .into_iter()
@@ -325,9 +321,12 @@ fn indexes(
         }
         let name = field(row, 1).to_owned();
         let on = |at: usize| field(row, at) == "t";
-        let particular = database.ask(PARTICULAR, &[field(row, 0)])?;
-        let ordinary =
-            plain && on(9) && on(10) && field(row, 2) == "btree" && particular.rows.is_empty();
+        let on_columns = database.ask(KEYS, &[field(row, 0)])?.rows;
+        let ordinary = plain
+            && on(9)
+            && on(10)
+            && field(row, 2) == "btree"
+            && on_columns.iter().all(|key| field(key, 4) == "t");
         let constraint = field(row, 12);
         if !ordinary || on(6) || on(7) || !matches!(constraint, "" | "u") {
             return Err(refusal(format!(
@@ -345,10 +344,23 @@ fn indexes(
             (true, false) => " DEFERRABLE",
             _ => "",
         };
-        let classes = OperatorClasses::read(database, field(row, 0), operator_class)?;
+        let operator_class_of = |number: &str| {
+            if number == table.column.number {
+                return operator_class.map(str::to_owned);
+            }
+            let mut keyed = on_columns.iter().filter(|key| field(key, 3) == "t");
+            let key = keyed.find(|key| field(key, 0) == number)?;
+            let [schema, name] = [1, 2].map(|at| identifier(field(key, at)));
+            Some(format!("{schema}.{name}"))
+        };
         indexes.push(Index {
             oid: field(row, 0).to_owned(),
-            keys: keys(table, (field(row, 3), field(row, 4)), &classes, &names),
+            keys: keys(
+                table,
+                (field(row, 3), field(row, 4)),
+                operator_class_of,
+                &names,
+            ),
             name,
             unique: on(5),
             constraint: (constraint == "u").then(|| (field(row, 11).to_owned(), deferred)),
@@ -367,46 +379,13 @@ fn depends_on_column(
     Ok(answer.rows.iter().any(|row| field(row, 1) == index))
 }
 
-/// The operator classes of an index's columns that are not the defaults of their types.
-struct OperatorClasses<'a> {
-    /// That of the new column.
-    new: Option<&'a str>,
-    /// Those of columns of class equality that there are: number, schema, name.
-    others: Vec<crate::server::TextRow>,
-}
-
-impl<'a> OperatorClasses<'a> {
-    /// Reads those of the index with this OID. Fails with SR-8122 or SR-5001.
-    fn read(database: &mut Database<'_>, index: &str, new: Option<&'a str>) -> Result<Self, Error> {
-        let others = database.ask(KEYED, &[index])?.rows;
-        Ok(Self { new, others })
-    }
-
-    /// Returns that of the column with this number, as SQL writes it behind the column's name;
-    /// empty for the default one.
-    fn behind(&self, table: &Table, number: &str) -> String {
-        if number == table.column.number {
-            return self
-                .new
-                .map_or_else(String::new, |class| format!(" {class}"));
-        }
-        let found = self.others.iter().find(|row| field(row, 0) == number);
-        found.map_or_else(String::new, |row| {
-            format!(
-                " {}.{}",
-                identifier(field(row, 1)),
-                identifier(field(row, 2))
-            )
-        })
-    }
-}
-
 /// Returns the keys of an index, as SQL writes them, with the new column in the old one's place.
-/// `numbers` and `options` are those of `pg_index`.
+/// `numbers` and `options` are those of `pg_index`; `operator_class_of` returns the operator class
+/// of the column with a number, unless it is the default of its type.
 fn keys(
     table: &Table,
     (numbers, options): (&str, &str),
-    classes: &OperatorClasses<'_>,
+    operator_class_of: impl Fn(&str) -> Option<String>,
     names: &[crate::server::TextRow],
 ) -> String {
     let named = |number: &str| {
@@ -426,7 +405,8 @@ fn keys(
             let option: u8 = option.parse().unwrap_or(0);
             let order = if option & 1 == 0 { "ASC" } else { "DESC" };
             let nulls = if option & 2 == 0 { "LAST" } else { "FIRST" };
-            let class = classes.behind(table, number);
+            let class = operator_class_of(number);
+            let class = class.map_or_else(String::new, |class| format!(" {class}"));
             format!(
                 "{}{class} {order} NULLS {nulls}",
                 identifier(&named(number))

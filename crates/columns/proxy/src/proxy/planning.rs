@@ -387,7 +387,8 @@ impl Upstream {
         });
         if !same {
             let message =
-                "cached plan must not be used: which columns are confidential, or can be compared without a session, has changed"
+                "cached plan must not be used: which columns are confidential, or can be compared \
+                 without a session, has changed"
                     .to_owned();
             return Err(Refusal::postgres("0A000", message).into());
         }

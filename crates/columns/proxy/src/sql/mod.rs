@@ -170,6 +170,7 @@ fn plan_statement(
     let plan = Plan {
         sql: text.to_owned(),
         effects: utility::effects(&node),
+        cursor: utility::cursor_use(&node),
         ..Plan::default()
     };
     if !catalog.is_confidential() {

@@ -88,3 +88,58 @@ impl Catalog {
         relation != 0 && self.pinned.contains(&(relation, column))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use strongroom_format::columns::Kind;
+
+    use super::*;
+    use crate::sql::tests::catalog_rows;
+
+    #[test]
+    fn a_pinned_column_is_written_as_it_is_read() {
+        for (text, class) in [
+            ("public.staff.pay", Class::Opaque),
+            ("public.staff.mail:equality", Class::Equality),
+            ("public.staff.name:ordered", Class::Ordered),
+        ] {
+            let pinned = PinnedColumn::parse(text).expect(text);
+            assert_eq!(pinned.class, class);
+            assert_eq!(pinned.to_string(), text);
+        }
+        for bad in [
+            "",
+            "staff.pay",
+            "a.b.c.d",
+            "a.b.",
+            ":ordered",
+            "a.b:equality",
+        ] {
+            assert_eq!(PinnedColumn::parse(bad), None, "{bad}");
+        }
+        // A class that does not exist, or needs no word, is part of a name.
+        for text in ["a.b.c:opaque", "a.b.c:Ordered", "a.b.c:", "a.b.c:unique"] {
+            let pinned = PinnedColumn::parse(text).expect(text);
+            assert_eq!((pinned.class, &*pinned.column), (Class::Opaque, &text[4..]));
+        }
+    }
+
+    /// The server may say of a pinned column that it tells less than its owner grants, never more.
+    #[test]
+    fn the_catalog_grants_no_more_than_the_pin() {
+        for pinned in Class::ALL {
+            for found in Class::ALL {
+                let mut rows = catalog_rows(&[]);
+                let of = (90_000 + u32::from(Kind::Text.number())).to_string();
+                let modifier = found.modifier().to_string();
+                let row = ["r", "public", "t", "00001", "c", &of, "7", &modifier, "own"];
+                rows.push(row.map(|field| Some(field.to_owned())).to_vec());
+                let mut catalog = Catalog::from_rows(&rows);
+                let mut pin = PinnedColumn::parse("public.t.c").expect("three parts");
+                pin.class = *pinned;
+                let refused = catalog.pin(std::slice::from_ref(&pin)).is_err();
+                assert_eq!(refused, found > pinned, "{pinned:?}, {found:?}");
+            }
+        }
+    }
+}

@@ -100,7 +100,7 @@ pub(crate) enum CursorUse {
     Declares { name: String, is_held: bool },
     /// FETCH.
     Fetches(String),
-    /// CLOSE; `None` for CLOSE ALL.
+    /// CLOSE; `None` for CLOSE ALL, and for DISCARD, which closes all cursors or leaves them.
     Closes(Option<String>),
 }
 

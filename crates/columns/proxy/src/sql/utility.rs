@@ -76,6 +76,23 @@ pub(crate) fn effects(node: &Node) -> Effects {
 /// Flag of DECLARE CURSOR: WITH HOLD (nodes/parsenodes.h).
 const CURSOR_OPT_HOLD: i32 = 0x20;
 
+/// Returns what the statement does with a cursor. `None` if it is about none.
+pub(super) fn cursor_use(node: &Node) -> Option<CursorUse> {
+    match &node.node {
+        Some(NodeEnum::DeclareCursorStmt(cursor)) => Some(CursorUse::Declares {
+            name: cursor.portalname.clone(),
+            is_held: cursor.options & CURSOR_OPT_HOLD != 0,
+        }),
+        Some(NodeEnum::FetchStmt(fetch)) => Some(CursorUse::Fetches(fetch.portalname.clone())),
+        Some(NodeEnum::ClosePortalStmt(close)) => {
+            let name = Some(close.portalname.clone()).filter(|name| !name.is_empty());
+            Some(CursorUse::Closes(name))
+        }
+        Some(NodeEnum::DiscardStmt(_)) => Some(CursorUse::Closes(None)),
+        _ => None,
+    }
+}
+
 /// Returns whether the statement may change what the proxy knows of the database.
 pub(super) fn may_define(node: &Node) -> bool {
     let sets = matches!(
@@ -105,25 +122,11 @@ pub(crate) fn walk(
         Some(NodeEnum::ExplainStmt(explain)) => {
             walk_inner(resolver, explain.query.as_deref_mut(), plan)
         }
-        Some(NodeEnum::DeclareCursorStmt(cursor)) => {
-            plan.cursor = Some(CursorUse::Declares {
-                name: cursor.portalname.clone(),
-                is_held: cursor.options & CURSOR_OPT_HOLD != 0,
-            });
-            match cursor.query.as_deref_mut() {
-                Some(query) => walk(resolver, query, plan),
-                None => Ok(StatementLimits::default()),
-            }
-        }
-        Some(NodeEnum::FetchStmt(fetch)) => {
-            plan.cursor = Some(CursorUse::Fetches(fetch.portalname.clone()));
-            walk_definition(resolver, node)
-        }
-        Some(NodeEnum::ClosePortalStmt(close)) => {
-            let name = Some(close.portalname.clone()).filter(|name| !name.is_empty());
-            plan.cursor = Some(CursorUse::Closes(name));
-            walk_definition(resolver, node)
-        }
+        // What is expected are the columns of the cursor's rows.
+        Some(NodeEnum::DeclareCursorStmt(cursor)) => match cursor.query.as_deref_mut() {
+            Some(query) => walk(resolver, query, plan),
+            None => Ok(StatementLimits::default()),
+        },
         Some(NodeEnum::CreateTableAsStmt(create)) => {
             let mut fixed = walk_inner(resolver, create.query.as_deref_mut(), plan)?;
             if create.objtype() == ObjectType::ObjectMatview {

@@ -15,7 +15,7 @@ use strongroom_format::columns::Kind;
 
 use super::batch::Batch;
 use super::compute::{judge, with_ledger};
-use super::value_sources::PolicyInput;
+use super::value_sources::{Loaded, PolicyInput};
 use super::{Zone, answers_of, copy_words, kind_of, offset_of};
 use crate::policy::Truth;
 use crate::store::keyed_order::compare_under;
@@ -28,23 +28,30 @@ const RANKED_BYTES_MAX: usize = 64 << 20;
 
 impl Zone {
     /// [`strongroom_columns_ring::Op::Compare`]: compares the values `a` and `b`. Returns -1, 0 or
-    /// 1 (two's complement) for less, equal, greater. Counts in the session's budget and ledger.
-    /// Faults if a value cannot be loaded or has another kind, or the policy does not allow the
-    /// answer.
+    /// 1 (two's complement) for less, equal, greater; with the flag `EQUALITY` 0 for equal and 1
+    /// for others. Counts in the session's budget and ledger. Faults if a value cannot be loaded or
+    /// has another kind, or the policy does not allow the answer.
     pub(super) fn compare(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
-        let mut policy_input = PolicyInput::new();
-        let [a, b, _] = &mut self.scratch.args;
-        for (bits, out) in [(descriptor.a, a), (descriptor.b, b)] {
-            let loaded = self.sources.load_of(ring, bits, kind, out)?;
-            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
-        }
-        self.permit_truth(ring, Truth::Order, &mut policy_input)?;
-        self.computed += 1;
+        let equality = descriptor.flags & flag::EQUALITY != 0;
+        self.permitted_pair(
+            ring,
+            descriptor,
+            if equality {
+                Truth::Equality
+            } else {
+                Truth::Order
+            },
+        )?;
         let [a, b, _] = &self.scratch.args;
         let order = compare(kind, a.value(), b.value())?;
         self.count_positive_truths(ring, u64::from(order == Ordering::Equal));
-        Ok(i64::from(order as i8).cast_unsigned())
+        let answer = if equality {
+            i64::from(order != Ordering::Equal)
+        } else {
+            i64::from(order as i8)
+        };
+        Ok(answer.cast_unsigned())
     }
 
     /// [`strongroom_columns_ring::Op::CompareKeyed`]: compares the values `a` and `b` in the keyed
@@ -57,27 +64,44 @@ impl Zone {
         descriptor: &Descriptor,
     ) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
-        let mut policy_input = PolicyInput::new();
-        let mut column = None;
-        let [a, b, _] = &mut self.scratch.args;
-        for (bits, out) in [(descriptor.a, a), (descriptor.b, b)] {
-            let loaded = self.sources.load_of(ring, bits, kind, out)?;
-            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
-            if column.is_none() && loaded.place.is_some() {
+        let loaded = self.permitted_pair(ring, descriptor, Truth::Equality)?;
+        let stored = loaded.iter().find(|loaded| loaded.place.is_some());
+        let key = match stored {
+            Some(stored) => {
                 let scopes = &self.sources.rings.get(ring)?.arena.scopes;
-                column = Some(scopes.get(loaded.scope)?.lineage());
+                let column = scopes.get(stored.scope)?.lineage();
+                self.sources.store.order_key(column)?
             }
-        }
-        self.permit_truth(ring, Truth::KeyedOrder, &mut policy_input)?;
-        self.computed += 1;
-        let [a, b, _] = &self.scratch.args;
-        let values = [a.value(), b.value()];
-        let order = match column {
-            Some(column) => self.sources.store.compare_keyed(column, kind, values)?,
-            None => compare_under(self.sources.rings.token_key(ring)?, kind, values)?,
+            None => self.sources.rings.token_key(ring)?,
         };
+        let [a, b, _] = &self.scratch.args;
+        let order = compare_under(key, kind, [a.value(), b.value()])?;
         self.count_positive_truths(ring, u64::from(order == Ordering::Equal));
         Ok(i64::from(order as i8).cast_unsigned())
+    }
+
+    /// Loads the values `a` and `b` into the first two of `scratch.args`, and asks the policy
+    /// whether such an answer may be given about them, which counts in the session's budget and
+    /// ledger. Faults if a value cannot be loaded or has another kind, or the answer is not
+    /// allowed.
+    fn permitted_pair(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        truth: Truth,
+    ) -> Result<[Loaded; 2], Fault> {
+        let kind = kind_of(descriptor)?;
+        let mut policy_input = PolicyInput::new();
+        let [a, b, _] = &mut self.scratch.args;
+        let mut load = |bits, out| {
+            let loaded = self.sources.load_of(ring, bits, kind, out)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            Ok::<_, Fault>(loaded)
+        };
+        let loaded = [load(descriptor.a, a)?, load(descriptor.b, b)?];
+        self.permit_truth(ring, truth, &mut policy_input)?;
+        self.computed += 1;
+        Ok(loaded)
     }
 
     /// [`strongroom_columns_ring::Op::CompareMany`]: compares each of `n` identifiers in the data
@@ -259,9 +283,10 @@ impl Zone {
     ) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
         let equality = descriptor.flags & flag::EQUALITY != 0;
-        let truth = match equality {
-            true => Truth::KeyedOrder,
-            false => Truth::Rank,
+        let truth = if equality {
+            Truth::Equality
+        } else {
+            Truth::Rank
         };
         copy_words(area, descriptor, &mut self.scratch.words)?;
         let [each, ..] = &mut self.scratch.args;

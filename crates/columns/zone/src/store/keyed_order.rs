@@ -19,49 +19,21 @@ use super::Store;
 const KEYS_MAX: usize = 256;
 /// The keys of columns that were used last.
 #[derive(Default)]
-pub(super) struct KeyedOrder {
-    keys: BTreeMap<Lineage, MacKey>,
-    /// Space for the bytes of the two values.
-    bytes: [Buf; 2],
-}
+pub(super) struct KeyedOrder(BTreeMap<Lineage, MacKey>);
 
 impl KeyedOrder {
     /// The key of the column of this lineage, which is derived from `root` (HKDF-SHA256). Fails
     /// without locked memory for it.
     fn key(&mut self, root: &SecretKey, lineage: Lineage) -> Result<&MacKey, CryptoError> {
-        if !self.keys.contains_key(&lineage) {
-            if self.keys.len() >= KEYS_MAX {
-                self.keys.clear();
+        if !self.0.contains_key(&lineage) {
+            if self.0.len() >= KEYS_MAX {
+                self.0.clear();
             }
             let salt = lineage.number().to_le_bytes();
             let key = MacKey::new(&hkdf(root, &salt, b"")?)?;
-            self.keys.insert(lineage, key);
+            self.0.insert(lineage, key);
         }
-        self.keys
-            .get(&lineage)
-            .ok_or(CryptoError::OutOfLockedMemory)
-    }
-
-    /// Compares two values of one kind in the order of the column of this lineage.
-    fn compare(
-        &mut self,
-        root: &SecretKey,
-        lineage: Lineage,
-        kind: Kind,
-        values: [Value<'_>; 2],
-    ) -> Result<Ordering, Fault> {
-        let mut bytes = core::mem::take(&mut self.bytes);
-        for (bytes, value) in bytes.iter_mut().zip(values) {
-            bytes.clear();
-            token_bytes(kind, value, bytes)?;
-        }
-        let key = self.key(root, lineage).map_err(|_| Fault::OutOfMemory)?;
-        let order = by_place(key, kind, &bytes);
-        for bytes in &mut bytes {
-            bytes.clear();
-        }
-        self.bytes = bytes;
-        Ok(order)
+        self.0.get(&lineage).ok_or(CryptoError::OutOfLockedMemory)
     }
 }
 
@@ -79,15 +51,11 @@ pub(crate) fn compare_under(
     for (bytes, value) in bytes.iter_mut().zip(values) {
         token_bytes(kind, value, bytes)?;
     }
-    Ok(by_place(key, kind, &bytes))
-}
-
-/// Compares the bytes of two values by their places under this key, and those of one place by
-/// themselves. Bytes of different places are not compared: the time would tell how long their
-/// common beginning is.
-fn by_place(key: &MacKey, kind: Kind, [a, b]: &[Buf; 2]) -> Ordering {
+    let [a, b] = &bytes;
     let places = place(key, kind, a).cmp(&place(key, kind, b));
-    places.then_with(|| a.as_slice().cmp(b.as_slice()))
+    // Bytes of different places are not compared: the time would tell how long their common
+    // beginning is.
+    Ok(places.then_with(|| a.as_slice().cmp(b.as_slice())))
 }
 
 /// Where a value stands in the order: the first 16 bytes of the keyed hash of its bytes, as they
@@ -98,20 +66,13 @@ fn place(key: &MacKey, kind: Kind, bytes: &Buf) -> [u8; 16] {
 }
 
 impl Store {
-    /// Compares two values of one kind in the keyed order of the column of this lineage: equal for
-    /// equal values, otherwise the same answer each time, which says nothing of the values.
+    /// The key of the keyed order of the column of this lineage.
     ///
     /// # Errors
-    /// [`Fault::KindMismatch`] if a value is not of the kind's form; [`Fault::OutOfMemory`] without
-    /// locked memory for the column's key.
-    pub(crate) fn compare_keyed(
-        &mut self,
-        lineage: Lineage,
-        kind: Kind,
-        values: [Value<'_>; 2],
-    ) -> Result<Ordering, Fault> {
-        self.keyed_order
-            .compare(self.keys.equality(), lineage, kind, values)
+    /// [`Fault::OutOfMemory`] without locked memory for it.
+    pub(crate) fn order_key(&mut self, lineage: Lineage) -> Result<&MacKey, Fault> {
+        let key = self.keyed_order.key(self.keys.equality(), lineage);
+        key.map_err(|_| Fault::OutOfMemory)
     }
 }
 
@@ -151,7 +112,7 @@ mod tests {
             let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
             names.sort_by(|a, b| {
                 let values = [a, b].map(|name| Value::Bytes(name.as_bytes()));
-                order.compare(&root(), lineage, Kind::Text, values).unwrap()
+                compare_under(order.key(&root(), lineage).unwrap(), Kind::Text, values).unwrap()
             });
             names
         };
@@ -160,11 +121,12 @@ mod tests {
         assert_ne!(one, other);
         assert!(one != names && other != names);
         let same = [Value::Bytes(b"05"); 2];
-        let equal = order.compare(&root(), column(1 << 8), Kind::Text, same);
+        let key = order.key(&root(), column(1 << 8)).unwrap();
+        let equal = compare_under(key, Kind::Text, same);
         assert_eq!(equal, Ok(Ordering::Equal));
         // So are zeros of both signs (`token_bytes`).
         let zeros = [Value::of_float8(0.0), Value::of_float8(-0.0)];
-        let equal = order.compare(&root(), column(1 << 8), Kind::Float8, zeros);
+        let equal = compare_under(key, Kind::Float8, zeros);
         assert_eq!(equal, Ok(Ordering::Equal));
     }
 
@@ -172,7 +134,10 @@ mod tests {
     fn keys_are_forgotten_and_derived_again() {
         let mut order = KeyedOrder::default();
         let values = [Value::Bytes(b"a"), Value::Bytes(b"b")];
-        let mut compare = |number| order.compare(&root(), column(number << 8), Kind::Text, values);
+        let mut compare = |number| {
+            let key = order.key(&root(), column(number << 8)).unwrap();
+            compare_under(key, Kind::Text, values)
+        };
         let before: Vec<_> = (1..=8).map(&mut compare).collect();
         for number in 9..=2 * KEYS_MAX as u64 {
             compare(number).unwrap();

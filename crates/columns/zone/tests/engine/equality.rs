@@ -19,6 +19,17 @@ fn keyed(host: &mut Host, a: u64, b: u64) -> Result<i64, Broken> {
     of_kind(host, Op::CompareKeyed, Kind::Int8, a, b).map(u64::cast_signed)
 }
 
+/// 0 if the values are equal, otherwise 1.
+fn equal(host: &mut Host, a: u64, b: u64) -> Result<u64, Broken> {
+    let descriptor = Descriptor {
+        flags: u16::from(Kind::Int8.number()) | flag::EQUALITY,
+        a,
+        b,
+        ..Descriptor::of(Op::Compare)
+    };
+    host.call(descriptor, go_on).map(|answer| answer.value)
+}
+
 /// Stores values in column 1 of the partition, which is of class equality.
 fn store(scene: &Scene, filenode: u32, values: &[i64]) -> Vec<u64> {
     let mut owner = scene.client(ORDINARY, &[A]);
@@ -30,6 +41,17 @@ fn store(scene: &Scene, filenode: u32, values: &[i64]) -> Vec<u64> {
         .collect();
     let (stored, _) = promote(&mut owner, table, 1, Kind::Int8, &constants).unwrap();
     stored
+}
+
+/// Stores 3 and 5 in an opaque column, and in an ordered one.
+fn store_in_others(scene: &Scene, owner: &mut Host) -> (Vec<u64>, Vec<u64>) {
+    let opaque = partition(owner, 16_390);
+    let constants = [3, 5].map(|value| scene.int8(owner, A, value));
+    let (opaque, _) = promote(owner, opaque, 1, Kind::Int8, &constants).unwrap();
+    let ordered = ordered_partition(owner, 16_385);
+    let constants = [3, 5].map(|value| scene.int8_for(lineage(16_385), owner, A, value));
+    let (ordered, _) = promote(owner, ordered, 1, Kind::Int8, &constants).unwrap();
+    (opaque, ordered)
 }
 
 /// A number for each value, the same for equal ones.
@@ -83,6 +105,9 @@ fn equality_is_told_and_no_order() {
             let refused = of_kind(&mut host, op, Kind::Int8, ascending[0], ascending[1]);
             assert_eq!(refused, fault(Fault::NotAllowed), "{op:?}");
         }
+        assert_eq!(equal(&mut host, sevens[0], sevens[1]), Ok(0));
+        assert_eq!(equal(&mut host, ascending[3], ascending[4]), Ok(1));
+        assert_eq!(equal(&mut host, ascending[4], ascending[3]), Ok(1));
         // Which ones are equal is told of many at once, too, in the order in which they come.
         let mixed = [stored[9], stored[24], stored[3], stored[7], stored[25]];
         assert_eq!(numbers(&mut host, &mixed), Ok(vec![0, 1, 2, 1, 1]));
@@ -124,17 +149,14 @@ fn nothing_else_is_compared_or_stored_beside_the_values() {
     with_zone("equality-others", |scene| {
         let stored = store(scene, 16_384, &[3, 5]);
         let mut owner = scene.client(ORDINARY, &[A]);
-        let opaque = partition(&mut owner, 16_390);
-        let constants = [3, 5].map(|value| scene.int8(&mut owner, A, value));
-        let (opaque, _) = promote(&mut owner, opaque, 1, Kind::Int8, &constants).unwrap();
-        let ordered = ordered_partition(&mut owner, 16_385);
-        let constants = [3, 5].map(|value| scene.int8_for(lineage(16_385), &mut owner, A, value));
-        let (ordered, _) = promote(&mut owner, ordered, 1, Kind::Int8, &constants).unwrap();
+        let (opaque, ordered) = store_in_others(scene, &mut owner);
 
         let mut host = scene.host();
         let refused = keyed(&mut host, opaque[0], opaque[1]);
         assert_eq!(refused, fault(Fault::NotAllowed));
         let refused = numbers(&mut host, &opaque);
+        assert_eq!(refused, fault(Fault::NotAllowed));
+        let refused = equal(&mut host, opaque[0], opaque[1]);
         assert_eq!(refused, fault(Fault::NotAllowed));
         // Who may know the order may know as much.
         assert_ne!(keyed(&mut host, ordered[0], ordered[1]), Ok(0));
@@ -170,12 +192,7 @@ fn a_dump_of_a_comparable_column_is_compared_with_that_column_only() {
     with_zone("equality-dumps", |scene| {
         let equality = store(scene, 16_384, &[3, 5]);
         let mut owner = scene.client(ORDINARY, &[A]);
-        let ordered = ordered_partition(&mut owner, 16_385);
-        let constants = [3, 5].map(|value| scene.int8_for(lineage(16_385), &mut owner, A, value));
-        let (ordered, _) = promote(&mut owner, ordered, 1, Kind::Int8, &constants).unwrap();
-        let opaque = partition(&mut owner, 16_390);
-        let constants = [3, 5].map(|value| scene.int8(&mut owner, A, value));
-        let (opaque, _) = promote(&mut owner, opaque, 1, Kind::Int8, &constants).unwrap();
+        let (opaque, ordered) = store_in_others(scene, &mut owner);
 
         let mut host = scene.host();
         let dumped = |host: &mut Host, stored: u64| {

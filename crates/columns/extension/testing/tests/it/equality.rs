@@ -22,18 +22,6 @@ fn people() -> (Owner, Server) {
     (owner, server)
 }
 
-#[track_caller]
-fn owner_fails(owner: &Owner, sql: &str, message: &str) {
-    let said = owner.run(sql);
-    assert!(said.messages.contains(message), "{sql}: {}", said.messages);
-}
-
-#[track_caller]
-fn operator_fails(server: &Server, sql: &str, message: &str) {
-    let said = server.run(sql);
-    assert!(said.messages.contains(message), "{sql}: {}", said.messages);
-}
-
 #[test]
 fn an_index_finds_equal_values_and_keeps_them_unique() {
     let (owner, server) = people();
@@ -64,8 +52,7 @@ fn an_index_finds_equal_values_and_keeps_them_unique() {
         assert!(plan.contains("using people_"), "{sql}: {plan}");
         assert_eq!(owner.rows(&format!("{by_index} {sql}")), rows, "{sql}");
     }
-    owner_fails(
-        &owner,
+    owner.fails(
         "insert into people values (300, 1, 'p042@example.org', 1)",
         "duplicate key value violates unique constraint",
     );
@@ -185,7 +172,7 @@ fn without_a_session_the_server_learns_which_values_are_equal() {
         "select a.id from people a join people b on a.email like b.email",
         "select * from people where row(email, id) > row(email, 0) order by email",
     ] {
-        operator_fails(&server, sql, "SR-8006");
+        server.fails(sql, "SR-8006");
     }
     // Operators that the server may define itself get at no more than the keyed order.
     let _made = server.rows(
@@ -219,15 +206,13 @@ fn without_a_session_the_server_learns_which_values_are_equal() {
         "insert into people select 900, 1, note from guests",
         "insert into people select 900, 1, email from guests",
     ] {
-        operator_fails(&server, sql, "SR-8006");
+        server.fails(sql, "SR-8006");
     }
-    owner_fails(
-        &owner,
+    owner.fails(
         "insert into people select 900, 1, note from guests",
         "SR-8031",
     );
-    owner_fails(
-        &owner,
+    owner.fails(
         "update people set email = email || 'x' where id = 1",
         "SR-8031",
     );
@@ -321,14 +306,14 @@ fn definitions_that_show_more_are_refused() {
             "invalid type modifier",
         ),
     ] {
-        operator_fails(&server, sql, message);
+        server.fails(sql, message);
     }
     // By hand in the catalog: the column says ordered, and its values do not.
     let _forced = server.rows(
         "set allow_system_table_mods = on;
          update pg_attribute set atttypmod = 536870912 where attrelid = 'people'::regclass and attname = 'email'",
     );
-    operator_fails(&server, "create index on people (email)", "SR-8006");
+    server.fails("create index on people (email)", "SR-8006");
     assert_eq!(
         owner.rows("select format_type(atttypid, atttypmod) from pg_attribute where attname = 'badge' and attrelid = 'people'::regclass"),
         "enc_numeric(8,2,equality)"
@@ -353,24 +338,15 @@ fn no_index_is_on_an_expression() {
         "(pair is null)",
     ] {
         let message = "an index on an expression with a confidential column is not offered";
-        operator_fails(
-            &server,
-            &format!("create index on pair ({expression})"),
-            message,
-        );
-        operator_fails(
-            &server,
+        server.fails(&format!("create index on pair ({expression})"), message);
+        server.fails(
             &format!("create index on pair ({expression}) where a is not null"),
             message,
         );
     }
     for method in ["hash", "gin"] {
         let sql = format!("create index on pair using {method} ((array[a]))");
-        operator_fails(
-            &server,
-            &sql,
-            "an index on an expression with a confidential column",
-        );
+        server.fails(&sql, "an index on an expression with a confidential column");
     }
     let _null = server.rows("create index on pair (a enc_text_equality_ops) where o is not null");
 }
@@ -383,13 +359,11 @@ fn dumps_and_foreign_keys_keep_their_indexes() {
         "create table claims (person enc_text(equality) references people (email), amount int) using strongroom;
          insert into claims values ('p005@example.org', 3)",
     );
-    owner_fails(
-        &owner,
+    owner.fails(
         "insert into claims values ('nobody@example.org', 3)",
         "violates foreign key constraint",
     );
-    owner_fails(
-        &owner,
+    owner.fails(
         "delete from people where id = 5",
         "violates foreign key constraint",
     );

@@ -17,18 +17,6 @@ const ZONE: [&str; 4] = ["zone", "keyring", "root.key", "zone.key"];
 const LATEST: &str = "recovery_target_timeline = 'latest'";
 const ASK: &str = "select id, n, note from t order by id";
 
-fn wait_for_log(server: &Server, what: &str) {
-    let begun = Instant::now();
-    while !server.log_text().contains(what) {
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "{what}\n{}",
-            server.log_tail()
-        );
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
 /// A primary and a standby that were promoted apart: each has rows that the other has not. The
 /// primary's zone has made its own durable.
 fn parted() -> (Owner, Server, Owner, Server) {
@@ -79,13 +67,13 @@ fn a_former_primary_is_rewound_and_follows_with_a_store_that_fits() {
     // Its own store has what never came about in this history. First it lives on, then it is
     // started anew.
     server.follow(&primary, &owner.zone_socket(), LATEST);
-    wait_for_log(&server, "(SR-8030)");
+    server.wait_in_log("(SR-8030)");
     owner.kill_zone();
     server.stop();
     drop(std::fs::remove_file(server.log()));
     owner.start_zone();
     server.start_again();
-    wait_for_log(&server, "different histories (SR-8030)");
+    server.wait_in_log("different histories (SR-8030)");
     let answer = server.run(ASK);
     assert!(
         answer.messages.contains("57P03"),

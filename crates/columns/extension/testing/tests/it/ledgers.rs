@@ -75,8 +75,7 @@ fn the_owner_sees_who_was_told_and_limits_it_for_good() {
     // Nor does a zone that is killed forget it.
     owner.kill_zone();
     owner.start_zone();
-    owner.wait_for_at(
-        &server,
+    server.wait_for(
         "select (strongroom_columns.status()::json->'store'->>'recovering')",
         "false",
     );

@@ -5,7 +5,7 @@
 //! compared through the proxies. What does not work has to fail in words, and go on when its cause
 //! is gone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strongroom_benches_oltp::wire::Client;
 use strongroom_columns_testing::Server;
@@ -66,18 +66,6 @@ impl Pair {
     fn wait(&self) {
         let expected = self.owner.rows(ASK);
         self.other.wait_for_log(ASK, &expected, &self.subscriber);
-    }
-}
-
-fn wait_for_log(server: &Server, what: &str) {
-    let begun = Instant::now();
-    while !server.log_text().contains(what) {
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "{what}\n{}",
-            server.log_tail()
-        );
-        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -241,7 +229,7 @@ fn a_table_with_rows_of_another_name_takes_none() {
             .rows("insert into t values (2, 2, 'replicated', 2, null)"),
     );
     pair.subscribe("");
-    wait_for_log(&pair.subscriber, "SR-8006");
+    pair.subscriber.wait_in_log("SR-8006");
     assert_eq!(pair.other.rows("select id, b from t"), "1|of its own");
     // Emptied, it gets a partition without a lineage.
     drop(pair.subscriber.rows("truncate t"));
@@ -301,5 +289,5 @@ fn a_full_replica_identity_with_opaque_columns_is_refused() {
     pair.subscribe("");
     pair.wait();
     drop(pair.owner.rows("update t set a = a + 1 where id = 3"));
-    wait_for_log(&pair.subscriber, "SR-8006");
+    pair.subscriber.wait_in_log("SR-8006");
 }

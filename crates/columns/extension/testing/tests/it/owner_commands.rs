@@ -174,7 +174,7 @@ fn a_zone_of_somebody_else_gets_no_keys() {
     owner.kill_zone();
     owner.start_zone();
     let recovering = "select strongroom_columns.status()->'store'->>'recovering'";
-    owner.wait_for_at(&server, recovering, "false");
+    server.wait_for(recovering, "false");
     drop(owner.rows("insert into staff values (1, 'Ada')"));
     assert_eq!(owner.rows("select name from staff"), "Ada");
     let mut operator = Owner::new();

@@ -396,10 +396,10 @@ fn what_was_dropped_while_the_zone_was_away_is_reclaimed() {
     owner.start_zone();
     server.stop();
     server.start_again();
-    owner.wait_for_at(&server, PARTITIONS, "1");
+    server.wait_for(PARTITIONS, "1");
     owner.wait_for("select sum(code) from t", "55");
     // The log says so, too.
     owner.kill_zone();
     owner.start_zone();
-    owner.wait_for_at(&server, PARTITIONS, "1");
+    server.wait_for(PARTITIONS, "1");
 }

@@ -10,17 +10,6 @@ use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_testing_support::process::patiently;
 
-#[track_caller]
-fn owner_fails(owner: &Owner, sql: &str, message: &str) {
-    let said = owner.run(sql);
-    assert!(
-        said.messages.contains(message),
-        "{sql}: {}{}",
-        said.rows,
-        said.messages
-    );
-}
-
 /// Runs `strongroom columns pins` with these arguments, and returns what it prints.
 #[track_caller]
 fn pins(owner: &Owner, arguments: &[&str]) -> String {
@@ -72,8 +61,8 @@ fn columns_that_are_exchanged_past_the_proxy_get_nothing() {
             "copy t from stdin;\n2\tcanary-body\tRome\n\\.\n",
             "select * from t as f(a, b, c) where b = 'canary-body'",
         ] {
-            owner_fails(&owner, sql, "SR-8107");
-            owner_fails(&owner, sql, why);
+            owner.fails(sql, "SR-8107");
+            owner.fails(sql, why);
         }
         // Its owner looks, takes it as it is, and makes it what it was.
         let shown = pins(&owner, &[]);
@@ -115,9 +104,8 @@ fn what_has_the_name_of_one_that_is_gone(owner: &Owner, server: &Server) {
         let away = "create schema other; alter table t rename to held;
              alter database postgres set search_path to public, other";
         let _away = server.rows(&format!("{away}; {other}"));
-        owner_fails(owner, insert, "SR-8107");
-        owner_fails(
-            owner,
+        owner.fails(insert, "SR-8107");
+        owner.fails(
             insert,
             "public.t is gone, and another relation has its name",
         );

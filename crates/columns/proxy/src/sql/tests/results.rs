@@ -154,6 +154,7 @@ fn what_a_statement_does_with_a_cursor_is_known() {
         ),
         ("CLOSE c", Some(CursorUse::Closes(Some("c".to_owned())))),
         ("CLOSE ALL", Some(CursorUse::Closes(None))),
+        ("DISCARD ALL", Some(CursorUse::Closes(None))),
         ("SELECT pay FROM other.single", None),
     ] {
         assert_eq!(of(sql), expected, "{sql}");
