@@ -111,6 +111,10 @@ pub enum Op {
     /// Called. Answers with the least OID above `a` of a database that has partitions, in `aux`
     /// with the number of one of them; 0 if there is none.
     NextDatabase = 69,
+    /// Called. Answers with the least number above `a` of a retired partition, one of a relation
+    /// whose tablespace is 0: the relation is gone, but its values may still be read. 0 if there is
+    /// none.
+    NextRetired = 70,
 
     // ---- the host's log ----
     /// Called. A redo record of `n` bytes in the data area, found in the host's log at position
@@ -120,8 +124,9 @@ pub enum Op {
     /// used. With [`flag::FOLLOWS`] they may be read only, and more of the log follows. `n` is the
     /// timeline of the log, 0 when it has none.
     Replayed = 81,
-    /// Called. Makes the store durable up to position `a`, on the log's timeline `n`; answers with
-    /// the position before which the log may be cut.
+    /// Called. Makes the store durable up to position `a`, on the log's timeline `n`, while other
+    /// rings are served; answers with the position before which the log may be cut. `aux`:
+    /// [`MORE`] until the checkpoint has ended.
     Checkpoint = 82,
     /// Called. Answers with the position from which the log has to be replayed. `aux`: bit 0 when
     /// replay is needed, bit 1 when the zone follows a log that goes on; from bit 2 the timeline
@@ -137,13 +142,14 @@ pub enum Op {
 
     // ---- reclamation ----
     /// Called. Begins marking in partition `a`: values given out or stored again from now on are
-    /// not swept. Answers with the number of the sweep.
+    /// not swept. `b` is the number of the last sweep that the host knows of. Answers with the
+    /// number of this one, which is greater.
     MarkBegin = 96,
     /// Called. Marks `n` FIDs in the data area.
     Mark = 97,
     /// Called. Values of partition `a` that this ring has not marked go to quarantine, some
     /// thousand at a time; answers with their number. `aux`: the length of the redo record, which
-    /// is written at `b`, and bit 31 while the operation has to be repeated.
+    /// is written at `b`, and [`MORE`].
     Sweep = 98,
     /// Called. Values of partition `n` that are in quarantine since sweep `a` or before are freed,
     /// some thousand at a time; answers as [`Op::Sweep`].
@@ -217,6 +223,7 @@ numbered!(
     Prefetch,
     CountPartitions,
     NextDatabase,
+    NextRetired,
     Replay,
     Replayed,
     Checkpoint,
@@ -266,6 +273,7 @@ impl Op {
                 | Self::ReassignPartition
                 | Self::CountPartitions
                 | Self::NextDatabase
+                | Self::NextRetired
                 | Self::Replay
                 | Self::Replayed
                 | Self::Checkpoint
@@ -278,6 +286,9 @@ impl Op {
         )
     }
 }
+
+/// Bit of an answer's `aux`: the operation has not ended, and has to be called again.
+pub const MORE: u32 = 1 << 31;
 
 /// Bits of `flags`; the low byte is the kind's number where an operation takes one.
 pub mod flag {

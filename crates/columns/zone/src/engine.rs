@@ -317,9 +317,15 @@ impl Zone {
             Op::ReassignPartition => return self.reassign_partition(ring, descriptor, area),
             Op::CountPartitions => Ok(self.sources.store.partitions_of(descriptor.a)),
             Op::NextDatabase => return Ok(self.next_database(descriptor)),
+            Op::NextRetired => {
+                let next = self.sources.store.next_retired(descriptor.a);
+                Ok(next.map_or(0, u64::from))
+            }
             Op::Position => return self.position(ring),
             Op::ServerGeneration => self.set_server_generation(descriptor),
-            Op::Replay | Op::Replayed | Op::Checkpoint => self.log(ring, op, descriptor, area),
+            Op::Replay | Op::Replayed | Op::Checkpoint => {
+                return self.log(ring, op, descriptor, area);
+            }
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
                 return self.reclaim(ring, op, descriptor, area);
             }
@@ -428,6 +434,7 @@ impl Handler for Zone {
         }
         let input = self.recorder.input(arena, op, descriptor, area);
         let answer = self.dispatch(arena, op, descriptor, area);
+        self.sources.store.go_on();
         if let Some(input) = input {
             self.recorder
                 .append(arena, (op, descriptor), input, &answer, area);

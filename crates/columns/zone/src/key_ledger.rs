@@ -104,6 +104,8 @@ struct KeyLedger {
     durable: Spent,
     /// What the next manifest shall count as spent.
     reserved: Spent,
+    /// What the manifest that is being published counts as spent of this period.
+    published: Option<Spent>,
 }
 
 /// The ledgers of all column keys.
@@ -250,10 +252,18 @@ impl KeyLedgers {
         }
     }
 
-    /// Notes that what [`Self::write`] has written is durable.
-    pub(crate) fn note_durable(&mut self) {
+    /// Notes that a manifest with what [`Self::write`] writes now is being published.
+    pub(crate) fn begin_publication(&mut self) {
         for ledger in self.0.values_mut() {
-            ledger.durable = ledger.reserved;
+            ledger.published = Some(ledger.reserved);
+        }
+    }
+
+    /// Notes that this manifest is durable, or with `durable` false, that it has failed.
+    pub(crate) fn end_publication(&mut self, durable: bool) {
+        for ledger in self.0.values_mut() {
+            let published = ledger.published.take().filter(|_| durable);
+            ledger.durable = published.unwrap_or(ledger.durable);
         }
     }
 
@@ -302,6 +312,7 @@ impl KeyLedgers {
                 spent,
                 durable: spent,
                 reserved: spent,
+                published: None,
             };
             for _ in 0..entry.lines {
                 let (line, behind) = LedgerLine::parse(tail)?;
@@ -356,6 +367,7 @@ impl KeyLedger {
             spent: NOTHING,
             durable: NOTHING,
             reserved: NOTHING,
+            published: None,
         }
     }
 
@@ -374,8 +386,10 @@ impl KeyLedger {
         self.begun = begun;
         self.spent = Spent::default();
         self.reserved = Spent::default();
-        // The last manifest counts for a period that is over.
+        // The last manifest counts for a period that is over, and so does one that is being
+        // published.
         self.durable = Spent::default();
+        self.published = None;
     }
 
     /// Whether so much may be told. Begins another period if this one is over.

@@ -14,6 +14,7 @@ mod block_address;
 mod block_cache;
 mod census;
 mod checkpoint;
+mod checkpoint_request;
 mod column_keys;
 mod durability;
 mod faults;
@@ -33,6 +34,7 @@ mod partition_table;
 mod partitions;
 mod pools;
 mod promotion;
+mod publication;
 mod reclaim;
 mod reclamation;
 mod recover;
@@ -61,6 +63,7 @@ pub use files::{ANCHOR_NAME, BLOCKS_NAME, Directory, Files, HEADER_NAME, LOG_NAM
 pub use log::{LogFile, LogStorage};
 pub use open::{Options, create, open};
 pub use promotion::{Promotion, Source};
+pub use publication::{Publication, Unpublished};
 pub use reclaim::SweepResult;
 pub use redo_log::Record;
 pub use seal::Keys;
@@ -121,7 +124,7 @@ pub struct Status {
 /// The mapping store of one zone.
 pub struct Store {
     keys: Keys,
-    anchor: Box<dyn Anchor>,
+    anchor: Arc<dyn Anchor>,
     partitions: PartitionTable,
     cache: BlockCache,
     /// Keys of bound columns, by their ids.
@@ -422,7 +425,12 @@ impl Store {
                 .get_mut(number)
                 .ok_or(Fault::PartitionUnknown)?;
             match partition.choose(column, kind) {
-                Ok(chosen) => return Ok(chosen),
+                Ok(chosen) => {
+                    if partition.is_reserve_low() {
+                        self.request_in_place();
+                    }
+                    return Ok(chosen);
+                }
                 Err(Refusal::Kind) => return Err(Fault::KindMismatch),
                 Err(Refusal::Full) => return Err(self.report(Error::new(&code::EXTENTS_FULL, ""))),
                 Err(Refusal::Random(error)) => return Err(self.report(error.into())),

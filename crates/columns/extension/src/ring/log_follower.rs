@@ -16,7 +16,7 @@ use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags,
 };
 use pgrx::pg_sys;
-use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::op::{MORE, flag};
 use strongroom_columns_ring::{AREA_SIZE, Broken, Descriptor, Fault, Op};
 use strongroom_format::layout::array;
 
@@ -31,6 +31,9 @@ use crate::{fault, settings};
 const SLOT: &CStr = c"strongroom_columns";
 /// How often the worker runs a step, unless a statement of a standby wakes it.
 const STEP_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it asks while a checkpoint is being made. The zone writes for a millisecond each time
+/// before it serves others again.
+const CHECKPOINT_STEP_INTERVAL: Duration = Duration::from_millis(4);
 /// A checkpoint of the zone's store is due after this time, if the log has grown,
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
 /// or after this many bytes of log.
@@ -92,15 +95,27 @@ pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
         // SAFETY: switches to a context that exists from the server's start.
         unsafe { pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext) };
         shared_memory::announce_follower();
-        let mut follower = None;
-        while BackgroundWorker::wait_latch(Some(STEP_INTERVAL)) {
+        let mut follower: Option<Follower> = None;
+        loop {
+            let interval = match &follower {
+                Some(follower) if follower.checkpoint.going_on.is_some() => {
+                    CHECKPOINT_STEP_INTERVAL
+                }
+                _ => STEP_INTERVAL,
+            };
+            if !BackgroundWorker::wait_latch(Some(interval)) {
+                break;
+            }
             pgrx::check_for_interrupts!();
             if BackgroundWorker::sighup_received() {
                 // SAFETY: as every process of the server reads its settings again.
                 unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
             }
             if settings::zone_socket().is_some() && zone::is_reachable() {
-                follower.get_or_insert_with(Follower::new).step();
+                let follower = follower.get_or_insert_with(Follower::new);
+                if !follower.go_on_with_checkpoint() {
+                    follower.step();
+                }
             }
         }
     });
@@ -123,6 +138,8 @@ struct Checkpoint {
     /// `None` before the first one that this worker has asked for.
     at: Option<Instant>,
     position: XLogRecPtr,
+    /// Position and timeline of one that is being made.
+    going_on: Option<(XLogRecPtr, u32)>,
 }
 
 impl Follower {
@@ -153,6 +170,7 @@ impl Follower {
             checkpoint: Checkpoint {
                 at: None,
                 position: 0,
+                going_on: None,
             },
             connection: 0,
             foreign: 0,
@@ -224,6 +242,7 @@ impl Follower {
                 self.checkpoint = Checkpoint {
                     at: Some(Instant::now()),
                     position: a,
+                    going_on: None,
                 };
             }
         }
@@ -317,15 +336,33 @@ impl Follower {
     }
 
     /// Has the zone checkpoint its store at `position`: for the first time, and then if the log has
-    /// grown and 60 seconds or 64 MiB of log have passed. Advances the slot, which releases the log
-    /// before the checkpoint. Raises an ERROR if another process has told the zone that it reads
-    /// the log: this worker connects anew then, and tries again.
+    /// grown and 60 seconds or 64 MiB of log have passed. Raises an ERROR if another process has
+    /// told the zone that it reads the log: this worker connects anew then, and tries again.
     fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
+        if self.checkpoint.going_on.is_some() {
+            return;
+        }
         let grown = position.saturating_sub(self.checkpoint.position);
         let recently = |at: Instant| at.elapsed() < CHECKPOINT_INTERVAL;
         if grown == 0 || (self.checkpoint.at.is_some_and(recently) && grown < CHECKPOINT_BYTES) {
             return;
         }
+        self.ask_for_checkpoint(position, timeline);
+    }
+
+    /// Goes on with a checkpoint that is being made. Returns whether there is one, and the worker
+    /// has nothing else to do meanwhile: a standby's worker goes on replaying.
+    fn go_on_with_checkpoint(&mut self) -> bool {
+        let Some((position, timeline)) = self.checkpoint.going_on else {
+            return false;
+        };
+        self.ask_for_checkpoint(position, timeline);
+        !in_recovery()
+    }
+
+    /// Asks the zone for a checkpoint, and again until it has ended. Then advances the slot, which
+    /// releases the log before the checkpoint.
+    fn ask_for_checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
         let answer = self.with(|connection| {
             connection.call(Descriptor {
                 n: timeline,
@@ -333,10 +370,15 @@ impl Follower {
                 ..Descriptor::of(Op::Checkpoint)
             })
         });
+        if answer.aux & MORE != 0 {
+            self.checkpoint.going_on = Some((position, timeline));
+            return;
+        }
         advance_slot(answer.value);
         self.checkpoint = Checkpoint {
             at: Some(Instant::now()),
-            position,
+            position: answer.value,
+            going_on: None,
         };
     }
 }

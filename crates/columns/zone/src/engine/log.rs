@@ -2,7 +2,7 @@
 //!
 //! Must not: do anything that is not the store's task.
 
-use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::op::{MORE, flag};
 use strongroom_columns_ring::{Answer, Area, Descriptor, Fault, Op};
 use strongroom_format::columns::Fid;
 
@@ -12,8 +12,6 @@ use crate::store::Store;
 /// The most values that one step of a sweep, or of freeing, handles: some milliseconds, in which no
 /// other ring is served.
 const STEP_VALUES_MAX: u32 = 4096;
-/// Flag in `aux`: the step has to be repeated.
-const MORE: u32 = 1 << 31;
 
 impl Zone {
     /// [`Op::Inserted`]: notes that the host's log has the ring's redo record of this number.
@@ -73,8 +71,10 @@ impl Zone {
     }
 
     /// Runs [`Op::Replay`], [`Op::Replayed`] or [`Op::Checkpoint`]: applies a redo record of the
-    /// host's log; ends recovery, or begins to follow a replica's log; makes a checkpoint. Returns
-    /// 0 for a record, otherwise the position before which the log may be cut. `Fault::Recovering`
+    /// host's log; ends recovery, or begins to follow a replica's log; makes a checkpoint. Answers
+    /// with 0 for a record, otherwise with the position before which the log may be cut. A
+    /// checkpoint is made while other rings are served: until it has ended, bit 31 in `aux` says
+    /// that the host has to ask again. `Fault::Recovering`
     /// during recovery for a ring that does not read the log, and for a checkpoint;
     /// `Fault::BadRequest` from any other ring that does not read the log, and for a position
     /// before the store's; `Fault::OtherHistory` for another timeline; faults of the store.
@@ -84,7 +84,7 @@ impl Zone {
         op: Op,
         descriptor: &Descriptor,
         area: &Area,
-    ) -> Result<u64, Fault> {
+    ) -> Result<Answer, Fault> {
         let reads = self.reader == Some(ring);
         let store = &mut self.sources.store;
         let position = descriptor.a;
@@ -108,7 +108,7 @@ impl Zone {
                     &mut self.scratch.bytes,
                 )?;
                 store.recover(&self.scratch.bytes, position)?;
-                return Ok(0);
+                return Ok(Answer::of(0));
             }
             _ if position < store.position() => return Err(Fault::BadRequest),
             Op::Replayed => store.set_host_timeline(descriptor.n),
@@ -134,11 +134,16 @@ impl Zone {
             // Its blocks have the records up to its position only.
             _ if store.is_recovering() => return Err(Fault::Recovering),
             _ => {
-                let done = store.checkpoint(position);
-                done.map_err(|error| store.report(error))?;
+                let done = store.request_checkpoint(position);
+                let reached = done.map_err(|error| store.report(error))?;
+                let aux = if reached.is_none() { MORE } else { 0 };
+                return Ok(Answer {
+                    aux,
+                    ..Answer::of(store.position())
+                });
             }
         }
-        Ok(store.position())
+        Ok(Answer::of(store.position()))
     }
 
     /// Runs one step of [`Op::MarkBegin`], [`Op::Mark`], [`Op::Sweep`] or [`Op::Free`]. The last
@@ -156,7 +161,10 @@ impl Zone {
         match op {
             Op::MarkBegin => {
                 let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
-                let number = self.sources.store.mark_begin(Some(chain), partition)?;
+                let number = self
+                    .sources
+                    .store
+                    .mark_begin(Some(chain), partition, descriptor.b)?;
                 Ok(Answer::of(number))
             }
             Op::Mark => {

@@ -109,7 +109,8 @@ fn a_zone_that_is_killed_gives_nothing_twice() {
     let a = name("a@shop");
     let mut ledgers = ledgers();
     let mut manifest = written(&ledgers);
-    ledgers.note_durable();
+    ledgers.begin_publication();
+    ledgers.end_publication(true);
     let (mut given, mut checkpoints) = (0, 0);
     for _ in 0..1000 {
         let told = Told::truths(7);
@@ -119,7 +120,8 @@ fn a_zone_that_is_killed_gives_nothing_twice() {
         if undurable {
             ledgers.reserve(&[KEY]);
             manifest = written(&ledgers);
-            ledgers.note_durable();
+            ledgers.begin_publication();
+            ledgers.end_publication(true);
             checkpoints += 1;
         }
         given += 7;
@@ -141,7 +143,8 @@ fn a_period_that_was_not_written_begins_with_a_checkpoint() {
     let a = name("a@shop");
     let mut ledgers = ledgers();
     ledgers.reserve(&[KEY]);
-    ledgers.note_durable();
+    ledgers.begin_publication();
+    ledgers.end_publication(true);
     let mut tell = |at| ledgers.charge(&[KEY], To::Session(&a), Told::truths(1), || at);
     assert_eq!(tell(1001), Ok(false), "reserved");
     assert_eq!(tell(1100), Ok(true));

@@ -17,7 +17,7 @@ use super::files::{io_error, path_error};
 const STEPS_MAX: u64 = 16;
 
 /// A counter that only rises.
-pub trait Anchor: Send {
+pub trait Anchor: Send + Sync {
     /// The counter's value; 0 if it was never advanced.
     ///
     /// # Errors

@@ -40,8 +40,12 @@ pub(super) struct BlockCache {
     /// The image of a block while it is read or written.
     scratch: Buffer,
     pub(super) free_space: FreeSpace,
-    /// Offset and length of the parts that the last manifest names and the next one will not.
+    /// Offset and length of the parts that the last manifest names, or the one that is being
+    /// published, and the next one will not.
     free_after_manifest: Vec<(u64, u64)>,
+    /// Of the parts that the manifest being published does not name any more: they are free when it
+    /// is durable.
+    free_after_publication: Vec<(u64, u64)>,
     /// Version of the block that was written last.
     pub(super) block_version: u64,
 }
@@ -60,6 +64,7 @@ impl BlockCache {
             scratch: Buffer::new(memory),
             free_space: FreeSpace::default(),
             free_after_manifest: Vec::new(),
+            free_after_publication: Vec::new(),
             block_version: 0,
         }
     }
@@ -69,12 +74,11 @@ impl BlockCache {
         self.frames * FRAME as u64 + self.out_of_line
     }
 
-    /// The addresses of up to `count` blocks that were changed since they were written, in the
-    /// order in which the clock comes to them.
-    pub(super) fn dirty(&self, partitions: &PartitionTable, count: usize) -> Vec<BlockAddress> {
+    /// The addresses of the blocks in memory that were changed since they were written.
+    pub(super) fn dirty(&self, partitions: &PartitionTable) -> Vec<BlockAddress> {
         let clock = self.clock.iter().copied();
         let dirty = clock.filter(|at| partitions.block(*at).is_some_and(|block| block.dirty));
-        dirty.take(count).collect()
+        dirty.collect()
     }
 
     /// Makes sure that a block is in memory: reads it from disk, or makes an empty one if it never
@@ -307,10 +311,17 @@ impl BlockCache {
         }
     }
 
-    /// Frees the parts of the block file that only the former manifest names. To be called when the
-    /// next one is durable.
+    /// Notes that a manifest is being published which names none of the parts that were released
+    /// until now.
+    pub(super) fn begin_publication(&mut self) {
+        self.free_after_publication
+            .append(&mut self.free_after_manifest);
+    }
+
+    /// Frees the parts of the block file that only former manifests name. To be called when the one
+    /// that was being published is durable, and nobody takes a former one for the newest.
     pub(super) fn free_old_places(&mut self) {
-        for (place, len) in std::mem::take(&mut self.free_after_manifest) {
+        for (place, len) in std::mem::take(&mut self.free_after_publication) {
             self.free_space.free(place, len);
         }
     }

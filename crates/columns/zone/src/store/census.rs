@@ -59,6 +59,17 @@ impl Store {
         of.filter(|(database, _)| u64::from(*database) > after)
             .min()
     }
+
+    /// The least number above `after` of a partition of a relation whose tablespace is 0, which no
+    /// relation of the host's has: it is gone, and the host has not dropped the partition yet.
+    /// `None` if there is none.
+    #[must_use]
+    pub fn next_retired(&self, after: u64) -> Option<u16> {
+        let all = self.partitions.iter();
+        let retired = all.filter(|(_, partition)| partition.relation.tablespace == 0);
+        let mut numbers = retired.map(|(number, _)| number);
+        numbers.find(|number| u64::from(*number) > after)
+    }
 }
 
 /// The number of the partition's values in blocks that were in memory since the store was opened,

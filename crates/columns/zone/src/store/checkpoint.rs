@@ -1,9 +1,15 @@
 //! Checkpoints: all blocks on disk, then a manifest that names them, then the freshness anchor.
 //!
+//! The manifest is made at one moment, between two operations; what has to wait for the disk is a
+//! publication, during which the store may be used. Its state of the next checkpoint is kept apart
+//! from that of the manifest under way (`published` in partitions, keys and ledgers).
+//!
 //! Invariants: S3 (a crash at any point leaves the last checkpoint or the new one), S4, L5 (a
 //! position is acknowledged when manifest and anchor are durable), F4 (the manifest reserves
 //! extents ahead). Must not: free a part of the block file that the last manifest names before the
 //! next one is durable.
+
+use std::sync::Arc;
 
 use strongroom_format::code;
 use strongroom_format::columns::manifest::{
@@ -12,18 +18,20 @@ use strongroom_format::columns::manifest::{
 use strongroom_keyring::Error;
 
 use super::Store;
+use super::durability::Published;
 use super::faults::{crypto_error, no_memory};
 use super::files::io_error;
 use super::memory::{Buffer, NoMemory};
 use super::partition::{Block, Partition};
 use super::partition_table::reserve_after;
+use super::publication::{Publication, Unpublished};
 use super::replay::Phase;
 
 impl Store {
-    /// Makes the store durable: writes changed blocks and syncs them, replaces the manifest,
-    /// advances the anchor. `position` is a position of the host's log that the log had reached
-    /// when the host asked: every record before it was sealed by then. Returns the position before
-    /// which the host may cut its log; it never goes back.
+    /// Makes the store durable, and waits for that: writes changed blocks and syncs them, replaces
+    /// the manifest, advances the anchor. `position` is a position of the host's log that the log
+    /// had reached when the host asked: every record before it was sealed by then. Returns the
+    /// position before which the host may cut its log; it never goes back.
     ///
     /// # Errors
     /// SR-8015 if the disk is full, SR-8023 if something cannot be written or synced, SR-8014
@@ -31,43 +39,16 @@ impl Store {
     /// stays. After a failed sync of the blocks every checkpoint fails with SR-8023 until the store
     /// is opened anew.
     pub fn checkpoint(&mut self, position: u64) -> Result<u64, Error> {
-        if self.durability.poisoned {
-            return Err(Error::new(
-                &code::STORE_IO,
-                "a sync failed before: start the zone anew",
-            ));
+        // This checkpoint makes up for the one that is being made, should that fail.
+        if let Err(error) = self.settle(true) {
+            self.last_error = Some(error);
         }
-        let (position, timeline) = self.durability.target(position);
-        self.drop_empty_blocks();
-        self.forget_keys();
-        self.write_dirty()?;
-        if let Err(error) = self.cache.files.sync_blocks() {
-            self.durability.poisoned = true;
-            return Err(io_error("making blocks durable", error));
-        }
-        // A manifest may be in place that was never acknowledged. Its counter must be two behind
-        // the next one: see docs/spec/columns.md.
-        let rounds = if self.durability.manifest_unanchored {
-            2
-        } else {
-            1
-        };
-        for _ in 0..rounds {
-            self.publish(position, timeline)?;
-        }
-        self.durability.manifest_unanchored = false;
-        self.durability.position = position;
-        self.durability.timeline = timeline;
-        self.cache.free_old_places();
-        self.cache.tidy_clock(&self.partitions);
-        self.replay.forget_old_chains();
-        // The end of the file that is free goes back to the file system; to fail at that is no
-        // failure of the checkpoint.
-        let end = self.cache.free_space.end();
-        if let Err(error) = self.cache.files.cut_blocks(end) {
-            self.last_error = Some(io_error("cutting the block file", error));
-        }
-        Ok(position)
+        let position = position.max(self.durability.requested_position());
+        let done = self
+            .begin_checkpoint(position)
+            .and_then(|()| self.settle(true));
+        self.durability.request = None;
+        done.map(|_| self.durability.position)
     }
 
     /// Makes a checkpoint at the position of the last one: the host has not said that its log has
@@ -78,6 +59,29 @@ impl Store {
     pub(super) fn checkpoint_in_place(&mut self) -> Result<(), Error> {
         let position = self.durability.position;
         self.checkpoint(position).map(drop)
+    }
+
+    /// Begins a checkpoint that reaches this position of the host's log: writes the changed blocks,
+    /// and begins to publish a manifest, with which [`Self::settle`] ends. No publication may be
+    /// going on. Fails as [`Self::checkpoint`].
+    pub(super) fn begin_checkpoint(&mut self, position: u64) -> Result<(), Error> {
+        if self.durability.poisoned {
+            return Err(Error::new(
+                &code::STORE_IO,
+                "a sync failed before: start the zone anew",
+            ));
+        }
+        let (position, timeline) = self.durability.target(position);
+        self.drop_empty_blocks();
+        self.forget_keys();
+        self.write_dirty()?;
+        // A manifest may be in place that was never acknowledged. Its counter must be two behind
+        // the next one: see docs/spec/columns.md.
+        if self.durability.manifest_unanchored {
+            self.publish(position, timeline, false)?;
+            self.settle(true)?;
+        }
+        self.publish(position, timeline, true)
     }
 
     /// Writes every block that was changed since it was last written. Does not sync. SR-8014,
@@ -107,11 +111,11 @@ impl Store {
         }
     }
 
-    /// Seals a manifest with the next counter, replaces the manifest file by it, durably, and
-    /// advances the anchor. SR-8014 without memory, SR-8015 if the disk is full, SR-8023 if a file
-    /// cannot be written, SR-8010 if the anchor is ahead. After an error either manifest may be in
-    /// place.
-    fn publish(&mut self, position: u64, timeline: u32) -> Result<(), Error> {
+    /// Seals a manifest with the next counter, and begins to publish it: to make the blocks
+    /// durable, replace the manifest's file by it, durably, and advance the anchor. `is_last`: the
+    /// parts of the block file that it does not name are free when that is done. SR-8014 without
+    /// memory.
+    fn publish(&mut self, position: u64, timeline: u32, is_last: bool) -> Result<(), Error> {
         let mut body = Buffer::new(&self.cache.pools.memory);
         self.write_body(position, timeline, &mut body)
             .map_err(no_memory)?;
@@ -120,26 +124,82 @@ impl Store {
             .keys
             .seal_manifest(counter, body.as_mut_slice())
             .map_err(crypto_error)?;
-        let mut file = head.to_bytes().to_vec();
-        file.extend_from_slice(body.as_slice());
+        let mut manifest = head.to_bytes().to_vec();
+        manifest.extend_from_slice(body.as_slice());
         // From here on the new manifest may be the last one, whatever happens.
         self.durability.manifest_unanchored = true;
         self.mark_blocks_in_manifest();
-        self.cache
-            .files
-            .replace_manifest(&file)
-            .map_err(|error| io_error("writing the manifest", error))?;
-        self.anchor.advance(counter)?;
-        self.durability.counter = counter;
-        self.key_ledgers.note_durable();
-        for partition in self.partitions.iter_mut() {
-            partition.reserved_to = reserve_after(partition.next_extent);
-            partition.durable = true;
-            for key in partition.column_keys.values_mut() {
-                key.durable = true;
-            }
+        if is_last {
+            self.cache.begin_publication();
         }
+        self.key_ledgers.begin_publication();
+        for partition in self.partitions.iter_mut() {
+            partition.begin_publication(reserve_after(partition.next_extent));
+        }
+        self.durability.publication = Some(Published {
+            counter,
+            position,
+            timeline,
+            is_last,
+            serving: self.replay.phase == Phase::Serving,
+        });
+        self.cache.files.publish(Publication {
+            manifest,
+            counter,
+            anchor: Arc::clone(&self.anchor),
+        });
         Ok(())
+    }
+
+    /// Takes note of the end of the publication that is going on; with `wait`, waits for it.
+    /// Returns whether none is going on any more. SR-8015 or SR-8023 if a file could not be written
+    /// or synced, SR-8010 if the anchor is ahead: either manifest may be in place then.
+    pub(super) fn settle(&mut self, wait: bool) -> Result<bool, Error> {
+        let Some(published) = self.durability.publication else {
+            return Ok(true);
+        };
+        let Some(result) = self.cache.files.published(wait) else {
+            return Ok(false);
+        };
+        self.durability.publication = None;
+        self.key_ledgers.end_publication(result.is_ok());
+        for partition in self.partitions.iter_mut() {
+            partition.end_publication(result.is_ok());
+        }
+        match result {
+            Ok(()) => self.note_published(published),
+            Err(Unpublished::Blocks(error)) => {
+                self.durability.poisoned = true;
+                return Err(io_error("making blocks durable", error));
+            }
+            Err(Unpublished::Manifest(error)) => {
+                return Err(io_error("writing the manifest", error));
+            }
+            Err(Unpublished::Anchor(error)) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// Takes note that a manifest is durable and the anchor agrees with it.
+    fn note_published(&mut self, published: Published) {
+        self.durability.counter = published.counter;
+        if !published.is_last {
+            return;
+        }
+        self.durability.manifest_unanchored = false;
+        self.durability.position = published.position;
+        self.durability.timeline = published.timeline;
+        self.cache.free_old_places();
+        self.cache.tidy_clock(&self.partitions);
+        if published.serving {
+            self.replay.forget_old_chains();
+        }
+        // The end of the file that is free goes back to the file system; to fail at that is no
+        // failure of the checkpoint.
+        let end = self.cache.free_space.end();
+        if let Err(error) = self.cache.files.cut_blocks(end) {
+            self.last_error = Some(io_error("cutting the block file", error));
+        }
     }
 
     /// Notes for each block whether the manifest that is about to be written names it.

@@ -119,6 +119,7 @@ impl Store {
                 lineage: to.lineage,
                 announced: false,
                 durable: false,
+                published: false,
             }),
         };
         let kept = self.keep_key(to.key, key);
@@ -285,6 +286,7 @@ impl Store {
                 lineage: binding.lineage,
                 announced: true,
                 durable: false,
+                published: false,
             });
         key.announced = true;
         if key.id == binding.key_id && key.lineage == binding.lineage {
@@ -338,6 +340,7 @@ impl Partition {
                 lineage: entry.lineage,
                 announced: true,
                 durable: true,
+                published: false,
             };
             self.column_keys.insert(entry.column, key);
             rest = tail;

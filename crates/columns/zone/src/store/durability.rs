@@ -2,6 +2,10 @@
 //!
 //! Must not: write one.
 
+use strongroom_keyring::Error;
+
+use super::block_address::BlockAddress;
+
 /// The last checkpoint, and whether another one can follow it.
 #[derive(Default)]
 pub(super) struct Durability {
@@ -17,6 +21,47 @@ pub(super) struct Durability {
     pub(super) manifest_unanchored: bool,
     /// A sync has failed: the contents of the disk are unknown.
     pub(super) poisoned: bool,
+    /// The manifest that is being published.
+    pub(super) publication: Option<Published>,
+    /// A checkpoint that is made while the engine goes on.
+    pub(super) request: Option<Request>,
+}
+
+/// What is so when a manifest that is being published is durable.
+#[derive(Clone, Copy)]
+pub(super) struct Published {
+    pub(super) counter: u64,
+    pub(super) position: u64,
+    pub(super) timeline: u32,
+    /// Whether former manifests cannot be taken for the newest then: the parts of the block file
+    /// that only they name are free.
+    pub(super) is_last: bool,
+    /// Whether the log was replayed to its end when the manifest was made.
+    pub(super) serving: bool,
+}
+
+/// A checkpoint that is made while the engine goes on.
+pub(super) struct Request {
+    /// The position of the host's log that it is to reach, if its manifest is not made yet.
+    pub(super) position: u64,
+    /// Whether the host has asked for it and waits for its end.
+    pub(super) is_awaited: bool,
+    pub(super) stage: Stage,
+}
+
+/// How far a requested checkpoint is.
+pub(super) enum Stage {
+    /// Changed blocks are being written.
+    Writing {
+        /// Changed blocks that are still to be written.
+        blocks: Vec<BlockAddress>,
+        /// How often changed blocks were looked for.
+        rounds: u32,
+    },
+    /// Its manifest is being published.
+    Publishing,
+    /// It has ended, and its result was not asked for yet.
+    Ended(Result<(), Error>),
 }
 
 impl Durability {
@@ -31,5 +76,16 @@ impl Durability {
             self.timeline
         };
         (position.max(self.position), timeline)
+    }
+
+    /// The position that the requested checkpoint is to reach, if its manifest is not made yet;
+    /// otherwise that of the last checkpoint.
+    pub(super) fn requested_position(&self) -> u64 {
+        match &self.request {
+            Some(request) if matches!(request.stage, Stage::Writing { .. }) => {
+                request.position.max(self.position)
+            }
+            _ => self.position,
+        }
     }
 }

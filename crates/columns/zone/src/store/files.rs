@@ -1,15 +1,18 @@
 //! The files of a store: the operations that it needs, and their implementation on a directory.
 //!
-//! Invariant: the manifest is replaced whole (`strongroom_keyring::durable`). Must not: know what
-//! is in the files.
+//! Invariant: the manifest is replaced whole (`strongroom_keyring::durable`), and only after the
+//! blocks that it names are durable. Must not: know what is in the files.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use strongroom_format::code;
 use strongroom_keyring::{Error, Locked, durable};
+
+use super::publication::{Publication, Publisher, Unpublished};
 
 /// The object header.
 pub const HEADER_NAME: &str = "strongroom.header";
@@ -29,16 +32,11 @@ pub trait Files: Send {
     /// # Errors
     /// The system's; `UnexpectedEof` if the file ends before.
     fn read_block(&mut self, at: u64, out: &mut [u8]) -> io::Result<()>;
-    /// Writes all `bytes` to the block file, at offset `at`. Durable after [`Files::sync_blocks`].
+    /// Writes all `bytes` to the block file, at offset `at`. Durable after the next publication.
     ///
     /// # Errors
     /// The system's.
     fn write_block(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Makes all that was written to the block file durable.
-    ///
-    /// # Errors
-    /// The system's. It must not be tried again: whether earlier writes are lost is unknown.
-    fn sync_blocks(&mut self) -> io::Result<()>;
     /// Sets the length of the block file to `len` bytes; does not sync.
     ///
     /// # Errors
@@ -49,17 +47,19 @@ pub trait Files: Send {
     /// # Errors
     /// The system's.
     fn read_manifest(&mut self) -> io::Result<Option<Vec<u8>>>;
-    /// Replaces the manifest, durably.
-    ///
-    /// # Errors
-    /// The system's; either manifest is there then.
-    fn replace_manifest(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Begins to carry out this publication, and returns at once. The block file may be read and
+    /// written meanwhile. The one before must have ended.
+    fn publish(&mut self, publication: Publication);
+    /// How the publication has ended, once. `None` if it goes on, or there is none; with `wait`,
+    /// waits for its end.
+    fn published(&mut self, wait: bool) -> Option<Result<(), Unpublished>>;
 }
 
 /// The files of a store in a directory of the operating system.
 pub struct Directory {
-    blocks: File,
+    blocks: Arc<File>,
     manifest: PathBuf,
+    publisher: Publisher,
     /// Held until the store is closed.
     #[expect(dead_code, reason = "held for the lock that it is")]
     lock: Locked,
@@ -96,8 +96,9 @@ impl Directory {
             durable::sync_dir_of(&blocks).map_err(|error| path_error(&blocks, error))?;
         }
         Ok(Self {
-            blocks: file,
+            blocks: Arc::new(file),
             manifest: path.join(MANIFEST_NAME),
+            publisher: Publisher::default(),
             lock: Locked::from(lock),
         })
     }
@@ -115,12 +116,6 @@ impl Files for Directory {
         self.blocks.write_all_at(bytes, at)
     }
 
-    /// Syncs the block file's contents (`fdatasync`). Fails as the system does; it must not be
-    /// tried again then.
-    fn sync_blocks(&mut self) -> io::Result<()> {
-        self.blocks.sync_data()
-    }
-
     /// Sets the block file's length, without a sync; a longer one would be filled with zeros. Fails
     /// as the system does.
     fn cut_blocks(&mut self, len: u64) -> io::Result<()> {
@@ -136,10 +131,27 @@ impl Files for Directory {
         }
     }
 
-    /// Replaces the manifest's file by a new one, readable by this user only, and syncs file and
-    /// directory. Fails as the system does; either file is there then.
-    fn replace_manifest(&mut self, bytes: &[u8]) -> io::Result<()> {
-        durable::replace(&self.manifest, bytes, 0o600)
+    /// Carries the publication out on another thread, or on this one if the system gives none.
+    fn publish(&mut self, publication: Publication) {
+        let (blocks, manifest) = (Arc::clone(&self.blocks), self.manifest.clone());
+        self.publisher.start(move || {
+            publication.carry_out(
+                || blocks.sync_data(),
+                |bytes| durable::replace(&manifest, bytes, 0o600),
+            )
+        });
+    }
+
+    /// How the publication has ended, once; with `wait`, waits for its end.
+    fn published(&mut self, wait: bool) -> Option<Result<(), Unpublished>> {
+        self.publisher.ended(wait)
+    }
+}
+
+impl Drop for Directory {
+    /// Waits for a publication that goes on: nothing may be written when the lock is given back.
+    fn drop(&mut self) {
+        drop(self.publisher.ended(true));
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use strongroom_format::code;
 use strongroom_format::columns::manifest::{
@@ -127,7 +128,7 @@ impl Store {
         let redo = RedoLog::new(&keys)?;
         let mut store = Self {
             keys,
-            anchor,
+            anchor: Arc::from(anchor),
             partitions: PartitionTable::new(),
             cache: BlockCache::new(files, options.memory_limit, &memory),
             column_keys: BTreeMap::new(),

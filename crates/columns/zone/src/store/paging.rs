@@ -3,7 +3,6 @@
 
 use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Fid;
-use strongroom_keyring::Error;
 
 use super::block_address::BlockAddress;
 use super::partition::BLOCKS;
@@ -48,18 +47,6 @@ impl Store {
                 break;
             }
             self.read_block(at)?;
-        }
-        Ok(())
-    }
-
-    /// Writes up to `blocks` changed blocks, without a sync, so that the next checkpoint has less
-    /// to do.
-    ///
-    /// # Errors
-    /// SR-8014 without memory; SR-8015 if the disk is full; SR-8023 if a block cannot be written.
-    pub fn write_ahead(&mut self, blocks: usize) -> Result<(), Error> {
-        for at in self.cache.dirty(&self.partitions, blocks) {
-            self.cache.write(&mut self.partitions, at)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use strongroom_crypto::{CryptoError, fill_random};
 use strongroom_format::columns::block::EXTENT_BLOCKS;
 use strongroom_format::columns::fid::EXTENTS;
-use strongroom_format::columns::manifest::BlockEntry;
+use strongroom_format::columns::manifest::{BlockEntry, EXTENT_RESERVE};
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind, Lineage};
 
@@ -43,6 +43,9 @@ pub(super) struct Partition {
     pub(super) announced: bool,
     /// Whether a manifest has the partition's relation.
     pub(super) durable: bool,
+    /// What `reserved_to` is when the manifest that is being published is durable. `None` if it
+    /// does not have the partition's relation.
+    pub(super) published_to: Option<u32>,
     /// By column, the key under which its values may leave the zone.
     pub(super) column_keys: BTreeMap<u16, ColumnKey>,
     /// By column, the lineage that a comparable column has by its name, as the host said last. Not
@@ -60,6 +63,8 @@ pub(super) struct ColumnKey {
     pub(super) announced: bool,
     /// Whether a manifest has the binding.
     pub(super) durable: bool,
+    /// Whether the manifest that is being published has it.
+    pub(super) published: bool,
 }
 
 impl ColumnKey {
@@ -169,6 +174,7 @@ impl Partition {
             swept: 0,
             announced: false,
             durable: false,
+            published_to: None,
             column_keys: BTreeMap::new(),
             by_name: BTreeMap::new(),
             replayed: false,
@@ -224,6 +230,27 @@ impl Partition {
         blocks.map(|block| u64::from(block.live)).sum()
     }
 
+    /// Notes that a manifest which has the partition as it is now is being published.
+    pub(super) fn begin_publication(&mut self, reserved_to: u32) {
+        self.published_to = Some(reserved_to);
+        for key in self.column_keys.values_mut() {
+            key.published = true;
+        }
+    }
+
+    /// Notes that the manifest being published is durable, or with `durable` false, that it has
+    /// failed.
+    pub(super) fn end_publication(&mut self, durable: bool) {
+        let reserved_to = self.published_to.take().filter(|_| durable);
+        if let Some(reserved_to) = reserved_to {
+            self.reserved_to = reserved_to;
+            self.durable = true;
+        }
+        for key in self.column_keys.values_mut() {
+            key.durable |= std::mem::take(&mut key.published) && durable;
+        }
+    }
+
     /// Numbers of the extents that exist, in order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         let first = self.first_extent;
@@ -262,6 +289,13 @@ impl Partition {
         self.insert(extent, Extent::new(column, kind, true));
         self.open.insert(column, open);
         Ok(chosen)
+    }
+
+    /// Whether half of the extents that the last manifest, or the one that is being published, has
+    /// reserved are used.
+    pub(super) fn is_reserve_low(&self) -> bool {
+        let reserved_to = self.published_to.unwrap_or(self.reserved_to);
+        reserved_to < EXTENTS && self.next_extent.saturating_add(EXTENT_RESERVE / 2) > reserved_to
     }
 
     /// Takes the slot that [`Self::choose`] has chosen for this column: the next call chooses

@@ -249,6 +249,7 @@ impl PartitionTable {
         // record: the next records of values say again whose the partition is.
         partition.announced = false;
         partition.durable = false;
+        partition.published_to = None;
         self.unmap(old, change.partition);
         self.by_relation.insert(change.relation, change.partition);
     }

@@ -54,18 +54,24 @@ impl Store {
 
     /// Begins marking in a partition: values given out or stored again from now on are not swept.
     /// Earlier marks, of whatever ring, are forgotten. Returns the number of the sweep that will
-    /// follow. The host may mark only after every transaction that was writing has ended: values
-    /// that were given out before need not be in their tables yet.
+    /// follow, which is greater than `after`, the last one that the host knows of: a store that was
+    /// opened anew may not know it. The host may mark only after every transaction that was writing
+    /// has ended: values that were given out before need not be in their tables yet.
     ///
     /// # Errors
     /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::Recovering`] while the
     /// host's log is replayed or followed.
-    pub fn mark_begin(&mut self, ring: Option<u32>, partition: u16) -> Result<u64, Fault> {
+    pub fn mark_begin(
+        &mut self,
+        ring: Option<u32>,
+        partition: u16,
+        after: u64,
+    ) -> Result<u64, Fault> {
         self.check_writable()?;
         let found = self.partitions.get_mut(partition);
         let found = found.ok_or(Fault::PartitionUnknown)?;
         let owner = ring.unwrap_or(0);
-        let sweep = self.reclamation.begin_marking(partition, owner);
+        let sweep = self.reclamation.begin_marking(partition, owner, after);
         found.marks = Some(Marks::new(sweep, owner, found.next_extent));
         Ok(sweep)
     }

@@ -21,9 +21,9 @@ pub(super) struct Reclamation {
 impl Reclamation {
     /// Notes that the ring `owner` collects marks in a partition, in place of any ring that did.
     /// Returns the number of the sweep that will follow: one more than the last number given, for
-    /// whatever partition.
-    pub(super) fn begin_marking(&mut self, partition: u16, owner: u32) -> u64 {
-        self.last_sweep += 1;
+    /// whatever partition, and than `after`.
+    pub(super) fn begin_marking(&mut self, partition: u16, owner: u32, after: u64) -> u64 {
+        self.last_sweep = self.last_sweep.max(after).saturating_add(1);
         self.marking.insert(partition, owner);
         self.last_sweep
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::op::{MORE, flag};
 use strongroom_columns_ring::{Broken, Descriptor, Fault, Host, Op};
 
 use crate::{fault, go_on, with_zone};
@@ -15,7 +15,12 @@ fn say(host: &mut Host, op: Op, a: u64, b: u64, timeline: u32, flags: u16) -> Re
         b,
         ..Descriptor::of(op)
     };
-    host.call(descriptor, go_on).map(|answer| answer.value)
+    loop {
+        let answer = host.call(descriptor, go_on)?;
+        if op != Op::Checkpoint || answer.aux & MORE == 0 {
+            return Ok(answer.value);
+        }
+    }
 }
 
 /// Position and timeline.

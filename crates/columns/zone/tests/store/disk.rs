@@ -3,12 +3,13 @@
 //!
 //! What was synced is there. Of what was not, each sector of 512 bytes of each write is there or
 //! not, as the dice fall. A replacement (manifest, anchor, log) is there whole once its call has
-//! returned.
+//! returned. A publication makes one of its calls each time that it is asked about, so that calls
+//! of the engine come in between; its sync is of what was written before the publication began.
 
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use strongroom_columns_zone::store::{Anchor, Files, LogStorage};
+use strongroom_columns_zone::store::{Anchor, Files, LogStorage, Publication, Unpublished};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
@@ -16,7 +17,8 @@ use strongroom_keyring::Error;
 #[derive(Clone)]
 pub(crate) enum Call {
     Write(u64, Vec<u8>),
-    Sync,
+    /// What the first so many calls have written is durable.
+    Sync(usize),
     Cut(u64),
     Manifest(Vec<u8>),
     Anchor(u64),
@@ -41,6 +43,11 @@ struct Inner {
     calls: Vec<Call>,
     /// Calls that still succeed; then all fail.
     allowed: Option<usize>,
+    /// The publication that goes on, how many calls were made when it began, and how many it has
+    /// made itself.
+    publication: Option<(Publication, usize, u32)>,
+    /// How often the engine has waited for the end of one.
+    waits: usize,
 }
 
 /// A disk; clones are the same one.
@@ -116,6 +123,11 @@ impl Disk {
         self.0.lock().unwrap().now.clone()
     }
 
+    /// How often a publication's end was waited for.
+    pub(crate) fn waits(&self) -> usize {
+        self.0.lock().unwrap().waits
+    }
+
     /// From now on only so many calls succeed.
     pub(crate) fn allow(&self, calls: Option<usize>) {
         self.0.lock().unwrap().allowed = calls;
@@ -130,11 +142,20 @@ impl Disk {
             _ => 0,
         });
         let (mut blocks, mut log): (Vec<&Call>, Vec<&Call>) = (Vec::new(), Vec::new());
-        for call in &inner.calls[..calls] {
+        let mut numbers = Vec::new();
+        for (number, call) in inner.calls[..calls].iter().enumerate() {
             match call {
-                Call::Write(..) | Call::Cut(_) => blocks.push(call),
+                Call::Write(..) | Call::Cut(_) => {
+                    blocks.push(call);
+                    numbers.push(number);
+                }
                 Call::LogWrite(..) | Call::LogCut(_) => log.push(call),
-                Call::Sync => apply(&mut state.blocks, &mut blocks, Unsynced::All, &mut dice),
+                Call::Sync(before) => {
+                    let synced = numbers.partition_point(|number| number < before);
+                    numbers.drain(..synced);
+                    let mut synced = blocks.drain(..synced).collect();
+                    apply(&mut state.blocks, &mut synced, Unsynced::All, &mut dice);
+                }
                 Call::LogSync => apply(&mut state.log, &mut log, Unsynced::All, &mut dice),
                 Call::Manifest(bytes) => state.manifest = Some(bytes.clone()),
                 Call::Anchor(to) => state.anchor = *to,
@@ -161,7 +182,7 @@ impl Disk {
             Call::LogWrite(at, bytes) => write(&mut inner.now.log, *at, bytes),
             Call::Cut(len) => inner.now.blocks.resize(usize::try_from(*len).unwrap(), 0),
             Call::LogCut(len) => inner.now.log.resize(usize::try_from(*len).unwrap(), 0),
-            Call::Sync | Call::LogSync => {}
+            Call::Sync(_) | Call::LogSync => {}
             Call::Manifest(bytes) => inner.now.manifest = Some(bytes.clone()),
             Call::Anchor(to) => inner.now.anchor = *to,
             Call::LogReplace(bytes) => inner.now.log = bytes.clone(),
@@ -203,20 +224,46 @@ impl Files for Disk {
         self.call(Call::Write(at, bytes.to_vec()))
     }
 
-    fn sync_blocks(&mut self) -> io::Result<()> {
-        self.call(Call::Sync)
-    }
-
     fn cut_blocks(&mut self, len: u64) -> io::Result<()> {
         self.call(Call::Cut(len))
     }
 
+    /// What another process has begun to publish ended with it.
     fn read_manifest(&mut self) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.0.lock().unwrap().now.manifest.clone())
+        let mut inner = self.0.lock().unwrap();
+        inner.publication = None;
+        Ok(inner.now.manifest.clone())
     }
 
-    fn replace_manifest(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.call(Call::Manifest(bytes.to_vec()))
+    fn publish(&mut self, publication: Publication) {
+        let mut inner = self.0.lock().unwrap();
+        assert!(inner.publication.is_none(), "one goes on");
+        let before = inner.calls.len();
+        inner.publication = Some((publication, before, 0));
+    }
+
+    fn published(&mut self, wait: bool) -> Option<Result<(), Unpublished>> {
+        self.0.lock().unwrap().waits += usize::from(wait);
+        loop {
+            let (publication, before, step) = self.0.lock().unwrap().publication.take()?;
+            let done = match step {
+                0 => self.call(Call::Sync(before)).map_err(Unpublished::Blocks),
+                1 => self
+                    .call(Call::Manifest(publication.manifest.clone()))
+                    .map_err(Unpublished::Manifest),
+                _ => {
+                    let anchored = publication.anchor.advance(publication.counter);
+                    return Some(anchored.map_err(Unpublished::Anchor));
+                }
+            };
+            if let Err(error) = done {
+                return Some(Err(error));
+            }
+            self.0.lock().unwrap().publication = Some((publication, before, step + 1));
+            if !wait {
+                return None;
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod bindings;
+mod checkpoints;
 mod disk;
 mod golden;
 mod host;

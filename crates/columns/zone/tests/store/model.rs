@@ -17,10 +17,14 @@ fn one(
         55..80 => host.delete(&mut store),
         80..84 => host.drop_or_rehome(&mut store),
         84..88 => host.reclaim(&mut store),
-        88..92 => host.checkpoint(&mut store),
-        92..95 => store.write_ahead(3).unwrap(),
+        88..90 => host.checkpoint(&mut store),
+        90..95 => host.request_checkpoint(&mut store),
         95..97 => store = host.restart(store),
         _ => host.check(&mut store),
+    }
+    // As the engine does after each operation.
+    if host.dice.roll(3) == 0 {
+        store.go_on();
     }
     store
 }

@@ -253,7 +253,7 @@ impl Writer {
     /// Sweeps a partition in which one value is garbage, and logs that.
     fn sweep(&mut self, table: u16, garbage: Fid) {
         let ring = Some(self.ring);
-        self.store.mark_begin(ring, table).unwrap();
+        self.store.mark_begin(ring, table, 0).unwrap();
         let values = self.contents.values.iter().map(|value| value.fid);
         let kept: Vec<Fid> = values.filter(|fid| *fid != garbage).collect();
         self.store.mark(&kept);
