@@ -35,6 +35,8 @@ struct Shared {
     sweeps: [(AtomicU64, AtomicU64); SWEEPS],
     /// How many sweeps have ended.
     count: AtomicU64,
+    /// How many partitions were retired.
+    retired: AtomicU64,
     /// On a standby: the zone has every redo record before this position of the log.
     followed: AtomicU64,
     /// The latch of the worker that reads the log to the zone; null while it does not run.
@@ -226,6 +228,31 @@ pub(crate) fn announce_idle() {
         number.store(0, Ordering::SeqCst);
         BUSY.set(false);
     }
+}
+
+/// Whether a backend other than this one may hold identifiers. To be called while this process has
+/// a lock that keeps others from reading the ones that it asks about.
+pub(crate) fn may_others_hold_identifiers() -> bool {
+    let own = own_number().map_or(std::ptr::null(), std::ptr::from_ref);
+    let mut others = backends()
+        .iter()
+        .filter(|number| !std::ptr::eq(*number, own));
+    others.any(|number| number.load(Ordering::SeqCst) != 0)
+}
+
+/// Counts a partition that was retired.
+pub(crate) fn note_retired() {
+    shared().retired.fetch_add(1, Ordering::Release);
+}
+
+/// How many partitions were retired since the server's start.
+pub(crate) fn retired_count() -> u64 {
+    shared().retired.load(Ordering::Acquire)
+}
+
+/// The number of the last sweep that has ended since the server's start; 0 if none has.
+pub(crate) fn last_sweep() -> u64 {
+    shared().swept.load(Ordering::SeqCst)
 }
 
 /// Notes in shared memory that a sweep has ended, and the position of the end of the log then.

@@ -10,6 +10,7 @@ pub(crate) mod orphans;
 pub(crate) mod partition;
 pub(crate) mod pending;
 pub(crate) mod promotion;
+mod retired;
 pub(crate) mod storage_id;
 mod sweep;
 pub(crate) mod sweep_workers;

@@ -29,6 +29,11 @@ impl StorageId {
         }
     }
 
+    /// Whether a temporary relation has it.
+    pub(crate) const fn is_temporary(self) -> bool {
+        self.database == 0
+    }
+
     /// The storage of an open relation.
     pub(crate) fn of(relation: pg_sys::Relation) -> Self {
         // SAFETY: an open relation.
@@ -46,6 +51,16 @@ impl StorageId {
     ) -> Self {
         // SAFETY: the caller's promise.
         unsafe { Self::new(*node, (*relation).rd_backend) }
+    }
+
+    /// What the zone calls the storage of the retired partition of this number, which this storage
+    /// had: no relation has tablespace 0.
+    pub(crate) const fn retired(self, partition: u16) -> Self {
+        Self {
+            tablespace: 0,
+            database: self.database,
+            filenode: partition as u32,
+        }
     }
 
     /// The record of a relation with this storage, as the zone reads it. `relation` is its OID, or

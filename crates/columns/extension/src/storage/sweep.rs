@@ -8,6 +8,7 @@ use std::ffi::CString;
 
 use pg_sys::{Datum, Oid, Relation};
 use pgrx::pg_sys;
+use strongroom_columns_ring::op::MORE;
 use strongroom_columns_ring::{Descriptor, Op};
 
 use crate::call::{Call, call_postgres, sql_functions};
@@ -28,8 +29,6 @@ unsafe extern "C-unwind" {
     fn BackendIdGetProc(backend: pg_sys::BackendId) -> *mut pg_sys::PGPROC;
 }
 
-/// Flag in `aux` of an answer: the operation has to be called again.
-const MORE: u32 = 1 << 31;
 /// Milliseconds between two checks whether a writing transaction has ended.
 const CHECK_MILLISECONDS: i32 = 20;
 
@@ -110,26 +109,25 @@ pub(crate) fn sweep_table(oid: Oid, wait: Wait) -> Option<Swept> {
     let done = if temporary {
         None
     } else {
-        sweep_exclusively(relation, oid, wait)
+        while_no_sweep_runs(|| run_sweep(relation, oid, wait))
     };
     // SAFETY: opened above.
     unsafe { pg_sys::table_close(relation, mode) };
     done
 }
 
-/// Sweeps an open table while no other sweep runs in the server, for which it waits: sweeps are
-/// numbered in the order in which they end (G4). `None` if the table has no values, or its writers
-/// took too long. Raises the zone's faults as an ERROR.
-fn sweep_exclusively(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
+/// Runs `work` while no sweep runs in the server, for whose end it waits: sweeps are numbered in
+/// the order in which they end (G4).
+pub(super) fn while_no_sweep_runs<R>(work: impl FnOnce() -> R) -> R {
     let class = Oid::from(pg_sys::AccessMethodRelationId.to_u32());
     let none = pg_sys::InvalidOid;
     let mode = pg_sys::ExclusiveLock.cast_signed();
     // SAFETY: a lock on an object that does not exist; an error releases it with the transaction.
     unsafe { pg_sys::LockSharedObject(class, none, 0, mode) };
-    let done = run_sweep(relation, oid, wait);
+    let result = work();
     // SAFETY: taken above.
     unsafe { pg_sys::UnlockSharedObject(class, none, 0, mode) };
-    done
+    result
 }
 
 /// The steps of a sweep: begin marking, wait for writers, mark what table and indexes hold,
@@ -145,6 +143,7 @@ fn run_sweep(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
     let begun = zone::with(|connection| {
         connection.call(Descriptor {
             a: number,
+            b: shared_memory::last_sweep(),
             ..Descriptor::of(Op::MarkBegin)
         })
     });

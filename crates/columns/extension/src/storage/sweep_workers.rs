@@ -15,7 +15,8 @@ use pgrx::pg_sys;
 use pgrx::prelude::{FromDatum, IntoDatum, Spi};
 
 use crate::call::guarded;
-use crate::ring::zone;
+use crate::ring::{shared_memory, zone};
+use crate::storage::retired::Retired;
 use crate::storage::storage_id::StorageId;
 use crate::storage::sweep::{self, Wait};
 use crate::storage::{access_method, orphans, partition};
@@ -54,8 +55,9 @@ pub(crate) fn register() {
         .load();
 }
 
-/// The main function of the launcher: when it begins, and at each interval of the setting, has what
-/// databases that are gone have left dropped; then, at each interval, has every database swept, one
+/// The main function of the launcher: has retired partitions dropped when nothing can read them any
+/// more; when it begins, and at each interval of the setting, has what databases that are gone have
+/// left dropped; then, at each interval, has every database swept, one
 /// after the other. Ends at SIGTERM.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
@@ -70,6 +72,9 @@ pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
         let mut last = Instant::now();
         // What was dropped while the zone was away may still be in it.
         let mut may_have_orphans = true;
+        let mut retired = Retired::default();
+        let mut may_have_retired = true;
+        let mut retired_before = 0;
         while BackgroundWorker::wait_latch(Some(CHECK_INTERVAL)) {
             if BackgroundWorker::sighup_received() {
                 // SAFETY: as every process of the server reads its settings again.
@@ -77,10 +82,21 @@ pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
             }
             let interval = u64::try_from(settings::sweep_interval()).unwrap_or(0);
             let due = interval > 0 && last.elapsed() >= Duration::from_secs(interval);
-            if !(due || may_have_orphans)
+            let retired_count = shared_memory::retired_count();
+            may_have_retired |= retired_count != retired_before;
+            if !(due || may_have_orphans || may_have_retired)
                 || settings::zone_socket().is_none()
                 || !zone::is_reachable()
             {
+                continue;
+            }
+            if may_have_retired {
+                retired_before = retired_count;
+                let known = std::mem::take(&mut retired);
+                retired = BackgroundWorker::transaction(move || known.drop_unread());
+                may_have_retired = !retired.is_empty();
+            }
+            if !(due || may_have_orphans) {
                 continue;
             }
             may_have_orphans = !BackgroundWorker::transaction(orphans::reclaim);

@@ -1,10 +1,10 @@
 //! What happens to partitions when a transaction or subtransaction ends.
 //!
 //! Storage that a transaction created is dropped when it aborts; storage that it dropped is dropped
-//! when it commits; storage that it copied page by page hands its partition to the copy just before
-//! it commits, so that the write-ahead log says so before the commit record. Must not: raise at the
-//! end of a transaction. If the zone cannot be told,
-//! values stay in it as garbage; it never frees too much.
+//! when it commits, or retired while something may still read its rows; storage that it copied page
+//! by page hands its partition to the copy just before it commits, so that the write-ahead log says
+//! so before the commit record. Must not: raise at the end of a transaction. If the zone cannot be
+//! told, values stay in it as garbage; it never frees too much.
 
 use std::ffi::c_void;
 
@@ -12,9 +12,9 @@ use pgrx::pg_sys;
 use strongroom_columns_ring::{Answer, Broken, Descriptor, Op};
 
 use crate::call::guarded;
-use crate::execution::statement;
+use crate::execution::{activity, statement};
 use crate::ring::connection::Connection;
-use crate::ring::{deferred_fault, settle, zone};
+use crate::ring::{deferred_fault, settle, shared_memory, zone};
 use crate::scanning::scans;
 use crate::storage::pending::{self, Change};
 use crate::storage::storage_id::StorageId;
@@ -101,12 +101,14 @@ fn end_transaction(committed: bool) {
         for one in changes {
             match one.change {
                 Change::Created(storage) if !committed && !copies.contains(&storage) => {
-                    drop_partition(storage);
+                    release_partition(storage, Readers::Own);
                 }
-                // With a logical slot the partition stays as garbage: decoding the log still reads
-                // its rows.
-                Change::Dropped(storage) if committed && !logical_slots::any() => {
-                    drop_partition(storage);
+                Change::Dropped(storage) if committed => {
+                    let readers = match storage.is_temporary() {
+                        true => Readers::Own,
+                        false => Readers::All,
+                    };
+                    release_partition(storage, readers);
                 }
                 Change::DroppedDatabase(database) if committed => drop_partitions_of(database),
                 Change::Copied(_, to) => partition::forget(to),
@@ -161,21 +163,58 @@ fn read_record(connection: &mut Connection, answer: Answer) -> Result<Vec<u8>, B
     connection.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
 }
 
-/// Has the zone drop the partition of a storage, if there is one, and logs that. Failures are
-/// ignored.
-fn drop_partition(storage: StorageId) {
+/// Whose statements and cursors may have read the rows of a storage.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Readers {
+    /// This session's only.
+    Own,
+    /// All sessions', and those of logical decoding.
+    All,
+}
+
+impl Readers {
+    /// Whether one of them may still have identifiers. The relation is locked, so that none gets
+    /// more.
+    fn may_hold_identifiers(self) -> bool {
+        let others = || logical_slots::any() || shared_memory::may_others_hold_identifiers();
+        !activity::is_statement_over() || (self == Self::All && others())
+    }
+}
+
+/// Has the zone drop the partition of a storage that is gone, if there is one, and logs that. While
+/// a cursor, a running procedure or logical decoding may still read its rows, has it retired
+/// ([`crate::storage::retired`]). Failures are ignored.
+fn release_partition(storage: StorageId, readers: Readers) {
     partition::forget(storage);
+    let is_held = readers.may_hold_identifiers();
     tell_zone(|connection| {
         // Storage without a partition has no values.
         let Some(existing) = partition::find(connection, storage)? else {
             return Ok(Vec::new());
         };
-        let answer = connection.call(Descriptor {
-            a: existing.value,
-            ..Descriptor::of(Op::Drop)
-        })?;
-        read_record(connection, answer)
+        if is_held {
+            let number = u16::try_from(existing.value).unwrap_or(0);
+            shared_memory::note_retired();
+            return move_partition(connection, storage, storage.retired(number));
+        }
+        drop_numbered(connection, existing.value)
     });
+}
+
+/// Has the zone drop the partition of this number; returns the redo record. Fails as
+/// [`Connection::call`] does.
+fn drop_numbered(connection: &mut Connection, number: u64) -> Result<Vec<u8>, Broken> {
+    let answer = connection.call(Descriptor {
+        a: number,
+        ..Descriptor::of(Op::Drop)
+    })?;
+    read_record(connection, answer)
+}
+
+/// Has the zone drop a retired partition, and logs that. Failures are ignored: it is still retired
+/// then.
+pub(super) fn drop_retired(number: u16) {
+    tell_zone(|connection| drop_numbered(connection, u64::from(number)));
 }
 
 /// Has the zone drop every partition of a database that is gone, and logs that. Failures are
@@ -192,12 +231,9 @@ pub(super) fn drop_partitions_of(database: pg_sys::Oid) {
             if next.value != database {
                 return Ok(Vec::new());
             }
-            let answer = connection.call(Descriptor {
-                a: u64::from(next.aux),
-                ..Descriptor::of(Op::Drop)
-            })?;
+            let record = drop_numbered(connection, u64::from(next.aux))?;
             is_dropped = true;
-            read_record(connection, answer)
+            Ok(record)
         });
     }
 }
@@ -266,7 +302,7 @@ fn undo(level: i32) {
     interrupts::with_deadline(|| {
         for one in undone {
             match one.change {
-                Change::Created(storage) => drop_partition(storage),
+                Change::Created(storage) => release_partition(storage, Readers::Own),
                 Change::Copied(_, to) => partition::forget(to),
                 Change::Dropped(_) | Change::DroppedDatabase(_) | Change::Moved(..) => {}
             }

@@ -30,6 +30,7 @@ mod recovery;
 mod relations;
 mod replay;
 mod results;
+mod retired;
 mod slot;
 mod statements;
 mod sweeper;

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::Owner;
+use strongroom_columns_testing::{Server, must};
 
 fn begin() -> (Owner, Server) {
     let mut owner = Owner::new();
@@ -186,6 +186,34 @@ fn a_cursor_that_is_kept_keeps_its_values_and_may_store_them_again() {
     sweep(&server);
     assert_eq!(sweep(&server).2, 1, "what was stored again stays");
     assert_eq!(owner.rows("select id, code from t"), "1000|3");
+}
+
+/// A zone that is started anew does not know of sweeps that found nothing. The next ones must not
+/// pass for those: what began after them has read nothing that the next ones find.
+#[test]
+fn a_cursor_keeps_its_values_whichever_sweeps_the_zone_knows_of() {
+    let (mut owner, server) = begin();
+    fill(&owner, 100);
+    for _ in 0..5 {
+        assert_eq!(sweep(&server), (0, 0, 100));
+    }
+    owner.kill_zone();
+    owner.start_zone();
+    owner.wait_for("select sum(code) from t", "5050");
+    let mut session = must(owner.connect(), "a connection");
+    let declare = "declare c cursor with hold for select code from t order by id";
+    drop(must(session.query(declare), "a cursor"));
+    drop(owner.rows("delete from t"));
+    drop(server.rows("vacuum t; reindex table t"));
+    assert_eq!(sweep(&server), (100, 0, 100));
+    for _ in 0..3 {
+        assert_eq!(sweep(&server), (0, 0, 100), "the cursor has them");
+    }
+    let rows = must(session.rows("fetch 2 from c"), "rows");
+    assert_eq!(rows.len(), 2);
+    drop(session);
+    sweep(&server);
+    assert_eq!(sweep(&server).2, 0);
 }
 
 #[test]
