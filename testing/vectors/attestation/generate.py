@@ -241,6 +241,7 @@ def tdx():
     make("other-order", pem=[chain[1], chain[0], chain[2]])
 
 
-os.makedirs(MADE, exist_ok=True)
-snp()
-tdx()
+if __name__ == "__main__":
+    os.makedirs(MADE, exist_ok=True)
+    snp()
+    tdx()

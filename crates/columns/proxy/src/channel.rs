@@ -23,7 +23,10 @@ use zeroize::Zeroize as _;
 
 pub use error::ChannelError;
 pub use sev_snp::{AMD_ROOTS, SnpPolicy};
-pub use tdx::{TdMeasurement, TdxPolicy, TdxTcb};
+pub use tdx::{
+    CollateralError, EnclaveIdentity, TcbInfo, TcbSigner, TcbStatus, TdMeasurement, TdxCollateral,
+    TdxPolicy, TdxTcb,
+};
 pub use tpm::{PcrPolicy, TrustedKey};
 pub use x509::{is_revocation_list, key_digest, read_certificates};
 
@@ -101,9 +104,11 @@ impl AttestationRequest {
     ///   by a key of the platform that leads to the maker's root, [`ChannelError::Revoked`] if a
     ///   list that the policy has names one of the certificates, [`ChannelError::Dates`] if that
     ///   key's certificate is not valid now, [`ChannelError::Firmware`] for a platform that is too
-    ///   old, [`ChannelError::Guest`] for a virtual machine that may be debugged or migrated or
-    ///   does not run as the policy says, [`ChannelError::Launch`] if it was started with something
-    ///   else, [`ChannelError::Unbound`] if the report is not for the zone's key.
+    ///   old; with Intel's judgement [`ChannelError::Uncovered`] for a platform that it does not
+    ///   name, [`ChannelError::Expired`] after its time, [`ChannelError::Judged`] for one that is
+    ///   not accepted; [`ChannelError::Guest`] for a virtual machine that may be debugged or
+    ///   migrated or does not run as the policy says, [`ChannelError::Launch`] if it was started
+    ///   with something else, [`ChannelError::Unbound`] if the report is not for the zone's key.
     pub fn check(
         self,
         answer: &[u8],
@@ -151,7 +156,7 @@ fn check_evidence(
         }
         AttestationProvider::Tdx => {
             let policy = accepted.tdx.as_ref().ok_or(ChannelError::NoPolicy)?;
-            tdx::verify(evidence, policy)?
+            tdx::verify(evidence, policy, now())?
         }
         AttestationProvider::Process | AttestationProvider::Tpm => {
             return tpm::check(evidence, binding, &accepted.tpm_keys, &accepted.pcrs);

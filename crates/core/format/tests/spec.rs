@@ -158,6 +158,7 @@ fn constants() -> BTreeMap<&'static str, String> {
     let mut constants = BTreeMap::from([
         ("ANSWER_SECONDS", long(tpm::ANSWER_SECONDS)),
         ("PCRS", tpm::PCRS.to_string()),
+        ("COLLATERAL_MAX", number(tdx::COLLATERAL_MAX)),
         ("BLOCK_SLOTS", block::BLOCK_SLOTS.to_string()),
         ("BLOCK_UNIT", long(block::BLOCK_UNIT)),
         ("ENVELOPE_LABEL", envelope::ENVELOPE_LABEL.to_owned()),

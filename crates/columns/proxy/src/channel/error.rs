@@ -4,6 +4,8 @@ use std::fmt;
 
 use strongroom_crypto::CryptoError;
 
+use super::tdx::TcbStatus;
+
 /// Why a channel was not opened, or a message not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ChannelError {
@@ -40,6 +42,13 @@ pub enum ChannelError {
     Guest,
     /// The firmware, microcode or module below the virtual machine is too old.
     Firmware,
+    /// Intel's judgement that was given is of other processors, or of other TDX modules.
+    Uncovered,
+    /// Intel's judgement is not valid yet, or its time is over.
+    Expired,
+    /// Intel judges the platform, its TDX module or its quoting enclave in a way that is not
+    /// accepted.
+    Judged(TcbStatus),
     /// The virtual machine was started with something that is not allowed.
     Launch,
     /// The zone does not hold a key that another zone has shown to hold.
@@ -104,6 +113,17 @@ impl fmt::Display for ChannelError {
                 "the firmware, microcode or module below the zone's virtual machine is older than \
                  the options of this command allow: have the host updated"
             }
+            Self::Uncovered => {
+                "Intel's TCB info that was given is for other processors than the zone's, or does \
+                 not name its TDX module: fetch the one for them (--tdx-tcb-info)"
+            }
+            Self::Expired => {
+                "Intel's TCB info or enclave identity has expired, or is not valid yet: fetch newer \
+                 ones and start this command again (--tdx-tcb-info, --tdx-qe-identity), see that \
+                 this machine's clock is right, or say for how many days more they may count \
+                 (--tdx-tcb-grace)"
+            }
+            Self::Judged(status) => return write_judged(*status, f),
             Self::Launch => {
                 "the zone's virtual machine was started with something that is not allowed: compare \
                  its measurement with the options of this command"
@@ -117,6 +137,22 @@ impl fmt::Display for ChannelError {
             Self::Message => "a message from the zone does not open, or is out of order",
             Self::System => "no random numbers or no locked memory",
         })
+    }
+}
+
+/// Writes what Intel says of the zone's platform, and what to do.
+fn write_judged(status: TcbStatus, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let what = "the zone's platform, TDX module or quoting enclave";
+    match status {
+        TcbStatus::Revoked | TcbStatus::Unknown => write!(
+            f,
+            "Intel's word about {what} is {status}, which is never accepted"
+        ),
+        _ => write!(
+            f,
+            "Intel's word about {what} is {status}: have the host updated, or read the advisories \
+             in the TCB info and accept it (--tdx-accept)"
+        ),
     }
 }
 

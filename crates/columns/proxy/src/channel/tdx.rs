@@ -7,17 +7,25 @@
 //! compared.
 //!
 //! Invariant: nothing in a quote is used before all signatures up to the pinned root were checked.
-//! Must not: fetch anything. What only Intel's TCB info says, how Intel judges a level, is
-//! not judged.
+//! Must not: fetch anything.
+
+mod collateral;
+mod judgement;
+mod platform;
+mod status;
 
 use strongroom_crypto::{sha256, verify_p256};
 use strongroom_format::columns::tdx::{QeReport, TdReport, TdxQuote, td_attribute};
-use x509_parser::asn1_rs::oid;
-use x509_parser::der_parser::ber::BerObject;
-use x509_parser::der_parser::parse_der;
 
 use super::error::ChannelError;
 use super::x509::{Certificate, IssuedWith, read_pem};
+
+use platform::Platform;
+
+pub use collateral::{CollateralError, EnclaveIdentity, TcbInfo, TcbSigner};
+pub use judgement::TdxCollateral;
+pub use platform::TdxTcb;
+pub use status::TcbStatus;
 
 /// SHA-256 of the `SubjectPublicKeyInfo` of the "Intel SGX Root CA".
 const INTEL_ROOT: [u8; 32] = [
@@ -60,41 +68,17 @@ impl TdMeasurement {
     }
 }
 
-/// The oldest state of a platform that is allowed: a level of Intel's `TCB Info` for a family of
-/// platforms. Greater numbers are newer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TdxTcb {
-    /// The family of platforms.
-    pub fmspc: [u8; 6],
-    /// `sgxtcbcomponents`: microcode and more.
-    pub sgx: [u8; 16],
-    /// `pcesvn`.
-    pub pce: u16,
-    /// `tdxtcbcomponents`: the TDX module and its loader.
-    pub tdx: [u8; 16],
-}
-
-impl TdxTcb {
-    /// Whether a platform is of the family and at least as new as `minimum`. The second component
-    /// of TDX, the major version of the module, has to be the same: others are counted by it.
-    fn is_at_least(&self, minimum: &Self) -> bool {
-        let all = |own: &[u8; 16], least: &[u8; 16]| own.iter().zip(least).all(|(a, b)| a >= b);
-        self.fmspc == minimum.fmspc
-            && self.pce >= minimum.pce
-            && all(&self.sgx, &minimum.sgx)
-            && all(&self.tdx, &minimum.tdx)
-            && self.tdx.get(1) == minimum.tdx.get(1)
-    }
-}
-
 /// Which quotes of TDX are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TdxPolicy {
     /// The measurements that are allowed: one of these; with none, no quote is accepted.
     pub measurements: Vec<TdMeasurement>,
-    /// The oldest platforms that are allowed: as new as one of these; with none, no quote is
-    /// accepted.
+    /// The oldest platforms that are allowed: as new as one of these. With none, Intel's judgement
+    /// alone decides; without that, no quote is accepted.
     pub minimum: Vec<TdxTcb>,
+    /// Intel's judgement of platforms, which has to hold too. It was verified when it was read:
+    /// `root` and `revocation_lists` have no effect on it.
+    pub collateral: Option<TdxCollateral>,
     /// The oldest security version (`ISVSVN`) of the quoting enclave that is allowed.
     pub minimum_qe_svn: u16,
     /// Lists of revoked certificates in DER; those of other issuers are passed over.
@@ -104,13 +88,14 @@ pub struct TdxPolicy {
 }
 
 impl TdxPolicy {
-    /// A policy with Intel's root and the oldest quoting enclave that Intel called up to date in
-    /// 2023.
+    /// A policy with Intel's root, without Intel's judgement, and with the oldest quoting enclave
+    /// that Intel called up to date in 2023.
     #[must_use]
     pub const fn new(measurements: Vec<TdMeasurement>, minimum: Vec<TdxTcb>) -> Self {
         Self {
             measurements,
             minimum,
+            collateral: None,
             minimum_qe_svn: QE_SVN,
             revocation_lists: Vec::new(),
             root: INTEL_ROOT,
@@ -119,24 +104,21 @@ impl TdxPolicy {
 }
 
 /// Checks that the evidence is a quote that satisfies the policy, and returns the trust domain's
-/// data in it, which the caller has to check. Fails with `Malformed`, `Signature`, `Chain`,
-/// `Revoked`, `Guest`, `Firmware` or `Launch`.
-pub(super) fn verify<'a>(evidence: &'a [u8], policy: &TdxPolicy) -> Result<&'a [u8], ChannelError> {
+/// data in it, which the caller has to check. `now` is in seconds since 1970; it counts for Intel's
+/// judgement only. Fails with `Malformed`, `Signature`, `Chain`, `Revoked`, `Guest`, `Firmware`,
+/// `Uncovered`, `Expired`, `Judged` or `Launch`.
+pub(super) fn verify<'a>(
+    evidence: &'a [u8],
+    policy: &TdxPolicy,
+    now: u64,
+) -> Result<&'a [u8], ChannelError> {
     let quote = TdxQuote::parse(evidence).ok_or(ChannelError::Malformed)?;
     let text = quote.chain.strip_suffix(&[0]).unwrap_or(quote.chain);
     let chain = read_pem(text).ok_or(ChannelError::Malformed)?;
     let platform = check_chain(&chain, &quote, policy)?;
     check_quote(&quote)?;
     check_enclave(&quote.qe, policy.minimum_qe_svn)?;
-    let tcb = TdxTcb {
-        fmspc: platform.fmspc,
-        sgx: platform.components,
-        pce: platform.pce,
-        tdx: quote.report.tee_tcb_svn,
-    };
-    if !policy.minimum.iter().any(|least| tcb.is_at_least(least)) {
-        return Err(ChannelError::Firmware);
-    }
+    check_platform(&platform, &quote, policy, now)?;
     let refused = td_attribute::UNTRUSTED | td_attribute::MIGRATABLE;
     if quote.report.attributes & refused != 0 {
         return Err(ChannelError::Guest);
@@ -208,44 +190,30 @@ fn check_enclave(enclave: &QeReport, minimum_svn: u16) -> Result<(), ChannelErro
     is_new.then_some(()).ok_or(ChannelError::Firmware)
 }
 
-/// What the certificate of a platform's key says of the platform.
-struct Platform {
-    fmspc: [u8; 6],
-    components: [u8; 16],
-    pce: u16,
-}
-
-impl Platform {
-    /// Reads Intel's extension of a platform's certificate. `None` if there is none, or it lacks
-    /// one of the fields.
-    fn of(certificate: &Certificate<'_>) -> Option<Self> {
-        let extension = certificate.extension(&oid!(1.2.840.113741.1.13.1))?;
-        let (rest, all) = parse_der(extension).ok()?;
-        rest.is_empty().then_some(())?;
-        let tcb = field(&all, "2")?;
-        let mut components = [0; 16];
-        for (component, number) in components.iter_mut().zip(1..) {
-            let value = field(tcb, &format!("2.{number}"))?;
-            *component = u8::try_from(value.as_u32().ok()?).ok()?;
-        }
-        Some(Self {
-            fmspc: field(&all, "4")?.as_slice().ok()?.try_into().ok()?,
-            components,
-            pce: u16::try_from(field(tcb, "2.17")?.as_u32().ok()?).ok()?,
-        })
+/// Checks that the platform is as new as one of the owner's levels, where there are any, and that
+/// Intel's judgement of it is accepted, where the owner has given that. Fails with `Firmware`, also
+/// if there is neither, or as [`TdxCollateral::judge`].
+fn check_platform(
+    platform: &Platform,
+    quote: &TdxQuote<'_>,
+    policy: &TdxPolicy,
+    now: u64,
+) -> Result<(), ChannelError> {
+    let tcb = TdxTcb {
+        fmspc: platform.fmspc,
+        sgx: platform.components,
+        pce: platform.pce,
+        tdx: quote.report.tee_tcb_svn,
+    };
+    let judged_alone = policy.minimum.is_empty() && policy.collateral.is_some();
+    let is_new = policy.minimum.iter().any(|least| tcb.is_at_least(least));
+    if !is_new && !judged_alone {
+        return Err(ChannelError::Firmware);
     }
-}
-
-/// Returns the value of a field in a list of pairs, each an object identifier and a value. `number`
-/// is what follows Intel's 1.2.840.113741.1.13.1. `None` if there is no such field.
-fn field<'a, 'b>(list: &'a BerObject<'b>, number: &str) -> Option<&'a BerObject<'b>> {
-    let wanted = format!("1.2.840.113741.1.13.1.{number}");
-    list.as_sequence().ok()?.iter().find_map(|pair| {
-        let [name, value] = pair.as_sequence().ok()?.as_slice() else {
-            return None;
-        };
-        (name.as_oid().ok()?.to_id_string() == wanted).then_some(value)
-    })
+    match &policy.collateral {
+        Some(collateral) => collateral.judge(platform, &tcb, &quote.qe, now),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -103,6 +103,21 @@ impl<'a> Certificate<'a> {
         rest.is_empty().then_some(value)
     }
 
+    /// Whether the certificate's subject has this common name, and no other.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        let mut names = self.0.subject().iter_common_name();
+        let first = names.next().and_then(|found| found.as_str().ok());
+        first == Some(name) && names.next().is_none()
+    }
+
+    /// Returns when the certificate's validity begins and ends, in seconds since 1970; both are
+    /// within it.
+    pub(super) fn validity(&self) -> (i64, i64) {
+        let validity = self.0.validity();
+        let (begins, ends) = (validity.not_before, validity.not_after);
+        (begins.timestamp(), ends.timestamp())
+    }
+
     /// Whether the certificate is valid at this time, in seconds since 1970.
     pub(super) fn is_valid_at(&self, unix_s: u64) -> bool {
         let time = i64::try_from(unix_s).ok();

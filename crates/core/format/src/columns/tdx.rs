@@ -8,6 +8,10 @@
 
 use crate::layout::{array, bytes, is_zero, layout, u16_at, u32_at, u64_at};
 
+/// Longest file of Intel's judgement of platforms (`TCB Info`, `Enclave Identity`) that is read, in
+/// bytes. Those of 2026 have up to 20,000.
+pub const COLLATERAL_MAX: usize = 262_144;
+
 /// `VERSION` of a quote.
 const QUOTE_VERSION: u16 = 4;
 /// `KEY_TYPE`: ECDSA with SHA-256 on P-256.
@@ -100,6 +104,8 @@ pub struct TdReport<'a> {
 pub struct QeReport {
     /// The first eight bytes of `ATTRIBUTES`.
     pub flags: u64,
+    /// The last eight: `XFRM`, the processor's state that the enclave may use.
+    pub xfrm: u64,
     /// `MISCSELECT`.
     pub misc_select: u32,
     /// The digest of the key that has signed the enclave.
@@ -207,9 +213,10 @@ impl QeReport {
     fn read(report: &[u8]) -> Option<Self> {
         use sgx_report_layout as at;
         let attributes: [u8; 16] = array(report, at::ATTRIBUTES)?;
-        let (flags, _) = attributes.split_first_chunk::<8>()?;
+        let (flags, xfrm) = attributes.split_first_chunk::<8>()?;
         Some(Self {
             flags: u64::from_le_bytes(*flags),
+            xfrm: u64::from_le_bytes(xfrm.try_into().ok()?),
             misc_select: u32_at(report, at::MISCSELECT)?,
             mr_signer: array(report, at::MRSIGNER)?,
             product: u16_at(report, at::ISVPRODID)?,
