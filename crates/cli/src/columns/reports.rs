@@ -2,20 +2,25 @@
 //!
 //! Must not: verify a report.
 
+mod judgement;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use strongroom_columns_proxy::channel::{
     SnpPolicy, TdMeasurement, TdxPolicy, TdxTcb, is_revocation_list, key_digest, read_certificates,
 };
 use strongroom_format::columns::sev_snp::SnpTcb;
 use strongroom_format::hex::from_hex;
 
+use self::judgement::IntelsJudgement;
 use crate::failure::Failure;
 
 /// Which reports are accepted.
 #[derive(Args)]
+#[command(group(ArgGroup::new("tdx_platforms").args(["tdx_min_tcb", "tdx_tcb_info"]).multiple(true)))]
 pub(super) struct ReportTrust {
     /// Launch measurement (`MEASUREMENT`, 96 hexadecimal digits) of a SEV-SNP guest that may have
     /// the keys
@@ -50,10 +55,10 @@ pub(super) struct ReportTrust {
     snp_accept_vlek: bool,
     /// What a TDX trust domain that may have the keys was started with, 96 hexadecimal digits each;
     /// rtmr0, rtmr3 and mrconfigid may be added. Given several times: one of these
-    #[arg(long = "tdx-measurement", value_name = "mrtd=HEX,rtmr1=HEX,rtmr2=HEX[,...]", value_parser = td_measurement, requires = "tdx_min_tcb")]
+    #[arg(long = "tdx-measurement", value_name = "mrtd=HEX,rtmr1=HEX,rtmr2=HEX[,...]", value_parser = td_measurement, requires = "tdx_platforms")]
     tdx_measurements: Vec<TdMeasurement>,
     /// Oldest platform that is accepted: a level of Intel's TCB info for the family. Given several
-    /// times: one of these
+    /// times: one of these. Together with --tdx-tcb-info, both have to hold
     #[arg(long, value_name = "fmspc=HEX,sgx=HEX,pce=N,tdx=HEX", value_parser = tdx_tcb, requires = "tdx_measurements")]
     tdx_min_tcb: Vec<TdxTcb>,
     /// Oldest quoting enclave that is accepted: its ISVSVN in Intel's enclave identity; 4 unless
@@ -63,6 +68,8 @@ pub(super) struct ReportTrust {
     /// List of revoked certificates of Intel's, in DER
     #[arg(long = "tdx-crl", value_name = "FILE", requires = "tdx_measurements")]
     tdx_crls: Vec<PathBuf>,
+    #[command(flatten)]
+    tdx_judgement: IntelsJudgement,
 }
 
 impl ReportTrust {
@@ -94,8 +101,15 @@ impl ReportTrust {
     }
 
     /// Returns which quotes of TDX are accepted; none if no measurement was named. SR-1001 for a
-    /// file that holds no list of revoked certificates; SR-5001 for one that cannot be read.
+    /// file that holds no list of revoked certificates, and for what Intel has not signed or is not
+    /// valid now; SR-5001 for one that cannot be read.
     pub(super) fn tdx(&self) -> Result<Option<TdxPolicy>, Failure> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.tdx_at(since.map_or(0, |since| since.as_secs()))
+    }
+
+    /// As [`Self::tdx`], at `now` in seconds since 1970.
+    fn tdx_at(&self, now: u64) -> Result<Option<TdxPolicy>, Failure> {
         if self.tdx_measurements.is_empty() {
             return Ok(None);
         }
@@ -103,6 +117,7 @@ impl ReportTrust {
         let mut policy = TdxPolicy::new(measurements, minimum);
         policy.minimum_qe_svn = self.tdx_min_qe_svn.unwrap_or(policy.minimum_qe_svn);
         policy.revocation_lists = revocation_lists(&self.tdx_crls)?;
+        policy.collateral = self.tdx_judgement.read(&policy, now)?;
         Ok(Some(policy))
     }
 }
