@@ -32,7 +32,7 @@ pub(super) struct IntelsJudgement {
     /// decoded
     #[arg(long, value_name = "FILE", requires = "tdx_tcb_info")]
     tdx_tcb_signer: Option<PathBuf>,
-    /// Status that is accepted besides UpToDate, of platform, module and enclave; may be given
+    /// Status that is accepted besides `UpToDate`, of platform, module and enclave; may be given
     /// several times
     #[arg(long, value_name = "STATUS", requires = "tdx_tcb_info")]
     tdx_accept: Vec<AcceptedStatus>,

@@ -117,12 +117,7 @@ impl fmt::Display for ChannelError {
                 "Intel's TCB info that was given is for other processors than the zone's, or does \
                  not name its TDX module: fetch the one for them (--tdx-tcb-info)"
             }
-            Self::Expired => {
-                "Intel's TCB info or enclave identity has expired, or is not valid yet: fetch newer \
-                 ones and start this command again (--tdx-tcb-info, --tdx-qe-identity), see that \
-                 this machine's clock is right, or say for how many days more they may count \
-                 (--tdx-tcb-grace)"
-            }
+            Self::Expired => EXPIRED,
             Self::Judged(status) => return write_judged(*status, f),
             Self::Launch => {
                 "the zone's virtual machine was started with something that is not allowed: compare \
@@ -139,6 +134,11 @@ impl fmt::Display for ChannelError {
         })
     }
 }
+
+/// What is said of [`ChannelError::Expired`].
+const EXPIRED: &str = "Intel's TCB info or enclave identity has expired, or is not valid yet: fetch \
+    newer ones and start this command again (--tdx-tcb-info, --tdx-qe-identity), see that this \
+    machine's clock is right, or say for how many days more they may count (--tdx-tcb-grace)";
 
 /// Writes what Intel says of the zone's platform, and what to do.
 fn write_judged(status: TcbStatus, f: &mut fmt::Formatter<'_>) -> fmt::Result {

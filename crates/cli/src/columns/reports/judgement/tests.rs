@@ -33,9 +33,14 @@ fn parse(words: &str) -> Result<ReportTrust, clap::Error> {
     Words::try_parse_from(words).map(|words| words.trust)
 }
 
+/// Words that clap takes.
+fn options(words: &str) -> ReportTrust {
+    parse(words).unwrap()
+}
+
 /// The policy that these words say at `now`, or the failure's number and text.
 fn policy(words: &str, now: u64) -> Result<Option<TdxPolicy>, (u16, String)> {
-    let policy = parse(words).unwrap().tdx_at(now);
+    let policy = options(words).tdx_at(now);
     policy.map_err(|failure| (failure.code().number, failure.detail().to_owned()))
 }
 

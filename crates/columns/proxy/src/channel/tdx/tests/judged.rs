@@ -1,7 +1,7 @@
 //! Goal: Intel's judgement counts only as Intel has signed it and while it is valid, and decides as
 //! Intel defines. Method: genuine answers of Intel's service with the quotes that they are for, at
 //! times when they were valid; and answers of a root that only these tests trust, each with one
-//! fault that no signature shows (testing/vectors/attestation/generate_tcb.py).
+//! fault that no signature shows (`testing/vectors/attestation/generate_tcb.py`).
 
 use super::*;
 use crate::channel::tests::file;
@@ -63,12 +63,16 @@ fn judge_accepting(
     accepted: &[TcbStatus],
 ) -> Result<(), ChannelError> {
     let quote = file(&format!("made/tcb-{quote}.quote"));
-    let infos = vec![made_info(info).unwrap()];
-    let enclave = made_enclave(enclave).unwrap();
-    let mut collateral = TdxCollateral::new(made_signer(), infos, enclave).unwrap();
+    let mut collateral = made_collateral(made_signer(), info, enclave);
     collateral.accepted = accepted.to_vec();
     let policy = judged_by(&quote, made_root(), collateral);
     super::super::verify(&quote, &policy, JANUARY_2026).map(drop)
+}
+
+/// Answers that `generate_tcb.py` has made, as if this key had signed them.
+fn made_collateral(signer: TcbSigner, info: &str, enclave: &str) -> TdxCollateral {
+    let infos = vec![made_info(info).unwrap()];
+    TdxCollateral::new(signer, infos, made_enclave(enclave).unwrap()).unwrap()
 }
 
 /// The genuine answers for the processors of this quote, by the names of their files.
@@ -339,9 +343,7 @@ fn a_signing_key_that_was_revoked_is_refused() {
 fn the_signing_keys_certificate_has_to_be_valid_and_has_no_grace() {
     for name in ["expired", "not-yet"] {
         let signer = made_signer_with(name, &[]).unwrap();
-        let infos = vec![made_info("right").unwrap()];
-        let enclave = made_enclave("right").unwrap();
-        let mut collateral = TdxCollateral::new(signer, infos, enclave).unwrap();
+        let mut collateral = made_collateral(signer, "right", "right");
         collateral.grace_days = u16::MAX;
         let dates = collateral.check_dates(JANUARY_2026);
         assert_eq!(dates, Err(CollateralError::Dates), "{name}");
@@ -470,12 +472,9 @@ fn the_word_is_for_one_family_of_processors() {
 #[test]
 fn a_level_of_the_owners_has_to_hold_as_well() {
     let quote = file("made/tcb-module-1.quote");
-    let infos = vec![made_info("right").unwrap()];
-    let enclave = made_enclave("right").unwrap();
-    let collateral = TdxCollateral::new(made_signer(), infos, enclave).unwrap();
     let both = TdxPolicy {
         root: made_root(),
-        collateral: Some(collateral),
+        collateral: Some(made_collateral(made_signer(), "right", "right")),
         ..exactly(&quote)
     };
     let verify_at = |policy: &TdxPolicy, now| super::super::verify(&quote, policy, now).map(drop);
