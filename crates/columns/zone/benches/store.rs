@@ -9,6 +9,7 @@
 
 use std::hint::black_box;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use strongroom_columns_values::Value;
@@ -184,5 +185,52 @@ fn paged(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, in_memory, paged);
+/// For how long the engine does nothing else because of a checkpoint of 200 000 new texts of 100
+/// bytes: the whole of one that is waited for, and the longest step of one that is made meanwhile.
+fn checkpoints(c: &mut Criterion) {
+    let mut bench = filled("checkpoint", 1 << 30);
+    let (partition, store) = (bench.partition, &mut bench.store);
+    let change = |store: &mut Store| {
+        for n in 0..200_000_u64 {
+            let mut text = [b'x'; 100];
+            text[..8].copy_from_slice(&n.to_le_bytes());
+            let put = store.put(None, partition, 2, Kind::Text, Value::Bytes(&text));
+            black_box(put.unwrap());
+        }
+    };
+    let mut group = c.benchmark_group("checkpoint");
+    group.sample_size(10);
+    group.bench_function("waited for", |b| {
+        b.iter_custom(|rounds| {
+            let timed = (0..rounds).map(|_| {
+                change(store);
+                let begin = Instant::now();
+                black_box(store.checkpoint(0).unwrap());
+                begin.elapsed()
+            });
+            timed.sum()
+        });
+    });
+    group.bench_function("longest step", |b| {
+        b.iter_custom(|rounds| {
+            let timed = (0..rounds).map(|_| {
+                change(store);
+                let mut longest = Duration::ZERO;
+                loop {
+                    let begin = Instant::now();
+                    let ended = store.request_checkpoint(0).unwrap().is_some();
+                    longest = longest.max(begin.elapsed());
+                    if ended {
+                        return longest;
+                    }
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            });
+            timed.sum()
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, in_memory, paged, checkpoints);
 criterion_main!(benches);
