@@ -287,6 +287,28 @@ CREATE TYPE enc_time (
 );
 COMMENT ON TYPE enc_time IS 'confidential time: kept outside of the server';
 
+-- enc_jsonb
+CREATE TYPE enc_jsonb;
+CREATE FUNCTION enc_jsonb_in(cstring, oid, integer) RETURNS enc_jsonb
+    AS 'MODULE_PATHNAME', 'strongroom_in' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_jsonb_out(enc_jsonb) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_out' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_jsonb_recv(internal, oid, integer) RETURNS enc_jsonb
+    AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_jsonb_send(enc_jsonb) RETURNS bytea
+    AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_jsonb_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_jsonb_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE TYPE enc_jsonb (
+    INPUT = enc_jsonb_in, OUTPUT = enc_jsonb_out, RECEIVE = enc_jsonb_recv, SEND = enc_jsonb_send,
+    TYPMOD_IN = enc_jsonb_typmod_in, TYPMOD_OUT = enc_jsonb_typmod_out,
+    ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
+    CATEGORY = 'u', PREFERRED = false
+);
+COMMENT ON TYPE enc_jsonb IS 'confidential jsonb: kept outside of the server';
+
 -- comparison
 CREATE FUNCTION strongroom_range_selectivity(internal, oid, internal, integer) RETURNS double precision
     AS 'MODULE_PATHNAME', 'strongroom_range_selectivity' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
@@ -797,6 +819,45 @@ CREATE OPERATOR CLASS enc_time_ops DEFAULT FOR TYPE enc_time USING btree AS
     FUNCTION 1 enc_time_cmp(enc_time, enc_time);
 CREATE OPERATOR CLASS enc_time_ops DEFAULT FOR TYPE enc_time USING hash AS
     OPERATOR 1 =, FUNCTION 1 enc_time_hash(enc_time), FUNCTION 2 enc_time_hash_extended(enc_time, bigint);
+CREATE FUNCTION enc_jsonb_lt(enc_jsonb, enc_jsonb) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR < (LEFTARG = enc_jsonb, RIGHTARG = enc_jsonb, FUNCTION = enc_jsonb_lt, COMMUTATOR = >, NEGATOR = >=,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
+CREATE FUNCTION enc_jsonb_le(enc_jsonb, enc_jsonb) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR <= (LEFTARG = enc_jsonb, RIGHTARG = enc_jsonb, FUNCTION = enc_jsonb_le, COMMUTATOR = >=, NEGATOR = >,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
+CREATE FUNCTION enc_jsonb_eq(enc_jsonb, enc_jsonb) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR = (LEFTARG = enc_jsonb, RIGHTARG = enc_jsonb, FUNCTION = enc_jsonb_eq, COMMUTATOR = =, NEGATOR = <>,
+    RESTRICT = eqsel, JOIN = eqjoinsel, HASHES, MERGES);
+CREATE FUNCTION enc_jsonb_ge(enc_jsonb, enc_jsonb) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR >= (LEFTARG = enc_jsonb, RIGHTARG = enc_jsonb, FUNCTION = enc_jsonb_ge, COMMUTATOR = <=, NEGATOR = <,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
+CREATE FUNCTION enc_jsonb_gt(enc_jsonb, enc_jsonb) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR > (LEFTARG = enc_jsonb, RIGHTARG = enc_jsonb, FUNCTION = enc_jsonb_gt, COMMUTATOR = <, NEGATOR = <=,
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
+CREATE FUNCTION enc_jsonb_ne(enc_jsonb, enc_jsonb) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR <> (LEFTARG = enc_jsonb, RIGHTARG = enc_jsonb, FUNCTION = enc_jsonb_ne, COMMUTATOR = <>, NEGATOR = =,
+    RESTRICT = neqsel, JOIN = neqjoinsel);
+CREATE FUNCTION enc_jsonb_cmp(enc_jsonb, enc_jsonb) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION enc_jsonb_hash(enc_jsonb) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_hash' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION enc_jsonb_hash_extended(enc_jsonb, bigint) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'strongroom_hash_extended' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE OPERATOR CLASS enc_jsonb_ops DEFAULT FOR TYPE enc_jsonb USING btree AS
+    OPERATOR 1 <,
+    OPERATOR 2 <=,
+    OPERATOR 3 =,
+    OPERATOR 4 >=,
+    OPERATOR 5 >,
+    FUNCTION 1 enc_jsonb_cmp(enc_jsonb, enc_jsonb);
+CREATE OPERATOR CLASS enc_jsonb_ops DEFAULT FOR TYPE enc_jsonb USING hash AS
+    OPERATOR 1 =, FUNCTION 1 enc_jsonb_hash(enc_jsonb), FUNCTION 2 enc_jsonb_hash_extended(enc_jsonb, bigint);
 
 -- indexes on columns of class equality
 CREATE OPERATOR FAMILY enc_unsorted_ops USING btree;
@@ -1262,6 +1323,10 @@ CREATE FUNCTION "float8"(enc_text) RETURNS enc_float8
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "uuid"(enc_text) RETURNS enc_uuid
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "text"(enc_jsonb) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "jsonb"(enc_text) RETURNS enc_jsonb
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 
 -- operators
 CREATE OPERATOR + (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4pl", COMMUTATOR = +);
@@ -1379,6 +1444,8 @@ CREATE CAST (enc_text AS enc_int8) WITH FUNCTION "int8"(enc_text);
 CREATE CAST (enc_text AS enc_numeric) WITH FUNCTION "numeric"(enc_text);
 CREATE CAST (enc_text AS enc_float8) WITH FUNCTION "float8"(enc_text);
 CREATE CAST (enc_text AS enc_uuid) WITH FUNCTION "uuid"(enc_text);
+CREATE CAST (enc_jsonb AS enc_text) WITH FUNCTION "text"(enc_jsonb) AS ASSIGNMENT;
+CREATE CAST (enc_text AS enc_jsonb) WITH FUNCTION "jsonb"(enc_text);
 
 -- aggregates
 CREATE FUNCTION enc_bool_final(bigint) RETURNS enc_bool
@@ -1679,6 +1746,12 @@ CREATE CAST (enc_time AS time) WITH FUNCTION strongroom_columns.declassify(enc_t
 CREATE FUNCTION strongroom_columns.classify(time) RETURNS enc_time
     AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE CAST (time AS enc_time) WITH FUNCTION strongroom_columns.classify(time);
+CREATE FUNCTION strongroom_columns.declassify(enc_jsonb) RETURNS jsonb
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_jsonb AS jsonb) WITH FUNCTION strongroom_columns.declassify(enc_jsonb);
+CREATE FUNCTION strongroom_columns.classify(jsonb) RETURNS enc_jsonb
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (jsonb AS enc_jsonb) WITH FUNCTION strongroom_columns.classify(jsonb);
 
 -- constants of definitions
 CREATE FUNCTION strongroom_columns.enc_bool_constant(text) RETURNS enc_bool
@@ -1706,4 +1779,6 @@ CREATE FUNCTION strongroom_columns.enc_interval_constant(text) RETURNS enc_inter
 CREATE FUNCTION strongroom_columns.enc_uuid_constant(text) RETURNS enc_uuid
     AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION strongroom_columns.enc_time_constant(text) RETURNS enc_time
+    AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.enc_jsonb_constant(text) RETURNS enc_jsonb
     AS 'MODULE_PATHNAME', 'strongroom_constant' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;

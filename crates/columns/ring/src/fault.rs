@@ -73,6 +73,9 @@ faults! {
     RegexInvalid = 33, "2201B", "invalid regular expression";
     RegexNotComputed = 34, "0A000", "the regular expression has back references, look-around or other syntax that is not computed, or is too large";
     InvalidUuid = 35, "22P02", "invalid input syntax for type uuid";
+    InvalidJson = 36, "22P02", "invalid input syntax for type json";
+    JsonZero = 37, "22P05", "unsupported Unicode escape sequence";
+    JsonTooDeep = 38, "54001", "the document is nested too deeply";
 
     // the zone's
     StaleFid = 100, "SR001", "the identifier no longer names a value (SR-8001)";

@@ -390,6 +390,8 @@ functions! {
     342 "numeric" (Text) -> Numeric;
     343 "float8" (Text) -> Float8;
     344 "uuid" (Text) -> Uuid;
+    345 "text" (Jsonb) -> Text;
+    346 "jsonb" (Text) -> Jsonb;
 }
 
 /// Further names that PostgreSQL has for functions of the list, each with the list's name. Each is
@@ -487,7 +489,7 @@ impl Aggregate {
             (Self::Sum | Self::Avg, Kind::Float8) => Some(Kind::Float8),
             (Self::Sum | Self::Avg, Kind::Interval) => Some(Kind::Interval),
             (Self::Avg, Kind::Int4 | Kind::Int8 | Kind::Numeric) => Some(Kind::Numeric),
-            (Self::Min | Self::Max, Kind::Bool | Kind::Bytea | Kind::Uuid) => None,
+            (Self::Min | Self::Max, Kind::Bool | Kind::Bytea | Kind::Uuid | Kind::Jsonb) => None,
             (Self::Min | Self::Max, _) => Some(kind),
             (Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop, Kind::Float8) => {
                 Some(Kind::Float8)

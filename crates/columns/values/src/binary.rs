@@ -13,6 +13,7 @@ use strongroom_format::columns::Kind;
 use crate::datetime::{is_date, is_infinite, is_infinite_date, is_timestamp};
 use crate::input::Unreadable;
 use crate::interval::Interval;
+use crate::jsonb;
 use crate::numeric::forms;
 use crate::time_of_day::is_time;
 use crate::uuid;
@@ -59,6 +60,7 @@ pub fn receive(kind: Kind, bytes: &[u8], out: &mut Out) -> Result<(), Unreadable
             interval.put(out);
         }
         Kind::Uuid => out.set_bytes(&array::<16>(bytes)?),
+        Kind::Jsonb => jsonb::receive(bytes, out)?,
         Kind::Time => {
             let time = i64::from_be_bytes(array(bytes)?);
             if !is_time(time) {
@@ -106,6 +108,7 @@ pub fn send(kind: Kind, value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
             buf.extend(&interval.months.to_be_bytes());
         }
         Kind::Uuid => buf.extend(&uuid::of(value)?),
+        Kind::Jsonb => jsonb::send(value, buf)?,
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Kind;
 
 use crate::interval::Interval;
+use crate::jsonb;
 use crate::numeric::{Num, TEN, arithmetic, put_small, small};
 use crate::value::{Buf, Out, Value};
 
@@ -34,6 +35,7 @@ pub fn compare(kind: Kind, a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault
         Kind::Numeric => arithmetic::compare(a, b),
         Kind::Text | Kind::Bytea | Kind::Uuid => Ok(a.bytes()?.cmp(b.bytes()?)),
         Kind::Interval => Ok(Interval::read(a)?.compare(Interval::read(b)?)),
+        Kind::Jsonb => jsonb::compare(a, b),
     }
 }
 
@@ -75,6 +77,7 @@ pub fn token_bytes(kind: Kind, value: Value<'_>, token: &mut Buf) -> Result<(), 
         Kind::Numeric => numeric_token(value, token)?,
         Kind::Text | Kind::Bytea | Kind::Uuid => token.extend(value.bytes()?),
         Kind::Interval => token.extend(&Interval::read(value)?.span().to_le_bytes()),
+        Kind::Jsonb => jsonb::token_bytes(value, token)?,
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use strongroom_columns_ring::function::{Field, Function};
 use crate::field::{self, FieldFunction};
 use crate::float;
 use crate::interval::Interval;
+use crate::jsonb;
 use crate::numeric::{arithmetic, forms};
 use crate::text;
 use crate::textual;
@@ -540,6 +541,8 @@ fn textual_cast(code: u16) -> Option<Routine> {
                 let parsed = uuid::parse(a.text(0)?).map_err(|_| Fault::InvalidUuid)?;
                 surely!(out.set_bytes(&parsed))
             },
+            345 => |a, _, out| surely!(out.set_bytes(a.text(0)?.as_bytes())),
+            346 => |a, _, out| jsonb::parse(a.text(0)?, out).map_err(jsonb::fault),
             _ => return None,
         };
     Some(routine)

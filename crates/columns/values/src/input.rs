@@ -23,6 +23,12 @@ pub enum Unreadable {
     Binary,
     /// Text that is not UTF-8, or has a zero byte.
     Encoding,
+    /// A document with `\u0000`, which stands for a character that text does not have.
+    ZeroCharacter,
+    /// A document that is nested too deeply.
+    TooDeep,
+    /// A document that is longer than a confidential value can be.
+    TooLong,
 }
 
 impl Unreadable {
@@ -43,6 +49,9 @@ impl Unreadable {
             Self::Unsupported => "0A000",
             Self::Binary => "22P03",
             Self::Encoding => "22021",
+            Self::ZeroCharacter => "22P05",
+            Self::TooDeep => "54001",
+            Self::TooLong => "54000",
         }
     }
 
@@ -58,6 +67,9 @@ impl Unreadable {
             Self::Unsupported => "this form of a literal is not supported for confidential values",
             Self::Binary => "invalid binary form of the type",
             Self::Encoding => "invalid byte sequence for encoding \"UTF8\"",
+            Self::ZeroCharacter => "unsupported Unicode escape sequence",
+            Self::TooDeep => "the document is nested too deeply",
+            Self::TooLong => "the document is longer than a confidential value can be",
         }
     }
 }

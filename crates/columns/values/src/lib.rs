@@ -23,6 +23,7 @@ mod field;
 mod float;
 mod input;
 mod interval;
+mod jsonb;
 mod like;
 mod numeric;
 mod regular_expression;

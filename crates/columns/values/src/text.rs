@@ -20,6 +20,7 @@ use crate::datetime::{Civil, EPOCH, from_julian};
 use crate::float;
 use crate::input::{Unreadable, is_space};
 use crate::interval::{HOUR, Interval, MINUTE, SECOND};
+use crate::jsonb;
 use crate::numeric::forms;
 use crate::time_of_day;
 use crate::time_zone::TimeZone;
@@ -41,7 +42,7 @@ pub fn print(
         Kind::Int4 | Kind::Int8 => print_int8(value.int8()?, buf),
         Kind::Float8 => float::print(value.float8()?, buf),
         Kind::Numeric => forms::print(value, buf)?,
-        Kind::Text => buf.extend(value.bytes()?),
+        Kind::Text | Kind::Jsonb => buf.extend(value.bytes()?),
         Kind::Bytea => print_bytes(value.bytes()?, buf),
         Kind::Date => print_date(value.int4()?, buf),
         Kind::Timestamp => print_timestamp(value.int8()?, None, buf),
@@ -73,6 +74,7 @@ pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Resu
         Kind::Timestamptz => out.set_int8(moment::timestamptz(text, &settings.time_zone)?),
         Kind::Interval => span::interval(text)?.put(out),
         Kind::Uuid => out.set_bytes(&uuid::parse(text)?),
+        Kind::Jsonb => jsonb::parse(text, out)?,
         Kind::Time => out.set_int8(moment::time(text)?),
     }
     Ok(())

@@ -15,8 +15,8 @@ use crate::time_zone::TimeZone;
 /// A word holds: bool 0 or 1; int4, int8 and date sign-extended; float8 its bits; timestamps
 /// microseconds since 2000-01-01; times of day microseconds since midnight; a small numeric its
 /// unscaled number in the upper 56 bits and its scale in the lower 7. Bytes hold: text, bytea and
-/// uuid as they are; an interval's microseconds (8 bytes), days (4), months (4), little-endian; any
-/// other numeric as `numeric.rs` writes it.
+/// uuid as they are; a jsonb's text as the server prints it; an interval's microseconds (8 bytes),
+/// days (4), months (4), little-endian; any other numeric as `numeric.rs` writes it.
 #[derive(Clone, Copy)]
 pub enum Value<'a> {
     /// Eight bytes.

@@ -71,7 +71,9 @@ fn operand<'a>(random: &mut Random, bytes: &'a [u8], arg: Arg) -> Operand<'a> {
         Arg::Name if random.below(8) > 0 => {
             Operand::Field(Field::ALL[random.below(Field::ALL.len())].1)
         }
-        Arg::Of(Kind::Text | Kind::Bytea | Kind::Interval | Kind::Uuid) if random.below(8) > 0 => {
+        Arg::Of(Kind::Text | Kind::Bytea | Kind::Interval | Kind::Uuid | Kind::Jsonb)
+            if random.below(8) > 0 =>
+        {
             of_bytes
         }
         _ if random.below(3) == 0 => of_bytes,

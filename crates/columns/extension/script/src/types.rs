@@ -17,7 +17,7 @@ const fn category(kind: Kind) -> (char, bool) {
         Kind::Int4 | Kind::Int8 | Kind::Numeric => ('n', false),
         Kind::Float8 => ('n', true),
         Kind::Text => ('s', true),
-        Kind::Bytea | Kind::Uuid => ('u', false),
+        Kind::Bytea | Kind::Uuid | Kind::Jsonb => ('u', false),
         Kind::Date | Kind::Time | Kind::Timestamp => ('d', false),
         Kind::Timestamptz => ('d', true),
         Kind::Interval => ('t', true),

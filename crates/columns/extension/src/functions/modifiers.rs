@@ -56,7 +56,8 @@ fn kind_by_name(call: &Call) -> Kind {
 }
 
 /// The modifier that a list of words makes. Raises an ERROR for words that the type does not have,
-/// and for a boolean that is to be compared without a session: both of its values would be known.
+/// and for a boolean or a document that is to be compared without a session: both values of a
+/// boolean would be known.
 fn typmod_in(call: &mut Call) -> Datum {
     let kind = kind_by_name(call);
     let words = words_of(call.datum(0));
@@ -70,8 +71,12 @@ fn typmod_in(call: &mut Call) -> Datum {
     }
     let class = class.unwrap_or_default();
     if !class.is_possible_for(kind) {
-        refuse(match class {
-            Class::Ordered => {
+        refuse(match (kind, class) {
+            (Kind::Jsonb, Class::Ordered) => {
+                "a confidential document cannot be ordered: the order tells its size"
+            }
+            (Kind::Jsonb, _) => "a confidential document cannot have the class equality",
+            (_, Class::Ordered) => {
                 "a confidential boolean cannot be ordered: its order tells its values"
             }
             _ => "a confidential boolean cannot have the class equality: it tells its values",

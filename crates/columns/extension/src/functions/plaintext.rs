@@ -17,6 +17,9 @@ use crate::catalog::types;
 use crate::fault;
 use crate::ring::zone;
 
+/// The first byte of the binary form of `jsonb`.
+const JSONB_VERSION: u8 = 1;
+
 sql_functions! {
     /// `strongroom_columns.declassify(enc_*)`
     strongroom_declassify, pg_finfo_strongroom_declassify => declassify;
@@ -54,10 +57,10 @@ fn declassify(call: &mut Call) -> Datum {
         kind_and_plain_type(call, |called| (called.args.first().copied(), called.result));
     let fid = call.bits(0);
     let bytes = zone::with(|connection| connection.declassify(kind, fid));
-    if kind == Kind::Text {
-        text_datum(&bytes)
-    } else {
-        receive(plain, &bytes)
+    match kind {
+        Kind::Text => text_datum(&bytes),
+        Kind::Jsonb => document(&bytes),
+        _ => receive(plain, &bytes),
     }
 }
 
@@ -69,10 +72,10 @@ fn classify(call: &mut Call) -> Datum {
         (Some(called.result), first.unwrap_or(Oid::INVALID))
     });
     let value = call.datum(0);
-    let bytes = if kind == Kind::Text {
-        utf8_bytes(value)
-    } else {
-        send(plain, value)
+    let bytes = match kind {
+        Kind::Text => utf8_bytes(value),
+        Kind::Jsonb => document_bytes(value),
+        _ => send(plain, value),
     };
     datum(zone::with(|connection| connection.classify(kind, &bytes)))
 }
@@ -105,6 +108,37 @@ fn send(plain: Oid, value: Datum) -> Vec<u8> {
         let bytes = pg_sys::OidSendFunctionCall(function, value);
         pgrx::varlena_to_byte_slice(bytes.cast()).to_vec()
     }
+}
+
+/// A `jsonb` from its binary form, whose text is UTF-8; `jsonb_recv` would expect the client's
+/// encoding. Raises an ERROR for another version of the form, and those of [`text_datum`].
+fn document(bytes: &[u8]) -> Datum {
+    let Some((&JSONB_VERSION, text)) = bytes.split_first() else {
+        fault::raise(Fault::BadRequest)
+    };
+    let (mut function, mut param) = (Oid::INVALID, Oid::INVALID);
+    let text = text_datum(text);
+    // SAFETY: the input function reads the C string, which is a copy of the text.
+    unsafe {
+        let text = pg_sys::text_to_cstring(text.cast_mut_ptr());
+        pg_sys::getTypeInputInfo(pg_sys::JSONBOID, &raw mut function, &raw mut param);
+        pg_sys::OidInputFunctionCall(function, text, param, -1)
+    }
+}
+
+/// The binary form of a `jsonb`, with its text in UTF-8. Raises the ERRORs of [`utf8_bytes`].
+fn document_bytes(value: Datum) -> Vec<u8> {
+    let (mut function, mut varlena) = (Oid::INVALID, false);
+    // SAFETY: the output function returns a C string in the current memory context, of which the
+    // text is a copy.
+    let text = unsafe {
+        pg_sys::getTypeOutputInfo(pg_sys::JSONBOID, &raw mut function, &raw mut varlena);
+        let text = pg_sys::OidOutputFunctionCall(function, value);
+        Datum::from(pg_sys::cstring_to_text(text))
+    };
+    let mut bytes = vec![JSONB_VERSION];
+    bytes.extend(utf8_bytes(text));
+    bytes
 }
 
 /// A text in the database's encoding, from UTF-8; `textrecv` would expect the client's encoding.

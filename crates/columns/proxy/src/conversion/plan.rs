@@ -3,7 +3,7 @@
 //! Must not: change anything; leave out a dependent of the column, because the old column is
 //! dropped in the end.
 
-use strongroom_format::columns::Class;
+use strongroom_format::columns::{Class, Kind};
 use strongroom_keyring::Error;
 
 use super::database::{Database, refusal};
@@ -156,13 +156,20 @@ fn confidential_type(
         ),
         "time" | "timestamp" | "timestamptz" if limited => ("", ""),
         known @ ("bool" | "int4" | "int8" | "float8" | "text" | "bytea" | "date" | "time"
-        | "timestamp" | "timestamptz" | "uuid") => (known, ""),
+        | "timestamp" | "timestamptz" | "uuid" | "jsonb") => (known, ""),
         _ => ("", ""),
     };
     if name.is_empty() {
         return Err(refusal(format!(
             "there is no confidential type for {}",
             column.type_text
+        )));
+    }
+    let kind = Kind::ALL.iter().find(|kind| kind.base() == name);
+    if kind.is_some_and(|kind| !class.is_possible_for(*kind)) {
+        return Err(refusal(format!(
+            "a confidential {name} cannot have the class {}: convert it without one",
+            class.name()
         )));
     }
     match &column.collation {

@@ -41,6 +41,7 @@ const PLAIN_TYPES: &[&str] = &[
     "timestamp",
     "interval",
     "uuid",
+    "jsonb",
 ];
 
 /// Returns the body of an error for the application. `texts` has the application's text and the one

@@ -59,6 +59,11 @@ fn text_comes_back_as_postgresql_writes_it() {
             "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}",
             "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
         ),
+        (
+            Kind::Jsonb,
+            r#"{"bb":[1.0,1e2],"a":1,"a":"\u00e9"}"#,
+            "{\"a\": \"\u{e9}\", \"bb\": [1.0, 100]}",
+        ),
     ];
     for (kind, given, shown) in cases {
         let (format, sealed) = converter
@@ -91,6 +96,10 @@ fn what_is_no_value_is_refused_without_being_shown() {
         (Kind::Text, TEXT, b"secret\xff", "22021"),
         (Kind::Bool, BINARY, &[], "22P03"),
         (Kind::Uuid, TEXT, b"secret", "22P02"),
+        (Kind::Jsonb, TEXT, b"{\"secret\"", "22P02"),
+        (Kind::Jsonb, TEXT, b"\"\\u0000\"", "22P05"),
+        (Kind::Jsonb, BINARY, b"{}", "22P03"),
+        (Kind::Jsonb, BINARY, b"\x01{", "22P02"),
         (Kind::Uuid, BINARY, &[7; 15], "22P03"),
     ];
     for (kind, format, bytes, state) in cases {

@@ -608,5 +608,6 @@ pub const fn base_array_oid(kind: Kind) -> u32 {
         Kind::Interval => 1187,
         Kind::Numeric => 1231,
         Kind::Uuid => 2951,
+        Kind::Jsonb => 3807,
     }
 }

@@ -256,7 +256,6 @@ const SYSTEM_TYPES: &[&str] = &[
     "int8range",
     "int8multirange",
     "json",
-    "jsonb",
     "jsonpath",
     "line",
     "lseg",

@@ -75,7 +75,7 @@ fn shop() -> Catalog {
         "v(id, vname text)",
         "other.p(id, name)",
         "other.only(id, c text)",
-        "hours(id, opens time, badge uuid)",
+        "hours(id, opens time, badge uuid, doc jsonb)",
     ])
 }
 

@@ -9,7 +9,7 @@ use strongroom_columns_values::{
 };
 use strongroom_format::columns::Kind;
 
-use crate::random::{Random, arguments, cases, value};
+use crate::random::{Random, arguments, cases, documents, value};
 use crate::server::Server;
 use crate::{Differences, Said, answers, called, caught};
 
@@ -342,6 +342,7 @@ fn same_in_another_form(kind: Kind, text: &str) -> String {
         Kind::Numeric if text.contains('.') => format!("{text}000"),
         Kind::Float8 if text == "0" => "-0".to_owned(),
         Kind::Uuid => text.to_ascii_uppercase().replace('-', ""),
+        Kind::Jsonb => documents::in_another_form(text),
         _ => text.to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use strongroom_columns_ring::function::{Arg, Field, Function, Gives};
 use strongroom_columns_values::{Buf, Settings, Value, print};
 use strongroom_format::columns::Kind;
 
+pub(crate) mod documents;
 mod moments;
 
 /// A generator: the mixing of `SplitMix64`.
@@ -100,6 +101,7 @@ pub(crate) fn value(random: &mut Random, kind: Kind) -> String {
         Kind::Interval => moments::interval(random),
         Kind::Uuid => uuid(random),
         Kind::Time => moments::time(random),
+        Kind::Jsonb => documents::document(random),
     }
 }
 
@@ -453,6 +455,9 @@ fn regular_expression(random: &mut Random, text: &str) -> String {
 fn argument(random: &mut Random, function: &Function, arg: Arg) -> String {
     match arg {
         Arg::Of(Kind::Text) if function.gives == Gives::Value(Kind::Uuid) => uuid_like(random),
+        Arg::Of(Kind::Text) if function.gives == Gives::Value(Kind::Jsonb) => {
+            documents::document_like(random)
+        }
         Arg::Of(Kind::Text) if function.code >= 340 => number_like(random),
         Arg::Of(Kind::Int4) if matches!(function.code, 200 | 201 | 237) && random.one_in(2) => {
             random.within(-100_000, 100_000).to_string()

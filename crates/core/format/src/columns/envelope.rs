@@ -256,9 +256,9 @@ impl EnvelopeHeader {
 }
 
 /// Whether values of this kind differ in length, and therefore are padded before they are sealed:
-/// text, bytea and numeric.
+/// text, bytea, numeric and jsonb.
 pub(super) const fn is_padded(kind: Kind) -> bool {
-    matches!(kind, Kind::Text | Kind::Bytea | Kind::Numeric)
+    matches!(kind, Kind::Text | Kind::Bytea | Kind::Numeric | Kind::Jsonb)
 }
 
 /// Appends the padding that a value of this kind gets before it is sealed: a byte 0x80 and zeros to

@@ -33,6 +33,8 @@ pub enum Kind {
     Uuid = 12,
     /// `enc_time`, PostgreSQL's `time without time zone`.
     Time = 13,
+    /// `enc_jsonb`, PostgreSQL's `jsonb`.
+    Jsonb = 14,
 }
 
 impl Kind {
@@ -51,6 +53,7 @@ impl Kind {
         Self::Interval,
         Self::Uuid,
         Self::Time,
+        Self::Jsonb,
     ];
 
     /// The number on disk and on the wire.
@@ -85,6 +88,7 @@ impl Kind {
             Self::Interval => "interval",
             Self::Uuid => "uuid",
             Self::Time => "time",
+            Self::Jsonb => "jsonb",
         }
     }
 
@@ -105,6 +109,7 @@ impl Kind {
             Self::Interval => 1186,
             Self::Numeric => 1700,
             Self::Uuid => 2950,
+            Self::Jsonb => 3802,
         }
     }
 
@@ -117,7 +122,7 @@ impl Kind {
             Self::Int4 | Self::Date => Some(4),
             Self::Int8 | Self::Float8 | Self::Timestamp | Self::Timestamptz | Self::Time => Some(8),
             Self::Interval | Self::Uuid => Some(16),
-            Self::Numeric | Self::Text | Self::Bytea => None,
+            Self::Numeric | Self::Text | Self::Bytea | Self::Jsonb => None,
         }
     }
 }

@@ -52,10 +52,12 @@ impl Class {
     }
 
     /// Whether a column of this kind can have the class. That of a boolean is opaque: which of its
-    /// values are equal would tell them as its order does. An interval is never a column's.
+    /// values are equal would tell them as its order does. So is that of a document: the order of
+    /// documents tells how many members they have, and which of them are equal is seldom a key. An
+    /// interval is never a column's.
     #[must_use]
     pub const fn is_possible_for(self, kind: Kind) -> bool {
-        !self.is_comparable() || !matches!(kind, Kind::Bool | Kind::Interval)
+        !self.is_comparable() || !matches!(kind, Kind::Bool | Kind::Interval | Kind::Jsonb)
     }
 
     /// What it adds to a type's modifier in PostgreSQL: its number in bits 28 and 29. The bits

@@ -33,7 +33,7 @@ pub fn envelope(bytes: &[u8]) {
         let whole = bytes.get(..again.len());
         assert_eq!(Some(&*again), whole, "a head is canonical");
     }
-    for kind in [Kind::Text, Kind::Bytea, Kind::Numeric] {
+    for kind in [Kind::Text, Kind::Bytea, Kind::Numeric, Kind::Jsonb] {
         if let Some(len) = unpadded(kind, bytes) {
             let mut again = bytes.get(..len).unwrap_or_default().to_vec();
             pad(kind, &mut again);

@@ -10,10 +10,10 @@ use std::process::Command;
 use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::{Server, installed};
 
-const SCHEMA: &str = "create table staff (id int primary key, name enc_text(ordered), pay enc_numeric(10,2), born enc_date, ok enc_bool, mail enc_text(equality), city enc_text default 'Paris', note text default 'x') using strongroom;
+const SCHEMA: &str = "create table staff (id int primary key, name enc_text(ordered), pay enc_numeric(10,2), born enc_date, ok enc_bool, mail enc_text(equality), city enc_text default 'Paris', note text default 'x', doc enc_jsonb) using strongroom;
     create index staff_name on staff (name);
     create unique index staff_mail on staff (mail enc_text_equality_ops);
-    insert into staff (id, name, pay, born, ok, mail) values (1, 'canary Ada', 10.5, '1815-12-10', true, 'ada@example.org'), (2, 'Alan', 11, null, false, 'alan@example.org'), (3, null, null, null, null, null);
+    insert into staff (id, name, pay, born, ok, mail, doc) values (1, 'canary Ada', 10.5, '1815-12-10', true, 'ada@example.org', '{\"b\":[1.0,null],\"a\":\"\\n\"}'), (2, 'Alan', 11, null, false, 'alan@example.org', '[]'), (3, null, null, null, null, null, null);
     create table parted (id int, v enc_text) partition by range (id);
     create table part_1 partition of parted for values from (0) to (100) using strongroom;
     insert into parted values (5, 'five');
@@ -26,7 +26,7 @@ const GONE: &str =
 const LOOKS: &[(&str, &str)] = &[
     (
         "select * from staff order by id",
-        "1|canary Ada|10.50|1815-12-10|t|ada@example.org|Paris|x\n2|Alan|11.00||f|alan@example.org|Paris|x\n3||||||Paris|x",
+        "1|canary Ada|10.50|1815-12-10|t|ada@example.org|Paris|x|{\"a\": \"\\n\", \"b\": [1.0, null]}\n2|Alan|11.00||f|alan@example.org|Paris|x|[]\n3||||||Paris|x|",
     ),
     ("select * from parted", "5|five"),
     ("select name from seen order by id", "canary Ada\nAlan"),

@@ -9,6 +9,7 @@ mod convert;
 mod crashes;
 mod defaults;
 mod definitions;
+mod documents;
 mod dumps;
 mod equality;
 mod faults;

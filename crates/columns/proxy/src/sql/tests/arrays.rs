@@ -146,3 +146,28 @@ fn a_precision_of_a_time_is_not_dropped() {
     }
     let _planned = planned("SELECT name::varchar(3), salary::numeric(8, 2), at::time FROM p");
 }
+
+#[test]
+fn documents_become_parameters() {
+    becomes(
+        "SELECT id FROM hours WHERE doc = '{\"a\":1}'::jsonb OR doc IN ('[]', $1)",
+        "SELECT id FROM hours WHERE doc = $2::enc_jsonb OR doc IN ($3, $1)",
+        &["2={\"a\":1}", "3=[]"],
+    );
+    becomes(
+        "INSERT INTO hours (id, doc) VALUES (1, '{}'), (2, NULL), (3, $1::jsonb)",
+        "INSERT INTO hours (id, doc) VALUES (1, $2), (2, NULL), (3, $1::enc_jsonb)",
+        &["2={}"],
+    );
+    becomes(
+        "SELECT doc::text, (doc::text || ' ')::jsonb FROM hours",
+        "SELECT doc::enc_text, (doc::enc_text || $1)::enc_jsonb FROM hours",
+        &["1= "],
+    );
+    stays("SELECT n::jsonb -> 'a', '{}'::jsonb FROM plain WHERE n @> '[]'::jsonb");
+    stays("SELECT jsonb_build_object('a', n) FROM plain");
+    // The server would write envelopes, or see the document.
+    refused("SELECT to_jsonb(doc) FROM hours");
+    refused("SELECT jsonb_build_object('a', doc) FROM hours");
+    refused("SELECT id FROM hours WHERE doc = '{}'::json");
+}

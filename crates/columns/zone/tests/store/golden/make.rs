@@ -68,6 +68,12 @@ fn texts(kind: Kind) -> Vec<String> {
             "ffffffff-ffff-ffff-ffff-ffffffffffff",
         ],
         Kind::Time => &["00:00:00", "23:59:59.999999", "24:00:00"],
+        Kind::Jsonb => &[
+            "1",
+            "null",
+            "[]",
+            r#"{"a": [1.50, "é"], "bb": {"c": null}}"#,
+        ],
     };
     let mut texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
     match kind {
@@ -98,9 +104,10 @@ fn secret(key: [u8; 32]) -> SecretKey {
     SecretKey::take(&mut { key }).unwrap()
 }
 
-/// The binding of a column to a key of [`KEYS`]. Columns of even number are ordered.
+/// The binding of a column to a key of [`KEYS`]. Columns of even number are ordered, but for that
+/// of documents.
 fn binding(key: usize, table: &str, column: u16) -> Binding {
-    let lineage = if column.is_multiple_of(2) {
+    let lineage = if column.is_multiple_of(2) && column != u16::from(Kind::Jsonb.number()) {
         let name = column.to_string();
         lineage_by_name(Class::Ordered, ["golden", "public", table, &name])
     } else {
