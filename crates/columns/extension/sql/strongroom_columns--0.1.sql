@@ -1243,6 +1243,20 @@ CREATE FUNCTION "int8shl"(enc_int8, enc_int4) RETURNS enc_int8
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "int8shr"(enc_int8, enc_int4) RETURNS enc_int8
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "jsonb_object_field"(enc_jsonb, enc_text) RETURNS enc_jsonb
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "jsonb_object_field_text"(enc_jsonb, enc_text) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "jsonb_array_element"(enc_jsonb, enc_int4) RETURNS enc_jsonb
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "jsonb_array_element_text"(enc_jsonb, enc_int4) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "jsonb_contains"(enc_jsonb, enc_jsonb) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_test' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "jsonb_contained"(enc_jsonb, enc_jsonb) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_test' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "jsonb_exists"(enc_jsonb, enc_text) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'strongroom_test' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "int8"(enc_int4) RETURNS enc_int8
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "float8"(enc_int4) RETURNS enc_float8
@@ -1402,6 +1416,13 @@ CREATE OPERATOR # (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = "int8xor"
 CREATE OPERATOR ~ (RIGHTARG = enc_int8, FUNCTION = "int8not");
 CREATE OPERATOR << (LEFTARG = enc_int8, RIGHTARG = enc_int4, FUNCTION = "int8shl");
 CREATE OPERATOR >> (LEFTARG = enc_int8, RIGHTARG = enc_int4, FUNCTION = "int8shr");
+CREATE OPERATOR -> (LEFTARG = enc_jsonb, RIGHTARG = enc_text, FUNCTION = "jsonb_object_field");
+CREATE OPERATOR ->> (LEFTARG = enc_jsonb, RIGHTARG = enc_text, FUNCTION = "jsonb_object_field_text");
+CREATE OPERATOR -> (LEFTARG = enc_jsonb, RIGHTARG = enc_int4, FUNCTION = "jsonb_array_element");
+CREATE OPERATOR ->> (LEFTARG = enc_jsonb, RIGHTARG = enc_int4, FUNCTION = "jsonb_array_element_text");
+CREATE OPERATOR @> (LEFTARG = enc_jsonb, RIGHTARG = enc_jsonb, FUNCTION = "jsonb_contains", COMMUTATOR = <@, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR <@ (LEFTARG = enc_jsonb, RIGHTARG = enc_jsonb, FUNCTION = "jsonb_contained", COMMUTATOR = @>, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR ? (LEFTARG = enc_jsonb, RIGHTARG = enc_text, FUNCTION = "jsonb_exists", RESTRICT = matchingsel, JOIN = matchingjoinsel);
 
 -- casts
 CREATE CAST (enc_int4 AS enc_int8) WITH FUNCTION "int8"(enc_int4) AS IMPLICIT;

@@ -76,6 +76,7 @@ faults! {
     InvalidJson = 36, "22P02", "invalid input syntax for type json";
     JsonZero = 37, "22P05", "unsupported Unicode escape sequence";
     JsonTooDeep = 38, "54001", "the document is nested too deeply";
+    NoSuchPart = 39, "0A000", "the document has no such part, or null there, which is null in SQL, and a confidential value cannot be null";
 
     // the zone's
     StaleFid = 100, "SR001", "the identifier no longer names a value (SR-8001)";

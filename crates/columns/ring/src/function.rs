@@ -348,6 +348,14 @@ functions! {
     273 "int8not" (Int8) -> Int8;
     274 "int8shl" (Int8, Int4) -> Int8;
     275 "int8shr" (Int8, Int4) -> Int8;
+    // documents
+    280 "jsonb_object_field" (Jsonb, Text) -> Jsonb;
+    281 "jsonb_object_field_text" (Jsonb, Text) -> Text;
+    282 "jsonb_array_element" (Jsonb, Int4) -> Jsonb;
+    283 "jsonb_array_element_text" (Jsonb, Int4) -> Text;
+    284 "jsonb_contains" (Jsonb, Jsonb) -> Truth;
+    285 "jsonb_contained" (Jsonb, Jsonb) -> Truth;
+    286 "jsonb_exists" (Jsonb, Text) -> Truth;
     // casts
     300 "int8" (Int4) -> Int8;
     301 "float8" (Int4) -> Float8;

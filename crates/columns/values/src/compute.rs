@@ -9,7 +9,7 @@ use strongroom_columns_ring::function::{Field, Function};
 use crate::field::{self, FieldFunction};
 use crate::float;
 use crate::interval::Interval;
-use crate::jsonb;
+use crate::jsonb::{self, Form};
 use crate::numeric::{arithmetic, forms};
 use crate::text;
 use crate::textual;
@@ -120,7 +120,8 @@ impl Computation {
             230..260 => swapped(code)
                 .or_else(|| span(code))
                 .or_else(|| times::routine(code)),
-            260..300 => bits(code),
+            260..280 => bits(code),
+            280..300 => document(code),
             300..330 => cast(code).or_else(|| times::cast(code)),
             330.. => textual_cast(code),
             _ => None,
@@ -149,7 +150,8 @@ pub struct Condition(Predicate);
 
 impl Condition {
     /// The condition of `function`, found by its code: LIKE, ILIKE, regular expressions, their
-    /// negations, and `starts_with`. `None` if its result is a value, or the code is unknown.
+    /// negations, `starts_with`, and those of documents. `None` if its result is a value, or the
+    /// code is unknown.
     #[must_use]
     pub fn of(function: &Function) -> Option<Self> {
         let predicate: Predicate = match function.code {
@@ -162,6 +164,9 @@ impl Condition {
             195 => |a| Ok(!regular_expression::matches(a.text(0)?, a.text(1)?, false)?),
             196 => |a| regular_expression::matches(a.text(0)?, a.text(1)?, true),
             197 => |a| Ok(!regular_expression::matches(a.text(0)?, a.text(1)?, true)?),
+            284 => |a| jsonb::contains(a.value(0)?, a.value(1)?),
+            285 => |a| jsonb::contains(a.value(1)?, a.value(0)?),
+            286 => |a| jsonb::exists(a.value(0)?, a.text(1)?),
             _ => return None,
         };
         Some(Self(predicate))
@@ -476,6 +481,18 @@ fn cast(code: u16) -> Option<Routine> {
                 out,
             )
         },
+        _ => return None,
+    };
+    Some(routine)
+}
+
+/// The function of documents with this code. `None` for an unknown code.
+fn document(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        280 => |a, _, out| jsonb::member(a.value(0)?, a.text(1)?, Form::Document, out),
+        281 => |a, _, out| jsonb::member(a.value(0)?, a.text(1)?, Form::Text, out),
+        282 => |a, _, out| jsonb::element(a.value(0)?, a.int4(1)?, Form::Document, out),
+        283 => |a, _, out| jsonb::element(a.value(0)?, a.int4(1)?, Form::Text, out),
         _ => return None,
     };
     Some(routine)

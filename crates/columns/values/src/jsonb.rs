@@ -1,4 +1,4 @@
-//! `jsonb`: src/backend/utils/adt/jsonb.c and jsonb_util.c.
+//! `jsonb`: src/backend/utils/adt/jsonb.c and `jsonb_util.c`.
 //!
 //! A document is kept as the text that the server prints for it: of members with one name the last
 //! one, in order of their names' lengths and then bytes, numbers as numerics. Two documents with
@@ -6,12 +6,15 @@
 //! equal.
 //! Must not: keep anything of the text that was read but for that.
 
+mod access;
 mod parser;
 
 use core::cmp::Ordering;
 
 use strongroom_columns_ring::Fault;
 use strongroom_format::columns::block::VALUE_MAX;
+
+pub(crate) use access::{Form, contains, element, exists, member};
 
 use crate::binary::check_text;
 use crate::input::Unreadable;

@@ -290,6 +290,25 @@ const COMPUTING: &[(&str, &str, &str)] = &[
     ("~", "int8not", ""),
     ("<<", "int8shl", ""),
     (">>", "int8shr", ""),
+    ("->", "jsonb_object_field", ""),
+    ("->>", "jsonb_object_field_text", ""),
+    ("->", "jsonb_array_element", ""),
+    ("->>", "jsonb_array_element_text", ""),
+    (
+        "@>",
+        "jsonb_contains",
+        ", COMMUTATOR = <@, RESTRICT = matchingsel, JOIN = matchingjoinsel",
+    ),
+    (
+        "<@",
+        "jsonb_contained",
+        ", COMMUTATOR = @>, RESTRICT = matchingsel, JOIN = matchingjoinsel",
+    ),
+    (
+        "?",
+        "jsonb_exists",
+        ", RESTRICT = matchingsel, JOIN = matchingjoinsel",
+    ),
 ];
 
 /// Appends the SQL of the operators that compute to `out`. Panics if one names a function that is

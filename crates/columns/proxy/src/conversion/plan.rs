@@ -125,7 +125,8 @@ fn check_shown(indexes: &[Index], class: Class) -> Result<(), Error> {
 
 /// Returns the confidential type of this class for the column's plain one, as SQL writes it, with
 /// the operator class that indexes need if it is not the type's default, and adds notes on what is
-/// lost. Fails with SR-8121 if there is none, or the collation takes different texts for equal.
+/// lost. Fails with SR-8121 if there is none, if it cannot have the class, or if the collation
+/// takes different texts for equal.
 fn confidential_type(
     table: &Table,
     class: Class,
@@ -165,13 +166,7 @@ fn confidential_type(
             column.type_text
         )));
     }
-    let kind = Kind::ALL.iter().find(|kind| kind.base() == name);
-    if kind.is_some_and(|kind| !class.is_possible_for(*kind)) {
-        return Err(refusal(format!(
-            "a confidential {name} cannot have the class {}: convert it without one",
-            class.name()
-        )));
-    }
+    check_class(name, class)?;
     match &column.collation {
         Some((collation, true)) => {
             return Err(refusal(format!(
@@ -206,6 +201,18 @@ fn confidential_type(
         )
     });
     Ok((new_type, operator_class))
+}
+
+/// Fails with SR-8121 if no column of the confidential type for this plain one can have the class.
+fn check_class(name: &str, class: Class) -> Result<(), Error> {
+    let kind = Kind::ALL.iter().find(|kind| kind.base() == name);
+    if kind.is_none_or(|kind| class.is_possible_for(*kind)) {
+        return Ok(());
+    }
+    Err(refusal(format!(
+        "a confidential {name} cannot have the class {}: convert it without one",
+        class.name()
+    )))
 }
 
 /// Returns the plain type of the column's confidential one, as SQL writes it. Fails with SR-8122 or

@@ -110,7 +110,7 @@ impl Resolver<'_> {
     /// function takes there. The constant's kind cannot be inferred from the value that the call is
     /// compared with, because the function returns another kind. Does nothing if the argument is
     /// not a string constant.
-    fn give_kind(&mut self, arg: &Flow, kind: Kind) {
+    pub(super) fn give_kind(&mut self, arg: &Flow, kind: Kind) {
         for carried in arg.carried.iter().filter(|carried| carried.direct) {
             if let Some(Site {
                 kind: SiteKind::Constant(literal),

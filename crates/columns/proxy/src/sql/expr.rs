@@ -367,6 +367,12 @@ impl Resolver<'_> {
             }
             _ => self.optional_expr(expr.rexpr.as_mut()),
         };
+        let document = expr.lexpr.is_some() && left.kind == Some(Kind::Jsonb);
+        let taken = functions::taken_from_document(&name).filter(|_| document);
+        if taken.is_some() {
+            // The name of a member: the server could not choose between it and a place.
+            self.give_kind(&right, Kind::Text);
+        }
         let compares = match expr.kind() {
             // A sign before one operand, such as ~, computes.
             AExprKind::AexprOp => expr.lexpr.is_some() && functions::compares(&name),
@@ -385,7 +391,7 @@ impl Resolver<'_> {
         }
         let kind = match expr.lexpr {
             Some(_) if expr.kind() == AExprKind::AexprOp => {
-                functions::operator_kind(&name, left.kind, right.kind)
+                taken.or_else(|| functions::operator_kind(&name, left.kind, right.kind))
             }
             _ => functions::wider(left.kind, right.kind),
         };

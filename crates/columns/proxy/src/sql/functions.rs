@@ -344,13 +344,23 @@ pub(crate) fn compares(operator: &str) -> bool {
             | "@>"
             | "<@"
             | "&&"
+            | "?"
     )
 }
 
 /// Returns whether the operator computes a value of its operands; with a confidential one that is
 /// one, too.
 pub(crate) fn computes(operator: &str) -> bool {
-    matches!(operator, "+" | "-" | "*" | "/" | "%" | "||")
+    matches!(operator, "+" | "-" | "*" | "/" | "%" | "||" | "->" | "->>")
+}
+
+/// Returns the kind of what an operator takes out of a document. `None` for every other operator.
+pub(crate) fn taken_from_document(operator: &str) -> Option<Kind> {
+    match operator {
+        "->" => Some(Kind::Jsonb),
+        "->>" => Some(Kind::Text),
+        _ => None,
+    }
 }
 
 /// Returns whether the function returns one of its arguments' values, of one row or another.

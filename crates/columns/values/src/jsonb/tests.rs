@@ -133,3 +133,39 @@ fn what_is_no_document_in_the_store_is_a_fault() {
     }
     assert_eq!(send(word, &mut Buf::new()), Err(Fault::KindMismatch));
 }
+
+#[test]
+fn a_search_has_an_end() {
+    let numbers = |from: u32| {
+        let numbers: Vec<String> = (from..from + 90_000).map(|n| n.to_string()).collect();
+        format!("[{}]", numbers.join(", "))
+    };
+    let (whole, part) = (numbers(100_000), numbers(900_000));
+    let of = |text: &str| -> Result<bool, Fault> {
+        contains(
+            Value::Bytes(whole.as_bytes()),
+            Value::Bytes(text.as_bytes()),
+        )
+    };
+    assert_eq!(of("[100000, 189999]"), Ok(true));
+    assert_eq!(of(&part), Ok(false));
+    assert_eq!(of(&numbers(100_001)), Err(Fault::StringTooLong));
+}
+
+#[test]
+fn a_part_that_is_not_there_is_a_fault() {
+    let mut out = Out::new();
+    let of = Value::Bytes(br#"{"a": null, "b": "x"}"#);
+    assert_eq!(member(of, "b", Form::Text, &mut out), Ok(()));
+    assert_eq!(out.value().text(), Ok("x"));
+    assert_eq!(member(of, "a", Form::Document, &mut out), Ok(()));
+    assert_eq!(out.value().text(), Ok("null"));
+    for (name, form) in [("a", Form::Text), ("c", Form::Text), ("c", Form::Document)] {
+        assert_eq!(member(of, name, form, &mut out), Err(Fault::NoSuchPart));
+    }
+    let of = Value::Bytes(b"[1]");
+    for place in [1, -2, i32::MIN, i32::MAX] {
+        let found = element(of, place, Form::Document, &mut out);
+        assert_eq!(found, Err(Fault::NoSuchPart), "{place}");
+    }
+}

@@ -82,7 +82,7 @@ fn ours(function: &Function, args: &[String], settings: &Settings) -> Said {
     };
     match done {
         Ok(text) => Said::Value(text),
-        Err(Fault::FieldOfInfinity) => Said::Null,
+        Err(Fault::FieldOfInfinity | Fault::NoSuchPart) => Said::Null,
         Err(fault) => Said::Error(fault.sqlstate().to_owned(), fault.message().to_owned()),
     }
 }

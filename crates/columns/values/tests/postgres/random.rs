@@ -345,6 +345,9 @@ pub(crate) fn arguments(random: &mut Random, function: &Function) -> Vec<String>
     if matches!(function.code, 194..=197) {
         args[1] = regular_expression(random, &args[0]);
     }
+    if matches!(function.code, 280..=286) && random.one_in(2) {
+        args = documents::arguments(random, function.code);
+    }
     if function.code == 178 && !random.one_in(4) {
         args[1] = random
             .pick(&["", "\\", "x", "%", "\u{e9}", "a", "xy"])

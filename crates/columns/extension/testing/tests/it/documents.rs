@@ -98,8 +98,7 @@ fn documents_are_postgresqls() {
         let sql = format!("insert into t values (8, {how}, null)");
         let failed = client
             .execute(&sql, &[Some("{secret")])
-            .err()
-            .expect("no document");
+            .expect_err("no document");
         let said = format!("{failed:?}");
         assert!(said.contains(state) && !said.contains("secret"), "{said}");
     }
@@ -121,6 +120,80 @@ fn documents_are_postgresqls() {
     assert_eq!(owner.rows(nine), r#"{"a": "\\n", "b": 1}"#);
     let _checkpoint = server.rows("checkpoint");
     assert!(!is_in_a_file(&server.data(), "canary"));
+}
+
+/// Statements on parts of documents whose answers must be alike.
+const PARTS: &[&str] = &[
+    "select j -> 'name', j ->> 'name', j -> 'tags' -> 1 ->> 0 from t where id < 3 order by id",
+    "select (j ->> 'pay')::numeric + 1, length(j ->> 'name') from t where id < 3 order by id",
+    "select id from t where id < 3 and j ->> 'name' = 'canary Ada Byron' and j -> 'pay' = '10.5' order by id",
+    "select id from t where j ? 'name' order by id",
+    "select id, j @> '{\"tags\": [\"a\"]}', '{}' <@ o from t order by id",
+    "select id, case when j ? 'name' then j -> 'name' end from t order by id",
+    "select j ->> 'name', count(*) from t where j @> '{\"pay\": 10.50}' group by 1",
+    "select jsonb_object_field(j, 'pay'), jsonb_array_element_text(j -> 'tags', -1) from t where id = 1",
+    "update t set o = j -> 'tags' where id = 1 returning o",
+    "select o -> 0 from t where id in (1, 2, 5) order by id",
+];
+
+#[test]
+fn parts_of_documents_are_postgresqls_or_an_error() {
+    let (owner, server) = start_all("");
+    let plain = Server::start(Path::new("/nowhere"), "");
+    let _plain = plain.rows(&format!(
+        "create table t (id int primary key, j jsonb, o jsonb); {ROWS}"
+    ));
+    let _made = owner.rows(&format!(
+        "create table t (id int primary key, j enc_jsonb, o enc_jsonb) using strongroom; {ROWS}"
+    ));
+    for sql in PARTS {
+        assert_eq!(owner.rows(sql), plain.rows(sql), "{sql}");
+    }
+    // What would be NULL.
+    for sql in [
+        "select j -> 'none' from t where id = 1",
+        "select j ->> 0 from t where id = 1",
+        "select o -> 7 from t where id = 2",
+        "select o ->> 0 from t where id = 4",
+    ] {
+        assert_eq!(plain.rows(sql), "", "{sql}");
+        owner.fails(sql, "0A000");
+    }
+    let mut client = owner.connect().expect("a connection");
+    for (sql, value, expected) in [
+        ("select j -> $1::text from t where id = 2", "pay", "10.5"),
+        (
+            "select j -> 'tags' ->> $1::int from t where id = 2",
+            "-2",
+            "b",
+        ),
+        ("select count(*) from t where j ? $1", "tags", "2"),
+        (
+            "select count(*) from t where j @> $1",
+            "{\"pay\": 10.500}",
+            "2",
+        ),
+    ] {
+        let found = client.execute(sql, &[Some(value)]).expect(sql);
+        assert_eq!(found.text(0, 0), expected, "{sql}");
+    }
+    // Without a session nothing is told, and nothing is computed before that is decided.
+    let computed = || owner_status(&server);
+    let before = computed();
+    for sql in [
+        "select id from t where j @> o",
+        "select id from t where j ? (o::enc_text)",
+        "select id from t where j -> 0::int4::enc_int4 = o",
+        "select id from t where j -> (o::enc_text) = o",
+    ] {
+        server.fails(sql, "SR-8006");
+    }
+    assert_eq!(computed(), before);
+}
+
+/// How much the zone has computed, as its status says.
+fn owner_status(server: &Server) -> String {
+    server.rows("select strongroom_columns.status() ->> 'computed'")
 }
 
 #[test]

@@ -164,6 +164,16 @@ fn documents_become_parameters() {
         "SELECT doc::enc_text, (doc::enc_text || $1)::enc_jsonb FROM hours",
         &["1= "],
     );
+    becomes(
+        "SELECT doc -> 'a' -> 0 ->> 'b' FROM hours WHERE doc ->> 'c' = 'd' AND doc ? 'e'",
+        "SELECT doc -> $4::enc_text -> $5::enc_int4 ->> $6::enc_text FROM hours WHERE doc ->> $1::enc_text = $2 AND doc ? $3",
+        &["1=c", "2=d", "3=e", "4=a", "5=0", "6=b"],
+    );
+    becomes(
+        "SELECT (doc ->> 'n')::int4 FROM hours WHERE doc @> '{\"a\":1}' AND '[]'::jsonb <@ doc",
+        "SELECT (doc ->> $3::enc_text)::enc_int4 FROM hours WHERE doc @> $1 AND $2::enc_jsonb <@ doc",
+        &["1={\"a\":1}", "2=[]", "3=n"],
+    );
     stays("SELECT n::jsonb -> 'a', '{}'::jsonb FROM plain WHERE n @> '[]'::jsonb");
     stays("SELECT jsonb_build_object('a', n) FROM plain");
     // The server would write envelopes, or see the document.

@@ -131,6 +131,43 @@ pub(crate) fn in_another_form(text: &str) -> String {
     }
 }
 
+/// Arguments of a function of documents, of few names and values, so that parts are found.
+pub(crate) fn arguments(random: &mut Random, code: u16) -> Vec<String> {
+    let (mut one, other) = (small(random, 3), small(random, 3));
+    if matches!(code, 280 | 281) && !random.one_in(4) {
+        one = small_object(random, 3);
+    }
+    let second = match code {
+        280 | 281 | 286 => random.pick(&["a", "b", "aa", ""]).to_owned(),
+        282 | 283 => random.within(-4, 3).to_string(),
+        _ => other,
+    };
+    vec![one, second]
+}
+
+fn small(random: &mut Random, depth: usize) -> String {
+    const SCALARS: &[&str] = &["1", "1.0", "2", "\"a\"", "\"b\"", "null", "true", "\"\""];
+    match random.below(if depth == 0 { 1 } else { 4 }) {
+        0 => random.pick(SCALARS).to_owned(),
+        1 => {
+            let items: Vec<String> = (0..random.below(4))
+                .map(|_| small(random, depth - 1))
+                .collect();
+            format!("[{}]", items.join(","))
+        }
+        _ => small_object(random, depth),
+    }
+}
+
+fn small_object(random: &mut Random, depth: usize) -> String {
+    let mut members = Vec::new();
+    for _ in 0..random.below(4) {
+        let name = random.pick(&["\"a\":", "\"b\":", "\"aa\":"]);
+        members.push(name.to_owned() + &small(random, depth - 1));
+    }
+    format!("{{{}}}", members.join(","))
+}
+
 fn value(random: &mut Random, depth: usize) -> String {
     match random.below(if depth == 0 { 6 } else { 10 }) {
         0 => random.pick(&["null", "true", "false"]).to_owned(),
