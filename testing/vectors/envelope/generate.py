@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 KINDS = {"int8": (3, 8), "int4": (2, 4), "text": (6, None), "bytea": (7, None), "date": (8, 4),
-         "uuid": (12, 16), "time": (13, 8)}
+         "uuid": (12, 16), "time": (13, 8), "jsonb": (14, None)}
 KEY = bytes(range(32))
 KEY_ID = bytes(range(100, 116))
 SESSION = bytes(range(200, 216))
@@ -58,6 +58,7 @@ def accepted():
         ("text", b""), ("text", b"fifteen bytes.."), ("text", b"sixteen bytes..."), ("text", "Zürich".encode()),
         ("bytea", bytes(40)), ("bytea", b"\x80\0\0"),
         ("uuid", bytes(range(16))), ("time", (43_200_000_000).to_bytes(8, "big")),
+        ("jsonb", b'\1{"a": [1.50, null]}'),
     ]):
         yield case(f"{kind}, {len(value)} bytes", kind, envelope(kind, padded(kind, value), 10 + at), value)
     yield case("of a client", "int8", envelope("int8", bytes(8), 30, sealer=1), bytes(8))
