@@ -5,7 +5,8 @@ use super::*;
 fn shown(text: &str) -> Result<String, Unreadable> {
     let mut out = Out::new();
     parse(text, &mut out)?;
-    Ok(out.value().text().unwrap().to_owned())
+    let text = out.value().text().map(str::to_owned);
+    text.map_err(|_| Unreadable::Encoding)
 }
 
 #[test]
