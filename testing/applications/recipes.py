@@ -60,13 +60,14 @@ def try_sqlalchemy():
         born = orm.mapped_column(names["EncDate"](), nullable=True)
         active = orm.mapped_column(names["EncBoolean"](), default=True)
         starts = orm.mapped_column(names["EncTime"](), nullable=True)
+        notes = orm.mapped_column(names["EncJsonb"](), nullable=True)
         badge = orm.mapped_column(names["EncUuid"]("ordered"), unique=True, default=uuid.uuid4)
 
     engine = sa.create_engine("postgresql+psycopg://postgres@/recipes?host=" + os.environ["TO"])
     Base.metadata.create_all(engine)
     with orm.Session(engine) as session:
         ada = Person(name="Ada", pay=decimal.Decimal("10.5"), born=datetime.date(1815, 12, 10))
-        ada.starts = datetime.time(8, 30)
+        ada.starts, ada.notes = datetime.time(8, 30), {"tags": ["a", None], "pay": 10.5}
         session.add_all([ada, Person(name="Alan", pay=11, active=False), Person(name="Grace")])
         session.commit()
         active = sa.select(Person.name).where(Person.active).order_by(Person.name)
@@ -79,6 +80,8 @@ def try_sqlalchemy():
         equal(session.scalars(found).all(), ["Ada", "Alan"])
         found = sa.select(Person.starts).where(Person.starts.between(datetime.time(8), datetime.time(9)))
         equal(session.scalars(found).all(), [datetime.time(8, 30)])
+        found = sa.select(Person.notes).where(Person.notes.contains({"tags": ["a"]}))
+        equal(session.scalars(found).all(), [{"tags": ["a", None], "pay": 10.5}])
         badge = ada.badge
         equal(type(badge), uuid.UUID)
         found = sa.select(Person.name).where(Person.badge.in_([badge, uuid.uuid4()]))
@@ -105,7 +108,7 @@ def try_sqlalchemy():
                 connection.execute(sa.text(statement))
 
     key = str(uuid.uuid4())
-    refused(lambda: run(f"INSERT INTO person VALUES (9, 'x', 1, NULL, true, NULL, '{key}', 'y', 17)"), "adult")
+    refused(lambda: run(f"INSERT INTO person VALUES (9, 'x', 1, NULL, true, NULL, NULL, '{key}', 'y', 17)"), "adult")
     convert = ("CREATE TABLE plain (id int, c text)", "ALTER TABLE plain ALTER c TYPE enc_text")
     refused(lambda: run(*convert), "strongroom columns convert")
 
@@ -127,7 +130,7 @@ def try_django():
 
     Text, Number, Date = field(models.TextField), field(models.DecimalField), field(models.DateField)
     Flag, Moment, Key = field(models.BooleanField), field(models.DateTimeField), field(models.UUIDField)
-    Clock = field(models.TimeField)
+    Clock, Document = field(models.TimeField), field(models.JSONField)
     first = [
         migrations.CreateModel(
             "Staff",
@@ -145,6 +148,7 @@ def try_django():
         migrations.AddField("Staff", "mail", Text(unique=True, null=True)),
         migrations.AddField("Staff", "badge", Key(unique=True, null=True)),
         migrations.AddField("Staff", "starts", Clock(null=True)),
+        migrations.AddField("Staff", "notes", Document(null=True)),
     ]
     from django.db.migrations.state import ProjectState
 
@@ -177,6 +181,12 @@ def try_django():
     Staff.objects.filter(name="Ada").update(badge=badge, starts=datetime.time(8, 30))
     equal(Staff.objects.get(badge=str(badge)).badge, badge)
     equal(Staff.objects.get(starts__hour=8, starts__lt=datetime.time(9)).starts, datetime.time(8, 30))
+    notes = {"tags": ["a", {"b": None}], "pay": 10.5, "note": "it's \u00e9"}
+    Staff.objects.filter(name="Ada").update(notes=notes)
+    equal(Staff.objects.get(notes=notes).notes, notes)
+    for condition in [{"notes__pay": 10.5}, {"notes__has_key": "tags"}, {"notes__contains": {"tags": ["a"]}}]:
+        equal([who.name for who in Staff.objects.filter(name="Ada", **condition)], ["Ada"])
+    equal(Staff.objects.filter(notes__isnull=True).exists(), True)
     equal([who.name for who in Staff.objects.filter(badge__in=[badge, uuid.uuid4()])], ["Ada"])
 
 
