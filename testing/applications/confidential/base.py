@@ -1,8 +1,8 @@
-"""Django's backend for PostgreSQL, with confidential columns for texts, numbers, dates and times.
+"""Django's backend for PostgreSQL, with confidential columns for texts, numbers, dates, times and JSON.
 
 What stays plain: primary keys and what refers to them, the tables of Django's own applications,
-and the types that have no confidential counterpart (durations, JSON, network addresses). A column
-of an index or a unique constraint is ordered; a boolean never is.
+and the types that have no confidential counterpart (durations, network addresses). A column of an
+index or a unique constraint is ordered; a boolean and a document never are.
 """
 
 from django.db.backends.postgresql import base, schema
@@ -19,6 +19,7 @@ TYPES = {
     "FilePathField": "enc_text",
     "FloatField": "enc_float8",
     "IntegerField": "enc_int4",
+    "JSONField": "enc_jsonb",
     "BigIntegerField": "enc_int8",
     "PositiveBigIntegerField": "enc_int8",
     "PositiveIntegerField": "enc_int4",
@@ -29,6 +30,9 @@ TYPES = {
     "TimeField": "enc_time",
     "UUIDField": "enc_uuid",
 }
+
+# Of these no column can be ordered.
+OPAQUE = {"BooleanField", "JSONField"}
 
 # Their tables are made by migrations that add indexes later.
 PLAIN_APPLICATIONS = {
@@ -64,7 +68,7 @@ def confidential(internal_type):
         modifiers = []
         if internal_type == "DecimalField" and field["max_digits"] is not None:
             modifiers += [str(field["max_digits"]), str(field["decimal_places"])]
-        if internal_type != "BooleanField" and is_indexed(field, model):
+        if internal_type not in OPAQUE and is_indexed(field, model):
             modifiers.append("ordered")
         return TYPES[internal_type] + (f"({', '.join(modifiers)})" if modifiers else "")
 
