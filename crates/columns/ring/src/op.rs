@@ -99,7 +99,10 @@ pub enum Op {
     /// [`flag::NEW`] allows making.
     Partition = 64,
     /// Called. The transaction that dropped or truncated partition `a` has committed: the partition
-    /// is removed with its key. `aux`: the length of the redo record, which is written at `b`.
+    /// is removed with its key. `aux`: the length of the redo record, which is written at `b`. With
+    /// [`flag::RETIRED`] only if it is the retired one that [`Op::NextRetired`] has told of with
+    /// `n`, with [`flag::OF_DATABASE`] only if it is of the database `n`: a number is given out
+    /// again.
     Drop = 65,
     /// Called. Partition `a` now belongs to the relation in the data area (CLUSTER, VACUUM FULL,
     /// SET TABLESPACE). `aux` as [`Op::Drop`].
@@ -113,7 +116,7 @@ pub enum Op {
     NextDatabase = 69,
     /// Called. Answers with the least number above `a` of a retired partition, one of a relation
     /// whose tablespace is 0: the relation is gone, but its values may still be read. 0 if there is
-    /// none.
+    /// none. `aux` tells it from later ones of its number.
     NextRetired = 70,
 
     // ---- the host's log ----
@@ -157,7 +160,7 @@ pub enum Op {
 
     // ---- sessions ----
     /// Called. A nonce of `n` bytes in the data area; answers with the length of the attestation
-    /// that replaces it.
+    /// that replaces it. `aux`: [`MORE`] while the evidence is made and the nonce stays.
     Attest = 112,
     /// Called. A sealed message of `n` bytes in the data area from the data owner's client; answers
     /// with the length of the reply that replaces it.
@@ -296,6 +299,10 @@ pub mod flag {
     pub const LITERAL: u16 = 1 << 8;
     /// [`super::Op::Partition`]: make it when it is not there.
     pub const NEW: u16 = 1 << 9;
+    /// [`super::Op::Drop`]: only the retired partition that is meant.
+    pub const RETIRED: u16 = 1 << 13;
+    /// [`super::Op::Drop`]: only a partition of the database that is meant.
+    pub const OF_DATABASE: u16 = 1 << 14;
     /// [`super::Op::CompareMany`]: pairs.
     pub const PAIRS: u16 = 1 << 11;
     /// [`super::Op::Compare`], [`super::Op::RankMany`]: which values are equal, and not which is

@@ -39,6 +39,43 @@ pub fn compare(kind: Kind, a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault
     }
 }
 
+/// A value that is compared with many others of its kind: what has to be read of it for that is
+/// read once.
+pub struct Prepared<'a>(Kind, Form<'a>);
+
+enum Form<'a> {
+    Value(Value<'a>),
+    Document(jsonb::Document),
+}
+
+impl<'a> Prepared<'a> {
+    /// A value of this kind.
+    ///
+    /// # Errors
+    /// [`Fault::KindMismatch`] if it is not of the kind's form.
+    pub fn new(kind: Kind, value: Value<'a>) -> Result<Self, Fault> {
+        Ok(Self(
+            kind,
+            match kind {
+                Kind::Jsonb => Form::Document(jsonb::Document::of(value)?),
+                _ => Form::Value(value),
+            },
+        ))
+    }
+
+    /// Compares it with another value of its kind, as [`compare`] does.
+    ///
+    /// # Errors
+    /// [`Fault::KindMismatch`] if a value is not of the kind's form, or of another kind.
+    pub fn compare(&self, other: &Self) -> Result<Ordering, Fault> {
+        match (&self.1, &other.1) {
+            (Form::Value(a), Form::Value(b)) => compare(self.0, *a, *b),
+            (Form::Document(a), Form::Document(b)) => a.compare(b),
+            _ => Err(Fault::KindMismatch),
+        }
+    }
+}
+
 /// Compares doubles as PostgreSQL does (`float8_cmp_internal`): NaN is equal to itself and above
 /// everything else.
 fn doubles(a: f64, b: f64) -> Ordering {

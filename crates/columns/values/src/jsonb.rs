@@ -48,7 +48,7 @@ enum Node {
 }
 
 /// A document. Its texts are zeroised when it is dropped.
-struct Document {
+pub(crate) struct Document {
     texts: Buf,
     nodes: Vec<Node>,
     root: usize,
@@ -97,7 +97,11 @@ pub(crate) fn compare(a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
     if a.bytes()? == b.bytes()? {
         return Ok(Ordering::Equal);
     }
-    let (a, b) = (Document::of(a)?, Document::of(b)?);
+    Document::of(a)?.compare(&Document::of(b)?)
+}
+
+/// The order of two documents (`compareJsonbContainers`).
+fn compare_documents(a: &Document, b: &Document) -> Result<Ordering, Fault> {
     // A scalar is an array of one element for the server, which it compares with the number of
     // elements first: an empty array is less than every scalar.
     let elements = |document: &Document| match document.root() {
@@ -105,11 +109,11 @@ pub(crate) fn compare(a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
         Some(Node::Object(_)) | None => None,
         Some(_) => Some((1, 0)),
     };
-    match (elements(&a), elements(&b)) {
+    match (elements(a), elements(b)) {
         (Some(one), Some(other)) if one.1 != other.1 => Ok(one.cmp(&other)),
         (Some((_, 0)), None) => Ok(Ordering::Less),
         (None, Some((_, 0))) => Ok(Ordering::Greater),
-        _ => order((&a, a.root), (&b, b.root)),
+        _ => order((a, a.root), (b, b.root)),
     }
 }
 
@@ -132,8 +136,13 @@ enum Digits {
 
 impl Document {
     /// The document of a value. `Fault::KindMismatch` if it is none.
-    fn of(value: Value<'_>) -> Result<Self, Fault> {
+    pub(crate) fn of(value: Value<'_>) -> Result<Self, Fault> {
         parser::document(value.text()?).map_err(|_| Fault::KindMismatch)
+    }
+
+    /// Compares this document with another one.
+    pub(crate) fn compare(&self, other: &Self) -> Result<Ordering, Fault> {
+        compare_documents(self, other)
     }
 
     fn root(&self) -> Option<&Node> {

@@ -36,7 +36,7 @@ mod value;
 
 pub use aggregate::Accumulator;
 pub use binary::{receive, send};
-pub use compare::{compare, token_bytes};
+pub use compare::{Prepared, compare, token_bytes};
 pub use compute::{Computation, Condition, compute, test};
 pub use input::Unreadable;
 pub use numeric::arithmetic::{coerce as fit_numeric, has_precision};

@@ -20,6 +20,7 @@ mod status;
 mod value_sources;
 mod values;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use strongroom_columns_ring::function::Aggregate;
@@ -29,8 +30,8 @@ use strongroom_keyring::Error;
 use zeroize::Zeroize as _;
 
 use crate::record::Recorder;
-use crate::session::attest::Attester;
-use crate::session::channel::Channel;
+use crate::session::attest::{Attester, EvidenceSource};
+use crate::session::channel::{Channel, Unattested};
 use crate::session::{ColumnKeys, Session};
 use crate::store::Store;
 use backends::Ring;
@@ -42,7 +43,9 @@ pub struct Zone {
     sources: ValueSources,
     channel: Channel,
     keys: ColumnKeys,
-    attester: Box<dyn Attester>,
+    evidence: EvidenceSource,
+    /// By ring, the attestation that waits for its evidence.
+    attesting: BTreeMap<u16, Unattested>,
     functions: Functions,
     scratch: ScratchBuffers,
     users: Vec<u32>,
@@ -131,7 +134,8 @@ impl Zone {
             sources: ValueSources::new(store),
             channel: Channel::default(),
             keys,
-            attester,
+            evidence: EvidenceSource::new(attester),
+            attesting: BTreeMap::new(),
             functions: Functions::new(),
             scratch: ScratchBuffers::new(),
             users,
@@ -317,10 +321,7 @@ impl Zone {
             Op::ReassignPartition => return self.reassign_partition(ring, descriptor, area),
             Op::CountPartitions => Ok(self.sources.store.partitions_of(descriptor.a)),
             Op::NextDatabase => return Ok(self.next_database(descriptor)),
-            Op::NextRetired => {
-                let next = self.sources.store.next_retired(descriptor.a);
-                Ok(next.map_or(0, u64::from))
-            }
+            Op::NextRetired => return self.next_retired(descriptor),
             Op::Position => return self.position(ring),
             Op::ServerGeneration => self.set_server_generation(descriptor),
             Op::Replay | Op::Replayed | Op::Checkpoint => {
@@ -329,7 +330,7 @@ impl Zone {
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
                 return self.reclaim(ring, op, descriptor, area);
             }
-            Op::Attest => self.attest(ring, descriptor, area),
+            Op::Attest => return self.attest(ring, descriptor, area),
             Op::Message => self.message(ring, descriptor, area),
             Op::Status => self.status(descriptor, area),
             Op::Record => self.record(ring, descriptor, area),
@@ -416,6 +417,8 @@ impl Handler for Zone {
         self.count_computed(arena);
         self.recorder.end(arena);
         self.channel.forget_pending(arena);
+        self.attesting.remove(&arena);
+        self.evidence.forget(arena);
         if let Some(session) = self.sources.close(arena) {
             self.channel.end(&session);
             self.forget_keys();

@@ -12,7 +12,12 @@ use strongroom_columns_ring::Op;
 
 use crate::call::{Call, sql_functions};
 use crate::functions::input_output;
+use crate::interrupts;
 use crate::ring::zone;
+
+/// Milliseconds between two questions whether the zone has what it was asked for. A TPM signs for
+/// some to some hundred.
+const PAUSE_MILLISECONDS: i32 = 2;
 
 sql_functions! {
     /// `strongroom_columns.status()`
@@ -49,13 +54,18 @@ fn message(call: &mut Call) -> Datum {
 }
 
 /// Passes the call's first argument, a `bytea`, to the zone as the argument of this operation, and
-/// returns its answer as a `bytea`. Raises the zone's faults as an ERROR.
+/// returns its answer as a `bytea`. Asks again until the operation has ended. Raises the zone's
+/// faults as an ERROR.
 fn exchange(call: &Call, op: Op) -> Datum {
     // SAFETY: the argument is a bytea; detoasted, it has its length in front of its bytes.
     let bytes = unsafe {
         let value = pg_sys::pg_detoast_datum_packed(call.datum(0).cast_mut_ptr());
         pgrx::varlena_to_byte_slice(value).to_vec()
     };
-    let reply = zone::with(|connection| connection.exchange(op, &bytes));
-    input_output::bytea(&reply)
+    loop {
+        if let Some(reply) = zone::with(|connection| connection.exchange(op, &bytes)) {
+            return input_output::bytea(&reply);
+        }
+        interrupts::pause(PAUSE_MILLISECONDS);
+    }
 }

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 
 use pgrx::pg_sys;
-use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::op::{MORE, flag};
 use strongroom_columns_ring::{
     ANSWER_HALF, AREA_SIZE, Answer, Broken, Descriptor, Fault, Host, Interrupted, Op,
 };
@@ -416,15 +416,20 @@ impl Connection {
     }
 
     /// Sends bytes as the argument of an operation, waits, and returns the bytes of its answer.
-    /// `StringTooLong` for more than 1 MiB; else fails as [`Self::call`]: with the zone's fault or
-    /// an earlier one, `Lost`, or `Interrupted`.
-    pub(crate) fn exchange(&mut self, op: Op, bytes: &[u8]) -> Result<Vec<u8>, Broken> {
+    /// `None` if the operation has not ended, and is to be called again. `StringTooLong` for more
+    /// than 1 MiB; else fails as [`Self::call`]: with the zone's fault or an earlier one, `Lost`,
+    /// or `Interrupted`.
+    pub(crate) fn exchange(&mut self, op: Op, bytes: &[u8]) -> Result<Option<Vec<u8>>, Broken> {
         let n = self.write(0, bytes)?;
         let answer = self.call(Descriptor {
             n,
             ..Descriptor::of(op)
         })?;
+        if answer.aux & MORE != 0 {
+            return Ok(None);
+        }
         self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
+            .map(Some)
     }
 
     /// Writes bytes into the data area, after what is still using it; returns their number.

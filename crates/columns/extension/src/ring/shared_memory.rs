@@ -37,6 +37,8 @@ struct Shared {
     count: AtomicU64,
     /// How many partitions were retired.
     retired: AtomicU64,
+    /// How many of them are left, as the launcher of the sweepers has found.
+    retired_now: AtomicU64,
     /// On a standby: the zone has every redo record before this position of the log.
     followed: AtomicU64,
     /// The latch of the worker that reads the log to the zone; null while it does not run.
@@ -238,6 +240,24 @@ pub(crate) fn may_others_hold_identifiers() -> bool {
         .iter()
         .filter(|number| !std::ptr::eq(*number, own));
     others.any(|number| number.load(Ordering::SeqCst) != 0)
+}
+
+/// Notes in shared memory that a sweep has ended which found nothing, and of which nothing is
+/// freed.
+pub(crate) fn record_empty_sweep(sweep: u64) {
+    with_lock(LW_EXCLUSIVE, || {
+        shared().swept.fetch_max(sweep, Ordering::SeqCst);
+    });
+}
+
+/// Notes how many partitions are retired now.
+pub(crate) fn set_retired_now(count: u64) {
+    shared().retired_now.store(count, Ordering::Relaxed);
+}
+
+/// How many partitions were retired when the launcher of the sweepers looked last.
+pub(crate) fn retired_now() -> u64 {
+    shared().retired_now.load(Ordering::Relaxed)
 }
 
 /// Counts a partition that was retired.

@@ -44,14 +44,16 @@ pub(crate) fn forget_answers() {
 }
 
 /// Has the zone answer a batch about the words; returns `count` bytes of answers. `None` if the
-/// ticket's budget does not allow so many, or the zone refuses: it may allow one, or another
-/// question. Raises other faults as an ERROR.
+/// ticket's budget does not allow so many, the documents are too long together, or the zone
+/// refuses: it may allow one, or another question. Raises other faults as an ERROR.
 fn call_batch(words: &[u64], descriptor: Descriptor, count: usize) -> Option<Vec<u8>> {
     zone::with(|connection| {
         connection.write_words(0, words)?;
         match connection.call(descriptor) {
             Ok(_) => connection.read(ANSWER_HALF, count).map(Some),
-            Err(Broken::Fault(Fault::BudgetSpent | Fault::NotAllowed)) => Ok(None),
+            Err(Broken::Fault(Fault::BudgetSpent | Fault::NotAllowed | Fault::StringTooLong)) => {
+                Ok(None)
+            }
             Err(broken) => Err(broken),
         }
     })

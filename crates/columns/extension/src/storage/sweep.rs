@@ -118,7 +118,7 @@ pub(crate) fn sweep_table(oid: Oid, wait: Wait) -> Option<Swept> {
 
 /// Runs `work` while no sweep runs in the server, for whose end it waits: sweeps are numbered in
 /// the order in which they end (G4).
-pub(super) fn while_no_sweep_runs<R>(work: impl FnOnce() -> R) -> R {
+fn while_no_sweep_runs<R>(work: impl FnOnce() -> R) -> R {
     let class = Oid::from(pg_sys::AccessMethodRelationId.to_u32());
     let none = pg_sys::InvalidOid;
     let mode = pg_sys::ExclusiveLock.cast_signed();
@@ -128,6 +128,30 @@ pub(super) fn while_no_sweep_runs<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: taken above.
     unsafe { pg_sys::UnlockSharedObject(class, none, 0, mode) };
     result
+}
+
+/// Runs `work` while no sweep runs in the server, and returns its result. `None`, and it is not
+/// run, if one runs.
+pub(super) fn if_no_sweep_runs<R>(work: impl FnOnce() -> R) -> Option<R> {
+    // storage/lock.h, SET_LOCKTAG_OBJECT: the lock of `while_no_sweep_runs`.
+    let tag = pg_sys::LOCKTAG {
+        locktag_field1: 0,
+        locktag_field2: pg_sys::AccessMethodRelationId.to_u32(),
+        locktag_field3: 0,
+        locktag_field4: 0,
+        locktag_type: u8::try_from(pg_sys::LockTagType::LOCKTAG_OBJECT).unwrap_or(0),
+        locktag_lockmethodid: 1,
+    };
+    let mode = pg_sys::ExclusiveLock.cast_signed();
+    // SAFETY: takes the lock or returns at once; an error releases it with the transaction.
+    let taken = unsafe { pg_sys::LockAcquire(&raw const tag, mode, false, true) };
+    if taken == pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
+        return None;
+    }
+    let result = work();
+    // SAFETY: taken above.
+    unsafe { pg_sys::LockRelease(&raw const tag, mode, false) };
+    Some(result)
 }
 
 /// The steps of a sweep: begin marking, wait for writers, mark what table and indexes hold,

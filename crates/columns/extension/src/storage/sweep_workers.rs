@@ -73,7 +73,6 @@ pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
         // What was dropped while the zone was away may still be in it.
         let mut may_have_orphans = true;
         let mut retired = Retired::default();
-        let mut may_have_retired = true;
         let mut retired_before = 0;
         while BackgroundWorker::wait_latch(Some(CHECK_INTERVAL)) {
             if BackgroundWorker::sighup_received() {
@@ -83,18 +82,18 @@ pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
             let interval = u64::try_from(settings::sweep_interval()).unwrap_or(0);
             let due = interval > 0 && last.elapsed() >= Duration::from_secs(interval);
             let retired_count = shared_memory::retired_count();
-            may_have_retired |= retired_count != retired_before;
-            if !(due || may_have_orphans || may_have_retired)
+            let has_new = due || retired_count != retired_before;
+            if !(has_new || may_have_orphans || !retired.is_empty())
                 || settings::zone_socket().is_none()
                 || !zone::is_reachable()
             {
                 continue;
             }
-            if may_have_retired {
+            if has_new || !retired.is_empty() {
                 retired_before = retired_count;
                 let known = std::mem::take(&mut retired);
-                retired = BackgroundWorker::transaction(move || known.drop_unread());
-                may_have_retired = !retired.is_empty();
+                retired = BackgroundWorker::transaction(move || known.drop_unread(has_new));
+                shared_memory::set_retired_now(retired.count());
             }
             if !(due || may_have_orphans) {
                 continue;

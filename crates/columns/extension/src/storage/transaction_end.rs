@@ -6,9 +6,11 @@
 //! so before the commit record. Must not: raise at the end of a transaction. If the zone cannot be
 //! told, values stay in it as garbage; it never frees too much.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
+use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{Answer, Broken, Descriptor, Op};
 
 use crate::call::guarded;
@@ -17,6 +19,7 @@ use crate::ring::connection::Connection;
 use crate::ring::{deferred_fault, settle, shared_memory, zone};
 use crate::scanning::scans;
 use crate::storage::pending::{self, Change};
+use crate::storage::retired::RetiredPartition;
 use crate::storage::storage_id::StorageId;
 use crate::storage::{logical_slots, partition, promotion};
 use crate::{fault, interrupts};
@@ -126,6 +129,9 @@ fn end_transaction(committed: bool) {
 /// Ends the statement with the transaction, and forgets its changes of storage.
 fn forget_transaction() {
     statement::end_with_transaction();
+    if activity::is_statement_over() {
+        RETIRED_HERE.set(0);
+    }
     pending::forget_all();
 }
 
@@ -163,6 +169,17 @@ fn read_record(connection: &mut Connection, answer: Answer) -> Result<Vec<u8>, B
     connection.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
 }
 
+/// The most partitions that one statement has retired, by the tables that it undoes; and the most
+/// that all have before those of further tables are dropped at once. Numbers of partitions would
+/// run out otherwise.
+const RETIRED_IN_STATEMENT_MAX: u32 = 64;
+const RETIRED_MAX: u64 = 8192;
+
+thread_local! {
+    /// How many partitions this backend has retired since a statement was over.
+    static RETIRED_HERE: Cell<u32> = const { Cell::new(0) };
+}
+
 /// Whose statements and cursors may have read the rows of a storage.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Readers {
@@ -176,8 +193,13 @@ impl Readers {
     /// Whether one of them may still have identifiers. The relation is locked, so that none gets
     /// more.
     fn may_hold_identifiers(self) -> bool {
-        let others = || logical_slots::any() || shared_memory::may_others_hold_identifiers();
-        !activity::is_statement_over() || (self == Self::All && others())
+        if self == Self::All && logical_slots::any() {
+            return true;
+        }
+        let others = || self == Self::All && shared_memory::may_others_hold_identifiers();
+        let too_many = RETIRED_HERE.get() >= RETIRED_IN_STATEMENT_MAX
+            || shared_memory::retired_now() >= RETIRED_MAX;
+        !too_many && (!activity::is_statement_over() || others())
     }
 }
 
@@ -194,18 +216,30 @@ fn release_partition(storage: StorageId, readers: Readers) {
         };
         if is_held {
             let number = u16::try_from(existing.value).unwrap_or(0);
+            let record = move_partition(connection, storage, storage.retired(number))?;
+            RETIRED_HERE.set(RETIRED_HERE.get() + 1);
             shared_memory::note_retired();
-            return move_partition(connection, storage, storage.retired(number));
+            return Ok(record);
         }
-        drop_numbered(connection, existing.value)
+        drop_numbered(connection, existing.value, None)
     });
 }
 
-/// Has the zone drop the partition of this number; returns the redo record. Fails as
-/// [`Connection::call`] does.
-fn drop_numbered(connection: &mut Connection, number: u64) -> Result<Vec<u8>, Broken> {
+/// A partition that a drop is meant for, beside its number: flags and `n` of [`Op::Drop`].
+type Meant = Option<(u16, u32)>;
+
+/// Has the zone drop the partition of this number, if it is the one that is meant; returns the redo
+/// record. Fails as [`Connection::call`] does.
+fn drop_numbered(
+    connection: &mut Connection,
+    number: u64,
+    meant: Meant,
+) -> Result<Vec<u8>, Broken> {
+    let (flags, n) = meant.unwrap_or_default();
     let answer = connection.call(Descriptor {
         a: number,
+        flags,
+        n,
         ..Descriptor::of(Op::Drop)
     })?;
     read_record(connection, answer)
@@ -213,13 +247,15 @@ fn drop_numbered(connection: &mut Connection, number: u64) -> Result<Vec<u8>, Br
 
 /// Has the zone drop a retired partition, and logs that. Failures are ignored: it is still retired
 /// then.
-pub(super) fn drop_retired(number: u16) {
-    tell_zone(|connection| drop_numbered(connection, u64::from(number)));
+pub(super) fn drop_retired(retired: RetiredPartition) {
+    let meant = Some((flag::RETIRED, retired.mark));
+    tell_zone(|connection| drop_numbered(connection, u64::from(retired.number), meant));
 }
 
 /// Has the zone drop every partition of a database that is gone, and logs that. Failures are
 /// ignored: what is left is reclaimed later ([`crate::storage::orphans`]).
 pub(super) fn drop_partitions_of(database: pg_sys::Oid) {
+    let meant = Some((flag::OF_DATABASE, database.to_u32()));
     let database = u64::from(database.to_u32());
     let mut is_dropped = true;
     while std::mem::take(&mut is_dropped) {
@@ -231,7 +267,7 @@ pub(super) fn drop_partitions_of(database: pg_sys::Oid) {
             if next.value != database {
                 return Ok(Vec::new());
             }
-            let record = drop_numbered(connection, u64::from(next.aux))?;
+            let record = drop_numbered(connection, u64::from(next.aux), meant)?;
             is_dropped = true;
             Ok(record)
         });

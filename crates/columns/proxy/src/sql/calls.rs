@@ -138,6 +138,16 @@ impl Resolver<'_> {
             self.refusal.get_or_insert(refusal);
         }
     }
+
+    /// Refuses the parts of a confidential document by subscripts: the server would see the place,
+    /// which is confidential.
+    pub(super) fn refuse_subscripts(&mut self) {
+        let refusal = Refusal::statement(
+            "subscripts of a confidential document",
+            "Write document -> name or document -> place.",
+        );
+        self.refusal.get_or_insert(refusal);
+    }
 }
 
 /// Returns whether the call's one argument is an envelope.

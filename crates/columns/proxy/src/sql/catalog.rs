@@ -96,7 +96,10 @@ impl Column {
     /// Returns what the server may learn of the order of its values; opaque for a plain column.
     pub(crate) fn class(&self) -> Class {
         match self.kind {
-            Some(_) => Class::of_modifier(self.modifier),
+            // The server's word is not taken for a class that the type cannot have.
+            Some(kind) => Some(Class::of_modifier(self.modifier))
+                .filter(|class| class.is_possible_for(kind))
+                .unwrap_or(Class::Opaque),
             None => Class::Opaque,
         }
     }

@@ -110,8 +110,11 @@ impl Resolver<'_> {
                         subscripts.push(self.optional_expr(indices.uidx.as_mut()));
                     }
                 }
-                let of = self.optional_expr(of.arg.as_mut()).indirect();
-                let mut met = vec![of];
+                let of = self.optional_expr(of.arg.as_mut());
+                if of.kind == Some(Kind::Jsonb) && !subscripts.is_empty() {
+                    self.refuse_subscripts();
+                }
+                let mut met = vec![of.indirect()];
                 for subscript in subscripts {
                     let decided = self.structure(subscript, Structure::Integer, &met);
                     met.extend(decided);

@@ -16,11 +16,13 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_zone::key_ledger::KeyLedgers;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
-use strongroom_columns_zone::session::channel::Channel;
+use strongroom_columns_zone::session::channel::{Channel, Prover};
 use strongroom_crypto::{MacKey, SecretKey, hkdf};
 use strongroom_format::columns::channel::{
     Attestation, CHANNEL_VERSION, LIMITLESS, Limit, PROOF_LABEL, Request, Ticket, right,
 };
+
+use crate::support::attest;
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];
@@ -65,9 +67,9 @@ impl Zone {
             let proof = hkdf(&key, id, PROOF_LABEL.as_bytes()).unwrap();
             Some(MacKey::new(&proof).unwrap().mac(&[binding]))
         };
-        self.channel
-            .attest(&*ATTESTER, (&held, &prove), (STORE, INCARNATION), 1, *nonce)
-            .unwrap()
+        let identity = (STORE, INCARNATION);
+        let proofs: (&[_], Prover<'_>) = (&held, &prove);
+        attest(&mut self.channel, &*ATTESTER, proofs, identity, *nonce)
     }
 }
 

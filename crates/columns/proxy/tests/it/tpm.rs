@@ -11,11 +11,13 @@ use strongroom_columns_proxy::channel::{
 use strongroom_columns_zone::key_ledger::KeyLedgers;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::{Attester, TpmAttester};
-use strongroom_columns_zone::session::channel::Channel;
+use strongroom_columns_zone::session::channel::{Channel, Prover};
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::channel::{Attestation, Ticket, right};
 use strongroom_keys_tpm::Tpm;
 use strongroom_testing_support::swtpm::Swtpm;
+
+use crate::support::attest;
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];
@@ -64,15 +66,9 @@ impl Machine {
 }
 
 fn answer(channel: &mut Channel, attester: &dyn Attester, request: &AttestationRequest) -> Vec<u8> {
-    channel
-        .attest(
-            attester,
-            (&[], &|_, _| None),
-            (STORE, INCARNATION),
-            1,
-            *request.nonce(),
-        )
-        .unwrap()
+    let identity = (STORE, INCARNATION);
+    let proofs: (&[_], Prover<'_>) = (&[], &|_, _| None);
+    attest(channel, attester, proofs, identity, *request.nonce())
 }
 
 /// Asks the zone and checks its answer.

@@ -17,6 +17,10 @@ use crate::value::{Buf, Out};
 /// overflows.
 const SHORT_NUMBER_MAX: usize = 300;
 
+/// The most values of a document, those of members that a later one replaces included. Each but the
+/// last is followed by a comma in the text.
+const NODES_MAX: usize = VALUE_MAX / 2 + 1;
+
 /// A token of JSON.
 #[derive(Clone, Copy)]
 enum Token<'t> {
@@ -111,7 +115,7 @@ impl<'t> Parser<'t> {
             Node::Object(_) | Node::Array(_) => self.next()?,
             _ => behind,
         };
-        Ok((Some(self.add(node)), behind))
+        Ok((Some(self.add(node)?), behind))
     }
 
     /// Takes a value that is whole and all containers that end behind it. Returns the first token
@@ -148,10 +152,10 @@ impl<'t> Parser<'t> {
             }
             token = self.next()?;
             node = match self.open.pop() {
-                Some(Open::Array(items)) => self.add(Node::Array(items)),
+                Some(Open::Array(items)) => self.add(Node::Array(items))?,
                 Some(Open::Object(members, _)) => {
                     let members = self.document.sorted(members);
-                    self.add(Node::Object(members))
+                    self.add(Node::Object(members))?
                 }
                 None => return Err(Unreadable::Syntax),
             };
@@ -169,9 +173,16 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn add(&mut self, node: Node) -> usize {
+    /// Adds a value of the document, and returns its number. `Unreadable::TooLong` beyond as many
+    /// values as a text of the greatest length can have: a node takes 32 times what a short value
+    /// takes in the text.
+    fn add(&mut self, node: Node) -> Result<usize, Unreadable> {
+        let number = self.document.nodes.len();
+        if number >= NODES_MAX {
+            return Err(Unreadable::TooLong);
+        }
         self.document.nodes.push(node);
-        self.document.nodes.len() - 1
+        Ok(number)
     }
 
     /// Adds the text that the server prints for a number.

@@ -1,5 +1,7 @@
 //! Tests of documents that need no server; tests/postgres compares with one.
 
+use strongroom_format::columns::Kind;
+
 use super::*;
 
 fn shown(text: &str) -> Result<String, Unreadable> {
@@ -168,5 +170,40 @@ fn a_part_that_is_not_there_is_a_fault() {
     for place in [1, -2, i32::MIN, i32::MAX] {
         let found = element(of, place, Form::Document, &mut out);
         assert_eq!(found, Err(Fault::NoSuchPart), "{place}");
+    }
+}
+
+/// Memory for a document is limited by how long a value can be, not by how long the text is.
+#[test]
+fn a_text_of_more_values_than_a_document_can_have_is_refused() {
+    let values = |count: usize| format!("[{}1]", "1,".repeat(count - 2));
+    assert!(parser::document(&values(VALUE_MAX / 2)).is_ok());
+    let refused = parser::document(&values(VALUE_MAX / 2 + 2)).map(|_| ());
+    assert_eq!(refused, Err(Unreadable::TooLong));
+}
+
+#[test]
+fn documents_that_are_read_once_have_the_same_order() {
+    use crate::compare::{Prepared, compare};
+    let texts = [
+        "null",
+        "1",
+        "1.0",
+        "[]",
+        "[1, 2]",
+        "{}",
+        r#"{"a": 1}"#,
+        "true",
+        r#""x""#,
+    ];
+    for a in texts {
+        for b in texts {
+            let (a, b) = (Value::Bytes(a.as_bytes()), Value::Bytes(b.as_bytes()));
+            let prepared = Prepared::new(Kind::Jsonb, a).and_then(|a| {
+                let b = Prepared::new(Kind::Jsonb, b)?;
+                a.compare(&b)
+            });
+            assert_eq!(prepared, compare(Kind::Jsonb, a, b));
+        }
     }
 }

@@ -47,8 +47,7 @@ impl Batch {
             Value::Bytes(bytes) => {
                 let from = self.bytes.as_slice().len();
                 let end = from.saturating_add(bytes.len());
-                let padded = bytes.len() / ENVELOPE_PAD * ENVELOPE_PAD + ENVELOPE_PAD;
-                let counted = self.counted.saturating_add(padded);
+                let counted = self.counted.saturating_add(padded_length(bytes.len()));
                 if counted > self.limit {
                     return Err(Fault::StringTooLong);
                 }
@@ -74,6 +73,11 @@ impl Batch {
             }
         }
     }
+}
+
+/// A length, rounded up to what an envelope tells of it.
+pub(super) const fn padded_length(len: usize) -> usize {
+    len / ENVELOPE_PAD * ENVELOPE_PAD + ENVELOPE_PAD
 }
 
 impl Drop for Batch {

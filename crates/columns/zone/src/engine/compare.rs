@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{ANSWER_HALF, Area, Descriptor, Fault};
-use strongroom_columns_values::{Value, compare, token_bytes};
+use strongroom_columns_values::{Prepared, Value, compare, token_bytes};
 use strongroom_format::columns::Kind;
 
-use super::batch::Batch;
+use super::batch::{Batch, padded_length};
 use super::compute::{judge, with_ledger};
 use super::value_sources::{Loaded, PolicyInput};
 use super::{Zone, answers_of, copy_words, kind_of, offset_of};
@@ -25,6 +25,9 @@ const EQUAL: u8 = 1;
 
 /// The most bytes of values that are ranked together: more are compared pair by pair.
 const RANKED_BYTES_MAX: usize = 64 << 20;
+/// The most bytes of documents that one request reads: some ten milliseconds, and some ten
+/// megabytes of memory. More are read one by one.
+const DOCUMENT_BYTES_MAX: usize = 512 << 10;
 
 impl Zone {
     /// [`strongroom_columns_ring::Op::Compare`]: compares the values `a` and `b`. Returns -1, 0 or
@@ -169,6 +172,7 @@ impl Zone {
             self.sources.add_operand(ring, policy_input, &loaded)?;
         }
         let width = if with.is_some() { 1 } else { 2 };
+        let mut documents = DocumentLimit::new(kind);
         for bits in self.scratch.words.chunks_exact(width) {
             let [first, rest @ ..] = bits else { break };
             let loaded = self.sources.load_of(ring, *first, kind, each)?;
@@ -179,6 +183,7 @@ impl Zone {
             }
             let sources = &self.sources;
             judge(&mut self.channel, sources, ring, Truth::Order, policy_input)?;
+            documents.add(&[each.value(), second.value()])?;
             self.computed += 1;
             orders.push(match compare(kind, each.value(), second.value())? {
                 Ordering::Less => 0,
@@ -252,11 +257,13 @@ impl Zone {
         tokens: &mut Vec<u64>,
     ) -> Result<(), Fault> {
         let [each, ..] = &mut self.scratch.args;
+        let mut documents = DocumentLimit::new(kind);
         for bits in &self.scratch.words {
             let loaded = self.sources.load_of(ring, *bits, kind, each)?;
             self.sources.add_operand(ring, policy_input, &loaded)?;
             let sources = &self.sources;
             judge(&mut self.channel, sources, ring, Truth::Token, policy_input)?;
+            documents.add(&[each.value()])?;
             self.computed += 1;
             self.scratch.buf.clear();
             token_bytes(kind, each.value(), &mut self.scratch.buf)?;
@@ -273,8 +280,8 @@ impl Zone {
     /// [`strongroom_columns_ring::Op::RankMany`]: replaces each of `n` identifiers in the data area
     /// by its dense rank (0 for the least value, equal values alike), or with the flag `EQUALITY`
     /// by a number that equal values have in common, and returns `n`. Counts in the session's
-    /// budget and ledger. `Fault::StringTooLong` if the values have more than 64 MiB; faults of
-    /// loading and of the policy.
+    /// budget and ledger. `Fault::StringTooLong` if the values have more than 64 MiB, documents
+    /// more than 512 KiB; faults of loading and of the policy.
     pub(super) fn rank_many(
         &mut self,
         ring: u16,
@@ -292,7 +299,11 @@ impl Zone {
         let [each, ..] = &mut self.scratch.args;
         let mut policy_input = PolicyInput::new();
         policy_input.wanted = self.scratch.words.len() as u64;
-        let mut batch = Batch::new(self.scratch.words.len(), RANKED_BYTES_MAX);
+        let limit = match kind {
+            Kind::Jsonb => DOCUMENT_BYTES_MAX,
+            _ => RANKED_BYTES_MAX,
+        };
+        let mut batch = Batch::new(self.scratch.words.len(), limit);
         for bits in &self.scratch.words {
             let loaded = self.sources.load_of(ring, *bits, kind, each)?;
             self.sources.add_operand(ring, &mut policy_input, &loaded)?;
@@ -324,6 +335,43 @@ impl Zone {
     }
 }
 
+/// How many bytes of documents one request may still read (R7).
+struct DocumentLimit {
+    /// `None` for values of another kind.
+    left: Option<usize>,
+    /// Whether none was read yet: one by one they are read however long they are.
+    is_first: bool,
+}
+
+impl DocumentLimit {
+    /// The limit of a request on values of this kind.
+    fn new(kind: Kind) -> Self {
+        Self {
+            left: (kind == Kind::Jsonb).then_some(DOCUMENT_BYTES_MAX),
+            is_first: true,
+        }
+    }
+
+    /// Counts the values that are read for one answer; their lengths count as an envelope tells
+    /// them. `Fault::StringTooLong` if they are too many together with those before.
+    fn add(&mut self, values: &[Value<'_>]) -> Result<(), Fault> {
+        let Some(left) = &mut self.left else {
+            return Ok(());
+        };
+        let mut together = 0_usize;
+        for value in values {
+            together = together.saturating_add(padded_length(value.bytes()?.len()));
+        }
+        let is_first = std::mem::take(&mut self.is_first);
+        match left.checked_sub(together) {
+            Some(rest) => *left = rest,
+            None if is_first => *left = 0,
+            None => return Err(Fault::StringTooLong),
+        }
+        Ok(())
+    }
+}
+
 /// Replaces dense ranks by numbers in the order in which they come, from 0: equal ones stay equal,
 /// and which is less is lost.
 fn number_as_they_come(ranks: &mut [u64]) {
@@ -338,11 +386,14 @@ fn number_as_they_come(ranks: &mut [u64]) {
 /// index. Fails if two of the values cannot be compared; `ranks` is then undefined.
 fn rank(kind: Kind, batch: &Batch, ranks: &mut [u64]) -> Result<(), Fault> {
     let mut order: Vec<usize> = (0..ranks.len()).collect();
+    let values = order.iter().map(|at| Prepared::new(kind, batch.get(*at)?));
+    let values = values.collect::<Result<Vec<_>, Fault>>()?;
     let failed = Cell::new(None);
     let ordering = |a: usize, b: usize| {
-        let compared = batch
-            .get(a)
-            .and_then(|a: Value<'_>| compare(kind, a, batch.get(b)?));
+        let compared = match (values.get(a), values.get(b)) {
+            (Some(a), Some(b)) => a.compare(b),
+            _ => Err(Fault::BadRequest),
+        };
         compared.unwrap_or_else(|fault| {
             failed.set(Some(fault));
             Ordering::Equal

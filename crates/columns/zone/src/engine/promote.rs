@@ -211,7 +211,7 @@ impl Zone {
 
     /// [`strongroom_columns_ring::Op::Drop`]: removes partition `a`, its values and its key, and
     /// writes the redo record to the data area; its length is in `aux`. Faults of the store, among
-    /// them `Fault::PartitionUnknown`.
+    /// them `Fault::PartitionUnknown`, also for a partition that is not the one that is meant.
     pub(super) fn drop_partition(
         &mut self,
         ring: u16,
@@ -220,7 +220,14 @@ impl Zone {
     ) -> Result<Answer, Fault> {
         let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
         let chain = self.sources.chain(ring)?;
-        self.sources.store.drop_partition(Some(chain), number)?;
+        let store = &mut self.sources.store;
+        let is_meant = match descriptor.flags {
+            flag::RETIRED => store.is_retired(number, descriptor.n),
+            flag::OF_DATABASE => store.is_of_database(number, descriptor.n),
+            _ => true,
+        };
+        is_meant.then_some(()).ok_or(Fault::PartitionUnknown)?;
+        store.drop_partition(Some(chain), number)?;
         self.answer_with_record(chain, descriptor, area, 0, false)
     }
 
@@ -253,6 +260,21 @@ impl Zone {
             },
             None => Answer::of(0),
         }
+    }
+
+    /// [`strongroom_columns_ring::Op::NextRetired`]: answers with the number of the first retired
+    /// partition above `a`, in `aux` with what tells it from others of its number; 0 if there is
+    /// none. `Fault::Recovering` until the host's log is replayed.
+    pub(super) fn next_retired(&self, descriptor: &Descriptor) -> Result<Answer, Fault> {
+        let store = &self.sources.store;
+        if store.is_recovering() || store.is_following() {
+            return Err(Fault::Recovering);
+        }
+        let next = store.next_retired(descriptor.a);
+        Ok(next.map_or(Answer::of(0), |(number, mark)| Answer {
+            aux: mark,
+            ..Answer::of(u64::from(number))
+        }))
     }
 
     /// Reads the columns behind the relation in the data area: the lineages that they have by
@@ -290,13 +312,17 @@ impl Zone {
 
 /// The lineages by name of the columns in these records
 /// ([`strongroom_columns_ring::layout::column_layout`]), by the columns' numbers. `None` unless
-/// there are `count` records, and nothing else.
+/// there are `count` records, and nothing else, and each class is one that the kind can have.
 fn columns_by_name(mut rest: &[u8], count: u32) -> Option<Vec<(u16, Lineage)>> {
     let mut found = Vec::new();
     for _ in 0..count {
         let column = u16::from_le_bytes(array(rest, column_layout::COLUMN)?);
         let [class] = array(rest, column_layout::CLASS)?;
         let class = Class::from_number(class)?;
+        let [kind] = array(rest, column_layout::KIND)?;
+        class
+            .is_possible_for(Kind::from_number(kind)?)
+            .then_some(())?;
         let len = u16::from_le_bytes(array(rest, column_layout::NAME)?);
         let (name, behind) = rest
             .get(column_layout::SIZE..)?

@@ -2,12 +2,14 @@
 //!
 //! Must not: interpret a message; reveal a value.
 
-use strongroom_columns_ring::{AREA_SIZE, Area, Descriptor, Fault};
+use strongroom_columns_ring::op::MORE;
+use strongroom_columns_ring::{AREA_SIZE, Answer, Area, Descriptor, Fault};
 use strongroom_columns_values::{Settings, TimeZone};
 use strongroom_crypto::fill_random;
 
 use super::{Zone, copy_bytes, len_of, offset_of};
 use crate::session::KeyId;
+use crate::session::channel::{Channel, Unattested};
 
 /// The longest name of a time zone or record, in bytes.
 const NAME_LEN_MAX: usize = 256;
@@ -52,18 +54,43 @@ impl Zone {
     }
 
     /// [`strongroom_columns_ring::Op::Attest`]: replaces the client's nonce in the data area by an
-    /// attestation of this zone for it, and returns its length. It begins a channel for the ring,
-    /// which the client's next message has to use. `Fault::BadMessage` for a nonce of another
-    /// length; faults of attesting.
+    /// attestation of this zone for it, and answers with its length. It begins a channel for the
+    /// ring, which the client's next message has to use. Other rings are served while the evidence
+    /// is made: until then `MORE` in `aux` says that the ring has to ask again, with the same
+    /// nonce. `Fault::BadMessage` for a nonce of another length; faults of attesting.
     pub(super) fn attest(
         &mut self,
         ring: u16,
         descriptor: &Descriptor,
         area: &Area,
-    ) -> Result<u64, Fault> {
+    ) -> Result<Answer, Fault> {
+        let again = Answer {
+            aux: MORE,
+            ..Answer::of(0)
+        };
         let nonce = self.message_bytes(descriptor, area)?;
         let nonce = nonce.try_into().map_err(|_| Fault::BadMessage)?;
-        let attester = self.attester.as_ref();
+        if self.evidence.is_busy_for(ring) {
+            return Ok(again);
+        }
+        let begun = self.attesting.remove(&ring);
+        if let Some(unattested) = begun.filter(|begun| *begun.nonce() == nonce)
+            && let Some(made) = self.evidence.take(ring, unattested.binding())
+        {
+            let evidence = made.map_err(|_| Fault::OutOfMemory)?;
+            let attestation = self.channel.finish_attestation(unattested, evidence);
+            return reply(descriptor, area, &attestation).map(Answer::of);
+        }
+        let unattested = self.begin_attestation(ring, nonce)?;
+        let asked = self.evidence.ask(ring, *unattested.binding());
+        asked.map_err(|_| Fault::OutOfMemory)?;
+        self.attesting.insert(ring, unattested);
+        Ok(again)
+    }
+
+    /// Makes an attestation that lacks its evidence, with proofs of the column keys that the store
+    /// keeps or has kept. Fails as [`Channel::begin_attestation`].
+    fn begin_attestation(&self, ring: u16, nonce: [u8; 32]) -> Result<Unattested, Fault> {
         let store = &self.sources.store;
         // Not those that only a session has brought: they are forgotten with it, and a client
         // expects of every later zone what it was shown once.
@@ -73,11 +100,8 @@ impl Zone {
             .filter(|id| prove(&[0; 32], id).is_some())
             .copied()
             .collect();
-        let identity = store.identity();
-        let attestation = self
-            .channel
-            .attest(attester, (&held, &prove), identity, ring, nonce)?;
-        reply(descriptor, area, &attestation)
+        let provider = self.evidence.provider();
+        Channel::begin_attestation(provider, (&held, &prove), store.identity(), ring, nonce)
     }
 
     /// [`strongroom_columns_ring::Op::Message`]: opens the data owner's message in the data area,

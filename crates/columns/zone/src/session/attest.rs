@@ -4,6 +4,7 @@
 //! key of the channel: so keys that are sealed for that public key reach the attested program only.
 //! Must not: keep a secret.
 
+mod evidence;
 mod tsm;
 
 use std::fs::File;
@@ -14,6 +15,7 @@ use strongroom_crypto::sha256;
 use strongroom_format::columns::channel::{Attestation, AttestationProvider, BINDING_LABEL};
 use strongroom_keys_tpm::Tpm;
 
+pub use evidence::EvidenceSource;
 pub use tsm::{Hardware, TsmAttester};
 
 /// A source of evidence.
@@ -70,9 +72,7 @@ impl Attester for ProcessAttester {
 
 /// A TPM 2.0, which attests what its platform has started: quotes by an attestation key that is in
 /// the TPM already.
-///
-/// The zone does nothing else while the TPM signs: some milliseconds on a simulator, a tenth of a
-/// second or more on a chip.
+/// The TPM signs for some milliseconds on a simulator, a tenth of a second or more on a chip.
 pub struct TpmAttester {
     tpm: Arc<Tpm>,
     key: u32,

@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::{GcmKey, KeyAgreement, SecretKey, random16, sha256};
 use strongroom_format::columns::channel::{
-    Attestation, CLIENT_LABEL, Hello, Limit, MESSAGE_HELLO, MESSAGE_SEALED, PROOFS_MAX, Request,
-    Sealed, Ticket, ZONE_LABEL, associated_data, hello_layout, parse_opening,
+    Attestation, AttestationProvider, CLIENT_LABEL, Hello, Limit, MESSAGE_HELLO, MESSAGE_SEALED,
+    PROOFS_MAX, Request, Sealed, Ticket, ZONE_LABEL, associated_data, hello_layout, parse_opening,
 };
 use zeroize::Zeroize as _;
 
 use super::accounts::Accounts;
-use super::attest::{Attester, binding};
+use super::attest::binding;
 use super::{ColumnKeys, KeyId, Ledger, Session};
 use crate::clock::now;
 use crate::key_ledger::LedgerBook;
@@ -36,6 +36,28 @@ use crate::key_ledger::LedgerBook;
 const PENDING_MAX: usize = 4;
 const PENDING_TIME: Duration = Duration::from_secs(120);
 const TAG: usize = 16;
+
+/// An attestation that is being made: it lacks its evidence.
+pub struct Unattested {
+    ring: u16,
+    private: KeyAgreement,
+    attestation: Attestation,
+    binding: [u8; 32],
+}
+
+impl Unattested {
+    /// What the evidence has to bind.
+    #[must_use]
+    pub const fn binding(&self) -> &[u8; 32] {
+        &self.binding
+    }
+
+    /// The client's nonce.
+    #[must_use]
+    pub const fn nonce(&self) -> &[u8; 32] {
+        &self.attestation.nonce
+    }
+}
 
 struct PendingAgreement {
     /// The ring that asked for the attestation.
@@ -75,38 +97,25 @@ pub struct Channel {
 pub type Prover<'a> = &'a dyn Fn(&[u8; 32], &KeyId) -> Option<[u8; 32]>;
 
 impl Channel {
-    /// Makes a key agreement and returns an attestation of its public key under the client's nonce,
-    /// as bytes. Keeps the private key for the client's answer: for two minutes, and at most four
-    /// for each ring, of which a new one replaces the oldest. `held` are the ids of the column keys
-    /// that the attestation proves the zone to hold, or to have held, of which the first
-    /// [`PROOFS_MAX`] count; `prove` makes the proof of one for what the evidence binds. `identity`
-    /// is the object id of the store and the zone's incarnation, `ring` the ring that asks.
+    /// Makes a key agreement and an attestation of its public key under the client's nonce, which
+    /// lacks the evidence of `provider`. `held` are the ids of the column keys that the attestation
+    /// proves the zone to hold, or to have held, of which the first [`PROOFS_MAX`] count; `prove`
+    /// makes the proof of one for what the evidence binds. `identity` is the object id of the store
+    /// and the zone's incarnation, `ring` the ring that asks.
     ///
     /// # Errors
-    /// [`Fault::OutOfMemory`] if the system gives no random numbers or no evidence.
-    pub fn attest(
-        &mut self,
-        attester: &dyn Attester,
+    /// [`Fault::OutOfMemory`] if the system gives no random numbers; [`Fault::NoColumnKey`] if a
+    /// proof cannot be made.
+    pub fn begin_attestation(
+        provider: AttestationProvider,
         (held, prove): (&[KeyId], Prover<'_>),
         identity: ([u8; 16], [u8; 16]),
         ring: u16,
         nonce: [u8; 32],
-    ) -> Result<Vec<u8>, Fault> {
-        self.pending
-            .retain(|_, waiting| waiting.since.elapsed() < PENDING_TIME);
-        let own = || {
-            let all = self.pending.iter();
-            all.filter(|(_, waiting)| waiting.ring == ring)
-        };
-        if own().count() >= PENDING_MAX {
-            let oldest = own().min_by_key(|(_, waiting)| waiting.since);
-            if let Some(public) = oldest.map(|(public, _)| *public) {
-                self.pending.remove(&public);
-            }
-        }
+    ) -> Result<Unattested, Fault> {
         let (private, public_key) = KeyAgreement::generate().map_err(|_| Fault::OutOfMemory)?;
         let mut attestation = Attestation {
-            provider: attester.provider(),
+            provider,
             store_id: identity.0,
             incarnation: identity.1,
             public_key,
@@ -123,17 +132,41 @@ impl Channel {
         for (id, mac) in &mut attestation.proofs {
             *mac = prove(&binding, id).ok_or(Fault::NoColumnKey)?;
         }
-        let evidence = attester.evidence(&binding);
-        attestation.evidence = evidence.map_err(|_| Fault::OutOfMemory)?;
-        let bytes = attestation.to_bytes();
-        let waiting = PendingAgreement {
+        Ok(Unattested {
             ring,
             private,
+            attestation,
+            binding,
+        })
+    }
+
+    /// Adds the evidence to an attestation and returns its bytes. Keeps the private key for the
+    /// client's answer: for two minutes, and at most four for each ring, of which a new one
+    /// replaces the oldest.
+    pub fn finish_attestation(&mut self, unattested: Unattested, evidence: Vec<u8>) -> Vec<u8> {
+        self.pending
+            .retain(|_, waiting| waiting.since.elapsed() < PENDING_TIME);
+        let own = || {
+            let all = self.pending.iter();
+            all.filter(|(_, waiting)| waiting.ring == unattested.ring)
+        };
+        if own().count() >= PENDING_MAX {
+            let oldest = own().min_by_key(|(_, waiting)| waiting.since);
+            if let Some(public) = oldest.map(|(public, _)| *public) {
+                self.pending.remove(&public);
+            }
+        }
+        let mut attestation = unattested.attestation;
+        attestation.evidence = evidence;
+        let bytes = attestation.to_bytes();
+        let waiting = PendingAgreement {
+            ring: unattested.ring,
+            private: unattested.private,
             attestation: bytes.clone(),
             since: Instant::now(),
         };
-        self.pending.insert(public_key, waiting);
-        Ok(bytes)
+        self.pending.insert(attestation.public_key, waiting);
+        bytes
     }
 
     /// Carries out a client's message that came over a ring with session `current`: opens a

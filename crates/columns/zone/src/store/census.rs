@@ -62,14 +62,38 @@ impl Store {
 
     /// The least number above `after` of a partition of a relation whose tablespace is 0, which no
     /// relation of the host's has: it is gone, and the host has not dropped the partition yet.
-    /// `None` if there is none.
+    /// `None` if there is none. With it comes what tells it from other partitions of its number,
+    /// earlier and later: the end of the stamp of its last change.
     #[must_use]
-    pub fn next_retired(&self, after: u64) -> Option<u16> {
-        let all = self.partitions.iter();
-        let retired = all.filter(|(_, partition)| partition.relation.tablespace == 0);
-        let mut numbers = retired.map(|(number, _)| number);
-        numbers.find(|number| u64::from(*number) > after)
+    pub fn next_retired(&self, after: u64) -> Option<(u16, u32)> {
+        let numbers = after.saturating_add(1)..u64::from(u16::MAX);
+        let mut numbers = numbers.filter_map(|number| u16::try_from(number).ok());
+        numbers.find_map(|number| {
+            let partition = self.partitions.get(number)?;
+            (partition.relation.tablespace == 0).then(|| (number, mark(partition)))
+        })
     }
+
+    /// Whether this is the retired partition of which [`Self::next_retired`] has told so.
+    #[must_use]
+    pub fn is_retired(&self, number: u16, told: u32) -> bool {
+        let partition = self.partitions.get(number);
+        let retired = partition.filter(|partition| partition.relation.tablespace == 0);
+        retired.is_some_and(|partition| mark(partition) == told)
+    }
+
+    /// Whether the partition of this number is of a relation of the database with this OID.
+    #[must_use]
+    pub fn is_of_database(&self, number: u16, database: u32) -> bool {
+        let partition = self.partitions.get(number);
+        partition.is_some_and(|partition| partition.relation.database == database)
+    }
+}
+
+/// The end of the stamp of a partition's last change.
+fn mark(partition: &Partition) -> u32 {
+    let [a, b, c, d, ..] = partition.stamp.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// The number of the partition's values in blocks that were in memory since the store was opened,

@@ -39,15 +39,14 @@ impl Store {
     /// stays. After a failed sync of the blocks every checkpoint fails with SR-8023 until the store
     /// is opened anew.
     pub fn checkpoint(&mut self, position: u64) -> Result<u64, Error> {
-        // This checkpoint makes up for the one that is being made, should that fail.
+        // A checkpoint that is being made ends first; a requested one that was not begun goes on
+        // afterwards. Should the first one fail, this one makes up for it.
         if let Err(error) = self.settle(true) {
-            self.last_error = Some(error);
+            self.end_request(error);
         }
-        let position = position.max(self.durability.requested_position());
         let done = self
             .begin_checkpoint(position)
             .and_then(|()| self.settle(true));
-        self.durability.request = None;
         done.map(|_| self.durability.position)
     }
 

@@ -61,6 +61,13 @@ impl Store {
         }
     }
 
+    /// Notes that the requested checkpoint, whose manifest was being published, has failed.
+    pub(super) fn end_request(&mut self, error: Error) {
+        if let Some(request) = &mut self.durability.request {
+            request.stage = Stage::Ended(Err(error));
+        }
+    }
+
     /// A request that has all blocks still to write that are changed now.
     fn new_request(&self, position: u64, is_awaited: bool) -> Request {
         let blocks = self.cache.dirty(&self.partitions);

@@ -77,15 +77,4 @@ impl Durability {
         };
         (position.max(self.position), timeline)
     }
-
-    /// The position that the requested checkpoint is to reach, if its manifest is not made yet;
-    /// otherwise that of the last checkpoint.
-    pub(super) fn requested_position(&self) -> u64 {
-        match &self.request {
-            Some(request) if matches!(request.stage, Stage::Writing { .. }) => {
-                request.position.max(self.position)
-            }
-            _ => self.position,
-        }
-    }
 }

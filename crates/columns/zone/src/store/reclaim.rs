@@ -20,6 +20,9 @@ use super::marks::Marks;
 use super::partition::BLOCKS;
 use super::pools::SLOTS;
 
+/// How far beyond the last sweep that the store knows of the host's may be.
+const SWEEPS_AHEAD_MAX: u64 = 1 << 32;
+
 /// The most blocks that one call of a sweep looks at: some milliseconds when all are on disk.
 const SWEEP_BLOCKS_MAX: usize = 64;
 
@@ -60,7 +63,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::Recovering`] while the
-    /// host's log is replayed or followed.
+    /// host's log is replayed or followed; [`Fault::BadRequest`] if `after` is 2^32 or more beyond
+    /// the last sweep that the store knows of.
     pub fn mark_begin(
         &mut self,
         ring: Option<u32>,
@@ -70,6 +74,11 @@ impl Store {
         self.check_writable()?;
         let found = self.partitions.get_mut(partition);
         let found = found.ok_or(Fault::PartitionUnknown)?;
+        // A number that is far beyond is none that the store has given out in any history.
+        let ahead = after.saturating_sub(self.reclamation.last_sweep);
+        (ahead < SWEEPS_AHEAD_MAX)
+            .then_some(())
+            .ok_or(Fault::BadRequest)?;
         let owner = ring.unwrap_or(0);
         let sweep = self.reclamation.begin_marking(partition, owner, after);
         found.marks = Some(Marks::new(sweep, owner, found.next_extent));

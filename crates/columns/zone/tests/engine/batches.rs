@@ -184,3 +184,48 @@ fn the_values_of_a_row_are_sealed_together() {
         );
     });
 }
+
+/// Documents are read anew for each answer: a request on many ends before others have waited long.
+#[test]
+fn a_batch_of_long_documents_is_asked_about_one_by_one() {
+    with_zone("documents", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        // The binary form has a version in front.
+        let text = format!("\u{1}[{}1]", "1, ".repeat(100_000));
+        let documents: Vec<u64> = (0..3)
+            .map(|_| {
+                let sealed = scene.owner.seal(A, Kind::Jsonb, text.as_bytes());
+                intake(&mut host, Kind::Jsonb, &sealed, 0).unwrap()
+            })
+            .collect();
+        let kind = u16::from(Kind::Jsonb.number());
+        for (op, count, done) in [
+            (Op::TokenMany, 1, true),
+            (Op::TokenMany, 3, false),
+            (Op::RankMany, 1, true),
+            (Op::RankMany, 3, false),
+            (Op::CompareMany, 1, true),
+            (Op::CompareMany, 3, false),
+        ] {
+            let words = &documents[..count];
+            host.area(go_on).unwrap().write_words(0, words).unwrap();
+            let descriptor = Descriptor {
+                flags: kind,
+                n: u32::try_from(count).unwrap(),
+                a: if op == Op::CompareMany {
+                    documents[2]
+                } else {
+                    0
+                },
+                ..Descriptor::of(op)
+            };
+            let answer = host.call(descriptor, go_on).map(|answer| answer.value);
+            let expected = if done {
+                Ok(count as u64)
+            } else {
+                fault(Fault::StringTooLong)
+            };
+            assert_eq!(answer, expected, "{op:?} {count}");
+        }
+    });
+}

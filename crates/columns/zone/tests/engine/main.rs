@@ -9,6 +9,7 @@
     reason = "a test that panics has failed, which is what it is for; PostgreSQL's binary forms are big-endian"
 )]
 
+mod attesting;
 mod batches;
 mod closed;
 mod equality;
@@ -18,6 +19,7 @@ mod lineages;
 mod owner;
 mod refused;
 mod results;
+mod retired;
 mod rights;
 mod timelines;
 
@@ -27,13 +29,13 @@ use std::time::Duration;
 use lineages::{lineage, ordered_partition};
 use owner::{Owner, intake};
 use strongroom_columns_ring::function::{Aggregate, Arg, by_name};
-use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::op::{MORE, flag};
 use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Fault, Host, Interrupted, Op};
 use strongroom_columns_zone::engine::Zone;
 use strongroom_columns_zone::sandbox::Sandbox;
 use strongroom_columns_zone::serve::Serving;
 use strongroom_columns_zone::session::ColumnKeys;
-use strongroom_columns_zone::session::attest::ProcessAttester;
+use strongroom_columns_zone::session::attest::{Attester, ProcessAttester};
 use strongroom_columns_zone::store::{self, ANCHOR_NAME, FileAnchor, Options, Store};
 use strongroom_format::columns::channel::right::ORDINARY;
 use strongroom_format::columns::channel::{Ticket, right};
@@ -109,6 +111,17 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
 
 /// The same, on a store that `prepare` has changed before.
 fn with_store(name: &str, prepare: impl FnOnce(&mut Store), act: impl FnOnce(&Scene)) {
+    let attester = Box::new(ProcessAttester::new().unwrap());
+    with_attester(name, attester, prepare, act);
+}
+
+/// The same, with evidence from this attester.
+fn with_attester(
+    name: &str,
+    attester: Box<dyn Attester>,
+    prepare: impl FnOnce(&mut Store),
+    act: impl FnOnce(&Scene),
+) {
     let dir = std::env::temp_dir().join(format!("sr-engine-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let opener = Opener::raw(strongroom_crypto::SecretKey::take(&mut [7; 32]).unwrap());
@@ -122,7 +135,6 @@ fn with_store(name: &str, prepare: impl FnOnce(&mut Store), act: impl FnOnce(&Sc
     let mut opened = store::open(&dir, &opener, anchor, options).unwrap();
     prepare(&mut opened);
     let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&dir).unwrap());
-    let attester = Box::new(ProcessAttester::new().unwrap());
     let zone = Zone::new(opened, ColumnKeys::default(), attester, vec![user]);
     let path = dir.join("zone");
     let serving = Serving::bind(zone, &path, 0o600).unwrap();
@@ -187,7 +199,12 @@ fn call_bytes(host: &mut Host, op: Op, bytes: &[u8]) -> Result<Vec<u8>, Broken> 
         n: u32::try_from(bytes.len()).unwrap(),
         ..Descriptor::of(op)
     };
-    let answer = host.call(descriptor, go_on)?;
+    // Evidence is made while others are served.
+    let mut answer = host.call(descriptor, go_on)?;
+    while op == Op::Attest && answer.aux & MORE != 0 {
+        std::thread::sleep(Duration::from_millis(1));
+        answer = host.call(descriptor, go_on)?;
+    }
     let mut reply = vec![0; usize::try_from(answer.value).unwrap()];
     host.area(go_on)?.read(0, &mut reply).unwrap();
     Ok(reply)

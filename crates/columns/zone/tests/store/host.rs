@@ -424,7 +424,6 @@ impl Host {
     pub(crate) fn checkpoint(&mut self, store: &mut Store) {
         let position = store.checkpoint(self.end).unwrap();
         assert_eq!(position, self.end);
-        self.requested = None;
         self.acknowledged(position);
     }
 

@@ -18,7 +18,7 @@ use strongroom_columns_proxy::sql::pins::PinnedColumn;
 use strongroom_columns_zone::key_ledger::KeyLedgers;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
-use strongroom_columns_zone::session::channel::Channel;
+use strongroom_columns_zone::session::channel::{Channel, Prover};
 use strongroom_postgres_wire::append;
 
 use super::{config, started};
@@ -303,9 +303,9 @@ impl Zone {
         let bytes = strongroom_format::hex::from_hex(digits).unwrap();
         let answer = if text.contains(".attest(") {
             let nonce = bytes.try_into().unwrap();
-            self.channel
-                .attest(attester, (&[], &|_, _| None), ([5; 16], [6; 16]), 1, nonce)
-                .unwrap()
+            let proofs: (&[_], Prover<'_>) = (&[], &|_, _| None);
+            let identity = ([5; 16], [6; 16]);
+            super::attest(&mut self.channel, attester, proofs, identity, nonce)
         } else {
             let (keys, ledgers) = (&mut self.keys, &mut self.ledgers);
             let reply = self.channel.message(keys, ledgers, self.current, &bytes);

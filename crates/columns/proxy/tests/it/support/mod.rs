@@ -16,6 +16,8 @@ use strongroom_columns_proxy::keys::ColumnKeys;
 use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
 use strongroom_columns_proxy::relations::KnownRelations;
 use strongroom_columns_proxy::sql::pins::PinnedColumn;
+use strongroom_columns_zone::session::attest::Attester;
+use strongroom_columns_zone::session::channel::{Channel, Prover};
 use strongroom_crypto::SecretKey;
 use strongroom_testing_support::account;
 use strongroom_testing_support::process::checked;
@@ -223,4 +225,19 @@ pub(crate) fn psql(directory: &Path, port: u16, script: &str) -> String {
         String::from_utf8_lossy(&stdout),
         String::from_utf8_lossy(&stderr)
     )
+}
+
+/// Has the zone's end of a channel attest itself to a client, for a ring of number 1. `proofs` are
+/// the ids of column keys and how each is proved, `identity` are store and incarnation.
+pub(crate) fn attest(
+    channel: &mut Channel,
+    attester: &dyn Attester,
+    proofs: (&[[u8; 16]], Prover<'_>),
+    identity: ([u8; 16], [u8; 16]),
+    nonce: [u8; 32],
+) -> Vec<u8> {
+    let provider = attester.provider();
+    let begun = Channel::begin_attestation(provider, proofs, identity, 1, nonce).unwrap();
+    let evidence = attester.evidence(begun.binding()).unwrap();
+    channel.finish_attestation(begun, evidence)
 }
