@@ -204,3 +204,17 @@ fn malformed_columns_of_a_relation_are_refused() {
         assert!(partition_with(&mut host, 16_384, 1, &opaque).is_ok());
     });
 }
+
+/// A server that says of a document or a boolean that it is ordered.
+#[test]
+fn a_class_that_the_kind_cannot_have_is_refused() {
+    with_zone("impossible", |scene| {
+        let mut host = scene.host();
+        for kind in [Kind::Jsonb, Kind::Bool] {
+            let mut record = column_record(Class::Ordered, &path(16_384).join("\0"));
+            record[2] = kind.number();
+            let refused = partition_with(&mut host, 16_384, 1, &record);
+            assert_eq!(refused, fault(Fault::BadRequest), "{kind:?}");
+        }
+    });
+}

@@ -105,6 +105,7 @@ const CLEAR: &[(&str, &str)] = &[
     ("enc_interval", "1 mon 2 days 03:04:05.5"),
     ("enc_uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
     ("enc_time", "24:00:00"),
+    ("enc_jsonb", "{\"a\": [1.50, null]}"),
 ];
 
 #[test]
