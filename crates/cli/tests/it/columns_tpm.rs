@@ -12,6 +12,7 @@ use common::Place;
 use strongroom_columns_proxy::channel::{
     AttestationPolicy, AttestationRequest, ChannelError, PcrPolicy, TrustedKey,
 };
+use strongroom_columns_ring::op::MORE;
 use strongroom_columns_ring::{ConnectError, Descriptor, Host, Interrupted, Op};
 use strongroom_testing_support::swtpm::{COUNTER, Swtpm};
 
@@ -92,7 +93,12 @@ pub(crate) fn attest(host: &mut Host, question: &AttestationRequest) -> Vec<u8> 
         n: 32,
         ..Descriptor::of(Op::Attest)
     };
-    let answer = host.call(descriptor, go_on).unwrap();
+    // Evidence is made while others are served.
+    let mut answer = host.call(descriptor, go_on).unwrap();
+    while answer.aux & MORE != 0 {
+        std::thread::sleep(Duration::from_millis(1));
+        answer = host.call(descriptor, go_on).unwrap();
+    }
     let mut reply = vec![0; usize::try_from(answer.value).unwrap()];
     host.area(go_on).unwrap().read(0, &mut reply).unwrap();
     reply
