@@ -123,6 +123,11 @@ impl Disk {
         self.0.lock().unwrap().now.clone()
     }
 
+    /// Whether a publication goes on.
+    pub(crate) fn is_publishing(&self) -> bool {
+        self.0.lock().unwrap().publication.is_some()
+    }
+
     /// How often a publication's end was waited for.
     pub(crate) fn waits(&self) -> usize {
         self.0.lock().unwrap().waits

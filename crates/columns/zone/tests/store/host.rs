@@ -529,6 +529,15 @@ impl Host {
     }
 }
 
+/// A disk and a store on it that has recovered, with no value.
+pub(crate) fn fresh(safe: &Safe) -> (Disk, Store) {
+    let disk = Disk::default();
+    let mut store = safe.open(&disk, 1 << 30).unwrap();
+    store.finish_recovery(0).unwrap();
+    keep_key(&mut store);
+    (disk, store)
+}
+
 /// Has the store keep the key that every column here belongs to, for a table of its own: no later
 /// binding makes a checkpoint.
 pub(crate) fn keep_key(store: &mut Store) {

@@ -9,15 +9,7 @@ use strongroom_format::columns::redo::RedoHead;
 use strongroom_format::columns::{Fid, Kind};
 
 use crate::disk::{Disk, State};
-use crate::host::{Known, Safe, bind_all, keep_key, known, relation};
-
-fn fresh(safe: &Safe) -> (Disk, Store) {
-    let disk = Disk::default();
-    let mut store = safe.open(&disk, 1 << 30).unwrap();
-    store.finish_recovery(0).unwrap();
-    keep_key(&mut store);
-    (disk, store)
-}
+use crate::host::{Known, Safe, bind_all, fresh, keep_key, known, relation};
 
 fn word(n: u64) -> Promotion<'static> {
     Promotion {

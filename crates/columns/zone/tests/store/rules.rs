@@ -8,15 +8,7 @@ use strongroom_crypto::SecretKey;
 use strongroom_format::columns::{Fid, Kind};
 
 use crate::disk::{Disk, State};
-use crate::host::{Known, Safe, bind_all, keep_key, known, options, relation, to};
-
-fn fresh(safe: &Safe) -> (Disk, Store) {
-    let disk = Disk::default();
-    let mut store = safe.open(&disk, 1 << 30).unwrap();
-    store.finish_recovery(0).unwrap();
-    keep_key(&mut store);
-    (disk, store)
-}
+use crate::host::{Known, Safe, bind_all, fresh, known, options, relation, to};
 
 fn value(value: Value<'_>) -> Promotion<'_> {
     Promotion {
