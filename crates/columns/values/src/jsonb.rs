@@ -100,23 +100,6 @@ pub(crate) fn compare(a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
     Document::of(a)?.compare(&Document::of(b)?)
 }
 
-/// The order of two documents (`compareJsonbContainers`).
-fn compare_documents(a: &Document, b: &Document) -> Result<Ordering, Fault> {
-    // A scalar is an array of one element for the server, which it compares with the number of
-    // elements first: an empty array is less than every scalar.
-    let elements = |document: &Document| match document.root() {
-        Some(Node::Array(items)) => Some((items.len(), 1)),
-        Some(Node::Object(_)) | None => None,
-        Some(_) => Some((1, 0)),
-    };
-    match (elements(a), elements(b)) {
-        (Some(one), Some(other)) if one.1 != other.1 => Ok(one.cmp(&other)),
-        (Some((_, 0)), None) => Ok(Ordering::Less),
-        (None, Some((_, 0))) => Ok(Ordering::Greater),
-        _ => order((a, a.root), (b, b.root)),
-    }
-}
-
 /// Appends bytes that equal documents have in common: the text, with the least scale of each
 /// number. `Fault::KindMismatch` if the value is no document.
 pub(crate) fn token_bytes(value: Value<'_>, token: &mut Buf) -> Result<(), Fault> {
@@ -140,9 +123,21 @@ impl Document {
         parser::document(value.text()?).map_err(|_| Fault::KindMismatch)
     }
 
-    /// Compares this document with another one.
+    /// Compares this document with another one (`compareJsonbContainers`).
     pub(crate) fn compare(&self, other: &Self) -> Result<Ordering, Fault> {
-        compare_documents(self, other)
+        // A scalar is an array of one element for the server, which it compares with the number of
+        // elements first: an empty array is less than every scalar.
+        let elements = |document: &Document| match document.root() {
+            Some(Node::Array(items)) => Some((items.len(), 1)),
+            Some(Node::Object(_)) | None => None,
+            Some(_) => Some((1, 0)),
+        };
+        match (elements(self), elements(other)) {
+            (Some(one), Some(other)) if one.1 != other.1 => Ok(one.cmp(&other)),
+            (Some((_, 0)), None) => Ok(Ordering::Less),
+            (None, Some((_, 0))) => Ok(Ordering::Greater),
+            _ => order((self, self.root), (other, other.root)),
+        }
     }
 
     fn root(&self) -> Option<&Node> {

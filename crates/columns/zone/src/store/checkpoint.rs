@@ -86,7 +86,7 @@ impl Store {
     /// Writes every block that was changed since it was last written. Does not sync. SR-8014,
     /// SR-8015 or SR-8023 for the first that cannot be written.
     fn write_dirty(&mut self) -> Result<(), Error> {
-        for at in self.partitions.blocks_where(|_, block| block.dirty) {
+        for at in self.cache.dirty(&self.partitions) {
             self.cache.write(&mut self.partitions, at)?;
         }
         Ok(())
