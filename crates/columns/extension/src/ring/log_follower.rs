@@ -96,16 +96,17 @@ pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
         unsafe { pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext) };
         shared_memory::announce_follower();
         let mut follower: Option<Follower> = None;
-        loop {
-            let interval = match &follower {
-                Some(follower) if follower.checkpoint.going_on.is_some() => {
-                    CHECKPOINT_STEP_INTERVAL
-                }
-                _ => STEP_INTERVAL,
-            };
-            if !BackgroundWorker::wait_latch(Some(interval)) {
-                break;
+        let interval = |follower: &Option<Follower>| {
+            let is_asking = follower
+                .as_ref()
+                .is_some_and(|follower| follower.checkpoint.going_on.is_some());
+            if is_asking {
+                CHECKPOINT_STEP_INTERVAL
+            } else {
+                STEP_INTERVAL
             }
+        };
+        while BackgroundWorker::wait_latch(Some(interval(&follower))) {
             pgrx::check_for_interrupts!();
             if BackgroundWorker::sighup_received() {
                 // SAFETY: as every process of the server reads its settings again.

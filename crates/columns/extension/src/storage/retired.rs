@@ -95,7 +95,7 @@ impl Retired {
         let Some(number) = first.map(|(retired, _)| retired.number) else {
             return;
         };
-        let moment = sweep::if_no_sweep_runs(|| empty_sweep(number)).flatten();
+        let moment = sweep::with_sweep_lock(false, || empty_sweep(number)).flatten();
         if let Some(moment) = moment {
             for since in self.known.values_mut() {
                 since.get_or_insert(moment);
@@ -108,11 +108,7 @@ impl Retired {
 /// before it from what begins later. `None` if the zone is not ready, or the partition is gone by
 /// now. Raises the zone's other faults as an ERROR.
 fn empty_sweep(partition: u16) -> Option<Since> {
-    let begun = when_ready(Descriptor {
-        a: u64::from(partition),
-        b: shared_memory::last_sweep(),
-        ..Descriptor::of(Op::MarkBegin)
-    })?;
+    let begun = when_ready(sweep::marking_of(u64::from(partition)))?;
     shared_memory::record_empty_sweep(begun.value);
     Some(Since {
         sweep: begun.value,

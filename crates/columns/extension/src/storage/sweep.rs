@@ -109,31 +109,20 @@ pub(crate) fn sweep_table(oid: Oid, wait: Wait) -> Option<Swept> {
     let done = if temporary {
         None
     } else {
-        while_no_sweep_runs(|| run_sweep(relation, oid, wait))
+        with_sweep_lock(true, || run_sweep(relation, oid, wait)).flatten()
     };
     // SAFETY: opened above.
     unsafe { pg_sys::table_close(relation, mode) };
     done
 }
 
-/// Runs `work` while no sweep runs in the server, for whose end it waits: sweeps are numbered in
-/// the order in which they end (G4).
-fn while_no_sweep_runs<R>(work: impl FnOnce() -> R) -> R {
-    let class = Oid::from(pg_sys::AccessMethodRelationId.to_u32());
-    let none = pg_sys::InvalidOid;
-    let mode = pg_sys::ExclusiveLock.cast_signed();
-    // SAFETY: a lock on an object that does not exist; an error releases it with the transaction.
-    unsafe { pg_sys::LockSharedObject(class, none, 0, mode) };
-    let result = work();
-    // SAFETY: taken above.
-    unsafe { pg_sys::UnlockSharedObject(class, none, 0, mode) };
-    result
-}
-
-/// Runs `work` while no sweep runs in the server, and returns its result. `None`, and it is not
-/// run, if one runs.
-pub(super) fn if_no_sweep_runs<R>(work: impl FnOnce() -> R) -> Option<R> {
-    // storage/lock.h, SET_LOCKTAG_OBJECT: the lock of `while_no_sweep_runs`.
+/// Runs `work`, which is a sweep or counts as one, under a lock that one process of the server has
+/// at a time, and returns its result: sweeps end in the order of their numbers only if no two
+/// overlap (G4). While another process has the lock: with `wait`, waits for it, handling
+/// interrupts; otherwise returns `None` without running `work`. An error of `work` releases the
+/// lock with the transaction.
+pub(super) fn with_sweep_lock<R>(wait: bool, work: impl FnOnce() -> R) -> Option<R> {
+    // An object that does not exist (storage/lock.h, SET_LOCKTAG_OBJECT).
     let tag = pg_sys::LOCKTAG {
         locktag_field1: 0,
         locktag_field2: pg_sys::AccessMethodRelationId.to_u32(),
@@ -143,8 +132,9 @@ pub(super) fn if_no_sweep_runs<R>(work: impl FnOnce() -> R) -> Option<R> {
         locktag_lockmethodid: 1,
     };
     let mode = pg_sys::ExclusiveLock.cast_signed();
-    // SAFETY: takes the lock or returns at once; an error releases it with the transaction.
-    let taken = unsafe { pg_sys::LockAcquire(&raw const tag, mode, false, true) };
+    // SAFETY: takes the lock, or without `wait` may return at once; an error releases it with the
+    // transaction.
+    let taken = unsafe { pg_sys::LockAcquire(&raw const tag, mode, false, !wait) };
     if taken == pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
         return None;
     }
@@ -152,6 +142,15 @@ pub(super) fn if_no_sweep_runs<R>(work: impl FnOnce() -> R) -> Option<R> {
     // SAFETY: taken above.
     unsafe { pg_sys::LockRelease(&raw const tag, mode, false) };
     Some(result)
+}
+
+/// The request that begins marking in a partition, which has the number of the sweep as its answer.
+pub(super) fn marking_of(partition: u64) -> Descriptor {
+    Descriptor {
+        a: partition,
+        b: shared_memory::last_sweep(),
+        ..Descriptor::of(Op::MarkBegin)
+    }
 }
 
 /// The steps of a sweep: begin marking, wait for writers, mark what table and indexes hold,
@@ -164,13 +163,7 @@ fn run_sweep(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
     }
     let storage = pending::origin(StorageId::of(relation));
     let number = zone::with(|connection| partition::find(connection, storage))?.value;
-    let begun = zone::with(|connection| {
-        connection.call(Descriptor {
-            a: number,
-            b: shared_memory::last_sweep(),
-            ..Descriptor::of(Op::MarkBegin)
-        })
-    });
+    let begun = zone::with(|connection| connection.call(marking_of(number)));
     if !wait_for_writers(oid, wait) {
         return None;
     }

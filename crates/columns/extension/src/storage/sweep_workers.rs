@@ -57,8 +57,8 @@ pub(crate) fn register() {
 
 /// The main function of the launcher: has retired partitions dropped when nothing can read them any
 /// more; when it begins, and at each interval of the setting, has what databases that are gone have
-/// left dropped; then, at each interval, has every database swept, one
-/// after the other. Ends at SIGTERM.
+/// left dropped; then, at each interval, has every database swept, one after the other. Ends at
+/// SIGTERM.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
     guarded(|| {

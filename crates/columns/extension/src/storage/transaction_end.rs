@@ -203,9 +203,11 @@ impl Readers {
     }
 }
 
-/// Has the zone drop the partition of a storage that is gone, if there is one, and logs that. While
-/// a cursor, a running procedure or logical decoding may still read its rows, has it retired
-/// ([`crate::storage::retired`]). Failures are ignored.
+/// Tells the zone that no relation has this storage any more. If the zone has a partition for it,
+/// drops the partition; or retires it ([`crate::storage::retired`]), to be dropped later, while one
+/// of `readers` - a cursor, a running procedure, logical decoding - may still have identifiers of
+/// its values. Puts the redo record of either into the write-ahead log. Failures are ignored: the
+/// values stay in the zone as garbage.
 fn release_partition(storage: StorageId, readers: Readers) {
     partition::forget(storage);
     let is_held = readers.may_hold_identifiers();
@@ -216,7 +218,7 @@ fn release_partition(storage: StorageId, readers: Readers) {
         };
         if is_held {
             let number = u16::try_from(existing.value).unwrap_or(0);
-            let record = move_partition(connection, storage, storage.retired(number))?;
+            let record = reassign(connection, existing.value, storage.retired(number))?;
             RETIRED_HERE.set(RETIRED_HERE.get() + 1);
             shared_memory::note_retired();
             return Ok(record);
@@ -286,9 +288,15 @@ fn move_partition(
     let Some(existing) = partition::find(connection, from)? else {
         return Ok(Vec::new());
     };
+    reassign(connection, existing.value, to)
+}
+
+/// Has the zone give the partition of this number to a storage; returns the redo record. Fails as
+/// [`Connection::call`] does.
+fn reassign(connection: &mut Connection, number: u64, to: StorageId) -> Result<Vec<u8>, Broken> {
     connection.write(0, &to.record(0))?;
     let answer = connection.call(Descriptor {
-        a: existing.value,
+        a: number,
         ..Descriptor::of(Op::ReassignPartition)
     })?;
     read_record(connection, answer)

@@ -21,14 +21,17 @@ const FEW_BLOCKS: usize = 16;
 const ROUNDS_MAX: u32 = 4;
 
 impl Store {
-    /// Asks for a checkpoint that is made while other operations go on. `position` is one of the
-    /// host's log that it had reached: every record before it was sealed by then. To be called
-    /// again, with this position or a later one, until it returns the position before which the
-    /// host may cut its log. In between, and after other operations, [`Self::go_on`] is to be
-    /// called.
+    /// Begins a checkpoint that is made in steps between other operations, or carries out one step
+    /// of the one that was begun. `position` is a byte offset that the host's log has reached:
+    /// the store has the values of all redo records before it. `None` while the checkpoint is not
+    /// durable: the host calls again, with this position or a later one, which the checkpoint
+    /// reaches if its manifest is not made yet. Then the position before which the host may remove
+    /// its log; it may be an earlier one than that of the last call. The engine calls
+    /// [`Self::go_on`] after each other operation, which carries out steps too.
     ///
     /// # Errors
-    /// Those of [`Self::checkpoint`]; a later call asks for another checkpoint.
+    /// Those of [`Self::checkpoint`]. The checkpoint has ended then, the last one stays, and the
+    /// next call begins another.
     pub fn request_checkpoint(&mut self, position: u64) -> Result<Option<u64>, Error> {
         match &mut self.durability.request {
             Some(request) => {

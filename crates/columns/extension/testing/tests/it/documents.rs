@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use strongroom_columns_testing::Server;
-use strongroom_columns_testing::owner::start_all;
+use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::setup::is_in_a_file;
 
 const ROWS: &str = r#"insert into t values
@@ -62,16 +62,22 @@ const FAIL: &[(&str, &str)] = &[
     ("select j + j from t", "42883"),
 ];
 
-#[test]
-fn documents_are_postgresqls() {
+/// The same rows, confidential through the owner's proxy, and plain at another server.
+fn with_rows() -> (Owner, Server, Server) {
     let (owner, server) = start_all("");
     let plain = Server::start(Path::new("/nowhere"), "");
-    let _plain = plain.rows(&format!(
+    drop(plain.rows(&format!(
         "create table t (id int primary key, j jsonb, o jsonb); {ROWS}"
-    ));
-    let _made = owner.rows(&format!(
+    )));
+    drop(owner.rows(&format!(
         "create table t (id int primary key, j enc_jsonb, o enc_jsonb) using strongroom; {ROWS}"
-    ));
+    )));
+    (owner, server, plain)
+}
+
+#[test]
+fn documents_are_postgresqls() {
+    let (owner, server, plain) = with_rows();
     for sql in ALIKE {
         assert_eq!(owner.rows(sql), plain.rows(sql), "{sql}");
     }
@@ -138,14 +144,7 @@ const PARTS: &[&str] = &[
 
 #[test]
 fn parts_of_documents_are_postgresqls_or_an_error() {
-    let (owner, server) = start_all("");
-    let plain = Server::start(Path::new("/nowhere"), "");
-    let _plain = plain.rows(&format!(
-        "create table t (id int primary key, j jsonb, o jsonb); {ROWS}"
-    ));
-    let _made = owner.rows(&format!(
-        "create table t (id int primary key, j enc_jsonb, o enc_jsonb) using strongroom; {ROWS}"
-    ));
+    let (owner, server, plain) = with_rows();
     for sql in PARTS {
         assert_eq!(owner.rows(sql), plain.rows(sql), "{sql}");
     }
