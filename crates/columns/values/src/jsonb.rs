@@ -127,7 +127,7 @@ impl Document {
     pub(crate) fn compare(&self, other: &Self) -> Result<Ordering, Fault> {
         // A scalar is an array of one element for the server, which it compares with the number of
         // elements first: an empty array is less than every scalar.
-        let elements = |document: &Document| match document.root() {
+        let elements = |document: &Self| match document.root() {
             Some(Node::Array(items)) => Some((items.len(), 1)),
             Some(Node::Object(_)) | None => None,
             Some(_) => Some((1, 0)),
