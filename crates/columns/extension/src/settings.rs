@@ -1,4 +1,4 @@
-//! The settings `strongroom.*`: the zone's socket, sweeps, estimates, and the group that parallel
+//! The settings `strongroom.*`: the zone's socket, sweeps, checkpoints, estimates, and the group that parallel
 //! workers join.
 //!
 //! Must not: hold a secret that the server must not have. The group's secret is the server's own.
@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pgrx::pg_sys;
 
@@ -22,6 +23,8 @@ static ZONE: TextSetting = TextSetting(Cell::new(std::ptr::null_mut()));
 static SWEEP_DELAY: NumberSetting = NumberSetting(Cell::new(2));
 /// Seconds between two rounds of the sweep workers.
 static SWEEP_INTERVAL: NumberSetting = NumberSetting(Cell::new(3600));
+/// Milliseconds between two checkpoints of the zone's store.
+static CHECKPOINT_INTERVAL: NumberSetting = NumberSetting(Cell::new(60_000));
 /// Whether the planner has the zone compare a few rows.
 static ESTIMATES: FlagSetting = FlagSetting(Cell::new(true));
 /// Name of the record that the zone is to make.
@@ -72,6 +75,16 @@ pub(crate) fn define() {
         (
             86_400 * 7,
             pg_sys::GUC_UNIT_S,
+            pg_sys::GucContext::PGC_SIGHUP,
+        ),
+    );
+    define_number(
+        c"strongroom.checkpoint_interval",
+        c"Time after which the zone makes a checkpoint of its store if the log has grown.",
+        &CHECKPOINT_INTERVAL,
+        (
+            86_400_000,
+            pg_sys::GUC_UNIT_MS,
             pg_sys::GucContext::PGC_SIGHUP,
         ),
     );
@@ -177,6 +190,11 @@ pub(crate) fn are_estimates_on() -> bool {
 /// Seconds between two rounds of sweeps; 0 for none.
 pub(crate) fn sweep_interval() -> c_int {
     SWEEP_INTERVAL.0.get()
+}
+
+/// The time after which a checkpoint of the zone's store is due.
+pub(crate) fn checkpoint_interval() -> Duration {
+    Duration::from_millis(u64::try_from(CHECKPOINT_INTERVAL.0.get()).unwrap_or(0))
 }
 
 /// Name of the record that the zone is to make; empty for none.

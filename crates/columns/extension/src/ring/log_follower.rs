@@ -29,14 +29,12 @@ use crate::{fault, settings};
 
 /// Name of the replication slot.
 const SLOT: &CStr = c"strongroom_columns";
-/// How often the worker runs a step, unless a statement of a standby wakes it.
+/// How often the worker runs a step at least, unless a statement of a standby wakes it.
 const STEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it asks while a checkpoint is being made. The zone writes for a millisecond each time
 /// before it serves others again.
 const CHECKPOINT_STEP_INTERVAL: Duration = Duration::from_millis(4);
-/// A checkpoint of the zone's store is due after this time, if the log has grown,
-const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
-/// or after this many bytes of log.
+/// A checkpoint of the zone's store is due after this many bytes of log, if it is not before.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 unsafe extern "C-unwind" {
@@ -81,7 +79,7 @@ pub(crate) fn register() {
         .load();
 }
 
-/// The main function of the background worker: once a second, if the zone can be reached, replays
+/// The main function of the background worker: once a second at least, if the zone can be reached, replays
 /// the log to it and has it checkpoint. Ends at SIGTERM; any error ends it too, and the server
 /// starts it again.
 #[unsafe(no_mangle)]
@@ -103,7 +101,8 @@ pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
             if is_asking {
                 CHECKPOINT_STEP_INTERVAL
             } else {
-                STEP_INTERVAL
+                let due = settings::checkpoint_interval();
+                due.clamp(CHECKPOINT_STEP_INTERVAL, STEP_INTERVAL)
             }
         };
         while BackgroundWorker::wait_latch(Some(interval(&follower))) {
@@ -337,14 +336,14 @@ impl Follower {
     }
 
     /// Has the zone checkpoint its store at `position`: for the first time, and then if the log has
-    /// grown and 60 seconds or 64 MiB of log have passed. Raises an ERROR if another process has
+    /// grown and `strongroom.checkpoint_interval` or 64 MiB of log have passed. Raises an ERROR if another process has
     /// told the zone that it reads the log: this worker connects anew then, and tries again.
     fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
         if self.checkpoint.going_on.is_some() {
             return;
         }
         let grown = position.saturating_sub(self.checkpoint.position);
-        let recently = |at: Instant| at.elapsed() < CHECKPOINT_INTERVAL;
+        let recently = |at: Instant| at.elapsed() < settings::checkpoint_interval();
         if grown == 0 || (self.checkpoint.at.is_some_and(recently) && grown < CHECKPOINT_BYTES) {
             return;
         }

@@ -295,14 +295,22 @@ impl RedoLog {
         Some(issued.follow_up)
     }
 
-    /// The last confirmed record of each ring of this incarnation that has one, for a manifest.
+    /// The last record of each ring of this incarnation that has one, for a manifest: the last that
+    /// was sealed, whether or not the host has confirmed it. The manifest holds what it says, and
+    /// the host may have put it into its log before the manifest's position, without having said so
+    /// yet: then the ring's next record names it, and it is not replayed (L2).
     pub(super) fn chains(&self) -> impl Iterator<Item = ChainEntry> + '_ {
-        let begun = self.rings.iter().filter(|(_, ring)| ring.inserted.0 != 0);
-        begun.map(|(number, ring)| ChainEntry {
+        let ends = self.rings.iter().map(|(ring, state)| {
+            let issued = state.issued.back();
+            let end = issued.map_or(state.inserted, |issued| (issued.number, issued.tag));
+            (*ring, end)
+        });
+        let begun = ends.filter(|(_, (number, _))| *number != 0);
+        begun.map(|(ring, (number, tag))| ChainEntry {
             incarnation: self.incarnation,
-            ring: *number,
-            number: ring.inserted.0,
-            tag: ring.inserted.1,
+            ring,
+            number,
+            tag,
         })
     }
 }

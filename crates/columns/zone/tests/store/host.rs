@@ -116,6 +116,8 @@ pub(crate) struct Host {
     pub(crate) limit: u64,
     pub(crate) dice: Dice,
     rings: Vec<u32>,
+    /// By ring, number of the record that is in the log while the zone does not know that yet.
+    unconfirmed: BTreeMap<u32, u64>,
     /// Log: position and record.
     log: Vec<(u64, Vec<u8>)>,
     end: u64,
@@ -142,6 +144,7 @@ impl Host {
             limit,
             dice: Dice(seed),
             rings,
+            unconfirmed: BTreeMap::new(),
             log: Vec::new(),
             end: 0,
             live: BTreeMap::new(),
@@ -154,8 +157,19 @@ impl Host {
         (host, store)
     }
 
-    fn ring(&mut self) -> u32 {
-        self.rings[self.dice.pick(self.rings.len())]
+    /// A ring for the next operation. What it has inserted is confirmed first: a backend posts that
+    /// before its next request.
+    fn ring(&mut self, store: &mut Store) -> u32 {
+        let ring = self.rings[self.dice.pick(self.rings.len())];
+        self.confirm(store, ring);
+        ring
+    }
+
+    /// Confirms what a ring has inserted, if it has not been confirmed yet.
+    fn confirm(&mut self, store: &mut Store, ring: u32) {
+        if let Some(number) = self.unconfirmed.remove(&ring) {
+            store.confirm_inserted(ring, number);
+        }
     }
 
     /// Flushes a ring and inserts its record, or loses it.
@@ -177,7 +191,11 @@ impl Host {
         let position = self.end;
         self.end += 24 + bytes.len() as u64;
         self.log.push((position, bytes.clone()));
-        store.confirm_inserted(ring, number);
+        self.confirm(store, ring);
+        self.unconfirmed.insert(ring, number);
+        if self.dice.roll(2) == 0 {
+            self.confirm(store, ring);
+        }
         for (fid, value) in &meaning.put {
             assert!(
                 !self.dead.contains(&fid.bits()),
@@ -221,7 +239,7 @@ impl Host {
 
     pub(crate) fn some_partition(&mut self, store: &mut Store) -> u16 {
         if self.partitions.len() < 2 || (self.partitions.len() < 5 && self.dice.roll(20) == 0) {
-            let ring = self.ring();
+            let ring = self.ring(store);
             self.next_filenode += 1;
             let filenode = self.next_filenode;
             let number = store
@@ -259,7 +277,7 @@ impl Host {
                 kind: KINDS[*column],
             })
             .collect();
-        let ring = self.ring();
+        let ring = self.ring(store);
         bind_all(store, partition);
         let mut fids = Vec::new();
         let record = store
@@ -291,7 +309,7 @@ impl Host {
             column: held.column,
             kind: held.kind,
         };
-        let ring = self.ring();
+        let ring = self.ring(store);
         bind_all(store, target);
         let mut fids = Vec::new();
         let record = store.promote(ring, target, &[item], &mut fids).unwrap();
@@ -328,7 +346,7 @@ impl Host {
     pub(crate) fn delete(&mut self, store: &mut Store) {
         let Some(bits) = self.some_live() else { return };
         let fid = Fid::from_bits(bits).unwrap();
-        let ring = self.ring();
+        let ring = self.ring(store);
         store.delete(Some(ring), fid).unwrap();
         assert_eq!(store.get(fid).err(), Some(Fault::StaleFid));
         let meaning = Meaning {
@@ -340,7 +358,7 @@ impl Host {
 
     pub(crate) fn drop_or_rehome(&mut self, store: &mut Store) {
         let number = self.some_partition(store);
-        let ring = self.ring();
+        let ring = self.ring(store);
         if self.dice.roll(3) == 0 {
             store.drop_partition(Some(ring), number).unwrap();
             self.partitions.remove(&number);
@@ -373,7 +391,7 @@ impl Host {
                 .filter(|bits| garbage.binary_search(bits).is_err());
             kept.filter_map(|bits| Fid::from_bits(*bits)).collect()
         };
-        let ring = self.ring();
+        let ring = self.ring(store);
         let all: Vec<u16> = store.partitions().map(|(number, _)| number).collect();
         let mut first = 0;
         for number in &all {
@@ -449,6 +467,7 @@ impl Host {
     pub(crate) fn restart(&mut self, store: Store) -> Store {
         drop(store);
         self.requested = None;
+        self.unconfirmed.clear();
         let mut store = self.safe.open(&self.disk, self.limit).unwrap();
         if let Some(bits) = self.some_live() {
             assert_eq!(

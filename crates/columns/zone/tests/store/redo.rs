@@ -392,3 +392,41 @@ fn a_log_whose_end_was_lost_is_replayed_behind_a_checkpoint() {
         }
     }
 }
+
+/// A backend says that a record is in its log only after it has put it there, and a checkpoint can
+/// come in between. The next record names the one before, which is not replayed any more.
+#[test]
+fn a_checkpoint_between_a_record_and_its_confirmation_misses_nothing() {
+    let safe = Safe::new();
+    for in_steps in [false, true] {
+        let (disk, mut store) = fresh(&safe);
+        let ring = store.attach();
+        let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+        let (_, first) = promoted(&mut store, ring, partition, 1);
+        store.confirm_inserted(ring, first.number);
+        let (before, record) = promoted(&mut store, ring, partition, 2);
+        if in_steps {
+            while store.request_checkpoint(2).unwrap().is_none() {}
+        } else {
+            store.checkpoint(2).unwrap();
+        }
+        let state = disk.state();
+        store.confirm_inserted(ring, record.number);
+        let (behind, next) = promoted(&mut store, ring, partition, 3);
+        let mut again = replayed(&safe, &state, &[&next.bytes]).unwrap();
+        assert_eq!(known(again.get(before).unwrap()), Known::Word(2));
+        assert_eq!(known(again.get(behind).unwrap()), Known::Word(3));
+        // What the checkpoint does not have is missed still.
+        store.confirm_inserted(ring, next.number);
+        let (_, last) = promoted(&mut store, ring, partition, 4);
+        let gap = replayed(&safe, &state, &[&last.bytes]);
+        assert_eq!(gap.err(), Some(Fault::LogGap));
+        // A record that its backend did not put into the log is none that later ones need.
+        let (_, given_up) = promoted(&mut store, ring, partition, 5);
+        store.checkpoint(4).unwrap();
+        let (behind, kept) = promoted(&mut store, ring, partition, 6);
+        assert!(given_up.number < kept.number);
+        let mut again = replayed(&safe, &disk.state(), &[&kept.bytes]).unwrap();
+        assert_eq!(known(again.get(behind).unwrap()), Known::Word(6));
+    }
+}

@@ -461,7 +461,8 @@ impl BlockEntry {
     }
 }
 
-/// The last record of a ring that its host has inserted.
+/// The last record of a ring that a manifest holds: the last that was sealed for it, or the last
+/// that its host has confirmed if it waits for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainEntry {
     /// The ring's incarnation.

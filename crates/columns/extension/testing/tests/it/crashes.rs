@@ -18,7 +18,7 @@ const WRITERS: u32 = 3;
 const ROWS: u32 = 150;
 const PATIENCE: Duration = Duration::from_secs(60);
 const SETTINGS: &str = "synchronous_commit = off\nwal_writer_delay = 10ms\nautovacuum = off\nstrongroom.sweep_interval = 1\nstrongroom.sweep_delay = 0
-    checkpoint_timeout = 30s\nmax_connections = 40\nmax_worker_processes = 12";
+    strongroom.checkpoint_interval = 10ms\ncheckpoint_timeout = 30s\nmax_connections = 40\nmax_worker_processes = 12";
 
 /// One small transaction, or one that does not end well. What the server says does not matter.
 fn act(client: &mut Client, random: &mut fastrand::Rng, writer: u32) -> bool {

@@ -217,9 +217,13 @@ impl Campaign {
     fn begin(asynchronous: bool) -> Self {
         let mut owner = Owner::new();
         owner.start_zone();
-        let commit = if asynchronous { "off" } else { "on" };
+        let (commit, interval) = if asynchronous {
+            ("off", "10ms")
+        } else {
+            ("on", "1s")
+        };
         let settings = format!(
-            "synchronous_commit = {commit}\nwal_writer_delay = 500ms\nmax_connections = 40\ncheckpoint_timeout = 30s"
+            "synchronous_commit = {commit}\nstrongroom.checkpoint_interval = {interval}\nwal_writer_delay = 500ms\nmax_connections = 40\ncheckpoint_timeout = 30s"
         );
         let server = Server::start(&owner.zone_socket(), &settings);
         let _made = server.rows("create extension strongroom_columns");
