@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use strongroom_columns_proxy::relations::{
-    FunctionName, KnownRelations, RelationName, Shape, function_to_json, relation_to_json,
+    ColumnName, FunctionName, KnownRelations, RelationName, Shape, function_to_json,
+    relation_to_json, renamed_to_json,
 };
+use strongroom_columns_proxy::sql::comparable::LineageNames;
 
 use crate::context::Context;
 use crate::failure::{Failure, note};
@@ -21,7 +23,9 @@ use crate::output::columns;
 /// with one that has the name of a relation that is gone. When a relation was changed on purpose,
 /// past the proxy, forget it: the next connection takes it as the server says then. A function that
 /// had a confidential argument or result gets confidential constants until it is forgotten, by its
-/// name with brackets behind it. Proxies that run learn of it within 10 seconds.
+/// name with brackets behind it. Proxies that run learn of it within 10 seconds. A column that was
+/// renamed through the proxy is shown with the name that its lineage is made from; it keeps it when
+/// its relation is forgotten.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns pins\n  strongroom columns pins --forget public.staff"))]
 pub(super) struct PinsArgs {
@@ -90,15 +94,21 @@ impl PinsArgs {
         let relations = relations.filter(|(name, _)| wanted(&name.database));
         let functions = known.functions.iter();
         let functions = functions.filter(|name| wanted(&name.database));
+        let renamed = known.renamed.iter();
+        let renamed = renamed.filter(|(name, _)| wanted(&name.database));
         if self.json {
             let relations: Vec<Value> = relations
                 .map(|(name, shape)| relation_to_json(name, shape))
                 .collect();
             let functions: Vec<Value> = functions.map(function_to_json).collect();
-            let known = json!({ "relations": relations, "functions": functions });
+            let renamed: Vec<Value> = renamed
+                .map(|(name, lineage_of)| renamed_to_json(name, lineage_of))
+                .collect();
+            let known =
+                json!({ "relations": relations, "functions": functions, "renamed": renamed });
             return context.output.json(&known);
         }
-        let rows = rows(relations, functions);
+        let rows = rows(relations, functions, renamed);
         context.output.text(&columns(&rows))
     }
 }
@@ -107,6 +117,7 @@ impl PinsArgs {
 fn rows<'k>(
     relations: impl Iterator<Item = (&'k RelationName, &'k Shape)>,
     functions: impl Iterator<Item = &'k FunctionName>,
+    renamed: impl Iterator<Item = (&'k ColumnName, &'k LineageNames)>,
 ) -> Vec<Vec<String>> {
     let mut rows = vec![
         ["SERVER", "DATABASE", "RELATION", "COLUMNS"]
@@ -132,6 +143,14 @@ fn rows<'k>(
             name.database.clone(),
             format!("{}()", name.function),
             "a function with confidential values".to_owned(),
+        ]);
+    }
+    for (name, lineage_of) in renamed {
+        rows.push(vec![
+            name.server.clone(),
+            name.database.clone(),
+            name.path.join("."),
+            format!("has the lineage of {}", lineage_of.join(".")),
         ]);
     }
     rows

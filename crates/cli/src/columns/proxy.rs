@@ -13,7 +13,9 @@ use strongroom_columns_proxy::proxy::{
     Address, Config, PlaintextConstants, Proxy, TicketTerms, Tls,
 };
 use strongroom_columns_proxy::relations::KnownRelations;
-use strongroom_columns_proxy::sql::comparable::parse_adopted;
+use strongroom_columns_proxy::sql::comparable::{
+    ColumnPath, FormerName, parse_adopted, parse_adopted_database,
+};
 use strongroom_columns_proxy::sql::pins::PinnedColumn;
 use strongroom_format::code;
 use strongroom_format::columns::channel::right;
@@ -62,11 +64,15 @@ pub(super) struct ProxyArgs {
     /// `:equality` follows
     #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN[:CLASS]", value_parser = parse_pinned_column)]
     pinned: Vec<PinnedColumn>,
-    /// Ordered column, or one of class equality, that was renamed, or restored under another name,
-    /// and what it was called when its values were stored:
-    /// SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.COLUMN
+    /// Column that was renamed past this proxy, or restored under another name, and what it was
+    /// called when its values were stored:
+    /// SCHEMA.RELATION.COLUMN=[DATABASE.]SCHEMA.RELATION.COLUMN
     #[arg(long = "adopt", value_name = "NOW=BEFORE", value_parser = parse_adopted_column)]
-    adopted: Vec<([String; 3], [String; 3])>,
+    adopted: Vec<(ColumnPath, FormerName)>,
+    /// Database that was renamed, or restored under another name, and what it was called when its
+    /// values were stored
+    #[arg(long = "adopt-database", value_name = "NOW=BEFORE", value_parser = parse_database)]
+    adopted_databases: Vec<(String, String)>,
     /// Seconds that a ticket is good; renewed while its connection is used
     #[arg(long, value_name = "SECONDS", default_value_t = 14_400, value_parser = clap::value_parser!(u64).range(4..))]
     ticket_lifetime: u64,
@@ -176,6 +182,7 @@ impl ProxyArgs {
             },
             pinned: self.pinned,
             adopted: self.adopted.into_iter().collect(),
+            adopted_databases: self.adopted_databases.into_iter().collect(),
             relations: Arc::new(relations),
             connections_max: self.connections,
         };
@@ -195,11 +202,17 @@ fn parse_pinned_column(text: &str) -> Result<PinnedColumn, String> {
         .ok_or_else(|| String::from("SCHEMA.RELATION.COLUMN, as in the catalog"))
 }
 
-/// Parses `SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.COLUMN`. The error is the text that clap shows.
-fn parse_adopted_column(text: &str) -> Result<([String; 3], [String; 3]), String> {
+/// Parses `SCHEMA.RELATION.COLUMN=[DATABASE.]SCHEMA.RELATION.COLUMN`. The error is the text that
+/// clap shows.
+fn parse_adopted_column(text: &str) -> Result<(ColumnPath, FormerName), String> {
     parse_adopted(text).ok_or_else(|| {
         String::from(
-            "SCHEMA.RELATION.COLUMN=SCHEMA.RELATION.COLUMN, now and before, as in the catalog",
+            "SCHEMA.RELATION.COLUMN=[DATABASE.]SCHEMA.RELATION.COLUMN, now and before, as in the catalog",
         )
     })
+}
+
+/// Parses `DATABASE=DATABASE`. The error is the text that clap shows.
+fn parse_database(text: &str) -> Result<(String, String), String> {
+    parse_adopted_database(text).ok_or_else(|| String::from("the database's names, now and before"))
 }

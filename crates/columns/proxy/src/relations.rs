@@ -15,6 +15,8 @@
 //! - A function that had a confidential argument or result counts as one that has, until it is
 //!   changed by a statement through the proxy or its owner forgets it.
 //! - Temporary relations are kept like that for as long as their session lasts, in memory.
+//! - A column whose names a statement through the proxy changes keeps the lineage of the name that
+//!   it had (`renames.rs`).
 //! - While a statement through the proxy changes a relation, nothing is learned or said of it:
 //!   other transactions still see what it was.
 //!
@@ -27,14 +29,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use self::known::{
-    FunctionName, Known, RelationName, Shape, Shapes, function_to_json, relation_to_json,
+    ColumnName, FunctionName, Known, RelationName, Shape, Shapes, function_to_json,
+    relation_to_json, renamed_to_json,
 };
 use self::known::{gone, learn_or_mark, read, write};
+use self::renames::Renaming;
+use strongroom_crypto::random16;
+
 use crate::locked_file::lock;
 use crate::sql::catalog::{Catalog, Relation};
 use crate::sql::changes::Changes;
 
 mod known;
+mod renames;
 
 /// The relations that are known to this proxy and those that share its file.
 #[derive(Debug)]
@@ -65,6 +72,8 @@ pub(crate) struct Changer {
     relations: Arc<KnownRelations>,
     server: String,
     number: u64,
+    /// What its changes of names are known by in the file: a random number.
+    renaming: u64,
     /// Whether the server has answered all of its statements, and no further one comes.
     is_over: bool,
     /// The session's temporary relations.
@@ -129,17 +138,21 @@ impl KnownRelations {
         })
     }
 
-    /// Begins a connection to the server at this address.
-    pub(crate) fn connection(self: &Arc<Self>, server: String) -> Changer {
+    /// Begins a connection to the server at this address. Fails with the system's error if there
+    /// are no random numbers.
+    pub(crate) fn connection(self: &Arc<Self>, server: String) -> io::Result<Changer> {
+        let random = random16().map_err(io::Error::other)?;
+        let renaming = random.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let mut state = self.state();
         state.connections = state.connections.saturating_add(1);
-        Changer {
+        Ok(Changer {
             relations: Arc::clone(self),
             server,
             number: state.connections,
+            renaming: renaming.unwrap_or_default(),
             is_over: false,
             temporary: Mutex::default(),
-        }
+        })
     }
 
     /// Calls `with` with what is known, while no other process changes it, and keeps what it has
@@ -168,11 +181,16 @@ impl KnownRelations {
 
 impl Changer {
     /// Notes that a statement of the connection may change these relations of the database: what
-    /// was known of them is forgotten.
+    /// was known of them is forgotten. `catalog`: the one from before.
     ///
     /// # Errors
     /// Those of the file.
-    pub(crate) fn begin_change(&self, database: &str, changes: &Changes) -> io::Result<()> {
+    pub(crate) fn begin_change(
+        &self,
+        database: &str,
+        changes: &Changes,
+        catalog: &Catalog,
+    ) -> io::Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -191,7 +209,68 @@ impl Changer {
                 !(self.is_here(&name.server, &name.database, database)
                     && changes.has_function(&name.function))
             });
+            if !changes.renames.is_empty() {
+                let mut renaming = self.take_renaming(&mut known.renaming);
+                let begun = || Renaming::new(&self.server, database, self.renaming);
+                let own = renaming.get_or_insert_with(begun);
+                own.add(&changes.renames, catalog);
+                known.renaming.extend(renaming);
+            }
         })
+    }
+
+    /// Takes the changes of names of this connection out of those of all. `None` if it has none.
+    fn take_renaming(&self, all: &mut Vec<Renaming>) -> Option<Renaming> {
+        let place = all
+            .iter()
+            .position(|renaming| renaming.connection == self.renaming)?;
+        Some(all.remove(place))
+    }
+
+    /// Lets columns that other names were given to keep their lineages.
+    fn keep_lineages(
+        &self,
+        database: &str,
+        settled: bool,
+        catalog: &mut Catalog,
+        known: &mut Known,
+    ) {
+        let here = |server: &str, of: &str| self.is_here(server, of, database);
+        known.renaming.retain(|renaming| !renaming.is_past());
+        // What other connections have not committed is not in the catalog, and what they have is.
+        // Within a transaction it is what the connection itself has changed, and nobody else sees.
+        let own = self.take_renaming(&mut known.renaming);
+        let mut renamed = known.renamed.clone();
+        if settled {
+            for renaming in &known.renaming {
+                if here(&renaming.server, &renaming.database) {
+                    renaming.apply(catalog, &mut renamed);
+                }
+            }
+        }
+        if let Some(own) = &own {
+            own.apply(catalog, &mut renamed);
+        }
+        if settled || own.is_some() {
+            renames::separate(&self.server, database, catalog, &mut renamed);
+        }
+        let columns_of = |of: &str| {
+            let columns = renamed.iter();
+            let columns =
+                columns.filter(|(name, _)| self.is_here(&name.server, &name.database, of));
+            columns
+                .map(|(name, lineage_of)| (name.path.clone(), lineage_of.clone()))
+                .collect()
+        };
+        catalog.adopt(columns_of(database));
+        if let Some(former) = catalog.former_database().map(str::to_owned) {
+            catalog.adopt(columns_of(&former));
+        }
+        if settled {
+            known.renamed = renamed;
+        } else {
+            known.renaming.extend(own);
+        }
     }
 
     /// Notes that the client has left, and whether the server has answered all of its statements.
@@ -223,6 +302,7 @@ impl Changer {
         }
         drop(state);
         self.relations.change(|known| {
+            self.keep_lineages(database, settled, catalog, known);
             self.check_relations(database, catalog, &mut known.relations, (&own, &changing));
             let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
             let functions = catalog.functions_mut();

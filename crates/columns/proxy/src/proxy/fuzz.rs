@@ -75,6 +75,7 @@ fn shared(keys: Arc<ColumnKeys>) -> Arc<Shared> {
         plaintext_constants: PlaintextConstants::Refuse,
         pinned: Vec::new(),
         adopted: BTreeMap::new(),
+        adopted_databases: BTreeMap::new(),
         relations: Arc::new(KnownRelations::in_memory()),
         epoch: AtomicU64::new(0),
         connections: AtomicUsize::new(0),
@@ -120,12 +121,15 @@ pub fn messages(bytes: &[u8]) {
     else {
         return;
     };
+    let Ok(relations) = Arc::new(KnownRelations::in_memory()).connection(String::new()) else {
+        return;
+    };
     let connection = Connection {
         client: BufReader::new(client),
         server: BufReader::new(server),
         session: Session::new(catalog(), Settings::default(), Results::of_anybody(), b'I'),
         names: Arc::default(),
-        relations: Arc::new(KnownRelations::in_memory()).connection(String::new()),
+        relations,
         name: String::new(),
         zone_session: None,
     };

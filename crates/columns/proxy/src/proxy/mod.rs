@@ -50,6 +50,7 @@ use upstream::Upstream;
 
 use crate::keys::ColumnKeys;
 use crate::relations::KnownRelations;
+use crate::sql::comparable::{ColumnPath, FormerName};
 use crate::sql::pins::PinnedColumn;
 
 /// Stack of the thread that parses: deep enough for the parser's own limit on nesting.
@@ -76,9 +77,10 @@ pub struct Config {
     /// trusts the server's catalog: values are protected from a server that stores and computes
     /// honestly, not from one that lies about the types of its columns.
     pub pinned: Vec<PinnedColumn>,
-    /// Columns whose values have the lineage of another name, which they had before: schema,
-    /// relation and column of both.
-    pub adopted: BTreeMap<[String; 3], [String; 3]>,
+    /// Columns whose values have the lineage of another name, which they had before.
+    pub adopted: BTreeMap<ColumnPath, FormerName>,
+    /// What databases were called when their values were stored.
+    pub adopted_databases: BTreeMap<String, String>,
     /// What relations with confidential columns looked like when they were seen first.
     pub relations: Arc<KnownRelations>,
     /// The most connections at a time; more are refused.
@@ -115,6 +117,7 @@ impl Proxy {
             plaintext_constants: config.plaintext_constants,
             pinned: config.pinned,
             adopted: config.adopted,
+            adopted_databases: config.adopted_databases,
             relations: config.relations,
             epoch: AtomicU64::new(0),
             connections: AtomicUsize::new(0),

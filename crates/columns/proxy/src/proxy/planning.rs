@@ -260,10 +260,11 @@ impl Upstream {
         for plan in &mut plans {
             self.seal_kept(plan)?;
         }
+        let catalog = self.catalog();
         for plan in &plans {
             let begun = self
                 .relations
-                .begin_change(&self.names.database, &plan.changes);
+                .begin_change(&self.names.database, &plan.changes, &catalog);
             begun.map_err(|error| unkept(&error))?;
         }
         // Later statements of the same pipeline are planned before the catalog can be read again.
@@ -296,6 +297,7 @@ impl Upstream {
         let settings = self.session.lock().settings.clone();
         let converter = Converter::new(&self.shared.keys, &settings);
         for constant in std::mem::take(&mut plan.kept) {
+            let converter = converter.storing_in(constant.column);
             let sealed = converter.seal_text(constant.kind, constant.literal.text.as_bytes())?;
             let envelope = envelope::to_text(&sealed);
             plan.sql = plan.sql.replace(&constant.placeholder, &envelope);

@@ -11,6 +11,7 @@ use super::tls::Tls;
 use super::zone_session::TicketTerms;
 use crate::keys::ColumnKeys;
 use crate::relations::KnownRelations;
+use crate::sql::comparable::{ColumnPath, FormerName};
 use crate::sql::pins::PinnedColumn;
 
 /// What the proxy does with a constant that is compared or combined with a confidential value where
@@ -31,7 +32,8 @@ pub(crate) struct Shared {
     pub(super) terms: Option<TicketTerms>,
     pub(super) plaintext_constants: PlaintextConstants,
     pub(super) pinned: Vec<PinnedColumn>,
-    pub(super) adopted: BTreeMap<[String; 3], [String; 3]>,
+    pub(super) adopted: BTreeMap<ColumnPath, FormerName>,
+    pub(super) adopted_databases: BTreeMap<String, String>,
     pub(super) relations: Arc<KnownRelations>,
     /// Raised when a connection has changed which columns there are.
     pub(super) epoch: AtomicU64,

@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
 
 use serde_json::{Value, json};
 use strongroom_format::columns::{Class, Kind};
 use strongroom_keyring::durable;
 
+use super::renames::Renaming;
 use crate::sql::catalog::{Column, Relation};
+use crate::sql::comparable::{ColumnPath, LineageNames};
 
 /// First lines of the file.
 const HEADING: &str = "# Columns of relations with confidential columns, as the proxy saw them first. Written by\n\
@@ -54,6 +55,18 @@ pub struct FunctionName {
     pub function: String,
 }
 
+/// What names a column: the server's address, database, and the names of schema, relation and
+/// column; of a partition the table at the top of its hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ColumnName {
+    /// The server's address, as the proxy was told.
+    pub server: String,
+    /// Database.
+    pub database: String,
+    /// Schema, relation, column.
+    pub path: ColumnPath,
+}
+
 /// Everything that is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
@@ -61,6 +74,10 @@ pub struct Known {
     pub relations: Shapes,
     /// Functions with a confidential argument or result.
     pub functions: BTreeSet<FunctionName>,
+    /// By column, the names that its lineage is made from, where these are not its own.
+    pub renamed: BTreeMap<ColumnName, LineageNames>,
+    /// Changes of names whose end was not seen yet.
+    pub(super) renaming: Vec<Renaming>,
 }
 
 /// Returns the relation with this shape, of which the catalog says nothing any more, for statements
@@ -164,9 +181,9 @@ fn described(column: &Column) -> (String, String) {
 }
 
 /// What is in the file; nothing if there is none. `InvalidData` for a file that does not begin with
-/// a comment, and a line that is neither relation nor function, or has a member that this version
+/// a comment, and a line that this version does not understand, or with a member that it
 /// does not know: it would be lost when the file is written anew.
-pub(super) fn read(path: &Path) -> io::Result<Known> {
+pub(super) fn read(path: &std::path::Path) -> io::Result<Known> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Known::default()),
@@ -185,12 +202,18 @@ pub(super) fn read(path: &Path) -> io::Result<Known> {
 }
 
 /// Replaces the file by one with what is known.
-pub(super) fn write(path: &Path, known: &Known) -> io::Result<()> {
+pub(super) fn write(path: &std::path::Path, known: &Known) -> io::Result<()> {
     let mut text = String::from(HEADING);
     let relations = known.relations.iter();
     let relations = relations.map(|(name, shape)| relation_to_json(name, shape));
     let functions = known.functions.iter().map(function_to_json);
-    for line in relations.chain(functions) {
+    let renamed = known.renamed.iter();
+    let renamed = renamed.map(|(name, lineage_of)| renamed_to_json(name, lineage_of));
+    let renaming = known.renaming.iter().map(|renaming| {
+        // A structure of texts and numbers has a form in JSON.
+        json!({ "renaming": serde_json::to_value(renaming).unwrap_or_default() })
+    });
+    for line in relations.chain(functions).chain(renamed).chain(renaming) {
         text.push_str(&line.to_string());
         text.push('\n');
     }
@@ -220,11 +243,34 @@ pub fn function_to_json(name: &FunctionName) -> Value {
     })
 }
 
+/// A column that has the lineage of another name as JSON, which is a line of the file.
+#[must_use]
+pub fn renamed_to_json(name: &ColumnName, lineage_of: &LineageNames) -> Value {
+    let [schema, relation, column] = &name.path;
+    json!({
+        "server": name.server,
+        "database": name.database,
+        "schema": schema,
+        "relation": relation,
+        "column": column,
+        "lineage_of": lineage_of,
+    })
+}
+
 impl Known {
-    /// Adds the relation or the function of a line. `None` for another line.
+    /// Adds what a line says. `None` for a line that is not understood.
     fn add_line(&mut self, line: &str) -> Option<()> {
-        let value: Value = serde_json::from_str(line).ok()?;
-        let understood = if value["function"].is_null() {
+        let mut value: Value = serde_json::from_str(line).ok()?;
+        let understood = if !value["renaming"].is_null() {
+            let renaming = serde_json::from_value(value["renaming"].take()).ok()?;
+            self.renaming.push(renaming);
+            json!({ "renaming": null })
+        } else if !value["lineage_of"].is_null() {
+            let (name, lineage_of) = renamed_of(&value)?;
+            let understood = renamed_to_json(&name, &lineage_of);
+            self.renamed.insert(name, lineage_of);
+            understood
+        } else if value["function"].is_null() {
             let (name, shape) = relation_of(&value)?;
             let understood = relation_to_json(&name, &shape);
             self.relations.insert(name, shape);
@@ -240,6 +286,24 @@ impl Known {
             .all(|member| understood.get(member).is_some())
             .then_some(())
     }
+}
+
+/// The column of a line, and the names that its lineage is made from. `None` for another line.
+fn renamed_of(value: &Value) -> Option<(ColumnName, LineageNames)> {
+    let text = |of: &Value| of.as_str().map(str::to_owned);
+    let name = ColumnName {
+        server: text(&value["server"])?,
+        database: text(&value["database"])?,
+        path: [
+            text(&value["schema"])?,
+            text(&value["relation"])?,
+            text(&value["column"])?,
+        ],
+    };
+    let lineage_of: Option<Vec<String>> = value["lineage_of"]
+        .as_array()
+        .and_then(|parts| parts.iter().map(text).collect());
+    Some((name, lineage_of?.try_into().ok()?))
 }
 
 /// The function of a line. `None` for another line.
@@ -280,14 +344,28 @@ fn relation_of(value: &Value) -> Option<(RelationName, Shape)> {
 mod tests {
     use super::*;
 
-    fn golden() -> std::path::PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testing/vectors/columns-proxy/1.pins")
+    fn golden(name: &str) -> std::path::PathBuf {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../testing/vectors/columns-proxy")
+            .join(name)
+    }
+
+    /// Asserts that a file with what is known is the golden one.
+    #[track_caller]
+    fn is_written_as(known: &Known, name: &str) {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pins");
+        write(&path, known).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            std::fs::read_to_string(golden(name)).unwrap()
+        );
     }
 
     /// The file as version 0.1.0 writes it. It is never changed.
     #[test]
     fn the_golden_file_is_read_and_written_as_it_is() {
-        let known = read(&golden()).unwrap();
+        let known = read(&golden("1.pins")).unwrap();
         let server = "127.0.0.1:5432".to_owned();
         let relation = |relation: &str| RelationName {
             server: server.clone(),
@@ -313,24 +391,38 @@ mod tests {
             function: "score".to_owned(),
         };
         assert_eq!(known.functions, [function].into());
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("pins");
-        write(&path, &known).unwrap();
-        assert_eq!(
-            std::fs::read_to_string(path).unwrap(),
-            std::fs::read_to_string(golden()).unwrap()
-        );
+        is_written_as(&known, "1.pins");
+    }
+
+    /// The file with columns that were renamed. It is never changed.
+    #[test]
+    fn the_golden_file_with_other_names_is_read_and_written_as_it_is() {
+        let known = read(&golden("2.pins")).unwrap();
+        let level = ColumnName {
+            server: "127.0.0.1:5432".to_owned(),
+            database: "app".to_owned(),
+            path: ["public", "staff", "level"].map(str::to_owned),
+        };
+        let grade = ["app", "public", "staff", "grade"].map(str::to_owned);
+        assert_eq!(known.renamed, [(level, grade)].into());
+        assert_eq!((known.relations.len(), known.renaming.len()), (2, 1));
+        is_written_as(&known, "2.pins");
     }
 
     #[test]
     fn what_a_newer_version_has_written_is_not_overwritten() {
-        let text = std::fs::read_to_string(golden()).unwrap();
+        let text = std::fs::read_to_string(golden("1.pins")).unwrap();
+        let renamed = std::fs::read_to_string(golden("2.pins")).unwrap();
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pins");
         let newer = [
             text.replace("\"database\"", "\"cluster\":1,\"database\""),
             text.replace("\"function\"", "\"arguments\":1,\"function\""),
             format!("{text}{{\"view\":\"staff\"}}\n"),
+            renamed.replace("\"before\"", "\"indexes\":[],\"before\""),
+            renamed.replace("\"path\"", "\"sort\":1,\"path\""),
+            renamed.replace("\"detached\"", "\"attached\""),
+            renamed.replace("\"column\":\"level\"", "\"index\":1,\"column\":\"level\""),
         ];
         for bad in newer {
             durable::replace(&path, bad.as_bytes(), 0o600).unwrap();

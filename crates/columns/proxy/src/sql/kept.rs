@@ -72,6 +72,7 @@ impl Resolver<'_> {
                     placeholder: format!("{prefix}{number}."),
                     kind,
                     literal: literal.clone(),
+                    column: site.destination.column(),
                 });
                 number
             }));

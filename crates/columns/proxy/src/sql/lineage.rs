@@ -6,21 +6,22 @@
 //! `catalog/names.rs`). Must not: decide which constant goes into which column.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use strongroom_columns_envelope::lineage_by_name;
-use strongroom_format::columns::Lineage;
+use strongroom_format::columns::{Class, Lineage};
 
 use super::catalog::{Catalog, Column, Relation};
-use super::comparable::{ComparableColumn, Names};
+use super::comparable::{ColumnPath, ComparableColumn, LineageNames, Names};
 use super::flow::OriginColumn;
 
 /// Prefix of the name of a column that a conversion fills; the number of the column that it is to
 /// replace follows.
-const CONVERTED: &str = "strongroom~";
+pub(crate) const CONVERTED: &str = "strongroom~";
 
 impl Catalog {
     /// Sets what the data owner says of the names that lineages are made from.
-    pub(crate) fn set_names(&mut self, names: std::sync::Arc<Names>) {
+    pub(crate) fn set_names(&mut self, names: Arc<Names>) {
         self.names = names;
     }
 
@@ -104,8 +105,95 @@ impl Catalog {
         found
     }
 
+    /// Returns the comparable column that a definition makes in a table: its name, and class and
+    /// modifier of its type. `None` if it is not known how the column will be known: which schema
+    /// the table will be in, or when another column has the lineage of the name.
+    pub(super) fn comparable_column_to_be(
+        &self,
+        (schema, table): (&str, &str),
+        column: &str,
+        (class, modifier): (Class, i32),
+    ) -> Option<ComparableColumn> {
+        let schema = match schema {
+            "" => Some(&*self.current_schema).filter(|schema| !schema.is_empty())?,
+            temporary if temporary.starts_with("pg_temp_") => "pg_temp",
+            schema => schema,
+        };
+        let path = [schema, table, column].map(str::to_owned);
+        let own = self.own_lineage_names(&path);
+        let mut adopted = self.names.adopted.iter();
+        if adopted.any(|(now, before)| *now != path && *before == own) {
+            return None;
+        }
+        let names = self.lineage_names(&path);
+        Some(ComparableColumn {
+            lineage: lineage_by_name(class, names.each_ref().map(String::as_str)),
+            modifier,
+        })
+    }
+
+    /// Adds columns whose values have the lineage of another name. What the data owner says of a
+    /// column counts more.
+    pub(crate) fn adopt(&mut self, adopted: BTreeMap<ColumnPath, LineageNames>) {
+        if adopted.is_empty() {
+            return;
+        }
+        let names = Arc::make_mut(&mut self.names);
+        for (now, before) in adopted {
+            names.adopted.entry(now).or_insert(before);
+        }
+    }
+
+    /// Returns the confidential columns of relations that are no views: relation, column, and the
+    /// names that the column's lineage is made from unless it has another name's.
+    pub(crate) fn confidential_columns(
+        &self,
+    ) -> impl Iterator<Item = (&str, &Relation, &Column, ColumnPath)> {
+        let relations = self.relations.iter();
+        let relations = relations.flat_map(|(name, all)| all.iter().map(move |one| (name, one)));
+        relations
+            .filter(|(_, relation)| !relation.is_view)
+            .flat_map(move |(name, relation)| {
+                let confidential = relation.columns.iter().filter(|one| one.kind.is_some());
+                confidential.map(move |column| {
+                    let path = self.path(relation, name, column);
+                    (name.as_str(), relation, column, path)
+                })
+            })
+    }
+
     /// Returns the lineage of a column of the relation `name`.
     fn lineage(&self, relation: &Relation, name: &str, column: &Column) -> Lineage {
+        let path = self.path(relation, name, column);
+        let names = self.lineage_names(&path);
+        lineage_by_name(column.class(), names.each_ref().map(String::as_str))
+    }
+
+    /// Returns the names that the lineage of the column with this path is made from.
+    pub(crate) fn lineage_names(&self, path: &ColumnPath) -> LineageNames {
+        let adopted = self.names.adopted.get(path).cloned();
+        adopted.unwrap_or_else(|| self.own_lineage_names(path))
+    }
+
+    /// Returns the names that the lineage of the column with this path is made from if it has that
+    /// of no other name.
+    pub(crate) fn own_lineage_names(
+        &self,
+        [schema, relation, column]: &ColumnPath,
+    ) -> LineageNames {
+        let database = self.names.lineage_database();
+        [database, schema, relation, column].map(str::to_owned)
+    }
+
+    /// Returns what the database was called when its values were stored. `None` if it has still
+    /// that name.
+    pub(crate) fn former_database(&self) -> Option<&str> {
+        self.names.former_database.as_deref()
+    }
+
+    /// Returns the names of schema, relation and column that the lineage of a column of the
+    /// relation `name` is made from, unless it has another name's.
+    fn path(&self, relation: &Relation, name: &str, column: &Column) -> ColumnPath {
         let (schema, table) = match &relation.root {
             Some((schema, table)) => (schema.as_str(), table.as_str()),
             None => (relation.schema.as_str(), name),
@@ -122,8 +210,6 @@ impl Catalog {
             columns.find(|column| column.place == number)
         });
         let name = &replaced.unwrap_or(column).name;
-        let path = [schema, table, name].map(str::to_owned);
-        let [schema, table, name] = self.names.adopted.get(&path).unwrap_or(&path);
-        lineage_by_name(column.class(), [&self.names.database, schema, table, name])
+        [schema, table, name].map(str::to_owned)
     }
 }

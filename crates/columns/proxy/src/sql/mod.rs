@@ -27,7 +27,7 @@ mod flow;
 mod fold;
 mod functions;
 mod kept;
-mod lineage;
+pub(crate) mod lineage;
 mod literal;
 pub mod pins;
 mod plain_definition;
@@ -35,6 +35,7 @@ mod plan;
 mod position;
 mod query;
 pub mod refusal;
+pub(crate) mod renames;
 mod resolver;
 mod site;
 mod sources;
@@ -106,7 +107,7 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
         let start = raw.stmt_location;
         let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
         let known = defined.as_deref().unwrap_or(catalog);
-        let changes = node.map(changes::changed_relations).unwrap_or_default();
+        let changes = node.map(changes::changes).unwrap_or_default();
         let node = node.filter(|node| utility::may_define(node)).cloned();
         let mut plan = plan_statement(raw, text, version, known, declared)
             .map_err(|refusal| refusal.with_position(sql))?;

@@ -43,6 +43,8 @@ pub(crate) struct KeptConstant {
     /// The kind that it is sealed as.
     pub(crate) kind: Kind,
     pub(crate) literal: Literal,
+    /// The comparable column whose default it is, or a part of it.
+    pub(crate) column: Option<ComparableColumn>,
 }
 
 /// The comparable column that a constant or parameter is stored in.

@@ -4,15 +4,16 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, AlterTableType, ColumnDef, Constraint, CreateStmt, Node, PartitionBoundSpec,
-    TypeName, a_const,
+    AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, Node,
+    PartitionBoundSpec, RangeVar, TypeName, a_const,
 };
 use strongroom_format::columns::{Class, Kind};
 
 use super::catalog::Catalog;
+use super::comparable::ComparableColumn;
 use super::flow::{Columns, Flow};
 use super::functions;
-use super::plain_definition::WITHOUT_VALUES;
+use super::plain_definition::{WITHOUT_VALUES, schema_of};
 use super::refusal::Refusal;
 use super::resolver::{Resolver, Source};
 use super::tree::{integer, names, schema_and_name};
@@ -101,15 +102,35 @@ pub(super) fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt)
     if let Some(bound) = create.partbound.as_mut() {
         partition_bound(resolver, bound);
     }
+    let table = naming_table(create);
+    let table = table.as_ref().map(|(schema, name)| (&**schema, &**name));
     for element in &mut create.table_elts {
         match element.node.as_mut() {
-            Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column),
+            Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column, table),
             Some(NodeEnum::Constraint(constraint)) => {
-                walk_constraint(resolver, constraint, &Flow::plain(), false);
+                walk_constraint(resolver, constraint, &DefaultTarget::none());
             }
             _ => {}
         }
     }
+}
+
+/// Returns schema and name of the table by which the columns of a CREATE TABLE are known: a
+/// partition's is the one that it is a part of. The schema is empty if the statement names none.
+fn naming_table(create: &CreateStmt) -> Option<(String, String)> {
+    let parent = create
+        .inh_relations
+        .first()
+        .and_then(|parent| match &parent.node {
+            Some(NodeEnum::RangeVar(parent)) => Some(parent),
+            _ => None,
+        });
+    let range = if create.partbound.is_some() {
+        parent
+    } else {
+        create.relation.as_ref()
+    };
+    range.map(|range| (schema_of(range).to_owned(), range.relname.clone()))
 }
 
 /// Notes the name of a column's type that the catalog does not know, so that it is read again.
@@ -146,36 +167,107 @@ fn taken_columns(resolver: &mut Resolver<'_>, create: &CreateStmt) -> Columns {
 }
 
 /// Walks a column's default and constraints. The default's constants flow into the column.
-fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
-    let flow = match &column.type_name {
+/// `table`: the name of the one that the definition is of, or that it takes the column from;
+/// `None` if it is not known.
+fn column_definition(
+    resolver: &mut Resolver<'_>,
+    column: &mut ColumnDef,
+    table: Option<(&str, &str)>,
+) {
+    let modifier = modifier_from_definition(column.type_name.as_ref());
+    let class = Class::of_modifier(modifier);
+    let mut flow = match &column.type_name {
         Some(_) => column_from_definition(resolver.catalog, column).1,
         None => resolver.column(&[column.colname.as_str()]),
     };
-    let modifier = modifier_from_definition(column.type_name.as_ref());
-    let is_comparable = flow.confidential && Class::of_modifier(modifier).is_comparable();
+    let mut is_comparable = flow.confidential && class.is_comparable();
+    if is_comparable {
+        let catalog = resolver.catalog;
+        flow.comparable = table.and_then(|table| {
+            catalog.comparable_column_to_be(table, &column.colname, (class, modifier))
+        });
+    } else if column.type_name.is_none() {
+        let (schema, table) = table.unwrap_or_default();
+        let known = resolver.catalog.comparable_columns(schema, table);
+        flow.comparable = of_name(&known, &column.colname);
+        is_comparable = flow.comparable.is_some();
+    }
+    let target = DefaultTarget {
+        flow,
+        is_comparable,
+    };
     if let Some(default) = column.raw_default.as_mut() {
-        let value = resolver.expr(default);
-        set_default(resolver, &flow, &value, is_comparable);
+        set_default(resolver, &target, default);
     }
     for constraint in &mut column.constraints {
         if let Some(NodeEnum::Constraint(constraint)) = constraint.node.as_mut() {
-            walk_constraint(resolver, constraint, &flow, is_comparable);
+            walk_constraint(resolver, constraint, &target);
         }
     }
 }
 
-/// Records that `column` has `value` as its default. For a comparable column it keeps a refusal if
-/// constants are in the default: the zone stores a constant in a comparable column only if it was
-/// sealed for that column, and constants of definitions are sealed for none.
-fn set_default(resolver: &mut Resolver<'_>, column: &Flow, value: &Flow, is_comparable: bool) {
-    if is_comparable && !value.carried.is_empty() {
-        let message =
-            "a constant as the default of a column that can be compared without a session";
-        let hint = "Write the value in the application, or make the column opaque.";
-        let refusal = Refusal::statement(message, hint);
-        resolver.refusal.get_or_insert(refusal);
+/// A column that a definition gives a default.
+struct DefaultTarget {
+    /// What flows into it. It names the comparable column, where that is known.
+    flow: Flow,
+    /// Whether it can be compared without a session.
+    is_comparable: bool,
+}
+
+impl DefaultTarget {
+    /// No column: the expression is compared, or it is not known what it is for.
+    fn none() -> Self {
+        Self {
+            flow: Flow::plain(),
+            is_comparable: false,
+        }
     }
-    resolver.assign(column, value);
+}
+
+/// Walks the expression of a column's default. For a comparable column it keeps a refusal if a
+/// constant in it is computed with, or if the column's name is not known: the zone stores a constant
+/// in a comparable column only if it was sealed for that column, and as it is.
+fn set_default(resolver: &mut Resolver<'_>, column: &DefaultTarget, default: &mut Node) {
+    let first = resolver.sites.len();
+    let value = resolver.expr(default);
+    resolver.assign(&column.flow, &value);
+    if !column.is_comparable || resolver.applying {
+        return;
+    }
+    let own = resolver.sites.get(first..).unwrap_or_default();
+    let mut marked = own.iter().filter(|site| site.form.is_some());
+    let is_stored = is_passed_on(default) || value.carried.iter().all(|carried| carried.direct);
+    if is_stored && marked.all(|site| site.destination.column().is_some()) {
+        return;
+    }
+    let refusal = if column.flow.comparable.is_some() {
+        Refusal::statement(
+            "a computed default of a column that can be compared without a session",
+            "Write the value as a constant, or in the application.",
+        )
+    } else {
+        Refusal::statement(
+            "the default of a column that can be compared without a session, in a table that is not known",
+            "Name the table's schema, or set the default when the table is there: \
+             ALTER TABLE ... ALTER COLUMN ... SET DEFAULT.",
+        )
+    };
+    resolver.refusal.get_or_insert(refusal);
+}
+
+/// Whether the value of an expression is one of its operands', as it is.
+fn is_passed_on(node: &Node) -> bool {
+    match node.node.as_ref() {
+        Some(NodeEnum::TypeCast(cast)) => cast.arg.as_deref().is_some_and(is_passed_on),
+        Some(NodeEnum::CoalesceExpr(_) | NodeEnum::CaseExpr(_) | NodeEnum::MinMaxExpr(_)) => true,
+        _ => false,
+    }
+}
+
+/// Returns the comparable column of this name. `None` if there is none.
+fn of_name(columns: &[(String, ComparableColumn)], name: &str) -> Option<ComparableColumn> {
+    let mut columns = columns.iter();
+    columns.find_map(|(known, column)| (known == name).then_some(*column))
 }
 
 /// Walks the values of a partition key, which is never a confidential column.
@@ -197,17 +289,20 @@ fn partition_bound(resolver: &mut Resolver<'_>, bound: &mut PartitionBoundSpec) 
     }
 }
 
-/// Walks the expression of DEFAULT, GENERATED or CHECK, if there is one; its value flows into the
-/// column.
+/// Walks the expression of DEFAULT, GENERATED or CHECK, if there is one; the value of the first two
+/// flows into the column.
 fn walk_constraint(
     resolver: &mut Resolver<'_>,
     constraint: &mut Constraint,
-    column: &Flow,
-    is_comparable: bool,
+    column: &DefaultTarget,
 ) {
-    if let Some(raw) = constraint.raw_expr.as_mut() {
-        let value = resolver.expr(raw);
-        set_default(resolver, column, &value, is_comparable);
+    let is_value = matches!(
+        constraint.contype(),
+        ConstrType::ConstrDefault | ConstrType::ConstrGenerated
+    );
+    match constraint.raw_expr.as_mut() {
+        Some(value) if is_value => set_default(resolver, column, value),
+        condition => drop(resolver.optional_expr(condition)),
     }
     resolver.optional_expr(constraint.where_clause.as_mut());
 }
@@ -220,6 +315,11 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
     resolver.add_relation(alter.relation.as_ref(), "");
     let added = added_columns(resolver.catalog, alter);
     let comparable = comparable_names(resolver.catalog, alter);
+    let range = alter.relation.clone().unwrap_or_default();
+    let known = resolver
+        .catalog
+        .comparable_columns(&range.schemaname, &range.relname);
+    let table = naming_of_altered(resolver.catalog, &range);
     if let Some(scope) = resolver.scopes.last_mut() {
         scope.push(Source::new(String::new(), added));
     }
@@ -241,22 +341,32 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
                 {
                     refuse_cast_of_plain(resolver, definition);
                 }
-                column_definition(resolver, definition);
+                // The expression that a type is changed by is no default.
+                let table = table
+                    .as_ref()
+                    .filter(|_| subtype == AlterTableType::AtAddColumn);
+                let table = table.map(|(schema, name)| (&**schema, &**name));
+                column_definition(resolver, definition, table);
             }
             Some(NodeEnum::Constraint(constraint)) => {
-                walk_constraint(resolver, constraint, &Flow::plain(), false);
+                walk_constraint(resolver, constraint, &DefaultTarget::none());
             }
             Some(NodeEnum::PartitionCmd(command)) => {
                 if let Some(bound) = command.bound.as_mut() {
                     partition_bound(resolver, bound);
                 }
             }
-            Some(_) => {
-                let value = resolver.optional_expr(command.def.as_mut());
-                if !command.name.is_empty() {
-                    set_default(resolver, &column, &value, is_comparable);
+            Some(_) if !command.name.is_empty() => {
+                let mut target = DefaultTarget {
+                    flow: column,
+                    is_comparable,
+                };
+                target.flow.comparable = of_name(&known, &command.name);
+                if let Some(default) = command.def.as_mut() {
+                    set_default(resolver, &target, default);
                 }
             }
+            Some(_) => drop(resolver.optional_expr(command.def.as_mut())),
             None => {}
         }
     }
@@ -272,6 +382,16 @@ fn refuse_cast_of_plain(resolver: &mut Resolver<'_>, definition: &ColumnDef) {
             "Convert the column with `strongroom columns convert`, and mark the migration as done.";
         let refusal = Refusal::statement(message, hint);
         resolver.refusal.get_or_insert(refusal);
+    }
+}
+
+/// Returns schema and name of the table by which the columns that an ALTER TABLE adds are known.
+/// `None` if several tables may be meant.
+fn naming_of_altered(catalog: &Catalog, range: &RangeVar) -> Option<(String, String)> {
+    let mut meant = catalog.relations(&range.schemaname, &range.relname);
+    match (meant.next(), meant.next()) {
+        (Some(relation), None) => Some((relation.schema.clone(), range.relname.clone())),
+        _ => None,
     }
 }
 

@@ -190,12 +190,19 @@ fn ordered_columns_take_what_applications_store() {
     );
 }
 
-/// Names change: the owner says what a column was called.
+/// Names change past the proxy: the owner says what a column was called.
 #[test]
 fn a_renamed_column_is_adopted() {
     let (mut owner, server) = staff();
-    let _renamed = owner.rows("alter table staff rename grade to level");
-    owner.fails("update staff set level = 1 where id = 1", "SR-8031");
+    let _renamed = server.rows("alter table staff rename grade to level");
+    let change = "update staff set level = 1 where id = 1";
+    owner.fails(change, "SR-8107");
+    let forgotten = owner
+        .columns()
+        .args(["pins", "--forget", "public.staff"])
+        .status();
+    assert!(forgotten.is_ok_and(|status| status.success()));
+    owner.fails(change, "SR-8031");
     owner.start_proxy_with(
         server.socket(),
         &["--adopt", "public.staff.level=public.staff.grade"],

@@ -29,6 +29,7 @@ mod random;
 mod reclaim;
 mod recovery;
 mod relations;
+mod renames;
 mod replay;
 mod results;
 mod retired;

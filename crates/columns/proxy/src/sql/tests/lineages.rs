@@ -7,7 +7,7 @@ use strongroom_columns_envelope::lineage_by_name;
 use strongroom_format::columns::{Class, Lineage};
 
 use super::*;
-use crate::sql::comparable::{Names, parse_adopted};
+use crate::sql::comparable::{Names, parse_adopted, parse_adopted_database};
 
 /// A database `shop` with a table whose columns `name` and `pay` are ordered, a partition of a
 /// partitioned table, and two tables of one name.
@@ -62,8 +62,13 @@ pub(super) fn names() -> Catalog {
 
 /// The lineage of a column by its name, `schema.relation.column`.
 pub(super) fn of(path: &str) -> Lineage {
+    of_database("shop", path)
+}
+
+/// The lineage of a column of another database by its name.
+fn of_database(database: &str, path: &str) -> Lineage {
     let parts: Vec<&str> = path.split('.').collect();
-    lineage_by_name(Class::Ordered, ["shop", parts[0], parts[1], parts[2]])
+    lineage_by_name(Class::Ordered, [database, parts[0], parts[1], parts[2]])
 }
 
 /// What the last statement's constants and parameters are sealed for: `value -> column`, in order.
@@ -235,25 +240,36 @@ fn a_renamed_column_keeps_the_lineage_that_its_owner_says() {
     let mut catalog = names();
     let adopted = [
         "public.staff.pay=public.people.salary",
-        "public.parted.pay=old.t.c",
+        "public.parted.pay=archive.old.t.c",
     ];
-    catalog.set_names(Arc::new(Names {
-        database: "shop".to_owned(),
-        adopted: adopted
-            .iter()
-            .map(|text| parse_adopted(text).unwrap())
-            .collect(),
-    }));
-    let found = sealed_for(&catalog, "UPDATE public.staff SET pay = 5, name = 'a'");
+    let adopted = adopted.map(|text| parse_adopted(text).unwrap()).into();
+    let none = BTreeMap::new();
+    catalog.set_names(Arc::new(Names::new("shop".to_owned(), &none, &adopted)));
+    let stored = "UPDATE public.staff SET pay = 5, name = 'a'";
+    let found = sealed_for(&catalog, stored);
     assert_eq!(found[0].1, of("public.people.salary"));
     assert_eq!(found[1].1, of(NAME));
     let found = sealed_for(&catalog, "UPDATE part_1 SET pay = 5");
-    assert_eq!(found[0].1, of("old.t.c"));
+    assert_eq!(found[0].1, of_database("archive", "old.t.c"));
+    // The database had another name, too.
+    let databases = [parse_adopted_database("shop=store").unwrap()].into();
+    let names = Names::new("shop".to_owned(), &databases, &adopted);
+    catalog.set_names(Arc::new(names));
+    let found = sealed_for(&catalog, stored);
+    assert_eq!(found[0].1, of_database("store", "public.people.salary"));
+    assert_eq!(found[1].1, of_database("store", NAME));
+    let found = sealed_for(&catalog, "UPDATE part_1 SET pay = 5");
+    assert_eq!(found[0].1, of_database("archive", "old.t.c"));
+    for bad in ["a", "=a", "a=", "="] {
+        assert_eq!(parse_adopted_database(bad), None, "{bad}");
+    }
     for bad in [
         "a.b.c",
         "a.b=a.b.c",
         "a.b.c=a.b",
         "a.b.c.d=a.b.c",
+        "a.b.c=a.b.c.d.e",
+        "a.b.c=.a.b.c",
         "a..c=a.b.c",
         "=",
         "",

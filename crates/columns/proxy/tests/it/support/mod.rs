@@ -137,6 +137,7 @@ pub(crate) fn config(server: Address, plaintext_constants: PlaintextConstants) -
         plaintext_constants,
         pinned: Vec::new(),
         adopted: std::collections::BTreeMap::new(),
+        adopted_databases: std::collections::BTreeMap::new(),
         relations: std::sync::Arc::new(KnownRelations::in_memory()),
         connections_max: 200,
     }
